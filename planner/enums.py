@@ -1,0 +1,99 @@
+"""The closed sets of words that configurations, specs and results share."""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+
+
+class Precision(StrEnum):
+    """Number formats; the value is the word in TOML, columns and output."""
+
+    FP32 = "fp32"
+    TF32 = "tf32"
+    FP16 = "fp16"
+    BF16 = "bf16"
+    FP8 = "fp8"
+    INT8 = "int8"
+    INT4 = "int4"
+    FP4 = "fp4"
+
+
+class _Code(IntEnum):
+    """An integer code inside arrays, a lower-case word outside."""
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+    @classmethod
+    def words(cls) -> list[str]:
+        return [member.word for member in cls]
+
+
+class ComputePrecision(_Code):
+    """Precision of the matrix multiplications of training, as an array code."""
+
+    BF16 = 0
+    FP16 = 1
+    FP8 = 2
+
+
+class Recompute(_Code):
+    """What the backward pass computes again instead of keeping it.
+
+    ``SELECTIVE`` recomputes the attention core alone (arXiv:2205.05198).
+    """
+
+    NONE = 0
+    SELECTIVE = 1
+    FULL = 2
+
+
+class ZeroStage(_Code):
+    """What the data-parallel ranks shard: nothing, optimizer states, gradients, weights."""
+
+    NONE = 0
+    OPTIMIZER = 1
+    GRADIENTS = 2
+    WEIGHTS = 3
+
+
+class PipelineSchedule(_Code):
+    """Order of forward and backward chunks on a pipeline stage."""
+
+    ONE_FORWARD_ONE_BACKWARD = 0
+    INTERLEAVED = 1
+
+
+class LinkKind(StrEnum):
+    """How the GPUs of a node reach each other."""
+
+    NVLINK = "nvlink"
+    PCIE = "pcie"
+    XGMI = "xgmi"
+    ROCE = "roce"
+    ICI = "ici"
+    NEURONLINK = "neuronlink"
+
+
+class AttentionKind(StrEnum):
+    """Attention with keys and values per head, or with a compressed latent."""
+
+    STANDARD = "standard"
+    LATENT = "latent"
+
+
+class PositionEmbedding(StrEnum):
+    """How a model encodes positions; only ``LEARNED`` has parameters."""
+
+    ROTARY = "rotary"
+    LEARNED = "learned"
+    ALIBI = "alibi"
+    NONE = "none"
+
+
+class Placement(StrEnum):
+    """Where the layers of a group stand: in one run, or spread evenly over the depth."""
+
+    CONTIGUOUS = "contiguous"
+    INTERLEAVED = "interleaved"

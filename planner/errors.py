@@ -1,0 +1,64 @@
+"""Every error a user can cause, each with its exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class PlannerError(Exception):
+    """Base of all errors that are the input's fault; the message is shown as it is."""
+
+    exit_code = 1
+
+
+class SpecError(PlannerError):
+    """A GPU, cluster, model, framework or workload is unknown or described wrongly."""
+
+    exit_code = 2
+
+
+class SearchSpaceError(PlannerError):
+    """A search space, parameter, value, objective or constraint is unknown or impossible."""
+
+    exit_code = 3
+
+
+class InfeasibleError(PlannerError):
+    """No configuration satisfies the rules, the memory and the constraints."""
+
+    exit_code = 4
+
+
+class CalibrationError(PlannerError):
+    """The measurements cannot determine what was asked of them."""
+
+    exit_code = 5
+
+
+class LaunchError(PlannerError):
+    """A plan cannot be expressed in the files of the chosen framework."""
+
+    exit_code = 6
+
+
+class MissingDependencyError(PlannerError):
+    """An optional dependency is needed and not installed."""
+
+    exit_code = 7
+
+
+class OutputError(PlannerError):
+    """A result could not be written."""
+
+    exit_code = 8
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """A hint such as ``Did you mean llama-65b?``, or an empty string.
+
+    >>> did_you_mean("lama-65b", ["llama-65b", "gpt-3"])
+    ' Did you mean llama-65b?'
+    """
+    close = get_close_matches(word.lower(), sorted(choices), n=3, cutoff=0.6)
+    return f" Did you mean {' or '.join(close)}?" if close else ""

@@ -1,0 +1,1 @@
+"""What the user describes: hardware, models, frameworks, workloads, search spaces."""

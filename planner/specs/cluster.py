@@ -1,0 +1,53 @@
+"""A cluster: GPUs in scale-up domains, joined by a scale-out network."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from planner.enums import LinkKind
+from planner.specs.gpu import Count
+from planner.specs.quantity import Bytes, BytesPerSecond, Fraction, Ratio, Seconds
+
+_STRICT = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class ScaleUp:
+    """The fabric inside a domain: one direction, per GPU."""
+
+    kind: LinkKind
+    bandwidth: BytesPerSecond
+    domain_size: Count
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class ScaleOut:
+    """The network between domains: one direction, per GPU.
+
+    A collective over k domains pays ``base_latency + latency_per_doubling log2(k/2)``;
+    ``efficiency`` is the share of the NIC's rate that it reaches.
+    """
+
+    bandwidth: BytesPerSecond
+    base_latency: Seconds
+    latency_per_doubling: Seconds
+    efficiency: Fraction
+    oversubscription: Annotated[Ratio, Field(ge=1)]
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class ClusterSpec:
+    """How many GPUs of which kind stand in a node, and what joins them."""
+
+    name: str
+    gpu: str
+    gpus_per_node: Count
+    scale_up: ScaleUp
+    scale_out: ScaleOut
+    max_gpus: Count | None = None
+    host_memory_per_gpu: Bytes | None = None
+    aliases: tuple[str, ...] = ()
+    notes: str = ""

@@ -1,0 +1,159 @@
+"""A GPU: its peaks, its memory, its links, and how much of them its kernels reach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from planner.enums import LinkKind, Precision
+from planner.specs.quantity import (
+    Bytes,
+    BytesPerSecond,
+    FlopPerSecond,
+    Fraction,
+    Ratio,
+    Seconds,
+    Watts,
+)
+
+_STRICT = ConfigDict(extra="forbid")
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class GemmEfficiency:
+    """``t = t0 + ((F/(P e))^q + (B/(W b))^q)^(1/q)``: e, b, t0, q in this order."""
+
+    compute_fraction: Fraction
+    bandwidth_fraction: Fraction
+    latency: Seconds
+    sharpness: Annotated[Ratio, Field(ge=0.5)]
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class AttentionEfficiency:
+    """The GEMM form with ``F (1 + s0/s) (1 + X0/X)``, X the waves of 128-row tiles."""
+
+    compute_fraction: Fraction
+    bandwidth_fraction: Fraction
+    latency: Seconds
+    sharpness: Annotated[Ratio, Field(ge=0.5)]
+    sequence_offset: Ratio
+    wave_fill: Ratio
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class DecodeAttentionEfficiency:
+    """``t = t0 + (2 b kv d kv_bytes (s + s0) + 4 b h d)/(W b)``."""
+
+    bandwidth_fraction: Fraction
+    latency: Seconds
+    sequence_offset: Ratio
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class GroupedGemmEfficiency:
+    """Experts' matrices, form M7; ``row_offset`` is m0, ``width_offset`` i0."""
+
+    compute_fraction: Fraction
+    bandwidth_fraction: Fraction
+    latency: Seconds
+    sharpness: Annotated[Ratio, Field(ge=0.5)]
+    row_offset: Ratio
+    width_offset: Ratio
+    permute_passes: Ratio
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class TiledGemmEfficiency:
+    """GEMM forms G7/G8b: ``F = 2 ((m+m0)(n+n0) + A0 SM 128^2)(k+k0)``; A0 is 0 in G7."""
+
+    compute_fraction: Fraction
+    bandwidth_fraction: Fraction
+    latency: Seconds
+    sharpness: Annotated[Ratio, Field(ge=0.5)]
+    row_offset: Ratio
+    column_offset: Ratio
+    depth_offset: Ratio
+    area_floor: Ratio
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class MemoryBoundEfficiency:
+    """``t = t0 + bytes/(W b)`` of one elementwise or reduction kernel."""
+
+    bandwidth_fraction: Fraction
+    latency: Seconds
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class CollectiveEfficiency:
+    """``t = a0 + a1 (n-1) + (V + sqrt(V V0))/(B n/(n+x))``, B a fraction of the link.
+
+    ``base_latency`` a0, ``latency_per_rank`` a1, ``bandwidth_fraction`` B / link,
+    ``ramp_bytes`` V0, ``small_group_penalty`` x.
+    """
+
+    base_latency: Seconds
+    latency_per_rank: Seconds
+    bandwidth_fraction: Fraction
+    ramp_bytes: Bytes
+    small_group_penalty: Ratio
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Efficiency:
+    """What the kernels of a GPU reach, by operator kind and precision or head size."""
+
+    gemm: Mapping[str, GemmEfficiency]
+    attention: Mapping[str, AttentionEfficiency]
+    attention_decode: Mapping[str, DecodeAttentionEfficiency]
+    grouped_gemm: Mapping[str, GroupedGemmEfficiency]
+    quantized_gemm: Mapping[str, TiledGemmEfficiency]
+    memory_bound: MemoryBoundEfficiency
+    collective: Mapping[str, CollectiveEfficiency]
+    sustained_compute_fraction: Fraction
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class ScaleUpLink:
+    """The GPU's own fabric: bandwidth per GPU and direction, GPUs it can join."""
+
+    kind: LinkKind
+    bandwidth: BytesPerSecond
+    domain_size: Count
+    description: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class HostLink:
+    """The path between a GPU and its host, and the host's share of memory."""
+
+    description: str
+    bandwidth: BytesPerSecond | None = None
+    memory_per_gpu: Bytes | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class GpuSpec:
+    """One GPU. Peaks are dense; a precision that is absent is not supported."""
+
+    name: str
+    vendor: str
+    memory_capacity: Bytes
+    memory_bandwidth: BytesPerSecond
+    peak_flops: Mapping[Precision, FlopPerSecond]
+    scale_up: ScaleUpLink
+    efficiency: Efficiency
+    year: Annotated[int, Field(ge=2010, le=2100)] | None = None
+    scale_out_bandwidth: BytesPerSecond | None = None
+    host: HostLink | None = None
+    num_multiprocessors: Count | None = None
+    thermal_design_power: Watts | None = None
+    list_price_usd: float | None = None
+    aliases: tuple[str, ...] = ()
+    doubtful: str = ""
+    notes: str = ""

@@ -1,0 +1,134 @@
+"""Read a spec file and report every fault in it at once."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from planner.errors import SpecError, did_you_mean
+from planner.specs.quantity import FileContext
+
+Spec = TypeVar("Spec")
+
+_FACETS = {
+    "missing": "is missing",
+    "unexpected_keyword_argument": "is not a known key",
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file.
+
+    Raises
+    ------
+    SpecError
+        The file cannot be read or is not TOML; the message names file and line.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: is not valid TOML: {error}.") from error
+
+
+def read_spec(kind: type[Spec], path: Path) -> Spec:
+    """A spec file as a validated, frozen object.
+
+    Raises
+    ------
+    SpecError
+        With one line per fault: file, key, what is wrong, and a close match.
+    """
+    return check_spec(kind, read_toml(path), where=str(path))
+
+
+def check_spec(kind: type[Spec], table: Mapping[str, Any], where: str) -> Spec:
+    """``table`` as a ``kind``; ``where`` names it in error messages.
+
+    Raises
+    ------
+    SpecError
+        With one line per fault.
+    """
+    fields = dict(table)
+    sources = fields.pop("sources", {})
+    faults = list(_source_faults(sources))
+    context = FileContext(sources if isinstance(sources, dict) else {})
+    try:
+        spec = _adapter(kind).validate_python(fields, context=context)
+    except ValidationError as error:
+        faults += [_describe(detail, kind) for detail in error.errors()]
+    if faults:
+        raise SpecError("\n".join(f"{where}: {fault}" for fault in faults))
+    return spec
+
+
+def provenance(table: Mapping[str, Any]) -> dict[str, str]:
+    """Dotted key of every quantity in a spec table -> the source it names."""
+    return {key: quantity["source"] for key, quantity in _quantities(table, "")}
+
+
+def digest(*paths: Path) -> str:
+    """Twelve hexadecimal digits that change when one of the files changes."""
+    content = hashlib.sha256()
+    for path in paths:
+        content.update(path.read_bytes())
+    return content.hexdigest()[:12]
+
+
+@lru_cache
+def _adapter(kind: type[Spec]) -> TypeAdapter[Spec]:
+    return TypeAdapter(kind)
+
+
+def _quantities(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            if "value" in value and "source" in value:
+                yield prefix + key, value
+            else:
+                yield from _quantities(value, f"{prefix}{key}.")
+
+
+def _source_faults(sources: Any) -> Iterator[str]:
+    if not isinstance(sources, dict):
+        yield "sources must be a table of name = text"
+        return
+    for name, text in sources.items():
+        if not isinstance(text, str) or not text.strip():
+            yield f"sources.{name} must say where the figures come from"
+
+
+def _describe(detail: Any, kind: type) -> str:
+    location = ".".join(str(part) for part in detail["loc"] if part != "[key]")
+    template = _FACETS.get(detail["type"])
+    if template is not None:
+        message = template.format(**detail.get("ctx", {}))
+    else:
+        message = detail["msg"].removeprefix("Value error, ")
+    hint = ""
+    if detail["type"] == "unexpected_keyword_argument":
+        hint = did_you_mean(str(detail["loc"][-1]), field_names(kind))
+    return f"{location or 'the file'} {message}.{hint}"
+
+
+def field_names(kind: Any) -> set[str]:
+    """Names of the fields of a spec and of the specs inside it."""
+    names: set[str] = set()
+    for name, information in getattr(kind, "__pydantic_fields__", {}).items():
+        names.add(name)
+        for part in (information.annotation, *getattr(information.annotation, "__args__", ())):
+            if part is not kind:
+                names |= field_names(part)
+    return names

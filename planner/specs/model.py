@@ -1,0 +1,107 @@
+"""A transformer as groups of equal layers, in the words of Hugging Face's ``config.json``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from planner.enums import AttentionKind, Placement, PositionEmbedding
+
+_STRICT = ConfigDict(extra="forbid")
+Size = Annotated[int, Field(ge=1, le=10**9, strict=True)]
+SizeOrZero = Annotated[int, Field(ge=0, le=10**9, strict=True)]
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class AttentionSpec:
+    """Multi-head, grouped-query or multi-query attention, or DeepSeek's latent attention.
+
+    Latent attention (``kind = "latent"``) uses the ``*_lora_rank`` and ``qk_*`` fields;
+    ``head_dim`` is then qk_nope_head_dim + qk_rope_head_dim.
+    """
+
+    num_attention_heads: Size
+    num_key_value_heads: Size
+    head_dim: Size
+    kind: AttentionKind = AttentionKind.STANDARD
+    v_head_dim: Size | None = None
+    qk_rope_head_dim: SizeOrZero = 0
+    q_lora_rank: SizeOrZero = 0
+    kv_lora_rank: SizeOrZero = 0
+    sliding_window: Size | None = None
+    qkv_bias: bool = False
+    output_bias: bool = False
+    qk_norm: bool = False
+    sinks: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class FeedForwardSpec:
+    """A dense MLP (``num_experts`` 0) or a mixture of experts.
+
+    ``intermediate_size`` is the width of the dense MLP; experts have
+    ``moe_intermediate_size``; all shared experts together ``shared_intermediate_size``.
+    """
+
+    intermediate_size: SizeOrZero = 0
+    gated: bool = True
+    bias: bool = False
+    num_experts: SizeOrZero = 0
+    num_experts_per_tok: SizeOrZero = 0
+    moe_intermediate_size: SizeOrZero = 0
+    shared_intermediate_size: SizeOrZero = 0
+    shared_expert_gate: bool = False
+    router_bias: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class LayerGroup:
+    """``num_hidden_layers`` equal layers, in one run or spread over the depth."""
+
+    num_hidden_layers: Size
+    attention: AttentionSpec
+    feed_forward: FeedForwardSpec
+    placement: Placement = Placement.CONTIGUOUS
+    norms_per_layer: Annotated[int, Field(ge=1, le=8)] = 2
+    norm_bias: bool = False
+    parallel_residual: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class TrainingDefaults:
+    """The published training set-up of a model."""
+
+    sequence_length: Size
+    global_batch_tokens: Annotated[float, Field(gt=0, lt=1e12)] | None = None
+    total_tokens: Annotated[float, Field(gt=0, lt=1e18)] | None = None
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class ModelSpec:
+    """A decoder-only language model."""
+
+    name: str
+    hidden_size: Size
+    vocab_size: Size
+    layer_groups: Annotated[tuple[LayerGroup, ...], Field(min_length=1)]
+    source: str
+    tie_word_embeddings: bool = False
+    position_embedding: PositionEmbedding = PositionEmbedding.ROTARY
+    max_position_embeddings: Size | None = None
+    position_embedding_offset: SizeOrZero = 0
+    embedding_norm: bool = False
+    final_norm_bias: bool = False
+    logits_bias: bool = False
+    training: TrainingDefaults | None = None
+    published_parameters: Annotated[float, Field(gt=0)] | None = None
+    published_parameters_source: str = ""
+    aliases: tuple[str, ...] = ()
+    notes: str = ""
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """Layers of all groups."""
+        return sum(group.num_hidden_layers for group in self.layer_groups)

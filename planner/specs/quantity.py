@@ -1,0 +1,55 @@
+"""Field types of spec files: a number that carries its unit and its source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, ValidationInfo
+
+from planner.units import to_si
+
+
+@dataclass(slots=True)
+class FileContext:
+    """What the validators of one file share: its ``[sources]`` table."""
+
+    sources: dict[str, str] = field(default_factory=dict)
+
+
+def _read(dimension: str) -> Callable[[Any, ValidationInfo], Any]:
+    def read(value: Any, info: ValidationInfo) -> Any:
+        if not isinstance(info.context, FileContext):
+            return value
+        if not isinstance(value, dict):
+            raise ValueError(
+                f'must be written {{ value = {value!r}, unit = "...", source = "..." }}'
+            )
+        missing = {"value", "unit", "source"} - value.keys()
+        extra = value.keys() - {"value", "unit", "source"}
+        if missing or extra:
+            raise ValueError(
+                "needs exactly the keys value, unit, source"
+                + (f"; missing: {', '.join(sorted(missing))}" if missing else "")
+                + (f"; unknown: {', '.join(sorted(extra))}" if extra else "")
+            )
+        number, unit, source = value["value"], value["unit"], value["source"]
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise ValueError(f"value {number!r} is not a number")
+        if source != "assumed" and source not in info.context.sources:
+            raise ValueError(f"source {source!r} is not in the [sources] table")
+        return to_si(number, str(unit), dimension)
+
+    return read
+
+
+Bytes = Annotated[float, BeforeValidator(_read("byte")), Field(gt=0, lt=1e18)]
+BytesOrZero = Annotated[float, BeforeValidator(_read("byte")), Field(ge=0, lt=1e18)]
+BytesPerSecond = Annotated[float, BeforeValidator(_read("byte/s")), Field(gt=0, lt=1e18)]
+FlopPerSecond = Annotated[float, BeforeValidator(_read("flop/s")), Field(gt=0, lt=1e20)]
+Seconds = Annotated[float, BeforeValidator(_read("second")), Field(ge=0, lt=1e6)]
+Watts = Annotated[float, BeforeValidator(_read("watt")), Field(gt=0, lt=1e6)]
+Fraction = Annotated[float, BeforeValidator(_read("1")), Field(gt=0, le=2)]
+Share = Annotated[float, BeforeValidator(_read("1")), Field(ge=0, le=1)]
+Ratio = Annotated[float, BeforeValidator(_read("1")), Field(ge=0, lt=1e9)]

@@ -1,0 +1,80 @@
+"""Units: the only place that knows powers of 1000 and 1024.
+
+Inside the package every quantity is in byte, second, FLOP, byte/s, FLOP/s, W or USD.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+_DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+
+GIB = _BINARY["Gi"]
+GIGA = _DECIMAL["G"]
+TERA = _DECIMAL["T"]
+HOUR = 3600.0
+DAY = 24 * HOUR
+KILOWATT_HOUR = 3.6e6
+
+_BYTES = {prefix + "B": scale for prefix, scale in (_DECIMAL | _BINARY).items()}
+_BITS = {prefix + "bit": scale / 8 for prefix, scale in _DECIMAL.items()}
+
+UNITS: dict[str, dict[str, float]] = {
+    "byte": _BYTES | _BITS,
+    "byte/s": {unit + "/s": scale for unit, scale in (_BYTES | _BITS).items()},
+    "flop/s": {prefix + "FLOP/s": scale for prefix, scale in _DECIMAL.items()},
+    "second": {
+        "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": HOUR, "d": DAY,
+        "hours": HOUR, "days": DAY,
+    },
+    "watt": {"W": 1.0, "kW": 1e3},
+    "usd": {"USD": 1.0, "kUSD": 1e3, "MUSD": 1e6},
+    "usd/s": {"USD/h": 1 / HOUR, "USD/s": 1.0},
+    "1": {"1": 1.0, "%": 0.01, "": 1.0},
+    "token": {
+        "tokens": 1.0, "": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12,
+    },
+}  # fmt: skip
+
+_NUMBER_AND_UNIT = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*")
+
+
+def to_si(value: float, unit: str, dimension: str) -> float:
+    """``value`` in ``unit`` as the base unit of ``dimension``.
+
+    Raises
+    ------
+    ValueError
+        The unit is unknown or of another dimension, or the value is not finite.
+
+    >>> to_si(80, "GiB", "byte")
+    85899345920.0
+    """
+    known = UNITS[dimension]
+    if unit not in known:
+        raise ValueError(f"unit {unit!r} is not a unit of {dimension} ({', '.join(known)})")
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is not a finite number")
+    return float(value) * known[unit]
+
+
+def parse_quantity(text: str, dimension: str, default_unit: str | None = None) -> float:
+    """Read a quantity that a user typed, such as ``3.35 TB/s`` or ``20s``.
+
+    Raises
+    ------
+    ValueError
+        There is no number, no unit where one is needed, or a wrong unit.
+
+    >>> parse_quantity("1.4T", "token")
+    1400000000000.0
+    """
+    match = _NUMBER_AND_UNIT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a number with a unit")
+    number, unit = match.groups()
+    if not unit and default_unit is not None:
+        unit = default_unit
+    return to_si(float(number), unit, dimension)
