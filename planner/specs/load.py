@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,7 +66,7 @@ def check_spec(kind: type[Spec], table: Mapping[str, Any], where: str) -> Spec:
     faults = list(_source_faults(sources))
     context = FileContext(sources if isinstance(sources, dict) else {})
     try:
-        spec = _adapter(kind).validate_python(fields, context=context)
+        spec: Spec = _adapter(kind).validate_python(fields, context=context)
     except ValidationError as error:
         faults += [_describe(detail, kind) for detail in error.errors()]
     if faults:
@@ -87,8 +87,8 @@ def digest(*paths: Path) -> str:
     return content.hexdigest()[:12]
 
 
-@lru_cache
-def _adapter(kind: type[Spec]) -> TypeAdapter[Spec]:
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
