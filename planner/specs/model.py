@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from planner.enums import AttentionKind, Placement, PositionEmbedding
+from planner.specs import model_checks
 
 _STRICT = ConfigDict(extra="forbid")
 Size = Annotated[int, Field(ge=1, le=10**9, strict=True)]
@@ -19,7 +20,8 @@ class AttentionSpec:
     """Multi-head, grouped-query or multi-query attention, or DeepSeek's latent attention.
 
     Latent attention (``kind = "latent"``) uses the ``*_lora_rank`` and ``qk_*`` fields;
-    ``head_dim`` is then qk_nope_head_dim + qk_rope_head_dim.
+    ``head_dim`` is then qk_nope_head_dim + qk_rope_head_dim. With ``qk_norm_per_head``
+    every head has norm weights of its own instead of one ``head_dim`` for all.
     """
 
     num_attention_heads: Size
@@ -34,7 +36,13 @@ class AttentionSpec:
     qkv_bias: bool = False
     output_bias: bool = False
     qk_norm: bool = False
+    qk_norm_per_head: bool = False
     sinks: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        model_checks.refuse(model_checks.attention_faults(self))
+        return self
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -54,6 +62,11 @@ class FeedForwardSpec:
     shared_intermediate_size: SizeOrZero = 0
     shared_expert_gate: bool = False
     router_bias: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        model_checks.refuse(model_checks.feed_forward_faults(self))
+        return self
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -76,7 +89,12 @@ class TrainingDefaults:
     sequence_length: Size
     global_batch_tokens: Annotated[float, Field(gt=0, lt=1e12)] | None = None
     total_tokens: Annotated[float, Field(gt=0, lt=1e18)] | None = None
-    source: str
+    source: Annotated[str, Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        model_checks.refuse(model_checks.training_faults(self))
+        return self
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -87,7 +105,7 @@ class ModelSpec:
     hidden_size: Size
     vocab_size: Size
     layer_groups: Annotated[tuple[LayerGroup, ...], Field(min_length=1)]
-    source: str
+    source: Annotated[str, Field(min_length=1)]
     tie_word_embeddings: bool = False
     position_embedding: PositionEmbedding = PositionEmbedding.ROTARY
     max_position_embeddings: Size | None = None
@@ -96,10 +114,15 @@ class ModelSpec:
     final_norm_bias: bool = False
     logits_bias: bool = False
     training: TrainingDefaults | None = None
-    published_parameters: Annotated[float, Field(gt=0)] | None = None
+    published_parameters: Annotated[float, Field(gt=0, lt=1e18)] | None = None
     published_parameters_source: str = ""
     aliases: tuple[str, ...] = ()
     notes: str = ""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        model_checks.refuse(model_checks.model_faults(self))
+        return self
 
     @property
     def num_hidden_layers(self) -> int:

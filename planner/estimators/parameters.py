@@ -1,0 +1,168 @@
+"""The parameters of a model, part by part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.enums import AttentionKind, PositionEmbedding
+from planner.formulas import parameters as formulas
+from planner.specs.model import AttentionSpec, LayerGroup, ModelSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerParameters:
+    """One layer; ``feed_forward`` is the dense MLP or the shared expert.
+
+    ``experts`` are all routed experts; ``active_experts`` those one token visits.
+    """
+
+    attention: int
+    feed_forward: int
+    experts: int
+    active_experts: int
+    router: int
+    norms: int
+
+    @property
+    def total(self) -> int:
+        """Parameters of the layer."""
+        return self.attention + self.feed_forward + self.experts + self.router + self.norms
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParameterCount:
+    """A whole model; tied logits count in ``embedding``.
+
+    ``active_experts`` is the part of ``experts`` one token visits, ``looked_up`` the part
+    of ``embedding`` that no matrix multiplication reads.
+    """
+
+    embedding: int
+    attention: int
+    feed_forward: int
+    experts: int
+    router: int
+    norms: int
+    logits: int
+    active_experts: int
+    looked_up: int
+
+    @property
+    def total(self) -> int:
+        """Parameters of the model."""
+        layers = self.attention + self.feed_forward + self.experts + self.router + self.norms
+        return self.embedding + layers + self.logits
+
+    @property
+    def active_with_embedding(self) -> int:
+        """Total without the experts a token skips: the count of Mixtral, Qwen and Llama 4."""
+        return self.total - self.experts + self.active_experts
+
+    @property
+    def active(self) -> int:
+        """Parameters a token is multiplied with: the count of DeepSeek and gpt-oss."""
+        return self.active_with_embedding - self.looked_up
+
+
+def layer_parameters(hidden_size: int, group: LayerGroup) -> LayerParameters:
+    """Parameters of one layer of ``group``."""
+    mlp = group.feed_forward
+    width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
+    shape = {"hidden_size": hidden_size, "gated": mlp.gated, "bias": mlp.bias}
+    experts, active_experts = (
+        formulas.expert_parameters(
+            num_experts=number, moe_intermediate_size=mlp.moe_intermediate_size, **shape
+        )
+        for number in (mlp.num_experts, mlp.num_experts_per_tok)
+    )
+    dense = formulas.feed_forward_parameters(intermediate_size=width, **shape)
+    router = formulas.router_parameters(
+        hidden_size=hidden_size,
+        num_experts=mlp.num_experts,
+        router_bias=mlp.router_bias,
+        shared_expert_gate=mlp.shared_expert_gate,
+    )
+    norms = formulas.norm_parameters(
+        hidden_size=hidden_size, num_norms=group.norms_per_layer, norm_bias=group.norm_bias
+    )
+    return LayerParameters(
+        attention=_attention(hidden_size, group.attention),
+        feed_forward=int(dense) if width else 0,
+        experts=int(experts),
+        active_experts=int(active_experts),
+        router=int(router),
+        norms=int(norms),
+    )
+
+
+def count_parameters(model: ModelSpec) -> ParameterCount:
+    """Parameters of ``model``, as its checkpoint stores them."""
+    hidden = model.hidden_size
+    layers = [
+        (group.num_hidden_layers, layer_parameters(hidden, group)) for group in model.layer_groups
+    ]
+    embedding = _embedding(model)
+    logits = formulas.logits_parameters(
+        hidden_size=hidden,
+        vocab_size=model.vocab_size,
+        tie_word_embeddings=model.tie_word_embeddings,
+        logits_bias=model.logits_bias,
+    )
+    used = model.vocab_size * hidden if model.tie_word_embeddings else 0
+    return ParameterCount(
+        embedding=embedding,
+        attention=sum(number * layer.attention for number, layer in layers),
+        feed_forward=sum(number * layer.feed_forward for number, layer in layers),
+        experts=sum(number * layer.experts for number, layer in layers),
+        active_experts=sum(number * layer.active_experts for number, layer in layers),
+        router=sum(number * layer.router for number, layer in layers),
+        norms=sum(number * layer.norms for number, layer in layers) + _norms_outside_layers(model),
+        logits=int(logits),
+        looked_up=embedding - used,
+    )
+
+
+def _attention(hidden_size: int, attention: AttentionSpec) -> int:
+    if attention.kind == AttentionKind.LATENT:
+        latent = formulas.latent_attention_parameters(
+            hidden_size=hidden_size,
+            num_attention_heads=attention.num_attention_heads,
+            head_dim=attention.head_dim,
+            qk_rope_head_dim=attention.qk_rope_head_dim,
+            v_head_dim=attention.v_head_dim or attention.head_dim,
+            q_lora_rank=attention.q_lora_rank,
+            kv_lora_rank=attention.kv_lora_rank,
+        )
+        return int(latent)
+    standard = formulas.attention_parameters(
+        hidden_size=hidden_size,
+        num_attention_heads=attention.num_attention_heads,
+        num_key_value_heads=attention.num_key_value_heads,
+        head_dim=attention.head_dim,
+        qkv_bias=attention.qkv_bias,
+        output_bias=attention.output_bias,
+        qk_norm=attention.qk_norm,
+        qk_norm_per_head=attention.qk_norm_per_head,
+        sinks=attention.sinks,
+    )
+    return int(standard)
+
+
+def _embedding(model: ModelSpec) -> int:
+    learned = model.position_embedding == PositionEmbedding.LEARNED
+    positions = (model.max_position_embeddings or 0) + model.position_embedding_offset
+    embedding = formulas.embedding_parameters(
+        hidden_size=model.hidden_size,
+        vocab_size=model.vocab_size,
+        num_positions=positions if learned else 0,
+    )
+    return int(embedding)
+
+
+def _norms_outside_layers(model: ModelSpec) -> int:
+    norms = formulas.norm_parameters(
+        hidden_size=model.hidden_size,
+        num_norms=2 if model.embedding_norm else 1,
+        norm_bias=model.final_norm_bias,
+    )
+    return int(norms)

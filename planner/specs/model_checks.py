@@ -1,0 +1,150 @@
+"""What no model config can be: faults that only show when two fields are read together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from planner.enums import AttentionKind, PositionEmbedding
+
+if TYPE_CHECKING:
+    from planner.specs.model import AttentionSpec, FeedForwardSpec, ModelSpec, TrainingDefaults
+
+MOST_LAYERS = 10_000
+WIDEST_HEAD = 8192
+WIDEST_TO_HIDDEN = 256
+
+
+def refuse(faults: Iterator[str]) -> None:
+    """Raise all faults as one ``ValueError``, if there are any."""
+    found = list(faults)
+    if found:
+        raise ValueError("; ".join(found))
+
+
+def attention_faults(attention: AttentionSpec) -> Iterator[str]:
+    """Faults of one attention table."""
+    heads, shared = attention.num_attention_heads, attention.num_key_value_heads
+    if heads % shared:
+        yield f"num_key_value_heads {shared} does not divide num_attention_heads {heads}"
+    if attention.head_dim > WIDEST_HEAD:
+        yield f"head_dim {attention.head_dim} is more than {WIDEST_HEAD}"
+    if attention.qk_norm_per_head and not attention.qk_norm:
+        yield "qk_norm_per_head needs qk_norm = true"
+    if attention.kind == AttentionKind.LATENT:
+        yield from _latent_faults(attention)
+    else:
+        yield from _standard_faults(attention)
+
+
+def _latent_faults(attention: AttentionSpec) -> Iterator[str]:
+    if not attention.kv_lora_rank:
+        yield 'kind = "latent" needs kv_lora_rank'
+    if not attention.v_head_dim:
+        yield 'kind = "latent" needs v_head_dim'
+    if attention.qk_rope_head_dim >= attention.head_dim:
+        yield (
+            f"qk_rope_head_dim {attention.qk_rope_head_dim} must be less than "
+            f"head_dim {attention.head_dim}, which includes it"
+        )
+    for name in ("qkv_bias", "output_bias", "qk_norm", "sinks"):
+        if getattr(attention, name):
+            yield f'{name} does not go with kind = "latent"'
+
+
+def _standard_faults(attention: AttentionSpec) -> Iterator[str]:
+    for name in ("v_head_dim", "qk_rope_head_dim", "q_lora_rank", "kv_lora_rank"):
+        if getattr(attention, name):
+            yield f'{name} needs kind = "latent"'
+
+
+def feed_forward_faults(feed_forward: FeedForwardSpec) -> Iterator[str]:
+    """Faults of one feed-forward table."""
+    if feed_forward.num_experts:
+        yield from _expert_faults(feed_forward)
+    else:
+        yield from _dense_faults(feed_forward)
+
+
+def _expert_faults(feed_forward: FeedForwardSpec) -> Iterator[str]:
+    experts, routed = feed_forward.num_experts, feed_forward.num_experts_per_tok
+    if not 1 <= routed <= experts:
+        yield f"num_experts_per_tok {routed} must be from 1 to num_experts {experts}"
+    if not feed_forward.moe_intermediate_size:
+        yield "num_experts needs moe_intermediate_size"
+    if feed_forward.intermediate_size:
+        yield (
+            "intermediate_size is for layers without experts; an MLP beside the experts "
+            "is shared_intermediate_size"
+        )
+    if feed_forward.shared_expert_gate and not feed_forward.shared_intermediate_size:
+        yield "shared_expert_gate needs shared_intermediate_size"
+
+
+def _dense_faults(feed_forward: FeedForwardSpec) -> Iterator[str]:
+    if not feed_forward.intermediate_size:
+        yield "needs intermediate_size, or num_experts for a mixture of experts"
+    for name in (
+        "num_experts_per_tok",
+        "moe_intermediate_size",
+        "shared_intermediate_size",
+        "shared_expert_gate",
+        "router_bias",
+    ):
+        if getattr(feed_forward, name):
+            yield f"{name} needs num_experts"
+
+
+def model_faults(model: ModelSpec) -> Iterator[str]:
+    """Faults that show only over the whole model."""
+    if not model.name.strip():
+        yield "name is empty"
+    if len(set(model.aliases)) < len(model.aliases) or "" in model.aliases:
+        yield "aliases are empty or written twice"
+    if model.num_hidden_layers > MOST_LAYERS:
+        yield f"{model.num_hidden_layers} layers are more than {MOST_LAYERS}"
+    yield from _width_faults(model)
+    yield from _position_faults(model)
+
+
+def _width_faults(model: ModelSpec) -> Iterator[str]:
+    limit = WIDEST_TO_HIDDEN * model.hidden_size
+    for number, group in enumerate(model.layer_groups):
+        attention, feed_forward = group.attention, group.feed_forward
+        widths = {
+            "num_attention_heads x head_dim": attention.num_attention_heads * attention.head_dim,
+            "intermediate_size": feed_forward.intermediate_size,
+            "moe_intermediate_size": feed_forward.moe_intermediate_size,
+            "shared_intermediate_size": feed_forward.shared_intermediate_size,
+        }
+        for name, width in widths.items():
+            if width > limit:
+                yield (
+                    f"layer_groups.{number}: {name} = {width} is more than "
+                    f"{WIDEST_TO_HIDDEN} times hidden_size {model.hidden_size}"
+                )
+
+
+def _position_faults(model: ModelSpec) -> Iterator[str]:
+    learned = model.position_embedding == PositionEmbedding.LEARNED
+    positions = model.max_position_embeddings
+    if learned and positions is None:
+        yield 'position_embedding = "learned" needs max_position_embeddings'
+    if model.position_embedding_offset and not learned:
+        yield 'position_embedding_offset needs position_embedding = "learned"'
+    if learned and positions and model.training and model.training.sequence_length > positions:
+        yield (
+            f"training.sequence_length {model.training.sequence_length} is more than the "
+            f"{positions} learned positions"
+        )
+
+
+def training_faults(training: TrainingDefaults) -> Iterator[str]:
+    """Faults of one training table."""
+    batch, total = training.global_batch_tokens, training.total_tokens
+    if batch is not None and batch < training.sequence_length:
+        yield (
+            f"global_batch_tokens {batch:g} is less than one sequence of {training.sequence_length}"
+        )
+    if batch is not None and total is not None and total < batch:
+        yield f"total_tokens {total:g} is less than global_batch_tokens {batch:g}"
