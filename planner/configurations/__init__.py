@@ -1,0 +1,1 @@
+"""Candidates: arrays of configurations, and the rules they must satisfy."""

@@ -1,0 +1,1 @@
+"""Wiring: specs and configurations to an estimate."""

@@ -1,0 +1,181 @@
+"""Operators of the attention block of a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from planner.arrays import FloatArray
+from planner.enums import AttentionKind, ComputePrecision, PositionEmbedding, Recompute
+from planner.estimators.operators import Operator, elementwise, linear, tensor_collectives
+from planner.estimators.share import Share
+from planner.formulas.attention import (
+    attention_core_bytes,
+    attention_core_flops,
+    mean_keys_per_query,
+    unfused_softmax_bytes,
+)
+from planner.formulas.overlap import exposed_time
+from planner.specs.model import AttentionSpec, LayerGroup
+
+_BACKWARD_FLOPS = 2.5  # FlashAttention-2 recomputes the scores: five products for two
+
+
+def attention_block(share: Share, group: LayerGroup) -> Iterator[Operator]:
+    """From the norm before the attention to the residual after it."""
+    attention = group.attention
+    own = share.own_tokens * share.hidden_size
+    yield elementwise(
+        share, "attention_norm", "norm", elements=own, forward_bytes=4, backward_bytes=6
+    )
+    yield from _projections(share, attention)
+    yield from _rotary(share, attention)
+    core = attention_core(share, attention)
+    yield core
+    yield linear(
+        share,
+        "attention_output",
+        "attention_output",
+        rows=share.tokens,
+        columns=share.hidden_size,
+        depth=attention.num_attention_heads * value_dim(attention) / share.tensor_parallel,
+    )
+    yield elementwise(
+        share, "attention_residual", "residual", elements=own, forward_bytes=6, backward_bytes=6
+    )
+    yield from tensor_collectives(share, "attention")
+    yield _ring_exchange(share, attention, core)
+
+
+def value_dim(attention: AttentionSpec) -> int:
+    """Size of a value head."""
+    return attention.v_head_dim or attention.head_dim
+
+
+def _projections(share: Share, attention: AttentionSpec) -> Iterator[Operator]:
+    t, h = share.tensor_parallel, share.hidden_size
+    a, d, dv = attention.num_attention_heads, attention.head_dim, value_dim(attention)
+    if attention.kind is AttentionKind.STANDARD:
+        keys_and_values = share.key_value_heads(attention.num_key_value_heads) * (d + dv)
+        yield linear(
+            share, "qkv", "qkv", rows=share.tokens, columns=a * d / t + keys_and_values, depth=h
+        )
+        return
+    rank_q, rank_kv = attention.q_lora_rank, attention.kv_lora_rank
+    if rank_q:
+        yield linear(share, "q_down", "qkv", rows=share.own_tokens, columns=rank_q, depth=h)
+    yield linear(share, "q_up", "qkv", rows=share.tokens, columns=a * d / t, depth=rank_q or h)
+    yield linear(
+        share,
+        "kv_down",
+        "qkv",
+        rows=share.own_tokens,
+        columns=rank_kv + attention.qk_rope_head_dim,
+        depth=h,
+    )
+    up = a * (d - attention.qk_rope_head_dim + dv) / t
+    yield linear(share, "kv_up", "qkv", rows=share.tokens, columns=up, depth=rank_kv)
+
+
+def _rotary(share: Share, attention: AttentionSpec) -> Iterator[Operator]:
+    if share.setting.model.position_embedding is not PositionEmbedding.ROTARY:
+        return
+    rotated = attention.qk_rope_head_dim or attention.head_dim
+    heads = attention.num_attention_heads / share.tensor_parallel
+    if attention.kind is AttentionKind.STANDARD:
+        heads = heads + share.key_value_heads(attention.num_key_value_heads)
+    yield elementwise(
+        share,
+        "rope",
+        "rope",
+        elements=share.tokens * heads * rotated,
+        forward_bytes=4,
+        backward_bytes=4,
+    )
+
+
+def attention_core(share: Share, attention: AttentionSpec) -> Operator:
+    """Scores, softmax and weighted values, fused or not."""
+    fused_forward, flops = _fused(share, attention)
+    unfused_forward, unfused_flops = _unfused(share, attention)
+    fused = share.flash_attention
+    return Operator(
+        name="attention_core",
+        module="attention",
+        forward=np.where(fused, fused_forward, unfused_forward),
+        backward=np.where(fused, _BACKWARD_FLOPS * fused_forward, 2 * unfused_forward),
+        flops=np.where(fused, flops, unfused_flops),
+        repeated_from=Recompute.SELECTIVE,
+    )
+
+
+def _fused(share: Share, attention: AttentionSpec) -> tuple[FloatArray, FloatArray]:
+    s = share.setting.workload.sequence_length
+    heads = attention.num_attention_heads / share.tensor_parallel
+    keys = mean_keys_per_query(
+        sequence_length=s, sliding_window=attention.sliding_window or s, causal=True
+    )
+    dims = {"qk_head_dim": attention.head_dim, "v_head_dim": value_dim(attention)}
+    flops = attention_core_flops(
+        num_queries=share.tokens, keys_per_query=keys, num_heads=heads, **dims
+    )
+    moved = attention_core_bytes(
+        num_queries=share.tokens,
+        num_heads=heads,
+        num_key_value_heads=share.key_value_heads(attention.num_key_value_heads),
+        **dims,
+    )
+    time = share.setting.machine.attention_time(
+        flops, moved, share.sequences, heads, s, attention.head_dim
+    )
+    return time, flops
+
+
+def _unfused(share: Share, attention: AttentionSpec) -> tuple[FloatArray, FloatArray]:
+    s = share.setting.workload.sequence_length
+    machine = share.setting.machine
+    heads = attention.num_attention_heads / share.tensor_parallel
+    batch = share.sequences * heads
+    sixteen_bit = np.asarray(ComputePrecision.BF16, dtype=np.int8)
+    scores = machine.gemm_time(batch * s, s, attention.head_dim, sixteen_bit)
+    values = machine.gemm_time(batch * s, value_dim(attention), s, sixteen_bit)
+    softmax = machine.memory_time(
+        unfused_softmax_bytes(
+            sequences=share.sequences,
+            num_heads=heads,
+            sequence_length=s,
+            passes=share.setting.framework.execution.softmax_passes,
+        )
+    )
+    flops = attention_core_flops(
+        num_queries=share.tokens,
+        keys_per_query=s,
+        num_heads=heads,
+        qk_head_dim=attention.head_dim,
+        v_head_dim=value_dim(attention),
+    )
+    return scores + values + softmax, flops
+
+
+def _ring_exchange(share: Share, attention: AttentionSpec, core: Operator) -> Operator:
+    """Keys and values go round the context-parallel ring behind the attention core."""
+    machine, overlap = share.setting.machine, share.setting.framework.overlap
+    c = share.context_parallel
+    heads = share.key_value_heads(attention.num_key_value_heads)
+    block = 2.0 * share.tokens * heads * (attention.head_dim + value_dim(attention))
+    distance = share.tensor_parallel * c
+    forward = (c - 1) * machine.send_time(block, distance)
+    backward = 2 * forward
+    hide = {"interference": overlap.interference}
+    return Operator(
+        name="attention_context_parallel",
+        module="attention",
+        part="context_parallel",
+        forward=np.asarray(exposed_time(communication=forward, computation=core.forward, **hide)),
+        backward=np.asarray(
+            exposed_time(communication=backward, computation=core.backward, **hide)
+        ),
+        flops=np.zeros(()),
+        repeated_from=Recompute.SELECTIVE,
+    )

@@ -1,0 +1,77 @@
+"""Operators at the two ends of the model: embedding, final norm, logits, loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from planner.estimators.operators import Operator, elementwise, linear
+from planner.estimators.share import Share
+
+
+def embedding_block(share: Share) -> Iterator[Operator]:
+    """Lookup of the token embeddings, on the first stage."""
+    elements = share.own_tokens * share.hidden_size
+    lookup = elementwise(
+        share, "embedding", "embedding", elements=elements, forward_bytes=4, backward_bytes=10
+    )
+    yield _not_repeated(lookup)
+    yield _vocabulary_reduce(share, "embedding_tensor_parallel", "embedding", backward=False)
+
+
+def logits_block(share: Share) -> Iterator[Operator]:
+    """Final norm, logits and cross-entropy, on the last stage."""
+    h, machine = share.hidden_size, share.setting.machine
+    columns = share.setting.model.vocab_size / share.tensor_parallel
+    norm = elementwise(
+        share,
+        "final_norm",
+        "norm",
+        elements=share.own_tokens * h,
+        forward_bytes=4,
+        backward_bytes=6,
+    )
+    yield _not_repeated(norm)
+    yield linear(
+        share,
+        "logits",
+        "logits",
+        rows=share.tokens,
+        columns=columns,
+        depth=h,
+        repeated_from=None,
+        sixteen_bit=True,
+    )
+    passes = 2.0 if machine.ideal else share.setting.framework.execution.loss_passes
+    traffic = machine.memory_time(2.0 * passes * share.tokens * columns)
+    yield Operator(
+        name="loss",
+        module="loss",
+        forward=traffic / 2,
+        backward=traffic / 2,
+        flops=np.zeros(()),
+        repeated_from=None,
+    )
+    yield _vocabulary_reduce(share, "logits_tensor_parallel", "logits", backward=True)
+
+
+def _not_repeated(operator: Operator) -> Operator:
+    return Operator(**{**vars(operator), "repeated_from": None})
+
+
+def _vocabulary_reduce(share: Share, name: str, module: str, backward: bool) -> Operator:
+    """Sum over the vocabulary shards: of embeddings forward, of input gradients backward."""
+    reduce = share.setting.machine.collective(
+        "all_reduce", 2.0 * share.tokens * share.hidden_size, share.tensor_group
+    )
+    nothing = np.zeros(())
+    return Operator(
+        name=name,
+        module=module,
+        part="tensor_parallel",
+        repeated_from=None,
+        flops=nothing,
+        forward=nothing if backward else reduce,
+        backward=reduce if backward else nothing,
+    )

@@ -1,0 +1,109 @@
+"""Operators of the feed-forward block of a layer: dense, shared experts, routed experts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from planner.estimators.operators import Operator, elementwise, linear, tensor_collectives
+from planner.estimators.share import Share
+from planner.specs.model import FeedForwardSpec, LayerGroup
+
+
+def feed_forward_block(share: Share, group: LayerGroup) -> Iterator[Operator]:
+    """From the norm before the feed-forward to the residual after it."""
+    feed_forward = group.feed_forward
+    own = share.own_tokens * share.hidden_size
+    if not group.parallel_residual:
+        yield elementwise(
+            share, "feed_forward_norm", "norm", elements=own, forward_bytes=4, backward_bytes=6
+        )
+    if feed_forward.num_experts:
+        yield from _experts(share, feed_forward)
+        if feed_forward.shared_intermediate_size:
+            yield from _dense(share, feed_forward, feed_forward.shared_intermediate_size)
+    else:
+        yield from _dense(share, feed_forward, feed_forward.intermediate_size)
+    yield elementwise(
+        share, "feed_forward_residual", "residual", elements=own, forward_bytes=6, backward_bytes=6
+    )
+
+
+def _dense(share: Share, feed_forward: FeedForwardSpec, width: int) -> Iterator[Operator]:
+    local = width / share.tensor_parallel
+    inputs = 2 if feed_forward.gated else 1
+    yield linear(
+        share,
+        "gate_up" if feed_forward.gated else "up",
+        "feed_forward",
+        rows=share.tokens,
+        columns=inputs * local,
+        depth=share.hidden_size,
+    )
+    yield elementwise(
+        share,
+        "activation",
+        "activation",
+        elements=share.tokens * local,
+        forward_bytes=2 * (inputs + 1),
+        backward_bytes=2 * (2 * inputs + 1),
+    )
+    yield linear(
+        share, "down", "feed_forward", rows=share.tokens, columns=share.hidden_size, depth=local
+    )
+    yield from tensor_collectives(share, "feed_forward")
+
+
+def _experts(share: Share, feed_forward: FeedForwardSpec) -> Iterator[Operator]:
+    """Router, dispatch, routed experts, combine; routing is taken as balanced."""
+    k, h = feed_forward.num_experts_per_tok, share.hidden_size
+    pairs = share.own_tokens * k
+    yield linear(
+        share,
+        "router",
+        "router",
+        rows=share.own_tokens,
+        columns=feed_forward.num_experts,
+        depth=h,
+        sixteen_bit=True,
+    )
+    yield elementwise(
+        share, "permute", "experts", elements=2 * pairs * h, forward_bytes=4, backward_bytes=4
+    )
+    yield _routed(share, feed_forward)
+    yield _all_to_all(share, pairs * h)
+
+
+def _routed(share: Share, feed_forward: FeedForwardSpec) -> Operator:
+    """All matrices of the experts on this GPU, each on the tokens sent to it."""
+    width, h = feed_forward.moe_intermediate_size, share.hidden_size
+    matrices = 3 if feed_forward.gated else 2
+    pairs = share.own_tokens * feed_forward.num_experts_per_tok
+    local_experts = feed_forward.num_experts / share.expert_parallel
+    machine = share.setting.machine
+    matmul = machine.grouped_gemm_time(pairs, local_experts, h, width, matrices, share.precision)
+    activation = machine.memory_time(2.0 * matrices * pairs * width)
+    return Operator(
+        name="experts",
+        module="experts",
+        forward=matmul + activation,
+        backward=2 * (matmul + activation),
+        flops=2.0 * matrices * h * width * pairs,
+    )
+
+
+def _all_to_all(share: Share, elements: object) -> Operator:
+    """Tokens go to their experts and come back."""
+    shown = 1 - share.setting.framework.overlap.expert_parallel
+    one_way = share.setting.machine.collective(
+        "all_to_all", 2.0 * np.asarray(elements), share.expert_group
+    )
+    return Operator(
+        name="experts_all_to_all",
+        module="experts",
+        part="expert_parallel",
+        forward=shown * 2 * one_way,
+        backward=shown * 2 * one_way,
+        flops=np.zeros(()),
+    )

@@ -1,0 +1,228 @@
+"""The silicon and its links as functions from work to seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import CodeArray, FloatArray, Numeric
+from planner.enums import ComputePrecision, Precision
+from planner.formulas.attention import wave_fill_factor
+from planner.formulas.collectives import (
+    bus_volume,
+    collective_time,
+    group_bandwidth,
+    network_latency,
+    point_to_point_time,
+    ranks_per_domain,
+)
+from planner.formulas.roofline import gemm_bytes, gemm_flops, memory_bound_time, roofline_time
+from planner.specs.cluster import ClusterSpec
+from planner.specs.gpu import AttentionEfficiency, GemmEfficiency, GpuSpec
+
+_PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
+_UNKNOWN_MULTIPROCESSORS = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Ranks that communicate: ``size`` of them, ``stride`` GPUs apart."""
+
+    size: Numeric
+    stride: Numeric
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """A GPU in a cluster.
+
+    ``ideal`` sets every efficiency to 1 and every latency to 0: the roofline bound.
+    ``memory_efficiency`` replaces the reached share of the memory bandwidth.
+    """
+
+    gpu: GpuSpec
+    cluster: ClusterSpec
+    ideal: bool = False
+    memory_efficiency: float | None = None
+
+    def peak(self, precision: CodeArray) -> FloatArray:
+        """Dense peak [FLOP/s] of each precision code; NaN where the GPU lacks it."""
+        peaks = self.gpu.peak_flops
+        table = [peaks.get(Precision(code.word), np.nan) for code in ComputePrecision]
+        return np.asarray(table)[precision]
+
+    def gemm_time(
+        self,
+        rows: Numeric,
+        columns: Numeric,
+        depth: Numeric,
+        precision: CodeArray,
+        output_bytes: Numeric = 2,
+        input_bytes: Numeric = 2,
+    ) -> FloatArray:
+        """Seconds of ``C[rows, columns] = A B``."""
+        e = self._gemm(precision)
+        return self._roofline(
+            e,
+            flops=gemm_flops(rows=rows, columns=columns, depth=depth),
+            num_bytes=gemm_bytes(
+                rows=rows,
+                columns=columns,
+                depth=depth,
+                input_bytes=input_bytes,
+                output_bytes=output_bytes,
+            ),
+            precision=precision,
+        )
+
+    def grouped_gemm_time(
+        self,
+        pairs: Numeric,
+        experts: Numeric,
+        hidden_size: int,
+        width: int,
+        matrices: int,
+        precision: CodeArray,
+    ) -> FloatArray:
+        """Seconds of all matrices of ``experts`` local experts on ``pairs`` tokens."""
+        e = self._grouped(precision)
+        rows_per_expert = np.maximum(pairs / np.asarray(experts), 1e-9)
+        padding = (1 + e["width_offset"] / width) * (1 + e["row_offset"] / rows_per_expert)
+        time = self._roofline(
+            e,
+            flops=2.0 * matrices * hidden_size * width * pairs * padding,
+            num_bytes=2.0 * matrices * hidden_size * width * np.asarray(experts),
+            precision=precision,
+        )
+        moved = e["permute_passes"] * 2 * hidden_size * pairs
+        return time + moved / (self.gpu.memory_bandwidth * e["bandwidth_fraction"])
+
+    def attention_time(
+        self,
+        flops: Numeric,
+        num_bytes: Numeric,
+        sequences: Numeric,
+        num_heads: Numeric,
+        sequence_length: int,
+        head_dim: int,
+    ) -> FloatArray:
+        """Seconds of a fused attention kernel in 16 bit."""
+        e = self._attention(head_dim)
+        fill = wave_fill_factor(
+            sequences=sequences,
+            num_heads=num_heads,
+            sequence_length=sequence_length,
+            num_multiprocessors=self.gpu.num_multiprocessors or _UNKNOWN_MULTIPROCESSORS,
+            wave_fill=e["wave_fill"],
+        )
+        offset = 1 + e["sequence_offset"] / sequence_length
+        sixteen_bit = np.asarray(ComputePrecision.BF16, dtype=np.int8)
+        return self._roofline(
+            e, flops=flops * fill * offset, num_bytes=num_bytes, precision=sixteen_bit
+        )
+
+    def memory_time(self, num_bytes: Numeric, kernels: int = 1) -> FloatArray:
+        """Seconds of ``kernels`` memory-bound kernels that move ``num_bytes`` together."""
+        e = self.gpu.efficiency.memory_bound
+        return memory_bound_time(
+            num_bytes=num_bytes,
+            memory_bandwidth=self.gpu.memory_bandwidth,
+            bandwidth_fraction=self._bandwidth_fraction(e.bandwidth_fraction),
+            latency=0.0 if self.ideal else kernels * e.latency,
+        )
+
+    def collective(self, kind: str, num_bytes: Numeric, group: Group) -> FloatArray:
+        """Seconds of a collective; ``num_bytes`` is the whole tensor on one rank."""
+        e = self.gpu.efficiency.collective[kind]
+        up, out = self.cluster.scale_up, self.cluster.scale_out
+        local = ranks_per_domain(
+            group_size=group.size, stride=group.stride, domain_size=up.domain_size
+        )
+        waiting = network_latency(
+            num_domains=group.size / local,
+            base_latency=out.base_latency,
+            latency_per_doubling=out.latency_per_doubling,
+        )
+        bandwidth = group_bandwidth(
+            ranks_in_domain=local,
+            group_size=group.size,
+            scale_up=up.bandwidth * (1 if self.ideal else e.bandwidth_fraction),
+            scale_out=self._network_bandwidth,
+        )
+        volume = bus_volume(num_bytes=num_bytes, group_size=group.size, passes=_PASSES[kind])
+        if self.ideal:
+            return np.asarray(volume / bandwidth)
+        return collective_time(
+            volume=volume,
+            group_size=group.size,
+            bandwidth=bandwidth,
+            base_latency=e.base_latency,
+            latency_per_rank=e.latency_per_rank,
+            ramp_bytes=e.ramp_bytes,
+            small_group_penalty=e.small_group_penalty,
+            network_latency=waiting,
+            ranks_in_domain=local,
+        )
+
+    def send_time(self, num_bytes: Numeric, distance: Numeric) -> FloatArray:
+        """Seconds of a message to the GPU ``distance`` ranks away."""
+        up, out = self.cluster.scale_up, self.cluster.scale_out
+        inside = np.asarray(distance) < up.domain_size
+        e = self.gpu.efficiency.collective["all_gather"]
+        fabric = up.bandwidth * (1 if self.ideal else e.bandwidth_fraction)
+        latency = np.where(inside, e.base_latency, out.base_latency)
+        return point_to_point_time(
+            num_bytes=num_bytes,
+            bandwidth=np.where(inside, fabric, self._network_bandwidth),
+            latency=0.0 if self.ideal else latency,
+        )
+
+    @property
+    def _network_bandwidth(self) -> float:
+        out = self.cluster.scale_out
+        return out.bandwidth / out.oversubscription * (1 if self.ideal else out.efficiency)
+
+    def _bandwidth_fraction(self, measured: Numeric) -> Numeric:
+        if self.memory_efficiency is not None:
+            return self.memory_efficiency
+        return 1.0 if self.ideal else measured
+
+    def _roofline(
+        self, e: dict[str, FloatArray], flops: Numeric, num_bytes: Numeric, precision: CodeArray
+    ) -> FloatArray:
+        sustained = self.gpu.efficiency.sustained_compute_fraction
+        return roofline_time(
+            flops=flops,
+            num_bytes=num_bytes,
+            peak_flops=self.peak(precision),
+            memory_bandwidth=self.gpu.memory_bandwidth,
+            compute_fraction=1.0 if self.ideal else e["compute_fraction"] * sustained,
+            bandwidth_fraction=self._bandwidth_fraction(e["bandwidth_fraction"]),
+            latency=0.0 if self.ideal else e["latency"],
+            sharpness=np.inf if self.ideal else e["sharpness"],
+        )
+
+    def _gemm(self, precision: CodeArray) -> dict[str, FloatArray]:
+        table = self.gpu.efficiency.gemm
+        rows = [table.get(_efficiency_key(code), table["bf16"]) for code in ComputePrecision]
+        return _columns(GemmEfficiency, rows, precision)
+
+    def _grouped(self, precision: CodeArray) -> dict[str, FloatArray]:
+        table = self.gpu.efficiency.grouped_gemm
+        rows = [table.get(_efficiency_key(code), table["bf16"]) for code in ComputePrecision]
+        return _columns(type(rows[0]), rows, precision)
+
+    def _attention(self, head_dim: int) -> dict[str, FloatArray]:
+        table = self.gpu.efficiency.attention
+        nearest = min(table, key=lambda key: abs(int(key.rpartition("_")[2]) - head_dim))
+        return _columns(AttentionEfficiency, [table[nearest]], np.asarray(0))
+
+
+def _efficiency_key(code: ComputePrecision) -> str:
+    return "fp8" if code is ComputePrecision.FP8 else "bf16"
+
+
+def _columns(kind: type, rows: list[object], index: object) -> dict[str, FloatArray]:
+    names = kind.__dataclass_fields__  # type: ignore[attr-defined]
+    return {name: np.asarray([getattr(row, name) for row in rows])[index] for name in names}

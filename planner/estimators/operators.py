@@ -1,0 +1,177 @@
+"""A layer as a list of operators: what each does, how long it takes, who repeats it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import CodeArray, FloatArray, Numeric, add
+from planner.enums import ComputePrecision, Recompute
+from planner.estimators.share import Share, elementwise_bytes
+
+COLLECTIVES = ("tensor_parallel", "context_parallel", "expert_parallel")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operator:
+    """One operator of one layer and one micro-batch on one GPU.
+
+    ``forward`` and ``backward`` are seconds (of a communication: exposed seconds),
+    ``flops`` those of the forward pass. ``part`` is ``compute`` or the parallelism that
+    communicates. ``repeated_from`` is the recompute level from which the backward pass
+    runs the forward again; None means never.
+    """
+
+    name: str
+    module: str
+    forward: FloatArray
+    backward: FloatArray
+    flops: FloatArray
+    part: str = "compute"
+    repeated_from: Recompute | None = Recompute.FULL
+
+    def repeated(self, recompute: CodeArray) -> FloatArray:
+        """Seconds of the repeated forward under each ``recompute`` code."""
+        if self.repeated_from is None:
+            return np.zeros(())
+        return np.where(recompute >= int(self.repeated_from), self.forward, 0.0)
+
+
+def linear(
+    share: Share,
+    name: str,
+    module: str,
+    *,
+    rows: Numeric,
+    columns: Numeric,
+    depth: Numeric,
+    repeated_from: Recompute | None = Recompute.FULL,
+    sixteen_bit: bool = False,
+) -> Operator:
+    """A matrix multiplication; its backward computes both gradients.
+
+    In fp8 its operands are cast first; the weight gradient accumulates in place.
+    """
+    machine, states = share.setting.machine, share.setting.framework.states
+    is_fp8 = share.precision == ComputePrecision.FP8
+    precision = share.precision
+    if sixteen_bit:
+        is_fp8 = np.zeros((), dtype=np.bool_)
+        precision = np.asarray(ComputePrecision.BF16, dtype=np.int8)
+    width = np.where(is_fp8, 1.0, 2.0)
+    forward = machine.gemm_time(rows, columns, depth, precision, input_bytes=width)
+    data_gradient = machine.gemm_time(rows, depth, columns, precision, input_bytes=width)
+    weight_gradient = machine.gemm_time(
+        columns, depth, rows, precision, input_bytes=width, output_bytes=2 * states.gradient
+    )
+    cast_input = np.where(is_fp8, machine.memory_time(3.0 * rows * np.asarray(depth)), 0.0)
+    cast_output = np.where(is_fp8, machine.memory_time(3.0 * rows * np.asarray(columns)), 0.0)
+    return Operator(
+        name=name,
+        module=module,
+        forward=forward + cast_input,
+        backward=data_gradient + weight_gradient + cast_output,
+        flops=np.asarray(2.0 * rows * np.asarray(columns) * depth),
+        repeated_from=repeated_from,
+    )
+
+
+def elementwise(
+    share: Share,
+    name: str,
+    module: str,
+    *,
+    elements: Numeric,
+    forward_bytes: float,
+    backward_bytes: float,
+) -> Operator:
+    """A memory-bound operator; bytes are per element and of fused kernels."""
+    machine = share.setting.machine
+    return Operator(
+        name=name,
+        module=module,
+        forward=machine.memory_time(elementwise_bytes(share, elements, forward_bytes)),
+        backward=machine.memory_time(elementwise_bytes(share, elements, backward_bytes)),
+        flops=np.zeros(()),
+    )
+
+
+def tensor_collectives(share: Share, module: str) -> Iterator[Operator]:
+    """What tensor parallelism exchanges around one attention or feed-forward block.
+
+    An all-reduce forward and one backward; with sequence parallelism an all-gather and
+    a reduce-scatter of the same volume instead.
+    """
+    machine, framework = share.setting.machine, share.setting.framework
+    num_bytes = 2.0 * share.tokens * share.hidden_size
+    group = share.tensor_group
+    reduce = machine.collective("all_reduce", num_bytes, group)
+    gather = machine.collective("all_gather", num_bytes, group)
+    scatter = machine.collective("reduce_scatter", num_bytes, group)
+    shown = 1 - framework.overlap.tensor_parallel
+    time = shown * np.where(share.sequence_parallel, gather + scatter, reduce)
+    yield Operator(
+        name=f"{module}_tensor_parallel",
+        module=module,
+        part="tensor_parallel",
+        forward=time,
+        backward=time,
+        flops=np.zeros(()),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerTime:
+    """Seconds of one layer and micro-batch on one GPU, summed over its operators.
+
+    ``launch_wait`` is what the host adds when it cannot launch kernels fast enough.
+    """
+
+    operators: tuple[Operator, ...]
+    forward: FloatArray
+    backward: FloatArray
+    recompute: FloatArray
+    launch_wait_forward: FloatArray
+    launch_wait_backward: FloatArray
+
+    @property
+    def forward_total(self) -> FloatArray:
+        """Seconds of the forward pass."""
+        return self.forward + self.launch_wait_forward
+
+    @property
+    def backward_total(self) -> FloatArray:
+        """Seconds of the backward pass with its recomputation."""
+        return add((self.backward, self.recompute, self.launch_wait_backward))
+
+
+def layer_time(
+    operators: Iterable[Operator], recompute: CodeArray, layer_launch_time: float
+) -> LayerTime:
+    """Sum a layer; forward and backward each last at least as long as their launches."""
+    operators = tuple(operators)
+    forward = add(o.forward for o in operators)
+    backward = add(o.backward for o in operators)
+    repeated = repeated_time(operators, recompute)
+    launches = np.where(recompute == Recompute.FULL, 3.0, 2.0) * layer_launch_time
+    return LayerTime(
+        operators=operators,
+        forward=forward,
+        backward=backward,
+        recompute=repeated,
+        launch_wait_forward=np.maximum(layer_launch_time - forward, 0.0),
+        launch_wait_backward=np.maximum(launches - (backward + repeated), 0.0),
+    )
+
+
+def repeated_time(operators: Iterable[Operator], recompute: CodeArray) -> FloatArray:
+    """Seconds that recomputation adds to a layer's backward pass."""
+    repeatable = [o for o in operators if o.repeated_from is not None]
+    levels = [
+        add(o.forward for o in repeatable if o.repeated_from <= level)
+        for level in (Recompute.SELECTIVE, Recompute.FULL)
+    ]
+    selective = np.where(recompute == Recompute.SELECTIVE, levels[0], 0.0)
+    return np.where(recompute == Recompute.FULL, levels[1], selective)

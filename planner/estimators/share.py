@@ -1,0 +1,106 @@
+"""One GPU's share of a micro-batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric
+from planner.configurations.training import TrainingConfigurations
+from planner.enums import ComputePrecision
+from planner.estimators.machine import Group, Machine
+from planner.specs.framework import FrameworkProfile
+from planner.specs.model import ModelSpec
+from planner.specs.workload import TrainingWorkload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Everything that is the same for all configurations of a search."""
+
+    machine: Machine
+    model: ModelSpec
+    framework: FrameworkProfile
+    workload: TrainingWorkload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """Sizes of one micro-batch on one GPU, and the groups it communicates in."""
+
+    setting: Setting
+    tensor_parallel: FloatArray
+    context_parallel: FloatArray
+    expert_parallel: FloatArray
+    sequences: FloatArray
+    precision: CodeArray
+    sequence_parallel: BoolArray
+    flash_attention: BoolArray
+
+    @classmethod
+    def of(cls, setting: Setting, configurations: TrainingConfigurations) -> Share:
+        """The share that each configuration gives to a GPU."""
+        c = configurations
+        return cls(
+            setting=setting,
+            tensor_parallel=c.tensor_parallel,
+            context_parallel=c.context_parallel,
+            expert_parallel=c.expert_parallel,
+            sequences=c.micro_batch_size,
+            precision=c.precision,
+            sequence_parallel=c.sequence_parallel,
+            flash_attention=c.flash_attention,
+        )
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the residual stream."""
+        return self.setting.model.hidden_size
+
+    @property
+    def tokens(self) -> FloatArray:
+        """Tokens whose linear layers this GPU takes part in."""
+        return self.sequences * self.setting.workload.sequence_length / self.context_parallel
+
+    @property
+    def split(self) -> FloatArray:
+        """Ranks over which sequence parallelism divides norms, dropouts and residuals."""
+        return np.where(self.sequence_parallel, self.tensor_parallel, 1.0)
+
+    @property
+    def own_tokens(self) -> FloatArray:
+        """Tokens whose residual stream this GPU holds."""
+        return self.tokens / self.split
+
+    @property
+    def linear_input_bytes(self) -> FloatArray:
+        """Bytes per element of what a matrix multiplication reads and keeps."""
+        return np.where(self.precision == ComputePrecision.FP8, 1.0, 2.0)
+
+    @property
+    def tensor_group(self) -> Group:
+        """Ranks that split the matrices."""
+        return Group(size=self.tensor_parallel, stride=1)
+
+    @property
+    def context_group(self) -> Group:
+        """Ranks that split the sequences."""
+        return Group(size=self.context_parallel, stride=self.tensor_parallel)
+
+    @property
+    def expert_group(self) -> Group:
+        """Ranks that split the experts: consecutive GPUs of a pipeline stage."""
+        return Group(size=self.expert_parallel, stride=1)
+
+    def key_value_heads(self, num_key_value_heads: int) -> FloatArray:
+        """Key-value heads on this GPU; fewer heads than ranks are replicated."""
+        return np.maximum(num_key_value_heads / self.tensor_parallel, 1.0)
+
+
+def elementwise_bytes(share: Share, elements: Numeric, bytes_per_element: float) -> FloatArray:
+    """Traffic of elementwise kernels, as the framework fuses them."""
+    passes = share.setting.framework.execution.elementwise_passes
+    if share.setting.machine.ideal:
+        passes = 1.0
+    return np.asarray(elements * np.asarray(bytes_per_element * passes))

@@ -1,0 +1,1 @@
+"""Elementwise functions of numbers, each with its reference."""

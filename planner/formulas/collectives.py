@@ -1,0 +1,78 @@
+"""Time of collectives and of point-to-point messages."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.arrays import FloatArray, Numeric
+
+
+def ranks_per_domain(*, group_size: Numeric, stride: Numeric, domain_size: Numeric) -> FloatArray:
+    """Ranks of one group that stand in one scale-up domain.
+
+    Consecutive ranks of the group are ``stride`` GPUs apart.
+    """
+    room = np.maximum(np.floor(domain_size / np.asarray(stride)), 1)
+    return np.minimum(group_size, room)
+
+
+def group_bandwidth(
+    *, ranks_in_domain: Numeric, group_size: Numeric, scale_up: Numeric, scale_out: Numeric
+) -> FloatArray:
+    """Bytes per second that a ring moves past each of its ranks.
+
+    A ring that leaves the domain uses the network interfaces of all its local ranks:
+    the smaller of the fabric and g interfaces; groups beside it use their own.
+    """
+    across = np.minimum(scale_up, ranks_in_domain * np.asarray(scale_out))
+    return np.where(np.asarray(group_size) > ranks_in_domain, across, scale_up)
+
+
+def bus_volume(*, num_bytes: Numeric, group_size: Numeric, passes: Numeric) -> FloatArray:
+    """Bytes on the wire per rank: ``passes S (n-1)/n``; 2 passes for an all-reduce, else 1.
+
+    S is the whole tensor: the input of a reduce-scatter, the output of an all-gather.
+    """
+    n = np.asarray(group_size, dtype=np.float64)
+    return np.asarray(passes * num_bytes * (n - 1) / n)
+
+
+def collective_time(
+    *,
+    volume: Numeric,
+    group_size: Numeric,
+    bandwidth: Numeric,
+    base_latency: Numeric,
+    latency_per_rank: Numeric,
+    ramp_bytes: Numeric,
+    small_group_penalty: Numeric,
+    network_latency: Numeric = 0.0,
+    ranks_in_domain: Numeric | None = None,
+) -> FloatArray:
+    r"""Seconds of a collective over n ranks; 0 for a group of one.
+
+    .. math:: t = a_0 + a_1 (n-1) + \frac{V + \sqrt{V V_0}}{B\, n/(n+x)}
+
+    V is the bus volume, V0 the protocol ramp, x the penalty of small rings. Across
+    domains the ranks inside one count in the a1 term; the network adds its latency.
+    """
+    n = np.asarray(group_size, dtype=np.float64)
+    local = n if ranks_in_domain is None else ranks_in_domain
+    latency = base_latency + latency_per_rank * (local - 1) + network_latency
+    ramped = volume + np.sqrt(volume * np.asarray(ramp_bytes))
+    moving = ramped * (n + small_group_penalty) / (n * bandwidth)
+    return np.where(n > 1, latency + moving, 0.0)
+
+
+def network_latency(
+    *, num_domains: Numeric, base_latency: Numeric, latency_per_doubling: Numeric
+) -> FloatArray:
+    """Seconds a collective over k domains waits for the network: a + b log2(k/2); 0 for one."""
+    k = np.asarray(num_domains, dtype=np.float64)
+    doublings = np.log2(np.maximum(k, 2) / 2)
+    return np.where(k > 1, base_latency + latency_per_doubling * doublings, 0.0)
+
+
+def point_to_point_time(*, num_bytes: Numeric, bandwidth: Numeric, latency: Numeric) -> FloatArray:
+    """Seconds of one message: latency plus bytes over bandwidth."""
+    return np.asarray(latency + num_bytes / bandwidth)

@@ -1,0 +1,50 @@
+"""Pipeline schedules: bubble, micro-batches in flight, layers per stage."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.arrays import FloatArray, Numeric
+
+
+def bubble_micro_batches(*, pipeline_parallel: Numeric, virtual_pipeline: Numeric) -> FloatArray:
+    """Idle time of a stage in units of its time per micro-batch: (p-1)/v [1]_.
+
+    References
+    ----------
+    .. [1] D. Narayanan et al., "Efficient large-scale language model training on GPU
+       clusters using Megatron-LM," 2021, arXiv:2104.04473, section 2.2.
+    """
+    return np.asarray((pipeline_parallel - 1) / np.asarray(virtual_pipeline, dtype=np.float64))
+
+
+def bubble_fraction(
+    *, pipeline_parallel: Numeric, virtual_pipeline: Numeric, num_micro_batches: Numeric
+) -> FloatArray:
+    """Bubble over ideal time: (p-1)/(v m)."""
+    bubble = bubble_micro_batches(
+        pipeline_parallel=pipeline_parallel, virtual_pipeline=virtual_pipeline
+    )
+    return np.asarray(bubble / num_micro_batches)
+
+
+def micro_batches_in_flight(
+    *,
+    pipeline_parallel: Numeric,
+    virtual_pipeline: Numeric,
+    num_micro_batches: Numeric,
+    stage: Numeric = 0.0,
+) -> FloatArray:
+    """Micro-batches whose activations a stage holds at once.
+
+    1F1B holds min(m, p - r) on stage r. The interleaved schedule warms up with
+    2(p-r-1) + (v-1)p chunks of 1/v stage: p (1 + (p-1)/(p v)) on the first stage [1]_.
+
+    References
+    ----------
+    .. [1] V. Korthikanti et al., "Reducing activation recomputation in large transformer
+       models," 2022, arXiv:2205.05198, section 4.2.3.
+    """
+    p, v, r = pipeline_parallel, np.asarray(virtual_pipeline, dtype=np.float64), stage
+    interleaved = (2 * (p - r - 1) + (v - 1) * p + 1) / v
+    return np.minimum(num_micro_batches, np.where(v > 1, interleaved, p - r))

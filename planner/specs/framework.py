@@ -1,0 +1,96 @@
+"""How a training framework executes: what overlaps, is fused, is launched, is kept."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from planner.specs.quantity import Bytes, BytesOrZero, Ratio, Seconds, Share
+
+_STRICT = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Execution:
+    """Eager launches and kernel fusion.
+
+    ``layer_launch_time``: the host needs it to launch one layer's forward kernels; a
+    backward pass takes twice as long; CUDA graphs or compilation make it small.
+    ``elementwise_passes``: traffic of elementwise kernels over that of fused ones.
+    ``softmax_passes``: reads and writes of the score matrix by unfused attention.
+    ``loss_passes``: reads and writes of the logits by forward and backward of the loss.
+    """
+
+    layer_launch_time: Seconds
+    micro_batch_overhead: Seconds
+    step_overhead: Seconds
+    elementwise_passes: Ratio
+    softmax_passes: Ratio
+    loss_passes: Ratio
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Overlap:
+    """Share of each communication that the framework can hide behind computation.
+
+    ``interference``: share of the shorter of two overlapped activities that still shows.
+    """
+
+    tensor_parallel: Share
+    expert_parallel: Share
+    pipeline_parallel: Share
+    data_parallel: Share
+    weight_gather: Share
+    interference: Share
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class States:
+    """Bytes per parameter that persist, and on the wire."""
+
+    weight: BytesOrZero
+    gradient: BytesOrZero
+    optimizer: BytesOrZero
+    gradient_on_wire: Bytes
+    weight_on_wire: Bytes
+    optimizer_traffic: Bytes
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Memory:
+    """What is taken besides the model states and the saved activations.
+
+    ``per_logit``: bytes per logit at the peak of the loss. ``reserved``: CUDA context,
+    libraries and NCCL buffers of one GPU. ``fragmentation``: share of the activations
+    that the allocator loses. ``gathered_layers``: layers of ZeRO-3 whose full weights and
+    gradients are alive at once.
+    """
+
+    per_logit: BytesOrZero
+    reserved: BytesOrZero
+    communication_buffer: BytesOrZero
+    fragmentation: Share
+    gathered_layers: Ratio
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class FrameworkProfile:
+    """Few, named, physical parameters of a framework; never a factor per model."""
+
+    name: str
+    execution: Execution
+    overlap: Overlap
+    states: States
+    memory: Memory
+    default_zero_stage: Annotated[int, Field(ge=0, le=3)]
+    zero_stages: tuple[Annotated[int, Field(ge=0, le=3)], ...]
+    pipeline_zero_stages: tuple[Annotated[int, Field(ge=0, le=3)], ...]
+    tensor_parallel: bool = True
+    pipeline_parallel: bool = True
+    context_parallel: bool = True
+    expert_parallel: bool = True
+    interleaved_schedule: bool = True
+    aliases: tuple[str, ...] = ()
+    notes: str = ""
