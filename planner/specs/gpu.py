@@ -16,6 +16,7 @@ from planner.specs.quantity import (
     Fraction,
     Ratio,
     Seconds,
+    Share,
     Watts,
 )
 
@@ -82,6 +83,25 @@ class TiledGemmEfficiency:
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
+class WaveGemmEfficiency:
+    """GEMM form G8: ``F = 2 m n (k+k0)``, done in waves of output tiles over the GPU.
+
+    Tiles 128x256, 128x128, 64x128, 64x64, the fastest counts; each smaller step multiplies
+    the rate by ``tile_penalty`` g. ``x`` waves cost ``(1-z) x + z ceil(x)`` with z the
+    ``wave_rounding``; below one wave, K is split up to ``split_limit`` sk ways.
+    """
+
+    compute_fraction: Fraction
+    bandwidth_fraction: Fraction
+    latency: Seconds
+    sharpness: Annotated[Ratio, Field(ge=0.5)]
+    depth_offset: Ratio
+    wave_rounding: Share
+    split_limit: Annotated[Ratio, Field(ge=1)]
+    tile_penalty: Fraction
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
 class MemoryBoundEfficiency:
     """``t = t0 + bytes/(W b)`` of one elementwise or reduction kernel."""
 
@@ -116,6 +136,7 @@ class Efficiency:
     memory_bound: MemoryBoundEfficiency
     collective: Mapping[str, CollectiveEfficiency]
     sustained_compute_fraction: Fraction
+    wave_gemm: Mapping[str, WaveGemmEfficiency] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -153,7 +174,6 @@ class GpuSpec:
     host: HostLink | None = None
     num_multiprocessors: Count | None = None
     thermal_design_power: Watts | None = None
-    list_price_usd: float | None = None
     aliases: tuple[str, ...] = ()
     doubtful: str = ""
     notes: str = ""

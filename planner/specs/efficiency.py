@@ -1,0 +1,155 @@
+"""Efficiencies a GPU file leaves out, taken from a class of GPUs or a sibling, and marked so.
+
+``default_efficiency`` of a GPU file names where the rest comes from: class files in
+``hardware_specs/efficiency`` (``hopper``, ``nvlink``) or another GPU of the same silicon.
+Of several names the later one wins; the file's own figures win over all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from planner.enums import LinkKind, Precision
+from planner.errors import SpecError, did_you_mean
+from planner.specs.gpu import CollectiveEfficiency, GpuSpec
+from planner.specs.load import check_spec, read_toml
+from planner.specs.paths import SpecKind, spec_folders
+
+DEFAULT = "default ("
+_LINK_CLASSES = {LinkKind.NVLINK: "nvlink", LinkKind.PCIE: "pcie", LinkKind.XGMI: "xgmi"}
+
+
+def with_defaults(table: Mapping[str, Any], where: str) -> tuple[dict[str, Any], list[Path]]:
+    """A GPU's table completed from its defaults, and the files they came from.
+
+    Raises
+    ------
+    SpecError
+        A default is unknown, cannot be read, or leads back to itself.
+    """
+    return _completed(table, where, ())
+
+
+def is_measured(provenance: Mapping[str, str], part: str) -> bool:
+    """Whether every figure of a part such as ``gemm.bf16`` was measured on this very GPU."""
+    prefix = f"efficiency.{part}"
+    sources = [
+        source
+        for key, source in provenance.items()
+        if key == prefix or key.startswith(f"{prefix}.")
+    ]
+    return bool(sources) and not any(_is_transferred(source) for source in sources)
+
+
+def gemm_key(precision: Precision) -> str:
+    """The row of ``Efficiency.gemm`` for a precision: all but fp8 share that of bf16."""
+    return "fp8" if precision is Precision.FP8 else "bf16"
+
+
+def collectives(gpu: GpuSpec, kind: LinkKind) -> Mapping[str, CollectiveEfficiency]:
+    """What collectives reach on a fabric of ``kind``: the GPU's own, or the kind's defaults.
+
+    They differ when a cluster joins the GPUs otherwise than the GPU's own link does, such
+    as PCIe cards with NVLink bridges.
+    """
+    if kind is gpu.scale_up.kind:
+        return gpu.efficiency.collective
+    name = _LINK_CLASSES.get(kind, "other_fabric")
+    return _link_collectives(_default_file(name, f"collectives over {kind}"))
+
+
+def _is_transferred(source: str) -> bool:
+    return source.startswith((DEFAULT, "assumed", "transferred"))
+
+
+def _completed(
+    table: Mapping[str, Any], where: str, seen: tuple[str, ...]
+) -> tuple[dict[str, Any], list[Path]]:
+    own = dict(table)
+    names = own.pop("default_efficiency", [])
+    names = [names] if isinstance(names, str) else names
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise SpecError(f"{where}: default_efficiency must be a name or a list of names.")
+    efficiency: Any = {}
+    sources: dict[str, Any] = {}
+    files: list[Path] = []
+    for name in names:
+        default, used = _default_tables(name, where, seen)
+        efficiency = _merged(efficiency, default["efficiency"])
+        sources |= default["sources"]
+        files += used
+    if names:
+        own["efficiency"] = _merged(efficiency, own.get("efficiency", {}))
+    if sources and isinstance(own.get("sources", {}), dict):
+        own["sources"] = sources | own.get("sources", {})
+    return own, files
+
+
+def _default_tables(
+    name: str, where: str, seen: tuple[str, ...]
+) -> tuple[dict[str, Any], list[Path]]:
+    if name in seen:
+        raise SpecError(f"{where}: default_efficiency leads back to {name!r}.")
+    path = _default_file(name, where)
+    table, files = _completed(read_toml(path), str(path), (*seen, name))
+    efficiency, sources = table.get("efficiency"), table.get("sources", {})
+    if not isinstance(efficiency, dict) or not isinstance(sources, dict):
+        raise SpecError(f"{path}: needs the tables [efficiency] and [sources].")
+    texts = {
+        f"{name}.{key}": f"{DEFAULT}{name}): {text}"
+        for key, text in {**sources, "assumed": "assumed"}.items()
+    }
+    return {"efficiency": _renamed(efficiency, name), "sources": texts}, [path, *files]
+
+
+def _default_file(name: str, where: str) -> Path:
+    folders = [*spec_folders(SpecKind.EFFICIENCY), *spec_folders(SpecKind.GPUS)]
+    for folder in folders:
+        path = folder / f"{name}.toml"
+        if path.is_file():
+            return path
+    known = [path.stem for folder in folders for path in folder.glob("*.toml")]
+    raise SpecError(f"{where}: default_efficiency {name!r} is unknown.{did_you_mean(name, known)}")
+
+
+def _renamed(table: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The table with ``prefix.`` before the source of each quantity in it."""
+    renamed = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            value = _renamed(value, prefix)
+        elif key == "source" and isinstance(value, str):
+            value = f"{prefix}.{value}"
+        renamed[key] = value
+    return renamed
+
+
+def _merged(below: Any, above: Any) -> Any:
+    # A quantity is replaced as a whole: its number must not keep another's source.
+    tables = isinstance(below, dict) and isinstance(above, dict)
+    if not tables or "value" in below or "value" in above:
+        return above
+    return {
+        key: _merged(below[key], above[key])
+        if key in below and key in above
+        else (above if key in above else below)[key]
+        for key in _ordered_union(below, above)
+    }
+
+
+def _ordered_union(*tables: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(key for table in tables for key in table))
+
+
+@cache
+def _link_collectives(path: Path) -> Mapping[str, CollectiveEfficiency]:
+    table = read_toml(path)
+    operations = table.get("efficiency", {}).get("collective", {})
+    sources = table.get("sources", {})
+    return {
+        name: check_spec(CollectiveEfficiency, {**row, "sources": sources}, f"{path} ({name})")
+        for name, row in operations.items()
+    }

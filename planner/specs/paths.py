@@ -1,0 +1,99 @@
+"""Where spec files are: the one module that knows folders.
+
+Looked up in this order: the folder of ``--specs``, the working directory, what is shipped.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+
+from planner.errors import SpecError
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_specs_folder: Path | None = None
+
+
+class SpecKind(StrEnum):
+    """The kinds of spec files; the value is the name of their folder."""
+
+    GPUS = "gpus"
+    CLUSTERS = "clusters"
+    MODELS = "models"
+    FRAMEWORKS = "frameworks"
+    SPACES = "spaces"
+    EFFICIENCY = "efficiency"
+
+    @property
+    def singular(self) -> str:
+        """The word for one of them in messages."""
+        return _SINGULAR[self]
+
+
+_SINGULAR = {
+    SpecKind.GPUS: "GPU",
+    SpecKind.CLUSTERS: "cluster",
+    SpecKind.MODELS: "model",
+    SpecKind.FRAMEWORKS: "framework",
+    SpecKind.SPACES: "search space",
+    SpecKind.EFFICIENCY: "efficiency class",
+}
+
+
+def use_specs_folder(folder: Path | None) -> None:
+    """Look in ``folder`` before anywhere else (``--specs DIR``); None forgets it.
+
+    Raises
+    ------
+    SpecError
+        There is no such folder.
+    """
+    global _specs_folder
+    if folder is not None and not folder.is_dir():
+        raise SpecError(f"{folder}: there is no such folder.")
+    _specs_folder = folder
+
+
+def spec_folders(kind: SpecKind | str) -> list[Path]:
+    """The folders that hold specs of ``kind``, the one to look in first in front."""
+    word = SpecKind(kind)
+    candidates = [root / word for root in _user_roots()]
+    if word is SpecKind.SPACES:
+        candidates.append(Path("search_spaces"))
+    candidates.append(_shipped(word))
+    return _existing(candidates)
+
+
+def price_files() -> list[Path]:
+    """The price lists, the one whose prices count first in front."""
+    roots = [*_user_roots(), _data_folder("hardware_specs")]
+    return _existing([root / "prices.csv" for root in roots])
+
+
+def _user_roots() -> list[Path]:
+    local = Path("hardware_specs")
+    return [local] if _specs_folder is None else [_specs_folder, local]
+
+
+def _shipped(kind: SpecKind) -> Path:
+    if kind is SpecKind.MODELS:
+        return _PACKAGE / "model_specs"
+    if kind is SpecKind.FRAMEWORKS:
+        return _PACKAGE / "framework_profiles"
+    if kind is SpecKind.SPACES:
+        return _data_folder("search_spaces")
+    return _data_folder("hardware_specs") / kind
+
+
+def _data_folder(name: str) -> Path:
+    # A wheel carries the folder inside the package; a checkout, editable or not, beside it.
+    inside = _PACKAGE / "data" / name
+    return inside if inside.is_dir() else _PACKAGE.parent / name
+
+
+def _existing(candidates: list[Path]) -> list[Path]:
+    found: dict[Path, Path] = {}
+    for path in candidates:
+        if path.exists():
+            found.setdefault(path.resolve(), path)
+    return list(found.values())
