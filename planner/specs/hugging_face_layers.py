@@ -1,0 +1,104 @@
+"""Model tables from a ``config.json`` with the usual names, for the model families to use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from itertools import groupby
+from typing import Any, TypeVar
+
+from planner.specs.hugging_face_reader import ConfigReader
+
+Table = dict[str, Any]
+Label = TypeVar("Label", bound=Hashable)
+
+
+def decoder(
+    config: ConfigReader, layer_groups: Sequence[Table], *, tied: bool = False, **fields: Any
+) -> Table:
+    """The model table around ``layer_groups``."""
+    return {
+        "hidden_size": config.size("hidden_size"),
+        "vocab_size": config.size("vocab_size"),
+        "layer_groups": tuple(layer_groups),
+        "tie_word_embeddings": config.flag("tie_word_embeddings", tied),
+        "max_position_embeddings": config.optional_size("max_position_embeddings"),
+        **fields,
+    }
+
+
+def attention(config: ConfigReader, **fields: Any) -> Table:
+    """Attention by the usual names; ``fields`` are what the family fixes."""
+    heads = config.size("num_attention_heads")
+    shared = fields.pop("num_key_value_heads", None) or config.size("num_key_value_heads", heads)
+    if heads % shared:
+        config.fault("num_key_value_heads", f"{shared} does not divide {heads} attention heads")
+    return {
+        "num_attention_heads": heads,
+        "num_key_value_heads": shared,
+        "head_dim": config.optional_size("head_dim") or _head_dim(config, heads),
+        **fields,
+    }
+
+
+def _head_dim(config: ConfigReader, heads: int) -> int:
+    hidden = config.size("hidden_size")
+    if hidden % heads:
+        config.fault("hidden_size", f"{hidden} is not divisible by {heads} attention heads")
+    return max(hidden // heads, 1)
+
+
+def group(config: ConfigReader, attention: Table, feed_forward: Table, **fields: Any) -> Table:
+    """All layers as one group."""
+    return {
+        "num_hidden_layers": config.layers(),
+        "attention": attention,
+        "feed_forward": feed_forward,
+        **fields,
+    }
+
+
+def dense(config: ConfigReader, **fields: Any) -> Table:
+    """An MLP of ``intermediate_size``."""
+    return {"intermediate_size": config.size("intermediate_size"), **fields}
+
+
+def groups(labels: Sequence[Label], build: Callable[[Label], Table]) -> list[Table]:
+    """Layers of equal label as one group: in runs if each label has one, else spread."""
+    runs = [(label, len(list(run))) for label, run in groupby(labels)]
+    if len(runs) == len(set(labels)):
+        return [build(label) | {"num_hidden_layers": number} for label, number in runs]
+    return [
+        build(label) | {"num_hidden_layers": labels.count(label), "placement": "interleaved"}
+        for label in dict.fromkeys(labels)
+    ]
+
+
+def windowed(config: ConfigReader, default: Callable[[int], bool]) -> list[bool]:
+    """For every layer, whether it attends within a window."""
+    layers = config.layers()
+    kinds = config.sequence("layer_types", layers)
+    if kinds is None:
+        return [default(layer) for layer in range(layers)]
+    known = {"full_attention": False, "sliding_attention": True, "chunked_attention": True}
+    unknown = [kind for kind in kinds if not isinstance(kind, str) or kind not in known]
+    if unknown:
+        config.fault("layer_types", f"may only name {', '.join(known)}")
+        return [False] * layers
+    return [known[kind] for kind in kinds]
+
+
+def layer_norm_decoder(
+    config: ConfigReader,
+    attention_table: Table,
+    width: int,
+    *,
+    bias: bool = True,
+    norm_bias: bool = True,
+    group_fields: Table | None = None,
+    tied: bool = True,
+    **fields: Any,
+) -> Table:
+    """The GPT shape: layer norms with biases and an MLP without a gate."""
+    mlp = {"intermediate_size": width, "gated": False, "bias": bias}
+    layer = group(config, attention_table, mlp, norm_bias=norm_bias, **(group_fields or {}))
+    return decoder(config, [layer], tied=tied, final_norm_bias=norm_bias, **fields)

@@ -1,0 +1,122 @@
+"""Reads the values of a ``config.json`` and remembers every fault instead of stopping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from planner.specs.model_checks import MOST_LAYERS
+
+LARGEST = 10**9
+
+# The names that model families give the same thing; the first is this package's.
+_NAMES = {
+    "hidden_size": ("hidden_size", "n_embd", "n_embed", "d_model"),
+    "num_hidden_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "num_attention_heads": ("num_attention_heads", "n_head", "n_heads"),
+    "max_position_embeddings": ("max_position_embeddings", "n_positions", "max_seq_len"),
+}
+
+
+class ConfigReader:
+    """One JSON object; a faulty value is noted in ``faults`` and a harmless one returned."""
+
+    def __init__(self, values: Mapping[str, Any], faults: list[str], prefix: str = "") -> None:
+        self.values = values
+        self.faults = faults
+        self.prefix = prefix
+
+    def fault(self, key: str, text: str) -> None:
+        """Note that ``key`` is wrong."""
+        fault = f"{self.prefix}{key} {text}."
+        if fault not in self.faults:
+            self.faults.append(fault)
+
+    def size(self, key: str, default: int | None = None, least: int = 1) -> int:
+        """A whole number; null counts as missing.
+
+        A missing one is a fault unless there is a default.
+        """
+        found = self.optional_size(key, least)
+        if found is not None:
+            return found
+        if default is not None:
+            return default
+        if all(self.values.get(name) is None for name in _NAMES.get(key, (key,))):
+            self.fault(key, "is missing")
+        return max(least, 1)
+
+    def optional_size(self, key: str, least: int = 1) -> int | None:
+        """A whole number, or None where it is missing, null or faulty."""
+        present = {
+            name: self.values[name]
+            for name in _NAMES.get(key, (key,))
+            if self.values.get(name) is not None
+        }
+        numbers = {name: self._number(name, value, least) for name, value in present.items()}
+        if len({number for number in numbers.values() if number is not None}) > 1:
+            pairs = " and ".join(f"{name} = {number}" for name, number in numbers.items())
+            self.fault(key, f"contradicts itself: {pairs}")
+        return next(iter(numbers.values()), None)
+
+    def layers(self) -> int:
+        """The number of layers, few enough to look at each."""
+        layers = self.size("num_hidden_layers")
+        if layers > MOST_LAYERS:
+            self.fault("num_hidden_layers", f"{layers} is more than {MOST_LAYERS}")
+            return 1
+        return layers
+
+    def flag(self, key: str, default: bool) -> bool:
+        """True or false; null counts as missing."""
+        value = self.values.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            self.fault(key, f"must be true or false, not {_short(value)}")
+            return default
+        return value
+
+    def refuse(self, key: str, only: bool) -> None:
+        """Note a fault if a flag has another value than the one that is supported."""
+        if self.flag(key, only) != only:
+            self.fault(key, f"must be {str(only).lower()}: the other way is not supported")
+
+    def sequence(self, key: str, length: int | None = None) -> Sequence[Any] | None:
+        """A list, of ``length`` where that is given, or None where it is missing."""
+        value = self.values.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            self.fault(key, f"must be a list, not {_short(value)}")
+            return None
+        if length is not None and len(value) != length:
+            self.fault(key, f"has {len(value)} entries for {length} layers")
+            return None
+        return value
+
+    def table(self, key: str) -> ConfigReader:
+        """The object inside this one; an empty one where it is missing."""
+        value = self.values.get(key)
+        if value is not None and not isinstance(value, dict):
+            self.fault(key, f"must be an object, not {_short(value)}")
+        inner = value if isinstance(value, dict) else {}
+        return ConfigReader(inner, self.faults, f"{self.prefix}{key}.")
+
+    def _number(self, key: str, value: Any, least: int) -> int | None:
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.fault(key, f"must be a whole number, not {_short(value)}")
+        elif not least <= value <= LARGEST:
+            self.fault(key, f"must be from {least} to {LARGEST}, not {_short(value)}")
+        else:
+            return value
+        return None
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    if isinstance(value, int) and abs(value) > 10**18:
+        return "a number of more than 18 digits"
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."

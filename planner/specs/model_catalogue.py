@@ -1,0 +1,42 @@
+"""Models by name: built in, on Hugging Face, or a file of the user's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from planner.errors import SpecError
+from planner.specs.catalogue import find
+from planner.specs.hugging_face import find_config, is_repository, read_config
+from planner.specs.load import read_spec
+from planner.specs.model import ModelSpec
+from planner.specs.paths import SpecKind
+
+
+def load_model(name: str) -> ModelSpec:
+    """A model by name, alias, ORG/NAME of Hugging Face, or path (``.toml``, ``config.json``).
+
+    Raises
+    ------
+    SpecError
+        It is unknown, or its file has faults.
+    MissingDependencyError
+        It has to be downloaded, and huggingface-hub is not installed.
+    """
+    if name.endswith(".json"):
+        return read_config(Path(name))
+    if (Path(name) / "config.json").is_file():
+        return read_config(Path(name) / "config.json")
+    if is_repository(name) and not name.endswith(".toml"):
+        return _built_in(name) or read_config(find_config(name), name)
+    return read_spec(ModelSpec, find(SpecKind.MODELS, name))
+
+
+def _built_in(repository: str) -> ModelSpec | None:
+    """The built-in model that has ``repository`` among its aliases, if there is one."""
+    try:
+        path = find(SpecKind.MODELS, repository.rpartition("/")[2])
+    except SpecError:
+        return None
+    model = read_spec(ModelSpec, path)
+    known = {alias.lower() for alias in model.aliases}
+    return model if repository.lower() in known else None
