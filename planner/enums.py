@@ -41,7 +41,8 @@ class ComputePrecision(_Code):
 class Recompute(_Code):
     """What the backward pass computes again instead of keeping it.
 
-    ``SELECTIVE`` recomputes the attention core alone (arXiv:2205.05198).
+    ``SELECTIVE`` recomputes the attention core alone (arXiv:2205.05198); a fused kernel
+    does so by itself, so with flash attention it changes nothing.
     """
 
     NONE = 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.arrays import FloatArray
-from planner.enums import AttentionKind, ComputePrecision, PositionEmbedding, Recompute
+from planner.enums import AttentionKind, ComputePrecision, PositionEmbedding
 from planner.estimators.operators import Operator, elementwise, linear, tensor_collectives
 from planner.estimators.share import Share
 from planner.formulas.attention import (
@@ -106,7 +106,7 @@ def attention_core(share: Share, attention: AttentionSpec) -> Operator:
         forward=np.where(fused, fused_forward, unfused_forward),
         backward=np.where(fused, _BACKWARD_FLOPS * fused_forward, 2 * unfused_forward),
         flops=np.where(fused, flops, unfused_flops),
-        repeated_from=Recompute.SELECTIVE,
+        selective=~share.flash_attention,
     )
 
 
@@ -177,5 +177,5 @@ def _ring_exchange(share: Share, attention: AttentionSpec, core: Operator) -> Op
             exposed_time(communication=backward, computation=core.backward, **hide)
         ),
         flops=np.zeros(()),
-        repeated_from=Recompute.SELECTIVE,
+        selective=~share.flash_attention,
     )

@@ -40,7 +40,7 @@ def logits_block(share: Share) -> Iterator[Operator]:
         rows=share.tokens,
         columns=columns,
         depth=h,
-        repeated_from=None,
+        repeatable=False,
         sixteen_bit=True,
     )
     passes = 2.0 if machine.ideal else share.setting.framework.execution.loss_passes
@@ -51,13 +51,13 @@ def logits_block(share: Share) -> Iterator[Operator]:
         forward=traffic / 2,
         backward=traffic / 2,
         flops=np.zeros(()),
-        repeated_from=None,
+        repeatable=False,
     )
     yield _vocabulary_reduce(share, "logits_tensor_parallel", "logits", backward=True)
 
 
 def _not_repeated(operator: Operator) -> Operator:
-    return Operator(**{**vars(operator), "repeated_from": None})
+    return Operator(**{**vars(operator), "repeatable": False})
 
 
 def _vocabulary_reduce(share: Share, name: str, module: str, backward: bool) -> Operator:
@@ -70,7 +70,7 @@ def _vocabulary_reduce(share: Share, name: str, module: str, backward: bool) -> 
         name=name,
         module=module,
         part="tensor_parallel",
-        repeated_from=None,
+        repeatable=False,
         flops=nothing,
         forward=nothing if backward else reduce,
         backward=reduce if backward else nothing,

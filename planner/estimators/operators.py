@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, Numeric, add
+from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric, add
 from planner.enums import ComputePrecision, Recompute
 from planner.estimators.share import Share, elementwise_bytes
 
@@ -20,8 +20,8 @@ class Operator:
 
     ``forward`` and ``backward`` are seconds (of a communication: exposed seconds),
     ``flops`` those of the forward pass. ``part`` is ``compute`` or the parallelism that
-    communicates. ``repeated_from`` is the recompute level from which the backward pass
-    runs the forward again; None means never.
+    communicates. The backward pass runs the forward again under full recomputation if
+    ``repeatable``, and where ``selective`` holds under selective recomputation too.
     """
 
     name: str
@@ -30,13 +30,19 @@ class Operator:
     backward: FloatArray
     flops: FloatArray
     part: str = "compute"
-    repeated_from: Recompute | None = Recompute.FULL
+    repeatable: bool = True
+    selective: bool | BoolArray = False
 
     def repeated(self, recompute: CodeArray) -> FloatArray:
         """Seconds of the repeated forward under each ``recompute`` code."""
-        if self.repeated_from is None:
+        if not self.repeatable:
             return np.zeros(())
-        return np.where(recompute >= int(self.repeated_from), self.forward, 0.0)
+        selective = np.where(self.selective, self.forward, 0.0)
+        return np.where(
+            recompute == Recompute.FULL,
+            self.forward,
+            np.where(recompute == Recompute.SELECTIVE, selective, 0.0),
+        )
 
 
 def linear(
@@ -47,7 +53,7 @@ def linear(
     rows: Numeric,
     columns: Numeric,
     depth: Numeric,
-    repeated_from: Recompute | None = Recompute.FULL,
+    repeatable: bool = True,
     sixteen_bit: bool = False,
 ) -> Operator:
     """A matrix multiplication; its backward computes both gradients.
@@ -74,7 +80,7 @@ def linear(
         forward=forward + cast_input,
         backward=data_gradient + weight_gradient + cast_output,
         flops=np.asarray(2.0 * rows * np.asarray(columns) * depth),
-        repeated_from=repeated_from,
+        repeatable=repeatable,
     )
 
 
@@ -154,7 +160,7 @@ def layer_time(
     operators = tuple(operators)
     forward = add(o.forward for o in operators)
     backward = add(o.backward for o in operators)
-    repeated = repeated_time(operators, recompute)
+    repeated = add(o.repeated(recompute) for o in operators)
     launches = np.where(recompute == Recompute.FULL, 3.0, 2.0) * layer_launch_time
     return LayerTime(
         operators=operators,
@@ -164,14 +170,3 @@ def layer_time(
         launch_wait_forward=np.maximum(layer_launch_time - forward, 0.0),
         launch_wait_backward=np.maximum(launches - (backward + repeated), 0.0),
     )
-
-
-def repeated_time(operators: Iterable[Operator], recompute: CodeArray) -> FloatArray:
-    """Seconds that recomputation adds to a layer's backward pass."""
-    repeatable = [o for o in operators if o.repeated_from is not None]
-    levels = [
-        add(o.forward for o in repeatable if o.repeated_from <= level)
-        for level in (Recompute.SELECTIVE, Recompute.FULL)
-    ]
-    selective = np.where(recompute == Recompute.SELECTIVE, levels[0], 0.0)
-    return np.where(recompute == Recompute.FULL, levels[1], selective)

@@ -1,0 +1,211 @@
+"""Named rules: why a configuration is impossible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import BoolArray, CodeArray, FloatArray, first_true
+from planner.configurations.training import TrainingConfigurations
+from planner.enums import AttentionKind, ComputePrecision, Precision, ZeroStage
+from planner.specs.framework import FrameworkProfile
+from planner.specs.gpu import GpuSpec
+from planner.specs.model import ModelSpec
+from planner.specs.workload import TrainingWorkload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What the rules are judged against."""
+
+    gpu: GpuSpec
+    model: ModelSpec
+    framework: FrameworkProfile
+    workload: TrainingWorkload
+
+
+Violation = Callable[[TrainingConfigurations, Context], BoolArray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """``violated`` is true where a configuration breaks the rule ``description``."""
+
+    name: str
+    description: str
+    violated: Violation
+
+
+def _indivisible(whole: FloatArray | float, part: FloatArray) -> BoolArray:
+    quotient = np.asarray(whole) / part
+    return np.asarray(quotient != np.floor(quotient))
+
+
+def _gpus(c: TrainingConfigurations, _: Context) -> BoolArray:
+    return np.asarray((c.data_parallel < 1) | _indivisible(c.data_parallel, np.float64(1)))
+
+
+def _batch(c: TrainingConfigurations, _: Context) -> BoolArray:
+    m = c.num_micro_batches
+    return np.asarray((m < 1) | (m != np.floor(m)))
+
+
+def _heads(c: TrainingConfigurations, context: Context) -> BoolArray:
+    t = c.tensor_parallel
+    violated = np.zeros((), dtype=np.bool_)
+    for group in context.model.layer_groups:
+        attention = group.attention
+        violated = violated | _indivisible(attention.num_attention_heads, t)
+        if attention.kind is AttentionKind.STANDARD:
+            kv = attention.num_key_value_heads
+            violated = violated | (_indivisible(kv, t) & _indivisible(1.0, kv / t))
+    return violated
+
+
+def _widths(c: TrainingConfigurations, context: Context) -> BoolArray:
+    violated = np.zeros((), dtype=np.bool_)
+    for group in context.model.layer_groups:
+        mlp = group.feed_forward
+        width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
+        violated = violated | _indivisible(width, c.tensor_parallel)
+    return violated
+
+
+def _layers(c: TrainingConfigurations, context: Context) -> BoolArray:
+    return np.asarray(c.pipeline_parallel * c.virtual_pipeline > context.model.num_hidden_layers)
+
+
+def _virtual(c: TrainingConfigurations, context: Context) -> BoolArray:
+    p = c.pipeline_parallel
+    unsupported = p == 1 if context.framework.interleaved_schedule else np.ones((), np.bool_)
+    return np.asarray((c.virtual_pipeline > 1) & unsupported)
+
+
+def _interleaved_batch(c: TrainingConfigurations, _: Context) -> BoolArray:
+    return np.asarray(
+        (c.virtual_pipeline > 1) & _indivisible(c.num_micro_batches, c.pipeline_parallel)
+    )
+
+
+def _sequence(c: TrainingConfigurations, _: Context) -> BoolArray:
+    return np.asarray(c.sequence_parallel & (c.tensor_parallel == 1))
+
+
+def _sequence_length(c: TrainingConfigurations, context: Context) -> BoolArray:
+    cp = c.context_parallel
+    pieces = np.where(cp > 1, 2 * cp, 1.0)
+    split = np.where(c.sequence_parallel, c.tensor_parallel, 1.0)
+    return _indivisible(context.workload.sequence_length, pieces * split)
+
+
+def _ring_without_flash(c: TrainingConfigurations, _: Context) -> BoolArray:
+    return np.asarray((c.context_parallel > 1) & ~c.flash_attention)
+
+
+def _experts(c: TrainingConfigurations, context: Context) -> BoolArray:
+    ranks = c.num_gpus / c.pipeline_parallel
+    numbers = {g.feed_forward.num_experts for g in context.model.layer_groups} - {0}
+    violated = _indivisible(ranks, c.expert_parallel)
+    for number in numbers:
+        violated = violated | _indivisible(number, c.expert_parallel)
+    return violated if numbers else np.asarray(c.expert_parallel > 1)
+
+
+def _experts_need_sequence(c: TrainingConfigurations, context: Context) -> BoolArray:
+    has_experts = any(g.feed_forward.num_experts for g in context.model.layer_groups)
+    return np.asarray(has_experts & (c.tensor_parallel > 1) & ~c.sequence_parallel)
+
+
+def _zero(c: TrainingConfigurations, _: Context) -> BoolArray:
+    return np.asarray((c.zero_stage > ZeroStage.NONE) & (c.data_parallel * c.context_parallel == 1))
+
+
+def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
+    f = context.framework
+    violated = ~np.isin(c.zero_stage, f.zero_stages)
+    violated = violated | (
+        (c.pipeline_parallel > 1) & ~np.isin(c.zero_stage, f.pipeline_zero_stages)
+    )
+    for name in ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"):
+        if not getattr(f, name):
+            violated = violated | (getattr(c, name) > 1)
+    return np.asarray(violated)
+
+
+def _precision(c: TrainingConfigurations, context: Context) -> BoolArray:
+    peaks = context.gpu.peak_flops
+    lacking = [Precision(code.word) not in peaks for code in ComputePrecision]
+    return np.asarray(lacking)[c.precision]
+
+
+RULES: tuple[Rule, ...] = tuple(
+    Rule(name=name, description=description, violated=violated)
+    for name, description, violated in (
+        (
+            "gpu_count",
+            "tensor x context x pipeline parallel must divide the number of GPUs",
+            _gpus,
+        ),
+        (
+            "global_batch_size",
+            "data_parallel x micro_batch_size must divide global_batch_size",
+            _batch,
+        ),
+        (
+            "attention_heads",
+            "tensor_parallel must divide the attention heads, and divide the key-value heads "
+            "or be a multiple of them",
+            _heads,
+        ),
+        ("intermediate_size", "tensor_parallel must divide the feed-forward width", _widths),
+        (
+            "num_hidden_layers",
+            "pipeline_parallel x virtual_pipeline cannot exceed the layers",
+            _layers,
+        ),
+        (
+            "virtual_pipeline",
+            "virtual_pipeline > 1 needs pipeline_parallel > 1 and an interleaved schedule",
+            _virtual,
+        ),
+        (
+            "interleaved_micro_batches",
+            "an interleaved schedule needs micro-batches in multiples of pipeline_parallel",
+            _interleaved_batch,
+        ),
+        ("sequence_parallel", "sequence_parallel needs tensor_parallel > 1", _sequence),
+        (
+            "sequence_length",
+            "2 x context_parallel x sequence-parallel ranks must divide sequence_length",
+            _sequence_length,
+        ),
+        ("context_parallel", "context_parallel > 1 needs flash_attention", _ring_without_flash),
+        (
+            "expert_parallel",
+            "expert_parallel must divide the experts and the GPUs of a pipeline stage",
+            _experts,
+        ),
+        (
+            "expert_sequence_parallel",
+            "experts with tensor_parallel > 1 need sequence_parallel",
+            _experts_need_sequence,
+        ),
+        ("zero_stage", "zero_stage > 0 needs more than one data-parallel rank", _zero),
+        ("framework", "the framework does not support this combination", _framework),
+        ("precision", "the GPU lacks this precision", _precision),
+    )
+)
+
+OUT_OF_MEMORY = Rule(
+    name="out_of_memory",
+    description="the fullest GPU needs more than its memory",
+    violated=lambda c, _: np.zeros((), dtype=np.bool_),
+)
+
+
+def first_broken_rule(c: TrainingConfigurations, context: Context) -> CodeArray:
+    """One-based number in ``RULES`` of the first rule each configuration breaks, else 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return first_true(rule.violated(c, context) for rule in RULES)

@@ -1,0 +1,94 @@
+"""What data parallelism exchanges: gradients, and weights that ZeRO shards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import CodeArray, FloatArray, add
+from planner.configurations.training import TrainingConfigurations
+from planner.enums import ZeroStage
+from planner.estimators.sharding import StageParameters
+from planner.estimators.share import Setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataParallelTime:
+    """Seconds of communication, before overlap.
+
+    ``layer_forward`` and ``layer_backward``: per group, one layer and micro-batch of
+    ZeRO-2 and ZeRO-3. ``step``: per stage, at the end of a step.
+    """
+
+    layer_forward: tuple[FloatArray, ...]
+    layer_backward: tuple[FloatArray, ...]
+    end_forward: FloatArray
+    end_backward: FloatArray
+    step: tuple[FloatArray, ...]
+
+
+def data_parallel_time(
+    setting: Setting, c: TrainingConfigurations, parameters: StageParameters
+) -> DataParallelTime:
+    """Communication of every configuration over its data-parallel and expert groups."""
+    states = setting.framework.states
+    exchange = _exchange(setting, parameters)
+    zero = c.zero_stage
+    forward, backward = [], []
+    pairs = list(zip(parameters.layer_dense, parameters.layer_experts, strict=True))
+    for dense, experts in [*pairs, (parameters.end, np.zeros(()))]:
+        gather = exchange("all_gather", states.weight_on_wire, dense, experts)
+        scatter = exchange("reduce_scatter", states.gradient_on_wire, dense, experts)
+        forward.append(np.where(zero == ZeroStage.WEIGHTS, gather, 0.0))
+        backward.append(
+            np.where(zero == ZeroStage.WEIGHTS, gather, 0.0)
+            + np.where(zero >= ZeroStage.GRADIENTS, scatter, 0.0)
+        )
+    step = tuple(
+        _step_exchange(setting, exchange, zero, dense, experts)
+        for dense, experts in zip(parameters.dense, parameters.experts, strict=True)
+    )
+    return DataParallelTime(
+        layer_forward=tuple(forward[:-1]),
+        layer_backward=tuple(backward[:-1]),
+        end_forward=forward[-1],
+        end_backward=backward[-1],
+        step=step,
+    )
+
+
+Exchange = Callable[[str, float, FloatArray, FloatArray], FloatArray]
+
+
+def _exchange(setting: Setting, parameters: StageParameters) -> Exchange:
+    def exchange(
+        kind: str, bytes_per_parameter: float, dense: FloatArray, experts: FloatArray
+    ) -> FloatArray:
+        machine = setting.machine
+        shares = [(dense, parameters.dense_group)]
+        if setting.model.layer_groups and np.any(experts):
+            shares.append((experts, parameters.expert_group))
+        return add(
+            machine.collective(kind, bytes_per_parameter * count, group) for count, group in shares
+        )
+
+    return exchange
+
+
+def _step_exchange(
+    setting: Setting,
+    exchange: Exchange,
+    zero: CodeArray,
+    dense: FloatArray,
+    experts: FloatArray,
+) -> FloatArray:
+    """All-reduce without ZeRO; ZeRO-1 scatters gradients and gathers weights, ZeRO-2 gathers."""
+    states = setting.framework.states
+    reduce = exchange("all_reduce", states.gradient_on_wire, dense, experts)
+    scatter = exchange("reduce_scatter", states.gradient_on_wire, dense, experts)
+    gather = exchange("all_gather", states.weight_on_wire, dense, experts)
+    sharded = np.where(zero == ZeroStage.OPTIMIZER, scatter + gather, 0.0)
+    sharded = np.where(zero == ZeroStage.GRADIENTS, gather, sharded)
+    return np.where(zero == ZeroStage.NONE, reduce, sharded)

@@ -1,0 +1,128 @@
+"""The one evaluate function: specs and configurations to an estimate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import CodeArray, FloatArray
+from planner.configurations.rules import OUT_OF_MEMORY, RULES, Context, first_broken_rule
+from planner.configurations.training import TrainingConfigurations
+from planner.estimators.flops import model_flops_per_token, recomputed_flops_per_token
+from planner.estimators.memory import Memory, peak_memory
+from planner.estimators.pretraining import step_time
+from planner.estimators.sharding import stage_parameters
+from planner.estimators.share import Setting, Share
+from planner.estimators.step_time import StepTime
+
+REJECTIONS = (*(rule.name for rule in RULES), OUT_OF_MEMORY.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """Predictions for every configuration; arrays broadcast to the configurations' shape.
+
+    ``rejected_by`` is 0 where a configuration is possible and fits, else the one-based
+    position in ``REJECTIONS`` of the first rule that rejects it. Predictions of rejected
+    configurations have no meaning, except the memory of those that run out of it.
+    """
+
+    setting: Setting
+    configurations: TrainingConfigurations
+    memory: Memory
+    time: StepTime
+    step_time: FloatArray
+    rejected_by: CodeArray
+
+    @property
+    def peak_memory(self) -> FloatArray:
+        """Bytes on the fullest GPU."""
+        return self.memory.peak
+
+    @property
+    def tokens_per_step(self) -> FloatArray:
+        """Trained tokens of one step."""
+        return self.configurations.global_batch_size * self.setting.workload.sequence_length
+
+    @property
+    def tokens_per_second(self) -> FloatArray:
+        """Trained tokens per second on all GPUs."""
+        return np.asarray(self.tokens_per_step / self.step_time)
+
+    @property
+    def model_flops_utilization(self) -> FloatArray:
+        """Model FLOPs over the dense peak of the precision in use."""
+        per_token = model_flops_per_token(self.setting.model, self.setting.workload.sequence_length)
+        return self._utilization(np.asarray(per_token))
+
+    @property
+    def hardware_flops_utilization(self) -> FloatArray:
+        """Model FLOPs and recomputed FLOPs over the dense peak."""
+        return self._utilization(_hardware_flops_per_token(self.setting, self.configurations))
+
+    @property
+    def model_flops_per_second_per_gpu(self) -> FloatArray:
+        """Achieved FLOP/s per GPU, recomputation excluded."""
+        return self.model_flops_utilization * _peak(self.setting, self.configurations)
+
+    def _utilization(self, flops_per_token: FloatArray) -> FloatArray:
+        peak = self.configurations.num_gpus * _peak(self.setting, self.configurations)
+        return np.asarray(self.tokens_per_second * flops_per_token / peak)
+
+
+def evaluate(
+    setting: Setting,
+    configurations: TrainingConfigurations,
+    flops_efficiency: float | None = None,
+) -> Estimate:
+    """Predict memory and time of every configuration, and what rejects it.
+
+    ``flops_efficiency`` replaces the time model: it is the share of the dense peak that
+    the whole step reaches, communication and bubble inside it.
+    """
+    c = configurations
+    context = Context(
+        gpu=setting.machine.gpu,
+        model=setting.model,
+        framework=setting.framework,
+        workload=setting.workload,
+    )
+    broken = first_broken_rule(c, context)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        share = Share.of(setting, c)
+        parameters = stage_parameters(setting.model, c)
+        memory = peak_memory(share, c, parameters)
+        time = step_time(share, c, parameters)
+        total = time.total
+        if flops_efficiency is not None:
+            total = _flat_step_time(setting, c, flops_efficiency)
+        too_large = ~(memory.peak <= setting.machine.gpu.memory_capacity)
+    full = np.int8(len(REJECTIONS))
+    rejected_by = np.where((broken == 0) & too_large, full, broken)
+    return Estimate(
+        setting=setting,
+        configurations=c,
+        memory=memory,
+        time=time,
+        step_time=total,
+        rejected_by=rejected_by,
+    )
+
+
+def _peak(setting: Setting, c: TrainingConfigurations) -> FloatArray:
+    return setting.machine.peak(c.precision)
+
+
+def _hardware_flops_per_token(setting: Setting, c: TrainingConfigurations) -> FloatArray:
+    s = setting.workload.sequence_length
+    repeated = recomputed_flops_per_token(setting.model, s, c.recompute, c.flash_attention)
+    return model_flops_per_token(setting.model, s) + repeated
+
+
+def _flat_step_time(
+    setting: Setting, c: TrainingConfigurations, flops_efficiency: float
+) -> FloatArray:
+    tokens = c.global_batch_size * setting.workload.sequence_length
+    flops = tokens * _hardware_flops_per_token(setting, c)
+    return np.asarray(flops / (c.num_gpus * _peak(setting, c) * flops_efficiency))

@@ -1,0 +1,53 @@
+"""FLOPs of training, as utilizations count them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.arrays import BoolArray, CodeArray, FloatArray
+from planner.enums import Recompute
+from planner.estimators.attention_block import value_dim
+from planner.estimators.parameters import count_parameters
+from planner.specs.model import ModelSpec
+
+
+def matmul_parameters(model: ModelSpec) -> int:
+    """Parameters that one token is multiplied with; looked-up embeddings are not."""
+    return count_parameters(model).active
+
+
+def attention_flops_per_token(model: ModelSpec, sequence_length: int) -> float:
+    """Forward FLOPs of scores and values, every key of the sequence or window counted."""
+    flops = 0.0
+    for group in model.layer_groups:
+        attention = group.attention
+        keys = min(attention.sliding_window or sequence_length, sequence_length)
+        per_key = attention.num_attention_heads * (attention.head_dim + value_dim(attention))
+        flops += group.num_hidden_layers * 2.0 * keys * per_key
+    return flops
+
+
+def model_flops_per_token(model: ModelSpec, sequence_length: int) -> float:
+    """Forward and backward FLOPs: ``6 N + 12 L a d s`` [1]_.
+
+    N are the active parameters in matrix multiplications; attention is counted without
+    the causal mask, as PaLM, Megatron-LM and torchtitan do.
+
+    References
+    ----------
+    .. [1] A. Chowdhery et al., "PaLM," 2022, arXiv:2204.02311, appendix B.
+    """
+    forward = 2.0 * matmul_parameters(model) + attention_flops_per_token(model, sequence_length)
+    return 3.0 * forward
+
+
+def recomputed_flops_per_token(
+    model: ModelSpec, sequence_length: int, recompute: CodeArray, flash_attention: BoolArray
+) -> FloatArray:
+    """FLOPs that recomputation repeats: the layers, or their unfused attention cores."""
+    attention = attention_flops_per_token(model, sequence_length)
+    logits = model.vocab_size * model.hidden_size
+    layers = 2.0 * (matmul_parameters(model) - logits) + attention
+    selective = np.where(flash_attention, 0.0, attention)
+    partly = np.where(recompute == Recompute.SELECTIVE, selective, 0.0)
+    return np.where(recompute == Recompute.FULL, layers, partly)

@@ -1,0 +1,181 @@
+"""Peak memory of the fullest GPU, by part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from planner.arrays import FloatArray, Numeric, add
+from planner.configurations.training import TrainingConfigurations
+from planner.enums import Recompute, ZeroStage
+from planner.estimators.saved_activations import all_bytes, layer_bytes, layer_input_bytes
+from planner.estimators.sharding import StageParameters
+from planner.estimators.share import Share
+from planner.estimators.stages import STAGES
+from planner.formulas.model_states import sharded_bytes
+from planner.formulas.pipeline import micro_batches_in_flight
+from planner.specs.model import LayerGroup
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryBreakdown:
+    """Bytes on one GPU; the parts add up to the peak.
+
+    ``working``: the largest short-lived set, one layer in its backward pass or the loss.
+    ``gathered``: full weights and gradients of the layers ZeRO-3 has gathered.
+    """
+
+    weights: FloatArray
+    gradients: FloatArray
+    optimizer_states: FloatArray
+    activations: FloatArray
+    working: FloatArray
+    gathered: FloatArray
+    fragmentation: FloatArray
+    communication_buffers: FloatArray
+    reserved: FloatArray
+
+    @property
+    def total(self) -> FloatArray:
+        """The peak."""
+        return add(getattr(self, name) for name in MEMORY_PARTS)
+
+
+MEMORY_PARTS = tuple(field.name for field in fields(MemoryBreakdown))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Memory of the candidates for the fullest stage, and their maximum."""
+
+    stages: tuple[MemoryBreakdown, ...]
+    peak: FloatArray
+    totals: tuple[FloatArray, ...]
+
+    @property
+    def fullest(self) -> MemoryBreakdown:
+        """The parts on the fullest stage of each configuration."""
+        index = np.argmax(np.stack(np.broadcast_arrays(*self.totals)), axis=0)
+
+        def chosen(part: str) -> FloatArray:
+            values = np.broadcast_arrays(*(getattr(stage, part) for stage in self.stages), index)
+            return np.take_along_axis(np.stack(values[:-1]), index[None], axis=0)[0]
+
+        return MemoryBreakdown(**{part: chosen(part) for part in MEMORY_PARTS})
+
+
+def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> Memory:
+    """Memory of every configuration, on its first, its fullest middle and its last stage."""
+    groups = share.setting.model.layer_groups
+    kept = [layer_bytes(share, group, c.recompute) for group in groups]
+    working = _layer_working_set(share, c, groups)
+    parts = _state_parts(share, c, parameters)
+    stages = tuple(
+        _stage_memory(share, c, parameters, stage, kept, working, parts)
+        for stage in range(len(STAGES))
+    )
+    totals = tuple(stage.total for stage in stages)
+    return Memory(
+        stages=stages, totals=totals, peak=np.maximum.reduce(np.broadcast_arrays(*totals))
+    )
+
+
+def _stage_memory(
+    share: Share,
+    c: TrainingConfigurations,
+    parameters: StageParameters,
+    stage: int,
+    kept: list[FloatArray],
+    layer_working: FloatArray,
+    state: Callable[[str, int], FloatArray],
+) -> MemoryBreakdown:
+    memory = share.setting.framework.memory
+    in_flight = _in_flight(c, stage)
+    activations = add(
+        bytes_per_layer * (count * in_flight)
+        for bytes_per_layer, count in zip(kept, parameters.layers[stage], strict=True)
+    )
+    working = layer_working
+    if STAGES[stage] == "last":
+        working = np.maximum(layer_working, _loss_bytes(share))
+    return MemoryBreakdown(
+        weights=state("weight", stage),
+        gradients=state("gradient", stage),
+        optimizer_states=state("optimizer", stage),
+        activations=activations,
+        working=working,
+        gathered=_gathered(share, c, parameters),
+        fragmentation=memory.fragmentation * (activations + working),
+        communication_buffers=np.asarray(memory.communication_buffer),
+        reserved=np.asarray(memory.reserved),
+    )
+
+
+def _in_flight(c: TrainingConfigurations, stage: int) -> FloatArray:
+    p = c.pipeline_parallel
+    rank: Numeric = {"first": 0.0, "middle": np.minimum(1.0, p - 1), "last": p - 1}[STAGES[stage]]
+    return micro_batches_in_flight(
+        pipeline_parallel=p,
+        virtual_pipeline=c.virtual_pipeline,
+        num_micro_batches=c.num_micro_batches,
+        stage=rank,
+    )
+
+
+def _layer_working_set(
+    share: Share, c: TrainingConfigurations, groups: tuple[LayerGroup, ...]
+) -> FloatArray:
+    """Gradients in flight in one layer, and what full recomputation builds up again."""
+    whole = [all_bytes(share, group, core_recomputed=False) for group in groups]
+    largest = np.maximum.reduce(np.broadcast_arrays(*whole))
+    rebuilt = np.where(c.recompute == Recompute.FULL, largest, 0.0)
+    return rebuilt + largest / 4 + layer_input_bytes(share)
+
+
+def _loss_bytes(share: Share) -> FloatArray:
+    """Logits and their copies at the peak of the cross-entropy."""
+    logits = share.tokens * share.setting.model.vocab_size / share.tensor_parallel
+    return np.asarray(logits * share.setting.framework.memory.per_logit)
+
+
+def _state_parts(
+    share: Share, c: TrainingConfigurations, parameters: StageParameters
+) -> Callable[[str, int], FloatArray]:
+    states = share.setting.framework.states
+    sharded_from = {
+        "weight": ZeroStage.WEIGHTS,
+        "gradient": ZeroStage.GRADIENTS,
+        "optimizer": ZeroStage.OPTIMIZER,
+    }
+
+    def state(name: str, stage: int) -> FloatArray:
+        return add(
+            sharded_bytes(
+                parameters=count[stage],
+                bytes_per_parameter=getattr(states, name),
+                group_size=group.size,
+                zero_stage=c.zero_stage,
+                sharded_from=sharded_from[name],
+            )
+            for count, group in (
+                (parameters.dense, parameters.dense_group),
+                (parameters.experts, parameters.expert_group),
+            )
+        )
+
+    return state
+
+
+def _gathered(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> FloatArray:
+    """Full 16-bit weights and gradients of the layers that ZeRO-3 holds at once."""
+    profile = share.setting.framework
+    layers = [
+        dense + experts
+        for dense, experts in zip(parameters.layer_dense, parameters.layer_experts, strict=True)
+    ]
+    largest = np.maximum.reduce(np.broadcast_arrays(*layers)) * profile.memory.gathered_layers
+    unit = np.maximum(largest, parameters.end)
+    per_parameter = profile.states.weight_on_wire + profile.states.gradient_on_wire
+    return np.where(c.zero_stage == ZeroStage.WEIGHTS, unit * per_parameter, 0.0)

@@ -1,0 +1,164 @@
+"""Step time of pre-training: stages, schedule, overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from planner.arrays import FloatArray, Numeric, add
+from planner.configurations.training import TrainingConfigurations
+from planner.enums import ZeroStage
+from planner.estimators.attention_block import attention_block
+from planner.estimators.data_parallel import DataParallelTime, data_parallel_time
+from planner.estimators.ends import embedding_block, logits_block
+from planner.estimators.feed_forward_block import feed_forward_block
+from planner.estimators.operators import LayerTime, Operator, layer_time
+from planner.estimators.sharding import StageParameters
+from planner.estimators.share import Share
+from planner.estimators.step_time import Block, StepTime
+from planner.formulas.overlap import exposed_time
+from planner.specs.framework import Overlap
+
+
+def step_time(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> StepTime:
+    """Seconds of a step of every configuration.
+
+    ``m t + (T - t)/v`` for m micro-batches on the slowest stage t, T all stages together,
+    v chunks per stage; then what shows of the gradient exchange, and the optimizer.
+    """
+    exchange = data_parallel_time(share.setting, c, parameters)
+    blocks = _blocks(share, c, parameters, exchange)
+    transfer = _pipeline_transfer(share, c)
+    stages = tuple(
+        add((*(block.total * block.counts[stage] for block in blocks), transfer))
+        for stage in range(3)
+    )
+    slowest = np.maximum.reduce(np.broadcast_arrays(*stages))
+    whole = add((*(block.total * block.whole for block in blocks), c.pipeline_parallel * transfer))
+    bubble = (whole - slowest) / c.virtual_pipeline
+    data_parallel = _shown_exchange(share, exchange, slowest)
+    optimizer = _optimizer_time(share, c, parameters)
+    overhead = _overhead(share, c)
+    m = c.num_micro_batches
+    return StepTime(
+        total=add((m * slowest, bubble, data_parallel, optimizer, overhead)),
+        blocks=blocks,
+        stage_times=stages,
+        recompute=c.recompute,
+        num_micro_batches=m,
+        pipeline_transfer=transfer,
+        pipeline_bubble=bubble,
+        data_parallel=data_parallel,
+        optimizer=optimizer,
+        overhead=overhead,
+    )
+
+
+def _blocks(
+    share: Share, c: TrainingConfigurations, parameters: StageParameters, exchange: DataParallelTime
+) -> tuple[Block, ...]:
+    """The layers of each group, then embedding and logits."""
+    launch = 0.0 if share.setting.machine.ideal else _launch_time(share)
+    blocks = []
+    for index, group in enumerate(share.setting.model.layer_groups):
+        operators: Iterable[Operator] = (
+            *attention_block(share, group),
+            *feed_forward_block(share, group),
+        )
+        time = layer_time(operators, c.recompute, launch)
+        forward, backward = exchange.layer_forward[index], exchange.layer_backward[index]
+        blocks.append(
+            Block(
+                time=time,
+                gather=_shown_gather(share, time, forward, backward),
+                counts=parameters.layers[:, index],
+                whole=float(group.num_hidden_layers),
+            )
+        )
+    return (*blocks, *_end_blocks(share, c, exchange))
+
+
+def _end_blocks(
+    share: Share, c: TrainingConfigurations, exchange: DataParallelTime
+) -> Iterable[Block]:
+    alone, two = c.pipeline_parallel == 1, c.pipeline_parallel == 2
+    only = np.where(alone, 1.0, 0.0)
+    one = np.ones_like(only)
+    on_stages = {
+        embedding_block: np.stack([one, np.where(two, 1.0, only), only]),
+        logits_block: np.stack([only, only, one]),
+    }
+    for block, counts in on_stages.items():
+        time = layer_time(block(share), c.recompute, 0.0)
+        gather = _shown_gather(share, time, exchange.end_forward, exchange.end_backward)
+        yield Block(time=time, gather=gather, counts=counts, whole=1.0)
+
+
+def _launch_time(share: Share) -> float:
+    return share.setting.framework.execution.layer_launch_time
+
+
+def _overlap(share: Share) -> Overlap:
+    return share.setting.framework.overlap
+
+
+def _shown_gather(
+    share: Share, time: LayerTime, forward: FloatArray, backward: FloatArray
+) -> FloatArray:
+    """What shows of ZeRO's gathers and scatters, forward and backward of one layer."""
+    overlap = _overlap(share)
+    if not (np.any(forward) or np.any(backward)):
+        return np.zeros(())
+    hidden = [
+        exposed_time(communication=n, computation=t, interference=overlap.interference)
+        for n, t in ((forward, time.forward_total), (backward, time.backward_total))
+    ]
+    share_hidden = overlap.weight_gather
+    return add(
+        (*(share_hidden * part for part in hidden), (1 - share_hidden) * (forward + backward))
+    )
+
+
+def _pipeline_transfer(share: Share, c: TrainingConfigurations) -> FloatArray:
+    """What shows of sending activations and their gradients on, per micro-batch and stage."""
+    p = c.pipeline_parallel
+    num_bytes = 2.0 * share.own_tokens * share.hidden_size
+    distance = c.num_gpus / p
+    send = share.setting.machine.send_time(num_bytes, distance)
+    shown = (1 - _overlap(share).pipeline_parallel) * 2 * c.virtual_pipeline * send
+    return np.where(p > 1, shown, 0.0)
+
+
+def _shown_exchange(share: Share, exchange: DataParallelTime, window: FloatArray) -> FloatArray:
+    """What shows of the exchange at the end of a step behind one micro-batch of a stage."""
+    overlap = _overlap(share)
+    longest = np.maximum.reduce(np.broadcast_arrays(*exchange.step))
+    if overlap.data_parallel == 0:
+        return longest
+    behind = exposed_time(
+        communication=longest, computation=window, interference=overlap.interference
+    )
+    return overlap.data_parallel * behind + (1 - overlap.data_parallel) * longest
+
+
+def _optimizer_time(
+    share: Share, c: TrainingConfigurations, parameters: StageParameters
+) -> FloatArray:
+    """The optimizer reads and writes the states of the parameters it owns."""
+    traffic = share.setting.framework.states.optimizer_traffic
+    owned = [
+        np.max(count, axis=0) / np.where(c.zero_stage >= ZeroStage.OPTIMIZER, group.size, 1.0)
+        for count, group in (
+            (parameters.dense, parameters.dense_group),
+            (parameters.experts, parameters.expert_group),
+        )
+    ]
+    return share.setting.machine.memory_time(traffic * add(owned))
+
+
+def _overhead(share: Share, c: TrainingConfigurations) -> Numeric:
+    if share.setting.machine.ideal:
+        return np.zeros(())
+    execution = share.setting.framework.execution
+    return execution.step_overhead + c.num_micro_batches * execution.micro_batch_overhead

@@ -1,0 +1,128 @@
+"""Bytes that a layer of each group keeps for its backward pass."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.arrays import CodeArray, FloatArray, add
+from planner.enums import AttentionKind, Recompute
+from planner.estimators.attention_block import value_dim
+from planner.estimators.share import Share
+from planner.formulas.activations import (
+    feed_forward_bytes,
+    fused_attention_bytes,
+    linear_input_bytes,
+    norm_and_residual_bytes,
+    unfused_attention_bytes,
+)
+from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
+
+
+def layer_bytes(share: Share, group: LayerGroup, recompute: CodeArray) -> FloatArray:
+    """Bytes one layer keeps per micro-batch; full recomputation keeps its input alone."""
+    kept = np.where(
+        recompute == Recompute.NONE,
+        all_bytes(share, group, core_recomputed=False),
+        all_bytes(share, group, core_recomputed=True),
+    )
+    return np.where(recompute == Recompute.FULL, layer_input_bytes(share), kept)
+
+
+def layer_input_bytes(share: Share) -> FloatArray:
+    """Bytes of the residual stream that enters a layer."""
+    return 2.0 * share.own_tokens * share.hidden_size
+
+
+def all_bytes(share: Share, group: LayerGroup, core_recomputed: bool) -> FloatArray:
+    """Bytes of everything that the backward pass of a layer reads."""
+    norms = norm_and_residual_bytes(
+        tokens=share.tokens,
+        hidden_size=share.hidden_size,
+        num_norms=min(group.norms_per_layer, 2) if not group.parallel_residual else 1,
+        split=share.split,
+        dropout=share.setting.workload.dropout,
+    )
+    attention = attention_bytes(share, group.attention, core_recomputed)
+    return add((norms, attention, feed_forward_block_bytes(share, group.feed_forward)))
+
+
+def attention_bytes(share: Share, attention: AttentionSpec, core_recomputed: bool) -> FloatArray:
+    """Input of the projections, queries, keys, values, scores, input of the output."""
+    widths = _attention_widths(share, attention)
+    fused = fused_attention_bytes(tokens=share.tokens, **widths)
+    unfused = unfused_attention_bytes(
+        tokens=share.tokens,
+        sequence_length=share.setting.workload.sequence_length,
+        dropout=share.setting.workload.dropout,
+        core_recomputed=core_recomputed,
+        **widths,
+    )
+    element = share.linear_input_bytes
+    projected = linear_input_bytes(
+        tokens=share.tokens, width=share.hidden_size, split=share.split, element_bytes=element
+    )
+    latent = linear_input_bytes(
+        tokens=share.tokens,
+        width=attention.q_lora_rank + attention.kv_lora_rank + attention.qk_rope_head_dim,
+        split=share.split,
+        element_bytes=2.0,
+    )
+    output = linear_input_bytes(
+        tokens=share.tokens,
+        width=attention.num_attention_heads * value_dim(attention),
+        split=share.tensor_parallel,
+        element_bytes=2.0,
+    )
+    is_latent = attention.kind is AttentionKind.LATENT
+    core = np.where(share.flash_attention, fused, unfused)
+    return add((core, projected, latent if is_latent else 0.0, output))
+
+
+def _attention_widths(share: Share, attention: AttentionSpec) -> dict[str, object]:
+    t = share.tensor_parallel
+    heads = attention.num_attention_heads
+    key_heads = share.key_value_heads(attention.num_key_value_heads) * t
+    return {
+        "query_width": heads * attention.head_dim,
+        "key_width": key_heads * attention.head_dim,
+        "value_width": key_heads * value_dim(attention),
+        "num_heads": heads,
+        "tensor_parallel": t,
+    }
+
+
+def feed_forward_block_bytes(share: Share, feed_forward: FeedForwardSpec) -> FloatArray:
+    """Inputs of the block's linear layers and activations, dense and routed."""
+    element = share.linear_input_bytes
+    block_input = linear_input_bytes(
+        tokens=share.tokens, width=share.hidden_size, split=share.split, element_bytes=element
+    )
+    width = feed_forward.intermediate_size
+    if feed_forward.num_experts:
+        width = feed_forward.shared_intermediate_size
+    dense = feed_forward_bytes(
+        tokens=share.tokens,
+        intermediate_size=width,
+        gated=feed_forward.gated,
+        split=share.tensor_parallel,
+        element_bytes=element,
+    )
+    return add((block_input, dense, _routed_bytes(share, feed_forward)))
+
+
+def _routed_bytes(share: Share, feed_forward: FeedForwardSpec) -> FloatArray:
+    """Dispatched tokens, their activations, the experts' outputs and the router's scores."""
+    if not feed_forward.num_experts:
+        return np.zeros(())
+    element = share.linear_input_bytes
+    pairs = share.own_tokens * feed_forward.num_experts_per_tok
+    dispatched = pairs * share.hidden_size * (element + 2.0)
+    inner = feed_forward_bytes(
+        tokens=pairs,
+        intermediate_size=feed_forward.moe_intermediate_size,
+        gated=feed_forward.gated,
+        split=1.0,
+        element_bytes=element,
+    )
+    scores = 4.0 * 2 * share.own_tokens * feed_forward.num_experts
+    return add((dispatched, inner, scores))

@@ -1,0 +1,109 @@
+"""Exposed time of a training step, by part and by operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import CodeArray, FloatArray, Numeric, add
+from planner.estimators.operators import COLLECTIVES, LayerTime, Operator
+
+TIME_PARTS = (
+    "forward",
+    "backward",
+    "recompute",
+    "launch_wait",
+    *COLLECTIVES,
+    "weight_gather",
+    "pipeline_transfer",
+    "pipeline_bubble",
+    "data_parallel",
+    "optimizer",
+    "overhead",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Operators that a stage runs ``counts[stage]`` times per micro-batch.
+
+    ``counts`` has shape ``(3, ...)``: first, middle, last stage; ``whole`` is the number
+    in the whole model. ``gather`` is exposed ZeRO communication [s].
+    """
+
+    time: LayerTime
+    gather: FloatArray
+    counts: FloatArray
+    whole: Numeric
+
+    @property
+    def total(self) -> FloatArray:
+        """Seconds of one run, forward and backward."""
+        return add((self.time.forward_total, self.time.backward_total, self.gather))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTime:
+    """Seconds of a step; every part is what shows of it, so that they add up to ``total``.
+
+    ``slowest`` is the stage (0 first, 1 middle, 2 last) whose pace the pipeline takes.
+    """
+
+    total: FloatArray
+    blocks: tuple[Block, ...]
+    stage_times: tuple[FloatArray, ...]
+    recompute: CodeArray
+    num_micro_batches: FloatArray
+    pipeline_transfer: FloatArray
+    pipeline_bubble: FloatArray
+    data_parallel: FloatArray
+    optimizer: FloatArray
+    overhead: FloatArray
+
+    @property
+    def slowest(self) -> CodeArray:
+        """Index of the slowest stage."""
+        stacked = np.stack(np.broadcast_arrays(*self.stage_times))
+        return np.argmax(stacked, axis=0).astype(np.int8)
+
+    def parts(self) -> dict[str, FloatArray]:
+        """Seconds of each of ``TIME_PARTS``."""
+        m = self.num_micro_batches
+        sums: dict[str, FloatArray] = {name: np.zeros(()) for name in TIME_PARTS}
+        for operator, time in self.operator_times():
+            if operator.part == "compute":
+                for name, seconds in time.items():
+                    sums[name] = sums[name] + seconds
+            else:
+                sums[operator.part] = sums[operator.part] + add(time.values())
+        for block, runs in self._runs():
+            waits = block.time.launch_wait_forward + block.time.launch_wait_backward
+            sums["launch_wait"] = sums["launch_wait"] + runs * waits
+            sums["weight_gather"] = sums["weight_gather"] + runs * block.gather
+        sums["pipeline_transfer"] = m * self.pipeline_transfer
+        for name in ("pipeline_bubble", "data_parallel", "optimizer", "overhead"):
+            sums[name] = getattr(self, name)
+        return sums
+
+    def operator_times(self) -> Iterable[tuple[Operator, dict[str, FloatArray]]]:
+        """Each operator with its forward, backward and repeated seconds in a step."""
+        for block, runs in self._runs():
+            for operator in block.time.operators:
+                yield (
+                    operator,
+                    {
+                        "forward": runs * operator.forward,
+                        "backward": runs * operator.backward,
+                        "recompute": runs * operator.repeated(self.recompute),
+                    },
+                )
+
+    def _runs(self) -> Iterable[tuple[Block, FloatArray]]:
+        """How often the slowest stage runs each block in a step."""
+        slowest = self.slowest
+        for block in self.blocks:
+            first, middle, last = block.counts
+            count = np.where(slowest == 0, first, np.where(slowest == 1, middle, last))
+            yield block, count * self.num_micro_batches
