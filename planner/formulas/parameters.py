@@ -69,22 +69,16 @@ def latent_attention_parameters(
     .. [1] DeepSeek-AI, "DeepSeek-V2: A strong, economical, and efficient
        mixture-of-experts language model," 2024, arXiv:2405.04434, equations 37-47.
     """
-    h, n_h, d, d_rope, d_v = (
-        hidden_size,
-        num_attention_heads,
-        head_dim,
-        qk_rope_head_dim,
-        v_head_dim,
-    )
-    d_q, d_c = q_lora_rank, kv_lora_rank
+    h, n_h, d_v = np.asarray(hidden_size, np.float64), num_attention_heads, v_head_dim
+    d, d_rope = head_dim, qk_rope_head_dim
+    d_q, d_c = np.asarray(q_lora_rank, np.float64), np.asarray(kv_lora_rank, np.float64)
 
     through_latent = h * d_q + d_q + d_q * n_h * d
-    query = np.where(np.asarray(d_q) > 0, through_latent, h * n_h * d)
+    query = np.where(d_q > 0, through_latent, h * n_h * d)
     key_value_down = h * (d_c + d_rope) + d_c
     key_value_up = d_c * n_h * (d - d_rope + d_v)
     output = n_h * d_v * h
-    total: FloatArray = np.asarray(query + key_value_down + key_value_up + output, float)
-    return total
+    return query + key_value_down + key_value_up + output
 
 
 def feed_forward_parameters(

@@ -41,7 +41,9 @@ def attention(config: ConfigReader, **fields: Any) -> Table:
 
 
 def _head_dim(config: ConfigReader, heads: int) -> int:
-    hidden = config.size("hidden_size")
+    hidden = config.optional_size("hidden_size")
+    if hidden is None:
+        return 1  # the model table says that it is missing
     if hidden % heads:
         config.fault("hidden_size", f"{hidden} is not divisible by {heads} attention heads")
     return max(hidden // heads, 1)

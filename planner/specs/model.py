@@ -104,7 +104,7 @@ class ModelSpec:
     name: str
     hidden_size: Size
     vocab_size: Size
-    layer_groups: Annotated[tuple[LayerGroup, ...], Field(min_length=1)]
+    layer_groups: tuple[LayerGroup, ...]
     source: Annotated[str, Field(min_length=1)]
     tie_word_embeddings: bool = False
     position_embedding: PositionEmbedding = PositionEmbedding.ROTARY

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 MOST_LAYERS = 10_000
 WIDEST_HEAD = 8192
 WIDEST_TO_HIDDEN = 256
+MOST = {"hidden_size": 10**6, "vocab_size": 10**8, "num_experts": 10**5}
 
 
 def refuse(faults: Iterator[str]) -> None:
@@ -70,6 +71,8 @@ def _expert_faults(feed_forward: FeedForwardSpec) -> Iterator[str]:
     experts, routed = feed_forward.num_experts, feed_forward.num_experts_per_tok
     if not 1 <= routed <= experts:
         yield f"num_experts_per_tok {routed} must be from 1 to num_experts {experts}"
+    if experts > MOST["num_experts"]:
+        yield f"num_experts {experts} is more than {MOST['num_experts']}"
     if not feed_forward.moe_intermediate_size:
         yield "num_experts needs moe_intermediate_size"
     if feed_forward.intermediate_size:
@@ -99,10 +102,15 @@ def model_faults(model: ModelSpec) -> Iterator[str]:
     """Faults that show only over the whole model."""
     if not model.name.strip():
         yield "name is empty"
+    if not model.layer_groups:
+        yield "layer_groups is empty"
     if len(set(model.aliases)) < len(model.aliases) or "" in model.aliases:
         yield "aliases are empty or written twice"
     if model.num_hidden_layers > MOST_LAYERS:
         yield f"{model.num_hidden_layers} layers are more than {MOST_LAYERS}"
+    for name in ("hidden_size", "vocab_size"):
+        if getattr(model, name) > MOST[name]:
+            yield f"{name} {getattr(model, name)} is more than {MOST[name]}"
     yield from _width_faults(model)
     yield from _position_faults(model)
 
@@ -113,6 +121,8 @@ def _width_faults(model: ModelSpec) -> Iterator[str]:
         attention, feed_forward = group.attention, group.feed_forward
         widths = {
             "num_attention_heads x head_dim": attention.num_attention_heads * attention.head_dim,
+            "q_lora_rank": attention.q_lora_rank,
+            "kv_lora_rank": attention.kv_lora_rank,
             "intermediate_size": feed_forward.intermediate_size,
             "moe_intermediate_size": feed_forward.moe_intermediate_size,
             "shared_intermediate_size": feed_forward.shared_intermediate_size,

@@ -1,0 +1,144 @@
+"""The built-in models: every file loads, names are unique, counts match what is published."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from planner.errors import SpecError
+from planner.estimators.parameters import count_parameters
+from planner.specs.catalogue import names
+from planner.specs.load import check_spec, read_spec, read_toml
+from planner.specs.model import ModelSpec
+from planner.specs.model_catalogue import load_model
+from planner.specs.paths import SpecKind, spec_folders
+
+FILES = sorted(spec_folders(SpecKind.MODELS)[-1].glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_file_loads_and_names_its_sources(path: Path) -> None:
+    model = read_spec(ModelSpec, path)
+    assert model.source.strip()
+    if model.published_parameters is not None:
+        assert model.published_parameters_source
+        published = pytest.approx(model.published_parameters, rel=0.03)
+        assert count_parameters(model).total == published
+
+
+def test_names_and_aliases_are_unique() -> None:
+    words = Counter(path.stem.lower() for path in FILES)
+    for path in FILES:
+        words.update(alias.lower() for alias in read_toml(path).get("aliases", []))
+    assert [word for word, times in words.items() if times > 1] == []
+
+
+def test_a_model_is_found_by_name_alias_repository_and_path(tmp_path: Path) -> None:
+    by_name = load_model("llama-65b")
+    copy = tmp_path / "mine.toml"
+    copy.write_text((spec_folders("models")[-1] / "llama-65b.toml").read_text())
+    assert by_name.num_hidden_layers == 80
+    for other in ("llama-1-65b", "LLaMA-65B", "huggyllama/llama-65b", str(copy)):
+        assert load_model(other) == by_name
+
+
+def test_an_unknown_name_gets_a_close_match() -> None:
+    with pytest.raises(SpecError, match="llama-65b"):
+        load_model("lama-65b")
+
+
+def test_the_catalogue_lists_the_shipped_models() -> None:
+    assert {path.stem for path in FILES} <= set(names(SpecKind.MODELS))
+
+
+@pytest.mark.parametrize(
+    ("stem", "sequence_length", "global_batch_tokens", "total_tokens"),
+    [
+        pytest.param("llama-65b", 2048, 2**22, 1.4e12, id="arXiv:2302.13971-table-2"),
+        pytest.param("llama-2-70b", 4096, 2**22, 2e12, id="arXiv:2307.09288-table-1"),
+        pytest.param("llama-3.1-405b", 8192, 2**24, 15.6e12, id="arXiv:2407.21783-3.4.1"),
+        pytest.param("gpt-3-175b", 2048, 3.2e6, 300e9, id="arXiv:2005.14165-table-2.1"),
+        pytest.param("mt-nlg-530b", 2048, 1920 * 2048, 270e9, id="arXiv:2201.11990-2.3"),
+        pytest.param("deepseek-v3", 4096, 15360 * 4096, 14.8e12, id="arXiv:2412.19437-4.2"),
+    ],
+)
+def test_training_defaults_are_the_published_ones(
+    stem: str, sequence_length: int, global_batch_tokens: float, total_tokens: float
+) -> None:
+    training = load_model(stem).training
+    assert training is not None
+    assert training.sequence_length == sequence_length
+    assert training.global_batch_tokens == global_batch_tokens
+    assert training.total_tokens == total_tokens
+
+
+@pytest.mark.parametrize(
+    ("table", "field", "value", "message"),
+    [
+        ("attention", "num_key_value_heads", 3, "3 does not divide num_attention_heads 8"),
+        ("attention", "head_dim", 10**6, "head_dim 1000000 is more than"),
+        ("attention", "kv_lora_rank", 512, 'kv_lora_rank needs kind = "latent"'),
+        ("attention", "kind", "latent", "needs kv_lora_rank"),
+        ("attention", "qk_norm_per_head", True, "needs qk_norm"),
+        ("feed_forward", "intermediate_size", 0, "needs intermediate_size"),
+        ("feed_forward", "intermediate_size", 10**9, "more than 256 times hidden_size"),
+        ("feed_forward", "intermediate_size", "2048", "valid integer"),
+        ("feed_forward", "num_experts", 8, "num_experts needs moe_intermediate_size"),
+        ("feed_forward", "num_experts_per_tok", 2, "num_experts_per_tok needs num_experts"),
+        ("layer", "num_hidden_layers", 20_000, "20000 layers are more than"),
+        ("model", "hidden_size", 10**7, "hidden_size 10000000 is more than"),
+        ("model", "layer_groups", [], "layer_groups is empty"),
+        ("model", "position_embedding", "learned", "needs max_position_embeddings"),
+        ("model", "position_embedding_offset", 2, 'position_embedding = "learned"'),
+        ("model", "published_parameters", float("inf"), "must be less than"),
+        ("training", "global_batch_tokens", 100, "less than one sequence"),
+        ("training", "total_tokens", 5000, "less than global_batch_tokens"),
+    ],
+)
+def test_a_model_that_lies_is_refused(table: str, field: str, value: object, message: str) -> None:
+    tables = _tables()
+    tables[table][field] = value
+    with pytest.raises(SpecError, match=message):
+        check_spec(ModelSpec, tables["model"], where="tiny.toml")
+
+
+def test_more_experts_per_token_than_experts_are_refused() -> None:
+    tables = _tables()
+    tables["layer"]["feed_forward"] = {
+        "num_experts": 4,
+        "num_experts_per_tok": 6,
+        "moe_intermediate_size": 32,
+    }
+    with pytest.raises(SpecError, match="num_experts_per_tok 6 must be from 1 to num_experts 4"):
+        check_spec(ModelSpec, tables["model"], where="tiny.toml")
+
+
+def test_faults_of_one_file_are_reported_together() -> None:
+    tables = _tables()
+    tables["attention"]["num_key_value_heads"] = 3
+    tables["feed_forward"]["intermediate_size"] = 0
+    with pytest.raises(SpecError) as caught:
+        check_spec(ModelSpec, tables["model"], where="tiny.toml")
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def _tables() -> dict[str, dict]:
+    attention = {"num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 64}
+    feed_forward = {"intermediate_size": 2048}
+    layer = {"num_hidden_layers": 2, "attention": attention, "feed_forward": feed_forward}
+    training = {"sequence_length": 1024, "global_batch_tokens": 8192, "source": "a paper"}
+    model = {
+        "name": "tiny",
+        "source": "made up",
+        "hidden_size": 512,
+        "vocab_size": 1000,
+        "layer_groups": [layer],
+        "training": training,
+    }
+    return {
+        "attention": attention,
+        "feed_forward": feed_forward,
+        "layer": layer,
+        "training": training,
+        "model": model,
+    }
