@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 FloatArray: TypeAlias = NDArray[np.float64]
 BoolArray: TypeAlias = NDArray[np.bool_]
+IndexArray: TypeAlias = NDArray[np.intp]
 CodeArray: TypeAlias = NDArray[np.int8]
 Numeric: TypeAlias = float | FloatArray
 
@@ -37,3 +38,8 @@ def first_true(conditions: Iterable[BoolArray]) -> CodeArray:
     ]
     first = reduce(np.minimum, sorted(codes, key=np.size), np.asarray(none))
     return np.where(first == none, np.int8(0), first)
+
+
+def largest(values: Iterable[Numeric]) -> FloatArray:
+    """Elementwise maximum of arrays of broadcastable shapes."""
+    return np.asarray(reduce(np.maximum, sorted(values, key=np.size)))

@@ -5,7 +5,6 @@ Inside the package every quantity is in byte, second, FLOP, byte/s, FLOP/s, W or
 
 from __future__ import annotations
 
-import math
 import re
 
 _DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
@@ -38,6 +37,7 @@ UNITS: dict[str, dict[str, float]] = {
     },
 }  # fmt: skip
 
+_LARGEST = 1e300
 _NUMBER_AND_UNIT = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*")
 
 
@@ -55,8 +55,8 @@ def to_si(value: float, unit: str, dimension: str) -> float:
     known = UNITS[dimension]
     if unit not in known:
         raise ValueError(f"unit {unit!r} is not a unit of {dimension} ({', '.join(known)})")
-    if not math.isfinite(value):
-        raise ValueError(f"{value} is not a finite number")
+    if not abs(value) <= _LARGEST:
+        raise ValueError("the number is not finite or beyond 1e300")
     return float(value) * known[unit]
 
 

@@ -44,7 +44,7 @@ def _indivisible(whole: FloatArray | float, part: FloatArray) -> BoolArray:
 
 
 def _gpus(c: TrainingConfigurations, _: Context) -> BoolArray:
-    return np.asarray((c.data_parallel < 1) | _indivisible(c.data_parallel, np.float64(1)))
+    return np.asarray((c.data_parallel < 1) | _indivisible(c.data_parallel, np.ones(())))
 
 
 def _batch(c: TrainingConfigurations, _: Context) -> BoolArray:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +22,14 @@ from planner.formulas.collectives import (
 )
 from planner.formulas.roofline import gemm_bytes, gemm_flops, memory_bound_time, roofline_time
 from planner.specs.cluster import ClusterSpec
-from planner.specs.gpu import AttentionEfficiency, GemmEfficiency, GpuSpec
+from planner.specs.efficiency import collectives, gemm_key
+from planner.specs.gpu import (
+    AttentionEfficiency,
+    CollectiveEfficiency,
+    GemmEfficiency,
+    GpuSpec,
+    GroupedGemmEfficiency,
+)
 
 _PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
 _UNKNOWN_MULTIPROCESSORS = 128
@@ -134,7 +144,7 @@ class Machine:
 
     def collective(self, kind: str, num_bytes: Numeric, group: Group) -> FloatArray:
         """Seconds of a collective; ``num_bytes`` is the whole tensor on one rank."""
-        e = self.gpu.efficiency.collective[kind]
+        e = self._collectives[kind]
         up, out = self.cluster.scale_up, self.cluster.scale_out
         local = ranks_per_domain(
             group_size=group.size, stride=group.stride, domain_size=up.domain_size
@@ -169,7 +179,7 @@ class Machine:
         """Seconds of a message to the GPU ``distance`` ranks away."""
         up, out = self.cluster.scale_up, self.cluster.scale_out
         inside = np.asarray(distance) < up.domain_size
-        e = self.gpu.efficiency.collective["all_gather"]
+        e = self._collectives["all_gather"]
         fabric = up.bandwidth * (1 if self.ideal else e.bandwidth_fraction)
         latency = np.where(inside, e.base_latency, out.base_latency)
         return point_to_point_time(
@@ -177,6 +187,10 @@ class Machine:
             bandwidth=np.where(inside, fabric, self._network_bandwidth),
             latency=0.0 if self.ideal else latency,
         )
+
+    @cached_property
+    def _collectives(self) -> Mapping[str, CollectiveEfficiency]:
+        return collectives(self.gpu, self.cluster.scale_up.kind)
 
     @property
     def _network_bandwidth(self) -> float:
@@ -205,24 +219,24 @@ class Machine:
 
     def _gemm(self, precision: CodeArray) -> dict[str, FloatArray]:
         table = self.gpu.efficiency.gemm
-        rows = [table.get(_efficiency_key(code), table["bf16"]) for code in ComputePrecision]
+        rows = [
+            table.get(gemm_key(Precision(code.word)), table["bf16"]) for code in ComputePrecision
+        ]
         return _columns(GemmEfficiency, rows, precision)
 
     def _grouped(self, precision: CodeArray) -> dict[str, FloatArray]:
         table = self.gpu.efficiency.grouped_gemm
-        rows = [table.get(_efficiency_key(code), table["bf16"]) for code in ComputePrecision]
-        return _columns(type(rows[0]), rows, precision)
+        rows = [
+            table.get(gemm_key(Precision(code.word)), table["bf16"]) for code in ComputePrecision
+        ]
+        return _columns(GroupedGemmEfficiency, rows, precision)
 
     def _attention(self, head_dim: int) -> dict[str, FloatArray]:
         table = self.gpu.efficiency.attention
         nearest = min(table, key=lambda key: abs(int(key.rpartition("_")[2]) - head_dim))
-        return _columns(AttentionEfficiency, [table[nearest]], np.asarray(0))
+        return _columns(AttentionEfficiency, [table[nearest]], np.zeros((), dtype=np.int8))
 
 
-def _efficiency_key(code: ComputePrecision) -> str:
-    return "fp8" if code is ComputePrecision.FP8 else "bf16"
-
-
-def _columns(kind: type, rows: list[object], index: object) -> dict[str, FloatArray]:
-    names = kind.__dataclass_fields__  # type: ignore[attr-defined]
+def _columns(kind: Any, rows: Sequence[object], index: CodeArray) -> dict[str, FloatArray]:
+    names = kind.__dataclass_fields__
     return {name: np.asarray([getattr(row, name) for row in rows])[index] for name in names}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric, add
+from planner.arrays import FloatArray, add, largest
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import Recompute, ZeroStage
 from planner.estimators.saved_activations import all_bytes, layer_bytes, layer_input_bytes
@@ -61,7 +61,7 @@ class Memory:
 
         def chosen(part: str) -> FloatArray:
             values = np.broadcast_arrays(*(getattr(stage, part) for stage in self.stages), index)
-            return np.take_along_axis(np.stack(values[:-1]), index[None], axis=0)[0]
+            return np.asarray(np.take_along_axis(np.stack(values[:-1]), index[None], axis=0)[0])
 
         return MemoryBreakdown(**{part: chosen(part) for part in MEMORY_PARTS})
 
@@ -77,9 +77,7 @@ def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParame
         for stage in range(len(STAGES))
     )
     totals = tuple(stage.total for stage in stages)
-    return Memory(
-        stages=stages, totals=totals, peak=np.maximum.reduce(np.broadcast_arrays(*totals))
-    )
+    return Memory(stages=stages, totals=totals, peak=largest(totals))
 
 
 def _stage_memory(
@@ -115,7 +113,7 @@ def _stage_memory(
 
 def _in_flight(c: TrainingConfigurations, stage: int) -> FloatArray:
     p = c.pipeline_parallel
-    rank: Numeric = {"first": 0.0, "middle": np.minimum(1.0, p - 1), "last": p - 1}[STAGES[stage]]
+    rank = (np.zeros(()), np.minimum(1.0, p - 1), p - 1)[stage]
     return micro_batches_in_flight(
         pipeline_parallel=p,
         virtual_pipeline=c.virtual_pipeline,
@@ -129,9 +127,9 @@ def _layer_working_set(
 ) -> FloatArray:
     """Gradients in flight in one layer, and what full recomputation builds up again."""
     whole = [all_bytes(share, group, core_recomputed=False) for group in groups]
-    largest = np.maximum.reduce(np.broadcast_arrays(*whole))
-    rebuilt = np.where(c.recompute == Recompute.FULL, largest, 0.0)
-    return rebuilt + largest / 4 + layer_input_bytes(share)
+    layer = largest(whole)
+    rebuilt = np.where(c.recompute == Recompute.FULL, layer, 0.0)
+    return rebuilt + layer / 4 + layer_input_bytes(share)
 
 
 def _loss_bytes(share: Share) -> FloatArray:
@@ -175,7 +173,7 @@ def _gathered(share: Share, c: TrainingConfigurations, parameters: StageParamete
         dense + experts
         for dense, experts in zip(parameters.layer_dense, parameters.layer_experts, strict=True)
     ]
-    largest = np.maximum.reduce(np.broadcast_arrays(*layers)) * profile.memory.gathered_layers
-    unit = np.maximum(largest, parameters.end)
+    layer = largest(layers) * profile.memory.gathered_layers
+    unit = np.maximum(layer, parameters.end)
     per_parameter = profile.states.weight_on_wire + profile.states.gradient_on_wire
     return np.where(c.zero_stage == ZeroStage.WEIGHTS, unit * per_parameter, 0.0)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric, add
+from planner.arrays import FloatArray, add, largest
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import ZeroStage
 from planner.estimators.attention_block import attention_block
@@ -34,7 +34,7 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
         add((*(block.total * block.counts[stage] for block in blocks), transfer))
         for stage in range(3)
     )
-    slowest = np.maximum.reduce(np.broadcast_arrays(*stages))
+    slowest = largest(stages)
     whole = add((*(block.total * block.whole for block in blocks), c.pipeline_parallel * transfer))
     bubble = (whole - slowest) / c.virtual_pipeline
     data_parallel = _shown_exchange(share, exchange, slowest)
@@ -133,7 +133,7 @@ def _pipeline_transfer(share: Share, c: TrainingConfigurations) -> FloatArray:
 def _shown_exchange(share: Share, exchange: DataParallelTime, window: FloatArray) -> FloatArray:
     """What shows of the exchange at the end of a step behind one micro-batch of a stage."""
     overlap = _overlap(share)
-    longest = np.maximum.reduce(np.broadcast_arrays(*exchange.step))
+    longest = largest(exchange.step)
     if overlap.data_parallel == 0:
         return longest
     behind = exposed_time(
@@ -157,8 +157,10 @@ def _optimizer_time(
     return share.setting.machine.memory_time(traffic * add(owned))
 
 
-def _overhead(share: Share, c: TrainingConfigurations) -> Numeric:
+def _overhead(share: Share, c: TrainingConfigurations) -> FloatArray:
     if share.setting.machine.ideal:
         return np.zeros(())
     execution = share.setting.framework.execution
-    return execution.step_overhead + c.num_micro_batches * execution.micro_batch_overhead
+    return np.asarray(
+        execution.step_overhead + c.num_micro_batches * execution.micro_batch_overhead
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, add
+from planner.arrays import CodeArray, FloatArray, Numeric, add
 from planner.enums import AttentionKind, Recompute
 from planner.estimators.attention_block import value_dim
 from planner.estimators.share import Share
@@ -78,7 +78,7 @@ def attention_bytes(share: Share, attention: AttentionSpec, core_recomputed: boo
     return add((core, projected, latent if is_latent else 0.0, output))
 
 
-def _attention_widths(share: Share, attention: AttentionSpec) -> dict[str, object]:
+def _attention_widths(share: Share, attention: AttentionSpec) -> dict[str, Numeric]:
     t = share.tensor_parallel
     heads = attention.num_attention_heads
     key_heads = share.key_value_heads(attention.num_key_value_heads) * t

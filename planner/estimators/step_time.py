@@ -66,7 +66,7 @@ class StepTime:
     def slowest(self) -> CodeArray:
         """Index of the slowest stage."""
         stacked = np.stack(np.broadcast_arrays(*self.stage_times))
-        return np.argmax(stacked, axis=0).astype(np.int8)
+        return np.asarray(np.argmax(stacked, axis=0), dtype=np.int8)
 
     def parts(self) -> dict[str, FloatArray]:
         """Seconds of each of ``TIME_PARTS``."""

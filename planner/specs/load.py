@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from collections.abc import Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,7 +37,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SpecError(f"{path}: cannot be read ({error.strerror}).") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise SpecError(f"{path}: is not valid TOML: {error}.") from error
 
 
@@ -66,7 +65,7 @@ def check_spec(kind: type[Spec], table: Mapping[str, Any], where: str) -> Spec:
     faults = list(_source_faults(sources))
     context = FileContext(sources if isinstance(sources, dict) else {})
     try:
-        spec: Spec = _adapter(kind).validate_python(fields, context=context)
+        spec: Spec = TypeAdapter(kind).validate_python(fields, context=context)
     except ValidationError as error:
         faults += [_describe(detail, kind) for detail in error.errors()]
     if faults:
@@ -85,11 +84,6 @@ def digest(*paths: Path) -> str:
     for path in paths:
         content.update(path.read_bytes())
     return content.hexdigest()[:12]
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
 
 
 def _quantities(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -37,9 +37,11 @@ def _read(dimension: str) -> Callable[[Any, ValidationInfo], Any]:
         number, unit, source = value["value"], value["unit"], value["source"]
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise ValueError(f"value {number!r} is not a number")
+        if not isinstance(unit, str) or not isinstance(source, str):
+            raise ValueError("unit and source must be text")
         if source != "assumed" and source not in info.context.sources:
             raise ValueError(f"source {source!r} is not in the [sources] table")
-        return to_si(number, str(unit), dimension)
+        return to_si(number, unit, dimension)
 
     return read
 

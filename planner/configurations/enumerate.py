@@ -1,0 +1,77 @@
+"""Every configuration of a search space, as an open mesh in blocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from planner.configurations.training import NAMES, TrainingConfigurations, cast
+
+# Parameters that appear in the same formulas share an axis: what a formula does not depend
+# on costs it nothing, and the last axis is long enough for numpy's inner loops.
+AXES: tuple[tuple[str, ...], ...] = (
+    ("num_gpus", "tensor_parallel", "context_parallel", "expert_parallel"),
+    ("micro_batch_size", "sequence_parallel", "precision", "flash_attention"),
+    ("recompute", "zero_stage"),
+    ("global_batch_size", "pipeline_parallel", "virtual_pipeline"),
+)
+
+_BLOCK_ROWS = 2**17
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """All combinations of the values of every parameter.
+
+    Rows are numbered in C order of ``AXES``.
+    """
+
+    values: Mapping[str, Sequence[Any]]
+
+    @property
+    def num_rows(self) -> int:
+        """Number of configurations."""
+        return math.prod(len(self.values[name]) for name in NAMES)
+
+    def blocks(self, max_rows: int = _BLOCK_ROWS) -> Iterator[TrainingConfigurations]:
+        """Open meshes of at most about ``max_rows`` rows that together are the whole mesh."""
+        columns = [_columns(axis, self.values) for axis in AXES]
+        lengths = [len(next(iter(axis.values()))) for axis in columns]
+        steps = _steps(lengths, max_rows)
+        for starts in product(*(range(0, n, step) for n, step in zip(lengths, steps, strict=True))):
+            yield TrainingConfigurations(
+                **{
+                    name: _on_axis(axis, values[start : start + step])
+                    for axis, (start, step) in enumerate(zip(starts, steps, strict=True))
+                    for name, values in columns[axis].items()
+                }
+            )
+
+
+def _columns(axis: tuple[str, ...], values: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    grids = np.meshgrid(*(np.arange(len(values[name])) for name in axis), indexing="ij")
+    return {
+        name: cast(name, values[name])[grid.ravel()] for name, grid in zip(axis, grids, strict=True)
+    }
+
+
+def _steps(lengths: Sequence[int], max_rows: int) -> list[int]:
+    """How many entries of each axis a block takes: later axes whole first."""
+    steps = []
+    room = max_rows
+    for length in reversed(lengths):
+        step = max(1, min(length, room))
+        steps.append(step)
+        room //= step
+    return steps[::-1]
+
+
+def _on_axis(axis: int, values: Any) -> Any:
+    shape = [1] * len(AXES)
+    shape[axis] = len(values)
+    return values.reshape(shape)

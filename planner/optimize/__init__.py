@@ -1,0 +1,1 @@
+"""Find the configurations that are feasible and best."""

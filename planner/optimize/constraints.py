@@ -1,0 +1,74 @@
+"""Limits that a feasible configuration must keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import BoolArray, FloatArray
+from planner.errors import SearchSpaceError, did_you_mean
+from planner.estimators.cost import run_cost
+from planner.estimators.estimate import Estimate
+from planner.optimize.objectives import memory_headroom
+
+Value = Callable[[Estimate, float | None], FloatArray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """A quantity that can be limited: from above (``sign`` 1) or from below (-1)."""
+
+    sign: int
+    value: Value
+    unit: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constraint:
+    """``bound`` on a quantity, in SI units."""
+
+    name: str
+    bound: float
+    limit: Limit
+
+    def violated(self, estimate: Estimate, price_per_gpu_second: float | None) -> BoolArray:
+        """Where the bound does not hold; an unknown value does not hold it."""
+        with np.errstate(invalid="ignore"):
+            value = self.limit.value(estimate, price_per_gpu_second)
+            return np.asarray(~(self.limit.sign * value <= self.limit.sign * self.bound))
+
+
+LIMITS: dict[str, Limit] = {
+    "memory_headroom": Limit(sign=-1, value=lambda e, _: memory_headroom(e), unit="byte"),
+    "step_time": Limit(sign=1, value=lambda e, _: e.step_time, unit="second"),
+    "time_to_train": Limit(
+        sign=1, value=lambda e, price: run_cost(e, price).time_to_train, unit="second"
+    ),
+    "cost": Limit(sign=1, value=lambda e, price: run_cost(e, price).cost, unit="usd"),
+    "model_flops_utilization": Limit(
+        sign=-1, value=lambda e, _: e.model_flops_utilization, unit="1"
+    ),
+}
+
+
+def constraints(bounds: Mapping[str, float]) -> tuple[Constraint, ...]:
+    """Constraints from bounds in SI units by name.
+
+    Raises
+    ------
+    SearchSpaceError
+        A name is unknown or a bound is negative or not a number.
+    """
+    for name, bound in bounds.items():
+        if name not in LIMITS:
+            hint = did_you_mean(name, LIMITS)
+            raise SearchSpaceError(
+                f"Unknown constraint {name!r}.{hint} Known: {', '.join(LIMITS)}."
+            )
+        if not (np.isfinite(bound) and bound >= 0):
+            raise SearchSpaceError(f"The limit of {name} must be a number of at least 0.")
+    return tuple(
+        Constraint(name=name, bound=bound, limit=LIMITS[name]) for name, bound in bounds.items()
+    )

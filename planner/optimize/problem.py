@@ -1,0 +1,65 @@
+"""A search problem: what to evaluate, what to optimize, what must hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import CodeArray, FloatArray, IndexArray
+from planner.configurations.enumerate import Mesh
+from planner.configurations.training import TrainingConfigurations
+from planner.estimators.estimate import REJECTIONS, Estimate, evaluate
+from planner.estimators.share import Setting
+from planner.optimize.constraints import Constraint
+from planner.optimize.objectives import Objective
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Everything a driver needs; ``price_per_gpu_second`` [USD/s] may be unknown."""
+
+    setting: Setting
+    mesh: Mesh
+    objectives: tuple[Objective, ...]
+    constraints: tuple[Constraint, ...] = ()
+    price_per_gpu_second: float | None = None
+    flops_efficiency: float | None = None
+
+    @property
+    def rejections(self) -> tuple[str, ...]:
+        """Names of the rules, of running out of memory, and of the constraints."""
+        return (*REJECTIONS, *(constraint.name for constraint in self.constraints))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """An estimate judged: ``rejected_by`` is 0 or the one-based number of a rejection."""
+
+    estimate: Estimate
+    rejected_by: CodeArray
+
+    @property
+    def feasible(self) -> IndexArray:
+        """Flat indices of what is possible, fits and satisfies the constraints."""
+        return np.flatnonzero(self.rejected_by == 0)
+
+
+def judge(problem: Problem, configurations: TrainingConfigurations) -> Evaluation:
+    """Evaluate configurations and apply the constraints to those that fit."""
+    estimate = evaluate(problem.setting, configurations, flops_efficiency=problem.flops_efficiency)
+    rejected_by = estimate.rejected_by
+    for number, constraint in enumerate(problem.constraints, start=len(REJECTIONS) + 1):
+        violated = constraint.violated(estimate, problem.price_per_gpu_second)
+        rejected_by = np.where((rejected_by == 0) & violated, np.int8(number), rejected_by)
+    return Evaluation(estimate=estimate, rejected_by=rejected_by)
+
+
+def values(problem: Problem, estimate: Estimate) -> FloatArray:
+    """Objectives as columns ``(rows, objectives)``, all to be minimized."""
+    columns = [
+        objective.sign * objective.value(estimate, problem.price_per_gpu_second)
+        for objective in problem.objectives
+    ]
+    shape = estimate.configurations.shape
+    return np.stack([np.broadcast_to(column, shape).ravel() for column in columns], axis=1)

@@ -1,0 +1,79 @@
+"""What a search returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from planner.configurations.training import TrainingConfigurations
+from planner.estimators.estimate import REJECTIONS, Estimate
+from planner.optimize.columns import columns
+from planner.optimize.problem import Problem
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearestMiss:
+    """The configuration that comes closest to keeping the limit that rejected it.
+
+    ``value`` and ``bound`` are in SI units; ``excess`` is their relative distance.
+    """
+
+    rejection: str
+    configuration: TrainingConfigurations
+    value: float
+    bound: float
+
+    @property
+    def excess(self) -> float:
+        """How far beyond the bound, as a fraction of it."""
+        return abs(self.value - self.bound) / max(abs(self.bound), 1e-300)
+
+    @classmethod
+    def among(cls, problem: Problem, number: int, estimate: Estimate, rows: Any) -> NearestMiss:
+        """The nearest of the rows (flat indices) that rejection ``number`` rejected."""
+        if number == len(REJECTIONS):
+            value, sign = estimate.peak_memory, 1
+            bound = problem.setting.machine.gpu.memory_capacity
+        else:
+            constraint = problem.constraints[number - len(REJECTIONS) - 1]
+            value = constraint.limit.value(estimate, problem.price_per_gpu_second)
+            sign, bound = constraint.limit.sign, constraint.bound
+        flat = np.broadcast_to(value, estimate.configurations.shape).ravel()[rows]
+        nearest = int(np.nanargmin(sign * flat)) if not np.isnan(flat).all() else 0
+        return cls(
+            rejection=problem.rejections[number - 1],
+            configuration=estimate.configurations.rows(np.asarray(rows)[[nearest]]),
+            value=float(flat[nearest]),
+            bound=bound,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchResult:
+    """The Pareto front, best first objective first, and what became of all the others.
+
+    ``estimate`` is a flat table of the front, None if nothing is feasible;
+    ``search_time`` is in seconds.
+    """
+
+    problem: Problem
+    estimate: Estimate | None
+    configurations_evaluated: int
+    configurations_feasible: int
+    rejected_by: Mapping[str, int]
+    nearest_misses: tuple[NearestMiss, ...]
+    search_time: float
+
+    def to_frame(self) -> pd.DataFrame:
+        """The front as a pandas frame, one row per configuration, units in the names."""
+        import pandas as pd
+
+        if self.estimate is None:
+            return pd.DataFrame()
+        return pd.DataFrame(columns(self.estimate, self.problem.price_per_gpu_second))

@@ -1,0 +1,84 @@
+"""Search spaces: which values each parameter may take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+_STRICT = ConfigDict(extra="forbid")
+Whole = Annotated[int, Field(ge=1, le=10**9, strict=True)]
+Base = Literal["num_gpus", "num_hidden_layers", "num_experts", "global_batch_size"]
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class PowersOfTwo:
+    """1, 2, 4, ... up to a number."""
+
+    powers_of_two_up_to: Whole
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Divisors:
+    """The divisors of a quantity of the model or the cluster, up to a number."""
+
+    divisors_of: Base
+    up_to: Whole = 10**9
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Multiples:
+    """The workload's ``global_batch_size`` times each factor."""
+
+    multiples_of: Literal["global_batch_size"]
+    factors: tuple[Annotated[float, Field(gt=0, le=1e6)], ...]
+
+
+Choice: TypeAlias = (
+    PowersOfTwo | Divisors | Multiples | tuple[bool | int | str, ...] | bool | int | str
+)
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class SearchSpace:
+    """Values per parameter; a parameter that is absent keeps its default."""
+
+    name: str
+    description: str
+    framework: str
+    parameters: Mapping[str, Choice]
+    aliases: tuple[str, ...] = ()
+
+
+def expand(choice: Choice, bases: Mapping[str, int]) -> list[bool | int | str]:
+    """The values of a choice, in ascending order where they are numbers.
+
+    ``bases`` gives the quantities that ``divisors_of`` and ``multiples_of`` name.
+    """
+    match choice:
+        case PowersOfTwo():
+            return _powers_of_two(choice.powers_of_two_up_to)
+        case Divisors():
+            return _divisors(bases[choice.divisors_of], choice.up_to)
+        case Multiples():
+            base = bases[choice.multiples_of]
+            return sorted({max(1, round(base * factor)) for factor in choice.factors})
+        case bool() | int() | str():
+            return [choice]
+        case _:
+            return _distinct(choice)
+
+
+def _powers_of_two(limit: int) -> list[bool | int | str]:
+    return [2**power for power in range(limit.bit_length())]
+
+
+def _divisors(number: int, limit: int) -> list[bool | int | str]:
+    small = [k for k in range(1, int(number**0.5) + 1) if number % k == 0]
+    return [k for k in sorted({*small, *(number // k for k in small)}) if k <= limit]
+
+
+def _distinct(values: Sequence[bool | int | str]) -> list[bool | int | str]:
+    return list(dict.fromkeys(values))
