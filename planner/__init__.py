@@ -1,0 +1,24 @@
+"""Plan the training of language models over every configuration there is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from planner.api import estimate, search
+    from planner.request import Request
+
+__version__ = "0.1.0"
+__all__ = ["Request", "__version__", "estimate", "search"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("estimate", "search"):
+        from planner import api
+
+        return getattr(api, name)
+    if name == "Request":
+        from planner.request import Request
+
+        return Request
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

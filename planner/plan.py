@@ -1,0 +1,259 @@
+"""From a request to a problem: read the specs, fill in and report the defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from planner.enums import Precision
+from planner.errors import SearchSpaceError, SpecError
+from planner.estimators.machine import Machine
+from planner.estimators.parameters import count_parameters
+from planner.estimators.share import Setting
+from planner.optimize.constraints import constraints
+from planner.optimize.objectives import parse_objectives
+from planner.optimize.problem import Problem
+from planner.optimize.space import mesh
+from planner.request import Request
+from planner.specs.catalogue import (
+    default_cluster,
+    find,
+    load_cluster_with_provenance,
+    load_gpu_with_provenance,
+)
+from planner.specs.cluster import ClusterSpec
+from planner.specs.framework import FrameworkProfile
+from planner.specs.gpu import GpuSpec
+from planner.specs.load import check_spec, digest, provenance, read_toml
+from planner.specs.model import ModelSpec
+from planner.specs.model_catalogue import load_model
+from planner.specs.price import price_per_gpu_hour
+from planner.specs.search_space import SearchSpace
+from planner.specs.workload import TrainingWorkload
+from planner.units import HOUR, parse_quantity
+
+DEFAULT_GPU = "a100-sxm-80gb"
+_SEQUENCE_LENGTH = 2048
+_BATCH_TOKENS = 4 * 2**20
+_TOKENS_PER_PARAMETER = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A problem, and what was chosen for the user.
+
+    ``defaults`` maps a value nobody gave to what it is and where it comes from,
+    ``digests`` a spec to the digest of its content; ``assumed`` lists the numbers whose
+    source is an assumption or a default of the GPU's class.
+    """
+
+    problem: Problem
+    space: SearchSpace
+    defaults: Mapping[str, str]
+    digests: Mapping[str, str]
+    assumed: tuple[str, ...]
+
+
+class _Notes:
+    """Collects what a plan reports about its specs and defaults."""
+
+    def __init__(self) -> None:
+        self.defaults: dict[str, str] = {}
+        self.digests: dict[str, str] = {}
+        self.assumed: list[str] = []
+
+    def spec(self, kind: str, name: str, content: str, origins: Mapping[str, str]) -> None:
+        self.digests[f"{kind} {name}"] = content
+        self.assumed += [
+            f"{kind} {key}"
+            for key, source in origins.items()
+            if source == "assumed" or source.startswith("default (")
+        ]
+
+
+def make_plan(request: Request) -> Plan:
+    """Read the specs that a request names and state its search problem.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something it names is unknown, faulty or impossible.
+    """
+    notes = _Notes()
+    counts = _gpu_counts(request.num_gpus)
+    model = load_model(request.model)
+    gpu, cluster = _hardware(request, counts, notes)
+    workload = _workload(request, model, notes)
+    space = _space(request, model, notes)
+    framework = _framework(request, space, notes)
+    machine = Machine(
+        gpu=gpu,
+        cluster=cluster,
+        ideal=request.ideal,
+        memory_efficiency=_share(
+            request.memory_efficiency, "byte/s", gpu.memory_bandwidth, "memory_efficiency"
+        ),
+    )
+    problem = Problem(
+        setting=Setting(machine=machine, model=model, framework=framework, workload=workload),
+        mesh=mesh(
+            space,
+            request.settings,
+            num_gpus=counts,
+            model=model,
+            framework=framework,
+            workload=workload,
+        ),
+        objectives=parse_objectives(request.objectives),
+        constraints=constraints(request.constraints),
+        price_per_gpu_second=_price(request, gpu, notes),
+        flops_efficiency=_flops_efficiency(request, gpu),
+    )
+    return Plan(
+        problem=problem,
+        space=space,
+        defaults=notes.defaults,
+        digests=notes.digests,
+        assumed=tuple(notes.assumed),
+    )
+
+
+def _gpu_counts(num_gpus: Any) -> list[int]:
+    counts = list(num_gpus) if isinstance(num_gpus, tuple | list) else [num_gpus]
+    for count in counts:
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 10**7:
+            raise SearchSpaceError(
+                f"The number of GPUs is a whole number from 1 to 10,000,000, not {count!r}."
+            )
+    if not counts:
+        raise SearchSpaceError("Give at least one number of GPUs.")
+    return counts
+
+
+def _hardware(request: Request, counts: list[int], notes: _Notes) -> tuple[GpuSpec, ClusterSpec]:
+    cluster = None
+    if request.cluster is not None:
+        loaded = load_cluster_with_provenance(request.cluster)
+        cluster = loaded.spec
+        notes.spec("cluster", cluster.name, loaded.digest, loaded.provenance)
+    elif request.gpu is None:
+        notes.defaults["gpu"] = f"{DEFAULT_GPU} (default)"
+    name = request.gpu or (cluster.gpu if cluster is not None else DEFAULT_GPU)
+    gpu = load_gpu_with_provenance(name)
+    notes.spec("gpu", gpu.spec.name, gpu.digest, gpu.provenance)
+    if cluster is None:
+        cluster = default_cluster(gpu.spec)
+        notes.defaults["cluster"] = (
+            f"nodes of {cluster.gpus_per_node}, {cluster.scale_out.bandwidth * 8 / 1e9:g} Gbit/s "
+            "per GPU between them (the GPU's own links)"
+        )
+    elif cluster.max_gpus is not None and max(counts) > cluster.max_gpus:
+        raise SpecError(
+            f"Cluster {cluster.name} ends at {cluster.max_gpus} GPUs, not {max(counts)}: "
+            "choose another --cluster, or --gpu for a cluster of any size."
+        )
+    return gpu.spec, cluster
+
+
+def _workload(request: Request, model: ModelSpec, notes: _Notes) -> TrainingWorkload:
+    published = model.training
+    s = request.sequence_length
+    if s is None:
+        s = published.sequence_length if published else _SEQUENCE_LENGTH
+        notes.defaults["sequence_length"] = f"{s:,} ({_origin(model, published is not None)})"
+    batch = request.global_batch_size
+    if batch is None:
+        given = published.global_batch_tokens if published else None
+        batch = max(1, round((given or _BATCH_TOKENS) / s))
+        notes.defaults["global_batch_size"] = (
+            f"{batch:,} sequences ({_origin(model, given is not None)})"
+        )
+    tokens = request.total_tokens
+    if tokens is None:
+        given = published.total_tokens if published else None
+        tokens = given or float(_TOKENS_PER_PARAMETER * count_parameters(model).total)
+        origin = _origin(model, given is not None)
+        if given is None:
+            origin = "20 per parameter, arXiv:2203.15556"
+        notes.defaults["total_tokens"] = f"{tokens / 1e9:,.0f} billion ({origin})"
+    _check_length(model, s)
+    values = {"sequence_length": s, "global_batch_size": batch, "total_tokens": tokens}
+    return check_spec(
+        TrainingWorkload, {**values, "dropout": request.dropout}, where="the workload"
+    )
+
+
+def _origin(model: ModelSpec, published: bool) -> str:
+    return f"published run of {model.name}" if published else "default"
+
+
+def _check_length(model: ModelSpec, sequence_length: int) -> None:
+    limit = model.max_position_embeddings
+    if limit is not None and isinstance(sequence_length, int) and sequence_length > limit:
+        raise SpecError(
+            f"{model.name} has positions for {limit:,} tokens, not {sequence_length:,}: "
+            "give a shorter --sequence-length, or a model file with more max_position_embeddings."
+        )
+
+
+def _space(request: Request, model: ModelSpec, notes: _Notes) -> SearchSpace:
+    name = request.space
+    if name is None:
+        experts = any(group.feed_forward.num_experts for group in model.layer_groups)
+        name = "pretrain_moe" if experts else "pretrain_dense"
+        notes.defaults["space"] = f"{name} (default)"
+    try:
+        path = find("spaces", name)
+        space = check_spec(SearchSpace, read_toml(path), where=str(path))
+    except SpecError as error:
+        raise SearchSpaceError(str(error)) from error
+    notes.digests[f"space {space.name}"] = digest(path)
+    return space
+
+
+def _framework(request: Request, space: SearchSpace, notes: _Notes) -> FrameworkProfile:
+    name = request.framework or space.framework
+    if request.framework is None:
+        notes.defaults["framework"] = f"{name} (of the space)"
+    path = find("frameworks", name)
+    table = read_toml(path)
+    profile = check_spec(FrameworkProfile, table, where=str(path))
+    notes.spec("framework", profile.name, digest(path), provenance(table))
+    return profile
+
+
+def _price(request: Request, gpu: GpuSpec, notes: _Notes) -> float | None:
+    if request.price is not None:
+        if not 0 <= request.price < 1e6:
+            raise SearchSpaceError(f"The price is USD per GPU-hour, not {request.price}.")
+        return request.price / HOUR
+    price = price_per_gpu_hour(gpu.name)
+    if price is None:
+        return None
+    when = f", {price.date}" if price.date else ""
+    notes.defaults["price"] = f"{price.value * HOUR:.2f} USD per GPU-hour ({price.source}{when})"
+    return price.value
+
+
+def _flops_efficiency(request: Request, gpu: GpuSpec) -> float | None:
+    peak = gpu.peak_flops.get(Precision.BF16) or gpu.peak_flops.get(Precision.FP16)
+    return _share(request.flops_efficiency, "flop/s", peak or float("nan"), "flops_efficiency")
+
+
+def _share(given: float | str | None, dimension: str, peak: float, name: str) -> float | None:
+    """A share of a peak, given as a fraction or as an achieved rate with its unit."""
+    if given is None:
+        return None
+    try:
+        share = float(given)
+    except ValueError:
+        try:
+            share = parse_quantity(str(given), dimension) / peak
+        except ValueError as error:
+            raise SearchSpaceError(f"{name}: {error}.") from error
+    if not 0 < share <= 1:
+        raise SearchSpaceError(
+            f"{name} = {given} is {share:.4g} of the peak; it must be above 0 and at most 1."
+        )
+    return share

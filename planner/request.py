@@ -1,0 +1,50 @@
+"""What a user asks for, before any spec is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A planning question; only the model and the number of GPUs are needed.
+
+    Parameters
+    ----------
+    model, gpu, cluster, space, framework : name, alias or path of a spec
+        Without a cluster, one is made from the GPU's own links; without both, 8-GPU nodes
+        of A100-SXM-80GB. The space names its framework. The model may also be a Hugging
+        Face ``config.json`` or ORG/NAME.
+    num_gpus : one count or several
+    settings : parameter -> value or values, replacing those of the space
+    sequence_length, global_batch_size, total_tokens : tokens, sequences, tokens
+        The model's published run where not given.
+    objectives : one to three names of `planner.optimize.objectives.OBJECTIVES`
+    constraints : name -> bound in SI units, see `planner.optimize.constraints.LIMITS`
+    price : USD per GPU and hour; the price list's where not given
+    ideal : every efficiency 1, every latency 0: the roofline bound
+    flops_efficiency : share of the dense peak that the whole step reaches, or text with a
+        unit such as ``"150 TFLOP/s"``; replaces the time model
+    memory_efficiency : share of the memory bandwidth that kernels reach, or text such as
+        ``"1.5 TB/s"``
+    """
+
+    model: str
+    num_gpus: int | tuple[int, ...]
+    gpu: str | None = None
+    cluster: str | None = None
+    space: str | None = None
+    framework: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    sequence_length: int | None = None
+    global_batch_size: int | None = None
+    total_tokens: float | None = None
+    dropout: bool = False
+    objectives: tuple[str, ...] = ("throughput", "memory_headroom")
+    constraints: Mapping[str, float] = field(default_factory=dict)
+    price: float | None = None
+    ideal: bool = False
+    flops_efficiency: float | str | None = None
+    memory_efficiency: float | str | None = None
