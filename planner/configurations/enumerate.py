@@ -21,7 +21,7 @@ AXES: tuple[tuple[str, ...], ...] = (
     ("global_batch_size", "pipeline_parallel", "virtual_pipeline"),
 )
 
-_BLOCK_ROWS = 2**17
+_BLOCK_ROWS = 2**19
 
 
 @dataclass(frozen=True)

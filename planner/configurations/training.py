@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray
+from planner.arrays import BoolArray, CodeArray, FloatArray, IndexArray
 from planner.enums import ComputePrecision, Recompute, ZeroStage
 
 CODES = {"precision": ComputePrecision, "recompute": Recompute, "zero_stage": ZeroStage}
@@ -48,6 +50,11 @@ class TrainingConfigurations:
         return np.broadcast_shapes(*(np.shape(getattr(self, name)) for name in NAMES))
 
     @property
+    def size(self) -> int:
+        """Number of configurations."""
+        return math.prod(self.shape)
+
+    @property
     def data_parallel(self) -> FloatArray:
         """GPUs over tensor, context and pipeline parallelism; a fraction if they do not fit."""
         return self.num_gpus / (
@@ -65,6 +72,19 @@ class TrainingConfigurations:
         return type(self)(
             **{name: _pick(getattr(self, name), self.shape, positions) for name in NAMES}
         )
+
+    def narrowed(self, kept: Sequence[IndexArray]) -> Self:
+        """The mesh of some indices of each axis."""
+        shape = self.shape
+
+        def narrow(values: Any) -> Any:
+            padded = np.reshape(values, (1,) * (len(shape) - np.ndim(values)) + np.shape(values))
+            for axis, indices in enumerate(kept):
+                if padded.shape[axis] > 1 or not indices.size:
+                    padded = np.take(padded, indices, axis=axis)
+            return padded
+
+        return type(self)(**{name: narrow(getattr(self, name)) for name in NAMES})
 
     def chosen(self, mask: Any) -> Self:
         """The rows of a flat table where ``mask`` (or at which indices) it is true."""

@@ -100,11 +100,13 @@ def attention_core(share: Share, attention: AttentionSpec) -> Operator:
     fused_forward, flops = _fused(share, attention)
     unfused_forward, unfused_flops = _unfused(share, attention)
     fused = share.flash_attention
+    machine = share.setting.machine
+    slowdown = 1.0 if machine.ideal else machine.gpu.efficiency.attention_backward_fraction
     return Operator(
         name="attention_core",
         module="attention",
         forward=np.where(fused, fused_forward, unfused_forward),
-        backward=np.where(fused, _BACKWARD_FLOPS * fused_forward, 2 * unfused_forward),
+        backward=np.where(fused, _BACKWARD_FLOPS * fused_forward / slowdown, 2 * unfused_forward),
         flops=np.where(fused, flops, unfused_flops),
         selective=~share.flash_attention,
     )
@@ -127,7 +129,13 @@ def _fused(share: Share, attention: AttentionSpec) -> tuple[FloatArray, FloatArr
         **dims,
     )
     time = share.setting.machine.attention_time(
-        flops, moved, share.sequences, heads, s, attention.head_dim
+        flops,
+        moved,
+        share.sequences,
+        heads,
+        s,
+        attention.head_dim,
+        native=share.setting.framework.execution.native_attention,
     )
     return time, flops
 

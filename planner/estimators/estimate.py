@@ -82,13 +82,7 @@ def evaluate(
     the whole step reaches, communication and bubble inside it.
     """
     c = configurations
-    context = Context(
-        gpu=setting.machine.gpu,
-        model=setting.model,
-        framework=setting.framework,
-        workload=setting.workload,
-    )
-    broken = first_broken_rule(c, context)
+    broken = broken_rule(setting, c)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         share = Share.of(setting, c)
         parameters = stage_parameters(setting.model, c)
@@ -108,6 +102,17 @@ def evaluate(
         step_time=total,
         rejected_by=rejected_by,
     )
+
+
+def broken_rule(setting: Setting, configurations: TrainingConfigurations) -> CodeArray:
+    """One-based number of the first rule each configuration breaks, else 0."""
+    context = Context(
+        gpu=setting.machine.gpu,
+        model=setting.model,
+        framework=setting.framework,
+        workload=setting.workload,
+    )
+    return first_broken_rule(configurations, context)
 
 
 def _peak(setting: Setting, c: TrainingConfigurations) -> FloatArray:

@@ -116,9 +116,17 @@ class Machine:
         num_heads: Numeric,
         sequence_length: int,
         head_dim: int,
+        native: bool,
     ) -> FloatArray:
-        """Seconds of a fused attention kernel in 16 bit."""
+        """Seconds of a fused attention kernel in 16 bit, forward.
+
+        ``native``: the kernel is written for this architecture.
+        """
         e = self._attention(head_dim)
+        if not native:
+            e["compute_fraction"] = (
+                e["compute_fraction"] * self.gpu.efficiency.portable_attention_fraction
+            )
         fill = wave_fill_factor(
             sequences=sequences,
             num_heads=num_heads,

@@ -9,7 +9,7 @@ import numpy as np
 from planner.arrays import CodeArray, FloatArray, IndexArray
 from planner.configurations.enumerate import Mesh
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.estimate import REJECTIONS, Estimate, evaluate
+from planner.estimators.estimate import REJECTIONS, Estimate, broken_rule, evaluate
 from planner.estimators.share import Setting
 from planner.optimize.constraints import Constraint
 from planner.optimize.objectives import Objective
@@ -53,6 +53,27 @@ def judge(problem: Problem, configurations: TrainingConfigurations) -> Evaluatio
         violated = constraint.violated(estimate, problem.price_per_gpu_second)
         rejected_by = np.where((rejected_by == 0) & violated, np.int8(number), rejected_by)
     return Evaluation(estimate=estimate, rejected_by=rejected_by)
+
+
+def without_impossible(
+    problem: Problem, configurations: TrainingConfigurations
+) -> tuple[TrainingConfigurations, IndexArray]:
+    """The mesh without the entries of its axes that rules reject altogether.
+
+    Predictions cost far more than rules. Also returns how many of the rows left out each
+    rule rejected: an array over the numbers of ``problem.rejections``, from 0 on.
+    """
+    codes = np.broadcast_to(broken_rule(problem.setting, configurations), configurations.shape)
+    possible = codes == 0
+    axes = range(codes.ndim)
+    kept = [
+        np.flatnonzero(possible.any(axis=tuple(other for other in axes if other != axis)))
+        for axis in axes
+    ]
+    left = codes[np.ix_(*kept)]
+    numbers = range(len(problem.rejections) + 1)
+    dropped = [np.count_nonzero(codes == n) - np.count_nonzero(left == n) for n in numbers]
+    return configurations.narrowed(kept), np.asarray(dropped, dtype=np.intp)
 
 
 def values(problem: Problem, estimate: Estimate) -> FloatArray:

@@ -18,6 +18,7 @@ class Execution:
 
     ``layer_launch_time``: the host needs it to launch one layer's forward kernels; a
     backward pass takes twice as long; CUDA graphs or compilation make it small.
+    ``native_attention``: its attention kernels are written for the GPU's architecture.
     ``elementwise_passes``: traffic of elementwise kernels over that of fused ones.
     ``softmax_passes``: reads and writes of the score matrix by unfused attention.
     ``loss_passes``: reads and writes of the logits by forward and backward of the loss.
@@ -27,6 +28,7 @@ class Execution:
     micro_batch_overhead: Seconds
     step_overhead: Seconds
     elementwise_passes: Ratio
+    native_attention: bool
     softmax_passes: Ratio
     loss_passes: Ratio
 

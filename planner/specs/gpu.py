@@ -126,7 +126,13 @@ class CollectiveEfficiency:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class Efficiency:
-    """What the kernels of a GPU reach, by operator kind and precision or head size."""
+    """What the kernels of a GPU reach, by operator kind and precision or head size.
+
+    ``sustained_compute_fraction``: the clock under hours of training over that of a burst.
+    ``portable_attention_fraction``: rate of attention kernels not written for this
+    architecture over that of its own. ``attention_backward_fraction``: rate of the
+    backward kernel over that of the forward kernel.
+    """
 
     gemm: Mapping[str, GemmEfficiency]
     attention: Mapping[str, AttentionEfficiency]
@@ -136,6 +142,8 @@ class Efficiency:
     memory_bound: MemoryBoundEfficiency
     collective: Mapping[str, CollectiveEfficiency]
     sustained_compute_fraction: Fraction
+    portable_attention_fraction: Fraction
+    attention_backward_fraction: Fraction
     wave_gemm: Mapping[str, WaveGemmEfficiency] = Field(default_factory=dict)
 
 
