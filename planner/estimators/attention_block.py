@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.arrays import FloatArray
-from planner.enums import AttentionKind, ComputePrecision, PositionEmbedding
+from planner.enums import AttentionKind, PositionEmbedding
 from planner.estimators.operators import Operator, elementwise, linear, tensor_collectives
 from planner.estimators.share import Share
 from planner.formulas.attention import (
@@ -145,9 +145,8 @@ def _unfused(share: Share, attention: AttentionSpec) -> tuple[FloatArray, FloatA
     machine = share.setting.machine
     heads = attention.num_attention_heads / share.tensor_parallel
     batch = share.sequences * heads
-    sixteen_bit = np.asarray(ComputePrecision.BF16, dtype=np.int8)
-    scores = machine.gemm_time(batch * s, s, attention.head_dim, sixteen_bit)
-    values = machine.gemm_time(batch * s, value_dim(attention), s, sixteen_bit)
+    scores = machine.gemm_time(batch * s, s, attention.head_dim, machine.sixteen_bit)
+    values = machine.gemm_time(batch * s, value_dim(attention), s, machine.sixteen_bit)
     softmax = machine.memory_time(
         unfused_softmax_bytes(
             sequences=share.sequences,

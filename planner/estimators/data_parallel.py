@@ -41,7 +41,7 @@ def data_parallel_time(
     for dense, experts in [*pairs, (parameters.end, np.zeros(()))]:
         gather = exchange("all_gather", states.weight_on_wire, dense, experts)
         scatter = exchange("reduce_scatter", states.gradient_on_wire, dense, experts)
-        forward.append(np.where(zero == ZeroStage.WEIGHTS, gather, 0.0))
+        forward.append(np.where(zero >= states.weights_sharded_from, gather, 0.0))
         backward.append(
             np.where(zero == ZeroStage.WEIGHTS, gather, 0.0)
             + np.where(zero >= ZeroStage.GRADIENTS, scatter, 0.0)
@@ -84,11 +84,15 @@ def _step_exchange(
     dense: FloatArray,
     experts: FloatArray,
 ) -> FloatArray:
-    """All-reduce without ZeRO; ZeRO-1 scatters gradients and gathers weights, ZeRO-2 gathers."""
+    """All-reduce without ZeRO; ZeRO-1 scatters gradients and gathers weights, ZeRO-2 gathers.
+
+    Where weights are sharded between steps, the forward pass gathers them instead.
+    """
     states = setting.framework.states
     reduce = exchange("all_reduce", states.gradient_on_wire, dense, experts)
     scatter = exchange("reduce_scatter", states.gradient_on_wire, dense, experts)
     gather = exchange("all_gather", states.weight_on_wire, dense, experts)
     sharded = np.where(zero == ZeroStage.OPTIMIZER, scatter + gather, 0.0)
-    sharded = np.where(zero == ZeroStage.GRADIENTS, gather, sharded)
+    if states.weights_sharded_from > ZeroStage.GRADIENTS:
+        sharded = np.where(zero == ZeroStage.GRADIENTS, gather, sharded)
     return np.where(zero == ZeroStage.NONE, reduce, sharded)

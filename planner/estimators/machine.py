@@ -56,6 +56,13 @@ class Machine:
     ideal: bool = False
     memory_efficiency: float | None = None
 
+    @property
+    def sixteen_bit(self) -> CodeArray:
+        """The 16-bit precision of what is never computed in 8: bf16 where the GPU has it."""
+        has_bf16 = Precision.BF16 in self.gpu.peak_flops
+        code = ComputePrecision.BF16 if has_bf16 else ComputePrecision.FP16
+        return np.asarray(code, dtype=np.int8)
+
     def peak(self, precision: CodeArray) -> FloatArray:
         """Dense peak [FLOP/s] of each precision code; NaN where the GPU lacks it."""
         peaks = self.gpu.peak_flops
@@ -135,9 +142,8 @@ class Machine:
             wave_fill=e["wave_fill"],
         )
         offset = 1 + e["sequence_offset"] / sequence_length
-        sixteen_bit = np.asarray(ComputePrecision.BF16, dtype=np.int8)
         return self._roofline(
-            e, flops=flops * fill * offset, num_bytes=num_bytes, precision=sixteen_bit
+            e, flops=flops * fill * offset, num_bytes=num_bytes, precision=self.sixteen_bit
         )
 
     def memory_time(self, num_bytes: Numeric, kernels: int = 1) -> FloatArray:

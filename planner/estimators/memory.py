@@ -104,7 +104,7 @@ def _stage_memory(
         optimizer_states=state("optimizer", stage),
         activations=activations,
         working=working,
-        gathered=_gathered(share, c, parameters),
+        gathered=_gathered(share, c, parameters, stage),
         fragmentation=memory.fragmentation * (activations + working),
         communication_buffers=np.asarray(memory.communication_buffer),
         reserved=np.asarray(memory.reserved),
@@ -143,7 +143,7 @@ def _state_parts(
 ) -> Callable[[str, int], FloatArray]:
     states = share.setting.framework.states
     sharded_from = {
-        "weight": ZeroStage.WEIGHTS,
+        "weight": ZeroStage(states.weights_sharded_from),
         "gradient": ZeroStage.GRADIENTS,
         "optimizer": ZeroStage.OPTIMIZER,
     }
@@ -166,14 +166,24 @@ def _state_parts(
     return state
 
 
-def _gathered(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> FloatArray:
-    """Full 16-bit weights and gradients of the layers that ZeRO-3 holds at once."""
+def _gathered(
+    share: Share, c: TrainingConfigurations, parameters: StageParameters, stage: int
+) -> FloatArray:
+    """Full 16-bit weights and gradients of the layers that ZeRO-3 holds at once.
+
+    FSDP at stage 2 holds the weights of the whole stage.
+    """
     profile = share.setting.framework
+    states = profile.states
     layers = [
         dense + experts
         for dense, experts in zip(parameters.layer_dense, parameters.layer_experts, strict=True)
     ]
     layer = largest(layers) * profile.memory.gathered_layers
     unit = np.maximum(layer, parameters.end)
-    per_parameter = profile.states.weight_on_wire + profile.states.gradient_on_wire
-    return np.where(c.zero_stage == ZeroStage.WEIGHTS, unit * per_parameter, 0.0)
+    gradients = unit * states.gradient_on_wire
+    weights = np.where(c.zero_stage == ZeroStage.WEIGHTS, unit * states.weight_on_wire, 0.0)
+    if states.weights_sharded_from == ZeroStage.GRADIENTS:
+        whole = (parameters.dense[stage] + parameters.experts[stage]) * states.weight_on_wire
+        weights = np.where(c.zero_stage == ZeroStage.GRADIENTS, whole, weights)
+    return np.where(c.zero_stage >= states.weights_sharded_from, weights + gradients, 0.0)

@@ -65,7 +65,7 @@ def linear(
     precision = share.precision
     if sixteen_bit:
         is_fp8 = np.zeros((), dtype=np.bool_)
-        precision = np.asarray(ComputePrecision.BF16, dtype=np.int8)
+        precision = machine.sixteen_bit
     width = np.where(is_fp8, 1.0, 2.0)
     forward = machine.gemm_time(rows, columns, depth, precision, input_bytes=width)
     data_gradient = machine.gemm_time(rows, depth, columns, precision, input_bytes=width)

@@ -50,7 +50,12 @@ class Overlap:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class States:
-    """Bytes per parameter that persist, and on the wire."""
+    """Bytes per parameter that persist, and on the wire.
+
+    ``weights_sharded_from``: the ZeRO stage from which weights are sharded between steps.
+    FSDP does so from 2, where it gathers them once per micro-batch and keeps them until
+    the backward pass ends.
+    """
 
     weight: BytesOrZero
     gradient: BytesOrZero
@@ -58,6 +63,7 @@ class States:
     gradient_on_wire: Bytes
     weight_on_wire: Bytes
     optimizer_traffic: Bytes
+    weights_sharded_from: Annotated[int, Field(ge=2, le=3)] = 3
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
