@@ -1,0 +1,62 @@
+"""The typer application: its commands and its global options."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from planner.cli.estimate import estimate
+from planner.cli.search import search
+from planner.cli.specs import specs
+
+
+class Interrupted(Exception):
+    """Ctrl-C, under a name that typer does not turn into an exit of its own."""
+
+
+class PipeClosed(Exception):
+    """The reader of the output went away, likewise."""
+
+
+class _Commands(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise Interrupted from error
+        except BrokenPipeError as error:
+            raise PipeClosed from error
+
+
+app = typer.Typer(
+    cls=_Commands,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command()(search)
+app.command()(estimate)
+app.add_typer(specs, name="specs")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from planner import __version__
+
+        typer.echo(f"planner {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def planner(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error; goes anywhere.")
+    ] = False,
+) -> None:
+    """Plan the training of a language model on a GPU cluster, over every configuration."""

@@ -1,0 +1,71 @@
+"""``planner specs``: what there is, what a spec says, and whether it is right."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from planner.cli import options
+
+specs = typer.Typer(
+    no_args_is_help=True,
+    help="List, show and validate specs.",
+)
+
+Kind = Annotated[
+    str,
+    typer.Argument(help="gpus, clusters, models, spaces or frameworks.", metavar="KIND"),
+]
+
+
+@specs.command("list")
+def list_specs(kind: Kind = "", specs_folder: options.Specs = None) -> None:
+    """Show the key figures of all specs of a kind, or the names of all kinds."""
+    from planner.report.console import make_console
+    from planner.report.spec_lists import print_kinds, print_list, spec_kind
+    from planner.specs.paths import use_specs_folder
+
+    use_specs_folder(specs_folder)
+    console = make_console()
+    if kind:
+        print_list(console, spec_kind(kind))
+    else:
+        print_kinds(console)
+
+
+@specs.command("show")
+def show(
+    kind: Kind,
+    name: Annotated[str, typer.Argument(help="A name, an alias or a file.", metavar="NAME")],
+    specs_folder: options.Specs = None,
+) -> None:
+    """Show every number of a spec with its unit and its source."""
+    from planner.report.console import make_console
+    from planner.report.spec_lists import spec_kind
+    from planner.report.spec_numbers import print_spec
+    from planner.specs.paths import use_specs_folder
+
+    use_specs_folder(specs_folder)
+    print_spec(make_console(), spec_kind(kind), name)
+
+
+@specs.command("validate")
+def validate(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(help="A kind, files, or both; everything if not given."),
+    ] = None,
+    specs_folder: options.Specs = None,
+) -> None:
+    """Check spec files and print every fault of every one."""
+    from planner.errors import SpecError
+    from planner.report.spec_checks import check_files, files_to_check
+    from planner.specs.paths import use_specs_folder
+
+    use_specs_folder(specs_folder)
+    files = files_to_check(targets or [])
+    faults = check_files(files)
+    if faults:
+        raise SpecError("\n".join(faults))
+    typer.echo(f"{len(files)} files checked, no faults.")

@@ -1,0 +1,123 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+from planner.errors import OutputError
+
+STDOUT = Path("-")
+
+
+def manifest_path(path: Path) -> Path:
+    """Where the manifest of a CSV file stands."""
+    return path.with_name(f"{path.stem}.manifest.json")
+
+
+def check_outputs(csv: Path | None, json: Path | None) -> None:
+    """Refuse paths that cannot be written, before any work is done.
+
+    Raises
+    ------
+    OutputError
+        Two outputs are the same file, or a path is a folder, is in none, or is protected.
+    """
+    if csv is not None and csv == json:
+        raise OutputError(f"--csv and --json both name {csv}: give two different files.")
+    if csv is not None and json is not None and manifest_path(csv) == json:
+        raise OutputError(f"{json}: the manifest of {csv.name} goes there; give --json another.")
+    for path in (csv, json):
+        if path is not None:
+            check_path(path)
+
+
+def check_path(path: Path) -> None:
+    """Refuse a path that cannot be written.
+
+    Raises
+    ------
+    OutputError
+        With the reason and what to do.
+    """
+    if path == STDOUT:
+        return
+    folder = path.parent
+    try:
+        if path.is_dir():
+            raise OutputError(f"{path}: is a folder; give a file in it.")
+        if not folder.is_dir():
+            raise OutputError(f"{path}: there is no folder {folder}; create it first.")
+        target = path if path.exists() else folder
+        if not os.access(target, os.W_OK) or not os.access(folder, os.X_OK):
+            raise OutputError(f"{path}: {target} may not be written to; choose another place.")
+    except OSError as error:
+        raise _failed(path, error) from error
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[TextIO]:
+    """A stream whose text takes the place of ``path`` when all of it is on the disk.
+
+    ``-`` is stdout. Devices and pipes are written as they are.
+
+    Raises
+    ------
+    OutputError
+        The disk is full, or whatever else hinders; an earlier file is left as it was.
+    """
+    if path == STDOUT:
+        yield sys.stdout
+        return
+    try:
+        target = path.resolve()
+        writer = _replaced(target) if _is_ordinary(target) else target.open("w", encoding="utf-8")
+        with writer as stream:
+            yield stream
+            stream.flush()
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise _failed(path, error) from error
+
+
+@contextmanager
+def _replaced(target: Path) -> Iterator[TextIO]:
+    temporary = target.with_name(f".planner-{secrets.token_hex(6)}.tmp")
+    stream = temporary.open("x", encoding="utf-8", newline="")
+    try:
+        yield stream
+        stream.flush()
+        os.fsync(stream.fileno())
+        stream.close()
+        os.replace(temporary, target)
+    except BaseException:
+        with suppress(OSError):
+            stream.close()
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _is_ordinary(target: Path) -> bool:
+    try:
+        return stat.S_ISREG(target.stat().st_mode)
+    except FileNotFoundError:
+        return True
+
+
+def is_device(path: Path) -> bool:
+    """Whether a path is stdout, a device or a pipe, beside which no file belongs."""
+    return path == STDOUT or not _is_ordinary(path.resolve())
+
+
+def _failed(path: Path, error: OSError) -> OutputError:
+    return OutputError(
+        f"{path}: cannot be written ({error.strerror or error}). "
+        "Make room or choose another path; a file that was there is unchanged."
+    )

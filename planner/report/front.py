@@ -1,0 +1,197 @@
+"""The Pareto front as a table that fits the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.text import Text
+
+from planner.optimize.columns import columns
+from planner.optimize.problem import Problem
+from planner.optimize.result import SearchResult
+from planner.report import text
+from planner.report.console import make_table, print_title
+
+# In the order of the table; the first to go when there is no room are the last of _RANKED.
+_CONFIGURATION = (
+    "num_gpus",
+    "tensor_parallel",
+    "context_parallel",
+    "expert_parallel",
+    "pipeline_parallel",
+    "virtual_pipeline",
+    "data_parallel",
+    "micro_batch_size",
+    "global_batch_size",
+    "zero_stage",
+    "recompute",
+    "precision",
+    "sequence_parallel",
+    "flash_attention",
+)
+_RANKED = (
+    "num_gpus",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "data_parallel",
+    "micro_batch_size",
+    "recompute",
+    "context_parallel",
+    "expert_parallel",
+    "virtual_pipeline",
+    "global_batch_size",
+    "zero_stage",
+    "precision",
+    "sequence_parallel",
+    "flash_attention",
+)
+_OF_OBJECTIVE = {
+    "throughput": "step_time_s",
+    "step_time": "step_time_s",
+    "time_to_train": "time_to_train_days",
+    "gpu_hours": "gpu_hours",
+    "cost": "cost_usd",
+    "memory_headroom": "peak_memory_gib",
+}
+_HEADERS = {
+    "num_gpus": "GPUs",
+    "step_time_s": "step time s",
+    "time_to_train_days": "time to train days",
+    "gpu_hours": "GPU- hours",
+    "cost_usd": "cost USD",
+    "peak_memory_gib": "peak memory GiB",
+    "model_flops_utilization": "MFU",
+    "tokens_per_s": "tokens /s",
+    "tokens_per_s_per_gpu": "tokens /s /GPU",
+}
+_PARALLEL = "_parallel"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Column:
+    name: str
+    header: str
+    cells: Sequence[str]
+    numeric: bool
+
+    @property
+    def width(self) -> int:
+        return max(len(word) for word in (*self.header.split(), *self.cells))
+
+
+def print_front(console: Console, result: SearchResult, top: int) -> None:
+    """The best rows of the front, best first, with the columns that vary."""
+    if result.estimate is None:
+        return
+    problem = result.problem
+    table = columns(result.estimate, problem.price_per_gpu_second)
+    num_rows = len(table["num_gpus"])
+    varying = [name for name in _CONFIGURATION if len(set(table[name][:top])) > 1]
+    print_title(console, _title(problem, num_rows, min(top, num_rows)))
+    _print_constant(
+        console, {name: table[name] for name in _CONFIGURATION[1:] if name not in varying}
+    )
+    shown = [_column(name, table[name][:top]) for name in (*varying, *_results(problem))]
+    _print_table(console, [_column("#", range(1, min(top, num_rows) + 1)), *shown])
+
+
+def _title(problem: Problem, num_rows: int, shown: int) -> str:
+    goals = ", ".join(objective.name for objective in problem.objectives)
+    if num_rows == 1:
+        return f"Best by {goals}"
+    some = f"{shown} of {num_rows}" if shown < num_rows else f"all {num_rows}"
+    return f"Pareto front by {goals}: {some}, best first"
+
+
+def _print_constant(console: Console, constant: dict[str, Sequence[object]]) -> None:
+    same = [f"{name} {text.value(values[0])}" for name, values in constant.items()]
+    if same:
+        console.print(f"Same for all rows: {', '.join(same)}")
+    console.print()
+
+
+def _results(problem: Problem) -> list[str]:
+    names = [_OF_OBJECTIVE.get(objective.name) for objective in problem.objectives]
+    wanted = [*names, "step_time_s", "model_flops_utilization", "peak_memory_gib"]
+    if len(problem.mesh.values["num_gpus"]) > 1:
+        wanted.append("tokens_per_s")
+    return list(dict.fromkeys(name for name in (*wanted, "tokens_per_s_per_gpu") if name))
+
+
+def _column(name: str, values: Sequence[object]) -> _Column:
+    header = _HEADERS.get(name, name.replace("_", " "))
+    return _Column(
+        name=name,
+        header=header,
+        cells=[_cell(name, value) for value in values],
+        numeric=name not in ("recompute", "precision", "sequence_parallel", "flash_attention"),
+    )
+
+
+def _cell(name: str, value: object) -> str:
+    if not isinstance(value, float):
+        return text.value(value)
+    if not math.isfinite(value):
+        return "-"
+    if name == "model_flops_utilization":
+        return f"{100 * value:.1f}%"
+    if name == "cost_usd":
+        return text.count(value)
+    return text.significant(value) if name != "peak_memory_gib" else f"{value:.1f}"
+
+
+def _print_table(console: Console, wanted: list[_Column]) -> None:
+    shown, gap = _fitting(wanted, console.width)
+    table = make_table(console, gap=gap)
+    for column in shown:
+        header = Text("\n".join(column.header.split()))
+        table.add_column(
+            header, justify="right" if column.numeric else "left", no_wrap=True, vertical="bottom"
+        )
+    for row, cells in enumerate(zip(*(column.cells for column in shown), strict=True)):
+        table.add_row(*cells, style="bold" if row == 0 else None)
+    console.print(table)
+    names = {column.name for column in shown}
+    missing = [column.name for column in wanted if column.name not in names]
+    if missing:
+        console.print(f"No room here for {', '.join(missing)}: --csv and --json have them.")
+
+
+def _fitting(wanted: list[_Column], width: int) -> tuple[list[_Column], int]:
+    """The columns that fit, at best all with whole headers, and the gap between them."""
+    for shape in (_whole, _short):
+        for gap in (2, 1):
+            shaped = [shape(column) for column in wanted]
+            if _total(shaped, gap) <= width:
+                return shaped, gap
+    shaped = [_short(column) for column in wanted]
+    by_rank = sorted(shaped, key=lambda column: _rank(column.name))
+    while len(by_rank) > 2 and _total(by_rank, 1) > width:
+        by_rank.pop()
+    kept = {column.name for column in by_rank}
+    return [column for column in shaped if column.name in kept], 1
+
+
+def _rank(name: str) -> int:
+    if name in _RANKED:
+        return 10 + _RANKED.index(name)
+    results: Callable[[str], int] = ["#", "step_time_s", "cost_usd", "peak_memory_gib"].index
+    return results(name) if name in ("#", "step_time_s", "cost_usd", "peak_memory_gib") else 30
+
+
+def _whole(column: _Column) -> _Column:
+    return column
+
+
+def _short(column: _Column) -> _Column:
+    if not column.name.endswith(_PARALLEL) or column.name == "sequence_parallel":
+        return column
+    header = column.name.removesuffix(_PARALLEL)
+    return _Column(name=column.name, header=header, cells=column.cells, numeric=column.numeric)
+
+
+def _total(shown: Sequence[_Column], gap: int) -> int:
+    return sum(column.width for column in shown) + gap * (len(shown) - 1)

@@ -1,0 +1,35 @@
+"""What a result file says about how it came to be."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from planner import __version__
+from planner.optimize.result import SearchResult
+from planner.plan import Plan
+
+
+def make_manifest(
+    plan: Plan, result: SearchResult, command: Sequence[str], driver: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Version, command, specs, defaults and counts; ``driver`` is how it was searched."""
+    problem = plan.problem
+    return {
+        "version": __version__,
+        "command": shlex.join(["planner", *command]),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "model": problem.setting.model.name,
+        "specs": dict(plan.digests),
+        "defaults": dict(plan.defaults),
+        "assumed": list(plan.assumed),
+        "objectives": [objective.name for objective in problem.objectives],
+        "constraints": {constraint.name: constraint.bound for constraint in problem.constraints},
+        **driver,
+        "configurations_evaluated": result.configurations_evaluated,
+        "configurations_feasible": result.configurations_feasible,
+        "rejected_by": dict(result.rejected_by),
+        "search_time_s": result.search_time,
+    }

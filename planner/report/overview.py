@@ -1,0 +1,75 @@
+"""What was asked, what was assumed, and what became of the configurations."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from planner.configurations.rules import OUT_OF_MEMORY, RULES
+from planner.estimators.parameters import count_parameters
+from planner.optimize.problem import Problem
+from planner.optimize.result import SearchResult
+from planner.plan import Plan
+from planner.report import text
+from planner.report.console import make_table, print_pairs, print_title
+
+_DESCRIPTIONS = {rule.name: rule.description for rule in (*RULES, OUT_OF_MEMORY)}
+
+
+def print_question(console: Console, plan: Plan) -> None:
+    """The model, the GPUs and every value that nobody gave."""
+    setting = plan.problem.setting
+    model, machine = setting.model, setting.machine
+    parameters = text.large(count_parameters(model).total)
+    counts = " or ".join(text.count(n) for n in plan.problem.mesh.values["num_gpus"])
+    console.print(
+        f"{model.name} ({parameters} parameters) on {counts} x {machine.gpu.name}", style="bold"
+    )
+    if not machine.cluster.name.endswith("-default"):
+        console.print(f"in cluster {machine.cluster.name}")
+    if machine.ideal:
+        console.print("Ideal: every efficiency is 1 and every latency 0.")
+    if plan.defaults:
+        print_title(console, "Not given, so chosen")
+        print_pairs(console, dict(plan.defaults))
+
+
+def print_counts(console: Console, result: SearchResult) -> None:
+    """How many configurations there were, and what rejected them."""
+    evaluated, seconds = result.configurations_evaluated, result.search_time
+    print_title(console, "Configurations")
+    table = make_table(console, header=False)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column()
+    rate = text.large(evaluated / max(seconds, 1e-9))
+    table.add_row(
+        text.count(evaluated), f"evaluated in {text.duration(seconds)} ({rate} per second)"
+    )
+    table.add_row(text.count(result.configurations_feasible), "feasible")
+    for name, number in sorted(result.rejected_by.items(), key=lambda item: -item[1]):
+        table.add_row(text.count(number), f"rejected: {describe(result.problem, name)}")
+    console.print(table)
+
+
+def describe(problem: Problem, rejection: str) -> str:
+    """What a rule, the memory or a limit of the user's demands, in words."""
+    if rejection in _DESCRIPTIONS:
+        return _DESCRIPTIONS[rejection]
+    (constraint,) = (c for c in problem.constraints if c.name == rejection)
+    side = "above" if constraint.limit.sign > 0 else "below"
+    return f"{rejection} {side} {text.limit(constraint.bound, constraint.limit.unit)}"
+
+
+def print_assumed(console: Console, plan: Plan) -> None:
+    """How many numbers behind the result nobody measured."""
+    if not plan.assumed:
+        return
+    kinds = {name.split()[0] for name in plan.assumed}
+    console.print()
+    console.print(
+        f"{len(plan.assumed)} numbers of these specs are assumed, or defaults of a class of GPUs. "
+        "They are marked in"
+    )
+    for spec in plan.digests:
+        kind, _, name = spec.partition(" ")
+        if kind in kinds:
+            console.print(f"  planner specs show {kind}s {name}")

@@ -1,0 +1,99 @@
+"""Result rows as CSV and JSON, written block by block in flat memory."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from planner.estimators.estimate import Estimate
+from planner.optimize.columns import columns
+from planner.optimize.problem import Problem
+from planner.report.files import is_device, manifest_path, written_whole
+
+
+def result_columns(problem: Problem, estimate: Estimate) -> dict[str, list[Any]]:
+    """One list per column in plain Python values; None where a value is unknown.
+
+    Under a flat efficiency the parts of the step time do not exist, and are left out.
+    """
+    table = columns(estimate, problem.price_per_gpu_second)
+    return {
+        name: _plain(values)
+        for name, values in table.items()
+        if problem.flops_efficiency is None or not name.startswith("time_") or "train" in name
+    }
+
+
+class RowFiles:
+    """The open CSV and JSON files of a search; a block of rows goes to both."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        table: TextIO | None,
+        document: TextIO | None,
+        beside: TextIO | None,
+    ) -> None:
+        self._problem = problem
+        self._manifest = beside
+        self._csv = None if table is None else csv.writer(table, lineterminator="\n")
+        self._json = document
+        self._empty = True
+
+    def add(self, estimate: Estimate) -> None:
+        """Write the rows of an estimate."""
+        if self._csv is None and self._json is None:
+            return
+        block = result_columns(self._problem, estimate)
+        rows = list(zip(*block.values(), strict=True))
+        if self._csv is not None:
+            if self._empty:
+                self._csv.writerow(block)
+            self._csv.writerows(rows)
+        if self._json is not None:
+            self._json.write('{"rows": [\n' if self._empty else ",\n")
+            lines = (json.dumps(dict(zip(block, row, strict=True))) for row in rows)
+            self._json.write(",\n".join(lines))
+        self._empty = False
+
+    def finish(self, manifest: Mapping[str, Any], **more: Any) -> None:
+        """Write the manifest, in the JSON object with whatever else belongs to it."""
+        if self._manifest is not None:
+            self._manifest.write(json.dumps(manifest, indent=1, allow_nan=False) + "\n")
+        if self._json is not None:
+            rest = {"manifest": manifest, **more}
+            self._json.write("\n],\n" + json.dumps(rest, indent=1, allow_nan=False)[2:] + "\n")
+
+
+@contextmanager
+def row_files(
+    problem: Problem, csv_path: Path | None, json_path: Path | None
+) -> Iterator[RowFiles]:
+    """Files for rows and their manifest; all of them appear at the end, or none.
+
+    Raises
+    ------
+    OutputError
+        Something cannot be written.
+    """
+    with ExitStack() as stack:
+
+        def opened(path: Path | None) -> TextIO | None:
+            return None if path is None else stack.enter_context(written_whole(path))
+
+        beside = None if csv_path is None or is_device(csv_path) else manifest_path(csv_path)
+        yield RowFiles(problem, opened(csv_path), opened(json_path), opened(beside))
+
+
+def _plain(values: Any) -> list[Any]:
+    listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    return [
+        None if isinstance(value, float) and not math.isfinite(value) else value for value in listed
+    ]

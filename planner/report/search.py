@@ -1,0 +1,34 @@
+"""The report of a search."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from planner.optimize.result import SearchResult
+from planner.plan import Plan
+from planner.report.breakdown import print_breakdowns, print_configuration, print_run
+from planner.report.console import print_title
+from planner.report.front import print_front
+from planner.report.overview import print_assumed, print_counts, print_question
+from planner.report.reproduce import estimate_command, folded
+from planner.request import Request
+
+
+def print_search(
+    console: Console, request: Request, plan: Plan, result: SearchResult, top: int
+) -> None:
+    """The question, the front, its best configuration in full, and the counts."""
+    print_question(console, plan)
+    print_front(console, result, top)
+    if result.estimate is not None:
+        print_title(console, "The best configuration")
+        print_configuration(console, result.estimate)
+        print_breakdowns(console, plan.problem, result.estimate)
+        print_run(console, plan.problem, result.estimate)
+        command = estimate_command(
+            request, request.framework or plan.space.framework, result.estimate
+        )
+        print_title(console, "To see its time by module and operator")
+        console.print(folded(command, console.width), soft_wrap=True)
+    print_counts(console, result)
+    print_assumed(console, plan)

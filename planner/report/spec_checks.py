@@ -1,0 +1,114 @@
+"""Check spec files: every fault of every file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from planner.errors import PlannerError, SpecError
+from planner.optimize.space import mesh
+from planner.report.spec_lists import KINDS, spec_kind
+from planner.specs.catalogue import find, load_cluster, load_gpu
+from planner.specs.framework import FrameworkProfile
+from planner.specs.load import read_spec
+from planner.specs.model_catalogue import load_model
+from planner.specs.paths import SpecKind, price_files, spec_folders
+from planner.specs.price import read_prices
+from planner.specs.search_space import SearchSpace
+from planner.specs.workload import TrainingWorkload
+
+_FOLDERS = {
+    "model_specs": SpecKind.MODELS,
+    "framework_profiles": SpecKind.FRAMEWORKS,
+    "search_spaces": SpecKind.SPACES,
+}
+_EXAMPLE_MODEL, _EXAMPLE_GPUS = "llama-7b", 8
+
+
+def files_to_check(targets: Sequence[str]) -> list[tuple[SpecKind | None, Path]]:
+    """The files that words of the command line mean, each with its kind; None: a price list.
+
+    Raises
+    ------
+    SpecError
+        A word is neither a kind nor a file, or nothing says of which kind a file is.
+    """
+    kind = None
+    paths = list(targets)
+    if paths and not Path(paths[0]).is_file() and "/" not in paths[0] and "." not in paths[0]:
+        kind = spec_kind(paths.pop(0))
+    if paths:
+        return [_given(kind, Path(path)) for path in paths]
+    return [*_of_kinds((kind,) if kind else KINDS)]
+
+
+def check_files(files: Sequence[tuple[SpecKind | None, Path]]) -> list[str]:
+    """One line per fault, in the order of the files."""
+    faults: list[str] = []
+    for kind, path in files:
+        try:
+            _check(kind, path)
+        except PlannerError as error:
+            faults += [_located(path, line) for line in str(error).splitlines()]
+    return faults
+
+
+def _of_kinds(kinds: Sequence[SpecKind]) -> Iterator[tuple[SpecKind | None, Path]]:
+    for kind in kinds:
+        for folder in spec_folders(kind):
+            yield from ((kind, path) for path in sorted(folder.glob("*.toml")))
+        if kind is SpecKind.GPUS:
+            yield from ((None, path) for path in price_files())
+
+
+def _given(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
+    if path.suffix == ".csv":
+        return None, path
+    if kind is None and path.suffix == ".json":
+        kind = SpecKind.MODELS
+    if kind is None:
+        folder = path.resolve().parent.name
+        kind = _FOLDERS.get(folder) or next((k for k in KINDS if k.value == folder), None)
+    if kind is None:
+        raise SpecError(
+            f"{path}: say of which kind it is: `planner specs validate KIND {path}` "
+            f"with {', '.join(KINDS)}."
+        )
+    return kind, path
+
+
+def _check(kind: SpecKind | None, path: Path) -> None:
+    name = str(path.absolute())
+    if kind is None:
+        read_prices(path)
+    elif kind is SpecKind.GPUS:
+        load_gpu(name)
+    elif kind is SpecKind.CLUSTERS:
+        load_gpu(load_cluster(name).gpu)
+    elif kind is SpecKind.MODELS:
+        load_model(name)
+    elif kind is SpecKind.FRAMEWORKS:
+        read_spec(FrameworkProfile, find(kind, name))
+    else:
+        _check_space(path)
+
+
+def _check_space(path: Path) -> None:
+    """Expand the space for some model: its parameters and values must be known ones."""
+    space = read_spec(SearchSpace, path)
+    profile = read_spec(FrameworkProfile, find(SpecKind.FRAMEWORKS, space.framework))
+    workload = TrainingWorkload(sequence_length=2048, global_batch_size=1024, total_tokens=1e9)
+    mesh(
+        space,
+        {},
+        num_gpus=[_EXAMPLE_GPUS],
+        model=load_model(_EXAMPLE_MODEL),
+        framework=profile,
+        workload=workload,
+    )
+
+
+def _located(path: Path, fault: str) -> str:
+    return (
+        fault.replace(str(path.absolute()), str(path)) if path.name in fault else f"{path}: {fault}"
+    )

@@ -1,0 +1,179 @@
+"""Tables of all specs of a kind, with their key figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+
+from planner.enums import Precision
+from planner.errors import PlannerError, SpecError, did_you_mean
+from planner.estimators.parameters import count_parameters
+from planner.report import text
+from planner.report.console import make_table, print_pairs
+from planner.specs.catalogue import find, load_cluster, load_gpu, names
+from planner.specs.framework import FrameworkProfile
+from planner.specs.load import read_spec
+from planner.specs.model_catalogue import load_model
+from planner.specs.paths import SpecKind
+from planner.specs.price import price_per_gpu_hour
+from planner.specs.search_space import SearchSpace
+from planner.units import GIB, GIGA, HOUR, TERA
+
+KINDS = (
+    SpecKind.GPUS,
+    SpecKind.CLUSTERS,
+    SpecKind.MODELS,
+    SpecKind.SPACES,
+    SpecKind.FRAMEWORKS,
+)
+_UNKNOWN = "-"
+
+
+def spec_kind(word: str) -> SpecKind:
+    """The kind of spec that a word means, in the plural or the singular.
+
+    Raises
+    ------
+    SpecError
+        There is no such kind.
+    """
+    for kind in KINDS:
+        if word.lower() in (kind.value, kind.value.removesuffix("s")):
+            return kind
+    hint = did_you_mean(word, KINDS)
+    raise SpecError(f"Unknown kind of spec {word!r}.{hint} Known: {', '.join(KINDS)}.")
+
+
+def print_kinds(console: Console) -> None:
+    """The kinds of specs, and how many there are."""
+    print_pairs(console, {str(kind): f"{len(names(kind))} specs" for kind in KINDS})
+    console.print("`planner specs list KIND` shows those of a kind.")
+
+
+def print_list(console: Console, kind: SpecKind) -> None:
+    """A table of all specs of a kind; a faulty file says so in its row."""
+    headers, row = _TABLES[kind]
+    table = make_table(console, gap=1)
+    lines = max(header.count("|") for header in headers)
+    for number, header in enumerate(headers):
+        words = header.startswith("+")
+        stacked = header.removeprefix("+").replace("|", "\n")
+        table.add_column(
+            "\n" * (lines - header.count("|")) + stacked,
+            justify="left" if number == 0 or words else "right",
+            no_wrap=not words,
+            overflow="fold",
+        )
+    for name in names(kind):
+        table.add_row(*_cells(row, name, len(headers)))
+    console.print(table)
+
+
+def _cells(row: Callable[[str], Iterator[str]], name: str, width: int) -> list[str]:
+    try:
+        return list(row(name))
+    except PlannerError:
+        return [name, *([_UNKNOWN] * (width - 2)), "faulty"]
+
+
+def _gpu(name: str) -> Iterator[str]:
+    gpu = load_gpu(name)
+    price = price_per_gpu_hour(gpu.name)
+    yield name
+    yield f"{gpu.memory_capacity / GIB:.0f}"
+    yield _number(gpu.memory_bandwidth, GIGA)
+    yield _number(gpu.peak_flops.get(Precision.BF16), TERA)
+    yield _number(gpu.peak_flops.get(Precision.FP8), TERA)
+    yield str(gpu.scale_up.kind)
+    yield _number(gpu.scale_up.bandwidth, GIGA)
+    yield _number(gpu.thermal_design_power, 1)
+    yield _UNKNOWN if price is None else f"{price.value * HOUR:.2f}"
+
+
+def _cluster(name: str) -> Iterator[str]:
+    cluster = load_cluster(name)
+    yield name
+    yield cluster.gpu
+    yield str(cluster.gpus_per_node)
+    yield str(cluster.scale_up.domain_size)
+    yield _number(cluster.scale_up.bandwidth, GIGA)
+    yield _number(cluster.scale_out.bandwidth, GIGA)
+    yield _UNKNOWN if cluster.max_gpus is None else text.count(cluster.max_gpus)
+
+
+def _model(name: str) -> Iterator[str]:
+    model = load_model(name)
+    parameters = count_parameters(model)
+    experts = max(group.feed_forward.num_experts for group in model.layer_groups)
+    yield name
+    yield f"{parameters.total / GIGA:,.2f}"
+    yield str(model.num_hidden_layers)
+    yield text.count(model.hidden_size)
+    yield str(model.layer_groups[0].attention.num_attention_heads)
+    yield text.count(model.vocab_size)
+    yield str(experts) if experts else _UNKNOWN
+
+
+def _space(name: str) -> Iterator[str]:
+    space = read_spec(SearchSpace, find(SpecKind.SPACES, name))
+    yield name
+    yield space.framework
+    yield space.description
+
+
+def _framework(name: str) -> Iterator[str]:
+    profile = read_spec(FrameworkProfile, find(SpecKind.FRAMEWORKS, name))
+    kinds = ("tensor", "pipeline", "context", "expert")
+    yield name
+    yield ", ".join(kind for kind in kinds if getattr(profile, f"{kind}_parallel")) or "data only"
+    yield ", ".join(str(stage) for stage in profile.zero_stages)
+    yield f"{profile.states.weight:g} + {profile.states.gradient:g} + {profile.states.optimizer:g}"
+
+
+def _number(given: float | None, scale: float) -> str:
+    return _UNKNOWN if given is None else f"{given / scale:,.4g}".replace("e+03", "000")
+
+
+_TABLES: dict[SpecKind, tuple[tuple[str, ...], Callable[[str], Iterator[str]]]] = {
+    SpecKind.GPUS: (
+        (
+            "GPU",
+            "memory|GiB",
+            "memory|GB/s",
+            "bf16|TFLOP/s",
+            "fp8|TFLOP/s",
+            "link",
+            "link|GB/s",
+            "power|W",
+            "USD|/h",
+        ),
+        _gpu,
+    ),
+    SpecKind.CLUSTERS: (
+        (
+            "cluster",
+            "GPU",
+            "GPUs|per node",
+            "domain|GPUs",
+            "scale-up|GB/s",
+            "scale-out|GB/s",
+            "max|GPUs",
+        ),
+        _cluster,
+    ),
+    SpecKind.MODELS: (
+        ("model", "parameters|billion", "layers", "hidden|size", "heads", "vocabulary", "experts"),
+        _model,
+    ),
+    SpecKind.SPACES: (("space", "+framework", "+description"), _space),
+    SpecKind.FRAMEWORKS: (
+        (
+            "framework",
+            "+parallel besides data",
+            "+ZeRO",
+            "+bytes per parameter: weight, gradient, optimizer",
+        ),
+        _framework,
+    ),
+}

@@ -1,0 +1,171 @@
+"""Every number of one spec, with its unit and where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Console
+
+from planner.estimators.parameters import count_parameters
+from planner.report import text
+from planner.report.console import make_table, print_pairs, print_title
+from planner.specs.catalogue import find
+from planner.specs.efficiency import DEFAULT, with_defaults
+from planner.specs.load import read_toml
+from planner.specs.model import ModelSpec
+from planner.specs.model_catalogue import load_model
+from planner.specs.paths import SpecKind
+from planner.specs.price import list_price, price_per_gpu_hour
+from planner.units import HOUR
+
+
+def print_spec(console: Console, kind: SpecKind, name: str) -> None:
+    """The figures of a spec by section; what nobody measured is marked.
+
+    Raises
+    ------
+    SpecError
+        It is unknown, or its file has faults.
+    """
+    if kind is SpecKind.MODELS:
+        _print_model(console, load_model(name))
+        return
+    path = find(kind, name)
+    table = read_toml(path)
+    if kind is SpecKind.GPUS:
+        table, _ = with_defaults(table, str(path))
+    sources = table.pop("sources", {})
+    console.print(f"{kind.singular} {table.get('name', path.stem)}", style="bold")
+    console.print(str(path), soft_wrap=True)
+    _print_sections(console, table, sources)
+    if kind is SpecKind.GPUS:
+        _print_prices(console, str(table.get("name", "")))
+    _print_sources(console, table, sources)
+
+
+def _print_model(console: Console, model: ModelSpec) -> None:
+    parameters = count_parameters(model)
+    console.print(f"model {model.name}", style="bold")
+    facts = {
+        "parameters": f"{parameters.total:,.0f}",
+        **{name: text.value(given) for name, given in _plain_fields(model)},
+        "source": model.source,
+    }
+    if model.published_parameters is not None:
+        facts["published parameters"] = (
+            f"{model.published_parameters:,.0f} ({model.published_parameters_source})"
+        )
+    print_pairs(console, facts)
+    for number, group in enumerate(model.layer_groups, start=1):
+        print_title(console, f"Layers, group {number} of {len(model.layer_groups)}")
+        fields = [*_plain_fields(group), *_plain_fields(group.attention)]
+        print_pairs(
+            console,
+            {n: text.value(g) for n, g in (*fields, *_plain_fields(group.feed_forward))},
+        )
+    if model.training is not None:
+        print_title(console, "Published training")
+        print_pairs(console, {n: _training(n, g) for n, g in _plain_fields(model.training)})
+
+
+def _training(name: str, given: Any) -> str:
+    return text.large(given) if isinstance(given, float) else text.value(given)
+
+
+def _plain_fields(spec: Any) -> Iterator[tuple[str, Any]]:
+    for name in type(spec).__dataclass_fields__:
+        given = getattr(spec, name)
+        if name in ("name", "source") and hasattr(spec, "hidden_size"):
+            continue
+        if name.startswith("published_") or (given == 0 and not isinstance(given, bool)):
+            continue
+        if isinstance(given, bool | int | float | str) and given != "":
+            yield name, given
+
+
+def _print_sections(
+    console: Console, table: Mapping[str, Any], sources: Mapping[str, str], title: str = ""
+) -> None:
+    rows = [_row(key, value, sources) for key, value in table.items() if not _is_section(value)]
+    if title and rows:
+        print_title(console, title)
+    if rows:
+        shown = make_table(console, header=False)
+        shown.add_column(no_wrap=True)
+        shown.add_column(justify="left", overflow="fold")
+        shown.add_column(overflow="fold")
+        for row in rows:
+            shown.add_row(*row)
+        console.print(shown)
+    for key, value in table.items():
+        if _is_section(value):
+            _print_sections(console, value, sources, f"{title}.{key}".removeprefix("."))
+
+
+def _is_section(value: Any) -> bool:
+    return isinstance(value, Mapping) and not _is_quantity(value) and not _is_choice(value)
+
+
+def _is_quantity(value: Any) -> bool:
+    return isinstance(value, Mapping) and "value" in value and "source" in value
+
+
+def _is_choice(value: Any) -> bool:
+    keys = ("powers_of_two_up_to", "divisors_of", "multiples_of")
+    return isinstance(value, Mapping) and any(key in value for key in keys)
+
+
+def _row(key: str, value: Any, sources: Mapping[str, str]) -> tuple[str, str, str]:
+    if _is_quantity(value):
+        unit = "" if value["unit"] == "1" else f" {value['unit']}"
+        return key, f"{value['value']:g}{unit}", _mark(str(value["source"]), sources)
+    return key, _words(value), ""
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key.replace('_', ' ')} {given}" for key, given in value.items())
+    if isinstance(value, list):
+        return ", ".join(text.value(item) for item in value)
+    return (
+        str(value) if isinstance(value, int) and not isinstance(value, bool) else text.value(value)
+    )
+
+
+def _mark(source: str, sources: Mapping[str, str]) -> str:
+    origin = sources.get(source, source)
+    if origin == "assumed":
+        return "ASSUMED"
+    if origin.startswith(DEFAULT):
+        return f"CLASS DEFAULT [{source}]"
+    return f"[{source}]"
+
+
+def _print_prices(console: Console, name: str) -> None:
+    rent, purchase = price_per_gpu_hour(name), list_price(name)
+    facts = {}
+    if rent is not None:
+        facts["per GPU-hour"] = f"{rent.value * HOUR:.2f} USD ({rent.source}, {rent.date})"
+    if purchase is not None:
+        facts["to buy"] = f"{purchase.value:,.0f} USD ({purchase.source}, {purchase.date})"
+    if facts:
+        print_title(console, "Prices")
+        print_pairs(console, facts)
+
+
+def _print_sources(console: Console, table: Mapping[str, Any], sources: Mapping[str, str]) -> None:
+    used = dict.fromkeys(_used(table))
+    listed = {f"[{name}]": sources[name] for name in used if name in sources}
+    if listed:
+        print_title(console, "Sources")
+        for name, origin in listed.items():
+            console.print(f"{name} {origin}")
+
+
+def _used(table: Mapping[str, Any]) -> Iterator[str]:
+    for value in table.values():
+        if _is_quantity(value):
+            yield value["source"]
+        elif isinstance(value, Mapping):
+            yield from _used(value)
