@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from planner.arrays import BoolArray, FloatArray
 
 _PROBES = 8
+_CHUNK = 2**10
 
 
 def pareto_front(values: FloatArray) -> NDArray[np.intp]:
@@ -44,22 +45,42 @@ def _falls_below_all_before(last: FloatArray, num_objectives: int) -> BoolArray:
     """Rows sorted by the first objective are on the front where the last one falls."""
     if num_objectives == 1:
         return np.asarray(np.arange(len(last)) == 0)
-    lowest_before = np.concatenate([[np.inf], np.minimum.accumulate(last)[:-1]])
-    return np.asarray(last < lowest_before)
+    kept = np.ones(len(last), dtype=np.bool_)
+    kept[1:] = last[1:] < np.minimum.accumulate(last)[:-1]
+    return kept
 
 
 def _staircase(ranked: FloatArray) -> BoolArray:
     """Three objectives: sweep by the first, keep the front of the other two sorted."""
     kept = np.zeros(len(ranked), dtype=np.bool_)
-    second = np.array([-np.inf, np.inf])
-    third = np.array([np.inf, -np.inf])
-    for row, (_, y, z) in enumerate(ranked):
-        at = int(np.searchsorted(second, y, side="right"))
-        if third[at - 1] <= z:
-            continue
-        kept[row] = True
-        end = at + int(np.searchsorted(-third[at:], -z, side="right"))
-        start = at - 1 if second[at - 1] == y else at
-        second = np.concatenate([second[:start], [y], second[end:]])
-        third = np.concatenate([third[:start], [z], third[end:]])
+    stairs = _Stairs()
+    for start in range(0, len(ranked), _CHUNK):
+        chunk = ranked[start : start + _CHUNK, 1:]
+        for row in np.flatnonzero(~stairs.cover(chunk)):
+            kept[start + row] = stairs.add(*chunk[row])
     return kept
+
+
+class _Stairs:
+    """A front of two objectives, ``y`` rising and ``rise``, the negated other, rising too."""
+
+    def __init__(self) -> None:
+        self._y = np.empty(0)
+        self._rise = np.empty(0)
+
+    def cover(self, points: FloatArray) -> BoolArray:
+        """Which points are nowhere below the front."""
+        last = np.searchsorted(self._y, points[:, 0], side="right")
+        best = np.concatenate([[np.nan], self._rise])[last]
+        return np.asarray(best >= -points[:, 1])
+
+    def add(self, y: float, z: float) -> bool:
+        """Add a point unless it is nowhere below the front; tells whether it was added."""
+        at = int(np.searchsorted(self._y, y, side="right"))
+        if at and self._rise[at - 1] >= -z:
+            return False
+        start = at - 1 if at and self._y[at - 1] == y else at
+        end = max(at, int(np.searchsorted(self._rise, -z, side="right")))
+        self._y = np.concatenate([self._y[:start], [y], self._y[end:]])
+        self._rise = np.concatenate([self._rise[:start], [-z], self._rise[end:]])
+        return True
