@@ -2,86 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
-import numpy as np
-
-from planner.arrays import FloatArray, IndexArray
-from planner.configurations.training import NAMES, TrainingConfigurations
+from planner.configurations.training import TrainingConfigurations
 from planner.estimators.estimate import Estimate
-from planner.optimize.pareto import pareto_front, undominated
-from planner.optimize.problem import Evaluation, Problem, judge, values
-from planner.optimize.result import NearestMiss, SearchResult
+from planner.optimize.collector import Collector
+from planner.optimize.problem import Problem, judge, without_impossible
+from planner.optimize.result import SearchResult
 
 Progress = Callable[[int], None]
 Sink = Callable[[Estimate], None]
-
-
-class Collector:
-    """Keeps the Pareto front, the counts and the nearest misses of all evaluations so far."""
-
-    def __init__(self, problem: Problem) -> None:
-        self._problem = problem
-        self._front: TrainingConfigurations | None = None
-        self._front_values: FloatArray = np.empty((0, len(problem.objectives)))
-        self._counts = np.zeros(len(problem.rejections) + 1, dtype=np.int64)
-        self._misses: dict[int, NearestMiss] = {}
-        self._started = time.perf_counter()
-
-    def add(self, evaluation: Evaluation) -> None:
-        """Take in the feasible rows and the counts of one evaluation."""
-        self._count(evaluation)
-        feasible = evaluation.feasible
-        if feasible.size:
-            self._merge(evaluation, feasible)
-
-    def result(self) -> SearchResult:
-        """What was found; the front is evaluated again, row by row, for its breakdowns."""
-        problem = self._problem
-        front = self._front
-        return SearchResult(
-            problem=problem,
-            estimate=None if front is None else judge(problem, front).estimate,
-            configurations_evaluated=int(self._counts.sum()),
-            configurations_feasible=int(self._counts[0]),
-            rejected_by={
-                name: int(count)
-                for name, count in zip(problem.rejections, self._counts[1:], strict=True)
-                if count
-            },
-            nearest_misses=tuple(self._misses[number] for number in sorted(self._misses)),
-            search_time=time.perf_counter() - self._started,
-        )
-
-    def _count(self, evaluation: Evaluation) -> None:
-        shape = evaluation.estimate.configurations.shape
-        codes = np.broadcast_to(evaluation.rejected_by, shape)
-        for number in range(len(self._counts)):
-            count = np.count_nonzero(codes == number)
-            self._counts[number] += count
-            if count and number >= _first_soft(self._problem):
-                self._miss(number, evaluation, np.flatnonzero(codes == number))
-
-    def _miss(self, number: int, evaluation: Evaluation, rows: IndexArray) -> None:
-        """Remember the row that comes closest to keeping a limit."""
-        if self._counts[0]:
-            return
-        miss = NearestMiss.among(self._problem, number, evaluation.estimate, rows)
-        if number not in self._misses or miss.excess < self._misses[number].excess:
-            self._misses[number] = miss
-
-    def _merge(self, evaluation: Evaluation, feasible: IndexArray) -> None:
-        candidates = values(self._problem, evaluation.estimate)[feasible]
-        kept = undominated(candidates, self._front_values)
-        rows, candidates = feasible[kept], candidates[kept]
-        best = pareto_front(candidates)
-        found = evaluation.estimate.configurations.rows(rows[best])
-        merged = np.concatenate([self._front_values, candidates[best]])
-        if self._front is not None:
-            found = _concatenate(self._front, found)
-        front = pareto_front(merged)
-        self._front, self._front_values = found.chosen(front), merged[front]
 
 
 def exhaustive_search(
@@ -95,25 +25,21 @@ def exhaustive_search(
     collector = Collector(problem)
     done = 0
     for block in problem.mesh.blocks():
-        evaluation = judge(problem, block)
-        collector.add(evaluation)
-        feasible = evaluation.feasible
-        if sink is not None and feasible.size:
-            sink(judge(problem, block.rows(feasible)).estimate)
-        done += evaluation.rejected_by.size
+        possible, rejected = without_impossible(problem, block)
+        collector.skip(rejected)
+        if possible.size:
+            _take_in(problem, possible, collector, sink)
+        done += block.size
         if progress is not None:
             progress(done)
     return collector.result()
 
 
-def _first_soft(problem: Problem) -> int:
-    """Number of the first rejection that has a distance: memory, then the constraints."""
-    return len(problem.rejections) - len(problem.constraints)
-
-
-def _concatenate(
-    first: TrainingConfigurations, second: TrainingConfigurations
-) -> TrainingConfigurations:
-    return TrainingConfigurations(
-        **{name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in NAMES}
-    )
+def _take_in(
+    problem: Problem, possible: TrainingConfigurations, collector: Collector, sink: Sink | None
+) -> None:
+    evaluation = judge(problem, possible)
+    collector.add(evaluation)
+    feasible = evaluation.feasible
+    if sink is not None and feasible.size:
+        sink(judge(problem, possible.rows(feasible)).estimate)

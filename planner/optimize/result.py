@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.estimate import REJECTIONS, Estimate
+from planner.estimators.estimate import Estimate
 from planner.optimize.columns import columns
 from planner.optimize.problem import Problem
+from planner.optimize.violations import limited
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,13 +38,7 @@ class NearestMiss:
     @classmethod
     def among(cls, problem: Problem, number: int, estimate: Estimate, rows: Any) -> NearestMiss:
         """The nearest of the rows (flat indices) that rejection ``number`` rejected."""
-        if number == len(REJECTIONS):
-            value, sign = estimate.peak_memory, 1
-            bound = problem.setting.machine.gpu.memory_capacity
-        else:
-            constraint = problem.constraints[number - len(REJECTIONS) - 1]
-            value = constraint.limit.value(estimate, problem.price_per_gpu_second)
-            sign, bound = constraint.limit.sign, constraint.bound
+        value, sign, bound = limited(problem, number, estimate)
         flat = np.broadcast_to(value, estimate.configurations.shape).ravel()[rows]
         nearest = int(np.nanargmin(sign * flat)) if not np.isnan(flat).all() else 0
         return cls(
