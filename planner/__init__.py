@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from planner.version import __version__
+
 if TYPE_CHECKING:
     from planner.api import estimate, search
     from planner.request import Request
 
-__version__ = "0.1.0"
 __all__ = ["Request", "__version__", "estimate", "search"]
 
 

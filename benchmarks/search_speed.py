@@ -1,0 +1,137 @@
+"""How many configurations per second: planner against llm-analysis, in one run on one core.
+
+    pip install '.[benchmark]' && python benchmarks/search_speed.py
+
+Prints the median of several runs of each, interleaved, and their ratio; peak memory of
+planner's process over spaces of two sizes; and cold starts of the command line. Timings
+depend on the machine: quote the ratio.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[name] = "1"
+
+SPACE = Path(__file__).with_name("wide.toml")
+REPEATS = 5
+
+
+def planner_rate(num_gpus: tuple[int, ...]) -> Callable[[], float]:
+    """Configurations per second through enumeration, rules, memory, time and Pareto front."""
+    import planner
+
+    def run() -> float:
+        started = time.perf_counter()
+        result = planner.search(model="llama-65b", num_gpus=num_gpus, space=str(SPACE))
+        return result.configurations_evaluated / (time.perf_counter() - started)
+
+    return run
+
+
+def llm_analysis_rate() -> Callable[[], float]:
+    """Configurations per second of its ``training`` method on the same model and GPU."""
+    from llm_analysis.analysis import ActivationRecomputation, DSZeRO, LLMAnalysis
+    from llm_analysis.config import (
+        ParallelismConfig,
+        get_dtype_config_by_name,
+        get_gpu_config_by_name,
+        get_model_config_by_name,
+    )
+
+    logging.disable(logging.CRITICAL)
+    model = get_model_config_by_name("decapoda-research_llama-65b-hf")
+    gpu = get_gpu_config_by_name("a100-sxm-80gb")
+    dtype = get_dtype_config_by_name("w16a16e16")
+    layouts = list(itertools.product((2, 4, 8), (4, 8, 16), (1, 2, 4)))
+
+    def run() -> float:
+        started = time.perf_counter()
+        for tensor, pipeline, batch in layouts * 4:
+            parallelism = ParallelismConfig(
+                tp_size=tensor, pp_size=pipeline, dp_size=2048 // tensor // pipeline
+            )
+            analysis = LLMAnalysis(model, gpu, dtype, parallelism, flops_efficiency=0.5)
+            with suppress(AssertionError):  # how it rejects what does not fit
+                analysis.training(
+                    batch_size_per_gpu=batch,
+                    gradient_accumulation_steps=1,
+                    seq_len=2048,
+                    total_num_tokens=1_400_000_000_000,
+                    activation_recomputation=ActivationRecomputation.NONE,
+                    ds_zero=DSZeRO.STAGE_1,
+                )
+        return len(layouts) * 4 / (time.perf_counter() - started)
+
+    return run
+
+
+def peak_memory(num_gpus: tuple[int, ...]) -> tuple[int, float]:
+    """Configurations and peak resident MiB of a search in a process of its own."""
+    program = (
+        "import planner, resource;"
+        f"r = planner.search(model='llama-65b', num_gpus={num_gpus}, space={str(SPACE)!r});"
+        "print(r.configurations_evaluated, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    output = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    configurations, kilobytes = output.stdout.split()
+    return int(configurations), int(kilobytes) / 1024
+
+
+def cold_start(*arguments: str) -> float:
+    """Median seconds of the command line, the interpreter's start included."""
+    times = []
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        command = [sys.executable, "-m", "planner", *arguments]
+        subprocess.run(command, check=True, capture_output=True)
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+def pin_to_one_core() -> None:
+    """Keep this process and its children on one core, where the system can."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+def main() -> None:
+    """Run everything and print one line per figure."""
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    print(f"planner --help, cold                {cold_start('--help'):10.2f} s")
+    question = ("search", "--model", "llama-65b", "--gpus", "2048")
+    print(f"planner {' '.join(question)[:26]}, cold {cold_start(*question):7.2f} s")
+    pin_to_one_core()
+    ours = planner_rate((2048, 4096))
+    try:
+        theirs = llm_analysis_rate()
+    except ImportError:
+        theirs = None
+        print("llm-analysis is not installed: pip install '.[benchmark]'")
+    rates = [(ours(), theirs() if theirs else float("nan")) for _ in range(REPEATS)]
+    mine = statistics.median(rate for rate, _ in rates)
+    print(f"planner, one core                   {mine:14,.0f} configurations/s")
+    if theirs:
+        other = statistics.median(rate for _, rate in rates)
+        ratios = statistics.median(a / b for a, b in rates)
+        print(f"llm-analysis, one core              {other:14,.0f} configurations/s")
+        print(f"ratio                               {ratios:14,.0f}")
+    if cores:
+        os.sched_setaffinity(0, cores)
+    for num_gpus in ((2048, 4096), (512, 1024, 2048, 4096, 8192)):
+        configurations, mebibytes = peak_memory(num_gpus)
+        print(f"peak memory, {configurations:12,} configurations {mebibytes:9.0f} MiB")
+
+
+if __name__ == "__main__":
+    main()
