@@ -91,9 +91,9 @@ def print_front(console: Console, result: SearchResult, top: int) -> None:
     num_rows = len(table["num_gpus"])
     varying = [name for name in _CONFIGURATION if len(set(table[name][:top])) > 1]
     print_title(console, _title(problem, num_rows, min(top, num_rows)))
-    _print_constant(
-        console, {name: table[name] for name in _CONFIGURATION[1:] if name not in varying}
-    )
+    known = {"num_gpus"} if len(problem.mesh.values["num_gpus"]) == 1 else set()
+    constant = [name for name in _CONFIGURATION if name not in {*varying, *known}]
+    _print_constant(console, {name: table[name] for name in constant})
     shown = [_column(name, table[name][:top]) for name in (*varying, *_results(problem))]
     _print_table(console, [_column("#", range(1, min(top, num_rows) + 1)), *shown])
 

@@ -157,10 +157,12 @@ def _searches(request: Request, problem: Problem) -> Iterator[_Remedy]:
 def _more_gpus(request: Request, problem: Problem) -> Iterator[_Remedy]:
     largest = max(problem.mesh.values["num_gpus"])
     per_node = problem.setting.machine.cluster.gpus_per_node
-    doubled = [largest * 2**power for power in range(1, _MAX_DOUBLINGS + 1)]
-    rounded = [math.ceil(largest / per_node) * per_node, 2 ** math.ceil(math.log2(largest))]
+    next_power = 2 ** math.ceil(math.log2(largest))
+    counts = {math.ceil(largest / per_node) * per_node}
+    for power in range(_MAX_DOUBLINGS):
+        counts |= {largest * 2**power, next_power * 2**power}
     fewer = 2 ** math.floor(math.log2(largest))
-    for count in [*sorted({*doubled, *rounded} - {largest}), fewer]:
+    for count in [*sorted(counts - {largest}), fewer]:
         yield _Remedy(option=f"--gpus {count}", request=replace(request, num_gpus=count))
 
 

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from planner.__main__ import run
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command printed and how it ended."""
+
+    exit_code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Ran]
+
+
+@pytest.fixture
+def planner(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Run ``planner`` in this process, 80 columns wide, its output a pipe."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def command(*arguments: str | Path) -> Ran:
+        capsys.readouterr()
+        exit_code = run([str(argument) for argument in arguments])
+        printed = capsys.readouterr()
+        assert "Traceback" not in printed.err
+        return Ran(exit_code, printed.out, printed.err)
+
+    return command

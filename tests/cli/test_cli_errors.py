@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from planner import __main__ as entry
+
+LLAMA = ("search", "--model", "llama-7b", "--gpus", "8", "--space", "small")
+
+BAD_INPUT = {
+    "unknown model": (("search", "--model", "lama-65b", "--gpus", "8"), 2, "mean llama-65b?"),
+    "unknown GPU": ((*LLAMA, "--gpu", "h10"), 2, "Unknown GPU 'h10'"),
+    "unknown cluster": ((*LLAMA, "--cluster", "dgx-h10"), 2, "Unknown cluster"),
+    "unknown space": (("search", "--model", "llama-7b", "--gpus", "8", "--space", "x"), 3, "'x'"),
+    "unknown framework": ((*LLAMA, "--framework", "x"), 2, "Unknown framework 'x'"),
+    "unknown parameter": ((*LLAMA, "--set", "tensor_paralel=2"), 3, "tensor_parallel"),
+    "unknown value": ((*LLAMA, "--set", "recompute=some"), 3, "none, selective, full"),
+    "no value": ((*LLAMA, "--set", "tensor_parallel"), 3, "name=value"),
+    "unknown objective": ((*LLAMA, "--objective", "speed"), 3, "Unknown objective 'speed'"),
+    "unknown unit": ((*LLAMA, "--memory-headroom", "5 stone"), 3, "--memory-headroom 5 stone"),
+    "no unit": ((*LLAMA, "--step-time", "5"), 3, "--step-time 5: needs a unit"),
+    "tokens": ((*LLAMA, "--tokens", "many"), 3, "--tokens many"),
+    "GPUs with a separator": (("search", "--model", "llama-7b", "--gpus", "2,048"), 3, "'048'"),
+    "no GPUs": (("search", "--model", "llama-7b", "--gpus", "0"), 3, "from 1 to"),
+    "too many GPUs": (("search", "--model", "llama-7b", "--gpus", "9" * 30), 3, "more GPUs"),
+    "negative price": ((*LLAMA, "--price", "-3"), 3, "USD per GPU-hour"),
+    "negative tokens": ((*LLAMA, "--tokens", "-5B"), 2, "total_tokens"),
+    "negative length": ((*LLAMA, "--sequence-length", "-1"), 2, "sequence_length"),
+    "efficiency above 1": ((*LLAMA, "--flops-efficiency", "1.5"), 3, "flops_efficiency"),
+    "no folder of specs": ((*LLAMA, "--specs", "/nowhere"), 2, "/nowhere: there is no such"),
+    "all with optuna": ((*LLAMA, "--all", "--driver", "optuna"), 3, "--driver exhaustive"),
+    "several configurations": (
+        ("estimate", "--model", "llama-7b", "--gpus", "8,16"),
+        3,
+        "2 configurations",
+    ),
+    "folder of the output": ((*LLAMA, "--csv", "/nowhere/a.csv"), 8, "no folder /nowhere"),
+    "output is a folder": ((*LLAMA, "--json", "/tmp"), 8, "is a folder"),
+    "one file twice": ((*LLAMA, "--csv", "a", "--json", "a"), 8, "two different files"),
+    "no option": (("search", "--model", "llama-7b"), 2, "--gpus"),
+    "unknown kind": (("specs", "list", "gpu5"), 2, "gpus"),
+    "unknown spec": (("specs", "show", "gpus", "h10"), 2, "Unknown GPU"),
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "words"), BAD_INPUT.values(), ids=BAD_INPUT.keys()
+)
+def test_bad_input_gives_one_message_and_its_exit_code(planner, arguments, exit_code, words):
+    ran = planner(*arguments)
+    assert ran.exit_code == exit_code
+    assert words in ran.err
+    assert ran.out == ""
+
+
+@pytest.mark.parametrize("content", ["name = [", "[1, 2]", '{"hidden_size": ', "\x00\x01", "{}"])
+@pytest.mark.parametrize("name", ["bad.toml", "bad.json"])
+def test_a_malformed_model_file_is_named(planner, tmp_path, name, content):
+    path = tmp_path / name
+    path.write_text(content)
+    ran = planner("search", "--model", path, "--gpus", "8")
+    assert ran.exit_code == 2
+    assert str(path) in ran.err
+
+
+def test_a_full_disk_is_told(planner):
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    ran = planner(*LLAMA, "--csv", "/dev/full", "--quiet")
+    assert ran.exit_code == 8
+    assert "/dev/full: cannot be written" in ran.err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_protected_folder_is_told(planner, tmp_path):
+    tmp_path.chmod(0o500)
+    ran = planner(*LLAMA, "--csv", tmp_path / "a.csv")
+    assert ran.exit_code == 8
+
+
+def test_nothing_feasible_leaves_no_file_and_keeps_the_old_one(planner, tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text("old")
+    assert planner(*LLAMA, "--step-time", "1ms", "--json", path).exit_code == 4
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def fail_with(error):
+    def invoke(arguments):
+        raise error
+
+    return invoke
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "words"),
+    [
+        (KeyboardInterrupt(), 130, "Interrupted."),
+        (BrokenPipeError(), 141, ""),
+        (ZeroDivisionError("oops"), 1, "internal error: ZeroDivisionError: oops"),
+    ],
+    ids=["Ctrl-C", "closed pipe", "a fault of ours"],
+)
+def test_other_ends(monkeypatch, capsys, error, exit_code, words):
+    monkeypatch.setattr(entry, "_invoke", fail_with(error))
+    monkeypatch.setattr(entry, "_silence_stdout", lambda: None)
+    assert entry.run(["search"]) == exit_code
+    err = capsys.readouterr().err
+    assert words in err
+    assert "Traceback" not in err
+    assert err.count("\n") <= 2
+
+
+def test_debug_shows_the_traceback(capsys):
+    assert entry.run(["search", "--model", "nothing", "--gpus", "8", "--debug"]) == 2
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert "SpecError" in err

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+SETTINGS = ("tensor_parallel=8", "pipeline_parallel=8", "sequence_parallel=yes", "recompute=full")
+TRAINING = (
+    *("estimate", "--model", "llama-65b", "--gpus", "2048"),
+    *(word for setting in SETTINGS for word in ("--set", setting)),
+)
+
+
+def test_the_operators_and_modules_add_up_to_the_step(planner):
+    out = planner(*TRAINING).out
+    for title in ("by module", "by operator"):
+        table = out[out.index(f"Time of a step {title}") :].split("\n\n")
+        rows, totals = table[0].splitlines()[3:], table[1].splitlines()[0]
+        for column in range(4):
+            parts = [_numbers(row)[column] for row in rows]
+            assert sum(parts) == pytest.approx(_numbers(totals)[column], abs=0.01 * len(parts))
+
+
+def _numbers(row: str) -> list[float]:
+    cells = re.split(r" {2,}", row)[1:]
+    return [0.0 if cell == "-" else float(cell.replace(",", "")) for cell in cells]
+
+
+def test_json_holds_the_row_and_its_operators(planner, tmp_path):
+    path = tmp_path / "a.json"
+    assert planner(*TRAINING, "--json", path, "--quiet").exit_code == 0
+    document = json.loads(path.read_text())
+    (row,) = document["rows"]
+    total = sum(operator["total_s"] for operator in document["operators"])
+    assert total == pytest.approx(row["step_time_s"], rel=1e-9)
+    assert row["recompute"] == "full"
+
+
+@pytest.mark.parametrize("model", ["mixtral-8x7b", "deepseek-v3", "gpt-3-175b"])
+def test_every_kind_of_model_has_operators_that_add_up(planner, model):
+    front = planner("search", "--model", model, "--gpus", "1024", "--gpu", "h200").out
+    command = re.search(r"planner (estimate (?:[^\\\n]|\\\n)*)", front)
+    assert command is not None
+    ran = planner(*command[1].replace("\\\n", " ").split(), "--json", "-", "--quiet")
+    document = json.loads(ran.out)
+    total = sum(operator["total_s"] for operator in document["operators"])
+    assert total == pytest.approx(document["rows"][0]["step_time_s"], rel=1e-9)
+
+
+def test_a_flat_efficiency_shows_no_operators(planner):
+    ran = planner(*TRAINING, "--flops-efficiency", "0.5")
+    assert ran.exit_code == 0
+    assert "no time breakdown" in " ".join(ran.out.split())
+    assert "by operator" not in ran.out
+
+
+def test_the_ideal_is_said(planner):
+    assert "Ideal: every efficiency is 1" in planner(*TRAINING, "--ideal").out

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+SMALL = ("search", "--model", "llama-65b", "--space", "small")
+
+CASES = {
+    "too little memory": (*SMALL, "--gpus", "8"),
+    "a step too long": (*SMALL, "--gpus", "256", "--step-time", "5s"),
+    "two limits": (*SMALL, "--gpus", "256", "--step-time", "5s", "--mfu", "80%"),
+    "a precision the GPU lacks": (*SMALL, "--gpus", "256", "--set", "precision=fp8"),
+    "an odd number of GPUs": (*SMALL, "--gpus", "7", "--set", "tensor_parallel=8"),
+    "an odd batch": (*SMALL, "--gpus", "512", "--global-batch-size", "1021"),
+}
+
+
+@pytest.mark.parametrize("arguments", CASES.values(), ids=CASES.keys())
+def test_every_remedy_helps(planner, arguments):
+    ran = planner(*arguments)
+    assert ran.exit_code == 4
+    assert ran.out == ""
+    assert ran.err.startswith("No configuration of ")
+    assert max(len(line) for line in ran.err.splitlines()) <= 80
+    tried = re.search(r"^Try (.*)\.$", ran.err, re.MULTILINE | re.DOTALL)
+    assert tried is not None, ran.err
+    for remedy in re.split(r", | or ", tried[1].replace("\n", " ")):
+        assert planner(*applied(arguments, remedy), "--quiet").exit_code == 0
+
+
+def applied(arguments: tuple[str, ...], remedy: str) -> list[str]:
+    words = list(arguments)
+    if remedy.startswith("leaving out"):
+        name = remedy.split()[-1]
+        at = next(i for i, word in enumerate(words) if word.startswith(f"{name}="))
+        return words[: at - 1] + words[at + 1 :]
+    for option in remedy.split(" with "):
+        name, value = option.split()
+        if name in words and name != "--set":
+            at = words.index(name)
+            words = words[:at] + words[at + 2 :]
+        parameter = value.partition("=")[0] + "="
+        at = next((i for i, word in enumerate(words) if word.startswith(parameter)), 0)
+        if name == "--set" and at:
+            words = words[: at - 1] + words[at + 1 :]
+        words += [name, value]
+    return words
+
+
+def test_the_message_counts_and_names_the_nearest(planner):
+    err = planner(*SMALL, "--gpus", "256", "--step-time", "5s").err
+    assert re.search(r"^ +[\d,]+  miss step_time 5.00 s \(nearest: [\d.]+ s, ", err, re.MULTILINE)
+    assert re.search(r"^ +[\d,]+  need more than 80.0", err, re.MULTILINE)
+    counts = [int(n.replace(",", "")) for n in re.findall(r"^ +([\d,]+)  ", err, re.MULTILINE)]
+    total = re.match(r"No configuration of ([\d,]+) ", err)
+    assert total is not None
+    assert sum(counts) == int(total[1].replace(",", ""))
+
+
+def test_an_unknown_price_cannot_keep_a_cost(planner):
+    ran = planner(*SMALL, "--gpus", "256", "--gpu", "h800", "--cost", "1MUSD")
+    assert ran.exit_code == 4
+    assert "give --price" in ran.err
+
+
+def test_an_estimate_too_large_still_shows_its_memory(planner):
+    ran = planner("estimate", "--model", "llama-65b", "--gpus", "8")
+    assert ran.exit_code == 4
+    assert "optimizer states" in ran.out
+    assert "does not fit" in ran.err
+    assert "against 80.0 GiB" in ran.err
+
+
+def test_an_impossible_estimate_names_the_rule(planner):
+    ran = planner("estimate", "--model", "llama-7b", "--gpus", "8", "--set", "tensor_parallel=3")
+    assert ran.exit_code == 4
+    assert "must divide the number of GPUs" in ran.err
+    assert ran.out == ""

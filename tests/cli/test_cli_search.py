@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import json
+import re
+
+import pandas as pd
+import pytest
+
+import planner as package
+
+SMALL = ("search", "--model", "llama-7b", "--gpus", "8", "--space", "small")
+
+
+def test_the_report_names_the_question_the_defaults_and_the_best(planner):
+    ran = planner("search", "--model", "llama-65b", "--gpus", "2048")
+    assert ran.exit_code == 0
+    assert ran.out.startswith("LLaMA 65B (65.29 billion parameters) on 2,048 x a100-sxm-80gb")
+    for words in (
+        "sequence_length    2,048 (published run of LLaMA 65B)",
+        "Pareto front by throughput, memory_headroom",
+        "Same for all rows:",
+        "Memory of the fullest GPU",
+        "Time of a step",
+        "MFU",
+        "GPU-hours",
+        "USD per GPU-hour",
+        "evaluated in",
+        "rejected: the fullest GPU needs more than its memory",
+        "planner specs show gpus a100-sxm-80gb",
+    ):
+        assert words in ran.out
+    assert ran.err == ""
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("model", ["llama-65b", "mixtral-8x7b"])
+def test_piped_output_is_plain_and_fits(planner, monkeypatch, columns, model):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    ran = planner("search", "--model", model, "--gpus", "64,128", "--gpu", "h100")
+    assert "\x1b" not in ran.out
+    assert ran.out.isascii()
+    assert max(len(line) for line in ran.out.splitlines()) <= columns
+    assert all(line == line.rstrip() for line in ran.out.splitlines())
+
+
+def test_a_narrow_table_says_which_columns_it_left_out(planner, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    ran = planner("search", "--model", "llama-65b", "--gpus", "2048")
+    assert "No room here for" in ran.out
+
+
+def test_the_printed_memory_and_time_add_up(planner):
+    out = planner(*SMALL).out
+    lines = out[out.index("Memory of the") : out.index("\nSpeed")].splitlines()[3:]
+    number = r"\d[\d.,]*"
+    memory = [re.match(rf"([a-z ]+?) +({number}) +{number}(?= |$)", line) for line in lines]
+    parts = {match[1]: float(match[2]) for match in memory if match}
+    peak = parts.pop("peak")
+    parts.pop("capacity")
+    assert sum(parts.values()) == pytest.approx(peak, abs=0.005 * (len(parts) + 1))
+    time = [re.search(rf" {{3,}}([a-z][a-z ]+?) +({number}) +{number}$", line) for line in lines]
+    seconds = {match[1]: float(match[2]) for match in time if match}
+    step = seconds.pop("step")
+    assert sum(seconds.values()) == pytest.approx(step, abs=0.0005 * (len(seconds) + 1))
+
+
+def test_the_printed_command_shows_the_same_configuration(planner):
+    out = planner(*SMALL).out
+    found = re.search(r"planner (estimate (?:[^\\\n]|\\\n)*)", out)
+    assert found is not None
+    again = planner(*found[1].replace("\\\n", " ").split())
+    assert again.exit_code == 0
+    step = re.search(r"step time +(\S+ s)", out)
+    assert step is not None
+    assert re.search(rf"step time +{re.escape(step[1])}", again.out)
+
+
+def test_csv_holds_the_front_and_its_manifest_stands_beside(planner, tmp_path):
+    path = tmp_path / "front.csv"
+    assert planner(*SMALL, "--csv", path).exit_code == 0
+    expected = package.search(model="llama-7b", num_gpus=8, space="small").to_frame()
+    expected = expected.rename_axis(None)
+    pd.testing.assert_frame_equal(pd.read_csv(path, keep_default_na=False), expected)
+    manifest = json.loads((tmp_path / "front.manifest.json").read_text())
+    assert manifest["command"].startswith("planner search --model llama-7b")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["front.csv", "front.manifest.json"]
+
+
+def test_json_is_one_object_of_manifest_and_rows(planner, tmp_path):
+    path = tmp_path / "front.json"
+    assert planner(*SMALL, "--json", path, "--quiet").out == ""
+    document = json.loads(path.read_text())
+    assert document.keys() == {"manifest", "rows"}
+    manifest = document["manifest"]
+    assert {
+        "version",
+        "command",
+        "created",
+        "specs",
+        "defaults",
+        "assumed",
+        "configurations_evaluated",
+        "configurations_feasible",
+        "rejected_by",
+        "search_time_s",
+        "objectives",
+        "constraints",
+        "driver",
+    } <= manifest.keys()
+    rejected = sum(manifest["rejected_by"].values())
+    assert manifest["configurations_evaluated"] == manifest["configurations_feasible"] + rejected
+    frame = package.search(model="llama-7b", num_gpus=8, space="small").to_frame()
+    assert document["rows"] == frame.to_dict(orient="records")
+
+
+def test_all_writes_every_feasible_row(planner, tmp_path):
+    csv, document = tmp_path / "all.csv", tmp_path / "all.json"
+    assert planner(*SMALL, "--all", "--csv", csv, "--json", document, "--quiet").exit_code == 0
+    content = json.loads(document.read_text())
+    feasible = content["manifest"]["configurations_feasible"]
+    assert len(content["rows"]) == len(pd.read_csv(csv)) == feasible
+
+
+def test_a_dash_writes_rows_to_stdout_and_tables_to_stderr(planner):
+    ran = planner(*SMALL, "--json", "-")
+    assert json.loads(ran.out)["rows"]
+    assert "Pareto front" in ran.err
+
+
+def test_unknown_cost_is_null_and_empty(planner, tmp_path):
+    csv, document = tmp_path / "a.csv", tmp_path / "b.json"
+    ran = planner(*SMALL, "--gpu", "h800", "--csv", csv, "--json", document)
+    assert "price unknown: give --price" in ran.out
+    assert {row["cost_usd"] for row in json.loads(document.read_text())["rows"]} == {None}
+    assert pd.read_csv(csv)["cost_usd"].isna().all()
+
+
+def test_a_flat_efficiency_has_no_time_parts(planner, tmp_path):
+    path = tmp_path / "flat.csv"
+    ran = planner(*SMALL, "--flops-efficiency", "0.5", "--csv", path)
+    assert "no time breakdown" in " ".join(ran.out.split())
+    assert [name for name in pd.read_csv(path) if name.startswith("time_")] == [
+        "time_to_train_days"
+    ]
+
+
+def test_limits_and_objectives_are_kept(planner, tmp_path):
+    path = tmp_path / "a.csv"
+    limits = ("--memory-headroom", "30GiB", "--time-to-train", "400d", "--cost", "1MUSD")
+    ran = planner(*SMALL, *limits, "--mfu", "40%", "--objective", "cost,num_gpus", "--csv", path)
+    assert ran.exit_code == 0
+    frame = pd.read_csv(path)
+    assert (frame["memory_headroom_gib"] >= 30).all()
+    assert (frame["model_flops_utilization"] >= 0.4).all()
+    assert "cost below" not in ran.out
+
+
+def test_optuna_searches_and_says_so_in_the_manifest(planner, tmp_path):
+    path = tmp_path / "a.json"
+    ran = planner(*SMALL, "--driver", "optuna", "--trials", "60", "--seed", "3", "--json", path)
+    assert ran.exit_code == 0
+    manifest = json.loads(path.read_text())["manifest"]
+    assert (manifest["driver"], manifest["seed"], manifest["trials"]) == ("optuna", 3, 60)

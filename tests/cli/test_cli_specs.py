@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import pytest
+
+KINDS = ("gpus", "clusters", "models", "spaces", "frameworks")
+
+FAULTY = """name = "x"
+description = "two faults"
+framework = "megatron-lm"
+color = 1
+[parameters]
+tensor_parallel = { powers_of_two_up_to = -1 }
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lists_are_plain_and_fit(planner, kind):
+    ran = planner("specs", "list", kind)
+    assert ran.exit_code == 0
+    assert "\x1b" not in ran.out
+    assert max(len(line) for line in ran.out.splitlines()) <= 80
+    assert "faulty" not in ran.out
+
+
+def test_without_a_kind_the_kinds_are_listed(planner):
+    out = planner("specs", "list").out
+    assert all(kind in out for kind in KINDS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "words"),
+    [
+        ("gpus", "h100", ["3350 GB/s", "[memory]", "CLASS DEFAULT", "Sources", "per GPU-hour"]),
+        ("clusters", "dgx-a100", ["300 GB/s", "ASSUMED"]),
+        ("models", "llama-65b", ["65,285,660,672", "2302.13971", "1.4 trillion"]),
+        ("spaces", "small", ["powers of two up to 16"]),
+        ("frameworks", "megatron-lm", ["layer_launch_time", "Sources"]),
+    ],
+)
+def test_show_gives_numbers_units_and_sources(planner, kind, name, words):
+    ran = planner("specs", "show", kind, name)
+    assert ran.exit_code == 0
+    assert all(word in ran.out for word in words)
+
+
+def test_everything_shipped_is_valid(planner):
+    ran = planner("specs", "validate")
+    assert ran.exit_code == 0
+    assert "no faults" in ran.out
+
+
+def test_every_fault_of_every_file_is_printed(planner, tmp_path):
+    for name in ("a.toml", "b.toml"):
+        (tmp_path / name).write_text(FAULTY)
+    ran = planner("specs", "validate", "spaces", tmp_path / "a.toml", tmp_path / "b.toml")
+    assert ran.exit_code == 2
+    for name in ("a.toml", "b.toml"):
+        assert f"{tmp_path / name}: color is not a known key" in ran.err
+        assert f"{tmp_path / name}: parameters.tensor_parallel" in ran.err
+
+
+def test_a_space_with_an_unknown_parameter_is_faulty(planner, tmp_path):
+    path = tmp_path / "x.toml"
+    lines = ['name = "x"', 'description = "d"', 'framework = "megatron-lm"', "[parameters]"]
+    path.write_text("\n".join([*lines, "tensor_paralel = [1]"]))
+    ran = planner("specs", "validate", "spaces", path)
+    assert ran.exit_code == 2
+    assert "tensor_parallel" in ran.err
+
+
+def test_the_kind_of_a_file_must_be_known(planner, tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text("")
+    ran = planner("specs", "validate", path)
+    assert ran.exit_code == 2
+    assert "planner specs validate KIND" in ran.err
+
+
+def test_own_specs_are_looked_in_first(planner, tmp_path):
+    (tmp_path / "spaces").mkdir()
+    space = 'name = "mine"\ndescription = "d"\nframework = "megatron-lm"\n[parameters]\n'
+    (tmp_path / "spaces" / "mine.toml").write_text(space)
+    assert "mine" in planner("specs", "list", "spaces", "--specs", tmp_path).out
+    assert "mine" not in planner("specs", "list", "spaces").out
