@@ -44,7 +44,7 @@ app.add_typer(specs, name="specs")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from planner import __version__
+        from planner.version import __version__
 
         typer.echo(f"planner {__version__}")
         raise typer.Exit

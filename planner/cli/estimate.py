@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Any
 
 import typer
 
 from planner.cli import options
-
-if TYPE_CHECKING:
-    from planner.request import Request
 
 
 def estimate(
@@ -28,34 +25,15 @@ def estimate(
     ideal: options.Ideal = False,
     flops_efficiency: options.FlopsEfficiency = None,
     memory_efficiency: options.MemoryEfficiency = None,
-    json: Annotated[
-        Path | None, typer.Option(help="Write it as JSON; - is stdout.", metavar="FILE")
-    ] = None,
+    json: options.Json = None,
     specs: options.Specs = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Show one configuration in full."""
-    request = options.make_request(
-        model=model,
-        gpus=gpus,
-        gpu=gpu,
-        cluster=cluster,
-        space="single",
-        framework=framework,
-        settings=settings,
-        sequence_length=sequence_length,
-        global_batch_size=global_batch_size,
-        tokens=tokens,
-        price=price,
-        ideal=ideal,
-        flops_efficiency=flops_efficiency,
-        memory_efficiency=memory_efficiency,
-        specs=specs,
-    )
-    _estimate(request, json, command=context.obj, quiet=quiet)
+    _estimate(locals())
 
 
-def _estimate(request: Request, json: Path | None, *, command: list[str], quiet: bool) -> None:
+def _estimate(given: dict[str, Any]) -> None:
     from planner.errors import InfeasibleError, SearchSpaceError
     from planner.optimize.exhaustive import exhaustive_search
     from planner.plan import make_plan
@@ -64,6 +42,8 @@ def _estimate(request: Request, json: Path | None, *, command: list[str], quiet:
     from planner.report.files import check_outputs
     from planner.report.infeasible import infeasible_message
 
+    request = options.make_request(given)
+    json, quiet = given["json"], given["quiet"]
     check_outputs(None, json)
     plan = make_plan(request)
     if plan.problem.mesh.num_rows != 1:
@@ -77,6 +57,6 @@ def _estimate(request: Request, json: Path | None, *, command: list[str], quiet:
         if not quiet:
             print_misfit(console, plan, result)
         raise InfeasibleError(infeasible_message(request, result))
-    write_estimate(json, plan, result, command)
+    write_estimate(json, plan, result, given["context"].obj)
     if not quiet:
         print_estimate(console, plan, result)

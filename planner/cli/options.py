@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,21 @@ import typer
 
 if TYPE_CHECKING:
     from planner.request import Request
+
+
+class Driver(StrEnum):
+    """How a space is searched."""
+
+    EXHAUSTIVE = "exhaustive"
+    OPTUNA = "optuna"
+
+
+class Sampler(StrEnum):
+    """How Optuna chooses what to try."""
+
+    NSGA2 = "nsga2"
+    TPE = "tpe"
+
 
 Model = Annotated[
     str,
@@ -66,18 +82,69 @@ Specs = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print no tables and no progress.")]
 
+Space = Annotated[
+    str | None,
+    typer.Option(help="The search space: a name or a .toml file.", metavar="SPACE"),
+]
+Objectives = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="One to three of throughput, step_time, time_to_train, gpu_hours, cost, "
+        "memory_headroom, num_gpus.",
+        metavar="NAME[,NAME]",
+    ),
+]
+MemoryHeadroom = Annotated[
+    str | None, typer.Option(help="At least so much free memory, as 5GiB.", metavar="BYTES")
+]
+StepTime = Annotated[
+    str | None, typer.Option(help="At most so long a step, as 20s.", metavar="TIME")
+]
+TimeToTrain = Annotated[
+    str | None, typer.Option(help="At most so long a run, as 30d.", metavar="TIME")
+]
+Cost = Annotated[str | None, typer.Option(help="At most so many USD, as 1.5MUSD.", metavar="USD")]
+ModelFlopsUtilization = Annotated[
+    str | None, typer.Option(help="At least this MFU, as 0.4 or 40%.", metavar="SHARE")
+]
+DriverChoice = Annotated[
+    Driver, typer.Option(help="Try every configuration, or sample a very large space.")
+]
+Storage = Annotated[
+    str | None,
+    typer.Option(help="Optuna: the file that keeps the study, to resume it.", metavar="FILE"),
+]
+Csv = Annotated[
+    Path | None, typer.Option(help="Write the rows as CSV; - is stdout.", metavar="FILE")
+]
+Json = Annotated[
+    Path | None, typer.Option(help="Write the rows as JSON; - is stdout.", metavar="FILE")
+]
+AllRows = Annotated[
+    bool, typer.Option("--all", help="Write every feasible row, not the front alone.")
+]
+Trials = Annotated[int, typer.Option(min=1, help="Optuna: configurations to try.")]
+Seed = Annotated[int, typer.Option(min=0, help="Optuna: the seed.")]
+SamplerChoice = Annotated[Sampler, typer.Option(help="Optuna: the sampler.")]
+Top = Annotated[int, typer.Option(min=1, help="Rows to show.")]
+
 _EXAMPLES = {"second": "s", "byte": "GiB"}
+_OF_REQUEST = (
+    "model",
+    "gpu",
+    "cluster",
+    "framework",
+    "sequence_length",
+    "global_batch_size",
+    "price",
+    "ideal",
+    "flops_efficiency",
+    "memory_efficiency",
+)
 
 
-def make_request(
-    *,
-    gpus: str,
-    settings: Iterable[str] | None,
-    tokens: str | None,
-    specs: Path | None,
-    **values: Any,
-) -> Request:
-    """A request from the texts of options; ``specs`` is put to use.
+def make_request(given: Mapping[str, Any], **more: Any) -> Request:
+    """A request from the values of options by name; the folder of specs is put to use.
 
     Raises
     ------
@@ -88,13 +155,33 @@ def make_request(
     from planner.request import Request
     from planner.specs.paths import use_specs_folder
 
-    use_specs_folder(specs)
+    use_specs_folder(given["specs"])
     return Request(
-        num_gpus=_counts(gpus),
-        settings=parse_settings(settings or []),
-        total_tokens=quantity("--tokens", tokens, "token"),
-        **values,
+        num_gpus=_counts(given["gpus"]),
+        settings=parse_settings(given["settings"] or []),
+        space=given.get("space", "single"),
+        total_tokens=quantity("--tokens", given["tokens"], "token"),
+        **{name: given[name] for name in _OF_REQUEST},
+        **more,
     )
+
+
+def limits(given: Mapping[str, Any]) -> dict[str, float]:
+    """The limits that were given, in SI units.
+
+    Raises
+    ------
+    SearchSpaceError
+        A text is not a quantity; the message names the option.
+    """
+    bounds = {
+        "memory_headroom": quantity("--memory-headroom", given["memory_headroom"], "byte"),
+        "step_time": quantity("--step-time", given["step_time"], "second"),
+        "time_to_train": quantity("--time-to-train", given["time_to_train"], "second"),
+        "cost": quantity("--cost", given["cost"], "usd", "USD"),
+        "model_flops_utilization": quantity("--mfu", given["mfu"], "1"),
+    }
+    return {name: bound for name, bound in bounds.items() if bound is not None}
 
 
 def quantity(

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from planner import __version__
 from planner.optimize.result import SearchResult
 from planner.plan import Plan
+from planner.version import __version__
 
 
 def make_manifest(

@@ -54,7 +54,9 @@ def remedies(request: Request, result: SearchResult) -> list[str]:
             if _helps(remedy.request):
                 found.append(remedy.option)
                 break
-    return found[:_MAX_REMEDIES]
+        if len(found) == _MAX_REMEDIES:
+            break
+    return found
 
 
 def _families(request: Request, result: SearchResult) -> Iterator[Iterator[_Remedy]]:
