@@ -17,18 +17,22 @@ from planner.optimize.columns import columns
 from planner.optimize.problem import Problem
 from planner.report.files import is_device, manifest_path, written_whole
 
+_ROWS = 4096
 
-def result_columns(problem: Problem, estimate: Estimate) -> dict[str, list[Any]]:
-    """One list per column in plain Python values; None where a value is unknown.
 
-    Under a flat efficiency the parts of the step time do not exist, and are left out.
+def result_blocks(problem: Problem, estimate: Estimate) -> Iterator[dict[str, list[Any]]]:
+    """One list per column in plain Python values, some thousand rows at a time.
+
+    What is unknown is None. Under a flat efficiency the parts of the step time do not
+    exist, and are left out.
     """
-    table = columns(estimate, problem.price_per_gpu_second)
-    return {
-        name: _plain(values)
-        for name, values in table.items()
+    table = {
+        name: values
+        for name, values in columns(estimate, problem.price_per_gpu_second).items()
         if problem.flops_efficiency is None or not name.startswith("time_") or "train" in name
     }
+    for start in range(0, len(table["num_gpus"]), _ROWS):
+        yield {name: _plain(values[start : start + _ROWS]) for name, values in table.items()}
 
 
 class RowFiles:
@@ -51,7 +55,10 @@ class RowFiles:
         """Write the rows of an estimate."""
         if self._csv is None and self._json is None:
             return
-        block = result_columns(self._problem, estimate)
+        for block in result_blocks(self._problem, estimate):
+            self._write(block)
+
+    def _write(self, block: Mapping[str, list[Any]]) -> None:
         rows = list(zip(*block.values(), strict=True))
         if self._csv is not None:
             if self._empty:
