@@ -25,7 +25,7 @@ from planner.specs.catalogue import (
 from planner.specs.cluster import ClusterSpec
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
-from planner.specs.load import check_spec, digest, provenance, read_toml
+from planner.specs.load import check_spec, digest, provenance, read_toml, text_digest
 from planner.specs.model import ModelSpec
 from planner.specs.model_catalogue import load_model
 from planner.specs.price import price_per_gpu_hour
@@ -83,6 +83,7 @@ def make_plan(request: Request) -> Plan:
     notes = _Notes()
     counts = _gpu_counts(request.num_gpus)
     model = load_model(request.model)
+    notes.digests[f"model {model.name}"] = text_digest(repr(model))
     gpu, cluster = _hardware(request, counts, notes)
     workload = _workload(request, model, notes)
     space = _space(request, model, notes)

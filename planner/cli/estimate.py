@@ -22,6 +22,7 @@ def estimate(
     global_batch_size: options.GlobalBatchSize = None,
     tokens: options.Tokens = None,
     price: options.Price = None,
+    dropout: options.Dropout = False,
     ideal: options.Ideal = False,
     flops_efficiency: options.FlopsEfficiency = None,
     memory_efficiency: options.MemoryEfficiency = None,

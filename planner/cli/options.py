@@ -76,6 +76,9 @@ MemoryEfficiency = Annotated[
     str | None,
     typer.Option(help="The share of the memory bandwidth reached, or GB/s.", metavar="SHARE"),
 ]
+Dropout = Annotated[
+    bool, typer.Option("--dropout", help="Train with dropout: its masks take memory.")
+]
 Specs = Annotated[
     Path | None,
     typer.Option("--specs", help="A folder of own spec files, looked in first.", metavar="DIR"),
@@ -137,6 +140,7 @@ _OF_REQUEST = (
     "sequence_length",
     "global_batch_size",
     "price",
+    "dropout",
     "ideal",
     "flops_efficiency",
     "memory_efficiency",

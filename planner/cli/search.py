@@ -35,6 +35,7 @@ def search(
     cost: options.Cost = None,
     mfu: options.ModelFlopsUtilization = None,
     price: options.Price = None,
+    dropout: options.Dropout = False,
     ideal: options.Ideal = False,
     flops_efficiency: options.FlopsEfficiency = None,
     memory_efficiency: options.MemoryEfficiency = None,

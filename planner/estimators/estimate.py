@@ -41,6 +41,11 @@ class Estimate:
         return self.memory.peak
 
     @property
+    def is_flat(self) -> bool:
+        """Whether ``step_time`` comes from a flat efficiency, and ``time`` does not explain it."""
+        return self.step_time is not self.time.total
+
+    @property
     def tokens_per_step(self) -> FloatArray:
         """Trained tokens of one step."""
         return self.configurations.global_batch_size * self.setting.workload.sequence_length

@@ -67,4 +67,6 @@ def _memory_parts(estimate: Estimate) -> dict[str, Any]:
 
 
 def _time_parts(estimate: Estimate) -> dict[str, Any]:
+    if estimate.is_flat:
+        return {}
     return {f"time_{part}_s": seconds for part, seconds in estimate.time.parts().items()}

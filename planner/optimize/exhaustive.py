@@ -10,6 +10,8 @@ from planner.optimize.collector import Collector
 from planner.optimize.problem import Problem, judge, without_impossible
 from planner.optimize.result import SearchResult
 
+_SINK_ROWS = 2**14
+
 Progress = Callable[[int], None]
 Sink = Callable[[Estimate], None]
 
@@ -20,7 +22,7 @@ def exhaustive_search(
     """Search the whole mesh.
 
     ``progress`` is told the rows done after each block; ``sink`` is given every feasible
-    row, evaluated as a flat table, block by block.
+    row, evaluated as flat tables of some thousand rows.
     """
     collector = Collector(problem)
     done = 0
@@ -40,6 +42,8 @@ def _take_in(
 ) -> None:
     evaluation = judge(problem, possible)
     collector.add(evaluation)
-    feasible = evaluation.feasible
-    if sink is not None and feasible.size:
-        sink(judge(problem, possible.rows(feasible)).estimate)
+    if sink is not None:
+        feasible = evaluation.feasible
+        for start in range(0, feasible.size, _SINK_ROWS):
+            rows = feasible[start : start + _SINK_ROWS]
+            sink(judge(problem, possible.rows(rows)).estimate)

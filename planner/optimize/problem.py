@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,8 +12,12 @@ from planner.configurations.enumerate import Mesh
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.estimate import REJECTIONS, Estimate, broken_rule, evaluate
 from planner.estimators.share import Setting
+from planner.optimize.columns import columns
 from planner.optimize.constraints import Constraint
 from planner.optimize.objectives import Objective
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +41,17 @@ class Problem:
 class Evaluation:
     """An estimate judged: ``rejected_by`` is 0 or the one-based number of a rejection."""
 
+    problem: Problem
     estimate: Estimate
     rejected_by: CodeArray
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per configuration: its parameters, predictions and what rejects it."""
+        import pandas as pd
+
+        names = np.array(["", *self.problem.rejections])
+        table = columns(self.estimate, self.problem.price_per_gpu_second)
+        return pd.DataFrame({**table, "rejected_by": names[self.rejected_by.ravel()]})
 
     @property
     def feasible(self) -> IndexArray:
@@ -52,7 +66,7 @@ def judge(problem: Problem, configurations: TrainingConfigurations) -> Evaluatio
     for number, constraint in enumerate(problem.constraints, start=len(REJECTIONS) + 1):
         violated = constraint.violated(estimate, problem.price_per_gpu_second)
         rejected_by = np.where((rejected_by == 0) & violated, np.int8(number), rejected_by)
-    return Evaluation(estimate=estimate, rejected_by=rejected_by)
+    return Evaluation(problem=problem, estimate=estimate, rejected_by=rejected_by)
 
 
 def without_impossible(

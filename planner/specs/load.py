@@ -80,10 +80,16 @@ def provenance(table: Mapping[str, Any]) -> dict[str, str]:
 
 def digest(*paths: Path) -> str:
     """Twelve hexadecimal digits that change when one of the files changes."""
-    content = hashlib.sha256()
-    for path in paths:
-        content.update(path.read_bytes())
-    return content.hexdigest()[:12]
+    return _short(b"".join(path.read_bytes() for path in paths))
+
+
+def text_digest(text: str) -> str:
+    """As `digest`, of a text."""
+    return _short(text.encode())
+
+
+def _short(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def _quantities(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

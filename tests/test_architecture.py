@@ -1,0 +1,87 @@
+"""What the design promises about the code itself."""
+
+from __future__ import annotations
+
+import ast
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from planner.enums import Recompute
+from planner.optimize.columns import columns
+from planner.terms import glossary, term_of_column
+
+ROOT = Path(__file__).parents[1]
+CODE = sorted(path for path in (ROOT / "planner").rglob("*.py"))
+
+
+def test_no_file_is_longer_than_400_lines() -> None:
+    own = [*CODE, *(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
+    long = {str(path): n for path in own if (n := len(path.read_text().splitlines())) > 400}
+    assert long == {}
+
+
+def test_functions_are_short() -> None:
+    lengths = [
+        (node.end_lineno or 0) - node.lineno + 1 - _docstring_lines(node)
+        for path in CODE
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+    ]
+    assert statistics.median(lengths) <= 12
+    assert statistics.quantiles(lengths, n=20)[-1] <= 45
+
+
+def _docstring_lines(node: ast.FunctionDef) -> int:
+    docstring = ast.get_docstring(node, clean=False)
+    return len(docstring.splitlines()) if docstring else 0
+
+
+@pytest.mark.parametrize("path", CODE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_public_definitions_have_docstrings(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert ast.get_docstring(tree), "the module says nothing about itself"
+    bare = [
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        and not node.name.startswith("_")
+        and not ast.get_docstring(node)
+    ]
+    assert bare == []
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys; sys.argv = ['planner', '--help']\n"
+        "from planner.__main__ import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'numpy', 'pandas', 'optuna', 'pydantic', 'scipy'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_result_column_is_in_the_glossary(one_estimate: object) -> None:
+    table = columns(one_estimate, 1.0)  # type: ignore[arg-type]
+    assert [name for name in table if term_of_column(name) is None] == []
+
+
+def test_the_glossary_has_no_term_twice_and_no_gap() -> None:
+    lines = (ROOT / "planner" / "terms.csv").read_text(encoding="utf-8").splitlines()
+    assert len(lines) - 1 == len(glossary())
+    assert all(term.unit and term.description for term in glossary().values())
+
+
+@pytest.fixture(scope="module")
+def one_estimate() -> object:
+    import planner
+
+    judged = planner.estimate(
+        model="llama-7b", num_gpus=8, settings={"recompute": Recompute.FULL.word}
+    )
+    return judged.estimate
