@@ -12,7 +12,7 @@ from planner.configurations.training import CODES, FLAGS, NAMES
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
-from planner.specs.search_space import SearchSpace, expand
+from planner.specs.search_space import Divisors, Multiples, PowersOfTwo, SearchSpace, expand
 from planner.specs.workload import TrainingWorkload
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -92,8 +92,8 @@ def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
 def _values(
     choice: Any, counts: list[int], model: ModelSpec, workload: TrainingWorkload
 ) -> list[Any]:
-    if isinstance(choice, list):
-        return choice
+    if not isinstance(choice, PowersOfTwo | Divisors | Multiples):
+        return list(choice) if isinstance(choice, list | tuple) else [choice]
     experts = max(group.feed_forward.num_experts for group in model.layer_groups)
     values: set[Any] = set()
     ordered: list[Any] = []

@@ -23,14 +23,9 @@ _ROWS = 4096
 def result_blocks(problem: Problem, estimate: Estimate) -> Iterator[dict[str, list[Any]]]:
     """One list per column in plain Python values, some thousand rows at a time.
 
-    What is unknown is None. Under a flat efficiency the parts of the step time do not
-    exist, and are left out.
+    What is unknown is None.
     """
-    table = {
-        name: values
-        for name, values in columns(estimate, problem.price_per_gpu_second).items()
-        if problem.flops_efficiency is None or not name.startswith("time_") or "train" in name
-    }
+    table = columns(estimate, problem.price_per_gpu_second)
     for start in range(0, len(table["num_gpus"]), _ROWS):
         yield {name: _plain(values[start : start + _ROWS]) for name, values in table.items()}
 
