@@ -56,7 +56,7 @@ def to_si(value: float, unit: str, dimension: str) -> float:
     if unit not in known:
         raise ValueError(f"unit {unit!r} is not a unit of {dimension} ({', '.join(known)})")
     if not abs(value) <= _LARGEST:
-        raise ValueError("the number is not finite or beyond 1e300")
+        raise ValueError("not a finite number, or beyond 1e300")
     return float(value) * known[unit]
 
 

@@ -22,7 +22,7 @@ def sessions() -> list[tuple[str, list[str]]]:
     found = []
     for block in re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL):
         for session in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, output = session.replace("\\\n", "").partition("\n")
+            command, _, output = session.partition("\n")
             found.append((command, output.splitlines()))
     return [session for session in found if session[0].startswith("planner")]
 

@@ -230,8 +230,8 @@ def test_defaults_that_lead_back_are_refused(
 
 
 LINES = H100_TEXT.splitlines()
-HASHABLE = ["true", '"80"', "-1", "nan", "inf", "1e400", "2024-01-01", "''"]
-ODD = st.sampled_from([*HASHABLE, "[]", "{}", "[[1]]", "{ value = [], unit = {}, source = [] }"])
+ODD_VALUES = ["true", '"80"', "-1", "nan", "inf", "1e400", "1" * 400, "2024-01-01", "''"]
+ODD = st.sampled_from([*ODD_VALUES, "[]", "{}", "[[1]]", "{ value = [], unit = {}, source = [] }"])
 
 
 @st.composite
@@ -255,8 +255,7 @@ def damaged(draw: st.DrawFn) -> str:
             )
         )
         part = draw(st.sampled_from([r"value = [\d.]+", r'unit = "[^"]*"', r'source = "[^"]*"']))
-        values = st.sampled_from(HASHABLE) if part.startswith("source") else ODD
-        odd = f"{part.split()[0]} = {draw(values)}"
+        odd = f"{part.split()[0]} = {draw(ODD)}"
         at = draw(st.integers(0, len(lines) - 1))
         lines[at] = re.sub(part, lambda _, odd=odd: odd, lines[at], count=1)
     return "\n".join(lines)
@@ -278,7 +277,6 @@ def test_a_damaged_file_reads_or_is_refused(text: str, tmp_path: Path) -> None:
     assert not refusal or refusal.startswith(str(tmp_path / "gpu.toml"))
 
 
-@pytest.mark.xfail(strict=True, reason="the reader of quantities and files lets these through")
 @pytest.mark.parametrize(
     "quantity",
     [
