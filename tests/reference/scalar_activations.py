@@ -1,0 +1,70 @@
+"""Bytes a layer keeps for its backward pass, one tensor per line (arXiv:2205.05198, 4.1)."""
+
+from __future__ import annotations
+
+from scalar_machine import Layout, World, key_heads, own_tokens, tokens, value_dim
+
+from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
+
+
+def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) -> float:
+    """Per micro-batch; ``selective`` drops the scores, ``full`` keeps the input alone."""
+    h, own = world.model.hidden_size, own_tokens(world, layout)
+    if recompute == "full":
+        return 2 * own * h
+    norms = 1 if group.parallel_residual else min(group.norms_per_layer, 2)
+    kept = {
+        "norm_inputs": 2 * own * h * norms,
+        "dropout_masks": 2 * own * h if world.workload.dropout else 0,
+        **_attention(world, layout, group.attention, recompute),
+        **_feed_forward(world, layout, group.feed_forward),
+    }
+    return sum(kept.values())
+
+
+def _attention(
+    world: World, layout: Layout, attention: AttentionSpec, recompute: str
+) -> dict[str, float]:
+    n, own, h = tokens(world, layout), own_tokens(world, layout), world.model.hidden_size
+    a, d = attention.num_attention_heads / layout.tensor_parallel, attention.head_dim
+    dv, keys = value_dim(attention), key_heads(attention, layout)
+    kept = {
+        "projection_input": (1 if layout.precision == "fp8" else 2) * own * h,
+        "queries": 2 * n * a * d,
+        "keys": 2 * n * keys * d,
+        "values": 2 * n * keys * dv,
+        "output_input": 2 * n * a * dv,
+    }
+    if attention.kind == "latent":
+        rank = attention.q_lora_rank + attention.kv_lora_rank + attention.qk_rope_head_dim
+        kept["latents"] = 2 * own * rank
+    if layout.flash_attention:
+        kept["log_sum_exp"] = 4 * n * a
+    elif recompute == "none":
+        scores = a * n * world.workload.sequence_length
+        kept["softmax"] = 2 * scores
+        if world.workload.dropout:
+            kept["score_mask"] = scores
+            kept["score_dropout"] = 2 * scores
+    return kept
+
+
+def _feed_forward(world: World, layout: Layout, mlp: FeedForwardSpec) -> dict[str, float]:
+    n, own, h = tokens(world, layout), own_tokens(world, layout), world.model.hidden_size
+    element = 1 if layout.precision == "fp8" else 2
+    inputs = 2 if mlp.gated else 1
+    width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
+    f = width / layout.tensor_parallel
+    kept = {
+        "block_input": element * own * h,
+        "activation_inputs": 2 * inputs * n * f,
+        "down_input": element * n * f,
+    }
+    if mlp.num_experts:
+        pairs = own * mlp.num_experts_per_tok
+        kept["dispatched"] = element * pairs * h
+        kept["expert_outputs"] = 2 * pairs * h
+        kept["expert_activation_inputs"] = 2 * inputs * pairs * mlp.moe_intermediate_size
+        kept["expert_down_inputs"] = element * pairs * mlp.moe_intermediate_size
+        kept["router_logits_and_scores"] = 2 * 4 * own * mlp.num_experts
+    return kept

@@ -1,0 +1,210 @@
+"""The operators of a layer and of the two ends of a model, one dictionary each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scalar_machine import (
+    Layout,
+    World,
+    collective,
+    elementwise,
+    fused_attention,
+    gemm,
+    grouped_gemm,
+    key_heads,
+    own_tokens,
+    send,
+    shown,
+    tokens,
+    value_dim,
+)
+
+from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
+
+
+@dataclass(frozen=True, kw_only=True)
+class Op:
+    """Exposed seconds of one operator; ``repeats`` names the recomputations that rerun it."""
+
+    forward: float
+    backward: float
+    part: str = "compute"
+    repeats: tuple[str, ...] = ("full",)
+
+
+Ops = dict[str, Op]
+
+
+def layer(world: World, layout: Layout, group: LayerGroup) -> Ops:
+    """One layer: attention block, then feed-forward block."""
+    h = world.model.hidden_size
+    own = own_tokens(world, layout) * h
+    mlp = group.feed_forward
+    ops: Ops = {"attention_norm": _memory(world, own, 4, 6)}
+    ops |= _projections(world, layout, group.attention)
+    ops |= _attention(world, layout, group.attention)
+    heads = group.attention.num_attention_heads / layout.tensor_parallel
+    ops["attention_output"] = _linear(
+        world, layout, tokens(world, layout), h, heads * value_dim(group.attention)
+    )
+    ops["attention_residual"] = _memory(world, own, 6, 6)
+    ops["attention_tensor_parallel"] = _tensor_exchange(world, layout)
+    if not group.parallel_residual:
+        ops["feed_forward_norm"] = _memory(world, own, 4, 6)
+    if mlp.num_experts:
+        ops |= _experts(world, layout, mlp)
+    width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
+    if width:
+        ops |= _mlp(world, layout, mlp, width)
+    ops["feed_forward_residual"] = _memory(world, own, 6, 6)
+    return ops
+
+
+def embedding(world: World, layout: Layout) -> Ops:
+    """Lookup, and the sum over vocabulary shards."""
+    h, n = world.model.hidden_size, tokens(world, layout)
+    lookup = _memory(world, own_tokens(world, layout) * h, 4, 10, repeats=())
+    total = collective(world, "all_reduce", 2 * n * h, layout.tensor_parallel, 1)
+    reduce = Op(forward=total, backward=0.0, part="tensor_parallel", repeats=())
+    return {"embedding": lookup, "embedding_tensor_parallel": reduce}
+
+
+def logits(world: World, layout: Layout) -> Ops:
+    """Final norm, logits in 16 bit, cross-entropy, and the sum of input gradients."""
+    h, n = world.model.hidden_size, tokens(world, layout)
+    columns = world.model.vocab_size / layout.tensor_parallel
+    final = _linear(world, layout, n, columns, h, precision=world.sixteen_bit)
+    loss = elementwise(world, 2 * world.framework.execution.loss_passes * n * columns) / 2
+    total = collective(world, "all_reduce", 2 * n * h, layout.tensor_parallel, 1)
+    return {
+        "final_norm": _memory(world, own_tokens(world, layout) * h, 4, 6, repeats=()),
+        "logits": Op(forward=final.forward, backward=final.backward, repeats=()),
+        "loss": Op(forward=loss, backward=loss, repeats=()),
+        "logits_tensor_parallel": Op(
+            forward=0.0, backward=total, part="tensor_parallel", repeats=()
+        ),
+    }
+
+
+def _memory(
+    world: World,
+    elements: float,
+    forward: float,
+    backward: float,
+    repeats: tuple[str, ...] = ("full",),
+) -> Op:
+    """An elementwise kernel; bytes per element when fused, times the framework's passes."""
+    traffic = elements * world.framework.execution.elementwise_passes
+    return Op(
+        forward=elementwise(world, traffic * forward),
+        backward=elementwise(world, traffic * backward),
+        repeats=repeats,
+    )
+
+
+def _linear(
+    world: World,
+    layout: Layout,
+    rows: float,
+    columns: float,
+    depth: float,
+    precision: str | None = None,
+) -> Op:
+    """Forward C = A B; backward both gradients, the weights' one accumulated in place."""
+    precision = precision or layout.precision
+    accumulated = 2 * world.framework.states.gradient
+    forward = gemm(world, rows, columns, depth, precision)
+    backward = gemm(world, rows, depth, columns, precision)
+    backward += gemm(world, columns, depth, rows, precision, accumulated)
+    if precision == "fp8":  # a cast reads 16 bit and writes 8
+        forward += elementwise(world, 3 * rows * depth)
+        backward += elementwise(world, 3 * rows * columns)
+    return Op(forward=forward, backward=backward)
+
+
+def _tensor_exchange(world: World, layout: Layout) -> Op:
+    """arXiv:1909.08053: an all-reduce each way; arXiv:2205.05198: gather and scatter."""
+    num_bytes = 2 * tokens(world, layout) * world.model.hidden_size
+    kinds = ("all_gather", "reduce_scatter") if layout.sequence_parallel else ("all_reduce",)
+    time = sum(collective(world, kind, num_bytes, layout.tensor_parallel, 1) for kind in kinds)
+    time *= 1 - world.framework.overlap.tensor_parallel
+    return Op(forward=time, backward=time, part="tensor_parallel")
+
+
+def _projections(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
+    h, t, n = world.model.hidden_size, layout.tensor_parallel, tokens(world, layout)
+    a, d, dv = attention.num_attention_heads / t, attention.head_dim, value_dim(attention)
+    rotated_heads, rotated = a, attention.qk_rope_head_dim or d
+    if attention.kind == "latent":  # arXiv:2405.04434, equations 37-47
+        own, rope = own_tokens(world, layout), attention.qk_rope_head_dim
+        q, kv = attention.q_lora_rank, attention.kv_lora_rank
+        ops = {"q_down": _linear(world, layout, own, q, h)} if q else {}
+        ops["q_up"] = _linear(world, layout, n, a * d, q or h)
+        ops["kv_down"] = _linear(world, layout, own, kv + rope, h)
+        ops["kv_up"] = _linear(world, layout, n, a * (d - rope + dv), kv)
+    else:
+        keys = key_heads(attention, layout)
+        ops = {"qkv": _linear(world, layout, n, a * d + keys * d + keys * dv, h)}
+        rotated_heads += keys
+    if world.model.position_embedding == "rotary":
+        ops["rope"] = _memory(world, n * rotated_heads * rotated, 4, 4)
+    return ops
+
+
+def _attention(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
+    s, b = world.workload.sequence_length, layout.micro_batch_size
+    a, d, dv = attention.num_attention_heads, attention.head_dim, value_dim(attention)
+    a /= layout.tensor_parallel
+    if not layout.flash_attention:
+        precision = world.sixteen_bit
+        passes = world.framework.execution.softmax_passes
+        time = gemm(world, b * a * s, s, d, precision) + gemm(world, b * a * s, dv, s, precision)
+        time += elementwise(world, 2 * passes * b * a * s * s)
+        return {"core": Op(forward=time, backward=2 * time, repeats=("selective", "full"))}
+    forward = fused_attention(world, attention, layout)
+    backward = 2.5 * forward / world.gpu.efficiency.attention_backward_fraction
+    ops = {"core": Op(forward=forward, backward=backward)}
+    c = layout.context_parallel
+    if c > 1:  # arXiv:2310.01889: keys and values go round the ring behind the core
+        keys = key_heads(attention, layout)
+        block = 2 * tokens(world, layout) * keys * (d + dv)
+        leaves = layout.tensor_parallel * c > world.cluster.scale_up.domain_size
+        ring = (c - 1) * send(world, block, leaves)
+        g = world.framework.overlap.interference
+        ops["ring"] = Op(
+            forward=shown(ring, forward, g),
+            backward=shown(2 * ring, backward, g),
+            part="context_parallel",
+        )
+    return ops
+
+
+def _mlp(world: World, layout: Layout, mlp: FeedForwardSpec, width: int) -> Ops:
+    h, n, f = world.model.hidden_size, tokens(world, layout), width / layout.tensor_parallel
+    inputs = 2 if mlp.gated else 1
+    return {
+        "up": _linear(world, layout, n, inputs * f, h),
+        "activation": _memory(world, n * f, 2 * inputs + 2, 4 * inputs + 2),
+        "down": _linear(world, layout, n, h, f),
+        "feed_forward_tensor_parallel": _tensor_exchange(world, layout),
+    }
+
+
+def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
+    """Balanced routing: each GPU's own tokens leave k times and as many arrive."""
+    h, own, e = world.model.hidden_size, own_tokens(world, layout), layout.expert_parallel
+    pairs, width = own * mlp.num_experts_per_tok, mlp.moe_intermediate_size
+    matrices = 3 if mlp.gated else 2
+    local = mlp.num_experts / e
+    experts = grouped_gemm(world, pairs, local, width, matrices, layout.precision)
+    experts += elementwise(world, 2 * matrices * pairs * width)
+    there_and_back = 2 * collective(world, "all_to_all", 2 * pairs * h, e, 1)
+    there_and_back *= 1 - world.framework.overlap.expert_parallel
+    router = _linear(world, layout, own, mlp.num_experts, h, precision=world.sixteen_bit)
+    return {
+        "router": router,
+        "permute": _memory(world, 2 * pairs * h, 4, 4),
+        "experts": Op(forward=experts, backward=2 * experts),
+        "all_to_all": Op(forward=there_and_back, backward=there_and_back, part="expert_parallel"),
+    }

@@ -1,0 +1,188 @@
+"""Kernels and messages of one GPU in plain floats, straight from the published equations.
+
+Part of the naive twin: it reads specs and imports none of the code it checks.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from planner.specs.cluster import ClusterSpec
+from planner.specs.framework import FrameworkProfile
+from planner.specs.gpu import GpuSpec
+from planner.specs.model import AttentionSpec, ModelSpec
+from planner.specs.workload import TrainingWorkload
+
+PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """Everything that does not depend on the layout."""
+
+    gpu: GpuSpec
+    cluster: ClusterSpec
+    model: ModelSpec
+    framework: FrameworkProfile
+    workload: TrainingWorkload
+
+    @property
+    def sixteen_bit(self) -> str:
+        return "bf16" if "bf16" in self.gpu.peak_flops else "fp16"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """One configuration; ``precision`` and ``recompute`` are words."""
+
+    num_gpus: int
+    tensor_parallel: int = 1
+    context_parallel: int = 1
+    pipeline_parallel: int = 1
+    virtual_pipeline: int = 1
+    expert_parallel: int = 1
+    micro_batch_size: int = 1
+    global_batch_size: int = 1
+    zero_stage: int = 0
+    recompute: str = "none"
+    precision: str = "bf16"
+    sequence_parallel: bool = False
+    flash_attention: bool = True
+
+    @property
+    def data_parallel(self) -> float:
+        model_parallel = self.tensor_parallel * self.context_parallel * self.pipeline_parallel
+        return self.num_gpus / model_parallel
+
+    @property
+    def num_micro_batches(self) -> float:
+        return self.global_batch_size / (self.data_parallel * self.micro_batch_size)
+
+
+def tokens(world: World, layout: Layout) -> float:
+    """Tokens of a micro-batch on one context-parallel rank."""
+    return layout.micro_batch_size * world.workload.sequence_length / layout.context_parallel
+
+
+def own_tokens(world: World, layout: Layout) -> float:
+    """Those whose residual stream the GPU holds: sequence parallelism splits them."""
+    split = layout.tensor_parallel if layout.sequence_parallel else 1
+    return tokens(world, layout) / split
+
+
+def value_dim(attention: AttentionSpec) -> int:
+    return attention.v_head_dim or attention.head_dim
+
+
+def key_heads(attention: AttentionSpec, layout: Layout) -> float:
+    """Key-value heads on a GPU; a head is not split but copied."""
+    return max(attention.num_key_value_heads / layout.tensor_parallel, 1.0)
+
+
+def roofline(world: World, e: Any, flops: float, num_bytes: float, precision: str) -> float:
+    """t0 + ((F/(P e))^q + (B/(W b))^q)^(1/q)."""
+    gpu = world.gpu
+    rate = gpu.peak_flops[precision] * e.compute_fraction
+    compute = flops / (rate * gpu.efficiency.sustained_compute_fraction)
+    traffic = num_bytes / (gpu.memory_bandwidth * e.bandwidth_fraction)
+    q = e.sharpness
+    return e.latency + (compute**q + traffic**q) ** (1 / q)
+
+
+def _by_precision(table: Any, precision: str) -> Any:
+    return table["fp8"] if precision == "fp8" and "fp8" in table else table["bf16"]
+
+
+def gemm(
+    world: World,
+    rows: float,
+    columns: float,
+    depth: float,
+    precision: str,
+    output_bytes: float = 2,
+) -> float:
+    """2mnk FLOPs; each operand passes memory once, in 8 bit if computed in 8 bit."""
+    operand = 1 if precision == "fp8" else 2
+    num_bytes = operand * (rows * depth + columns * depth) + output_bytes * rows * columns
+    e = _by_precision(world.gpu.efficiency.gemm, precision)
+    return roofline(world, e, 2 * rows * columns * depth, num_bytes, precision)
+
+
+def grouped_gemm(
+    world: World, pairs: float, experts: float, width: int, matrices: int, precision: str
+) -> float:
+    """The roofline on padded rows and widths, the experts' weights read once, and permutes."""
+    h = world.model.hidden_size
+    e = _by_precision(world.gpu.efficiency.grouped_gemm, precision)
+    padding = (1 + e.width_offset / width) * (1 + e.row_offset / (pairs / experts))
+    flops = 2 * matrices * h * width * pairs * padding
+    permute = e.permute_passes * 2 * h * pairs / world.gpu.memory_bandwidth / e.bandwidth_fraction
+    return roofline(world, e, flops, 2 * matrices * h * width * experts, precision) + permute
+
+
+def fused_attention(world: World, attention: AttentionSpec, layout: Layout) -> float:
+    """FlashAttention forward, causal: 2 n k a (d_qk + d_v) FLOPs, q k v o through memory once."""
+    s = world.workload.sequence_length
+    a = attention.num_attention_heads / layout.tensor_parallel
+    window = min(attention.sliding_window or s, s)
+    mean_keys = (window * (window + 1) / 2 + (s - window) * window) / s
+    dims = attention.head_dim + value_dim(attention)
+    n = tokens(world, layout)
+    table = world.gpu.efficiency.attention
+    sizes = {int(key.removeprefix("head_dim_")): key for key in table}
+    e = table[sizes[min(sizes, key=lambda size: abs(size - attention.head_dim))]]
+    tiles = layout.micro_batch_size * a * math.ceil(s / 128)
+    waves = tiles / (world.gpu.num_multiprocessors or 128)
+    work = 2 * n * mean_keys * a * dims * (1 + e.wave_fill / waves) * (1 + e.sequence_offset / s)
+    if not world.framework.execution.native_attention:
+        work /= world.gpu.efficiency.portable_attention_fraction
+    num_bytes = 2 * n * (a + key_heads(attention, layout)) * dims
+    return roofline(world, e, work, num_bytes, world.sixteen_bit)
+
+
+def elementwise(world: World, num_bytes: float) -> float:
+    """t0 + B/(W b)."""
+    e = world.gpu.efficiency.memory_bound
+    return e.latency + num_bytes / (world.gpu.memory_bandwidth * e.bandwidth_fraction)
+
+
+def network_rate(world: World) -> float:
+    out = world.cluster.scale_out
+    return out.bandwidth * out.efficiency / out.oversubscription
+
+
+def collective(world: World, kind: str, num_bytes: float, size: float, stride: float) -> float:
+    """a0 + a1 (g-1) + network + (V + sqrt(V V0)) / (B n/(n+x)), g ranks in one domain."""
+    if size <= 1:
+        return 0.0
+    up, out = world.cluster.scale_up, world.cluster.scale_out
+    e = world.gpu.efficiency.collective[kind]
+    local = min(size, max(up.domain_size // stride, 1))
+    domains = size / local
+    fabric = up.bandwidth * e.bandwidth_fraction
+    if domains > 1:
+        rate = min(fabric, local * network_rate(world))
+        wait = out.base_latency + out.latency_per_doubling * max(math.log2(domains / 2), 0)
+    else:
+        rate, wait = fabric, 0.0
+    volume = PASSES[kind] * num_bytes * (size - 1) / size
+    ramped = volume + math.sqrt(volume * e.ramp_bytes)
+    moving = ramped / (rate * size / (size + e.small_group_penalty))
+    return e.base_latency + e.latency_per_rank * (local - 1) + wait + moving
+
+
+def send(world: World, num_bytes: float, leaves_domain: bool) -> float:
+    """Latency and bytes over bandwidth of one message."""
+    if leaves_domain:
+        return world.cluster.scale_out.base_latency + num_bytes / network_rate(world)
+    e = world.gpu.efficiency.collective["all_gather"]
+    rate = world.cluster.scale_up.bandwidth * e.bandwidth_fraction
+    return e.base_latency + num_bytes / rate
+
+
+def shown(communication: float, computation: float, interference: float) -> float:
+    """What two activities side by side take, max + g min, over the computation alone."""
+    both = max(communication, computation) + interference * min(communication, computation)
+    return both - computation

@@ -1,0 +1,123 @@
+"""Layers and parameters of every pipeline stage, as explicit lists."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from scalar_machine import Layout, World, value_dim
+
+from planner.specs.model import AttentionSpec, LayerGroup, ModelSpec
+
+
+def layer_list(model: ModelSpec) -> list[int]:
+    """The group of each layer from bottom to top; interleaved groups alternate evenly."""
+    runs, spread = [], []
+    for index, group in enumerate(model.layer_groups):
+        n = group.num_hidden_layers
+        if group.placement == "interleaved":
+            spread += [(Fraction(2 * i + 1, 2 * n), index) for i in range(n)]
+        else:
+            runs += [index] * n
+    return runs + [index for _, index in sorted(spread)]
+
+
+def stages(model: ModelSpec, layout: Layout) -> list[list[int]]:
+    """The layers of every stage: chunk c stands on stage c mod p (arXiv:2104.04473, 2.2).
+
+    Where layers do not divide, inner chunks take the extra ones, then the first, then the
+    last, as embedding and logits stand there (arXiv:2407.21783, section 3.3.2).
+    """
+    layers, p = layer_list(model), layout.pipeline_parallel
+    chunks = p * layout.virtual_pipeline
+    sizes = [len(layers) // chunks] * chunks
+    inner_first = [*range(1, chunks - 1), 0, chunks - 1]
+    for chunk in inner_first[: len(layers) % chunks]:
+        sizes[chunk] += 1
+    held: list[list[int]] = [[] for _ in range(p)]
+    for chunk, size in enumerate(sizes):
+        taken, layers = layers[:size], layers[size:]
+        held[chunk % p] += taken
+    return held
+
+
+def layer_parameters(model: ModelSpec, group: LayerGroup, layout: Layout) -> tuple[float, float]:
+    """Parameters of one layer on one GPU: of all its ranks alike, and of its own experts."""
+    h, t, mlp = model.hidden_size, layout.tensor_parallel, group.feed_forward
+    width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
+    norms = group.norms_per_layer * h * (2 if group.norm_bias else 1)
+    router = mlp.num_experts * (h + (1 if mlp.router_bias else 0))
+    router += h if mlp.shared_expert_gate else 0
+    split = sum(_attention_matrices(h, group.attention).values())
+    split += _mlp(h, width, mlp.gated, mlp.bias) if width else 0
+    expert = _mlp(h, mlp.moe_intermediate_size, mlp.gated, mlp.bias)
+    experts = mlp.num_experts * expert / layout.expert_parallel if mlp.num_experts else 0.0
+    return split / t + norms + router, experts
+
+
+def _mlp(h: int, width: int, gated: bool, bias: bool) -> int:
+    inputs = 2 if gated else 1
+    biases = inputs * width + h if bias else 0
+    return inputs * h * width + width * h + biases
+
+
+def _attention_matrices(h: int, attention: AttentionSpec) -> dict[str, int]:
+    a, g, d = attention.num_attention_heads, attention.num_key_value_heads, attention.head_dim
+    dv = value_dim(attention)
+    if attention.kind == "latent":
+        q, kv, rope = attention.q_lora_rank, attention.kv_lora_rank, attention.qk_rope_head_dim
+        queries = {"q_down": h * q, "q_norm": q, "q_up": q * a * d} if q else {"q": h * a * d}
+        return {
+            **queries,
+            "kv_down": h * (kv + rope),
+            "kv_norm": kv,
+            "kv_up": kv * a * (d - rope + dv),
+            "output": a * dv * h,
+        }
+    norm_sets = (a + g) if attention.qk_norm_per_head else 2
+    return {
+        "q": h * a * d,
+        "k": h * g * d,
+        "v": h * g * d,
+        "output": a * d * h,
+        "qkv_bias": (a + 2 * g) * d if attention.qkv_bias else 0,
+        "output_bias": h if attention.output_bias else 0,
+        "qk_norm": norm_sets * d if attention.qk_norm else 0,
+        "sinks": a if attention.sinks else 0,
+    }
+
+
+def end_parameters(model: ModelSpec, layout: Layout, stage: int) -> float:
+    """Embedding on the first stage, logits on the last; the norm before them is left out.
+
+    Tied weights are one matrix where both stand on one stage, else a copy on each.
+    """
+    h, t, last = model.hidden_size, layout.tensor_parallel, layout.pipeline_parallel - 1
+    matrix = model.vocab_size * h
+    count = 0
+    if stage == 0:
+        positions = (model.max_position_embeddings or 0) + model.position_embedding_offset
+        count += matrix + (positions * h if model.position_embedding == "learned" else 0)
+    if stage == last:
+        count += 0 if model.tie_word_embeddings and last == 0 else matrix
+        count += model.vocab_size if model.logits_bias else 0
+    return count / t
+
+
+def stage_parameters(world: World, layout: Layout) -> list[tuple[float, float]]:
+    """Dense and expert parameters on a GPU of every stage."""
+    model = world.model
+    counts = []
+    for stage, layers in enumerate(stages(model, layout)):
+        dense, experts = end_parameters(model, layout, stage), 0.0
+        for index in layers:
+            more = layer_parameters(model, model.layer_groups[index], layout)
+            dense, experts = dense + more[0], experts + more[1]
+        counts.append((dense, experts))
+    return counts
+
+
+def groups(layout: Layout) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Size and stride of the ranks that hold the same dense and the same expert weights."""
+    per_stage = layout.num_gpus / layout.pipeline_parallel
+    t, e = layout.tensor_parallel, layout.expert_parallel
+    return (per_stage / t, t), (per_stage / e, e)

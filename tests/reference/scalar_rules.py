@@ -1,0 +1,82 @@
+"""What makes a configuration impossible, rule by rule, with the remainder operator."""
+
+from __future__ import annotations
+
+from scalar_machine import Layout, World
+
+
+def broken(world: World, c: Layout) -> set[str]:
+    """Names of the rules that a configuration breaks."""
+    model_parallel = c.tensor_parallel * c.context_parallel * c.pipeline_parallel
+    if c.num_gpus % model_parallel:
+        # Without a whole number of replicas the rules on batches have no meaning.
+        return {"gpu_count"}
+    rules = (_batch, _shape, _schedule, _sequence, _experts, _sharding, _support)
+    return set().union(*(rule(world, c) for rule in rules))
+
+
+def _named(**violations: bool) -> set[str]:
+    return {name for name, violated in violations.items() if violated}
+
+
+def _batch(world: World, c: Layout) -> set[str]:
+    replicas = int(c.data_parallel)
+    return _named(global_batch_size=c.global_batch_size % (replicas * c.micro_batch_size) != 0)
+
+
+def _shape(world: World, c: Layout) -> set[str]:
+    t, heads, widths = c.tensor_parallel, False, False
+    for group in world.model.layer_groups:
+        attention, mlp = group.attention, group.feed_forward
+        kv = attention.num_key_value_heads
+        heads |= attention.num_attention_heads % t != 0
+        heads |= attention.kind == "standard" and kv % t != 0 and t % kv != 0
+        width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
+        widths |= width % t != 0
+    return _named(attention_heads=heads, intermediate_size=widths)
+
+
+def _schedule(world: World, c: Layout) -> set[str]:
+    p, v = c.pipeline_parallel, c.virtual_pipeline
+    layers = sum(group.num_hidden_layers for group in world.model.layer_groups)
+    supported = world.framework.interleaved_schedule
+    return _named(
+        num_hidden_layers=p * v > layers,
+        virtual_pipeline=v > 1 and (p == 1 or not supported),
+        interleaved_micro_batches=v > 1 and c.num_micro_batches % p != 0,
+    )
+
+
+def _sequence(world: World, c: Layout) -> set[str]:
+    pieces = 2 * c.context_parallel if c.context_parallel > 1 else 1
+    pieces *= c.tensor_parallel if c.sequence_parallel else 1
+    return _named(
+        sequence_parallel=c.sequence_parallel and c.tensor_parallel == 1,
+        sequence_length=world.workload.sequence_length % pieces != 0,
+        context_parallel=c.context_parallel > 1 and not c.flash_attention,
+    )
+
+
+def _experts(world: World, c: Layout) -> set[str]:
+    counts = [g.feed_forward.num_experts for g in world.model.layer_groups]
+    sparse, e = any(counts), c.expert_parallel
+    uneven = any(count % e for count in counts if count)
+    uneven |= (c.num_gpus // c.pipeline_parallel) % e != 0
+    return _named(
+        expert_parallel=uneven if sparse else e > 1,
+        expert_sequence_parallel=sparse and c.tensor_parallel > 1 and not c.sequence_parallel,
+    )
+
+
+def _sharding(world: World, c: Layout) -> set[str]:
+    alone = c.data_parallel * c.context_parallel == 1
+    return _named(zero_stage=c.zero_stage > 0 and alone)
+
+
+def _support(world: World, c: Layout) -> set[str]:
+    profile = world.framework
+    lacking = c.zero_stage not in profile.zero_stages
+    lacking |= c.pipeline_parallel > 1 and c.zero_stage not in profile.pipeline_zero_stages
+    for kind in ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"):
+        lacking |= getattr(c, kind) > 1 and not getattr(profile, kind)
+    return _named(framework=lacking, precision=c.precision not in world.gpu.peak_flops)

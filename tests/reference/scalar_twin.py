@@ -1,0 +1,207 @@
+"""A naive twin of the estimator: one configuration, plain floats, a loop over every stage.
+
+Pipelines as in arXiv:2104.04473, activations as in arXiv:2205.05198, sharding as in
+arXiv:1910.02054. The estimator looks at the first, the fullest middle and the last stage
+only; this looks at all of them.
+"""
+
+from __future__ import annotations
+
+from scalar_activations import kept_bytes
+from scalar_layer import Ops, embedding, layer, logits
+from scalar_machine import (
+    Layout,
+    World,
+    collective,
+    elementwise,
+    own_tokens,
+    send,
+    shown,
+)
+from scalar_parameters import groups, layer_parameters, stage_parameters, stages
+
+Parts = dict[str, float]
+
+
+def step_time(world: World, layout: Layout) -> Parts:
+    """Exposed seconds of a step by part, with their sum as ``total``.
+
+    The slowest stage runs its m micro-batches; filling and draining takes every other
+    stage once, or 1/v of it with v chunks per stage.
+    """
+    profile = world.framework
+    per_stage = [_stage_parts(world, layout, stage) for stage in range(layout.pipeline_parallel)]
+    times = [sum(parts.values()) for parts in per_stage]
+    slowest = max(times)
+    m = layout.num_micro_batches
+    parts = {name: m * seconds for name, seconds in per_stage[times.index(slowest)].items()}
+    parts["pipeline_bubble"] = (sum(times) - slowest) / layout.virtual_pipeline
+    parts["data_parallel"] = _end_of_step(world, layout, slowest)
+    parts["optimizer"] = _optimizer(world, layout)
+    overhead = profile.execution.step_overhead + m * profile.execution.micro_batch_overhead
+    parts["overhead"] = overhead
+    return parts | {"total": sum(parts.values())}
+
+
+def _stage_parts(world: World, layout: Layout, stage: int) -> Parts:
+    """Seconds of one micro-batch on one stage, forward and backward."""
+    model, last = world.model, layout.pipeline_parallel - 1
+    launch = world.framework.execution.layer_launch_time
+    parts: Parts = {}
+    for index in stages(model, layout)[stage]:
+        group = model.layer_groups[index]
+        _add(parts, world, layout, layer(world, layout, group), launch, index)
+    if stage == 0:
+        _add(parts, world, layout, embedding(world, layout), 0.0, None)
+    if stage == last:
+        _add(parts, world, layout, logits(world, layout), 0.0, None)
+    if last > 0:
+        num_bytes = 2 * own_tokens(world, layout) * model.hidden_size
+        distance = layout.num_gpus / layout.pipeline_parallel
+        leaves = distance >= world.cluster.scale_up.domain_size
+        exposed = 1 - world.framework.overlap.pipeline_parallel
+        transfer = 2 * layout.virtual_pipeline * send(world, num_bytes, leaves)
+        parts["pipeline_transfer"] = exposed * transfer
+    return parts
+
+
+def _add(
+    parts: Parts, world: World, layout: Layout, ops: Ops, launch: float, group: int | None
+) -> None:
+    """Sum one layer or end; the host's launches and ZeRO's gathers may outlast its kernels."""
+    forward = backward = 0.0
+    for op in ops.values():
+        repeat = op.forward if layout.recompute in op.repeats else 0.0
+        times = {"forward": op.forward, "backward": op.backward, "recompute": repeat}
+        for direction, seconds in times.items():
+            name = direction if op.part == "compute" else op.part
+            parts[name] = parts.get(name, 0.0) + seconds
+        forward, backward = forward + op.forward, backward + op.backward + repeat
+    backward_launches = (3 if layout.recompute == "full" else 2) * launch
+    waits = max(launch - forward, 0.0), max(backward_launches - backward, 0.0)
+    parts["launch_wait"] = parts.get("launch_wait", 0.0) + sum(waits)
+    gather = _gather(world, layout, group, forward + waits[0], backward + waits[1])
+    parts["weight_gather"] = parts.get("weight_gather", 0.0) + gather
+
+
+def _exchange(
+    world: World, layout: Layout, kind: str, width: float, counts: tuple[float, float]
+) -> float:
+    """A collective over the dense group, then one over the expert group."""
+    return sum(
+        collective(world, kind, width * count, *group)
+        for count, group in zip(counts, groups(layout), strict=True)
+        if count
+    )
+
+
+def _gather(
+    world: World, layout: Layout, group: int | None, forward: float, backward: float
+) -> float:
+    """What shows of ZeRO's gathers and scatters around one layer or end, per micro-batch."""
+    model, states, overlap = world.model, world.framework.states, world.framework.overlap
+    if group is None:
+        counts = (model.vocab_size * model.hidden_size / layout.tensor_parallel, 0.0)
+    else:
+        counts = layer_parameters(model, model.layer_groups[group], layout)
+    weights = _exchange(world, layout, "all_gather", states.weight_on_wire, counts)
+    gradients = _exchange(world, layout, "reduce_scatter", states.gradient_on_wire, counts)
+    zero = layout.zero_stage
+    before = weights if zero >= states.weights_sharded_from else 0.0
+    after = (weights if zero == 3 else 0.0) + (gradients if zero >= 2 else 0.0)
+    g, hidden = overlap.interference, overlap.weight_gather
+    beside = shown(before, forward, g) + shown(after, backward, g)
+    return hidden * beside + (1 - hidden) * (before + after)
+
+
+def _end_of_step(world: World, layout: Layout, window: float) -> float:
+    """The longest exchange of a stage, partly behind its last micro-batch."""
+    states, overlap = world.framework.states, world.framework.overlap
+    longest = 0.0
+    for counts in stage_parameters(world, layout):
+        reduce = _exchange(world, layout, "all_reduce", states.gradient_on_wire, counts)
+        scatter = _exchange(world, layout, "reduce_scatter", states.gradient_on_wire, counts)
+        gather = _exchange(world, layout, "all_gather", states.weight_on_wire, counts)
+        between = gather if states.weights_sharded_from > 2 else 0.0
+        longest = max(longest, [reduce, scatter + gather, between, 0.0][layout.zero_stage])
+    behind = shown(longest, window, overlap.interference)
+    return overlap.data_parallel * behind + (1 - overlap.data_parallel) * longest
+
+
+def _optimizer(world: World, layout: Layout) -> float:
+    (dense_ranks, _), (expert_ranks, _) = groups(layout)
+    if layout.zero_stage == 0:
+        dense_ranks = expert_ranks = 1
+    owned = [
+        dense / dense_ranks + own / expert_ranks for dense, own in stage_parameters(world, layout)
+    ]
+    return elementwise(world, world.framework.states.optimizer_traffic * max(owned))
+
+
+def peak_memory(world: World, layout: Layout) -> Parts:
+    """Bytes by part on the fullest GPU of all stages, with their sum as ``total``."""
+    every = [_stage_memory(world, layout, stage) for stage in range(layout.pipeline_parallel)]
+    return max(every, key=lambda parts: parts["total"])
+
+
+def _stage_memory(world: World, layout: Layout, stage: int) -> Parts:
+    model, memory = world.model, world.framework.memory
+    held = [model.layer_groups[index] for index in stages(model, layout)[stage]]
+    in_flight = _in_flight(layout, stage)
+    input_bytes = 2 * own_tokens(world, layout) * model.hidden_size
+    kept = sum(kept_bytes(world, layout, group, layout.recompute) for group in held)
+    largest = max(kept_bytes(world, layout, group, "none") for group in held)
+    working = largest / 4 + input_bytes + (largest if layout.recompute == "full" else 0)
+    if stage == layout.pipeline_parallel - 1:
+        tokens = layout.micro_batch_size * world.workload.sequence_length / layout.context_parallel
+        vocabulary = model.vocab_size / layout.tensor_parallel
+        working = max(working, memory.per_logit * tokens * vocabulary)
+    parts = {
+        **_states(world, layout, stage),
+        "activations": in_flight * kept,
+        "working": working,
+        "gathered": _gathered(world, layout, stage),
+        "fragmentation": memory.fragmentation * (in_flight * kept + working),
+        "communication_buffers": memory.communication_buffer,
+        "reserved": memory.reserved,
+    }
+    return parts | {"total": sum(parts.values())}
+
+
+def _in_flight(layout: Layout, stage: int) -> float:
+    """Micro-batches a stage holds: counts the forward chunks before its first backward one."""
+    p, v, m = layout.pipeline_parallel, layout.virtual_pipeline, layout.num_micro_batches
+    if v == 1:
+        return min(m, p - stage)
+    warm_up_chunks = 2 * (p - 1 - stage) + (v - 1) * p
+    return min(m, (warm_up_chunks + 1) / v)
+
+
+def _states(world: World, layout: Layout, stage: int) -> Parts:
+    """arXiv:1910.02054, section 5: each state is whole, or divided from some stage on."""
+    states = world.framework.states
+    names = {
+        "weights": (states.weight, states.weights_sharded_from),
+        "gradients": (states.gradient, 2),
+        "optimizer_states": (states.optimizer, 1),
+    }
+    parts = {}
+    for name, (width, sharded_from) in names.items():
+        parts[name] = 0.0
+        counts = stage_parameters(world, layout)[stage]
+        for count, (ranks, _) in zip(counts, groups(layout), strict=True):
+            parts[name] += width * count / (ranks if layout.zero_stage >= sharded_from else 1)
+    return parts
+
+
+def _gathered(world: World, layout: Layout, stage: int) -> float:
+    """Whole weights and gradients of the units alive; FSDP's stage 2 keeps all weights."""
+    model, states = world.model, world.framework.states
+    if layout.zero_stage < states.weights_sharded_from:
+        return 0.0
+    held = {index: model.layer_groups[index] for index in stages(model, layout)[stage]}
+    layers = [sum(layer_parameters(model, group, layout)) for group in held.values()]
+    matrix = model.vocab_size * model.hidden_size / layout.tensor_parallel
+    unit = max(max(layers) * world.framework.memory.gathered_layers, matrix)
+    weights = unit if layout.zero_stage == 3 else sum(stage_parameters(world, layout)[stage])
+    return weights * states.weight_on_wire + unit * states.gradient_on_wire
