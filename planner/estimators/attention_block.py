@@ -108,7 +108,7 @@ def attention_core(share: Share, attention: AttentionSpec) -> Operator:
         forward=np.where(fused, fused_forward, unfused_forward),
         backward=np.where(fused, _BACKWARD_FLOPS * fused_forward / slowdown, 2 * unfused_forward),
         flops=np.where(fused, flops, unfused_flops),
-        selective=~share.flash_attention,
+        selective=np.where(share.flash_attention, 0.0, 1.0),
     )
 
 
@@ -184,5 +184,5 @@ def _ring_exchange(share: Share, attention: AttentionSpec, core: Operator) -> Op
             exposed_time(communication=backward, computation=core.backward, **hide)
         ),
         flops=np.zeros(()),
-        selective=~share.flash_attention,
+        selective=np.where(share.flash_attention, 0.0, 1.0),
     )

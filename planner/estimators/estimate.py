@@ -126,7 +126,13 @@ def _peak(setting: Setting, c: TrainingConfigurations) -> FloatArray:
 
 def _hardware_flops_per_token(setting: Setting, c: TrainingConfigurations) -> FloatArray:
     s = setting.workload.sequence_length
-    repeated = recomputed_flops_per_token(setting.model, s, c.recompute, c.flash_attention)
+    repeated = recomputed_flops_per_token(
+        setting.model,
+        s,
+        c.recompute,
+        c.flash_attention,
+        setting.framework.execution.selective_share,
+    )
     return model_flops_per_token(setting.model, s) + repeated
 
 

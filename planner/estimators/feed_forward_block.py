@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from planner.arrays import FloatArray
 from planner.estimators.operators import Operator, elementwise, linear, tensor_collectives
 from planner.estimators.share import Share
+from planner.formulas.collectives import distinct_share
 from planner.specs.model import FeedForwardSpec, LayerGroup
 
 
@@ -68,11 +70,9 @@ def _experts(share: Share, feed_forward: FeedForwardSpec) -> Iterator[Operator]:
         depth=h,
         sixteen_bit=True,
     )
-    yield elementwise(
-        share, "permute", "experts", elements=2 * pairs * h, forward_bytes=4, backward_bytes=4
-    )
+    yield _permute(share, pairs * h)
     yield _routed(share, feed_forward)
-    yield _all_to_all(share, pairs * h)
+    yield _all_to_all(share, pairs * h, k)
 
 
 def _routed(share: Share, feed_forward: FeedForwardSpec) -> Operator:
@@ -93,11 +93,27 @@ def _routed(share: Share, feed_forward: FeedForwardSpec) -> Operator:
     )
 
 
-def _all_to_all(share: Share, elements: object) -> Operator:
+def _permute(share: Share, elements: FloatArray) -> Operator:
+    """Sorting tokens by expert before the experts, and back after them."""
+    machine, execution = share.setting.machine, share.setting.framework.execution
+    passes = 1.0 if machine.ideal else execution.permute_passes
+    time = machine.memory_time(2 * passes * 4.0 * elements, kernels=2)
+    return Operator(
+        name="permute", module="experts", forward=time, backward=time, flops=np.zeros(())
+    )
+
+
+def _all_to_all(share: Share, elements: FloatArray, copies: int) -> Operator:
     """Tokens go to their experts and come back."""
-    shown = 1 - share.setting.framework.overlap.expert_parallel
-    one_way = share.setting.machine.collective(
-        "all_to_all", 2.0 * np.asarray(elements), share.expert_group
+    machine, framework = share.setting.machine, share.setting.framework
+    shown = 1 - framework.overlap.expert_parallel
+    domains = machine.num_domains(share.expert_group)
+    sent = distinct_share(num_copies=copies, num_domains=domains)
+    one_way = machine.collective(
+        "all_to_all",
+        2.0 * elements,
+        share.expert_group,
+        sent_across=sent if framework.execution.deduplicated_dispatch else 1.0,
     )
     return Operator(
         name="experts_all_to_all",

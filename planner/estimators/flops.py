@@ -42,12 +42,19 @@ def model_flops_per_token(model: ModelSpec, sequence_length: int) -> float:
 
 
 def recomputed_flops_per_token(
-    model: ModelSpec, sequence_length: int, recompute: CodeArray, flash_attention: BoolArray
+    model: ModelSpec,
+    sequence_length: int,
+    recompute: CodeArray,
+    flash_attention: BoolArray,
+    selective_share: float = 0.0,
 ) -> FloatArray:
-    """FLOPs that recomputation repeats: the layers, or their unfused attention cores."""
+    """FLOPs that recomputation repeats: the layers, or their unfused attention cores.
+
+    ``selective_share`` of the matrices is repeated under selective recomputation.
+    """
     attention = attention_flops_per_token(model, sequence_length)
     logits = model.vocab_size * model.hidden_size
-    layers = 2.0 * (matmul_parameters(model) - logits) + attention
-    selective = np.where(flash_attention, 0.0, attention)
+    matrices = 2.0 * (matmul_parameters(model) - logits)
+    selective = np.where(flash_attention, 0.0, attention) + selective_share * matrices
     partly = np.where(recompute == Recompute.SELECTIVE, selective, 0.0)
-    return np.where(recompute == Recompute.FULL, layers, partly)
+    return np.where(recompute == Recompute.FULL, matrices + attention, partly)

@@ -13,6 +13,7 @@ from planner.arrays import CodeArray, FloatArray, Numeric
 from planner.enums import ComputePrecision, Precision
 from planner.formulas.attention import wave_fill_factor
 from planner.formulas.collectives import (
+    all_to_all_bandwidth,
     bus_volume,
     collective_time,
     group_bandwidth,
@@ -156,8 +157,22 @@ class Machine:
             latency=0.0 if self.ideal else kernels * e.latency,
         )
 
-    def collective(self, kind: str, num_bytes: Numeric, group: Group) -> FloatArray:
-        """Seconds of a collective; ``num_bytes`` is the whole tensor on one rank."""
+    def num_domains(self, group: Group) -> FloatArray:
+        """Scale-up domains over which a group stands."""
+        local = ranks_per_domain(
+            group_size=group.size,
+            stride=group.stride,
+            domain_size=self.cluster.scale_up.domain_size,
+        )
+        return np.asarray(group.size / local)
+
+    def collective(
+        self, kind: str, num_bytes: Numeric, group: Group, sent_across: Numeric = 1.0
+    ) -> FloatArray:
+        """Seconds of a collective; ``num_bytes`` is the whole tensor on one rank.
+
+        ``sent_across``: share of an all-to-all's bytes between domains that is sent.
+        """
         e = self._collectives[kind]
         up, out = self.cluster.scale_up, self.cluster.scale_out
         local = ranks_per_domain(
@@ -168,12 +183,16 @@ class Machine:
             base_latency=out.base_latency,
             latency_per_doubling=out.latency_per_doubling,
         )
-        bandwidth = group_bandwidth(
-            ranks_in_domain=local,
-            group_size=group.size,
-            scale_up=up.bandwidth * (1 if self.ideal else e.bandwidth_fraction),
-            scale_out=self._network_bandwidth,
-        )
+        links = {
+            "ranks_in_domain": local,
+            "group_size": group.size,
+            "scale_up": up.bandwidth * (1 if self.ideal else e.bandwidth_fraction),
+            "scale_out": self._network_bandwidth,
+        }
+        if kind == "all_to_all":
+            bandwidth = all_to_all_bandwidth(**links, sent_across=sent_across)
+        else:
+            bandwidth = group_bandwidth(**links)
         volume = bus_volume(num_bytes=num_bytes, group_size=group.size, passes=_PASSES[kind])
         if self.ideal:
             return np.asarray(volume / bandwidth)

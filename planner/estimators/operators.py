@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric, add
+from planner.arrays import CodeArray, FloatArray, Numeric, add
 from planner.enums import ComputePrecision, Recompute
 from planner.estimators.share import Share, elementwise_bytes
 
@@ -21,7 +21,7 @@ class Operator:
     ``forward`` and ``backward`` are seconds (of a communication: exposed seconds),
     ``flops`` those of the forward pass. ``part`` is ``compute`` or the parallelism that
     communicates. The backward pass runs the forward again under full recomputation if
-    ``repeatable``, and where ``selective`` holds under selective recomputation too.
+    ``repeatable``, and the share ``selective`` of it under selective recomputation.
     """
 
     name: str
@@ -31,18 +31,14 @@ class Operator:
     flops: FloatArray
     part: str = "compute"
     repeatable: bool = True
-    selective: bool | BoolArray = False
+    selective: Numeric = 0.0
 
     def repeated(self, recompute: CodeArray) -> FloatArray:
         """Seconds of the repeated forward under each ``recompute`` code."""
         if not self.repeatable:
             return np.zeros(())
-        selective = np.where(self.selective, self.forward, 0.0)
-        return np.where(
-            recompute == Recompute.FULL,
-            self.forward,
-            np.where(recompute == Recompute.SELECTIVE, selective, 0.0),
-        )
+        partly = np.where(recompute == Recompute.SELECTIVE, self.selective * self.forward, 0.0)
+        return np.where(recompute == Recompute.FULL, self.forward, partly)
 
 
 def linear(
@@ -81,6 +77,7 @@ def linear(
         backward=data_gradient + weight_gradient + cast_output,
         flops=np.asarray(2.0 * rows * np.asarray(columns) * depth),
         repeatable=repeatable,
+        selective=share.setting.framework.execution.selective_share,
     )
 
 
@@ -101,6 +98,7 @@ def elementwise(
         forward=machine.memory_time(elementwise_bytes(share, elements, forward_bytes)),
         backward=machine.memory_time(elementwise_bytes(share, elements, backward_bytes)),
         flops=np.zeros(()),
+        selective=share.setting.framework.execution.selective_share,
     )
 
 

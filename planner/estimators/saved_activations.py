@@ -20,12 +20,13 @@ from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
 
 def layer_bytes(share: Share, group: LayerGroup, recompute: CodeArray) -> FloatArray:
     """Bytes one layer keeps per micro-batch; full recomputation keeps its input alone."""
-    kept = np.where(
-        recompute == Recompute.NONE,
-        all_bytes(share, group, core_recomputed=False),
-        all_bytes(share, group, core_recomputed=True),
-    )
-    return np.where(recompute == Recompute.FULL, layer_input_bytes(share), kept)
+    repeated = share.setting.framework.execution.selective_share
+    whole = all_bytes(share, group, core_recomputed=False)
+    without_core = all_bytes(share, group, core_recomputed=True)
+    layer_input = layer_input_bytes(share)
+    selective = (1 - repeated) * without_core + repeated * layer_input
+    kept = np.where(recompute == Recompute.NONE, whole, selective)
+    return np.where(recompute == Recompute.FULL, layer_input, kept)
 
 
 def layer_input_bytes(share: Share) -> FloatArray:

@@ -28,6 +28,36 @@ def group_bandwidth(
     return np.where(np.asarray(group_size) > ranks_in_domain, across, scale_up)
 
 
+def all_to_all_bandwidth(
+    *,
+    ranks_in_domain: Numeric,
+    group_size: Numeric,
+    scale_up: Numeric,
+    scale_out: Numeric,
+    sent_across: Numeric = 1.0,
+) -> FloatArray:
+    """Bytes per second of an all-to-all, in which every rank sends each other its own data.
+
+    Of the n - 1 pieces g - 1 stay in the domain and n - g leave it, each rank through its
+    own network interface; both happen at once, the slower one decides. ``sent_across`` is
+    the share of the leaving bytes that the network really carries.
+    """
+    n, g = np.asarray(group_size, dtype=np.float64), ranks_in_domain
+    inside = scale_up * (n - 1) / np.maximum(np.asarray(g) - 1, 1)
+    across = scale_out * (n - 1) / (np.maximum(n - g, 1) * sent_across)
+    return np.where(n > g, np.minimum(inside, across), scale_up)
+
+
+def distinct_share(*, num_copies: Numeric, num_domains: Numeric) -> FloatArray:
+    """Distinct domains over copies, when a token goes to k experts spread over N domains.
+
+    A dispatch that sends a token to each domain once carries ``N (1 - (1 - 1/N)^k) / k``
+    of the copies.
+    """
+    k, n = num_copies, np.asarray(num_domains, dtype=np.float64)
+    return np.asarray(n * (1 - (1 - 1 / n) ** k) / k)
+
+
 def bus_volume(*, num_bytes: Numeric, group_size: Numeric, passes: Numeric) -> FloatArray:
     """Bytes on the wire per rank: ``passes S (n-1)/n``; 2 passes for an all-reduce, else 1.
 

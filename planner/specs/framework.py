@@ -21,6 +21,10 @@ class Execution:
     ``native_attention``: its attention kernels are written for the GPU's architecture.
     ``elementwise_passes``: traffic of elementwise kernels over that of fused ones.
     ``softmax_passes``: reads and writes of the score matrix by unfused attention.
+    ``permute_passes``: traffic of sorting tokens by expert over one read and one write.
+    ``deduplicated_dispatch``: a token crosses to a scale-up domain once, not per expert.
+    ``selective_share``: share of a layer that selective recomputation repeats beside an
+    unfused attention core: 0 in Megatron-LM, about half where every other product is kept.
     ``loss_passes``: reads and writes of the logits by forward and backward of the loss.
     """
 
@@ -31,6 +35,9 @@ class Execution:
     native_attention: bool
     softmax_passes: Ratio
     loss_passes: Ratio
+    permute_passes: Ratio
+    deduplicated_dispatch: bool
+    selective_share: Share
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
