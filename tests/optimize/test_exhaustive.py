@@ -1,0 +1,180 @@
+"""The exhaustive search equals looking at one configuration after the other."""
+
+from collections import Counter
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import configurations, front_values, problem
+
+from planner.configurations.enumerate import Mesh
+from planner.configurations.training import NAMES, TrainingConfigurations
+from planner.optimize.collector import Collector
+from planner.optimize.constraints import LIMITS
+from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.pareto import pareto_front
+from planner.optimize.problem import judge, values
+
+NARROW = {"micro_batch_size": [1, 4], "pipeline_parallel": [1, 2, 3], "tensor_parallel": [2, 8]}
+
+
+def one_by_one(searched):
+    """Code and objectives of each configuration, evaluated alone from plain numbers."""
+    mesh = searched.mesh.values
+    for picked in product(*(mesh[name] for name in NAMES)):
+        alone = TrainingConfigurations.of(**dict(zip(NAMES, picked, strict=True)))
+        evaluation = judge(searched, alone)
+        yield int(evaluation.rejected_by), values(searched, evaluation.estimate)[0]
+
+
+def blockwise(searched, max_rows):
+    collector = Collector(searched)
+    for block in searched.mesh.blocks(max_rows):
+        collector.add(judge(searched, block))
+    return collector.result()
+
+
+@pytest.mark.parametrize(
+    "request_values",
+    [
+        {"settings": NARROW},
+        {"settings": NARROW, "objectives": ("step_time",)},
+        {"settings": {**NARROW, "tensor_parallel": [1, 2]}, "num_gpus": (8, 16)},
+        {"settings": NARROW, "objectives": ("cost", "memory_headroom", "num_gpus")},
+        {"settings": NARROW, "constraints": {"memory_headroom": 30e9}},
+    ],
+    ids=["two objectives", "one objective", "GPU counts", "three objectives", "limit"],
+)
+def test_brute_force_finds_the_same(request_values):
+    searched = problem(**request_values)
+    result = exhaustive_search(searched)
+    rows = list(one_by_one(searched))
+    feasible = np.array([objectives for code, objectives in rows if code == 0])
+    front = feasible[pareto_front(feasible)]
+    # Sums of the same numbers in another order may differ in the last bits.
+    expected = np.unique([[float(f"{value:.9e}") for value in row] for row in front], axis=0)
+    np.testing.assert_allclose(front_values(result), expected, rtol=1e-8)
+    counts = Counter(code for code, _ in rows)
+    assert result.configurations_evaluated == len(rows) == searched.mesh.num_rows
+    assert result.configurations_feasible == counts.pop(0)
+    assert result.rejected_by == {
+        searched.rejections[code - 1]: count for code, count in counts.items()
+    }
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(3, 400))
+def test_block_size_changes_nothing(max_rows):
+    searched = problem()
+    whole, parts = exhaustive_search(searched), blockwise(searched, max_rows)
+    assert parts.rejected_by == whole.rejected_by
+    assert parts.configurations_evaluated == whole.configurations_evaluated
+    assert parts.configurations_feasible == whole.configurations_feasible
+    np.testing.assert_allclose(front_values(parts), front_values(whole), rtol=1e-8)
+
+
+@settings(max_examples=4, deadline=None)
+@given(st.integers(3, 400))
+def test_block_size_changes_no_nearest_miss(max_rows):
+    searched = problem(constraints={"step_time": 1.0})
+    whole, parts = exhaustive_search(searched), blockwise(searched, max_rows)
+    assert [miss.rejection for miss in parts.nearest_misses] == ["out_of_memory", "step_time"]
+    for one, other in zip(whole.nearest_misses, parts.nearest_misses, strict=True):
+        assert one.value == pytest.approx(other.value, rel=1e-9)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_order_of_the_values_changes_nothing(random):
+    searched = problem()
+    shuffled = {
+        name: random.sample(list(choices), len(choices))
+        for name, choices in searched.mesh.values.items()
+    }
+    other = exhaustive_search(type(searched)(**{**vars(searched), "mesh": Mesh(shuffled)}))
+    whole = exhaustive_search(searched)
+    np.testing.assert_allclose(front_values(other), front_values(whole), rtol=1e-8)
+    assert other.rejected_by == whole.rejected_by
+
+
+def test_sink_receives_the_feasible_rows_and_progress_all():
+    searched = problem()
+    kept, done = [], []
+    result = exhaustive_search(searched, progress=done.append, sink=kept.append)
+    rows = [row for estimate in kept for row in configurations(estimate)]
+    assert len(rows) == len(set(rows)) == result.configurations_feasible > 0
+    assert all((estimate.rejected_by == 0).all() for estimate in kept)
+    assert set(configurations(result.estimate)) <= set(rows)
+    assert done[-1] == searched.mesh.num_rows == result.configurations_evaluated
+
+
+def test_front_starts_with_the_best_of_the_first_objective():
+    searched = problem(objectives=("throughput", "memory_headroom"))
+    kept = []
+    result = exhaustive_search(searched, sink=kept.append)
+    fastest = max(estimate.tokens_per_second.max() for estimate in kept)
+    assert result.estimate.tokens_per_second[0] == pytest.approx(fastest)
+    assert (np.diff(result.estimate.tokens_per_second) <= 0).all()
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_limit_rejects_exactly_what_misses_it(name):
+    free = problem(price=2.0)
+    kept = []
+    exhaustive_search(free, sink=kept.append)
+    (constraint,) = problem(constraints={name: 1.0}).constraints
+    found = np.concatenate([constraint.limit.value(e, free.price_per_gpu_second) for e in kept])
+    bound = float(np.median(found))
+    limited = problem(price=2.0, constraints={name: bound})
+    result = exhaustive_search(limited)
+    sign = constraint.limit.sign
+    assert result.configurations_feasible == np.count_nonzero(sign * found <= sign * bound)
+    assert result.rejected_by[name] == np.count_nonzero(sign * found > sign * bound) > 0
+    front = constraint.limit.value(result.estimate, limited.price_per_gpu_second)
+    assert (sign * front <= sign * bound * (1 + sign * 1e-12)).all()
+
+
+def test_an_unknown_cost_does_not_keep_a_limit():
+    searched = problem(constraints={"cost": 1e12})
+    unpriced = type(searched)(**{**vars(searched), "price_per_gpu_second": None})
+    assert exhaustive_search(searched).configurations_feasible > 0
+    assert exhaustive_search(unpriced).configurations_feasible == 0
+
+
+def test_nearest_misses_are_the_nearest():
+    searched = problem(constraints={"step_time": 1.0})
+    result = exhaustive_search(searched)
+    assert result.estimate is None
+    assert result.configurations_feasible == 0
+    kept = []
+    exhaustive_search(problem(), sink=kept.append)
+    miss = result.nearest_misses[-1]
+    fastest = min(estimate.step_time.min() for estimate in kept)
+    assert (miss.rejection, miss.bound) == ("step_time", 1.0)
+    assert miss.value == pytest.approx(fastest)
+    assert miss.excess == pytest.approx(fastest - 1)
+    again = judge(searched, miss.configuration).estimate
+    assert float(again.step_time[0]) == pytest.approx(miss.value)
+
+
+def test_out_of_memory_names_the_smallest_need():
+    searched = problem(model="llama-65b", num_gpus=8)
+    result = exhaustive_search(searched)
+    (miss,) = result.nearest_misses
+    capacity = searched.setting.machine.gpu.memory_capacity
+    assert miss.rejection == "out_of_memory"
+    assert miss.value > miss.bound == capacity
+    blocks = [judge(searched, block) for block in searched.mesh.blocks()]
+    full = searched.rejections.index("out_of_memory") + 1
+    needs = [
+        np.broadcast_to(b.estimate.peak_memory, b.rejected_by.shape)[b.rejected_by == full].min()
+        for b in blocks
+    ]
+    assert miss.value == pytest.approx(min(needs))
+
+
+def test_no_nearest_miss_when_something_is_feasible():
+    assert exhaustive_search(problem()).nearest_misses == ()
+    assert blockwise(problem(), 7).nearest_misses == ()

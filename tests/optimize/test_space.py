@@ -1,0 +1,147 @@
+"""From a space file and the user's settings to a mesh."""
+
+import pytest
+from problems import problem
+
+from planner.errors import SearchSpaceError
+from planner.optimize.space import parse_settings
+
+
+def choices(**request):
+    return {name: list(values) for name, values in problem(**request).mesh.values.items()}
+
+
+@pytest.fixture
+def space_file(tmp_path):
+    def write(parameters):
+        path = tmp_path / "mine.toml"
+        head = 'name = "mine"\ndescription = "a test"\nframework = "megatron-lm"\n\n[parameters]\n'
+        path.write_text(head + parameters)
+        return str(path)
+
+    return write
+
+
+def test_settings_are_names_and_values():
+    assert parse_settings(["zero_stage=0, 1", "micro-batch-size=2"]) == {
+        "zero_stage": ["0", "1"],
+        "micro_batch_size": ["2"],
+    }
+    assert parse_settings([]) == {}
+
+
+@pytest.mark.parametrize("text", ["tensor_parallel", "=4", "tensor_parallel=", "recompute=a,,b"])
+def test_faulty_settings_are_shown(text):
+    with pytest.raises(SearchSpaceError, match="is not name=value") as error:
+        parse_settings([text])
+    assert repr(text) in str(error.value)
+
+
+def test_a_setting_is_given_once():
+    with pytest.raises(SearchSpaceError, match="gives zero_stage twice"):
+        parse_settings(["zero_stage=0", "zero-stage=1"])
+
+
+def test_settings_replace_the_values_of_the_space():
+    space = choices()
+    narrowed = choices(settings={"tensor_parallel": "2", "recompute": ["full"]})
+    assert len(space["tensor_parallel"]) > 1
+    assert narrowed["tensor_parallel"] == [2]
+    assert narrowed["recompute"] == [choices(settings={"recompute": "FULL"})["recompute"][0]]
+    assert narrowed["pipeline_parallel"] == space["pipeline_parallel"]
+
+
+def test_settings_may_leave_the_space():
+    assert choices(settings={"tensor_parallel": [16, 3, 16]})["tensor_parallel"] == [3, 16]
+    assert problem(settings={"context_parallel": [1, 2]}).mesh.num_rows == (
+        2 * problem().mesh.num_rows
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tensor_paralel": 2}, "Unknown parameter 'tensor_paralel'. Did you mean tensor_parallel"),
+        ({"num_gpus": 8}, "give --gpus"),
+        ({"data_parallel": 8}, "data_parallel follows from"),
+        ({"recompute": "ful"}, "recompute is one of none, .*not 'ful'. Did you mean full"),
+        ({"precision": "fp4"}, "precision is one of .*bf16.*not 'fp4'"),
+        ({"zero_stage": 4}, "zero_stage is one of 0, 1, 2, 3, not 4"),
+        ({"zero_stage": "one"}, "zero_stage is one of 0, 1, 2, 3, not 'one'"),
+        ({"sequence_parallel": "maybe"}, "sequence_parallel is true or false, not 'maybe'"),
+        ({"tensor_parallel": 0}, "whole number of at least 1, not 0"),
+        ({"tensor_parallel": "-2"}, "whole number of at least 1, not '-2'"),
+        ({"tensor_parallel": 2.5}, "whole number of at least 1, not 2.5"),
+        ({"tensor_parallel": True}, "whole number of at least 1, not True"),
+        ({"tensor_parallel": "nan"}, "whole number of at least 1, not 'nan'"),
+        ({"tensor_parallel": "eight"}, "whole number of at least 1, not 'eight'"),
+        ({"micro_batch_size": 10**12}, "beyond what can be planned"),
+        ({"micro_batch_size": "inf"}, "not 'inf'|beyond what can be planned"),
+        ({"micro_batch_size": []}, "no value for micro_batch_size"),
+    ],
+)
+def test_unknown_parameters_and_values_are_refused(settings, message):
+    with pytest.raises(SearchSpaceError, match=message):
+        problem(settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "flag"), [("yes", True), ("On", True), (1, True), ("false", False), (0, False)]
+)
+def test_flags_have_several_words(text, flag):
+    assert choices(settings={"sequence_parallel": text})["sequence_parallel"] == [flag]
+
+
+@pytest.mark.parametrize(
+    ("parameter", "values"),
+    [
+        ("tensor_parallel = { powers_of_two_up_to = 20 }", [1, 2, 4, 8, 16]),
+        ("tensor_parallel = { powers_of_two_up_to = 1 }", [1]),
+        ('tensor_parallel = { divisors_of = "num_gpus" }', [1, 2, 3, 4, 6, 8, 12, 24]),
+        ('tensor_parallel = { divisors_of = "num_gpus", up_to = 7 }', [1, 2, 3, 4, 6]),
+        ('tensor_parallel = { divisors_of = "num_hidden_layers" }', [1, 2, 4, 8, 16, 32]),
+        ("tensor_parallel = [8, 2]", [2, 8]),
+        ("tensor_parallel = 4", [4]),
+    ],
+)
+def test_choices_are_expanded(space_file, parameter, values):
+    space = space_file(parameter + "\n")
+    assert choices(space=space, num_gpus=24)["tensor_parallel"] == values
+
+
+def test_multiples_of_the_batch(space_file):
+    space = space_file(
+        'global_batch_size = { multiples_of = "global_batch_size", factors = [0.5, 1, 2] }\n'
+    )
+    found = choices(space=space, global_batch_size=96)["global_batch_size"]
+    assert found == [48, 96, 192]
+
+
+def test_divisors_of_several_gpu_counts_are_united(space_file):
+    space = space_file('pipeline_parallel = { divisors_of = "num_gpus" }\n')
+    found = choices(space=space, num_gpus=(6, 4))
+    assert found["pipeline_parallel"] == [1, 2, 3, 4, 6]
+    assert found["num_gpus"] == [4, 6]
+
+
+def test_parameters_that_nobody_mentions_have_one_value(space_file):
+    found = choices(space=space_file("tensor_parallel = 2\n"), global_batch_size=64)
+    assert {len(values) for values in found.values()} == {1}
+    assert found["global_batch_size"] == [64]
+    assert found["flash_attention"] == [True]
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        "tensor_parallel = { powers_of_two_up_to = 0 }",
+        'tensor_parallel = { divisors_of = "gpus" }',
+        "tensor_paralel = [1]",
+        "tensor_parallel = [0]",
+        "tensor_parallel = 1.5",
+        "tensor_parallel = [",
+    ],
+)
+def test_faulty_spaces_are_refused(space_file, parameter):
+    with pytest.raises(SearchSpaceError):
+        problem(space=space_file(parameter + "\n"))
