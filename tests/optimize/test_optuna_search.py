@@ -1,0 +1,237 @@
+"""Optuna proposes, the one evaluate function judges: optimum, limits, seeds and resuming."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pytest
+from problems import configurations, front_values, problem
+
+from planner.errors import OutputError, SearchSpaceError
+from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.optuna_search import SAMPLERS, optuna_search
+from planner.optimize.problem import judge
+from planner.optimize.violations import violations
+
+A_THOUSAND = {
+    "space": "pretrain_dense",
+    "settings": {
+        "context_parallel": 1,
+        "flash_attention": "true",
+        "zero_stage": 1,
+        "recompute": ["none", "full"],
+        "micro_batch_size": [1, 2, 4],
+    },
+}
+ENOUGH = {"nsga2": 400, "tpe": 350}
+
+
+def summary(result):
+    return (
+        configurations(result.estimate),
+        result.configurations_evaluated,
+        result.configurations_feasible,
+        result.rejected_by,
+    )
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_reaches_the_exhaustive_optimum(sampler, seed):
+    searched = problem(**A_THOUSAND, objectives=("step_time",))
+    assert searched.mesh.num_rows >= 1000
+    found = optuna_search(searched, trials=ENOUGH[sampler], sampler=sampler, seed=seed)
+    assert found.configurations_evaluated <= ENOUGH[sampler]
+    best = exhaustive_search(searched).estimate.step_time.min()
+    assert found.estimate.step_time[0] == pytest.approx(best, rel=1e-9)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_comes_close_to_the_exhaustive_front(sampler):
+    searched = problem()
+    whole = front_values(exhaustive_search(searched))
+    found = front_values(optuna_search(searched, trials=200, sampler=sampler))
+    scale = np.ptp(whole, axis=0)
+    gaps = ((found[None, :, :] - whole[:, None, :]) / scale).max(axis=2).min(axis=1)
+    assert np.median(gaps) <= 0.01
+
+
+def test_finds_the_whole_front_when_trials_suffice_for_every_configuration():
+    searched = problem(settings={"micro_batch_size": [1, 2], "tensor_parallel": [2, 4]})
+    whole = exhaustive_search(searched)
+    found = optuna_search(searched, trials=5000)
+    assert set(configurations(found.estimate)) == set(configurations(whole.estimate))
+    assert found.configurations_evaluated == whole.configurations_evaluated
+    assert found.rejected_by == whole.rejected_by
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_respects_the_constraints(sampler):
+    bound = float(np.median(exhaustive_search(problem()).estimate.step_time))
+    searched = problem(constraints={"step_time": bound})
+    found = optuna_search(searched, trials=150, sampler=sampler)
+    assert found.estimate.step_time.max() <= bound
+    assert (judge(searched, found.estimate.configurations).rejected_by == 0).all()
+    rejected = sum(found.rejected_by.values())
+    assert found.rejected_by["step_time"] > 0
+    assert found.configurations_feasible + rejected == found.configurations_evaluated
+
+
+def test_violations_grow_with_the_distance():
+    searched = problem(constraints={"step_time": 60.0})
+    (block,) = searched.mesh.blocks()
+    evaluation = judge(searched, block.rows(np.arange(searched.mesh.num_rows)))
+    graded, codes = violations(searched, evaluation), evaluation.rejected_by
+    full = searched.rejections.index("out_of_memory") + 1
+    assert (graded[codes == 0] == 0).all()
+    assert (graded[(codes > 0) & (codes < full)] > 2).all()
+    assert ((graded[codes == full] > 1) & (graded[codes == full] <= 2)).all()
+    slow = codes == full + 1
+    assert ((graded[slow] > 0) & (graded[slow] <= 1)).all()
+    by_time = np.argsort(evaluation.estimate.step_time[slow])
+    assert (np.diff(graded[slow][by_time]) >= 0).all()
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_the_seed_decides(sampler):
+    searched = problem(**A_THOUSAND)
+    runs = [optuna_search(searched, trials=120, sampler=sampler, seed=s) for s in (3, 3, 4)]
+    assert summary(runs[0]) == summary(runs[1])
+    assert summary(runs[0]) != summary(runs[2])
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_resumed_study_ends_like_an_uninterrupted_one(tmp_path, sampler):
+    searched = problem()
+    file = str(tmp_path / "study.db")
+    whole = optuna_search(searched, trials=60, sampler=sampler)
+    first = optuna_search(searched, trials=50, sampler=sampler, storage=file)
+    resumed = optuna_search(searched, trials=60, sampler=sampler, storage=file)
+    assert first.configurations_evaluated < resumed.configurations_evaluated
+    assert summary(resumed) == summary(whole)
+
+
+def test_a_finished_study_is_not_repeated(tmp_path):
+    searched = problem()
+    file = str(tmp_path / "study.db")
+    first = optuna_search(searched, trials=20, storage=file)
+    told = []
+    again = optuna_search(searched, trials=20, storage=file, progress=told.append)
+    assert told == []
+    assert summary(again) == summary(first)
+
+
+def test_an_interruption_keeps_the_finished_batches(tmp_path):
+    file = str(tmp_path / "study.db")
+
+    def interrupt(done):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        optuna_search(problem(), trials=51, storage=file, progress=interrupt)
+    told = []
+    optuna_search(problem(), trials=51, storage=file, progress=told.append)
+    assert told == [51]
+
+
+def test_the_file_is_a_study_that_optuna_reads(tmp_path):
+    file = str(tmp_path / "study.db")
+    searched = problem(objectives=("throughput", "step_time"))
+    found = optuna_search(searched, trials=30, storage=file, study_name="mine")
+    study = optuna.load_study(study_name="mine", storage=f"sqlite:///{file}")
+    assert [direction.name for direction in study.directions] == ["MAXIMIZE", "MINIMIZE"]
+    assert len(study.trials) == 30
+    best = max(trial.values[0] for trial in study.best_trials)
+    assert best == pytest.approx(float(found.estimate.tokens_per_second[0]))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"num_gpus": 8},
+        {"model": "llama-13b"},
+        {"objectives": ("step_time",)},
+        {"constraints": {"step_time": 60.0}},
+        {"settings": {"micro_batch_size": 1}},
+        {"sequence_length": 1024},
+    ],
+    ids=lambda other: next(iter(other)),
+)
+def test_refuses_the_study_of_another_problem(study_file, other):
+    with pytest.raises(SearchSpaceError, match=r"'mine' .* belongs to another problem"):
+        optuna_search(problem(**other), trials=20, storage=study_file, study_name="mine")
+
+
+def test_one_file_holds_the_studies_of_many_problems(study_file):
+    searched = problem(num_gpus=8)
+    found = optuna_search(searched, trials=20, storage=study_file)
+    assert summary(found) == summary(optuna_search(searched, trials=20))
+
+
+@pytest.fixture(scope="module")
+def study_file(tmp_path_factory):
+    file = str(tmp_path_factory.mktemp("studies") / "study.db")
+    optuna_search(problem(), trials=10, storage=file, study_name="mine")
+    return file
+
+
+def test_refuses_what_is_not_a_study(tmp_path):
+    text, table = tmp_path / "text.db", tmp_path / "table.db"
+    text.write_text("no database at all, but long enough to be read as one" * 20)
+    with closing(sqlite3.connect(table)) as connection:
+        connection.execute("CREATE TABLE addresses (name TEXT)")
+    before = table.read_bytes()
+    for path in (text, table, tmp_path, tmp_path / "missing" / "study.db"):
+        with pytest.raises(OutputError, match=str(path)):
+            optuna_search(problem(), trials=10, storage=str(path))
+    assert table.read_bytes() == before
+
+
+def test_says_when_the_file_is_damaged(study_file, tmp_path):
+    damaged = tmp_path / "damaged.db"
+    content = Path(study_file).read_bytes()
+    damaged.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+    with pytest.raises(OutputError, match="cannot be used"):
+        optuna_search(problem(), trials=10, storage=str(damaged))
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_nothing_feasible_is_a_result(sampler):
+    searched = problem(model="llama-65b", num_gpus=8)
+    found = optuna_search(searched, trials=100, sampler=sampler)
+    assert found.estimate is None
+    assert found.configurations_feasible == 0
+    assert sum(found.rejected_by.values()) == found.configurations_evaluated > 0
+    (miss,) = found.nearest_misses
+    assert miss.value > miss.bound
+
+
+def test_a_space_of_one_configuration_needs_one_evaluation():
+    one = dict.fromkeys(("tensor_parallel", "pipeline_parallel", "micro_batch_size"), 1)
+    searched = problem(settings={**one, "recompute": "full", "sequence_parallel": "no"})
+    found = optuna_search(searched, trials=500)
+    assert found.configurations_evaluated == 1
+    assert configurations(found.estimate) == configurations(exhaustive_search(searched).estimate)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"sampler": "nsga"}, "Unknown sampler 'nsga'. Did you mean nsga2"),
+        ({"trials": 0}, "trials must be at least 1"),
+        ({"seed": -1}, "seed must be at least 0"),
+    ],
+)
+def test_impossible_arguments_are_refused(arguments, message):
+    with pytest.raises(SearchSpaceError, match=message):
+        optuna_search(problem(), **arguments)
+
+
+def test_optuna_stays_silent(capfd, recwarn):
+    verbosity = optuna.logging.get_verbosity()
+    optuna_search(problem(), trials=60, sampler="tpe")
+    assert capfd.readouterr() == ("", "")
+    assert not recwarn.list
+    assert optuna.logging.get_verbosity() == verbosity
