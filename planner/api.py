@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from planner.errors import SearchSpaceError
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
@@ -13,11 +13,25 @@ from planner.request import Request
 
 
 def search(
-    *, progress: Progress | None = None, sink: Sink | None = None, **request: Any
+    *,
+    driver: Literal["exhaustive", "optuna"] = "exhaustive",
+    trials: int = 2000,
+    seed: int = 0,
+    sampler: str = "nsga2",
+    storage: str | None = None,
+    progress: Progress | None = None,
+    sink: Sink | None = None,
+    **request: Any,
 ) -> SearchResult:
-    """The Pareto front of every configuration of a search space.
+    """The Pareto front of a search space.
 
-    Keyword arguments are those of `planner.Request`: ``model`` and ``num_gpus`` at least.
+    Parameters
+    ----------
+    driver : ``exhaustive`` evaluates every configuration, ``optuna`` samples
+    trials, seed, sampler, storage : see `planner.optimize.optuna_search.optuna_search`
+    progress : is told how many configurations or trials are done
+    sink : is given every feasible configuration, some thousand at a time (exhaustive only)
+    request : the fields of `planner.Request`: ``model`` and ``num_gpus`` at least
 
     Raises
     ------
@@ -29,7 +43,15 @@ def search(
     320
     """
     problem = make_plan(Request(**request)).problem
-    return exhaustive_search(problem, progress=progress, sink=sink)
+    if driver == "exhaustive":
+        return exhaustive_search(problem, progress=progress, sink=sink)
+    if driver != "optuna" or sink is not None:
+        raise SearchSpaceError("The driver is exhaustive, or optuna without a sink.")
+    from planner.optimize.optuna_search import optuna_search
+
+    return optuna_search(
+        problem, trials=trials, seed=seed, sampler=sampler, storage=storage, progress=progress
+    )
 
 
 def estimate(**request: Any) -> Evaluation:

@@ -22,7 +22,8 @@ def add(parts: Iterable[Numeric]) -> FloatArray:
     Configurations are open meshes: adding the small arrays first leaves only one
     operation on the full grid per distinct large array.
     """
-    by_size = sorted((np.asarray(part, dtype=np.float64) for part in parts), key=np.size)
+    arrays = (np.asarray(part, dtype=np.float64) for part in parts)
+    by_size = sorted(arrays, key=lambda array: (array.size, array.ndim))
     return reduce(np.add, by_size, np.zeros(()))
 
 

@@ -231,6 +231,8 @@ def _price(request: Request, gpu: GpuSpec, notes: _Notes) -> float | None:
         return request.price / HOUR
     price = price_per_gpu_hour(gpu.name)
     if price is None:
+        if "cost" in (*request.objectives, *request.constraints):
+            raise SearchSpaceError(f"No list has a price of {gpu.name}: give --price.")
         return None
     when = f", {price.date}" if price.date else ""
     notes.defaults["price"] = f"{price.value * HOUR:.2f} USD per GPU-hour ({price.source}{when})"

@@ -114,8 +114,11 @@ DriverChoice = Annotated[
     Driver, typer.Option(help="Try every configuration, or sample a very large space.")
 ]
 Storage = Annotated[
-    str | None,
-    typer.Option(help="Optuna: the file that keeps the study, to resume it.", metavar="FILE"),
+    str,
+    typer.Option(
+        help="Optuna: the SQLite file that keeps the studies, to resume them; none keeps nothing.",
+        metavar="FILE",
+    ),
 ]
 Csv = Annotated[
     Path | None, typer.Option(help="Write the rows as CSV; - is stdout.", metavar="FILE")

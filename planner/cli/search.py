@@ -43,7 +43,7 @@ def search(
     trials: options.Trials = 2000,
     seed: options.Seed = 0,
     sampler: options.SamplerChoice = options.Sampler.NSGA2,
-    storage: options.Storage = None,
+    storage: options.Storage = "planner-study.db",
     csv: options.Csv = None,
     json: options.Json = None,
     all_rows: options.AllRows = False,
@@ -88,8 +88,9 @@ def _how(given: dict[str, Any]) -> dict[str, Any]:
     driver, sampler = given["driver"], given["sampler"]
     if driver is options.Driver.EXHAUSTIVE:
         return {"driver": driver.value}
-    chosen = {name: given[name] for name in ("trials", "seed", "storage")}
-    return {"driver": driver.value, "sampler": sampler.value, **chosen}
+    storage = None if given["storage"] == "none" else given["storage"]
+    chosen = {name: given[name] for name in ("trials", "seed")}
+    return {"driver": driver.value, "sampler": sampler.value, "storage": storage, **chosen}
 
 
 def _drive(plan: Plan, how: dict[str, Any], sink: Sink | None, *, quiet: bool) -> SearchResult:

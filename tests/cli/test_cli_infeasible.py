@@ -60,8 +60,8 @@ def test_the_message_counts_and_names_the_nearest(planner):
 
 def test_an_unknown_price_cannot_keep_a_cost(planner):
     ran = planner(*SMALL, "--gpus", "256", "--gpu", "h800", "--cost", "1MUSD")
-    assert ran.exit_code == 4
-    assert "give --price" in ran.err
+    assert ran.exit_code == 3
+    assert "No list has a price of h800-sxm-80gb: give --price." in ran.err
 
 
 def test_an_estimate_too_large_still_shows_its_memory(planner):
