@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 from planner.formulas.collectives import (
+    all_to_all_bandwidth,
     bus_volume,
     collective_time,
+    distinct_share,
     group_bandwidth,
     network_latency,
     point_to_point_time,
@@ -65,6 +69,38 @@ def test_ring_over_nodes_is_not_faster_than_the_fabric() -> None:
     rate = {"scale_up": 100e9, "scale_out": 25e9}
     assert group_bandwidth(ranks_in_domain=8, group_size=16, **rate) == 100e9
     assert group_bandwidth(ranks_in_domain=8, group_size=8, **rate) == 100e9
+
+
+@pytest.mark.parametrize(
+    ("size", "local", "sent", "seconds"),
+    [
+        pytest.param(8, 8, 1.0, 7 / 300, id="inside a node: the fabric"),
+        pytest.param(16, 8, 1.0, 8 / 25, id="two nodes: eight pieces by the rank's own NIC"),
+        pytest.param(16, 8, 0.5, 4 / 25, id="half of them deduplicated"),
+        pytest.param(16, 8, 0.05, 7 / 300, id="the fabric decides once little leaves"),
+        pytest.param(4, 1, 1.0, 3 / 25, id="one rank per node"),
+    ],
+)
+def test_all_to_all_sends_pieces_over_fabric_and_network(
+    size: int, local: int, sent: float, seconds: float
+) -> None:
+    """Pieces of 1 GB; unlike a ring no rank uses another's network interface."""
+    rate = all_to_all_bandwidth(
+        ranks_in_domain=local,
+        group_size=size,
+        scale_up=300e9,
+        scale_out=25e9,
+        sent_across=sent,
+    )
+    assert (size - 1) * 1e9 / rate == pytest.approx(seconds, rel=1e-12)
+
+
+@pytest.mark.parametrize(("copies", "domains"), [(1, 4), (2, 2), (3, 4), (4, 3), (6, 2)])
+def test_distinct_share_equals_counted_draws(copies: int, domains: int) -> None:
+    draws = list(product(range(domains), repeat=copies))
+    distinct = sum(len(set(draw)) for draw in draws) / len(draws)
+    share = distinct_share(num_copies=copies, num_domains=domains)
+    assert share == pytest.approx(distinct / copies, rel=1e-12)
 
 
 @pytest.mark.parametrize(

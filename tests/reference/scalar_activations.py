@@ -8,10 +8,14 @@ from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
 
 
 def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) -> float:
-    """Per micro-batch; ``selective`` drops the scores, ``full`` keeps the input alone."""
+    """Per micro-batch; ``full`` keeps the input alone, ``selective`` drops the scores.
+
+    A framework may recompute a share of whole layers as its selective recomputation.
+    """
     h, own = world.model.hidden_size, own_tokens(world, layout)
+    layer_input = 2 * own * h
     if recompute == "full":
-        return 2 * own * h
+        return layer_input
     norms = 1 if group.parallel_residual else min(group.norms_per_layer, 2)
     kept = {
         "norm_inputs": 2 * own * h * norms,
@@ -19,7 +23,8 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
         **_attention(world, layout, group.attention, recompute),
         **_feed_forward(world, layout, group.feed_forward),
     }
-    return sum(kept.values())
+    again = world.framework.execution.selective_share if recompute == "selective" else 0.0
+    return (1 - again) * sum(kept.values()) + again * layer_input
 
 
 def _attention(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scalar_machine import (
     Layout,
     World,
+    all_to_all,
     collective,
     elementwise,
     fused_attention,
@@ -25,12 +26,16 @@ from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
 
 @dataclass(frozen=True, kw_only=True)
 class Op:
-    """Exposed seconds of one operator; ``repeats`` names the recomputations that rerun it."""
+    """Exposed seconds of one operator, and the shares of it that recomputation runs again."""
 
     forward: float
     backward: float
     part: str = "compute"
-    repeats: tuple[str, ...] = ("full",)
+    selective: float = 0.0
+    full: float = 1.0
+
+    def repeated(self, recompute: str) -> float:
+        return {"none": 0.0, "selective": self.selective, "full": self.full}[recompute]
 
 
 Ops = dict[str, Op]
@@ -64,9 +69,9 @@ def layer(world: World, layout: Layout, group: LayerGroup) -> Ops:
 def embedding(world: World, layout: Layout) -> Ops:
     """Lookup, and the sum over vocabulary shards."""
     h, n = world.model.hidden_size, tokens(world, layout)
-    lookup = _memory(world, own_tokens(world, layout) * h, 4, 10, repeats=())
+    lookup = _once(_memory(world, own_tokens(world, layout) * h, 4, 10))
     total = collective(world, "all_reduce", 2 * n * h, layout.tensor_parallel, 1)
-    reduce = Op(forward=total, backward=0.0, part="tensor_parallel", repeats=())
+    reduce = Op(forward=total, backward=0.0, part="tensor_parallel", full=0.0)
     return {"embedding": lookup, "embedding_tensor_parallel": reduce}
 
 
@@ -78,28 +83,25 @@ def logits(world: World, layout: Layout) -> Ops:
     loss = elementwise(world, 2 * world.framework.execution.loss_passes * n * columns) / 2
     total = collective(world, "all_reduce", 2 * n * h, layout.tensor_parallel, 1)
     return {
-        "final_norm": _memory(world, own_tokens(world, layout) * h, 4, 6, repeats=()),
-        "logits": Op(forward=final.forward, backward=final.backward, repeats=()),
-        "loss": Op(forward=loss, backward=loss, repeats=()),
-        "logits_tensor_parallel": Op(
-            forward=0.0, backward=total, part="tensor_parallel", repeats=()
-        ),
+        "final_norm": _once(_memory(world, own_tokens(world, layout) * h, 4, 6)),
+        "logits": _once(final),
+        "loss": Op(forward=loss, backward=loss, full=0.0),
+        "logits_tensor_parallel": Op(forward=0.0, backward=total, part="tensor_parallel", full=0.0),
     }
 
 
-def _memory(
-    world: World,
-    elements: float,
-    forward: float,
-    backward: float,
-    repeats: tuple[str, ...] = ("full",),
-) -> Op:
+def _once(op: Op) -> Op:
+    """The ends of a model are never recomputed."""
+    return replace(op, selective=0.0, full=0.0)
+
+
+def _memory(world: World, elements: float, forward: float, backward: float) -> Op:
     """An elementwise kernel; bytes per element when fused, times the framework's passes."""
     traffic = elements * world.framework.execution.elementwise_passes
     return Op(
         forward=elementwise(world, traffic * forward),
         backward=elementwise(world, traffic * backward),
-        repeats=repeats,
+        selective=world.framework.execution.selective_share,
     )
 
 
@@ -120,7 +122,8 @@ def _linear(
     if precision == "fp8":  # a cast reads 16 bit and writes 8
         forward += elementwise(world, 3 * rows * depth)
         backward += elementwise(world, 3 * rows * columns)
-    return Op(forward=forward, backward=backward)
+    share = world.framework.execution.selective_share
+    return Op(forward=forward, backward=backward, selective=share)
 
 
 def _tensor_exchange(world: World, layout: Layout) -> Op:
@@ -161,7 +164,7 @@ def _attention(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
         passes = world.framework.execution.softmax_passes
         time = gemm(world, b * a * s, s, d, precision) + gemm(world, b * a * s, dv, s, precision)
         time += elementwise(world, 2 * passes * b * a * s * s)
-        return {"core": Op(forward=time, backward=2 * time, repeats=("selective", "full"))}
+        return {"core": Op(forward=time, backward=2 * time, selective=1.0)}
     forward = fused_attention(world, attention, layout)
     backward = 2.5 * forward / world.gpu.efficiency.attention_backward_fraction
     ops = {"core": Op(forward=forward, backward=backward)}
@@ -199,12 +202,14 @@ def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
     local = mlp.num_experts / e
     experts = grouped_gemm(world, pairs, local, width, matrices, layout.precision)
     experts += elementwise(world, 2 * matrices * pairs * width)
-    there_and_back = 2 * collective(world, "all_to_all", 2 * pairs * h, e, 1)
+    passes = world.framework.execution.permute_passes
+    permute = sum(elementwise(world, passes * 4 * pairs * h) for _ in ("there", "back"))
+    there_and_back = 2 * all_to_all(world, 2 * pairs * h, e, mlp.num_experts_per_tok)
     there_and_back *= 1 - world.framework.overlap.expert_parallel
     router = _linear(world, layout, own, mlp.num_experts, h, precision=world.sixteen_bit)
     return {
         "router": router,
-        "permute": _memory(world, 2 * pairs * h, 4, 4),
+        "permute": Op(forward=permute, backward=permute),
         "experts": Op(forward=experts, backward=2 * experts),
         "all_to_all": Op(forward=there_and_back, backward=there_and_back, part="expert_parallel"),
     }

@@ -15,7 +15,7 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.model import AttentionSpec, ModelSpec
 from planner.specs.workload import TrainingWorkload
 
-PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
+PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +171,32 @@ def collective(world: World, kind: str, num_bytes: float, size: float, stride: f
     ramped = volume + math.sqrt(volume * e.ramp_bytes)
     moving = ramped / (rate * size / (size + e.small_group_penalty))
     return e.base_latency + e.latency_per_rank * (local - 1) + wait + moving
+
+
+def all_to_all(world: World, num_bytes: float, size: int, copies: int) -> float:
+    """Each rank sends every other its piece: some over the fabric, some by its own NIC.
+
+    A dispatch that sends a token once to each domain carries N (1 - (1 - 1/N)^k) of its k
+    copies, the domains that k draws out of N hit.
+    """
+    if size <= 1:
+        return 0.0
+    up, out = world.cluster.scale_up, world.cluster.scale_out
+    e = world.gpu.efficiency.collective["all_to_all"]
+    local = min(size, up.domain_size)
+    domains = size / local
+    wait = seconds_across = 0.0
+    piece = num_bytes / size
+    seconds_inside = piece * (local - 1) / (up.bandwidth * e.bandwidth_fraction)
+    if domains > 1:
+        wait = out.base_latency + out.latency_per_doubling * max(math.log2(domains / 2), 0)
+        seconds_across = piece * (size - local) / network_rate(world)
+        if world.framework.execution.deduplicated_dispatch:
+            seconds_across *= domains * (1 - (1 - 1 / domains) ** copies) / copies
+    volume = piece * (size - 1)
+    ramp = 1 + math.sqrt(e.ramp_bytes / volume)
+    slowest = max(seconds_inside, seconds_across) * ramp * (size + e.small_group_penalty) / size
+    return e.base_latency + e.latency_per_rank * (local - 1) + wait + slowest
 
 
 def send(world: World, num_bytes: float, leaves_domain: bool) -> float:

@@ -71,7 +71,7 @@ def _add(
     """Sum one layer or end; the host's launches and ZeRO's gathers may outlast its kernels."""
     forward = backward = 0.0
     for op in ops.values():
-        repeat = op.forward if layout.recompute in op.repeats else 0.0
+        repeat = op.forward * op.repeated(layout.recompute)
         times = {"forward": op.forward, "backward": op.backward, "recompute": repeat}
         for direction, seconds in times.items():
             name = direction if op.part == "compute" else op.part
