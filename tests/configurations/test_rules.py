@@ -1,0 +1,219 @@
+"""Each rule has the least configuration that breaks it and the least that does not."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from planner import Request
+from planner.configurations.rules import RULES, Context, first_broken_rule
+from planner.configurations.training import TrainingConfigurations
+from planner.plan import make_plan
+
+ONE = {
+    "num_gpus": 1,
+    "tensor_parallel": 1,
+    "context_parallel": 1,
+    "pipeline_parallel": 1,
+    "virtual_pipeline": 1,
+    "expert_parallel": 1,
+    "micro_batch_size": 1,
+    "global_batch_size": 1,
+    "zero_stage": 0,
+    "recompute": 0,
+    "precision": 0,
+    "sequence_parallel": False,
+    "flash_attention": True,
+}
+TWO = {"num_gpus": 2, "tensor_parallel": 2}
+PIPELINE = {"num_gpus": 2, "pipeline_parallel": 2}
+FP8 = {"precision": 2}
+
+
+@cache
+def _context(model: str = "llama-7b", framework: str = "megatron-lm", **request: Any) -> Context:
+    request = {"sequence_length": 2048, "gpu": "a100-sxm-80gb", **request}
+    plan = make_plan(Request(model=model, num_gpus=1, framework=framework, **request))
+    setting = plan.problem.setting
+    return Context(
+        gpu=setting.machine.gpu,
+        model=setting.model,
+        framework=setting.framework,
+        workload=setting.workload,
+    )
+
+
+def _first(values: dict[str, Any], context: dict[str, Any]) -> str | None:
+    code = int(
+        first_broken_rule(TrainingConfigurations.of(**{**ONE, **values}), _context(**context))
+    )
+    return RULES[code - 1].name if code else None
+
+
+# A rule, the configuration that breaks it, the nearest that does not, what they are judged by.
+CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    ("gpu_count", {"tensor_parallel": 2}, TWO, {}),
+    ("gpu_count", {"num_gpus": 3, "tensor_parallel": 2, "global_batch_size": 3}, TWO, {}),
+    ("global_batch_size", {"num_gpus": 2}, {"num_gpus": 2, "global_batch_size": 2}, {}),
+    (
+        "global_batch_size",
+        {"micro_batch_size": 2, "global_batch_size": 3},
+        {"micro_batch_size": 2, "global_batch_size": 4},
+        {},
+    ),
+    ("attention_heads", {"num_gpus": 3, "tensor_parallel": 3}, TWO, {}),
+    # 40 heads with 8 keys and values: five ranks can share the heads, not the keys.
+    (
+        "attention_heads",
+        {"num_gpus": 5, "tensor_parallel": 5},
+        {"num_gpus": 8, "tensor_parallel": 8},
+        {"model": "qwen2.5-14b"},
+    ),
+    # 32 heads with 8 keys and values: sixteen ranks hold each key twice.
+    (
+        "attention_heads",
+        {"num_gpus": 64, "tensor_parallel": 64},
+        {"num_gpus": 16, "tensor_parallel": 16},
+        {"model": "llama-3-8b"},
+    ),
+    # Forty ranks hold each key five times, but 13,824 columns do not divide.
+    (
+        "intermediate_size",
+        {"num_gpus": 40, "tensor_parallel": 40},
+        {"num_gpus": 8, "tensor_parallel": 8},
+        {"model": "qwen2.5-14b"},
+    ),
+    (
+        "num_hidden_layers",
+        {"num_gpus": 33, "pipeline_parallel": 33},
+        {"num_gpus": 32, "pipeline_parallel": 32},
+        {},
+    ),
+    (
+        "num_hidden_layers",
+        {**PIPELINE, "virtual_pipeline": 17, "global_batch_size": 2},
+        {**PIPELINE, "virtual_pipeline": 16, "global_batch_size": 2},
+        {},
+    ),
+    (
+        "virtual_pipeline",
+        {"virtual_pipeline": 2},
+        {**PIPELINE, "virtual_pipeline": 2, "global_batch_size": 2},
+        {},
+    ),
+    (
+        "virtual_pipeline",
+        {**PIPELINE, "virtual_pipeline": 2, "global_batch_size": 2},
+        {"global_batch_size": 2},
+        {"framework": "fsdp"},
+    ),
+    (
+        "interleaved_micro_batches",
+        {**PIPELINE, "virtual_pipeline": 2, "global_batch_size": 3},
+        {**PIPELINE, "virtual_pipeline": 2, "global_batch_size": 4},
+        {},
+    ),
+    ("sequence_parallel", {"sequence_parallel": True}, {**TWO, "sequence_parallel": True}, {}),
+    (
+        "sequence_length",
+        {**TWO, "sequence_parallel": True},
+        {**TWO, "sequence_parallel": False},
+        {"sequence_length": 2047},
+    ),
+    (
+        "sequence_length",
+        {"num_gpus": 2, "context_parallel": 2},
+        {},
+        {"sequence_length": 2046},
+    ),
+    (
+        "context_parallel",
+        {"num_gpus": 2, "context_parallel": 2, "flash_attention": False},
+        {"num_gpus": 2, "context_parallel": 2},
+        {},
+    ),
+    (
+        "expert_parallel",
+        {"num_gpus": 2, "expert_parallel": 2, "global_batch_size": 2},
+        {"num_gpus": 2, "global_batch_size": 2},
+        {},
+    ),
+    (
+        "expert_parallel",
+        {"expert_parallel": 2},
+        {"num_gpus": 2, "expert_parallel": 2, "global_batch_size": 2},
+        {"model": "mixtral-8x7b"},
+    ),
+    (
+        "expert_parallel",
+        {"num_gpus": 16, "expert_parallel": 16, "global_batch_size": 16},
+        {"num_gpus": 16, "expert_parallel": 8, "global_batch_size": 16},
+        {"model": "mixtral-8x7b"},
+    ),
+    (
+        "expert_sequence_parallel",
+        TWO,
+        {**TWO, "sequence_parallel": True},
+        {"model": "mixtral-8x7b"},
+    ),
+    (
+        "zero_stage",
+        {"zero_stage": 1},
+        {"zero_stage": 1, "num_gpus": 2, "global_batch_size": 2},
+        {},
+    ),
+    (
+        "zero_stage",
+        {**TWO, "zero_stage": 1},
+        {"num_gpus": 2, "context_parallel": 2, "zero_stage": 1},
+        {},
+    ),
+    (
+        "framework",
+        {"zero_stage": 3, "num_gpus": 2, "global_batch_size": 2},
+        {"zero_stage": 1, "num_gpus": 2, "global_batch_size": 2},
+        {},
+    ),
+    (
+        "framework",
+        {"num_gpus": 4, "pipeline_parallel": 2, "zero_stage": 2, "global_batch_size": 2},
+        {"num_gpus": 4, "pipeline_parallel": 2, "zero_stage": 1, "global_batch_size": 2},
+        {"framework": "megatron-deepspeed"},
+    ),
+    ("framework", TWO, {"num_gpus": 2, "global_batch_size": 2}, {"framework": "fsdp"}),
+    ("precision", FP8, {}, {}),
+    ("precision", {}, {"precision": 1}, {"gpu": "v100-sxm-32gb"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "broken", "kept", "context"),
+    [pytest.param(*case, id=f"{case[0]}-{number}") for number, case in enumerate(CASES)],
+)
+def test_rule_breaks_where_it_should_and_only_there(
+    rule: str, broken: dict[str, Any], kept: dict[str, Any], context: dict[str, Any]
+) -> None:
+    assert _first(broken, context) == rule
+    assert _first(kept, context) is None
+
+
+def test_every_rule_has_a_case() -> None:
+    assert {case[0] for case in CASES} == {rule.name for rule in RULES}
+
+
+def test_h100_computes_in_8_bit() -> None:
+    assert _first(FP8, {"gpu": "h100-sxm-80gb"}) is None
+
+
+def test_first_broken_rule_is_the_reported_one() -> None:
+    """Indivisible heads come before the precision that is lacking as well."""
+    values = {"num_gpus": 3, "tensor_parallel": 3, **FP8}
+    assert _first(values, {}) == "attention_heads"
+
+
+def test_rules_have_distinct_names_and_say_why() -> None:
+    names = [rule.name for rule in RULES]
+    assert len(set(names)) == len(names)
+    assert all(len(rule.description.split()) >= 4 for rule in RULES)
