@@ -103,7 +103,7 @@ def test_selective_recomputation_saves_the_published_share(model: str, saved: fl
 
 @pytest.mark.parametrize("model", TABLE_3)
 def test_figure_7_both_techniques_save_about_fivefold(model: str) -> None:
-    """'The two techniques together reduce the memory required by about 5x', to under 20 %+."""
+    """Sequence parallelism and selective recomputation together save "roughly 5x"."""
     ratio = _layer(model, 8, False, Recompute.NONE) / _layer(model, 8, True, Recompute.SELECTIVE)
     assert 4.5 < ratio < 6.5
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -49,7 +47,7 @@ def test_sharpness_two_is_the_euclidean_norm() -> None:
 def test_roofline_lies_between_larger_and_sum_and_falls_with_sharpness() -> None:
     q = np.array([1.0, 1.3, 2.0, 5.0, 30.0, 300.0])
     times = roofline_time(flops=312e9, num_bytes=1.4e9, sharpness=q, **A100)
-    assert np.all(np.diff(times) < 0) or times[-1] == pytest.approx(1e-3)
+    assert np.all(np.diff(times) < 0)
     assert np.all((times >= 1e-3) & (times <= 1.7e-3 * (1 + 1e-12)))
 
 
@@ -153,4 +151,4 @@ def test_llama_65b_run_by_hand() -> None:
 def test_runs_take_whole_steps() -> None:
     assert time_to_train(step_time=2.0, total_tokens=101, tokens_per_step=10) == 22
     assert time_to_train(step_time=2.0, total_tokens=100, tokens_per_step=10) == 20
-    assert not math.isnan(float(time_to_train(step_time=2.0, total_tokens=1, tokens_per_step=9)))
+    assert time_to_train(step_time=2.0, total_tokens=1, tokens_per_step=9) == 2
