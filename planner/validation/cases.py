@@ -1,0 +1,146 @@
+"""From a row of measurements to what the estimator is asked; measurements are never read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from planner.estimators.machine import Machine
+from planner.estimators.share import Setting
+from planner.specs.cluster import ClusterSpec
+from planner.specs.framework import FrameworkProfile
+from planner.specs.gpu import GpuSpec
+from planner.specs.model import ModelSpec
+from planner.specs.workload import TrainingWorkload
+from planner.validation.hardware import cluster_of, gpu_class
+from planner.validation.layouts import Layout, Open, layouts
+from planner.validation.library import Library
+from planner.validation.models import NotPredicted, has_experts, model_of
+from planner.validation.runs import Run
+from planner.validation.tables import FrameworkRule, framework_rule
+
+_WORKLOADS = ("", "pretrain", "pretraining", "full_finetune")
+_LONGEST_SEQUENCE = 100_000_000
+_LARGEST_CLUSTER = 512
+
+
+class MemoryKind(StrEnum):
+    """What a source calls memory: the tensors, what the allocator holds, or the whole device."""
+
+    ALLOCATED = "allocated"
+    RESERVED = "reserved"
+    DEVICE = "device"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A run as the estimator sees it: what is the same for all its plausible layouts, and these.
+
+    ``gpu_class``, ``scale`` and ``kind`` name the runs whose errors it can be compared with.
+    """
+
+    model: ModelSpec
+    gpu: GpuSpec
+    cluster: ClusterSpec
+    framework: FrameworkProfile
+    rule: FrameworkRule
+    sequence_length: int
+    layouts: tuple[Layout, ...]
+    memory_kind: MemoryKind
+
+    @property
+    def group(self) -> Hashable:
+        """Cases of one group are predicted in one pass."""
+        return (
+            self.model,
+            self.gpu.name,
+            self.cluster,
+            self.rule.profile,
+            self.sequence_length,
+        )
+
+    @property
+    def setting(self) -> Setting:
+        """What the estimator needs besides the layouts."""
+        return Setting(
+            machine=Machine(gpu=self.gpu, cluster=self.cluster),
+            model=self.model,
+            framework=self.framework,
+            workload=TrainingWorkload(
+                sequence_length=self.sequence_length, global_batch_size=1, total_tokens=1.0
+            ),
+        )
+
+    @property
+    def gpu_class(self) -> str:
+        """The GPU's generation, or its vendor."""
+        return gpu_class(self.gpu)
+
+    @property
+    def scale(self) -> str:
+        """One GPU, one node, a cluster of up to 512 GPUs, or a larger one."""
+        num_gpus = self.layouts[0].num_gpus
+        if num_gpus <= self.cluster.gpus_per_node:
+            return "gpu" if num_gpus == 1 else "node"
+        return "cluster" if num_gpus <= _LARGEST_CLUSTER else "large"
+
+    @property
+    def kind(self) -> str:
+        """Dense, or a mixture of experts."""
+        return "moe" if has_experts(self.model) else "dense"
+
+
+def case_of(run: Run, library: Library) -> Case:
+    """The case of a run, from everything in its row but what was measured.
+
+    Raises
+    ------
+    NotPredicted
+        It cannot be predicted; the text says why.
+    """
+    workload = run.word("workload")
+    if workload not in _WORKLOADS:
+        raise NotPredicted(f"workload {workload} is not modelled yet")
+    gpu = library.gpu(run.text("gpu"))
+    if gpu is None:
+        raise NotPredicted(f"unknown GPU {run.text('gpu') or '(none given)'}")
+    length = run.count("sequence_length")
+    if length is None or length > _LONGEST_SEQUENCE:
+        raise NotPredicted("the sequence length is not given, or absurd")
+    model = model_of(run, library)
+    rule = framework_rule(run.text("framework"))
+    profile = library.framework(rule.profile)
+    cluster = cluster_of(run, gpu)
+    context = Open(
+        run=run,
+        rule=rule,
+        profile=profile,
+        gpu=gpu,
+        model=model,
+        domain_size=cluster.scale_up.domain_size,
+    )
+    return Case(
+        model=model,
+        gpu=gpu,
+        cluster=cluster,
+        framework=profile,
+        rule=rule,
+        sequence_length=length,
+        layouts=tuple(layouts(context)),
+        memory_kind=memory_kind(run),
+    )
+
+
+def memory_kind(run: Run) -> MemoryKind:
+    """Which memory a row speaks of: its own column, else its notes, else the device's."""
+    if run.word("memory_kind"):
+        try:
+            return MemoryKind(run.word("memory_kind"))
+        except ValueError:
+            return MemoryKind.DEVICE
+    notes = run.word("notes")
+    if re.search(r"alloc(?!ator)|max over gpus \(active", notes):
+        return MemoryKind.ALLOCATED
+    return MemoryKind.RESERVED if re.search(r"reserved", notes) else MemoryKind.DEVICE

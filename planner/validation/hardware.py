@@ -1,0 +1,73 @@
+"""The GPU and the cluster of a run, and the class of GPU that its errors are pooled by."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from planner.enums import LinkKind, Precision
+from planner.specs.catalogue import default_cluster
+from planner.specs.cluster import ClusterSpec, ScaleUp
+from planner.specs.gpu import GpuSpec
+from planner.units import UNITS
+from planner.validation.runs import Run
+
+_GIGABIT = UNITS["byte/s"]["Gbit/s"]
+_PCIE_BANDWIDTH = 25e9
+_LARGEST_NODE = 16
+# Sources that count a node's Omni-Path links instead of giving a rate; a link has 100 Gbit/s.
+_OMNI_PATH = re.compile(r"(\d+) omni-path links/node")
+_OMNI_PATH_RATE = 100.0
+_PER_GPU = re.compile(r"([\d.]+)\s*gb(?:it)?/s per gpu")
+
+
+def cluster_of(run: Run, gpu: GpuSpec) -> ClusterSpec:
+    """The GPU's own links, changed by what the run says of node, fabric and network."""
+    cluster = default_cluster(gpu)
+    fabric = _fabric(run, gpu, cluster)
+    per_node = run.count("gpus_per_node") or cluster.gpus_per_node
+    if fabric.domain_size <= _LARGEST_NODE:
+        fabric = replace(fabric, domain_size=max(per_node, 1))
+    return replace(
+        cluster,
+        gpus_per_node=per_node,
+        scale_up=fabric,
+        scale_out=replace(
+            cluster.scale_out, bandwidth=_network(run, per_node) or cluster.scale_out.bandwidth
+        ),
+    )
+
+
+def gpu_class(gpu: GpuSpec) -> str:
+    """Cards on PCIe, NVIDIA's generations of fast fabric, or another vendor."""
+    if gpu.vendor.lower() != "nvidia":
+        return gpu.vendor.lower()
+    if gpu.scale_up.kind is LinkKind.PCIE or gpu.scale_up.domain_size <= 2:
+        return "card"
+    for precision, name in (
+        (Precision.FP4, "blackwell"),
+        (Precision.FP8, "hopper"),
+        (Precision.BF16, "ampere"),
+    ):
+        if precision in gpu.peak_flops:
+            return name
+    return "volta"
+
+
+def _fabric(run: Run, gpu: GpuSpec, cluster: ClusterSpec) -> ScaleUp:
+    on_pcie = run.word("scale_up_link") == LinkKind.PCIE
+    if not on_pcie or cluster.scale_up.kind is LinkKind.PCIE:
+        return cluster.scale_up
+    bandwidth = gpu.host.bandwidth if gpu.host is not None else None
+    return replace(cluster.scale_up, kind=LinkKind.PCIE, bandwidth=bandwidth or _PCIE_BANDWIDTH)
+
+
+def _network(run: Run, gpus_per_node: int) -> float | None:
+    """Bytes per second and GPU of the network; per node unless the run says otherwise."""
+    rate = run.number("scale_out_gbit_per_s")
+    if not rate:
+        links = _OMNI_PATH.search(run.word("notes"))
+        return float(links[1]) * _OMNI_PATH_RATE * _GIGABIT / gpus_per_node if links else None
+    said = _PER_GPU.search(run.word("notes"))
+    per_gpu = run.flag("scale_out_per_gpu") or (said is not None and float(said[1]) == rate)
+    return rate * _GIGABIT / (1 if per_gpu else gpus_per_node)

@@ -1,0 +1,239 @@
+"""The layouts a run may have had: one where it says all, several where it leaves things open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+from planner.enums import ComputePrecision, Precision, Recompute
+from planner.specs.framework import FrameworkProfile
+from planner.specs.gpu import GpuSpec
+from planner.specs.model import ModelSpec
+from planner.validation.models import NotPredicted, has_experts
+from planner.validation.runs import Run
+from planner.validation.tables import FrameworkRule
+
+# A run without a year is taken to be of now.
+_YEAR = 2025
+_MOST_TENSOR_PARALLEL = 8
+_MOST_MICRO_BATCH = 16
+_MOST_VIRTUAL = 12
+_MICRO_BATCHES_PER_STAGE = 4
+_PRECISIONS = {
+    "mxfp8": "fp8",
+    "fp8-cs": "fp8",
+    "fp8-ds": "fp8",
+    "float8": "fp8",
+    "bf16-mixed": "bf16",
+}
+_RECOMPUTE = {code.word: code for code in Recompute}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """One configuration, in the words of ``TrainingConfigurations``."""
+
+    num_gpus: int
+    tensor_parallel: int
+    context_parallel: int
+    pipeline_parallel: int
+    virtual_pipeline: int
+    expert_parallel: int
+    micro_batch_size: int
+    global_batch_size: float
+    zero_stage: int
+    recompute: Recompute
+    precision: ComputePrecision
+    sequence_parallel: bool
+    flash_attention: bool
+
+    @property
+    def data_parallel(self) -> float:
+        """Copies of the model; a fraction where the numbers do not fit."""
+        return self.num_gpus / (
+            self.tensor_parallel * self.context_parallel * self.pipeline_parallel
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Open:
+    """What a layout of a run is chosen against."""
+
+    run: Run
+    rule: FrameworkRule
+    profile: FrameworkProfile
+    gpu: GpuSpec
+    model: ModelSpec
+    domain_size: int
+
+
+def layouts(context: Open) -> list[Layout]:
+    """Every plausible layout of a run, in a fixed order.
+
+    Raises
+    ------
+    NotPredicted
+        Its precision or its memory management is not modelled, or nothing fits its GPUs.
+    """
+    run = context.run
+    if run.word("offload") not in ("", "none", "no", "0"):
+        raise NotPredicted(f"offload of {run.word('offload')} is not modelled yet")
+    precision = _precision(run, context.gpu)
+    found = [
+        layout
+        for parallel in _parallel(context)
+        for layout in _batches(context, replace(parallel, precision=precision))
+    ]
+    if not found:
+        raise NotPredicted("no layout of these parallel sizes fits the number of GPUs and batch")
+    return found
+
+
+def _parallel(context: Open) -> Iterator[Layout]:
+    """Layouts without batch: the sizes that are not given take all that fit."""
+    run = context.run
+    num_gpus = run.count("num_gpus")
+    if num_gpus is None:
+        raise NotPredicted("the number of GPUs is not given")
+    context_parallel = run.count("context_parallel") or 1
+    for tensor, pipeline in product(_tensor(context), _pipeline(context)):
+        layout = _bare(context, num_gpus, tensor, pipeline, context_parallel)
+        if _fits_gpus(layout, run):
+            yield from _switched(context, layout)
+
+
+def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -> Layout:
+    year = int(context.run.number("year") or _YEAR)
+    flash = context.run.flag("flash_attention")
+    return Layout(
+        num_gpus=num_gpus,
+        tensor_parallel=tensor,
+        context_parallel=ring,
+        pipeline_parallel=pipeline,
+        virtual_pipeline=1,
+        expert_parallel=context.run.count("expert_parallel") or 1,
+        micro_batch_size=1,
+        global_batch_size=1,
+        zero_stage=0,
+        recompute=Recompute.NONE,
+        precision=ComputePrecision.BF16,
+        sequence_parallel=False,
+        flash_attention=_since(context.rule.flash_attention_from, year) if flash is None else flash,
+    )
+
+
+def _fits_gpus(layout: Layout, run: Run) -> bool:
+    ranks = layout.data_parallel
+    if ranks < 1 or ranks != int(ranks):
+        return False
+    given = run.count("data_parallel")
+    stated = run.count("tensor_parallel") and run.count("pipeline_parallel")
+    return bool(stated) or given is None or given == ranks
+
+
+def _switched(context: Open, layout: Layout) -> Iterator[Layout]:
+    """The layout with each plausible set of switches."""
+    layout = replace(layout, zero_stage=_zero_stage(context, layout))
+    for recompute, split in product(_recompute(context), _sequence_parallel(context, layout)):
+        yield replace(layout, recompute=recompute, sequence_parallel=split)
+
+
+def _batches(context: Open, layout: Layout) -> Iterator[Layout]:
+    """The layout with each plausible micro-batch and number of chunks."""
+    given = context.run.number("global_batch_size")
+    micro = context.run.count("micro_batch_size")
+    per_rank = None if given is None else given / layout.data_parallel
+    for size in [micro] if micro else _micro_batches(per_rank):
+        accumulated = _MICRO_BATCHES_PER_STAGE * layout.pipeline_parallel
+        steps = accumulated if layout.pipeline_parallel > 1 else 1
+        batch = given or layout.data_parallel * size * steps
+        sized = replace(layout, micro_batch_size=size, global_batch_size=batch)
+        for chunks in _virtual(context, sized):
+            yield replace(sized, virtual_pipeline=chunks)
+
+
+def _micro_batches(per_rank: float | None) -> list[int]:
+    if per_rank is None:
+        return [1]
+    sizes = _powers_of_two(_MOST_MICRO_BATCH)
+    return [size for size in sizes if per_rank % size == 0] or [1]
+
+
+def _virtual(context: Open, layout: Layout) -> list[int]:
+    given = context.run.count("virtual_pipeline") or context.rule.virtual_pipeline
+    p = layout.pipeline_parallel
+    if p == 1 or not context.profile.interleaved_schedule:
+        return [1]
+    if given:
+        return [given]
+    micro_batches = layout.global_batch_size / (layout.data_parallel * layout.micro_batch_size)
+    if micro_batches % p:
+        return [1]
+    layers = context.model.num_hidden_layers
+    return [1, *(v for v in range(2, _MOST_VIRTUAL + 1) if layers % (p * v) == 0)]
+
+
+def _tensor(context: Open) -> list[int]:
+    given = context.run.count("tensor_parallel")
+    if given or not context.profile.tensor_parallel:
+        return [given or 1]
+    return _powers_of_two(min(_MOST_TENSOR_PARALLEL, context.domain_size))
+
+
+def _pipeline(context: Open) -> list[int]:
+    given = context.run.count("pipeline_parallel")
+    if given or not context.profile.pipeline_parallel:
+        return [given or 1]
+    return _powers_of_two(context.model.num_hidden_layers)
+
+
+def _zero_stage(context: Open, layout: Layout) -> int:
+    if layout.data_parallel * layout.context_parallel == 1:
+        return 0
+    given = context.run.number("zero_stage")
+    return context.profile.default_zero_stage if given is None else int(given)
+
+
+def _recompute(context: Open) -> list[Recompute]:
+    word = context.run.word("recompute") or context.rule.recompute or ""
+    if word in _RECOMPUTE:
+        return [_RECOMPUTE[word]]
+    if word:
+        raise NotPredicted(f"recompute {word!r} is not none, selective or full")
+    return [Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL]
+
+
+def _sequence_parallel(context: Open, layout: Layout) -> list[bool]:
+    if layout.tensor_parallel == 1:
+        return [False]
+    given = context.run.flag("sequence_parallel")
+    if given is not None:
+        return [given]
+    first = context.rule.sequence_parallel_from
+    if first is None or (context.run.number("year") or _YEAR) < first:
+        return [False]
+    return [True] if has_experts(context.model) else [False, True]
+
+
+def _precision(run: Run, gpu: GpuSpec) -> ComputePrecision:
+    """The precision of the matrices; 16 bits of the GPU's own kind where none is given."""
+    word = run.word("precision")
+    if not word:
+        bf16 = Precision.BF16 in gpu.peak_flops
+        return ComputePrecision.BF16 if bf16 else ComputePrecision.FP16
+    known = {code.word: code for code in ComputePrecision}
+    code = known.get(_PRECISIONS.get(word, word))
+    if code is None:
+        raise NotPredicted(f"training in {word} is not modelled yet")
+    if Precision(code.word) not in gpu.peak_flops:
+        raise NotPredicted(f"{gpu.name} lacks {code.word}")
+    return code
+
+
+def _since(first: int | None, year: int) -> bool:
+    return first is not None and year >= first
+
+
+def _powers_of_two(limit: int) -> list[int]:
+    return [2**exponent for exponent in range(max(limit, 1).bit_length())]

@@ -1,0 +1,164 @@
+"""The model of a run: a built-in one where it is the same, else one made of its columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from planner.enums import AttentionKind, PositionEmbedding
+from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
+from planner.validation.library import Library, spelled
+from planner.validation.runs import Run
+from planner.validation.tables import model_rule
+
+# Where a run does not say: GPT-2's vocabulary as Megatron-LM pads it, LLaMA's, heads of 128.
+_GPT_VOCABULARY = 51200
+_LLAMA_VOCABULARY = 32000
+_HEAD_DIM = 128
+_VARIANTS = {"chat", "instruct", "base", "hf", "it"}
+
+
+class NotPredicted(Exception):
+    """A run that cannot be predicted; the text says why."""
+
+
+def model_of(run: Run, library: Library) -> ModelSpec:
+    """The model that a run trains.
+
+    Raises
+    ------
+    NotPredicted
+        Its kind is not modelled, or its shape is unknown or impossible.
+    """
+    rule = model_rule(run.text("model"))
+    if rule is not None and rule.reason:
+        raise NotPredicted(rule.reason)
+    built_in = _built_in(run, library, rule.model if rule else "")
+    try:
+        return built_in or _from_columns(run)
+    except ValueError as error:
+        raise NotPredicted(f"impossible architecture: {_first_line(error)}") from error
+
+
+def has_experts(model: ModelSpec) -> bool:
+    """Whether any layer is a mixture of experts."""
+    return any(group.feed_forward.num_experts for group in model.layer_groups)
+
+
+def _built_in(run: Run, library: Library, known: str) -> ModelSpec | None:
+    """The built-in model of a run's name, if nothing in its columns contradicts it."""
+    words = spelled(known or run.text("model")).split("-")
+    described = run.count("hidden_size") is not None
+    while len(words) > 1 or (words and words[0]):
+        model = library.model("-".join(words))
+        if model is not None and _agrees(run, model):
+            return _adapted(run, model)
+        last = words.pop()
+        if not described and last not in _VARIANTS:
+            return None
+    return None
+
+
+def _agrees(run: Run, model: ModelSpec) -> bool:
+    layers = run.count("num_hidden_layers")
+    groups = model.layer_groups
+    standard = [g.attention for g in groups if g.attention.kind is AttentionKind.STANDARD]
+    known = {
+        "hidden_size": {model.hidden_size},
+        "num_attention_heads": {g.attention.num_attention_heads for g in groups},
+        "num_key_value_heads": {attention.num_key_value_heads for attention in standard},
+        "num_experts": {g.feed_forward.num_experts for g in groups},
+        "moe_intermediate_size": {g.feed_forward.moe_intermediate_size for g in groups},
+    }
+    if not has_experts(model):
+        known["intermediate_size"] = {g.feed_forward.intermediate_size for g in groups}
+    given = {name: run.count(name) for name in known}
+    same = all(given[name] in (None, *values) for name, values in known.items() if values)
+    return same and (layers is None or layers <= model.num_hidden_layers)
+
+
+def _adapted(run: Run, model: ModelSpec) -> ModelSpec:
+    """The model with the run's vocabulary and number of layers."""
+    vocabulary = run.count("vocab_size") or model.vocab_size
+    layers = run.count("num_hidden_layers") or model.num_hidden_layers
+    if vocabulary == model.vocab_size and layers == model.num_hidden_layers:
+        return model
+    groups = _reduced(model, layers)
+    return replace(model, vocab_size=vocabulary, layer_groups=groups)
+
+
+def _reduced(model: ModelSpec, layers: int) -> tuple[LayerGroup, ...]:
+    """Fewer layers in about the same mix, one of each kind at least where there is room."""
+    kept: list[LayerGroup] = []
+    left, whole = layers, model.num_hidden_layers
+    for number, group in enumerate(model.layer_groups):
+        others = len(model.layer_groups) - number - 1
+        share = max(1, round(group.num_hidden_layers * layers / whole))
+        count = left if others == 0 else max(0, min(share, left - others))
+        if count:
+            kept.append(replace(group, num_hidden_layers=count))
+        left -= count
+    return tuple(kept)
+
+
+def _from_columns(run: Run) -> ModelSpec:
+    layers, hidden = run.count("num_hidden_layers"), run.count("hidden_size")
+    if layers is None or hidden is None:
+        raise NotPredicted("unknown architecture: no layers or hidden size, and no such model")
+    gated = run.flag("gated_mlp") is not False
+    tied = run.flag("tie_word_embeddings")
+    group = LayerGroup(
+        num_hidden_layers=layers,
+        attention=_attention(run, hidden, biased=not gated),
+        feed_forward=_feed_forward(run, hidden, gated),
+        norm_bias=not gated,
+    )
+    return ModelSpec(
+        name=run.text("model") or "unnamed",
+        hidden_size=hidden,
+        vocab_size=run.count("vocab_size") or (_LLAMA_VOCABULARY if gated else _GPT_VOCABULARY),
+        layer_groups=(group,),
+        source="columns of the run",
+        tie_word_embeddings=not gated if tied is None else tied,
+        position_embedding=PositionEmbedding.ROTARY if gated else PositionEmbedding.LEARNED,
+        max_position_embeddings=run.count("sequence_length"),
+        final_norm_bias=not gated,
+    )
+
+
+def _attention(run: Run, hidden: int, biased: bool) -> AttentionSpec:
+    heads = run.count("num_attention_heads") or _likely_heads(hidden, run.count("tensor_parallel"))
+    return AttentionSpec(
+        num_attention_heads=heads,
+        num_key_value_heads=run.count("num_key_value_heads") or heads,
+        head_dim=hidden // heads if hidden % heads == 0 else _HEAD_DIM,
+        qkv_bias=biased,
+        output_bias=biased,
+    )
+
+
+def _likely_heads(hidden: int, tensor_parallel: int | None) -> int:
+    """The heads whose size is nearest 128, of those that divide the width and the GPUs."""
+    t = tensor_parallel or 1
+    fitting = [n for n in range(1, hidden + 1) if hidden % n == 0 and n % t == 0]
+    return min(fitting or [max(1, hidden // _HEAD_DIM)], key=lambda n: abs(hidden / n - _HEAD_DIM))
+
+
+def _feed_forward(run: Run, hidden: int, gated: bool) -> FeedForwardSpec:
+    experts = run.count("num_experts")
+    width = run.count("intermediate_size")
+    if experts:
+        return FeedForwardSpec(
+            gated=gated,
+            num_experts=experts,
+            num_experts_per_tok=run.count("num_experts_per_tok") or min(2, experts),
+            moe_intermediate_size=run.count("moe_intermediate_size") or width or 4 * hidden,
+        )
+    # A gated MLP of the usual cost is 8/3 as wide as the hidden size, in steps of 256.
+    usual = -(-8 * hidden // 768) * 256 if gated else 4 * hidden
+    return FeedForwardSpec(intermediate_size=width or usual, gated=gated, bias=not gated)
+
+
+def _first_line(error: ValueError) -> str:
+    details = getattr(error, "errors", None)
+    text = details()[0]["msg"] if callable(details) else str(error)
+    return str(text).removeprefix("Value error, ").splitlines()[0]

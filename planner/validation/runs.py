@@ -1,0 +1,169 @@
+"""Reading tables of measured training runs."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.errors import SpecError, did_you_mean
+
+SHIPPED = Path(__file__).parent / "measurements" / "training.csv"
+MEASURED = "measured_"
+NEEDED = ("framework", "gpu", "num_gpus", "sequence_length")
+
+_COUNTS = [
+    "num_hidden_layers",
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "vocab_size",
+    "sequence_length",
+    "num_gpus",
+    "gpus_per_node",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "virtual_pipeline",
+    "context_parallel",
+    "data_parallel",
+    "micro_batch_size",
+    "global_batch_size",
+]
+_COUNTS_OR_ZERO = ["num_experts", "num_experts_per_tok", "moe_intermediate_size", "expert_parallel"]
+_FLAGS = [
+    "gated_mlp",
+    "tie_word_embeddings",
+    "sequence_parallel",
+    "flash_attention",
+    "calibration",
+    "scale_out_per_gpu",
+    "measured_out_of_memory",
+]
+_NUMBERS = ["year", "zero_stage", "scale_out_gbit_per_s", "params_billion_reported", "lora_rank"]
+_KNOWN = {*_COUNTS, *_COUNTS_OR_ZERO, *_FLAGS, *_NUMBERS, *NEEDED, "workload", "model"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One row: its line in the file and the text of its cells."""
+
+    line: int
+    cells: Mapping[str, str]
+
+    def word(self, column: str) -> str:
+        """A cell in lower case without spaces around it; empty where there is none."""
+        return self.text(column).lower()
+
+    def text(self, column: str) -> str:
+        """A cell as it is written; empty where the table has no such column."""
+        return self.cells.get(column, "").strip()
+
+    def number(self, column: str) -> float | None:
+        """A cell as a number, or None where it is empty."""
+        text = self.text(column)
+        return float(text) if text else None
+
+    def count(self, column: str) -> int | None:
+        """A cell as a whole number above zero, or None where it is empty or zero."""
+        number = self.number(column)
+        return int(number) if number else None
+
+    def flag(self, column: str) -> bool | None:
+        """A cell that is 0 or 1, or None where it is empty."""
+        number = self.number(column)
+        return None if number is None else bool(number)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runs:
+    """A table of runs, its columns in their order."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Run, ...]
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """What the table measures: its ``measured_X`` columns without the prefix."""
+        return tuple(
+            column.removeprefix(MEASURED) for column in self.columns if column.startswith(MEASURED)
+        )
+
+
+def read_runs(path: Path = SHIPPED) -> Runs:
+    """The runs of a CSV file; columns nobody knows are kept.
+
+    Raises
+    ------
+    SpecError
+        The file cannot be read, or has faults: one line for each, with line and column.
+    """
+    lines = _lines(path)
+    if not lines:
+        raise SpecError(f"{path}: is empty; its first line must name the columns.")
+    header = tuple(name.strip() for name in lines[0][1])
+    rows = [(number, cells) for number, cells in lines[1:] if any(cells)]
+    faults = list(_header_faults(header))
+    if not faults:
+        faults = [fault for number, cells in rows for fault in _row_faults(number, cells, header)]
+    if faults:
+        raise SpecError("\n".join(f"{path}:{fault}" for fault in faults))
+    runs = (Run(line=n, cells=dict(zip(header, cells, strict=True))) for n, cells in rows)
+    return Runs(columns=header, rows=tuple(runs))
+
+
+def _lines(path: Path) -> list[tuple[int, list[str]]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            return [(reader.line_num, cells) for cells in reader]
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: is not valid CSV: {error}.") from error
+
+
+def _header_faults(header: Sequence[str]) -> Iterator[str]:
+    for name in NEEDED:
+        if name not in header:
+            hint = did_you_mean(name, set(header) - _KNOWN)
+            yield f"1: the column {name} is missing.{hint}"
+    for name in sorted({name for name in header if header.count(name) > 1}):
+        yield f"1: the column {name!r} stands there twice."
+
+
+def _row_faults(number: int, cells: Sequence[str], header: Sequence[str]) -> Iterator[str]:
+    if len(cells) != len(header):
+        yield f"{number}: has {len(cells)} cells, not {len(header)}."
+        return
+    for name, cell in zip(header, cells, strict=True):
+        fault = _cell_fault(name, cell.strip()) if cell.strip() else None
+        if fault:
+            yield f"{number}: {name} {fault}."
+
+
+def _cell_fault(name: str, cell: str) -> str | None:
+    numeric = name in _KNOWN - {"framework", "gpu", "workload", "model"}
+    if not numeric and not name.startswith(MEASURED):
+        return None
+    try:
+        number = float(cell)
+    except ValueError:
+        return f"{cell!r} is not a number"
+    if not math.isfinite(number):
+        return f"{cell!r} is not a finite number"
+    return _number_fault(name, number)
+
+
+def _number_fault(name: str, number: float) -> str | None:
+    if number < 0:
+        return f"{number:g} is negative"
+    if name in _FLAGS and number not in (0, 1):
+        return f"{number:g} must be 0 or 1"
+    if name == "zero_stage" and number not in (0, 1, 2, 3):
+        return f"{number:g} must be 0, 1, 2 or 3"
+    if name in (*_COUNTS, *_COUNTS_OR_ZERO) and number != int(number):
+        return f"{number:g} is not a whole number"
+    return f"{number:g} must be above 0" if name in _COUNTS and number == 0 else None

@@ -1,0 +1,82 @@
+"""The small tables beside this module: how the texts of a run map to profiles and models."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameworkRule:
+    """Which profile stands for a framework, and what it does where a run does not say.
+
+    ``nearest``: the profile is not of this framework, only the closest to it. A feature
+    is on from a year on, never if None. ``recompute`` or ``virtual_pipeline`` None: several
+    values are plausible.
+    """
+
+    pattern: str
+    label: str
+    profile: str
+    nearest: bool
+    flash_attention_from: int | None
+    sequence_parallel_from: int | None
+    recompute: str | None
+    virtual_pipeline: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRule:
+    """The built-in model behind a name, or why none of the kind is predicted."""
+
+    pattern: str
+    model: str
+    reason: str
+
+
+def framework_rule(text: str) -> FrameworkRule:
+    """The first rule whose pattern is in a framework's text; the last one has none."""
+    return next(rule for rule in _framework_rules() if re.search(rule.pattern, text.lower()))
+
+
+def model_rule(name: str) -> ModelRule | None:
+    """The first rule whose pattern is in a model's name, if there is one."""
+    found = (rule for rule in _model_rules() if re.search(rf"\b(?:{rule.pattern})", name.lower()))
+    return next(found, None)
+
+
+def read_table(name: str) -> list[dict[str, str]]:
+    """The rows of a CSV file beside this module."""
+    with (_FOLDER / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@cache
+def _framework_rules() -> tuple[FrameworkRule, ...]:
+    return tuple(
+        FrameworkRule(
+            pattern=row["pattern"],
+            label=row["label"],
+            profile=row["profile"],
+            nearest=row["nearest"] == "1",
+            flash_attention_from=_year(row["flash_attention_from"]),
+            sequence_parallel_from=_year(row["sequence_parallel_from"]),
+            recompute=row["recompute"] or None,
+            virtual_pipeline=_year(row["virtual_pipeline"]),
+        )
+        for row in read_table("frameworks.csv")
+    )
+
+
+@cache
+def _model_rules() -> tuple[ModelRule, ...]:
+    return tuple(ModelRule(**row) for row in read_table("models.csv"))
+
+
+def _year(text: str) -> int | None:
+    return int(text) if text else None
