@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from planner.cli.estimate import estimate
 from planner.cli.search import search
 from planner.cli.specs import specs
+from planner.cli.validate import validate
 
 
 class Interrupted(Exception):
@@ -39,6 +40,7 @@ app = typer.Typer(
 )
 app.command()(search)
 app.command()(estimate)
+app.command()(validate)
 app.add_typer(specs, name="specs")
 
 

@@ -25,7 +25,7 @@ from planner.validation.intervals import LEVEL
 from planner.validation.runs import Runs
 
 _PREDICTED = "predicted_"
-_NAME_WIDTH = 28
+_NAME_WIDTH = 31
 _NAMES = {"gpu": "GPU"}
 
 
@@ -100,7 +100,7 @@ def _print_errors(
         return
     print_title(console, title)
     table = make_table(console, gap=1)
-    table.add_column("", no_wrap=True, max_width=_NAME_WIDTH, overflow="ellipsis")
+    table.add_column("", no_wrap=True)
     for header in ("rows", "pred.", "MAPE", "median", "bias", "within"):
         table.add_column(header, justify="right", no_wrap=True)
     if with_regret:
@@ -111,7 +111,7 @@ def _print_errors(
 
 
 def _row(errors: Errors, with_regret: bool) -> Iterator[str]:
-    yield errors.name
+    yield _shortened(errors.name)
     yield count(errors.rows)
     yield count(errors.predicted)
     yield _percent(errors.mape)
@@ -120,6 +120,14 @@ def _row(errors: Errors, with_regret: bool) -> Iterator[str]:
     yield _percent(errors.within, digits=0)
     if with_regret:
         yield _percent(errors.regret)
+
+
+def _shortened(name: str) -> str:
+    """A long name without its middle: its beginning and its end tell it from others."""
+    if len(name) <= _NAME_WIDTH:
+        return name
+    half = (_NAME_WIDTH - 3) // 2
+    return f"{name[:half].rstrip()}...{name[-half:].lstrip()}"
 
 
 def _print_verdicts(console: Console, rows: Sequence[Row]) -> None:
