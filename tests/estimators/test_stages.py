@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from published_runs import configuration, setting
 
@@ -15,6 +15,7 @@ from planner.estimators.stages import chunk_sizes, layer_kinds, stage_layers
 FIRST, MIDDLE, LAST = range(3)
 
 
+@settings(deadline=None)
 @given(layers=st.integers(1, 500), data=st.data())
 def test_chunks_hold_all_layers_as_evenly_as_possible(layers: int, data: st.DataObject) -> None:
     chunks = data.draw(st.integers(1, layers))

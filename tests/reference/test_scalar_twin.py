@@ -114,6 +114,11 @@ def _any_layout(choose: Any, setting: Setting) -> Layout:
     )
 
 
+def _chooser(seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    return lambda values: rng.choice(values).item()
+
+
 def _known_fault(world: World, layout: Layout) -> bool:
     """Where the estimator is known to be wrong; each fault has an expected failure below."""
     counts = [
@@ -153,10 +158,10 @@ def _assert_equal(estimate: Estimate, row: int, world: World, layout: Layout) ->
 @pytest.mark.parametrize("model", MODELS)
 def test_table_of_random_configurations_equals_the_twin(model: str, framework: str) -> None:
     """One evaluation of a whole table against one row at a time."""
-    rng = np.random.default_rng(sum(map(ord, model + framework)))
-    setting = _setting(model, GPUS[rng.integers(len(GPUS))], framework)
+    choose = _chooser(sum(map(ord, model + framework)))
+    setting = _setting(model, choose(GPUS), framework)
     world = _world(setting)
-    drawn = (_layout(lambda xs: rng.choice(xs).item(), setting) for _ in range(400))
+    drawn = (_layout(choose, setting) for _ in range(400))
     comparable = (
         layout
         for layout in drawn
@@ -172,7 +177,9 @@ def test_table_of_random_configurations_equals_the_twin(model: str, framework: s
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_one_random_configuration_equals_the_twin(data: st.DataObject) -> None:
-    choose = lambda values: data.draw(st.sampled_from(values))  # noqa: E731
+    def choose(values: Any) -> Any:
+        return data.draw(st.sampled_from(values))
+
     setting = _setting(choose(list(MODELS)), choose(GPUS), choose(FRAMEWORKS))
     world, layout = _world(setting), _layout(choose, setting)
     if not scalar_rules.broken(world, layout) and not _known_fault(world, layout):
@@ -183,11 +190,10 @@ def test_one_random_configuration_equals_the_twin(data: st.DataObject) -> None:
 @pytest.mark.parametrize("model", ["llama-65b", "deepseek-v3", "falcon-40b"])
 def test_rules_reject_what_the_twin_rejects(model: str, framework: str) -> None:
     """Each rejection is one the twin finds too, and nothing it finds is let through."""
-    rng = np.random.default_rng(7)
+    choose = _chooser(7)
     setting = _setting(model, "a100-sxm-80gb", framework)
     world = _world(setting)
-    pick = lambda xs: rng.choice(xs).item()  # noqa: E731
-    layouts = [make(pick, setting) for make in (_layout, _any_layout) for _ in range(150)]
+    layouts = [make(choose, setting) for make in (_layout, _any_layout) for _ in range(150)]
     codes = evaluate(setting, _table(layouts)).rejected_by
     for layout, code in zip(layouts, np.broadcast_to(codes, len(layouts)), strict=True):
         broken = scalar_rules.broken(world, layout)
