@@ -148,6 +148,8 @@ def _batches(context: Open, layout: Layout) -> Iterator[Layout]:
         accumulated = _MICRO_BATCHES_PER_STAGE * layout.pipeline_parallel
         steps = accumulated if layout.pipeline_parallel > 1 else 1
         batch = given or layout.data_parallel * size * steps
+        if batch < layout.data_parallel * size:
+            continue
         sized = replace(layout, micro_batch_size=size, global_batch_size=batch)
         for chunks in _virtual(context, sized):
             yield replace(sized, virtual_pipeline=chunks)

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from planner.validation.runs import Runs, read_runs
+
+
+@pytest.fixture
+def write_runs(tmp_path: Path) -> Callable[..., Path]:
+    """Write rows to a CSV file."""
+
+    def write(*rows: Mapping[str, str]) -> Path:
+        path = tmp_path / "runs.csv"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def shipped() -> Runs:
+    """The runs that ship."""
+    return read_runs()

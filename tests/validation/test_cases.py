@@ -1,0 +1,161 @@
+"""From a row to specs and layouts."""
+
+import pytest
+from sample_runs import row, run_of
+
+from planner.enums import ComputePrecision, LinkKind, Recompute
+from planner.validation.cases import MemoryKind, case_of, memory_kind
+from planner.validation.library import Library
+from planner.validation.models import NotPredicted
+from planner.validation.tables import framework_rule
+
+
+@pytest.fixture(scope="module")
+def library():
+    return Library()
+
+
+def case(library, **changes):
+    return case_of(run_of(**changes), library)
+
+
+@pytest.mark.parametrize(
+    ("framework", "profile", "nearest"),
+    [
+        ("Megatron-LM/Megatron-Core r0.8", "megatron-lm", False),
+        ("NeMo/Megatron-Core [NVIDIA Release 24.04 MxNet]", "nemo", False),
+        ("Megatron-Bridge/Megatron-Core", "nemo", False),
+        ("megatron-deepspeed", "megatron-deepspeed", False),
+        ("llm-foundry/Composer (PyTorch FSDP)", "fsdp", False),
+        ("PyTorch FSDP (fms-fsdp) + torch.compile", "torchtitan", True),
+        ("torchtitan (PyTorch FSDP2)", "torchtitan", False),
+        ("NeMo AutoModel (PyTorch FSDP2)", "torchtitan", True),
+        ("xtuner (HF + DeepSpeed ZeRO-3)", "deepspeed", False),
+        ("DeepSpeed ZeRO-3", "deepspeed", False),
+        ("MaxText (JAX)", "torchtitan", True),
+        ("something new", "megatron-lm", True),
+        ("", "megatron-lm", True),
+    ],
+)
+def test_frameworks_find_their_profile(framework, profile, nearest):
+    rule = framework_rule(framework)
+    assert (rule.profile, rule.nearest) == (profile, nearest)
+
+
+def test_a_full_row_has_one_layout(library):
+    found = case(library)
+    (layout,) = found.layouts
+    assert layout.data_parallel == 4
+    assert (layout.precision, layout.recompute) == (ComputePrecision.BF16, Recompute.NONE)
+    assert layout.sequence_parallel
+    assert layout.flash_attention
+    assert (found.scale, found.kind, found.gpu_class) == ("node", "dense", "ampere")
+
+
+def test_the_model_is_made_of_the_columns(library):
+    model = case(library).model
+    assert (model.num_hidden_layers, model.hidden_size, model.vocab_size) == (8, 1024, 51200)
+    assert model.layer_groups[0].attention.head_dim == 64
+    assert not model.layer_groups[0].feed_forward.gated
+
+
+def test_a_built_in_model_counts_where_nothing_contradicts_it(library):
+    columns = dict.fromkeys(row(), "") | {"gated_mlp": "1", "intermediate_size": ""}
+    named = {name: columns[name] for name in ("num_attention_heads", "vocab_size", "gated_mlp")}
+    deepseek = case(
+        library, model="DeepSeek-V3 671B", num_hidden_layers="61", hidden_size="7168",
+        intermediate_size="18432", **(named | {"num_attention_heads": "128"}),
+    )  # fmt: skip
+    assert deepseek.model.name == "DeepSeek-V3"
+    assert deepseek.kind == "moe"
+    other = case(library, model="DeepSeek-V3")
+    assert other.model.hidden_size == 1024
+
+
+def test_reduced_models_keep_one_layer_of_each_kind(library):
+    found = case(
+        library, model="DeepSeek-V3 (reduced layers)", num_hidden_layers="4", hidden_size="7168",
+        intermediate_size="18432", num_attention_heads="128", gated_mlp="1",
+    )  # fmt: skip
+    assert [group.num_hidden_layers for group in found.model.layer_groups] == [1, 3]
+
+
+def test_unknown_heads_are_near_128_wide_and_divide(library):
+    model = case(library, hidden_size="14400", num_attention_heads="", tensor_parallel="8").model
+    attention = model.layer_groups[0].attention
+    assert attention.num_attention_heads % 8 == 0
+    assert 14400 % attention.num_attention_heads == 0
+    assert abs(attention.head_dim - 128) < 16
+
+
+def test_what_is_not_said_is_several_layouts(library):
+    found = case(library, recompute="", micro_batch_size="", sequence_parallel="")
+    assert {layout.recompute for layout in found.layouts} == set(Recompute)
+    assert {layout.micro_batch_size for layout in found.layouts} == {1, 2, 4, 8, 16}
+    assert {layout.sequence_parallel for layout in found.layouts} == {False, True}
+
+
+def test_unknown_parallel_sizes_take_what_fits(library):
+    found = case(library, tensor_parallel="", pipeline_parallel="", data_parallel="2")
+    sizes = {(layout.tensor_parallel, layout.pipeline_parallel) for layout in found.layouts}
+    assert sizes == {(1, 4), (2, 2), (4, 1)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"scale_out_gbit_per_s": "3200"}, 50e9),
+        ({"scale_out_gbit_per_s": "400", "scale_out_per_gpu": "1"}, 50e9),
+        ({"scale_out_gbit_per_s": "400", "notes": "400 Gb/s per GPU"}, 50e9),
+        ({"scale_out_gbit_per_s": "3200", "notes": "RDMA 400 Gb/s per GPU"}, 50e9),
+        ({"notes": "4 Omni-Path links/node"}, 6.25e9),
+    ],
+)
+def test_the_network_is_per_gpu_inside(library, changes, expected):
+    found = case(library, gpus_per_node="8", **changes)
+    assert found.cluster.scale_out.bandwidth == pytest.approx(expected)
+
+
+def test_the_fabric_follows_the_row(library):
+    found = case(library, gpus_per_node="4", scale_up_link="pcie")
+    assert found.cluster.scale_up.kind is LinkKind.PCIE
+    assert found.cluster.scale_up.domain_size == 4
+    rack = case(library, gpu="gb200-nvl72", gpus_per_node="4")
+    assert (rack.cluster.gpus_per_node, rack.cluster.scale_up.domain_size) == (4, 72)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"workload": "qlora"}, "workload qlora is not modelled yet"),
+        ({"gpu": "abacus"}, "unknown GPU abacus"),
+        ({"model": "T5-11B"}, "encoder-decoder"),
+        ({"offload": "optimizer"}, "offload of optimizer"),
+        ({"precision": "nvfp4"}, "training in nvfp4"),
+        ({"precision": "fp8"}, "lacks fp8"),
+        ({"num_gpus": ""}, "number of GPUs"),
+        ({"sequence_length": ""}, "sequence length"),
+        ({"hidden_size": ""}, "unknown architecture"),
+        ({"num_key_value_heads": "7"}, "impossible architecture"),
+        ({"num_gpus": "7"}, "no layout"),
+        ({"global_batch_size": "4"}, "no layout"),
+        ({"recompute": "some"}, "recompute 'some'"),
+    ],
+)
+def test_what_cannot_be_predicted_says_why(library, changes, reason):
+    with pytest.raises(NotPredicted, match=reason):
+        case(library, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"memory_kind": "reserved"}, MemoryKind.RESERVED),
+        ({"notes": "memory = max allocated over ranks (reserved 70 GiB)"}, MemoryKind.ALLOCATED),
+        ({"notes": "peak reserved GiB"}, MemoryKind.RESERVED),
+        ({"notes": "nvidia-smi"}, MemoryKind.DEVICE),
+        ({}, MemoryKind.DEVICE),
+    ],
+)
+def test_kinds_of_memory(changes, kind):
+    assert memory_kind(run_of(**changes)) is kind

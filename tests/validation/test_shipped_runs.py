@@ -1,0 +1,68 @@
+"""The published runs: what is predicted of them stays as good as it is."""
+
+import math
+
+import pytest
+
+from planner.units import GIB
+from planner.validation.compare import joined, memory_verdicts, time_errors
+from planner.validation.predict import predict, ranges
+from planner.validation.residuals import cells, residuals
+
+# Recorded errors with a margin: a change that makes one larger has to say so here.
+LARGEST_ERRORS = {
+    "VIA-Research/vTrain ground_truth_single.csv": ("mape", 0.10),
+    "VIA-Research/vTrain ground_truth_multi.csv": ("mape", 0.08),
+    "llm-foundry benchmarking README": ("mape", 0.06),
+    "NeMo 24.07 performance summary": ("median", 0.08),
+    "all": ("median", 0.10),
+}
+
+
+@pytest.fixture(scope="module")
+def rows(shipped):
+    return joined(shipped, predict(shipped))
+
+
+@pytest.fixture(scope="module")
+def by_source(rows):
+    return {errors.name: errors for errors in time_errors(rows, "source")}
+
+
+@pytest.mark.parametrize("source", LARGEST_ERRORS)
+def test_errors_do_not_grow(by_source, source):
+    measure, limit = LARGEST_ERRORS[source]
+    assert getattr(by_source[source], measure) <= limit
+
+
+def test_most_runs_are_predicted_and_the_others_say_why(rows):
+    assert sum(not row.prediction.reason for row in rows) > 1900
+    for row in rows:
+        assert bool(row.prediction.reason) != bool(row.ranges)
+
+
+def test_predictions_are_numbers_of_a_sane_size(rows):
+    for row in rows:
+        found = row.prediction
+        if not found.reason:
+            assert 1e-4 < found.step_time < 1e5
+            assert 0.1 < found.memory / GIB < 1e5
+            value = ranges(found)["step_time_s"]
+            assert value.low < value.value < value.high < math.inf
+
+
+def test_intervals_hold_most_runs(by_source):
+    assert 0.85 <= by_source["all"].within <= 0.97
+
+
+def test_intervals_are_made_again_from_the_runs(rows):
+    made = cells(residuals(rows))
+    general = [cell for cell in made if not any(cell.keys)]
+    assert {cell.quantity for cell in general} == {"step_time", "peak_memory"}
+    assert all(0 < cell.low < 1 < cell.high < 20 for cell in made)
+
+
+def test_verdicts_on_memory(rows):
+    verdicts = memory_verdicts(rows)
+    assert verdicts.said_to_fit <= 0.15 * verdicts.ran_out
+    assert verdicts.said_to_run_out <= 0.15 * verdicts.ran
