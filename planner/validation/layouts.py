@@ -16,6 +16,7 @@ from planner.validation.tables import FrameworkRule
 
 # A run without a year is taken to be of now.
 _YEAR = 2025
+_FP8_FROM = 2024
 _MOST_TENSOR_PARALLEL = 8
 _MOST_MICRO_BATCH = 16
 _MOST_VIRTUAL = 12
@@ -79,11 +80,12 @@ def layouts(context: Open) -> list[Layout]:
     run = context.run
     if run.word("offload") not in ("", "none", "no", "0"):
         raise NotPredicted(f"offload of {run.word('offload')} is not modelled yet")
-    precision = _precision(run, context.gpu)
+    precisions = _precisions(run, context.gpu)
     found = [
-        layout
+        replace(layout, precision=precision)
         for parallel in _parallel(context)
-        for layout in _batches(context, replace(parallel, precision=precision))
+        for layout in _batches(context, parallel)
+        for precision in precisions
     ]
     if not found:
         raise NotPredicted("no layout of these parallel sizes fits the number of GPUs and batch")
@@ -167,12 +169,13 @@ def _virtual(context: Open, layout: Layout) -> list[int]:
     p = layout.pipeline_parallel
     if p == 1 or not context.profile.interleaved_schedule:
         return [1]
+    layers = context.model.num_hidden_layers
     if given:
-        return [given]
+        # Some count embedding and loss as layers of the pipeline: 94 layers on 96 places.
+        return [max(1, min(given, layers // p))]
     micro_batches = layout.global_batch_size / (layout.data_parallel * layout.micro_batch_size)
     if micro_batches % p:
         return [1]
-    layers = context.model.num_hidden_layers
     return [1, *(v for v in range(2, _MOST_VIRTUAL + 1) if layers % (p * v) == 0)]
 
 
@@ -218,19 +221,26 @@ def _sequence_parallel(context: Open, layout: Layout) -> list[bool]:
     return [True] if has_experts(context.model) else [False, True]
 
 
-def _precision(run: Run, gpu: GpuSpec) -> ComputePrecision:
-    """The precision of the matrices; 16 bits of the GPU's own kind where none is given."""
+def _precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
+    """The precision of the matrices; where none is given, 16 bits or what came into use."""
     word = run.word("precision")
     if not word:
-        bf16 = Precision.BF16 in gpu.peak_flops
-        return ComputePrecision.BF16 if bf16 else ComputePrecision.FP16
+        return _likely_precisions(int(run.number("year") or _YEAR), gpu)
     known = {code.word: code for code in ComputePrecision}
     code = known.get(_PRECISIONS.get(word, word))
     if code is None:
         raise NotPredicted(f"training in {word} is not modelled yet")
     if Precision(code.word) not in gpu.peak_flops:
         raise NotPredicted(f"{gpu.name} lacks {code.word}")
-    return code
+    return [code]
+
+
+def _likely_precisions(year: int, gpu: GpuSpec) -> list[ComputePrecision]:
+    bf16 = Precision.BF16 in gpu.peak_flops
+    likely = [ComputePrecision.BF16 if bf16 else ComputePrecision.FP16]
+    if year >= _FP8_FROM and Precision.FP8 in gpu.peak_flops:
+        likely.append(ComputePrecision.FP8)
+    return likely
 
 
 def _since(first: int | None, year: int) -> bool:

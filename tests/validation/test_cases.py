@@ -95,6 +95,22 @@ def test_what_is_not_said_is_several_layouts(library):
     assert {layout.sequence_parallel for layout in found.layouts} == {False, True}
 
 
+def test_an_unknown_precision_may_be_8_bits_where_the_gpu_has_them(library):
+    def precisions(**changes):
+        return {layout.precision for layout in case(library, precision="", **changes).layouts}
+
+    assert precisions() == {ComputePrecision.BF16}
+    assert precisions(gpu="v100-sxm-32gb") == {ComputePrecision.FP16}
+    both = {ComputePrecision.BF16, ComputePrecision.FP8}
+    assert precisions(gpu="h100-sxm-80gb") == both
+    assert precisions(gpu="h100-sxm-80gb", year="2022") == {ComputePrecision.BF16}
+
+
+def test_chunks_are_no_more_than_the_layers(library):
+    (layout,) = case(library, pipeline_parallel="4", virtual_pipeline="3").layouts
+    assert layout.virtual_pipeline == 2
+
+
 def test_unknown_parallel_sizes_take_what_fits(library):
     found = case(library, tensor_parallel="", pipeline_parallel="", data_parallel="2")
     sizes = {(layout.tensor_parallel, layout.pipeline_parallel) for layout in found.layouts}
