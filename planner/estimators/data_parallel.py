@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, add
+from planner.arrays import CodeArray, FloatArray
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import ZeroStage
 from planner.estimators.sharding import StageParameters
@@ -63,16 +63,17 @@ Exchange = Callable[[str, float, FloatArray, FloatArray], FloatArray]
 
 
 def _exchange(setting: Setting, parameters: StageParameters) -> Exchange:
+    has_experts = any(group.feed_forward.num_experts for group in setting.model.layer_groups)
+
     def exchange(
         kind: str, bytes_per_parameter: float, dense: FloatArray, experts: FloatArray
     ) -> FloatArray:
         machine = setting.machine
-        shares = [(dense, parameters.dense_group)]
-        if setting.model.layer_groups and np.any(experts):
-            shares.append((experts, parameters.expert_group))
-        return add(
-            machine.collective(kind, bytes_per_parameter * count, group) for count, group in shares
-        )
+        everyone = machine.collective(kind, bytes_per_parameter * dense, parameters.dense_group)
+        if not has_experts:
+            return everyone
+        own = machine.collective(kind, bytes_per_parameter * experts, parameters.expert_group)
+        return everyone + np.where(experts > 0, own, 0.0)
 
     return exchange
 

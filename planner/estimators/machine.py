@@ -107,12 +107,16 @@ class Machine:
         e = self._grouped(precision)
         rows_per_expert = np.maximum(pairs / np.asarray(experts), 1e-9)
         padding = (1 + e["width_offset"] / width) * (1 + e["row_offset"] / rows_per_expert)
+        if self.ideal:
+            padding = np.ones(())
         time = self._roofline(
             e,
             flops=2.0 * matrices * hidden_size * width * pairs * padding,
             num_bytes=2.0 * matrices * hidden_size * width * np.asarray(experts),
             precision=precision,
         )
+        if self.ideal:
+            return time
         moved = e["permute_passes"] * 2 * hidden_size * pairs
         return time + moved / (self.gpu.memory_bandwidth * e["bandwidth_fraction"])
 
@@ -143,6 +147,8 @@ class Machine:
             wave_fill=e["wave_fill"],
         )
         offset = 1 + e["sequence_offset"] / sequence_length
+        if self.ideal:
+            fill, offset = np.ones(()), np.ones(())
         return self._roofline(
             e, flops=flops * fill * offset, num_bytes=num_bytes, precision=self.sixteen_bit
         )

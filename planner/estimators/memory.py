@@ -13,7 +13,6 @@ from planner.enums import Recompute, ZeroStage
 from planner.estimators.saved_activations import all_bytes, layer_bytes, layer_input_bytes
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Share
-from planner.estimators.stages import STAGES
 from planner.formulas.model_states import sharded_bytes
 from planner.formulas.pipeline import micro_batches_in_flight
 from planner.specs.model import LayerGroup
@@ -67,14 +66,14 @@ class Memory:
 
 
 def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> Memory:
-    """Memory of every configuration, on its first, its fullest middle and its last stage."""
+    """Memory of every configuration, on each of its candidate stages."""
     groups = share.setting.model.layer_groups
     kept = [layer_bytes(share, group, c.recompute) for group in groups]
     working = _layer_working_set(share, c, groups)
     parts = _state_parts(share, c, parameters)
     stages = tuple(
         _stage_memory(share, c, parameters, stage, kept, working, parts)
-        for stage in range(len(STAGES))
+        for stage in range(len(parameters.dense))
     )
     totals = tuple(stage.total for stage in stages)
     return Memory(stages=stages, totals=totals, peak=largest(totals))
@@ -90,14 +89,13 @@ def _stage_memory(
     state: Callable[[str, int], FloatArray],
 ) -> MemoryBreakdown:
     memory = share.setting.framework.memory
-    in_flight = _in_flight(c, stage)
+    in_flight = _in_flight(c, parameters.layers.ranks[stage])
     activations = add(
         bytes_per_layer * (count * in_flight)
-        for bytes_per_layer, count in zip(kept, parameters.layers[stage], strict=True)
+        for bytes_per_layer, count in zip(kept, parameters.layers.counts[stage], strict=True)
     )
-    working = layer_working
-    if STAGES[stage] == "last":
-        working = np.maximum(layer_working, _loss_bytes(share))
+    loss = np.where(parameters.is_last[stage], _loss_bytes(share), 0.0)
+    working = np.maximum(layer_working, loss)
     return MemoryBreakdown(
         weights=state("weight", stage),
         gradients=state("gradient", stage),
@@ -111,11 +109,9 @@ def _stage_memory(
     )
 
 
-def _in_flight(c: TrainingConfigurations, stage: int) -> FloatArray:
-    p = c.pipeline_parallel
-    rank = (np.zeros(()), np.minimum(1.0, p - 1), p - 1)[stage]
+def _in_flight(c: TrainingConfigurations, rank: FloatArray) -> FloatArray:
     return micro_batches_in_flight(
-        pipeline_parallel=p,
+        pipeline_parallel=c.pipeline_parallel,
         virtual_pipeline=c.virtual_pipeline,
         num_micro_batches=c.num_micro_batches,
         stage=rank,

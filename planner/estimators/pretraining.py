@@ -32,7 +32,7 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
     transfer = _pipeline_transfer(share, c)
     stages = tuple(
         add((*(block.total * block.counts[stage] for block in blocks), transfer))
-        for stage in range(3)
+        for stage in range(len(parameters.dense))
     )
     slowest = largest(stages)
     whole = add((*(block.total * block.whole for block in blocks), c.pipeline_parallel * transfer))
@@ -72,22 +72,19 @@ def _blocks(
             Block(
                 time=time,
                 gather=_shown_gather(share, time, forward, backward),
-                counts=parameters.layers[:, index],
+                counts=parameters.layers.counts[:, index],
                 whole=float(group.num_hidden_layers),
             )
         )
-    return (*blocks, *_end_blocks(share, c, exchange))
+    return (*blocks, *_end_blocks(share, c, parameters, exchange))
 
 
 def _end_blocks(
-    share: Share, c: TrainingConfigurations, exchange: DataParallelTime
+    share: Share, c: TrainingConfigurations, parameters: StageParameters, exchange: DataParallelTime
 ) -> Iterable[Block]:
-    alone, two = c.pipeline_parallel == 1, c.pipeline_parallel == 2
-    only = np.where(alone, 1.0, 0.0)
-    one = np.ones_like(only)
     on_stages = {
-        embedding_block: np.stack([one, np.where(two, 1.0, only), only]),
-        logits_block: np.stack([only, only, one]),
+        embedding_block: parameters.is_first.astype(np.float64),
+        logits_block: parameters.is_last.astype(np.float64),
     }
     for block, counts in on_stages.items():
         time = layer_time(block(share), c.recompute, 0.0)
@@ -148,13 +145,13 @@ def _optimizer_time(
     """The optimizer reads and writes the states of the parameters it owns."""
     traffic = share.setting.framework.states.optimizer_traffic
     owned = [
-        np.max(count, axis=0) / np.where(c.zero_stage >= ZeroStage.OPTIMIZER, group.size, 1.0)
+        count / np.where(c.zero_stage >= ZeroStage.OPTIMIZER, group.size, 1.0)
         for count, group in (
             (parameters.dense, parameters.dense_group),
             (parameters.experts, parameters.expert_group),
         )
     ]
-    return share.setting.machine.memory_time(traffic * add(owned))
+    return share.setting.machine.memory_time(traffic * np.max(add(owned), axis=0))
 
 
 def _overhead(share: Share, c: TrainingConfigurations) -> FloatArray:

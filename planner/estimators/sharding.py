@@ -6,24 +6,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.arrays import BoolArray, FloatArray, add
 from planner.configurations.training import TrainingConfigurations
+from planner.enums import AttentionKind
 from planner.estimators.machine import Group
 from planner.estimators.parameters import LayerParameters, count_parameters, layer_parameters
-from planner.estimators.stages import stage_layers
-from planner.specs.model import ModelSpec
+from planner.estimators.stages import StageLayers, stage_layers
+from planner.specs.model import LayerGroup, ModelSpec
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageParameters:
     """Parameters on one GPU: those every data-parallel rank has, and routed experts.
 
-    ``dense`` and ``experts`` have shape ``(3, ...)``: first, middle and last stage.
-    ``layer_dense`` and ``layer_experts`` hold one layer of each group, ``end`` the
-    embedding or logits matrix.
+    ``dense`` and ``experts`` have shape ``(stages, ...)``, the candidates of
+    `planner.estimators.stages.StageLayers`. ``layer_dense`` and ``layer_experts`` hold one
+    layer of each group, ``end`` the embedding or logits matrix. ``is_first`` and
+    ``is_last`` tell where embedding and logits stand.
     """
 
-    layers: FloatArray
+    layers: StageLayers
+    is_first: BoolArray
+    is_last: BoolArray
     dense: FloatArray
     experts: FloatArray
     layer_dense: tuple[FloatArray, ...]
@@ -36,17 +40,21 @@ class StageParameters:
 def stage_parameters(model: ModelSpec, c: TrainingConfigurations) -> StageParameters:
     """What each stage holds under each configuration."""
     layers = stage_layers(model, c.pipeline_parallel, c.virtual_pipeline)
+    is_first, is_last = layers.ranks == 0, layers.ranks == c.pipeline_parallel - 1
     per_layer = [layer_parameters(model.hidden_size, group) for group in model.layer_groups]
-    dense = tuple(_dense_share(layer, c.tensor_parallel) for layer in per_layer)
+    dense = tuple(
+        _dense_share(model, group, layer, c.tensor_parallel)
+        for group, layer in zip(model.layer_groups, per_layer, strict=True)
+    )
     experts = tuple(layer.experts / c.expert_parallel for layer in per_layer)
-    ends = _end_parameters(model, c)
+    ends = _end_parameters(model, c.tensor_parallel, is_first, is_last)
     ranks = c.tensor_parallel * c.context_parallel * c.data_parallel
     return StageParameters(
         layers=layers,
-        dense=np.stack(
-            [_on_stage(layers[stage], dense) + ends[stage] for stage in range(len(layers))]
-        ),
-        experts=np.stack([_on_stage(layers[stage], experts) for stage in range(len(layers))]),
+        is_first=is_first,
+        is_last=is_last,
+        dense=_on_stages(layers, dense) + ends,
+        experts=_on_stages(layers, experts),
         layer_dense=dense,
         layer_experts=experts,
         end=model.vocab_size * model.hidden_size / c.tensor_parallel,
@@ -55,29 +63,39 @@ def stage_parameters(model: ModelSpec, c: TrainingConfigurations) -> StageParame
     )
 
 
-def _dense_share(layer: LayerParameters, tensor_parallel: FloatArray) -> FloatArray:
-    split = layer.attention + layer.feed_forward
-    return np.asarray(split / tensor_parallel + layer.router + layer.norms)
+def _dense_share(
+    model: ModelSpec, group: LayerGroup, layer: LayerParameters, tensor_parallel: FloatArray
+) -> FloatArray:
+    """Parameters of a layer on one tensor-parallel rank, its routed experts aside."""
+    split = (layer.attention + layer.feed_forward) / tensor_parallel
+    copied = _copied_key_values(model, group, tensor_parallel)
+    return np.asarray(split + copied + layer.router + layer.norms)
 
 
-def _on_stage(layers: FloatArray, per_layer: tuple[FloatArray, ...]) -> FloatArray:
-    total: FloatArray = sum(
-        (count * parameters for count, parameters in zip(layers, per_layer, strict=True)),
-        start=np.zeros(()),
-    )
-    return total
+def _copied_key_values(
+    model: ModelSpec, group: LayerGroup, tensor_parallel: FloatArray
+) -> FloatArray:
+    """What ranks hold beyond their share where there are fewer key-value heads than ranks."""
+    attention = group.attention
+    if attention.kind is AttentionKind.LATENT:
+        return np.zeros(())
+    heads = attention.num_key_value_heads / tensor_parallel
+    width = attention.head_dim + (attention.v_head_dim or attention.head_dim)
+    return np.asarray((np.maximum(heads, 1.0) - heads) * model.hidden_size * width)
 
 
-def _end_parameters(model: ModelSpec, c: TrainingConfigurations) -> list[FloatArray]:
-    """Embedding and logits on the first, middle and last stage; tied ones meet on one stage."""
+def _on_stages(layers: StageLayers, per_layer: tuple[FloatArray, ...]) -> FloatArray:
+    return add(layers.counts[:, index] * parameters for index, parameters in enumerate(per_layer))
+
+
+def _end_parameters(
+    model: ModelSpec, tensor_parallel: FloatArray, is_first: BoolArray, is_last: BoolArray
+) -> FloatArray:
+    """Embedding on the first stage, logits on the last; tied ones that meet are one matrix."""
     counts = count_parameters(model)
-    embedding = counts.embedding / c.tensor_parallel
-    logits = counts.logits / c.tensor_parallel
-    if model.tie_word_embeddings:
-        logits = logits + model.vocab_size * model.hidden_size / c.tensor_parallel
-    alone = c.pipeline_parallel == 1
-    both = counts.embedding / c.tensor_parallel + counts.logits / c.tensor_parallel
-    first = np.where(alone, both, embedding)
-    last = np.where(alone, both, logits)
-    middle = np.where(alone, both, np.where(c.pipeline_parallel == 2, first, 0.0))
-    return [first, middle, last]
+    logits = counts.logits / tensor_parallel
+    matrix = model.vocab_size * model.hidden_size / tensor_parallel
+    copy = np.where(is_first, 0.0, matrix) if model.tie_word_embeddings else 0.0
+    norms = (2 if model.final_norm_bias else 1) * float(model.hidden_size)
+    first = counts.embedding / tensor_parallel + (norms if model.embedding_norm else 0.0)
+    return np.where(is_first, first, 0.0) + np.where(is_last, logits + copy + norms, 0.0)

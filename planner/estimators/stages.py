@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -11,39 +12,72 @@ from planner.arrays import FloatArray
 from planner.enums import Placement
 from planner.specs.model import LayerGroup, ModelSpec
 
-STAGES = ("first", "middle", "last")
+
+@dataclass(frozen=True, kw_only=True)
+class StageLayers:
+    """Layers of the stages among which the slowest and the fullest are.
+
+    ``counts`` has shape ``(stages, groups, ...)`` and ``ranks``, the place of each stage in
+    the pipeline, ``(stages, ...)``: the first stage, inner ones, the last. The inner ones
+    are those with the most layers and, of several groups, with the most of each group.
+    """
+
+    counts: FloatArray
+    ranks: FloatArray
 
 
 def stage_layers(
     model: ModelSpec, pipeline_parallel: FloatArray, virtual_pipeline: FloatArray
-) -> FloatArray:
-    """Layers of each group on the first, the fullest middle and the last stage.
+) -> StageLayers:
+    """The stages of every pair of arguments, whose axes are the trailing ones.
 
-    Shape ``(3, groups, ...)``: the trailing axes are those of the two arguments. Layers
-    are dealt to the p v chunks as evenly as possible; the first and the last chunk, which
-    also hold embedding and logits, are the first to go without an extra layer. Zero where
-    there are more chunks than layers.
+    Layers are dealt to the p v chunks as evenly as possible; the first and the last chunk,
+    which also hold embedding and logits, are the first to go without an extra layer. Counts
+    are zero where there are more chunks than layers.
     """
     p, v = np.broadcast_arrays(pipeline_parallel, virtual_pipeline)
     pairs, inverse = np.unique(np.stack([p.ravel(), v.ravel()]), axis=1, return_inverse=True)
-    tables = [_stage_layers(model.layer_groups, *pair) for pair in pairs.T.tolist()]
-    counts = np.stack(tables, axis=-1)[..., inverse.ravel()]
-    return counts.reshape(*counts.shape[:2], *p.shape)
+    found = [_candidates(model.layer_groups, *pair) for pair in pairs.T.tolist()]
+    counts, ranks = (
+        np.stack(arrays, axis=-1)[..., inverse.ravel()] for arrays in zip(*found, strict=True)
+    )
+    return StageLayers(
+        counts=counts.reshape(*counts.shape[:2], *p.shape),
+        ranks=ranks.reshape(len(ranks), *p.shape),
+    )
 
 
 @lru_cache(maxsize=4096)
-def _stage_layers(groups: tuple[LayerGroup, ...], p: float, v: float) -> FloatArray:
+def _candidates(
+    groups: tuple[LayerGroup, ...], p: float, v: float
+) -> tuple[FloatArray, FloatArray]:
+    """Counts and ranks of the candidate stages of one pipeline."""
     kinds = layer_kinds(groups)
     chunks = int(p * v)
     if chunks != p * v or chunks > len(kinds):
-        return np.zeros((len(STAGES), len(groups)))
+        size = 2 + _num_inner(len(groups))
+        return np.zeros((size, len(groups))), np.zeros(size)
     ends = np.cumsum(chunk_sizes(len(kinds), chunks))
     one_hot = np.eye(len(groups))[kinds]
     per_chunk = np.add.reduceat(one_hot, np.concatenate([[0], ends[:-1]]), axis=0)
     stages = per_chunk.reshape(int(v), int(p), len(groups)).sum(axis=0)
-    inner = stages[1:-1] if p > 2 else stages[:1]
-    middle = inner[np.argmax(inner.sum(axis=1))]
-    return np.stack([stages[0], middle, stages[-1]])
+    ranks = [0, *_inner(stages), len(stages) - 1]
+    return stages[ranks], np.array(ranks, dtype=np.float64)
+
+
+def _num_inner(num_groups: int) -> int:
+    return 1 if num_groups == 1 else 1 + num_groups
+
+
+def _inner(stages: FloatArray) -> list[int]:
+    """Ranks of the inner stages with the most layers, then with the most of each group."""
+    inner = range(1, len(stages) - 1) if len(stages) > 2 else range(1)
+    totals = stages.sum(axis=1)
+    fullest = max(inner, key=lambda rank: (totals[rank], -rank))
+    if stages.shape[1] == 1:
+        return [fullest]
+    most_of = [max((column[rank], totals[rank], -rank) for rank in inner) for column in stages.T]
+    return [fullest, *(-int(place) for _, _, place in most_of)]
 
 
 def chunk_sizes(num_layers: int, num_chunks: int) -> NDArray[np.int64]:

@@ -29,7 +29,7 @@ TIME_PARTS = (
 class Block:
     """Operators that a stage runs ``counts[stage]`` times per micro-batch.
 
-    ``counts`` has shape ``(3, ...)``: first, middle, last stage; ``whole`` is the number
+    ``counts`` has shape ``(stages, ...)``; ``whole`` is the number
     in the whole model. ``gather`` is exposed ZeRO communication [s].
     """
 
@@ -48,7 +48,7 @@ class Block:
 class StepTime:
     """Seconds of a step; every part is what shows of it, so that they add up to ``total``.
 
-    ``slowest`` is the stage (0 first, 1 middle, 2 last) whose pace the pipeline takes.
+    ``slowest`` is the index of the candidate stage whose pace the pipeline takes.
     """
 
     total: FloatArray
@@ -104,6 +104,6 @@ class StepTime:
         """How often the slowest stage runs each block in a step."""
         slowest = self.slowest
         for block in self.blocks:
-            first, middle, last = block.counts
-            count = np.where(slowest == 0, first, np.where(slowest == 1, middle, last))
-            yield block, count * self.num_micro_batches
+            counts = np.broadcast_arrays(*block.counts, slowest)[:-1]
+            count = np.take_along_axis(np.stack(counts), slowest[None].astype(np.intp), axis=0)
+            yield block, count[0] * self.num_micro_batches

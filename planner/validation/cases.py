@@ -112,7 +112,7 @@ def case_of(run: Run, library: Library) -> Case:
     model = model_of(run, library)
     rule = framework_rule(run.text("framework"))
     profile = library.framework(rule.profile)
-    cluster = cluster_of(run, gpu)
+    cluster = _cluster(run, gpu)
     context = Open(
         run=run,
         rule=rule,
@@ -131,6 +131,13 @@ def case_of(run: Run, library: Library) -> Case:
         layouts=tuple(layouts(context)),
         memory_kind=memory_kind(run),
     )
+
+
+def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
+    try:
+        return cluster_of(run, gpu)
+    except ValueError as error:
+        raise NotPredicted("impossible cluster: node size or network rate is absurd") from error
 
 
 def memory_kind(run: Run) -> MemoryKind:

@@ -14,6 +14,7 @@ from planner.validation.tables import model_rule
 _GPT_VOCABULARY = 51200
 _LLAMA_VOCABULARY = 32000
 _HEAD_DIM = 128
+_WIDEST = 10**6
 _VARIANTS = {"chat", "instruct", "base", "hf", "it"}
 
 
@@ -32,9 +33,8 @@ def model_of(run: Run, library: Library) -> ModelSpec:
     rule = model_rule(run.text("model"))
     if rule is not None and rule.reason:
         raise NotPredicted(rule.reason)
-    built_in = _built_in(run, library, rule.model if rule else "")
     try:
-        return built_in or _from_columns(run)
+        return _built_in(run, library, rule.model if rule else "") or _from_columns(run)
     except ValueError as error:
         raise NotPredicted(f"impossible architecture: {_first_line(error)}") from error
 
@@ -139,7 +139,7 @@ def _attention(run: Run, hidden: int, biased: bool) -> AttentionSpec:
 def _likely_heads(hidden: int, tensor_parallel: int | None) -> int:
     """The heads whose size is nearest 128, of those that divide the width and the GPUs."""
     t = tensor_parallel or 1
-    fitting = [n for n in range(1, hidden + 1) if hidden % n == 0 and n % t == 0]
+    fitting = [n for n in range(1, min(hidden, _WIDEST) + 1) if hidden % n == 0 and n % t == 0]
     return min(fitting or [max(1, hidden // _HEAD_DIM)], key=lambda n: abs(hidden / n - _HEAD_DIM))
 
 

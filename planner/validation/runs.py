@@ -139,14 +139,15 @@ def _row_faults(number: int, cells: Sequence[str], header: Sequence[str]) -> Ite
         yield f"{number}: has {len(cells)} cells, not {len(header)}."
         return
     for name, cell in zip(header, cells, strict=True):
-        fault = _cell_fault(name, cell.strip()) if cell.strip() else None
+        fault = cell_fault(name, cell.strip())
         if fault:
             yield f"{number}: {name} {fault}."
 
 
-def _cell_fault(name: str, cell: str) -> str | None:
+def cell_fault(name: str, cell: str) -> str | None:
+    """What is wrong with a cell of a column, or None."""
     numeric = name in _KNOWN - {"framework", "gpu", "workload", "model"}
-    if not numeric and not name.startswith(MEASURED):
+    if not cell or not (numeric or name.startswith(MEASURED)):
         return None
     try:
         number = float(cell)

@@ -1,0 +1,1 @@
+"""Fit the few physical parameters of a profile to measured runs."""

@@ -1,0 +1,113 @@
+"""Parameters that measurements may change: their scale, their bounds, how to set them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from planner.errors import CalibrationError, did_you_mean
+from planner.specs.framework import Execution, FrameworkProfile, Overlap
+from planner.specs.gpu import GpuSpec
+from planner.validation.cases import Case
+
+_SECTIONS = {"execution": Execution, "overlap": Overlap}
+SILICON = (
+    "sustained_compute_fraction",
+    "portable_attention_fraction",
+    "attention_backward_fraction",
+)
+_SHARE_SPREAD = 0.25
+_FACTOR = 2.0
+_LARGEST_FACTOR = 16.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """One number of a framework profile, or of the GPUs of a class.
+
+    Fitted on a scale where the prior is a standard normal around the ``shipped`` value: a
+    share moves by 0.25, any other number by a factor of 2, per standard deviation.
+    ``owner`` is ``execution`` or ``overlap``, or a class of GPUs.
+    """
+
+    owner: str
+    name: str
+    shipped: float
+
+    @property
+    def label(self) -> str:
+        """As it is named on the command line and in reports."""
+        return f"{self.owner}.{self.name}"
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it is bounded by 0 and 1."""
+        return self.owner == "overlap" or self.name == "selective_share"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The ends of the scale it is fitted on."""
+        if self.is_share:
+            return (-self.shipped / _SHARE_SPREAD - 1e-9, (1 - self.shipped) / _SHARE_SPREAD + 1e-9)
+        limit = math.log(_LARGEST_FACTOR, _FACTOR)
+        return (-limit, limit)
+
+    def value(self, x: float) -> float:
+        """Its value at a point of the scale it is fitted on."""
+        if self.is_share:
+            return min(max(self.shipped + _SHARE_SPREAD * x, 0.0), 1.0)
+        return float(self.shipped * _FACTOR**x)
+
+
+def parameters_of(profile: FrameworkProfile, names: Iterable[str] | None) -> list[Parameter]:
+    """The named parameters of a profile, or all that can be fitted.
+
+    Raises
+    ------
+    CalibrationError
+        A name is unknown, or the parameter is zero and has no scale.
+    """
+    found = {p.label: p for p in _all_of(profile)}
+    if names is None:
+        return [p for p in found.values() if p.is_share or p.shipped > 0]
+    chosen = []
+    for name in names:
+        if name not in found:
+            hint = did_you_mean(name, found)
+            raise CalibrationError(f"Unknown parameter {name!r}.{hint} Known: {', '.join(found)}.")
+        if not found[name].is_share and found[name].shipped <= 0:
+            raise CalibrationError(f"{name} is 0 in {profile.name}: give it a value to start from.")
+        chosen.append(found[name])
+    return chosen
+
+
+def silicon_parameters(gpu_class: str, gpu: GpuSpec) -> list[Parameter]:
+    """The parameters of the GPUs of a class, at the values of one of them."""
+    return [
+        Parameter(owner=gpu_class, name=name, shipped=getattr(gpu.efficiency, name))
+        for name in SILICON
+    ]
+
+
+def with_values(case: Case, values: Mapping[Parameter, float]) -> Case:
+    """The case under other values of parameters; those of other GPU classes do not touch it."""
+    framework, efficiency = case.framework, case.gpu.efficiency
+    for parameter, value in values.items():
+        if parameter.owner in _SECTIONS:
+            section = replace(getattr(framework, parameter.owner), **{parameter.name: value})
+            framework = replace(framework, **{parameter.owner: section})
+        elif parameter.owner == case.gpu_class:
+            changed: dict[str, Any] = {parameter.name: value}
+            efficiency = replace(efficiency, **changed)
+    return replace(case, framework=framework, gpu=replace(case.gpu, efficiency=efficiency))
+
+
+def _all_of(profile: FrameworkProfile) -> Iterable[Parameter]:
+    for owner, kind in _SECTIONS.items():
+        section = getattr(profile, owner)
+        for field in fields(kind):
+            value = getattr(section, field.name)
+            if not isinstance(value, bool):
+                yield Parameter(owner=owner, name=field.name, shipped=float(value))
