@@ -39,8 +39,11 @@ class StageParameters:
 
 def stage_parameters(model: ModelSpec, c: TrainingConfigurations) -> StageParameters:
     """What each stage holds under each configuration."""
-    layers = stage_layers(model, c.pipeline_parallel, c.virtual_pipeline)
-    is_first, is_last = layers.ranks == 0, layers.ranks == c.pipeline_parallel - 1
+    # The stages come before the axes of the configurations, all of which must be there.
+    axes = (1,) * len(c.shape)
+    p, v = (np.multiply(x, np.ones(axes)) for x in (c.pipeline_parallel, c.virtual_pipeline))
+    layers = stage_layers(model, p, v)
+    is_first, is_last = layers.ranks == 0, layers.ranks == p - 1
     per_layer = [layer_parameters(model.hidden_size, group) for group in model.layer_groups]
     dense = tuple(
         _dense_share(model, group, layer, c.tensor_parallel)

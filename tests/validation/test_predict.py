@@ -11,8 +11,9 @@ from sample_runs import row, run_of, runs_of
 
 from planner.report.validation import write_predictions
 from planner.validation.compare import joined
+from planner.validation.library import Library
 from planner.validation.predict import PREFERENCE, predict, ranges
-from planner.validation.runs import Run, Runs, read_runs
+from planner.validation.runs import Run, Runs, cell_fault, read_runs
 
 
 def only(**changes):
@@ -21,6 +22,11 @@ def only(**changes):
 
 def numbers(prediction):
     return [prediction.step_time, prediction.tokens_per_second, prediction.memory]
+
+
+@pytest.fixture(scope="module")
+def library():
+    return Library()
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +143,22 @@ def test_numbers_beyond_computing_have_a_reason():
     found = only(global_batch_size="1e300", num_hidden_layers="9999")
     assert found.reason or math.isfinite(found.step_time)
     assert only(num_gpus="1" + "0" * 300).reason.startswith("no layout")
+
+
+ODD = ["", "0", "1", "7", "0.5", "1e-9", "1e6", "1e18", "1e300", "none", "fp8", "nvfp4", "t5",
+       "full", "a/b", "../x.toml", "h100-sxm-80gb", "tpu-v5e", "NeMo", "llama-7b", "-"]  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_odd_cells_are_predicted_or_have_a_reason(sample, library, data):
+    cells = dict(data.draw(st.sampled_from(sample.rows)).cells)
+    for name in data.draw(st.lists(st.sampled_from(sorted(cells)), min_size=1, max_size=4)):
+        odd = data.draw(st.sampled_from(ODD))
+        cells[name] = cells[name] if cell_fault(name, odd) else odd
+    run = Run(line=2, cells=cells)
+    (found,) = predict(Runs(columns=sample.columns, rows=(run,)), library)
+    assert found.reason or all(0 < number < math.inf for number in numbers(found))
 
 
 def test_a_row_knows_how_near_the_calibration_is():
