@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 from planner.errors import SpecError
 from planner.specs.catalogue import find, load_gpu, names
@@ -57,6 +58,21 @@ class Library:
             for word in (name, model.name, *model.aliases):
                 models.setdefault(spelled(word), model)
         return models
+
+
+def replacing(path: Path) -> dict[str, FrameworkProfile]:
+    """The profile in a file, under the name of the shipped profile whose place it takes.
+
+    Raises
+    ------
+    SpecError
+        The file has faults, or no shipped profile has its name.
+    """
+    profile = read_spec(FrameworkProfile, path)
+    for stem in names(SpecKind.FRAMEWORKS):
+        if read_spec(FrameworkProfile, find(SpecKind.FRAMEWORKS, stem)).name == profile.name:
+            return {stem: profile}
+    raise SpecError(f"{path}: no shipped profile is named {profile.name!r}; keep its name.")
 
 
 def spelled(name: str) -> str:
