@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from planner.cli.calibrate import calibrate
 from planner.cli.estimate import estimate
 from planner.cli.search import search
 from planner.cli.specs import specs
@@ -40,6 +41,7 @@ app = typer.Typer(
 )
 app.command()(search)
 app.command()(estimate)
+app.command()(calibrate)
 app.command()(validate)
 app.add_typer(specs, name="specs")
 

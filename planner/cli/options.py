@@ -45,7 +45,12 @@ Cluster = Annotated[
 ]
 Framework = Annotated[
     str | None,
-    typer.Option(help="The framework profile; the space's if not given.", metavar="FRAMEWORK"),
+    typer.Option(
+        "--framework",
+        "--profile",
+        help="The framework profile, a name or a .toml file; the space's if not given.",
+        metavar="FRAMEWORK",
+    ),
 ]
 Settings = Annotated[
     list[str] | None,

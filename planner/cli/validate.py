@@ -22,10 +22,19 @@ Output = Annotated[
     typer.Option(help="Write the runs with their predictions as CSV.", metavar="FILE"),
 ]
 
+Profile = Annotated[
+    Path | None,
+    typer.Option(
+        help="A profile of `planner calibrate`, in place of the shipped one of its name.",
+        metavar="FILE",
+    ),
+]
+
 
 def validate(
     runs: RunsFile = None,
     output: Output = None,
+    profile: Profile = None,
     specs: options.Specs = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -41,16 +50,18 @@ def validate(
     if output is not None:
         check_path(output)
     table = read_runs(runs or SHIPPED)
-    rows = joined(table, _predictions(table, quiet=quiet))
+    rows = joined(table, _predictions(table, profile, quiet=quiet))
     if output is not None:
         write_predictions(output, table, rows)
     if not quiet:
         print_validation(make_console(stderr=output == STDOUT), rows)
 
 
-def _predictions(table: Runs, *, quiet: bool) -> list[Prediction]:
+def _predictions(table: Runs, profile: Path | None, *, quiet: bool) -> list[Prediction]:
     from planner.report.progress import progress_bar
+    from planner.validation.library import Library, replacing
     from planner.validation.predict import predict
 
+    library = Library(profiles=replacing(profile) if profile is not None else {})
     with progress_bar(len(table.rows), "runs", quiet=quiet) as progress:
-        return predict(table, progress=progress)
+        return predict(table, library, progress=progress)
