@@ -77,7 +77,7 @@ def fit(measured: Sequence[Measured], parameters: Sequence[Parameter]) -> Fit:
         raise CalibrationError(
             "No row has a measured step time or throughput and can be predicted."
         )
-    best, spread = _least_squares(measured, parameters)
+    best, spread = best_point(measured, parameters)
     told = [
         p for p, width in zip(parameters, spread, strict=True) if 1 - width >= _LEAST_DETERMINED
     ]
@@ -85,7 +85,7 @@ def fit(measured: Sequence[Measured], parameters: Sequence[Parameter]) -> Fit:
         names = ", ".join(p.label for p in parameters)
         raise CalibrationError(f"These {len(measured)} rows tell nothing about {names}.")
     if len(told) < len(parameters):
-        best, kept_spread = _least_squares(measured, told)
+        best, kept_spread = best_point(measured, told)
         widths = dict(zip(told, kept_spread, strict=True))
     else:
         widths = dict(zip(parameters, spread, strict=True))
@@ -110,10 +110,13 @@ def fit(measured: Sequence[Measured], parameters: Sequence[Parameter]) -> Fit:
     )
 
 
-def _least_squares(
+def best_point(
     measured: Sequence[Measured], parameters: Sequence[Parameter]
 ) -> tuple[FloatArray, FloatArray]:
-    """Best point and posterior standard deviations, in those of the prior."""
+    """The best point on the parameters' scales, and its standard deviations there.
+
+    The prior's are 1: what is left of them is what the data do not tell.
+    """
     low, high = np.array([p.bounds for p in parameters]).T
     start = np.clip(np.zeros(len(parameters)), low + 1e-6, high - 1e-6)
 
@@ -155,7 +158,7 @@ def _left_out(
     for fold in range(folds):
         mine = list(range(fold, len(measured), folds))
         others = [row for index, row in enumerate(measured) if index % folds != fold]
-        best, _ = _least_squares(others, parameters)
+        best, _ = best_point(others, parameters)
         values = {p: p.value(x) for p, x in zip(parameters, best, strict=True)}
         ratios[mine] = _log_ratios([measured[index] for index in mine], values)
     return ratios, folds

@@ -18,6 +18,8 @@ SILICON = (
     "portable_attention_fraction",
     "attention_backward_fraction",
 )
+# Traffic over that of fused kernels, which nothing undercuts.
+_AT_LEAST_ONE = ("elementwise_passes", "permute_passes")
 _SHARE_SPREAD = 0.25
 _FACTOR = 2.0
 _LARGEST_FACTOR = 16.0
@@ -52,6 +54,8 @@ class Parameter:
         if self.is_share:
             return (-self.shipped / _SHARE_SPREAD - 1e-9, (1 - self.shipped) / _SHARE_SPREAD + 1e-9)
         limit = math.log(_LARGEST_FACTOR, _FACTOR)
+        if self.name in _AT_LEAST_ONE:
+            return (math.log(1 / max(self.shipped, 1.0), _FACTOR) - 1e-9, limit)
         return (-limit, limit)
 
     def value(self, x: float) -> float:
