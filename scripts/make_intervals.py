@@ -18,7 +18,7 @@ import planner.validation
 from planner.validation.compare import Row, joined
 from planner.validation.intervals import KEYS, LEVEL, keys_of
 from planner.validation.predict import predict
-from planner.validation.residuals import Cell, cells, held_when_left_out, residuals
+from planner.validation.residuals import Cell, cells, held_when_left_out, layout_factor, residuals
 from planner.validation.runs import read_runs
 
 FOLDER = Path(planner.validation.__file__).parent
@@ -29,7 +29,7 @@ def main() -> None:
     runs = read_runs()
     rows = joined(runs, predict(runs))
     found = residuals(rows)
-    _write_intervals(cells(found))
+    _write_intervals(cells(found), layout_factor(rows))
     _write_calibrated(rows)
     for quantity in ("step_time", "peak_memory"):
         _print_held(quantity, held_when_left_out(found, quantity))
@@ -43,14 +43,16 @@ def _print_held(quantity: str, held: dict[str, tuple[int, int]]) -> None:
         print(f"  {source:50} {runs:5} runs, {right / runs:.0%}")
 
 
-def _write_intervals(found: Iterable[Cell]) -> None:
+def _write_intervals(found: Iterable[Cell], layout: tuple[float, int]) -> None:
     header = ("quantity", *KEYS, "level", "low", "high", "rows", "basis")
     lines = [
         (cell.quantity, *cell.keys, LEVEL, f"{cell.low:.4f}", f"{cell.high:.4f}", cell.rows,
          cell.basis)
         for cell in found
     ]  # fmt: skip
-    _write("intervals.csv", header, lines)
+    factor, pairs = layout
+    apart = ("layout", *[""] * len(KEYS), LEVEL, f"{1 / factor:.4f}", f"{factor:.4f}", pairs)
+    _write("intervals.csv", header, [*lines, (*apart, "pairs")])
 
 
 def _write_calibrated(rows: Iterable[Row]) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from planner.estimators.cost import run_cost
+from planner.estimators.cost import RunCost, run_cost
 from planner.estimators.estimate import Estimate
 from planner.estimators.memory import MEMORY_PARTS
 from planner.optimize.columns import columns
@@ -18,6 +18,7 @@ from planner.optimize.problem import Problem
 from planner.report import text
 from planner.report.console import make_table, print_pairs, print_title
 from planner.units import GIB, HOUR, KILOWATT_HOUR, TERA
+from planner.validation.confidence import Confidence, confidence
 
 _LAYOUT = (
     "num_gpus",
@@ -108,8 +109,12 @@ def print_run(console: Console, problem: Problem, estimate: Estimate) -> None:
     """Speed of the first row, and what the whole run takes."""
     cost = run_cost(estimate, problem.price_per_gpu_second)
     tokens = estimate.setting.workload.total_tokens
+    sure = confidence_of(estimate)
     print_title(console, "Speed")
     print_pairs(console, _speed(estimate))
+    if sure is not None:
+        print_title(console, "How sure")
+        print_pairs(console, _sure(estimate, cost, sure))
     print_title(console, f"A run of {text.large(tokens)} tokens")
     hours = first(cost.gpu_seconds) / HOUR
     energy = first(cost.energy)
@@ -126,6 +131,27 @@ def print_run(console: Console, problem: Problem, estimate: Estimate) -> None:
         amount = text.significant(energy / KILOWATT_HOUR)
         pairs["energy"] = f"{amount} kWh at the GPUs' design power, without hosts and cooling"
     print_pairs(console, pairs)
+
+
+def confidence_of(estimate: Estimate) -> Confidence | None:
+    """The confidence in the first row; None where the numbers are bounds or a flat share."""
+    machine = estimate.setting.machine
+    if machine.ideal or estimate.is_flat or machine.memory_efficiency is not None:
+        return None
+    return confidence(estimate.setting, int(first(estimate.configurations.num_gpus)))
+
+
+def _sure(estimate: Estimate, cost: RunCost, sure: Confidence) -> dict[str, str]:
+    """Where 90 % of published runs of this kind would be."""
+    step, train = first(estimate.step_time), first(cost.time_to_train)
+    slow, much = sure.step_time, sure.peak_memory
+    peak = first(estimate.peak_memory) / GIB
+    return {
+        "step time": f"{text.duration(step * slow[0])} to {text.duration(step * slow[1])}",
+        "time to train": f"{text.duration(train * slow[0])} to {text.duration(train * slow[1])}",
+        "peak memory": f"{peak * much[0]:.1f} to {peak * much[1]:.1f} GiB",
+        "meaning": f"9 of 10 published runs like this lie there; basis: {sure.basis}",
+    }
 
 
 def _speed(estimate: Estimate) -> dict[str, str]:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.text import Text
 
+from planner.estimators.estimate import Estimate
 from planner.optimize.columns import columns
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
 from planner.report import text
+from planner.report.breakdown import confidence_of
 from planner.report.console import make_table, print_title
 
 # In the order of the table; the first to go when there is no room are the last of _RANKED.
@@ -95,7 +97,30 @@ def print_front(console: Console, result: SearchResult, top: int) -> None:
     constant = [name for name in _CONFIGURATION if name not in {*varying, *known}]
     _print_constant(console, {name: table[name] for name in constant})
     shown = [_column(name, table[name][:top]) for name in (*varying, *_results(problem))]
-    _print_table(console, [_column("#", range(1, min(top, num_rows) + 1)), *shown])
+    ties = _ties(result.estimate, table["step_time_s"][:top])
+    _print_table(console, [_column("#", ties), *shown])
+    if any(rank.endswith("=") for rank in ties):
+        _print_tie(console, result.estimate)
+
+
+def _ties(estimate: Estimate, step_times: Sequence[float]) -> list[str]:
+    """Ranks, with = behind those whose step time published runs do not tell from the first."""
+    sure = confidence_of(estimate)
+    factor = 1.0 if sure is None else sure.layout
+    best = step_times[0]
+    return [
+        f"{rank}=" if rank > 1 and best / factor < time < best * factor else str(rank)
+        for rank, time in enumerate(step_times, start=1)
+    ]
+
+
+def _print_tie(console: Console, estimate: Estimate) -> None:
+    sure = confidence_of(estimate)
+    if sure is not None:
+        console.print(
+            f"= ties with the first: of published runs that differ in layout alone, 9 of 10 "
+            f"pairs are told apart only beyond a factor of {sure.layout:.2f}."
+        )
 
 
 def _title(problem: Problem, num_rows: int, shown: int) -> str:

@@ -14,7 +14,7 @@ from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.workload import TrainingWorkload
-from planner.validation.hardware import cluster_of, gpu_class
+from planner.validation.hardware import cluster_of, gpu_class, scale
 from planner.validation.layouts import Layout, Open, layouts
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted, has_experts, model_of
@@ -23,7 +23,6 @@ from planner.validation.tables import FrameworkRule, framework_rule
 
 _WORKLOADS = ("", "pretrain", "pretraining", "full_finetune")
 _LONGEST_SEQUENCE = 100_000_000
-_LARGEST_CLUSTER = 512
 
 
 class MemoryKind(StrEnum):
@@ -81,10 +80,7 @@ class Case:
     @property
     def scale(self) -> str:
         """One GPU, one node, a cluster of up to 512 GPUs, or a larger one."""
-        num_gpus = self.layouts[0].num_gpus
-        if num_gpus <= self.cluster.gpus_per_node:
-            return "gpu" if num_gpus == 1 else "node"
-        return "cluster" if num_gpus <= _LARGEST_CLUSTER else "large"
+        return scale(self.layouts[0].num_gpus, self.cluster.gpus_per_node)
 
     @property
     def kind(self) -> str:

@@ -179,14 +179,18 @@ def memory_verdicts(rows: Iterable[Row]) -> MemoryVerdicts:
     )
 
 
-def regrets(rows: Iterable[Row]) -> list[float]:
-    """Per problem with two layouts or more: measured time of our pick over the best, less 1."""
+def layout_problems(rows: Iterable[Row]) -> list[list[Row]]:
+    """Runs that differ in their layout alone, by problem, two layouts or more in each."""
     problems: defaultdict[Hashable, list[Row]] = defaultdict(list)
     for row in rows:
         if row.time_ratio is not None:
             problems[tuple(row.run.word(column) for column in _PROBLEM)].append(row)
-    several = (group for group in problems.values() if len({_layout(row) for row in group}) > 1)
-    return [_regret(group) for group in several]
+    return [group for group in problems.values() if len({_layout(row) for row in group}) > 1]
+
+
+def regrets(rows: Iterable[Row]) -> list[float]:
+    """Per problem with two layouts or more: measured time of our pick over the best, less 1."""
+    return [_regret(group) for group in layout_problems(rows)]
 
 
 def _regret(group: Sequence[Row]) -> float:

@@ -15,6 +15,7 @@ from planner.validation.runs import Run
 _GIGABIT = UNITS["byte/s"]["Gbit/s"]
 _PCIE_BANDWIDTH = 25e9
 _LARGEST_NODE = 16
+_LARGEST_CLUSTER = 512
 # Sources that count a node's Omni-Path links instead of giving a rate; a link has 100 Gbit/s.
 _OMNI_PATH = re.compile(r"(\d+) omni-path links/node")
 _OMNI_PATH_RATE = 100.0
@@ -52,6 +53,13 @@ def gpu_class(gpu: GpuSpec) -> str:
         if precision in gpu.peak_flops:
             return name
     return "volta"
+
+
+def scale(num_gpus: int, gpus_per_node: int) -> str:
+    """One GPU, one node, a cluster of up to 512 GPUs, or a larger one."""
+    if num_gpus <= gpus_per_node:
+        return "gpu" if num_gpus == 1 else "node"
+    return "cluster" if num_gpus <= _LARGEST_CLUSTER else "large"
 
 
 def _fabric(run: Run, gpu: GpuSpec, cluster: ClusterSpec) -> ScaleUp:

@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.arrays import FloatArray
 from planner.validation.cases import Case
-from planner.validation.tables import read_table
+from planner.validation.tables import FrameworkRule, read_table
 
 LEVEL = 0.9
 KEYS = ("framework", "gpu_class", "scale", "kind")
@@ -42,7 +42,7 @@ def interval(quantity: str, case: Case) -> tuple[float, float]:
 
     ``quantity`` is ``step_time`` or ``peak_memory``.
     """
-    return _interval(quantity, keys_of(case))
+    return interval_of(quantity, keys_of(case))
 
 
 def keys_of(case: Case) -> tuple[str, ...]:
@@ -56,10 +56,14 @@ def basis(case: Case) -> str:
     ``measured``: some used this profile on this class of GPU with this kind of model;
     ``transferred``: some used the profile, or its silicon; else ``roofline``.
     """
+    return basis_of(case.rule, case.gpu_class, case.kind)
+
+
+def basis_of(rule: FrameworkRule, silicon: str, kind: str) -> str:
+    """As `basis`, for a framework, a class of GPUs and a kind of model."""
     calibrated = _calibrated()
-    profile, silicon = case.rule.profile, case.gpu_class
-    exact = not case.rule.nearest
-    if exact and (profile, silicon, case.kind) in calibrated:
+    profile, exact = rule.profile, not rule.nearest
+    if exact and (profile, silicon, kind) in calibrated:
         return "measured"
     near = any((exact and profile == row[0]) or silicon == row[1] for row in calibrated)
     return "transferred" if near else "roofline"
@@ -103,7 +107,8 @@ def _quantile(values: FloatArray, weights: FloatArray, new_weight: float, level:
 
 
 @cache
-def _interval(quantity: str, keys: tuple[str, ...]) -> tuple[float, float]:
+def interval_of(quantity: str, keys: tuple[str, ...]) -> tuple[float, float]:
+    """As `interval`, for a kind of run named by the values of ``KEYS``."""
     matching = [
         row
         for row in _intervals()

@@ -6,9 +6,11 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 
-from planner.validation.compare import Row
+import numpy as np
+
+from planner.validation.compare import Row, layout_problems
 from planner.validation.intervals import FEWEST_ROWS, KEYS, LEVEL, conformal_factors, keys_of
 
 # Orders of magnitude are no residuals but rows that say something else than they seem to.
@@ -53,6 +55,23 @@ class Cell:
     def width(self) -> float:
         """Logarithm of the ratio of its ends."""
         return math.log(self.high / self.low)
+
+
+def layout_factor(rows: Iterable[Row]) -> tuple[float, int]:
+    """How far two layouts of one problem must be apart to be told apart, and from how many pairs.
+
+    The factor that holds, in the share ``LEVEL`` of the pairs, the error of the ratio of
+    their two step times. Every problem counts the same.
+    """
+    errors, weights = [], []
+    for group in layout_problems(rows):
+        logs = [math.log(row.time_ratio) for row in group if row.time_ratio]
+        pairs = [abs(a - b) for a, b in combinations(logs, 2)]
+        errors += pairs
+        weights += [1 / len(pairs)] * len(pairs)
+    order = np.argsort(errors)
+    share = np.cumsum(np.asarray(weights)[order]) / sum(weights)
+    return float(np.exp(np.asarray(errors)[order][np.searchsorted(share, LEVEL)])), len(errors)
 
 
 def residuals(rows: Sequence[Row]) -> list[Residual]:
