@@ -133,12 +133,16 @@ def print_run(console: Console, problem: Problem, estimate: Estimate) -> None:
     print_pairs(console, pairs)
 
 
-def confidence_of(estimate: Estimate) -> Confidence | None:
-    """The confidence in the first row; None where the numbers are bounds or a flat share."""
+def confidence_of(estimate: Estimate, num_gpus: float | None = None) -> Confidence | None:
+    """The confidence in rows of ``num_gpus``, the first row's if not given.
+
+    None where the numbers are bounds or a flat share, not predictions.
+    """
     machine = estimate.setting.machine
     if machine.ideal or estimate.is_flat or machine.memory_efficiency is not None:
         return None
-    return confidence(estimate.setting, int(first(estimate.configurations.num_gpus)))
+    count = first(estimate.configurations.num_gpus) if num_gpus is None else num_gpus
+    return confidence(estimate.setting, int(count))
 
 
 def _sure(estimate: Estimate, cost: RunCost, sure: Confidence) -> dict[str, str]:
