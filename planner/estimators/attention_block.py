@@ -171,7 +171,7 @@ def _ring_exchange(share: Share, attention: AttentionSpec, core: Operator) -> Op
     c = share.context_parallel
     heads = share.key_value_heads(attention.num_key_value_heads)
     block = 2.0 * share.tokens * heads * (attention.head_dim + value_dim(attention))
-    distance = share.tensor_parallel * (c - 1)
+    distance = share.tensor_parallel * c - 1
     forward = (c - 1) * machine.send_time(block, distance)
     backward = 2 * forward
     hide = {"interference": overlap.interference}

@@ -15,7 +15,6 @@ from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Share
 from planner.formulas.model_states import sharded_bytes
 from planner.formulas.pipeline import micro_batches_in_flight
-from planner.specs.model import LayerGroup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +68,10 @@ def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParame
     """Memory of every configuration, on each of its candidate stages."""
     groups = share.setting.model.layer_groups
     kept = [layer_bytes(share, group, c.recompute) for group in groups]
-    working = _layer_working_set(share, c, groups)
+    whole = [all_bytes(share, group, core_recomputed=False) for group in groups]
     parts = _state_parts(share, c, parameters)
     stages = tuple(
-        _stage_memory(share, c, parameters, stage, kept, working, parts)
+        _stage_memory(share, c, parameters, stage, kept, whole, parts)
         for stage in range(len(parameters.dense))
     )
     totals = tuple(stage.total for stage in stages)
@@ -85,7 +84,7 @@ def _stage_memory(
     parameters: StageParameters,
     stage: int,
     kept: list[FloatArray],
-    layer_working: FloatArray,
+    whole: list[FloatArray],
     state: Callable[[str, int], FloatArray],
 ) -> MemoryBreakdown:
     memory = share.setting.framework.memory
@@ -95,7 +94,8 @@ def _stage_memory(
         for bytes_per_layer, count in zip(kept, parameters.layers.counts[stage], strict=True)
     )
     loss = np.where(parameters.is_last[stage], _loss_bytes(share), 0.0)
-    working = np.maximum(layer_working, loss)
+    held = _largest_held(whole, parameters.layers.counts[stage])
+    working = np.maximum(_layer_working_set(share, c, held), loss)
     return MemoryBreakdown(
         weights=state("weight", stage),
         gradients=state("gradient", stage),
@@ -118,12 +118,17 @@ def _in_flight(c: TrainingConfigurations, rank: FloatArray) -> FloatArray:
     )
 
 
-def _layer_working_set(
-    share: Share, c: TrainingConfigurations, groups: tuple[LayerGroup, ...]
-) -> FloatArray:
+def _largest_held(values: list[FloatArray], counts: FloatArray) -> FloatArray:
+    """The largest of the values of the groups that have layers on a stage."""
+    if len(values) == 1:
+        return values[0]
+    return largest(
+        np.where(count > 0, value, 0.0) for value, count in zip(values, counts, strict=True)
+    )
+
+
+def _layer_working_set(share: Share, c: TrainingConfigurations, layer: FloatArray) -> FloatArray:
     """Gradients in flight in one layer, and what full recomputation builds up again."""
-    whole = [all_bytes(share, group, core_recomputed=False) for group in groups]
-    layer = largest(whole)
     rebuilt = np.where(c.recompute == Recompute.FULL, layer, 0.0)
     return rebuilt + layer / 4 + layer_input_bytes(share)
 
@@ -175,7 +180,8 @@ def _gathered(
         dense + experts
         for dense, experts in zip(parameters.layer_dense, parameters.layer_experts, strict=True)
     ]
-    layer = largest(layers) * profile.memory.gathered_layers
+    held = _largest_held(layers, parameters.layers.counts[stage])
+    layer = held * profile.memory.gathered_layers
     unit = np.maximum(layer, parameters.end)
     gradients = unit * states.gradient_on_wire
     weights = np.where(c.zero_stage == ZeroStage.WEIGHTS, unit * states.weight_on_wire, 0.0)

@@ -117,7 +117,6 @@ def test_matrix_only_model_reaches_the_peak_on_an_ideal_machine() -> None:
     assert 0.95 < evaluate(ideal, layout).model_flops_utilization < 1.02
 
 
-@pytest.mark.xfail(reason="waves, padding and permutes of measured kernels stay in ideal mode")
 @pytest.mark.parametrize(
     ("model", "name"), [("llama-7b", "attention_core"), ("mixtral-8x7b", "experts")]
 )

@@ -113,13 +113,12 @@ def gemm(
 def grouped_gemm(
     world: World, pairs: float, experts: float, width: int, matrices: int, precision: str
 ) -> float:
-    """The roofline on padded rows and widths, the experts' weights read once, and permutes."""
+    """The roofline on padded rows and widths, the experts' weights read once."""
     h = world.model.hidden_size
     e = _by_precision(world.gpu.efficiency.grouped_gemm, precision)
     padding = (1 + e.width_offset / width) * (1 + e.row_offset / (pairs / experts))
     flops = 2 * matrices * h * width * pairs * padding
-    permute = e.permute_passes * 2 * h * pairs / world.gpu.memory_bandwidth / e.bandwidth_fraction
-    return roofline(world, e, flops, 2 * matrices * h * width * experts, precision) + permute
+    return roofline(world, e, flops, 2 * matrices * h * width * experts, precision)
 
 
 def fused_attention(world: World, attention: AttentionSpec, layout: Layout) -> float:

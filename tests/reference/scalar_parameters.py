@@ -51,7 +51,16 @@ def layer_parameters(model: ModelSpec, group: LayerGroup, layout: Layout) -> tup
     split += _mlp(h, width, mlp.gated, mlp.bias) if width else 0
     expert = _mlp(h, mlp.moe_intermediate_size, mlp.gated, mlp.bias)
     experts = mlp.num_experts * expert / layout.expert_parallel if mlp.num_experts else 0.0
-    return split / t + norms + router, experts
+    return split / t + _copied(h, group.attention, t) + norms + router, experts
+
+
+def _copied(h: int, attention: AttentionSpec, t: int) -> float:
+    """Key and value weights a rank holds beyond its share: a head is copied, not split."""
+    if attention.kind == "latent":
+        return 0.0
+    share = attention.num_key_value_heads / t
+    held = max(share, 1.0)
+    return (held - share) * h * (attention.head_dim + value_dim(attention))
 
 
 def _mlp(h: int, width: int, gated: bool, bias: bool) -> int:
@@ -87,12 +96,15 @@ def _attention_matrices(h: int, attention: AttentionSpec) -> dict[str, int]:
 
 
 def end_parameters(model: ModelSpec, layout: Layout, stage: int) -> float:
-    """Embedding on the first stage, logits on the last; the norm before them is left out.
+    """Embedding and its norm on the first stage, final norm and logits on the last.
 
-    Tied weights are one matrix where both stand on one stage, else a copy on each.
+    Tied weights are one matrix where both stand on one stage, else a copy on each. Every
+    tensor-parallel rank holds the norms whole.
     """
     h, t, last = model.hidden_size, layout.tensor_parallel, layout.pipeline_parallel - 1
     matrix = model.vocab_size * h
+    norm = h * (2 if model.final_norm_bias else 1)
+    norms = norm * ((stage == 0 and model.embedding_norm) + (stage == last))
     count = 0
     if stage == 0:
         positions = (model.max_position_embeddings or 0) + model.position_embedding_offset
@@ -100,7 +112,7 @@ def end_parameters(model: ModelSpec, layout: Layout, stage: int) -> float:
     if stage == last:
         count += 0 if model.tie_word_embeddings and last == 0 else matrix
         count += model.vocab_size if model.logits_bias else 0
-    return count / t
+    return count / t + norms
 
 
 def stage_parameters(world: World, layout: Layout) -> list[tuple[float, float]]:
