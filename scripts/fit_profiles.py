@@ -9,7 +9,7 @@ of the steps in order and holds in those after it. Running it again changes no b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from planner.calibration.fit import Measured, best_point
 from planner.calibration.parameters import Parameter, with_values
 from planner.calibration.runs import measured_runs
 from planner.validation.library import Library
-from planner.validation.runs import read_runs
+from planner.validation.runs import Run, read_runs
 
 PROFILES = Path(planner.__file__).parent / "framework_profiles"
 CLASSES = Path(planner.__file__).parents[1] / "hardware_specs" / "efficiency"
@@ -89,8 +89,8 @@ def main() -> None:
     """Fit all steps, write the files, print the values."""
     silicon: dict[Parameter, float] = {}
     for step in STEPS:
-        rows = _rows(step, silicon)
-        values = _fitted(step, rows)
+        rows = rows_of(step, silicon)
+        values = fitted(step, rows)
         silicon |= {p: v for p, v in values.items() if p.owner not in ("execution", "overlap")}
         origin = f"fitted by scripts/fit_profiles.py to {len(rows)} runs: {', '.join(step.sources)}"
         for parameter, value in values.items():
@@ -99,18 +99,24 @@ def main() -> None:
                 _write(path, section, parameter.name, value, origin, step.profile)
 
 
-def _rows(step: Step, silicon: Mapping[Parameter, float]) -> list[Measured]:
-    runs = read_runs()
-    mine = [
+def calibration_runs(step: Step) -> list[Run]:
+    """The shipped runs that a step is fitted to."""
+    return [
         run
-        for run in runs.rows
+        for run in read_runs().rows
         if run.flag("calibration") and run.text("source").startswith(step.sources)
     ]
-    _, rows = measured_runs(replace(runs, rows=tuple(mine)), Library(), step.profile)
+
+
+def rows_of(step: Step, silicon: Mapping[Parameter, float]) -> list[Measured]:
+    """The same as cases, on the silicon fitted before, in the same order."""
+    runs = replace(read_runs(), rows=tuple(calibration_runs(step)))
+    _, rows = measured_runs(runs, Library(), step.profile)
     return [replace(row, case=with_values(row.case, silicon)) for row in rows]
 
 
-def _fitted(step: Step, rows: list[Measured]) -> dict[Parameter, float]:
+def fitted(step: Step, rows: Sequence[Measured]) -> dict[Parameter, float]:
+    """The parameters of a step, rounded as they are written."""
     parameters = []
     for label, shipped in step.start.items():
         owner, _, name = label.partition(".")

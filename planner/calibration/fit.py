@@ -104,8 +104,8 @@ def fit(measured: Sequence[Measured], parameters: Sequence[Parameter]) -> Fit:
         ),
         rows=len(measured),
         folds=folds,
-        error_before=_error(_log_ratios(measured, {})),
-        error_after=_error(_log_ratios(measured, {p: p.value(x) for p, x in values.items()})),
+        error_before=_error(log_ratios(measured, {})),
+        error_after=_error(log_ratios(measured, {p: p.value(x) for p, x in values.items()})),
         error_left_out=_error(left_out),
     )
 
@@ -122,7 +122,7 @@ def best_point(
 
     def residuals(x: FloatArray) -> FloatArray:
         values = {p: p.value(point) for p, point in zip(parameters, x, strict=True)}
-        return np.concatenate([_robust(_log_ratios(measured, values) / NOISE), x])
+        return np.concatenate([_robust(log_ratios(measured, values) / NOISE), x])
 
     found = least_squares(residuals, start, bounds=(low, high), diff_step=1e-3, x_scale=1.0)
     covariance = np.linalg.inv(found.jac.T @ found.jac)
@@ -134,7 +134,7 @@ def _robust(z: FloatArray) -> FloatArray:
     return np.asarray(np.sign(z) * np.sqrt(2 * (np.sqrt(1 + z**2) - 1)))
 
 
-def _log_ratios(measured: Sequence[Measured], values: Mapping[Parameter, float]) -> FloatArray:
+def log_ratios(measured: Sequence[Measured], values: Mapping[Parameter, float]) -> FloatArray:
     """Logarithm of predicted over measured step time, row by row."""
     groups: defaultdict[Hashable, list[int]] = defaultdict(list)
     for index, row in enumerate(measured):
@@ -160,7 +160,7 @@ def _left_out(
         others = [row for index, row in enumerate(measured) if index % folds != fold]
         best, _ = best_point(others, parameters)
         values = {p: p.value(x) for p, x in zip(parameters, best, strict=True)}
-        ratios[mine] = _log_ratios([measured[index] for index in mine], values)
+        ratios[mine] = log_ratios([measured[index] for index in mine], values)
     return ratios, folds
 
 

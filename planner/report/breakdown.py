@@ -20,7 +20,7 @@ from planner.report.console import make_table, print_pairs, print_title
 from planner.units import GIB, HOUR, KILOWATT_HOUR, TERA
 from planner.validation.confidence import Confidence, confidence
 
-_LAYOUT = (
+LAYOUT = (
     "num_gpus",
     "tensor_parallel",
     "context_parallel",
@@ -52,7 +52,7 @@ def first(array: Any) -> float:
 def print_configuration(console: Console, estimate: Estimate) -> None:
     """The values of every parameter of the first row, in one paragraph."""
     table = columns(estimate, None)
-    words = [f"{name}={str(table[name][0]).lower()}" for name in _LAYOUT]
+    words = [f"{name}={str(table[name][0]).lower()}" for name in LAYOUT]
     console.print("  ".join(words))
 
 

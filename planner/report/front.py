@@ -14,26 +14,11 @@ from planner.optimize.columns import columns
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
 from planner.report import text
-from planner.report.breakdown import confidence_of
+from planner.report.breakdown import LAYOUT, confidence_of
 from planner.report.console import make_table, print_title
 
 # In the order of the table; the first to go when there is no room are the last of _RANKED.
-_CONFIGURATION = (
-    "num_gpus",
-    "tensor_parallel",
-    "context_parallel",
-    "expert_parallel",
-    "pipeline_parallel",
-    "virtual_pipeline",
-    "data_parallel",
-    "micro_batch_size",
-    "global_batch_size",
-    "zero_stage",
-    "recompute",
-    "precision",
-    "sequence_parallel",
-    "flash_attention",
-)
+_CONFIGURATION = tuple(name for name in LAYOUT if name != "gradient_accumulation_steps")
 _RANKED = (
     "num_gpus",
     "tensor_parallel",
