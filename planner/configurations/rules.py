@@ -26,6 +26,9 @@ class Context:
     workload: TrainingWorkload
 
 
+# The chunks that also hold embedding and logits.
+_LIGHTER_CHUNKS = 2
+
 Violation = Callable[[TrainingConfigurations, Context], BoolArray]
 
 
@@ -87,6 +90,13 @@ def _interleaved_batch(c: TrainingConfigurations, _: Context) -> BoolArray:
     return np.asarray(
         (c.virtual_pipeline > 1) & _indivisible(c.num_micro_batches, c.pipeline_parallel)
     )
+
+
+def _interleaved_layers(c: TrainingConfigurations, context: Context) -> BoolArray:
+    chunks = c.pipeline_parallel * c.virtual_pipeline
+    layers = context.model.num_hidden_layers
+    lacking = np.ceil(layers / chunks) * chunks - layers
+    return np.asarray((c.virtual_pipeline > 1) & (lacking > _LIGHTER_CHUNKS))
 
 
 def _sequence(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -174,6 +184,12 @@ RULES: tuple[Rule, ...] = tuple(
             "interleaved_micro_batches",
             "an interleaved schedule needs micro-batches in multiples of pipeline_parallel",
             _interleaved_batch,
+        ),
+        (
+            "interleaved_layers",
+            "an interleaved schedule needs equal chunks of layers; only the first and the last "
+            "may lack one",
+            _interleaved_layers,
         ),
         ("sequence_parallel", "sequence_parallel needs tensor_parallel > 1", _sequence),
         (

@@ -115,6 +115,12 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {**PIPELINE, "virtual_pipeline": 2, "global_batch_size": 4},
         {},
     ),
+    (
+        "interleaved_layers",
+        {**PIPELINE, "virtual_pipeline": 5, "global_batch_size": 4},
+        {**PIPELINE, "virtual_pipeline": 4, "global_batch_size": 4},
+        {},
+    ),
     ("sequence_parallel", {"sequence_parallel": True}, {**TWO, "sequence_parallel": True}, {}),
     (
         "sequence_length",

@@ -44,6 +44,7 @@ def _schedule(world: World, c: Layout) -> set[str]:
         num_hidden_layers=p * v > layers,
         virtual_pipeline=v > 1 and (p == 1 or not supported),
         interleaved_micro_batches=v > 1 and c.num_micro_batches % p != 0,
+        interleaved_layers=v > 1 and all((layers + lighter) % (p * v) for lighter in (0, 1, 2)),
     )
 
 

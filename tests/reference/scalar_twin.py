@@ -1,8 +1,8 @@
 """A naive twin of the estimator: one configuration, plain floats, a loop over every stage.
 
 Pipelines as in arXiv:2104.04473, activations as in arXiv:2205.05198, sharding as in
-arXiv:1910.02054. The estimator looks at the first, the fullest middle and the last stage
-only; this looks at all of them.
+arXiv:1910.02054. The estimator looks at some stages that it holds for the heaviest only;
+this looks at all of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def step_time(world: World, layout: Layout) -> Parts:
     stage once, or 1/v of it with v chunks per stage.
     """
     profile = world.framework
-    per_stage = [_stage_parts(world, layout, stage) for stage in range(layout.pipeline_parallel)]
+    per_stage = [stage_parts(world, layout, stage) for stage in range(layout.pipeline_parallel)]
     times = [sum(parts.values()) for parts in per_stage]
     slowest = max(times)
     m = layout.num_micro_batches
@@ -43,7 +43,7 @@ def step_time(world: World, layout: Layout) -> Parts:
     return parts | {"total": sum(parts.values())}
 
 
-def _stage_parts(world: World, layout: Layout, stage: int) -> Parts:
+def stage_parts(world: World, layout: Layout, stage: int) -> Parts:
     """Seconds of one micro-batch on one stage, forward and backward."""
     model, last = world.model, layout.pipeline_parallel - 1
     launch = world.framework.execution.layer_launch_time
@@ -140,11 +140,12 @@ def _optimizer(world: World, layout: Layout) -> float:
 
 def peak_memory(world: World, layout: Layout) -> Parts:
     """Bytes by part on the fullest GPU of all stages, with their sum as ``total``."""
-    every = [_stage_memory(world, layout, stage) for stage in range(layout.pipeline_parallel)]
+    every = [stage_memory(world, layout, stage) for stage in range(layout.pipeline_parallel)]
     return max(every, key=lambda parts: parts["total"])
 
 
-def _stage_memory(world: World, layout: Layout, stage: int) -> Parts:
+def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
+    """Bytes by part on a GPU of one stage, with their sum as ``total``."""
     model, memory = world.model, world.framework.memory
     held = [model.layer_groups[index] for index in stages(model, layout)[stage]]
     in_flight = _in_flight(layout, stage)
