@@ -25,6 +25,7 @@ def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         ("search_spaces", "planner/data/search_spaces"),
         ("planner/model_specs", "planner/model_specs"),
         ("planner/framework_profiles", "planner/framework_profiles"),
+        ("planner/validation", "planner/validation"),
     ],
 )
 def test_spec_files_are_inside(wheel_names: set[str], folder: str, inside: str) -> None:
