@@ -1,0 +1,114 @@
+"""Settings and random layouts on which the estimator and its twin are compared."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from scalar_machine import Layout, World
+
+from planner import Request
+from planner.configurations.training import NAMES, TrainingConfigurations
+from planner.enums import ComputePrecision, Recompute
+from planner.estimators.share import Setting
+from planner.plan import make_plan
+from planner.specs.catalogue import names
+
+MODELS = {
+    "llama-7b": {},
+    "llama-65b": {},
+    "gpt-3-175b": {"dropout": True},
+    "llama-3.1-405b": {},
+    "mixtral-8x7b": {},
+    "deepseek-v3": {},
+    "gemma-2-9b": {"sequence_length": 8192},
+    "falcon-40b": {},
+    "gpt-oss-20b": {"sequence_length": 4096},
+    "bloom-7b1": {},
+    "decilm-7b": {},
+    "llama-4-maverick-17b-128e": {"sequence_length": 32768},
+}
+GPUS = ("a100-sxm-80gb", "h100-sxm-80gb", "b200-sxm-180gb", "v100-sxm-32gb", "rtx4090-24gb")
+PRECISIONS = ["bf16", "fp16", "fp8"]
+FRAMEWORKS = tuple(names("frameworks"))
+
+
+@cache
+def make_setting(model: str, gpu: str, framework: str) -> Setting:
+    request = Request(model=model, num_gpus=8, gpu=gpu, framework=framework, **MODELS[model])
+    return make_plan(request).problem.setting
+
+
+def make_world(setting: Setting) -> World:
+    return World(
+        gpu=setting.machine.gpu,
+        cluster=setting.machine.cluster,
+        model=setting.model,
+        framework=setting.framework,
+        workload=setting.workload,
+    )
+
+
+def make_table(layouts: list[Layout]) -> TrainingConfigurations:
+    codes: dict[str, Any] = {
+        "recompute": lambda word: Recompute[word.upper()],
+        "precision": lambda word: ComputePrecision[word.upper()],
+    }
+    plain = codes.get
+    return TrainingConfigurations.of(
+        **{
+            name: [plain(name, lambda value: value)(getattr(layout, name)) for layout in layouts]
+            for name in NAMES
+        }
+    )
+
+
+def draw_layout(choose: Any, setting: Setting) -> Layout:
+    """A layout that suits the framework; most of them break no rule."""
+    f = setting.framework
+    t = choose([1, 2, 4, 8, 16]) if f.tensor_parallel else 1
+    p = choose([1, 1, 2, 3, 4, 5, 8, 13, 16, 20, 31, 32]) if f.pipeline_parallel else 1
+    c = choose([1, 1, 2, 4]) if f.context_parallel else 1
+    d = choose([1, 2, 3, 4, 16])
+    v = choose([1, 1, 2, 3]) if p > 1 and f.interleaved_schedule else 1
+    b = choose([1, 2, 4])
+    m = p * choose([1, 2, 3]) if v > 1 else choose([1, 2, 7, 32])
+    return Layout(
+        num_gpus=t * p * c * d,
+        tensor_parallel=t,
+        context_parallel=c,
+        pipeline_parallel=p,
+        virtual_pipeline=v,
+        expert_parallel=choose([1, 1, 2, 4, 8]) if f.expert_parallel else 1,
+        micro_batch_size=b,
+        global_batch_size=d * b * m,
+        zero_stage=choose(list(f.pipeline_zero_stages if p > 1 else f.zero_stages)),
+        recompute=choose(["none", "selective", "full"]),
+        precision=choose([word for word in PRECISIONS if word in setting.machine.gpu.peak_flops]),
+        sequence_parallel=t > 1 and choose([True, True, False]),
+        flash_attention=choose([True, True, False]),
+    )
+
+
+def draw_any_layout(choose: Any, setting: Setting) -> Layout:
+    """A layout without regard to any rule."""
+    return Layout(
+        num_gpus=choose([8, 24, 64, 96]),
+        tensor_parallel=choose([1, 2, 3, 8, 16]),
+        context_parallel=choose([1, 2, 3]),
+        pipeline_parallel=choose([1, 2, 3, 8, 64]),
+        virtual_pipeline=choose([1, 2, 5]),
+        expert_parallel=choose([1, 2, 3, 8, 16]),
+        micro_batch_size=choose([1, 3, 4]),
+        global_batch_size=choose([1, 24, 96, 100]),
+        zero_stage=choose([0, 1, 2, 3]),
+        precision=choose(PRECISIONS),
+        sequence_parallel=choose([True, False]),
+        flash_attention=choose([True, False]),
+    )
+
+
+def chooser(seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    return lambda values: rng.choice(values).item()
