@@ -14,8 +14,6 @@ from planner.configurations.training import TrainingConfigurations
 from planner.estimators.estimate import Estimate, evaluate
 
 SLOW = settings(max_examples=15, deadline=None)
-# Models whose stages all have experts, or none; DeepSeek-V3 has a test of its own below.
-EVEN_MODELS = tuple(name for name in MODELS if name != "deepseek-v3")
 
 
 def _columns(estimate: Estimate) -> dict[str, Any]:
@@ -44,7 +42,7 @@ def _flat(**values: Any) -> TrainingConfigurations:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("model", EVEN_MODELS)
+@pytest.mark.parametrize("model", MODELS)
 def test_open_mesh_equals_flat_table(model: str, framework: str) -> None:
     s = setting(model, framework)
     (block,) = mesh().blocks()
@@ -54,7 +52,7 @@ def test_open_mesh_equals_flat_table(model: str, framework: str) -> None:
 
 @SLOW
 @given(
-    model=st.sampled_from(EVEN_MODELS),
+    model=st.sampled_from(MODELS),
     framework=st.sampled_from(FRAMEWORKS),
     row=st.integers(0, 10**6),
 )
@@ -67,7 +65,7 @@ def test_one_row_equals_the_row_of_a_table(model: str, framework: str, row: int)
 
 
 @SLOW
-@given(model=st.sampled_from(EVEN_MODELS), max_rows=st.integers(20, 900))
+@given(model=st.sampled_from(MODELS), max_rows=st.integers(20, 900))
 def test_chunking_changes_nothing(model: str, max_rows: int) -> None:
     """Rows are matched by their parameters: blocks number them otherwise."""
     s = setting(model, "torchtitan")
@@ -93,7 +91,7 @@ def test_chunking_changes_nothing(model: str, max_rows: int) -> None:
 
 
 @SLOW
-@given(model=st.sampled_from(EVEN_MODELS), seed=st.integers(0, 2**32 - 1))
+@given(model=st.sampled_from(MODELS), seed=st.integers(0, 2**32 - 1))
 def test_row_order_changes_nothing(model: str, seed: int) -> None:
     s, rows = setting(model), _flat()
     order = np.random.default_rng(seed).permutation(rows.size)
