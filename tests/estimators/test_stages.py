@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from published_runs import configuration, setting
 
-from planner.estimators.parameters import count_parameters
+from planner.estimators.parameters import count_parameters, layer_parameters
 from planner.estimators.sharding import stage_parameters
 from planner.estimators.stages import chunk_sizes, layer_kinds, stage_layers
 
@@ -27,7 +27,7 @@ def test_chunks_hold_all_layers_as_evenly_as_possible(layers: int, data: st.Data
 
 
 def _stages(model: str, pipeline: int, virtual: int = 1) -> np.ndarray:
-    """Layers on the first, the fullest middle and the last stage."""
+    """Layers on the first, the fullest inner and the last stage."""
     spec = setting(model).model
     return stage_layers(spec, np.float64(pipeline), np.float64(virtual)).counts.sum(axis=1)
 
@@ -78,7 +78,10 @@ def test_interleaved_chunks_stand_a_pipeline_apart() -> None:
     assert layers[LAST].tolist() == [1, 30]
 
 
-@pytest.mark.parametrize("model", ["llama-7b", "gemma-2-9b", "mixtral-8x7b", "gpt-3-175b"])
+@pytest.mark.parametrize(
+    "model",
+    ["llama-7b", "gemma-2-9b", "mixtral-8x7b", "gpt-3-175b", "bloom-7b1", "deepseek-v3"],
+)
 def test_one_stage_holds_every_parameter(model: str) -> None:
     spec = setting(model).model
     held = stage_parameters(spec, configuration(num_gpus=1, global_batch_size=1))
@@ -111,3 +114,55 @@ def test_stages_of_many_kinds_are_told_by_their_rank() -> None:
     assert layers.ranks[-1] == 31
     assert layers.ranks[1:-1].min() >= 1
     assert layers.ranks[1:-1].max() <= 30
+
+
+@pytest.mark.parametrize("tensor", [1, 4])
+@pytest.mark.parametrize(
+    ("model", "first_norms", "last_norms"),
+    [("bloom-7b1", 2, 2), ("gpt-3-175b", 0, 2), ("llama-7b", 0, 1)],
+)
+def test_every_rank_of_the_ends_holds_their_norms(
+    model: str, first_norms: int, last_norms: int, tensor: int
+) -> None:
+    """Weight and bias, or the weight alone; BLOOM has a norm behind its embedding too."""
+    spec = setting(model).model
+    p = spec.num_hidden_layers
+    layout = configuration(
+        num_gpus=p * tensor, tensor_parallel=tensor, pipeline_parallel=p, global_batch_size=1
+    )
+    held, count = stage_parameters(spec, layout), count_parameters(spec)
+    ends = held.dense - held.layer_dense[0]
+    matrix = spec.vocab_size * spec.hidden_size  # a copy of its own even where it is tied
+    assert ends[FIRST] == count.embedding / tensor + first_norms * spec.hidden_size
+    assert ends[LAST] == matrix / tensor + last_norms * spec.hidden_size
+    assert ends[1:-1].tolist() == [0] * (len(ends) - 2)
+
+
+@pytest.mark.parametrize(
+    ("model", "tensor", "copied_heads"),
+    [
+        ("llama-3-70b", 8, 0.0),  # one of 8 key-value heads on each rank
+        ("llama-3-70b", 16, 0.5),  # one instead of half a head
+        ("falcon-7b", 4, 0.75),  # one head for all
+        ("llama-65b", 16, 0.0),
+        ("deepseek-v3", 16, 0.0),  # latent attention has no heads to copy
+    ],
+)
+def test_key_value_heads_are_copied_not_split(model: str, tensor: int, copied_heads: float) -> None:
+    spec = setting(model).model
+    layout = configuration(num_gpus=tensor, tensor_parallel=tensor, global_batch_size=1)
+    held = stage_parameters(spec, layout)
+    for group, dense in zip(spec.layer_groups, held.layer_dense, strict=True):
+        layer = layer_parameters(spec.hidden_size, group)
+        split = (layer.attention + layer.feed_forward) / tensor
+        copied = copied_heads * spec.hidden_size * 2 * group.attention.head_dim
+        assert dense == split + layer.norms + layer.router + copied
+
+
+@pytest.mark.parametrize("pipeline", [1, 2])
+def test_short_pipelines_repeat_the_first_stage_as_inner(pipeline: int) -> None:
+    layers = stage_layers(setting("deepseek-v3").model, np.float64(pipeline), np.float64(1))
+    assert set(layers.ranks[:-1].tolist()) == {0}
+    assert layers.ranks[LAST] == pipeline - 1
+    for inner in layers.counts[1:-1]:
+        assert inner.tolist() == layers.counts[FIRST].tolist()
