@@ -18,8 +18,9 @@ class StageLayers:
     """Layers of the stages among which the slowest and the fullest are.
 
     ``counts`` has shape ``(stages, groups, ...)`` and ``ranks``, the place of each stage in
-    the pipeline, ``(stages, ...)``: the first stage, inner ones, the last. The inner ones
-    are those with the most layers and, of several groups, with the most of each group.
+    the pipeline, ``(stages, ...)``: the first stage, inner ones, the last. Inner ones are
+    left out that an earlier inner stage, with more micro-batches in flight, equals or
+    exceeds in the layers of every group.
     """
 
     counts: FloatArray
@@ -38,13 +39,20 @@ def stage_layers(
     p, v = np.broadcast_arrays(pipeline_parallel, virtual_pipeline)
     pairs, inverse = np.unique(np.stack([p.ravel(), v.ravel()]), axis=1, return_inverse=True)
     found = [_candidates(model.layer_groups, *pair) for pair in pairs.T.tolist()]
+    most = max(len(ranks) for _, ranks in found)
+    padded = [[_padded(array, most) for array in pair] for pair in found]
     counts, ranks = (
-        np.stack(arrays, axis=-1)[..., inverse.ravel()] for arrays in zip(*found, strict=True)
+        np.stack(arrays, axis=-1)[..., inverse.ravel()] for arrays in zip(*padded, strict=True)
     )
     return StageLayers(
         counts=counts.reshape(*counts.shape[:2], *p.shape),
         ranks=ranks.reshape(len(ranks), *p.shape),
     )
+
+
+def _padded(stages: FloatArray, length: int) -> FloatArray:
+    """The last stage repeated."""
+    return np.concatenate([stages, np.repeat(stages[-1:], length - len(stages), axis=0)])
 
 
 @lru_cache(maxsize=4096)
@@ -55,8 +63,7 @@ def _candidates(
     kinds = layer_kinds(groups)
     chunks = int(p * v)
     if chunks != p * v or chunks > len(kinds):
-        size = 2 + _num_inner(len(groups))
-        return np.zeros((size, len(groups))), np.zeros(size)
+        return np.zeros((3, len(groups))), np.zeros(3)
     ends = np.cumsum(chunk_sizes(len(kinds), chunks))
     one_hot = np.eye(len(groups))[kinds]
     per_chunk = np.add.reduceat(one_hot, np.concatenate([[0], ends[:-1]]), axis=0)
@@ -65,19 +72,13 @@ def _candidates(
     return stages[ranks], np.array(ranks, dtype=np.float64)
 
 
-def _num_inner(num_groups: int) -> int:
-    return 1 if num_groups == 1 else 1 + num_groups
-
-
 def _inner(stages: FloatArray) -> list[int]:
-    """Ranks of the inner stages with the most layers, then with the most of each group."""
-    inner = range(1, len(stages) - 1) if len(stages) > 2 else range(1)
-    totals = stages.sum(axis=1)
-    fullest = max(inner, key=lambda rank: (totals[rank], -rank))
-    if stages.shape[1] == 1:
-        return [fullest]
-    most_of = [max((column[rank], totals[rank], -rank) for rank in inner) for column in stages.T]
-    return [fullest, *(-int(place) for _, _, place in most_of)]
+    """Ranks of the inner stages but those that an earlier one equals or exceeds in each group."""
+    kept: list[int] = []
+    for rank in range(1, len(stages) - 1):
+        if not any(np.all(stages[earlier] >= stages[rank]) for earlier in kept):
+            kept.append(rank)
+    return kept or [0]
 
 
 def chunk_sizes(num_layers: int, num_chunks: int) -> NDArray[np.int64]:
