@@ -161,12 +161,13 @@ def _workload(request: Request, model: ModelSpec, notes: _Notes) -> TrainingWork
     published = model.training
     s = request.sequence_length
     if s is None:
-        s = published.sequence_length if published else _SEQUENCE_LENGTH
+        limit = model.max_position_embeddings or _SEQUENCE_LENGTH
+        s = published.sequence_length if published else min(_SEQUENCE_LENGTH, limit)
         notes.defaults["sequence_length"] = f"{s:,} ({_origin(model, published is not None)})"
     batch = request.global_batch_size
     if batch is None:
         given = published.global_batch_tokens if published else None
-        batch = max(1, round((given or _BATCH_TOKENS) / s))
+        batch = _sequences((given or _BATCH_TOKENS) / s)
         notes.defaults["global_batch_size"] = (
             f"{batch:,} sequences ({_origin(model, given is not None)})"
         )
@@ -183,6 +184,18 @@ def _workload(request: Request, model: ModelSpec, notes: _Notes) -> TrainingWork
     return check_spec(
         TrainingWorkload, {**values, "dropout": request.dropout}, where="the workload"
     )
+
+
+def _sequences(tokens_over_length: float) -> int:
+    """A batch of about so many sequences that many layouts divide.
+
+    A whole number is what was run. Else the paper rounded its tokens, "4M" say: the
+    nearest power of two or three times one.
+    """
+    if tokens_over_length >= 1 and tokens_over_length == int(tokens_over_length):
+        return int(tokens_over_length)
+    candidates = sorted(factor << power for factor in (1, 3) for power in range(30))
+    return min(candidates, key=lambda count: abs(count - tokens_over_length))
 
 
 def _origin(model: ModelSpec, published: bool) -> str:
