@@ -84,20 +84,18 @@ def fit(measured: Sequence[Measured], parameters: Sequence[Parameter]) -> Fit:
     if not told:
         names = ", ".join(p.label for p in parameters)
         raise CalibrationError(f"These {len(measured)} rows tell nothing about {names}.")
+    widths = dict(zip(parameters, spread, strict=True))
     if len(told) < len(parameters):
-        best, kept_spread = best_point(measured, told)
-        widths = dict(zip(told, kept_spread, strict=True))
-    else:
-        widths = dict(zip(parameters, spread, strict=True))
-    values = dict(zip(told, best, strict=True))
-    first = dict(zip(parameters, spread, strict=True))
+        best, spread = best_point(measured, told)
+        widths |= dict(zip(told, spread, strict=True))
+    values = {p: p.value(x) for p, x in zip(told, best, strict=True)}
     left_out, folds = _left_out(measured, told)
     return Fit(
         fitted=tuple(
             Fitted(
                 parameter=p,
-                value=p.value(values[p]) if p in values else p.shipped,
-                determined=float(1 - widths.get(p, first[p])),
+                value=values.get(p, p.shipped),
+                determined=float(1 - widths[p]),
                 refused=p not in values,
             )
             for p in parameters
@@ -105,7 +103,7 @@ def fit(measured: Sequence[Measured], parameters: Sequence[Parameter]) -> Fit:
         rows=len(measured),
         folds=folds,
         error_before=_error(log_ratios(measured, {})),
-        error_after=_error(log_ratios(measured, {p: p.value(x) for p, x in values.items()})),
+        error_after=_error(log_ratios(measured, values)),
         error_left_out=_error(left_out),
     )
 

@@ -9,15 +9,9 @@ from typing import Any
 
 from planner.errors import CalibrationError, did_you_mean
 from planner.specs.framework import Execution, FrameworkProfile, Overlap
-from planner.specs.gpu import GpuSpec
 from planner.validation.cases import Case
 
 _SECTIONS = {"execution": Execution, "overlap": Overlap}
-SILICON = (
-    "sustained_compute_fraction",
-    "portable_attention_fraction",
-    "attention_backward_fraction",
-)
 # Traffic over that of fused kernels, which nothing undercuts.
 _AT_LEAST_ONE = ("elementwise_passes", "permute_passes")
 _SHARE_SPREAD = 0.25
@@ -85,14 +79,6 @@ def parameters_of(profile: FrameworkProfile, names: Iterable[str] | None) -> lis
             raise CalibrationError(f"{name} is 0 in {profile.name}: give it a value to start from.")
         chosen.append(found[name])
     return chosen
-
-
-def silicon_parameters(gpu_class: str, gpu: GpuSpec) -> list[Parameter]:
-    """The parameters of the GPUs of a class, at the values of one of them."""
-    return [
-        Parameter(owner=gpu_class, name=name, shipped=getattr(gpu.efficiency, name))
-        for name in SILICON
-    ]
 
 
 def with_values(case: Case, values: Mapping[Parameter, float]) -> Case:

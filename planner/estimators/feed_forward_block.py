@@ -10,6 +10,7 @@ from planner.arrays import FloatArray
 from planner.estimators.operators import Operator, elementwise, linear, tensor_collectives
 from planner.estimators.share import Share
 from planner.formulas.collectives import distinct_share
+from planner.formulas.overlap import partly_hidden
 from planner.specs.model import FeedForwardSpec, LayerGroup
 
 
@@ -106,7 +107,6 @@ def _permute(share: Share, elements: FloatArray) -> Operator:
 def _all_to_all(share: Share, elements: FloatArray, copies: int) -> Operator:
     """Tokens go to their experts and come back."""
     machine, framework = share.setting.machine, share.setting.framework
-    shown = 1 - framework.overlap.expert_parallel
     domains = machine.num_domains(share.expert_group)
     sent = distinct_share(num_copies=copies, num_domains=domains)
     one_way = machine.collective(
@@ -115,11 +115,14 @@ def _all_to_all(share: Share, elements: FloatArray, copies: int) -> Operator:
         share.expert_group,
         sent_across=sent if framework.execution.deduplicated_dispatch else 1.0,
     )
+    there_and_back = partly_hidden(
+        communication=2 * one_way, hidden=framework.overlap.expert_parallel
+    )
     return Operator(
         name="experts_all_to_all",
         module="experts",
         part="expert_parallel",
-        forward=shown * 2 * one_way,
-        backward=shown * 2 * one_way,
+        forward=there_and_back,
+        backward=there_and_back,
         flops=np.zeros(()),
     )

@@ -80,7 +80,7 @@ class Machine:
         input_bytes: Numeric = 2,
     ) -> FloatArray:
         """Seconds of ``C[rows, columns] = A B``."""
-        e = self._gemm(precision)
+        e = _by_precision(GemmEfficiency, self.gpu.efficiency.gemm, precision)
         return self._roofline(
             e,
             flops=gemm_flops(rows=rows, columns=columns, depth=depth),
@@ -107,7 +107,7 @@ class Machine:
 
         The measured kernels' own permutation is left out: it is an operator of its own.
         """
-        e = self._grouped(precision)
+        e = _by_precision(GroupedGemmEfficiency, self.gpu.efficiency.grouped_gemm, precision)
         rows_per_expert = np.maximum(pairs / np.asarray(experts), 1e-9)
         padding = (1 + e["width_offset"] / width) * (1 + e["row_offset"] / rows_per_expert)
         if self.ideal:
@@ -164,12 +164,7 @@ class Machine:
 
     def num_domains(self, group: Group) -> FloatArray:
         """Scale-up domains over which a group stands."""
-        local = ranks_per_domain(
-            group_size=group.size,
-            stride=group.stride,
-            domain_size=self.cluster.scale_up.domain_size,
-        )
-        return np.asarray(group.size / local)
+        return np.asarray(group.size / self._local_ranks(group))
 
     def collective(
         self, kind: str, num_bytes: Numeric, group: Group, sent_across: Numeric = 1.0
@@ -180,9 +175,7 @@ class Machine:
         """
         e = self._collectives[kind]
         up, out = self.cluster.scale_up, self.cluster.scale_out
-        local = ranks_per_domain(
-            group_size=group.size, stride=group.stride, domain_size=up.domain_size
-        )
+        local = self._local_ranks(group)
         waiting = network_latency(
             num_domains=group.size / local,
             base_latency=out.base_latency,
@@ -226,6 +219,13 @@ class Machine:
             latency=0.0 if self.ideal else latency,
         )
 
+    def _local_ranks(self, group: Group) -> FloatArray:
+        return ranks_per_domain(
+            group_size=group.size,
+            stride=group.stride,
+            domain_size=self.cluster.scale_up.domain_size,
+        )
+
     @cached_property
     def _collectives(self) -> Mapping[str, CollectiveEfficiency]:
         return collectives(self.gpu, self.cluster.scale_up.kind)
@@ -255,24 +255,18 @@ class Machine:
             sharpness=np.inf if self.ideal else e["sharpness"],
         )
 
-    def _gemm(self, precision: CodeArray) -> dict[str, FloatArray]:
-        table = self.gpu.efficiency.gemm
-        rows = [
-            table.get(gemm_key(Precision(code.word)), table["bf16"]) for code in ComputePrecision
-        ]
-        return _columns(GemmEfficiency, rows, precision)
-
-    def _grouped(self, precision: CodeArray) -> dict[str, FloatArray]:
-        table = self.gpu.efficiency.grouped_gemm
-        rows = [
-            table.get(gemm_key(Precision(code.word)), table["bf16"]) for code in ComputePrecision
-        ]
-        return _columns(GroupedGemmEfficiency, rows, precision)
-
     def _attention(self, head_dim: int) -> dict[str, FloatArray]:
         table = self.gpu.efficiency.attention
         nearest = min(table, key=lambda key: abs(int(key.rpartition("_")[2]) - head_dim))
         return _columns(AttentionEfficiency, [table[nearest]], np.zeros((), dtype=np.int8))
+
+
+def _by_precision(
+    kind: Any, table: Mapping[str, Any], precision: CodeArray
+) -> dict[str, FloatArray]:
+    """The efficiencies of each precision code; those of bf16 where there are none of its own."""
+    rows = [table.get(gemm_key(Precision(code.word)), table["bf16"]) for code in ComputePrecision]
+    return _columns(kind, rows, precision)
 
 
 def _columns(kind: Any, rows: Sequence[object], index: CodeArray) -> dict[str, FloatArray]:

@@ -10,6 +10,7 @@ import numpy as np
 from planner.arrays import CodeArray, FloatArray, Numeric, add
 from planner.enums import ComputePrecision, Recompute
 from planner.estimators.share import Share, elementwise_bytes
+from planner.formulas.overlap import partly_hidden
 
 COLLECTIVES = ("tensor_parallel", "context_parallel", "expert_parallel")
 
@@ -114,8 +115,10 @@ def tensor_collectives(share: Share, module: str) -> Iterator[Operator]:
     reduce = machine.collective("all_reduce", num_bytes, group)
     gather = machine.collective("all_gather", num_bytes, group)
     scatter = machine.collective("reduce_scatter", num_bytes, group)
-    shown = 1 - framework.overlap.tensor_parallel
-    time = shown * np.where(share.sequence_parallel, gather + scatter, reduce)
+    time = partly_hidden(
+        communication=np.where(share.sequence_parallel, gather + scatter, reduce),
+        hidden=framework.overlap.tensor_parallel,
+    )
     yield Operator(
         name=f"{module}_tensor_parallel",
         module=module,

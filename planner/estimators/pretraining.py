@@ -17,7 +17,8 @@ from planner.estimators.operators import LayerTime, Operator, layer_time
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Share
 from planner.estimators.step_time import Block, StepTime
-from planner.formulas.overlap import exposed_time
+from planner.formulas.overlap import exposed_time, partly_hidden
+from planner.formulas.pipeline import bubble_time
 from planner.specs.framework import Overlap
 
 
@@ -36,7 +37,9 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
     )
     slowest = largest(stages)
     whole = add((*(block.total * block.whole for block in blocks), c.pipeline_parallel * transfer))
-    bubble = (whole - slowest) / c.virtual_pipeline
+    bubble = bubble_time(
+        all_stages=whole, slowest_stage=slowest, virtual_pipeline=c.virtual_pipeline
+    )
     data_parallel = _shown_exchange(share, exchange, slowest)
     optimizer = _optimizer_time(share, c, parameters)
     overhead = _overhead(share, c)
@@ -59,9 +62,10 @@ def _blocks(
     share: Share, c: TrainingConfigurations, parameters: StageParameters, exchange: DataParallelTime
 ) -> tuple[Block, ...]:
     """The layers of each group, then embedding and logits."""
-    launch = 0.0 if share.setting.machine.ideal else _launch_time(share)
+    setting = share.setting
+    launch = 0.0 if setting.machine.ideal else setting.framework.execution.layer_launch_time
     blocks = []
-    for index, group in enumerate(share.setting.model.layer_groups):
+    for index, group in enumerate(setting.model.layer_groups):
         operators: Iterable[Operator] = (
             *attention_block(share, group),
             *feed_forward_block(share, group),
@@ -92,10 +96,6 @@ def _end_blocks(
         yield Block(time=time, gather=gather, counts=counts, whole=1.0)
 
 
-def _launch_time(share: Share) -> float:
-    return share.setting.framework.execution.layer_launch_time
-
-
 def _overlap(share: Share) -> Overlap:
     return share.setting.framework.overlap
 
@@ -123,7 +123,9 @@ def _pipeline_transfer(share: Share, c: TrainingConfigurations) -> FloatArray:
     num_bytes = 2.0 * share.own_tokens * share.hidden_size
     distance = c.num_gpus / p
     send = share.setting.machine.send_time(num_bytes, distance)
-    shown = (1 - _overlap(share).pipeline_parallel) * 2 * c.virtual_pipeline * send
+    shown = partly_hidden(
+        communication=2 * c.virtual_pipeline * send, hidden=_overlap(share).pipeline_parallel
+    )
     return np.where(p > 1, shown, 0.0)
 
 

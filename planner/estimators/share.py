@@ -84,11 +84,6 @@ class Share:
         return Group(size=self.tensor_parallel, stride=1)
 
     @property
-    def context_group(self) -> Group:
-        """Ranks that split the sequences."""
-        return Group(size=self.context_parallel, stride=self.tensor_parallel)
-
-    @property
     def expert_group(self) -> Group:
         """Ranks that split the experts: consecutive GPUs of a pipeline stage."""
         return Group(size=self.expert_parallel, stride=1)

@@ -7,15 +7,27 @@ import numpy as np
 from planner.arrays import FloatArray, Numeric
 
 
+def bubble_time(
+    *, all_stages: Numeric, slowest_stage: Numeric, virtual_pipeline: Numeric
+) -> FloatArray:
+    """Idle time of the slowest stage while the pipeline fills and drains: (T - t)/v.
+
+    T is the time of one micro-batch on all stages together, t on the slowest one.
+    """
+    return np.asarray((all_stages - slowest_stage) / np.asarray(virtual_pipeline, np.float64))
+
+
 def bubble_micro_batches(*, pipeline_parallel: Numeric, virtual_pipeline: Numeric) -> FloatArray:
-    """Idle time of a stage in units of its time per micro-batch: (p-1)/v [1]_.
+    """The bubble of equal stages in units of their time per micro-batch: (p-1)/v [1]_.
 
     References
     ----------
     .. [1] D. Narayanan et al., "Efficient large-scale language model training on GPU
        clusters using Megatron-LM," 2021, arXiv:2104.04473, section 2.2.
     """
-    return np.asarray((pipeline_parallel - 1) / np.asarray(virtual_pipeline, dtype=np.float64))
+    return bubble_time(
+        all_stages=pipeline_parallel, slowest_stage=1.0, virtual_pipeline=virtual_pipeline
+    )
 
 
 def bubble_fraction(
