@@ -38,6 +38,35 @@ class ComputePrecision(_Code):
     FP8 = 2
 
 
+class Quantization(_Code):
+    """Types of the weights and of the activations that a matrix multiplication reads.
+
+    ``W8A8`` is int8, ``W4A4`` int4; ``W4A8`` computes in 8 bit, the ``A16`` ones in 16 bit.
+    ``MXFP4`` weights compute in 8 bit where the GPU has fp4, else in 16 bit.
+    """
+
+    W16A16 = 0
+    W8A8 = 1
+    W8A16 = 2
+    W4A16 = 3
+    W4A8 = 4
+    W4A4 = 5
+    FP8 = 6
+    FP8_BLOCK = 7
+    NVFP4 = 8
+    MXFP4 = 9
+
+
+class CacheType(_Code):
+    """Number format of the key-value cache; ``NONE`` keeps none and computes all again."""
+
+    NONE = 0
+    BF16 = 1
+    FP8 = 2
+    INT8 = 3
+    INT4 = 4
+
+
 class Recompute(_Code):
     """What the backward pass computes again instead of keeping it.
 

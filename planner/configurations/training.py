@@ -70,7 +70,7 @@ class TrainingConfigurations:
         """The flat table of the rows at these flat indices of the mesh."""
         positions = np.unravel_index(indices, self.shape)
         return type(self)(
-            **{name: _pick(getattr(self, name), self.shape, positions) for name in NAMES}
+            **{name: pick(getattr(self, name), self.shape, positions) for name in NAMES}
         )
 
     def narrowed(self, kept: Sequence[IndexArray]) -> Self:
@@ -114,7 +114,8 @@ def word(name: str, value: Any) -> Any:
     return int(value)
 
 
-def _pick(values: Any, shape: tuple[int, ...], positions: Any) -> Any:
+def pick(values: Any, shape: tuple[int, ...], positions: Any) -> Any:
+    """The entries of a broadcastable array at positions of the whole ``shape``."""
     padded = np.reshape(values, (1,) * (len(shape) - np.ndim(values)) + np.shape(values))
     index = tuple(
         position if size > 1 else np.zeros_like(position)

@@ -32,7 +32,13 @@ from planner.specs.gpu import (
     GroupedGemmEfficiency,
 )
 
-_PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
+_PASSES = {
+    "all_reduce": 2,
+    "custom_all_reduce": 2,
+    "all_gather": 1,
+    "reduce_scatter": 1,
+    "all_to_all": 1,
+}
 _UNKNOWN_MULTIPROCESSORS = 128
 
 
@@ -125,7 +131,7 @@ class Machine:
         num_bytes: Numeric,
         sequences: Numeric,
         num_heads: Numeric,
-        sequence_length: int,
+        sequence_length: Numeric,
         head_dim: int,
         native: bool,
     ) -> FloatArray:
@@ -205,6 +211,10 @@ class Machine:
             network_latency=waiting,
             ranks_in_domain=local,
         )
+
+    def has_collective(self, kind: str) -> bool:
+        """Whether the fabric has a collective of this name."""
+        return kind in self._collectives
 
     def send_time(self, num_bytes: Numeric, distance: Numeric) -> FloatArray:
         """Seconds of a message to the GPU ``distance`` ranks away."""

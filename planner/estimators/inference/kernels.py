@@ -1,0 +1,238 @@
+"""Seconds of an engine's kernels on a machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from planner.arrays import CodeArray, FloatArray, Numeric
+from planner.enums import CacheType, Quantization
+from planner.estimators.machine import Group, Machine
+from planner.formulas.roofline import roofline_time
+from planner.formulas.routing import experts_touched
+from planner.specs.engine import EngineProfile
+from planner.specs.gpu import GpuSpec, GroupedGemmEfficiency, TiledGemmEfficiency
+from planner.specs.quantization import FORMATS, QuantizationFormat, compute_precision
+
+_TILE_AREA = 128.0**2
+_UNKNOWN_MULTIPROCESSORS = 128
+_NO_TILES = {"row_offset": 0.0, "column_offset": 0.0, "depth_offset": 0.0, "area_floor": 0.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernels:
+    """Matrices, attention and elementwise work as an engine runs them."""
+
+    machine: Machine
+    engine: EngineProfile
+
+    def linear(
+        self, rows: Numeric, columns: Numeric, depth: Numeric, quantization: CodeArray
+    ) -> FloatArray:
+        """Seconds of ``C[rows, columns] = A B`` with quantized weights B, casts included."""
+        e = {name: values[quantization] for name, values in self._matrices.items()}
+        m, n, k = rows, np.asarray(columns), np.asarray(depth)
+        area = (m + e["row_offset"]) * (n + e["column_offset"]) + e["area_floor"]
+        if self.machine.ideal:
+            area = m * n
+        flops = 2.0 * area * (k + (0.0 if self.machine.ideal else e["depth_offset"]))
+        moved = e["weight"] * n * k + e["activation"] * m * k + 2.0 * m * n
+        casts = np.where(e["casts"] > 0, self.machine.memory_time(3.0 * m * k), 0.0)
+        return self._roofline(e, flops, moved) + casts
+
+    def experts(
+        self,
+        *,
+        tokens: Numeric,
+        pairs: Numeric,
+        num_experts: int,
+        num_experts_per_tok: int,
+        local_experts: Numeric,
+        hidden_size: int,
+        width: Numeric,
+        matrices: int,
+        quantization: CodeArray,
+    ) -> FloatArray:
+        """Seconds of the matrices of a rank's experts on ``pairs`` token-expert pairs.
+
+        ``tokens`` of the whole replica decide which of its ``local_experts`` are read.
+        """
+        e = {name: values[quantization] for name, values in self._expert_matrices.items()}
+        share = experts_touched(
+            num_experts=num_experts, num_experts_per_tok=num_experts_per_tok, tokens=tokens
+        ) / np.asarray(num_experts)
+        touched = np.maximum(share * local_experts, np.minimum(pairs, 1.0))
+        rows = np.maximum(pairs / np.asarray(local_experts), 1e-9)
+        padding = (1 + e["width_offset"] / width) * (1 + share * e["row_offset"] / rows)
+        if self.machine.ideal:
+            padding = np.ones(())
+        flops = 2.0 * matrices * hidden_size * width * pairs * padding
+        moved = matrices * hidden_size * width * touched * e["weight"]
+        permuted = self.machine.memory_time(
+            4.0 * e["permute_passes"] * hidden_size * pairs, kernels=0
+        )
+        time = self._roofline(e, flops, moved) + permuted
+        return np.where(np.asarray(pairs) > 0, time, 0.0)
+
+    def decode_attention(
+        self,
+        *,
+        sequences: Numeric,
+        context: Numeric,
+        cache_bytes_per_token: Numeric,
+        query_bytes: Numeric,
+        flops: Numeric,
+        cache: CodeArray,
+    ) -> FloatArray:
+        """Seconds of attention of new tokens over a cache; it reads each key once."""
+        rows = self.machine.gpu.efficiency.attention_decode
+        names = [
+            "fp8" if code in (CacheType.FP8, CacheType.INT8, CacheType.INT4) else "bf16"
+            for code in CacheType
+        ]
+        e = {
+            name: np.asarray([getattr(rows[key], name) for key in names])[cache]
+            for name in ("bandwidth_fraction", "latency", "sequence_offset")
+        }
+        ideal = self.machine.ideal
+        padded = context if ideal else context + e["sequence_offset"]
+        moved = sequences * cache_bytes_per_token * padded + query_bytes
+        share = self.engine.execution.attention_bandwidth_fraction
+        bandwidth = self.machine.gpu.memory_bandwidth
+        if self.machine.memory_efficiency is not None:
+            bandwidth = bandwidth * self.machine.memory_efficiency
+        elif not ideal:
+            bandwidth = bandwidth * e["bandwidth_fraction"] * share
+        peak = self.machine.peak(self.machine.sixteen_bit)
+        reached = 1.0 if ideal else self._attention_compute_fraction
+        time = np.maximum(moved / bandwidth, flops / (peak * reached))
+        latency = 0.0 if ideal else e["latency"]
+        return np.where(np.asarray(sequences) > 0, time + latency, 0.0)
+
+    def prefill_attention(
+        self,
+        *,
+        flops: Numeric,
+        num_bytes: Numeric,
+        prompts: Numeric,
+        heads: Numeric,
+        queries: Numeric,
+        head_dim: int,
+    ) -> FloatArray:
+        """Seconds of fused causal attention over prompts of ``queries`` new tokens each."""
+        time = self.machine.attention_time(
+            flops / (1.0 if self.machine.ideal else self.engine.execution.compute_fraction),
+            num_bytes,
+            prompts,
+            heads,
+            np.maximum(queries, 1.0),
+            head_dim,
+            native=self.engine.execution.native_attention,
+        )
+        return np.where(np.asarray(prompts) > 0, time, 0.0)
+
+    def elementwise(self, num_bytes: Numeric, kernels: int = 1) -> FloatArray:
+        """Seconds of memory-bound kernels, as the engine fuses them."""
+        passes = 1.0 if self.machine.ideal else self.engine.execution.elementwise_passes
+        return self.machine.memory_time(np.asarray(num_bytes) * passes, kernels=kernels)
+
+    def all_reduce(self, num_bytes: Numeric, group: Group) -> FloatArray:
+        """Seconds of an all-reduce: of NCCL's, or of a one-shot kernel where it is faster."""
+        ring = self.machine.collective("all_reduce", num_bytes, group)
+        if not self.engine.execution.custom_all_reduce or self.machine.ideal:
+            return ring
+        if not self.machine.has_collective("custom_all_reduce"):
+            return ring
+        direct = self.machine.collective("custom_all_reduce", num_bytes, group)
+        inside = self.machine.num_domains(group) <= 1
+        return np.where(inside, np.minimum(ring, direct), ring)
+
+    @property
+    def _attention_compute_fraction(self) -> float:
+        table = self.machine.gpu.efficiency.attention
+        fraction = table["head_dim_128"].compute_fraction
+        return fraction * self.engine.execution.compute_fraction
+
+    def _roofline(self, e: dict[str, FloatArray], flops: Numeric, moved: Numeric) -> FloatArray:
+        ideal, execution = self.machine.ideal, self.engine.execution
+        memory = e["bandwidth_fraction"] * execution.weight_bandwidth_fraction
+        if ideal:
+            memory = np.ones(())
+        if self.machine.memory_efficiency is not None:
+            memory = np.asarray(self.machine.memory_efficiency)
+        return roofline_time(
+            flops=flops,
+            num_bytes=moved,
+            peak_flops=e["peak"],
+            memory_bandwidth=self.machine.gpu.memory_bandwidth,
+            compute_fraction=1.0 if ideal else e["compute_fraction"] * execution.compute_fraction,
+            bandwidth_fraction=memory,
+            latency=0.0 if ideal else e["latency"],
+            sharpness=np.inf if ideal else e["sharpness"],
+        )
+
+    @cached_property
+    def _matrices(self) -> dict[str, FloatArray]:
+        gpu = self.machine.gpu
+        rows = [self._matrix_row(gpu, FORMATS[code], code) for code in Quantization]
+        table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+        multiprocessors = gpu.num_multiprocessors or _UNKNOWN_MULTIPROCESSORS
+        table["area_floor"] = table["area_floor"] * multiprocessors * _TILE_AREA
+        return table
+
+    def _matrix_row(
+        self, gpu: GpuSpec, form: QuantizationFormat, code: Quantization
+    ) -> dict[str, float]:
+        kernel, is_bare = _kernel_row(gpu, form)
+        names = TiledGemmEfficiency.__dataclass_fields__
+        # The measured kernel reads a cast of the activations too; the ideal one does not.
+        ideal = self.machine.ideal
+        activation = min(form.activation, 2.0) if ideal else form.activation
+        casts = form.casts and is_bare and not self.engine.execution.fused_quantization
+        return {
+            **{name: kernel[name] for name in names},
+            "peak": _peak(gpu, code),
+            "weight": round(form.weight * 2) / 2 if ideal else form.weight,
+            "activation": activation,
+            "casts": float(casts and not ideal),
+        }
+
+    @cached_property
+    def _expert_matrices(self) -> dict[str, FloatArray]:
+        gpu = self.machine.gpu
+        names = GroupedGemmEfficiency.__dataclass_fields__
+        rows = []
+        for code in Quantization:
+            form = FORMATS[code]
+            table = gpu.efficiency.grouped_gemm
+            measured: Any = table.get(form.experts, table["bf16"])
+            weight = round(form.weight * 2) / 2 if self.machine.ideal else form.weight
+            row = {name: getattr(measured, name) for name in names}
+            rows.append({**row, "peak": _peak(gpu, code), "weight": weight})
+        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def _peak(gpu: GpuSpec, code: Quantization) -> float:
+    precision = compute_precision(code, gpu.peak_flops)
+    return gpu.peak_flops[precision] if precision is not None else float("nan")
+
+
+def _kernel_row(gpu: GpuSpec, form: QuantizationFormat) -> tuple[dict[str, float], bool]:
+    """The measured kernel of a format, and whether its casts are not part of it."""
+    efficiency = gpu.efficiency
+    if form.kernel in efficiency.gemm:
+        return {**_NO_TILES, **vars(efficiency.gemm[form.kernel])}, True
+    if form.kernel in efficiency.quantized_gemm:
+        return dict(vars(efficiency.quantized_gemm[form.kernel])), False
+    if form.kernel in efficiency.wave_gemm:
+        wave = efficiency.wave_gemm[form.kernel]
+        half_a_wave = wave.wave_rounding / 2
+        row = {**_NO_TILES, **{k: v for k, v in vars(wave).items() if k in _ROOFLINE}}
+        return {**row, "depth_offset": wave.depth_offset, "area_floor": half_a_wave}, True
+    return {**_NO_TILES, **vars(efficiency.gemm["bf16"])}, True
+
+
+_ROOFLINE = ("compute_fraction", "bandwidth_fraction", "latency", "sharpness")

@@ -1,0 +1,81 @@
+"""What a layer of inference is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import CodeArray, FloatArray, Numeric
+from planner.estimators.inference.kernels import Kernels
+from planner.estimators.inference.setting import Rank
+from planner.estimators.machine import Group
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepOperator:
+    """One operator of one layer and one step on one GPU: its seconds and FLOPs."""
+
+    name: str
+    module: str
+    time: FloatArray
+    flops: FloatArray
+    part: str = "compute"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerContext:
+    """A rank with the kernels that serve it."""
+
+    rank: Rank
+    kernels: Kernels
+
+    def linear(
+        self,
+        name: str,
+        module: str,
+        *,
+        rows: Numeric,
+        columns: Numeric,
+        depth: Numeric,
+        quantization: CodeArray | None = None,
+    ) -> StepOperator:
+        """A matrix multiplication in the configurations' types, or in others."""
+        codes = self.rank.configurations.quantization if quantization is None else quantization
+        time = self.kernels.linear(rows, columns, depth, codes)
+        return StepOperator(
+            name=name,
+            module=module,
+            time=np.where(np.asarray(rows) > 0, time, 0.0),
+            flops=np.asarray(2.0 * rows * np.asarray(columns) * depth),
+        )
+
+    def elementwise(
+        self, name: str, module: str, *, num_bytes: Numeric, kernels: int = 1
+    ) -> StepOperator:
+        """Memory-bound kernels that move ``num_bytes`` together when fused."""
+        time = self.kernels.elementwise(num_bytes, kernels)
+        return StepOperator(
+            name=name,
+            module=module,
+            time=np.where(np.asarray(num_bytes) > 0, time, 0.0),
+            flops=np.zeros(()),
+        )
+
+    def tensor_all_reduce(self, module: str) -> StepOperator:
+        """The sum over the ranks that split a block's matrices."""
+        rank = self.rank
+        return self.communication(
+            f"{module}_all_reduce",
+            module,
+            "tensor_parallel",
+            self.kernels.all_reduce(2.0 * rank.tokens * rank.hidden_size, rank.tensor_group),
+        )
+
+    def communication(self, name: str, module: str, part: str, time: FloatArray) -> StepOperator:
+        """An exchange between ranks."""
+        return StepOperator(name=name, module=module, part=part, time=time, flops=np.zeros(()))
+
+    def collective(self, kind: str, num_bytes: Numeric, group: Group) -> FloatArray:
+        """Seconds of a collective of the machine."""
+        return self.kernels.machine.collective(kind, num_bytes, group)

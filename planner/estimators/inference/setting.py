@@ -1,0 +1,116 @@
+"""What is the same for all serving configurations, and one step's batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import FloatArray
+from planner.configurations.serving import ServingConfigurations
+from planner.enums import CacheType
+from planner.estimators.machine import Group, Machine
+from planner.specs.engine import EngineProfile
+from planner.specs.model import ModelSpec
+from planner.specs.quantization import CACHE_BYTES
+from planner.specs.serving import ServingWorkload
+
+_CACHE_BYTES = np.array([CACHE_BYTES[code] for code in CacheType])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingSetting:
+    """Everything that is the same for all configurations of a search."""
+
+    machine: Machine
+    model: ModelSpec
+    engine: EngineProfile
+    workload: ServingWorkload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """One step of one replica, or of one of its micro-batches in a pipeline.
+
+    ``decoding`` sequences each take ``tokens_per_sequence`` tokens (more than one when drafts
+    are verified) over ``context`` cached tokens. ``prefill_tokens`` prompt tokens belong to
+    ``prompts`` sequences; each attends to ``prefill_keys`` keys on average, of which
+    ``prefill_cached`` per sequence are read from the cache.
+    """
+
+    decoding: FloatArray
+    context: FloatArray
+    tokens_per_sequence: FloatArray
+    prefill_tokens: FloatArray
+    prompts: FloatArray
+    prefill_keys: FloatArray
+    prefill_cached: FloatArray
+
+    @classmethod
+    def of_decode(
+        cls, sequences: FloatArray, context: FloatArray, tokens_per_sequence: float = 1.0
+    ) -> Batch:
+        """Sequences that each produce their next token."""
+        zero = np.zeros(())
+        return cls(
+            decoding=sequences,
+            context=context,
+            tokens_per_sequence=np.asarray(tokens_per_sequence),
+            prefill_tokens=zero,
+            prompts=zero,
+            prefill_keys=zero,
+            prefill_cached=zero,
+        )
+
+    @property
+    def tokens(self) -> FloatArray:
+        """Tokens whose linear layers the replica computes."""
+        return self.decoding * self.tokens_per_sequence + self.prefill_tokens
+
+    @property
+    def sequences(self) -> FloatArray:
+        """Sequences whose next token is sampled."""
+        return self.decoding * self.tokens_per_sequence + self.prompts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rank:
+    """One GPU's share of a batch."""
+
+    setting: ServingSetting
+    configurations: ServingConfigurations
+    batch: Batch
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the residual stream."""
+        return self.setting.model.hidden_size
+
+    @property
+    def attention_share(self) -> FloatArray:
+        """Share of the replica's sequences whose attention this rank takes part in."""
+        return 1.0 / self.configurations.attention_data_parallel
+
+    @property
+    def tokens(self) -> FloatArray:
+        """Tokens in this rank's attention and dense matrices."""
+        return self.batch.tokens * self.attention_share
+
+    @property
+    def cache_bytes(self) -> FloatArray:
+        """Bytes per cached element."""
+        return np.asarray(_CACHE_BYTES[self.configurations.kv_cache])
+
+    @property
+    def tensor_group(self) -> Group:
+        """Ranks that split the matrices."""
+        return Group(size=self.configurations.tensor_parallel, stride=1)
+
+    @property
+    def stage_group(self) -> Group:
+        """All ranks of a pipeline stage: those that hold the experts."""
+        return Group(size=self.configurations.stage_gpus, stride=1)
+
+    def key_value_heads(self, num_key_value_heads: int) -> FloatArray:
+        """Key-value heads on this GPU; fewer heads than ranks are replicated."""
+        return np.maximum(num_key_value_heads / self.configurations.tensor_parallel, 1.0)

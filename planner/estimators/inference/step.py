@@ -1,0 +1,98 @@
+"""Time of one step of an engine: a batch of prompts, of decoding sequences, or of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import FloatArray, add
+from planner.configurations.serving import ServingConfigurations
+from planner.estimators.inference.attention import attention_block, cached_bytes
+from planner.estimators.inference.ends import end_operators
+from planner.estimators.inference.feed_forward import feed_forward_block
+from planner.estimators.inference.kernels import Kernels
+from planner.estimators.inference.operators import LayerContext, StepOperator
+from planner.estimators.inference.setting import Batch, Rank, ServingSetting
+from planner.estimators.inference.weights import weight_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class InferenceStep:
+    """Seconds of a step through all pipeline stages, part by part; the parts add up.
+
+    ``layers`` holds the operators of one layer of each group with the number of layers,
+    ``ends`` those outside them. ``launch_wait``: the GPU waits for the host to launch.
+    ``transfer_wait``: it waits for offloaded weights and cache.
+    """
+
+    layers: tuple[tuple[int, tuple[StepOperator, ...]], ...]
+    ends: tuple[StepOperator, ...]
+    kernels: FloatArray
+    pipeline: FloatArray
+    launch_wait: FloatArray
+    transfer_wait: FloatArray
+    overhead: FloatArray
+
+    @property
+    def total(self) -> FloatArray:
+        """Seconds of the step."""
+        return add(
+            (self.kernels, self.pipeline, self.launch_wait, self.transfer_wait, self.overhead)
+        )
+
+
+def step_time(
+    setting: ServingSetting, configurations: ServingConfigurations, batch: Batch, decoding: bool
+) -> InferenceStep:
+    """Seconds of one step on ``batch``; ``decoding``: it holds no prompts, so graphs run it."""
+    c = configurations
+    rank = Rank(setting=setting, configurations=c, batch=batch)
+    layer = LayerContext(
+        rank=rank, kernels=Kernels(machine=setting.machine, engine=setting.engine)
+    )
+    layers = tuple(
+        (
+            group.num_hidden_layers,
+            (*attention_block(layer, group), *feed_forward_block(layer, group)),
+        )
+        for group in setting.model.layer_groups
+    )
+    ends = tuple(end_operators(layer))
+    execution = setting.engine.execution
+    launch = execution.decode_launch_time if decoding else execution.prefill_launch_time
+    ideal = setting.machine.ideal
+    per_layer = [(count, add(o.time for o in operators)) for count, operators in layers]
+    kernels = add((*(count * time for count, time in per_layer), *(o.time for o in ends)))
+    wait = add(count * np.maximum(launch - time, 0.0) for count, time in per_layer)
+    overhead = execution.step_overhead + execution.sequence_overhead * batch.sequences
+    sends = (c.pipeline_parallel - 1) * setting.machine.send_time(
+        2.0 * rank.tokens * rank.hidden_size, c.stage_gpus
+    )
+    busy = kernels + (0.0 if ideal else wait)
+    return InferenceStep(
+        layers=layers,
+        ends=ends,
+        kernels=kernels,
+        pipeline=np.where(c.pipeline_parallel > 1, sends, 0.0),
+        launch_wait=np.zeros(()) if ideal else wait,
+        transfer_wait=_transfer_wait(rank, busy),
+        overhead=np.zeros(()) if ideal else np.asarray(overhead),
+    )
+
+
+def _transfer_wait(rank: Rank, busy: FloatArray) -> FloatArray:
+    """What copying offloaded weights and cache over the host link adds to a step."""
+    c, host = rank.configurations, rank.setting.machine.gpu.host
+    if not np.any(c.weight_offload > 0) and not np.any(c.kv_offload > 0):
+        return np.zeros(())
+    bandwidth = host.bandwidth if host is not None and host.bandwidth else np.nan
+    weights = c.weight_offload * weight_bytes(rank.setting.model, c).total * c.pipeline_parallel
+    batch = rank.batch
+    context = batch.context
+    cache = add(
+        group.num_hidden_layers * cached_bytes(rank, group.attention)
+        for group in rank.setting.model.layer_groups
+    )
+    read = c.kv_offload * cache * context * batch.decoding * rank.attention_share
+    return np.maximum((weights + read) / bandwidth - busy, 0.0)

@@ -1,0 +1,88 @@
+"""How a serving engine executes: what is launched, fused, scheduled, reserved."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from planner.enums import Quantization
+from planner.specs.quantity import BytesOrZero, Fraction, Ratio, Seconds, Share
+
+_STRICT = ConfigDict(extra="forbid")
+Count = Annotated[int, Field(ge=1, le=10**7, strict=True)]
+_ALL = tuple(code.word for code in Quantization)
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class EngineExecution:
+    """Kernels and the host that launches them.
+
+    ``decode_launch_time``, ``prefill_launch_time``: the host's time to launch one layer; CUDA
+    graphs make it zero. ``step_overhead``: host time per step that the GPU waits for, with
+    ``sequence_overhead`` for each sequence in it (scheduling, sampling, detokenization).
+    ``request_overhead``: tokenization and transport before a request's first step.
+    ``elementwise_passes``: traffic of elementwise kernels over that of fused ones.
+    ``weight_bandwidth_fraction``, ``compute_fraction``, ``attention_bandwidth_fraction``: rate
+    of its kernels over the best measured on the GPU. ``native_attention``: its attention
+    kernels are written for the GPU's architecture. ``fused_quantization``: casts of
+    activations are part of other kernels. ``custom_all_reduce``: small all-reduces use
+    one- or two-shot kernels over peer memory.
+    """
+
+    decode_launch_time: Seconds
+    prefill_launch_time: Seconds
+    step_overhead: Seconds
+    sequence_overhead: Seconds
+    request_overhead: Seconds
+    elementwise_passes: Ratio
+    weight_bandwidth_fraction: Fraction
+    compute_fraction: Fraction
+    attention_bandwidth_fraction: Fraction
+    native_attention: bool
+    fused_quantization: bool
+    custom_all_reduce: bool
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Scheduler:
+    """Batching: ``chunked_prefill`` mixes parts of prompts into the steps of decoding.
+
+    ``continuous``: sequences join and leave between steps; without it a batch ends together.
+    """
+
+    continuous: bool
+    chunked_prefill: bool
+    max_num_seqs: Count
+    max_num_batched_tokens: Count
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class EngineMemory:
+    """``gpu_memory_utilization``: share of the device that the engine uses at most.
+
+    ``reserved``: context, graphs and communication buffers. ``block_size``: tokens of one
+    block of the paged cache; with 1 the cache is not paged.
+    """
+
+    gpu_memory_utilization: Share
+    reserved: BytesOrZero
+    block_size: Count
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class EngineProfile:
+    """Few, named, physical parameters of a serving engine; never a factor per model."""
+
+    name: str
+    execution: EngineExecution
+    scheduler: Scheduler
+    memory: EngineMemory
+    quantizations: tuple[str, ...] = _ALL
+    tensor_parallel: bool = True
+    pipeline_parallel: bool = True
+    expert_parallel: bool = True
+    attention_data_parallel: bool = True
+    aliases: tuple[str, ...] = ()
+    notes: str = ""

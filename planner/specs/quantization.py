@@ -1,0 +1,91 @@
+"""What a quantization stores, moves and computes with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from planner.enums import CacheType, Precision, Quantization
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizationFormat:
+    """Bytes per element of weights and activations, scales included, and the arithmetic.
+
+    ``compute`` lists precisions in the order of preference: the first that a GPU has is
+    used. ``kernel`` is the row of the GPU's measured quantized kernels, ``experts`` that of
+    its grouped ones. ``casts``: the activations are quantized by a kernel of their own,
+    which the row does not contain.
+    """
+
+    weight: float
+    activation: float
+    compute: tuple[Precision, ...]
+    kernel: str
+    experts: str
+    casts: bool = False
+
+
+_SIXTEEN = (Precision.BF16, Precision.FP16, Precision.FP32)
+_EIGHT = (Precision.FP8, Precision.INT8)
+
+# Scales: one 16-bit number per 128 weights (GPTQ, AWQ), an fp8 one per 16 (nvfp4), an 8-bit
+# exponent per 32 (mxfp4), an fp32 one per 128 x 128 (block-scaled fp8).
+FORMATS: Mapping[Quantization, QuantizationFormat] = {
+    Quantization.W16A16: QuantizationFormat(
+        weight=2.0, activation=2.0, compute=_SIXTEEN, kernel="bf16", experts="bf16"
+    ),
+    Quantization.W8A8: QuantizationFormat(
+        weight=1.0, activation=1.0, compute=(Precision.INT8,), kernel="int8", experts="fp8",
+        casts=True,
+    ),
+    Quantization.W8A16: QuantizationFormat(
+        weight=1.0, activation=2.0, compute=_SIXTEEN, kernel="int8_weight_only", experts="bf16"
+    ),
+    Quantization.W4A16: QuantizationFormat(
+        weight=0.5 + 2 / 128, activation=2.0, compute=_SIXTEEN, kernel="int4_weight_only",
+        experts="bf16",
+    ),
+    Quantization.W4A8: QuantizationFormat(
+        weight=0.5 + 2 / 128, activation=1.0, compute=_EIGHT, kernel="int4_weight_only",
+        experts="fp8", casts=True,
+    ),
+    Quantization.W4A4: QuantizationFormat(
+        weight=0.5 + 2 / 128, activation=0.5, compute=(Precision.INT4,),
+        kernel="int4_weight_only", experts="fp8", casts=True,
+    ),
+    Quantization.FP8: QuantizationFormat(
+        weight=1.0, activation=1.0, compute=(Precision.FP8,), kernel="fp8", experts="fp8",
+        casts=True,
+    ),
+    Quantization.FP8_BLOCK: QuantizationFormat(
+        weight=1.0 + 4 / 128**2, activation=4.0, compute=(Precision.FP8,), kernel="fp8_block",
+        experts="fp8",
+    ),
+    Quantization.NVFP4: QuantizationFormat(
+        weight=0.5 + 1 / 16, activation=3.0, compute=(Precision.FP4,), kernel="nvfp4",
+        experts="nvfp4",
+    ),
+    Quantization.MXFP4: QuantizationFormat(
+        weight=0.5 + 1 / 32, activation=2.0, compute=_SIXTEEN, kernel="int4_weight_only",
+        experts="bf16",
+    ),
+}  # fmt: skip
+
+CACHE_BYTES: Mapping[CacheType, float] = {
+    CacheType.NONE: 0.0,
+    CacheType.BF16: 2.0,
+    CacheType.FP8: 1.0,
+    CacheType.INT8: 1.0,
+    CacheType.INT4: 0.5 + 2 / 64,
+}
+
+
+def compute_precision(
+    quantization: Quantization, supported: Mapping[Precision, float]
+) -> Precision | None:
+    """The precision a GPU with these peaks multiplies in; None if it has none for it."""
+    for precision in FORMATS[quantization].compute:
+        if precision in supported:
+            return precision
+    return None

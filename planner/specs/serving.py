@@ -1,0 +1,37 @@
+"""What is to be served: lengths, traffic, and what shortens or adds work."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+_STRICT = ConfigDict(extra="forbid")
+Tokens = Annotated[int, Field(ge=1, le=100_000_000)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class ServingWorkload:
+    """Requests of ``input_tokens`` that are answered with ``output_tokens``.
+
+    ``request_rate`` [1/s] is that of the whole deployment; without it, clients hold a fixed
+    number of requests in flight. ``prefix_cache_hit_rate``: share of the prompt found in the
+    cache. ``draft_tokens`` are proposed per step and each is accepted with
+    ``acceptance_rate``; making them takes ``draft_cost`` of a step's time. ``lora_rank``: of
+    adapters served beside the model. ``expert_skew``: load of the most popular rank of
+    experts over the mean, beyond chance. ``burst_share``: share of the requests
+    that arrive together before any has finished, as at the start of a benchmark.
+    """
+
+    input_tokens: Tokens
+    output_tokens: Tokens
+    request_rate: Annotated[float, Field(gt=0, lt=1e9)] | None = None
+    prefix_cache_hit_rate: Share = 0.0
+    draft_tokens: Annotated[int, Field(ge=0, le=64)] = 0
+    acceptance_rate: Share = 0.0
+    draft_cost: Annotated[float, Field(ge=0, le=10)] = 0.0
+    lora_rank: Annotated[int, Field(ge=0, le=4096)] = 0
+    expert_skew: Annotated[float, Field(ge=1, le=100)] = 1.0
+    burst_share: Annotated[float, Field(ge=0, le=1)] = 0.0
