@@ -107,10 +107,14 @@ class LinkKind(StrEnum):
 
 
 class AttentionKind(StrEnum):
-    """Attention with keys and values per head, or with a compressed latent."""
+    """Attention with keys and values per head, with a compressed latent, or with a state.
+
+    ``LINEAR`` is the gated delta net: a state of fixed size instead of keys and values.
+    """
 
     STANDARD = "standard"
     LATENT = "latent"
+    LINEAR = "linear"
 
 
 class PositionEmbedding(StrEnum):

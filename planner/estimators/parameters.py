@@ -124,16 +124,17 @@ def count_parameters(model: ModelSpec) -> ParameterCount:
 
 def _attention(hidden_size: int, attention: AttentionSpec) -> int:
     if attention.kind == AttentionKind.LATENT:
-        latent = formulas.latent_attention_parameters(
+        return _latent_attention(hidden_size, attention)
+    if attention.kind == AttentionKind.LINEAR:
+        linear = formulas.linear_attention_parameters(
             hidden_size=hidden_size,
-            num_attention_heads=attention.num_attention_heads,
-            head_dim=attention.head_dim,
-            qk_rope_head_dim=attention.qk_rope_head_dim,
-            v_head_dim=attention.v_head_dim or attention.head_dim,
-            q_lora_rank=attention.q_lora_rank,
-            kv_lora_rank=attention.kv_lora_rank,
+            linear_num_key_heads=attention.linear_num_key_heads,
+            linear_num_value_heads=attention.linear_num_value_heads,
+            linear_key_head_dim=attention.linear_key_head_dim,
+            linear_value_head_dim=attention.linear_value_head_dim,
+            linear_conv_kernel_dim=attention.linear_conv_kernel_dim,
         )
-        return int(latent)
+        return int(linear)
     standard = formulas.attention_parameters(
         hidden_size=hidden_size,
         num_attention_heads=attention.num_attention_heads,
@@ -144,8 +145,28 @@ def _attention(hidden_size: int, attention: AttentionSpec) -> int:
         qk_norm=attention.qk_norm,
         qk_norm_per_head=attention.qk_norm_per_head,
         sinks=attention.sinks,
+        attn_output_gate=attention.attn_output_gate,
     )
     return int(standard)
+
+
+def _latent_attention(hidden_size: int, attention: AttentionSpec) -> int:
+    latent = formulas.latent_attention_parameters(
+        hidden_size=hidden_size,
+        num_attention_heads=attention.num_attention_heads,
+        head_dim=attention.head_dim,
+        qk_rope_head_dim=attention.qk_rope_head_dim,
+        v_head_dim=attention.v_head_dim or attention.head_dim,
+        q_lora_rank=attention.q_lora_rank,
+        kv_lora_rank=attention.kv_lora_rank,
+    )
+    indexer = formulas.indexer_parameters(
+        hidden_size=hidden_size,
+        q_lora_rank=attention.q_lora_rank,
+        index_n_heads=attention.index_n_heads,
+        index_head_dim=attention.index_head_dim,
+    )
+    return int(latent) + int(indexer)
 
 
 def _embedding(model: ModelSpec) -> int:

@@ -22,6 +22,7 @@ def attention_parameters(
     qk_norm: Numeric = 0,
     qk_norm_per_head: Numeric = 0,
     sinks: Numeric = 0,
+    attn_output_gate: Numeric = 0,
 ) -> Numeric:
     r"""Parameters of multi-head, grouped-query or multi-query attention.
 
@@ -30,11 +31,14 @@ def attention_parameters(
     Query and output projections have :math:`a` heads of width :math:`d`, keys and values
     :math:`g` [1]_. The norms of queries and keys have :math:`d` weights each, shared by
     the heads or (``qk_norm_per_head``) one set per head. Sinks are one number per head.
+    A gate on the output is as wide as the queries, :math:`h a d` more [2]_.
 
     References
     ----------
     .. [1] J. Ainslie et al., "GQA: Training generalized multi-query transformer models
        from multi-head checkpoints," 2023, arXiv:2305.13245, section 2.2.
+    .. [2] Z. Qiu et al., "Gated attention for large language models: Non-linearity,
+       sparsity, and attention-sink-free," 2025, arXiv:2505.06708, section 2.2.
     """
     h, d = hidden_size, head_dim
     a, g = num_attention_heads, num_key_value_heads
@@ -43,7 +47,8 @@ def attention_parameters(
     biases = qkv_bias * d * (a + 2 * g) + output_bias * h
     shared_norms = 2 * d * qk_norm * (1 - qk_norm_per_head)
     norms_per_head = d * (a + g) * qk_norm * qk_norm_per_head
-    return projections + biases + shared_norms + norms_per_head + sinks * a
+    gate = attn_output_gate * h * a * d
+    return projections + gate + biases + shared_norms + norms_per_head + sinks * a
 
 
 def latent_attention_parameters(
@@ -79,6 +84,67 @@ def latent_attention_parameters(
     key_value_up = d_c * n_h * (d - d_rope + d_v)
     output = n_h * d_v * h
     return query + key_value_down + key_value_up + output
+
+
+def indexer_parameters(
+    *,
+    hidden_size: Numeric,
+    q_lora_rank: Numeric,
+    index_n_heads: Numeric,
+    index_head_dim: Numeric,
+) -> Numeric:
+    r"""Parameters of the indexer that chooses the keys of sparse latent attention.
+
+    .. math:: d_c' H^I d^I + h d^I + 2 d^I + h H^I
+
+    Queries come from the query latent; one key head has a layer norm with a bias; each
+    query head has a weight per token [1]_.
+
+    References
+    ----------
+    .. [1] DeepSeek-AI, "DeepSeek-V3.2: Pushing the frontier of open large language
+       models," 2025, arXiv:2512.02556, equation 1.
+    """
+    h, d_q = hidden_size, q_lora_rank
+    heads, d = index_n_heads, index_head_dim
+
+    queries = d_q * heads * d
+    keys = h * d + 2 * d
+    weights = h * heads
+    return queries + keys + weights
+
+
+def linear_attention_parameters(
+    *,
+    hidden_size: Numeric,
+    linear_num_key_heads: Numeric,
+    linear_num_value_heads: Numeric,
+    linear_key_head_dim: Numeric,
+    linear_value_head_dim: Numeric,
+    linear_conv_kernel_dim: Numeric,
+) -> Numeric:
+    r"""Parameters of a gated delta net, the linear attention of Qwen3-Next.
+
+    .. math:: h (2 K + 3 V) + 2 h a_v + w (2 K + V) + 2 a_v + d_v
+
+    With :math:`K = a_k d_k` and :math:`V = a_v d_v`: queries, keys, values, output gate and
+    output projection; two gates per value head; a depthwise convolution over :math:`w`
+    tokens; decay and step bias per value head; one norm for all heads [1]_.
+
+    References
+    ----------
+    .. [1] S. Yang et al., "Gated delta networks: Improving Mamba2 with delta rule," 2024,
+       arXiv:2412.06464, section 3.4 and figure 1.
+    """
+    h, w = hidden_size, linear_conv_kernel_dim
+    a_v, d_v = linear_num_value_heads, linear_value_head_dim
+    K, V = linear_num_key_heads * linear_key_head_dim, a_v * d_v
+
+    projections = h * (2 * K + 3 * V)
+    gates = 2 * h * a_v
+    convolution = w * (2 * K + V)
+    per_head = 2 * a_v
+    return projections + gates + convolution + per_head + d_v
 
 
 def feed_forward_parameters(

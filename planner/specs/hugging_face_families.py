@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from planner.specs import hugging_face_layers as layers
+from planner.specs.hugging_face_hybrid import HYBRID_FAMILIES
+from planner.specs.hugging_face_latent import LATENT_FAMILIES
 from planner.specs.hugging_face_layers import Table
 from planner.specs.hugging_face_reader import ConfigReader
 
@@ -239,49 +241,6 @@ def _falcon_key_value_heads(config: ConfigReader, new: bool) -> int:
     return 1 if config.flag("multi_query", True) else heads
 
 
-def _deepseek(config: ConfigReader, router_bias: bool) -> Table:
-    def build(has_experts: bool) -> Table:
-        return layers.group(config, attention, experts if has_experts else layers.dense(config))
-
-    config.refuse("attention_bias", only=False)
-    attention = _latent_attention(config)
-    one, shared = config.size("moe_intermediate_size"), config.size("n_shared_experts", 0, least=0)
-    experts = {
-        "num_experts": config.size("n_routed_experts"),
-        "num_experts_per_tok": config.size("num_experts_per_tok"),
-        "moe_intermediate_size": one,
-        "shared_intermediate_size": shared * one,
-        "router_bias": router_bias,
-    }
-    first = config.size("first_k_dense_replace", 0, least=0)
-    step = config.size("moe_layer_freq", 1)
-    labels = [layer >= first and layer % step == 0 for layer in range(config.layers())]
-    return layers.decoder(config, layers.groups(labels, build))
-
-
-def _latent_attention(config: ConfigReader) -> Table:
-    heads = config.size("num_attention_heads")
-    rotary = config.size("qk_rope_head_dim")
-    return {
-        "kind": "latent",
-        "num_attention_heads": heads,
-        "num_key_value_heads": heads,
-        "head_dim": config.size("qk_nope_head_dim") + rotary,
-        "qk_rope_head_dim": rotary,
-        "v_head_dim": config.size("v_head_dim"),
-        "q_lora_rank": config.size("q_lora_rank", 0, least=0),
-        "kv_lora_rank": config.size("kv_lora_rank"),
-    }
-
-
-def _deepseek_v2(config: ConfigReader) -> Table:
-    return _deepseek(config, router_bias=config.values.get("topk_method") == "noaux_tc")
-
-
-def _deepseek_v3(config: ConfigReader) -> Table:
-    return _deepseek(config, router_bias=True)
-
-
 def _gpt_oss(config: ConfigReader) -> Table:
     def build(windowed: bool) -> Table:
         attention = layers.attention(
@@ -312,8 +271,7 @@ def _llama4(config: ConfigReader) -> Table:
         attention = layers.attention(config, sliding_window=chunk if chunked else None)
         return layers.group(config, attention, experts if has_experts else dense)
 
-    if isinstance(config.values.get("text_config"), dict):
-        config = config.table("text_config")
+    config = config.text()
     chunk = config.size("attention_chunk_size", 8192)
     width = config.size("intermediate_size")
     dense = {"intermediate_size": config.size("intermediate_size_mlp")}
@@ -329,11 +287,9 @@ def _llama4(config: ConfigReader) -> Table:
     return layers.decoder(config, layers.groups(labels, build))
 
 
-FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
+_FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
     "bloom": _bloom,
     "cohere": _cohere,
-    "deepseek_v2": _deepseek_v2,
-    "deepseek_v3": _deepseek_v3,
     "falcon": _falcon,
     "gemma": _gemma,
     "gemma2": _gemma2,
@@ -341,7 +297,6 @@ FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
     "gpt_neox": _gpt_neox,
     "gpt_oss": _gpt_oss,
     "gptj": _gptj,
-    "kimi_k2": _deepseek_v3,
     "llama": _llama,
     "llama4": _llama4,
     "llama4_text": _llama4,
@@ -356,3 +311,5 @@ FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
     "qwen3": _qwen3,
     "qwen3_moe": _qwen3_moe,
 }
+
+FAMILIES = dict(sorted((_FAMILIES | LATENT_FAMILIES | HYBRID_FAMILIES).items()))

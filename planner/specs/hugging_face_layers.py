@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -77,14 +77,21 @@ def groups(labels: Sequence[Label], build: Callable[[Label], Table]) -> list[Tab
 
 def windowed(config: ConfigReader, default: Callable[[int], bool]) -> list[bool]:
     """For every layer, whether it attends within a window."""
+    known = {"full_attention": False, "sliding_attention": True, "chunked_attention": True}
+    return told_apart(config, "layer_types", known, default)
+
+
+def told_apart(
+    config: ConfigReader, key: str, known: Mapping[str, bool], default: Callable[[int], bool]
+) -> list[bool]:
+    """For every layer, what ``known`` says of its word in the list ``key``."""
     layers = config.layers()
-    kinds = config.sequence("layer_types", layers)
+    kinds = config.sequence(key, layers)
     if kinds is None:
         return [default(layer) for layer in range(layers)]
-    known = {"full_attention": False, "sliding_attention": True, "chunked_attention": True}
     unknown = [kind for kind in kinds if not isinstance(kind, str) or kind not in known]
     if unknown:
-        config.fault("layer_types", f"may only name {', '.join(known)}")
+        config.fault(key, f"may only name {', '.join(known)}")
         return [False] * layers
     return [known[kind] for kind in kinds]
 

@@ -103,6 +103,10 @@ class ConfigReader:
         inner = value if isinstance(value, dict) else {}
         return ConfigReader(inner, self.faults, f"{self.prefix}{key}.")
 
+    def text(self) -> ConfigReader:
+        """The part of a language model within that of several modes, or this one."""
+        return self.table("text_config") if self.values.get("text_config") is not None else self
+
     def _number(self, key: str, value: Any, least: int) -> int | None:
         if isinstance(value, bool) or not isinstance(value, int):
             self.fault(key, f"must be a whole number, not {_short(value)}")

@@ -17,11 +17,15 @@ SizeOrZero = Annotated[int, Field(ge=0, le=10**9, strict=True)]
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class AttentionSpec:
-    """Multi-head, grouped-query or multi-query attention, or DeepSeek's latent attention.
+    """Multi-head, grouped-query or multi-query attention, latent or linear attention.
 
     Latent attention (``kind = "latent"``) uses the ``*_lora_rank`` and ``qk_*`` fields;
-    ``head_dim`` is then qk_nope_head_dim + qk_rope_head_dim. With ``qk_norm_per_head``
-    every head has norm weights of its own instead of one ``head_dim`` for all.
+    ``head_dim`` is then qk_nope_head_dim + qk_rope_head_dim. With ``index_topk`` it is
+    DeepSeek's sparse attention: an indexer (``index_*``) chooses the keys of each query.
+    Linear attention (``kind = "linear"``), the gated delta net, uses the ``linear_*`` fields
+    alone; ``num_attention_heads``, ``num_key_value_heads`` and ``head_dim`` repeat those of
+    the model's full attention, as ``config.json`` does. With ``qk_norm_per_head`` every
+    head has norm weights of its own instead of one ``head_dim`` for all.
     """
 
     num_attention_heads: Size
@@ -38,6 +42,15 @@ class AttentionSpec:
     qk_norm: bool = False
     qk_norm_per_head: bool = False
     sinks: bool = False
+    attn_output_gate: bool = False
+    linear_num_key_heads: SizeOrZero = 0
+    linear_num_value_heads: SizeOrZero = 0
+    linear_key_head_dim: SizeOrZero = 0
+    linear_value_head_dim: SizeOrZero = 0
+    linear_conv_kernel_dim: SizeOrZero = 0
+    index_n_heads: SizeOrZero = 0
+    index_head_dim: SizeOrZero = 0
+    index_topk: SizeOrZero = 0
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from planner.enums import AttentionKind, PositionEmbedding
@@ -13,6 +13,20 @@ if TYPE_CHECKING:
 MOST_LAYERS = 10_000
 WIDEST_HEAD = 8192
 WIDEST_TO_HIDDEN = 256
+LINEAR_FIELDS = (
+    "linear_num_key_heads",
+    "linear_num_value_heads",
+    "linear_key_head_dim",
+    "linear_value_head_dim",
+    "linear_conv_kernel_dim",
+)
+INDEX_FIELDS = ("index_n_heads", "index_head_dim", "index_topk")
+_LATENT_FIELDS = ("v_head_dim", "qk_rope_head_dim", "q_lora_rank", "kv_lora_rank")
+_STANDARD_FLAGS = ("qkv_bias", "output_bias", "qk_norm", "sinks", "attn_output_gate")
+_FIELDS_OF_KINDS = {
+    AttentionKind.LATENT: (*_LATENT_FIELDS, *INDEX_FIELDS),
+    AttentionKind.LINEAR: LINEAR_FIELDS,
+}
 MOST = {"hidden_size": 10**6, "vocab_size": 10**8, "num_experts": 10**5}
 
 
@@ -32,10 +46,14 @@ def attention_faults(attention: AttentionSpec) -> Iterator[str]:
         yield f"head_dim {attention.head_dim} is more than {WIDEST_HEAD}"
     if attention.qk_norm_per_head and not attention.qk_norm:
         yield "qk_norm_per_head needs qk_norm = true"
+    for kind, fields in _FIELDS_OF_KINDS.items():
+        if attention.kind != kind:
+            for name in _set(attention, fields):
+                yield f'{name} needs kind = "{kind}"'
     if attention.kind == AttentionKind.LATENT:
         yield from _latent_faults(attention)
-    else:
-        yield from _standard_faults(attention)
+    elif attention.kind == AttentionKind.LINEAR:
+        yield from _linear_faults(attention)
 
 
 def _latent_faults(attention: AttentionSpec) -> Iterator[str]:
@@ -48,15 +66,38 @@ def _latent_faults(attention: AttentionSpec) -> Iterator[str]:
             f"qk_rope_head_dim {attention.qk_rope_head_dim} must be less than "
             f"head_dim {attention.head_dim}, which includes it"
         )
-    for name in ("qkv_bias", "output_bias", "qk_norm", "sinks"):
-        if getattr(attention, name):
-            yield f'{name} does not go with kind = "latent"'
+    for name in _set(attention, _STANDARD_FLAGS):
+        yield f'{name} does not go with kind = "latent"'
+    yield from _indexer_faults(attention)
 
 
-def _standard_faults(attention: AttentionSpec) -> Iterator[str]:
-    for name in ("v_head_dim", "qk_rope_head_dim", "q_lora_rank", "kv_lora_rank"):
-        if getattr(attention, name):
-            yield f'{name} needs kind = "latent"'
+def _indexer_faults(attention: AttentionSpec) -> Iterator[str]:
+    given = _set(attention, INDEX_FIELDS)
+    if not given:
+        return
+    for name in INDEX_FIELDS:
+        if name not in given:
+            yield f"an indexer of sparse attention needs {name}"
+    if not attention.q_lora_rank:
+        yield "an indexer of sparse attention needs q_lora_rank, which its queries come from"
+
+
+def _linear_faults(attention: AttentionSpec) -> Iterator[str]:
+    for name in LINEAR_FIELDS:
+        if not getattr(attention, name):
+            yield f'kind = "linear" needs {name}'
+    keys, values = attention.linear_num_key_heads, attention.linear_num_value_heads
+    if keys and values % keys:
+        yield f"linear_num_key_heads {keys} does not divide linear_num_value_heads {values}"
+    for name in ("linear_key_head_dim", "linear_value_head_dim"):
+        if getattr(attention, name) > WIDEST_HEAD:
+            yield f"{name} {getattr(attention, name)} is more than {WIDEST_HEAD}"
+    for name in _set(attention, (*_STANDARD_FLAGS, "sliding_window")):
+        yield f'{name} does not go with kind = "linear"'
+
+
+def _set(attention: AttentionSpec, names: Iterable[str]) -> list[str]:
+    return [name for name in names if getattr(attention, name)]
 
 
 def feed_forward_faults(feed_forward: FeedForwardSpec) -> Iterator[str]:
@@ -123,6 +164,12 @@ def _width_faults(model: ModelSpec) -> Iterator[str]:
             "num_attention_heads x head_dim": attention.num_attention_heads * attention.head_dim,
             "q_lora_rank": attention.q_lora_rank,
             "kv_lora_rank": attention.kv_lora_rank,
+            "linear_num_key_heads x linear_key_head_dim": attention.linear_num_key_heads
+            * attention.linear_key_head_dim,
+            "linear_num_value_heads x linear_value_head_dim": attention.linear_num_value_heads
+            * attention.linear_value_head_dim,
+            "linear_conv_kernel_dim": attention.linear_conv_kernel_dim,
+            "index_n_heads x index_head_dim": attention.index_n_heads * attention.index_head_dim,
             "intermediate_size": feed_forward.intermediate_size,
             "moe_intermediate_size": feed_forward.moe_intermediate_size,
             "shared_intermediate_size": feed_forward.shared_intermediate_size,

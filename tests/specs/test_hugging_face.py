@@ -45,7 +45,38 @@ def test_gpt2_has_124_439_808_parameters_hugging_face_checkpoint(tmp_path: Path)
 
 def test_every_family_has_a_config() -> None:
     tested = {config["model_type"] for config in CONFIGS.values()} | {"gpt2"}
-    assert set(FAMILIES) - tested == {"kimi_k2", "llama4_text"}
+    assert set(FAMILIES) - tested == {"kimi_k2", "llama4_text", "qwen3_5_moe_text"}
+
+
+def test_indexers_and_hybrid_layers_by_default(tmp_path: Path) -> None:
+    glm = CONFIGS["glm-5"]
+    silent = {key: glm[key] for key in glm if not key.startswith(("index_", "first_k"))}
+    assert _read(tmp_path, silent).layer_groups == load_model("glm-5").layer_groups
+    kinds = {"mlp_layer_types": ["dense"] * 3 + ["sparse"] * 75}
+    assert _read(tmp_path, silent | kinds).layer_groups == load_model("glm-5").layer_groups
+    text = CONFIGS["qwen3.5-397b-a17b"]["text_config"] | {"layer_types": None}
+    built_in = load_model("qwen3.5-397b-a17b")
+    assert _read(tmp_path, text).layer_groups == built_in.layer_groups
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("glm-5", {"index_topk_freq": 4}, "indexer_types other than full in every layer"),
+        ("glm-5", {"indexer_types": ["full"] * 70 + ["shared"] * 8}, "indexer_types other than"),
+        ("glm-5", {"q_lora_rank": 0}, "an indexer of sparse attention needs q_lora_rank"),
+        ("glm-5", {"mlp_layer_types": ["moe"] * 78}, "mlp_layer_types may only name dense, sparse"),
+        ("qwen3-next-80b-a3b", {"decoder_sparse_step": 2}, "decoder_sparse_step must be 1"),
+        ("qwen3-next-80b-a3b", {"linear_num_key_heads": None}, "linear_num_key_heads is missing"),
+        ("qwen3-next-80b-a3b", {"linear_num_key_heads": 7}, "7 does not divide"),
+        ("qwen3-next-80b-a3b", {"layer_types": ["mamba"] * 48}, "layer_types may only name"),
+    ],
+)
+def test_faults_of_indexers_and_hybrid_layers(
+    name: str, change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SpecError, match=message):
+        _read(tmp_path, CONFIGS[name] | change)
 
 
 def test_dense_layers_among_experts_become_groups(tmp_path: Path) -> None:

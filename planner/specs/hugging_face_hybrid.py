@@ -1,0 +1,69 @@
+"""Families that mix linear with full attention: Qwen3-Next and the Qwen3.5 with experts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from planner.specs import hugging_face_layers as layers
+from planner.specs.hugging_face_layers import Table
+from planner.specs.hugging_face_reader import ConfigReader
+
+
+def _qwen3_next(config: ConfigReader) -> Table:
+    if config.sequence("mlp_only_layers") or config.size("decoder_sparse_step", 1) != 1:
+        config.fault("decoder_sparse_step", "must be 1: layers without experts are not supported")
+    return _hybrid(config)
+
+
+def _qwen3_5_moe(config: ConfigReader) -> Table:
+    tied = config.flag("tie_word_embeddings", False)
+    return _hybrid(config.text()) | {"tie_word_embeddings": tied}
+
+
+def _hybrid(config: ConfigReader) -> Table:
+    def build(is_linear: bool) -> Table:
+        return layers.group(config, _linear(config) if is_linear else _full(config), experts)
+
+    experts = {
+        "num_experts": config.size("num_experts"),
+        "num_experts_per_tok": config.size("num_experts_per_tok"),
+        "moe_intermediate_size": config.size("moe_intermediate_size"),
+        "shared_intermediate_size": config.size("shared_expert_intermediate_size"),
+        "shared_expert_gate": True,
+    }
+    every = config.size("full_attention_interval", 4)
+    kinds = {"full_attention": False, "linear_attention": True}
+    is_linear = layers.told_apart(
+        config, "layer_types", kinds, lambda layer: (layer + 1) % every != 0
+    )
+    return layers.decoder(config, layers.groups(is_linear, build))
+
+
+def _full(config: ConfigReader) -> Table:
+    bias = config.flag("attention_bias", False)
+    return layers.attention(
+        config,
+        qkv_bias=bias,
+        output_bias=bias,
+        qk_norm=True,
+        attn_output_gate=config.flag("attn_output_gate", True),
+    )
+
+
+def _linear(config: ConfigReader) -> Table:
+    return layers.attention(
+        config,
+        kind="linear",
+        linear_num_key_heads=config.size("linear_num_key_heads"),
+        linear_num_value_heads=config.size("linear_num_value_heads"),
+        linear_key_head_dim=config.size("linear_key_head_dim"),
+        linear_value_head_dim=config.size("linear_value_head_dim"),
+        linear_conv_kernel_dim=config.size("linear_conv_kernel_dim", 4),
+    )
+
+
+HYBRID_FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
+    "qwen3_5_moe": _qwen3_5_moe,
+    "qwen3_5_moe_text": _qwen3_5_moe,
+    "qwen3_next": _qwen3_next,
+}
