@@ -41,13 +41,14 @@ class Rule:
     violated: Violation
 
 
-def _indivisible(whole: FloatArray | float, part: FloatArray) -> BoolArray:
+def indivisible(whole: FloatArray | float, part: FloatArray) -> BoolArray:
+    """Where ``part`` does not divide ``whole``."""
     quotient = np.asarray(whole) / part
     return np.asarray(quotient != np.floor(quotient))
 
 
 def _gpus(c: TrainingConfigurations, _: Context) -> BoolArray:
-    return np.asarray((c.data_parallel < 1) | _indivisible(c.data_parallel, np.ones(())))
+    return np.asarray((c.data_parallel < 1) | indivisible(c.data_parallel, np.ones(())))
 
 
 def _batch(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -60,10 +61,10 @@ def _heads(c: TrainingConfigurations, context: Context) -> BoolArray:
     violated = np.zeros((), dtype=np.bool_)
     for group in context.model.layer_groups:
         attention = group.attention
-        violated = violated | _indivisible(attention.num_attention_heads, t)
+        violated = violated | indivisible(attention.num_attention_heads, t)
         if attention.kind is AttentionKind.STANDARD:
             kv = attention.num_key_value_heads
-            violated = violated | (_indivisible(kv, t) & _indivisible(1.0, kv / t))
+            violated = violated | (indivisible(kv, t) & indivisible(1.0, kv / t))
     return violated
 
 
@@ -72,7 +73,7 @@ def _widths(c: TrainingConfigurations, context: Context) -> BoolArray:
     for group in context.model.layer_groups:
         mlp = group.feed_forward
         width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
-        violated = violated | _indivisible(width, c.tensor_parallel)
+        violated = violated | indivisible(width, c.tensor_parallel)
     return violated
 
 
@@ -88,7 +89,7 @@ def _virtual(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 def _interleaved_batch(c: TrainingConfigurations, _: Context) -> BoolArray:
     return np.asarray(
-        (c.virtual_pipeline > 1) & _indivisible(c.num_micro_batches, c.pipeline_parallel)
+        (c.virtual_pipeline > 1) & indivisible(c.num_micro_batches, c.pipeline_parallel)
     )
 
 
@@ -107,7 +108,7 @@ def _sequence_length(c: TrainingConfigurations, context: Context) -> BoolArray:
     cp = c.context_parallel
     pieces = np.where(cp > 1, 2 * cp, 1.0)
     split = np.where(c.sequence_parallel, c.tensor_parallel, 1.0)
-    return _indivisible(context.workload.sequence_length, pieces * split)
+    return indivisible(context.workload.sequence_length, pieces * split)
 
 
 def _ring_without_flash(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -117,9 +118,9 @@ def _ring_without_flash(c: TrainingConfigurations, _: Context) -> BoolArray:
 def _experts(c: TrainingConfigurations, context: Context) -> BoolArray:
     ranks = c.num_gpus / c.pipeline_parallel
     numbers = {g.feed_forward.num_experts for g in context.model.layer_groups} - {0}
-    violated = _indivisible(ranks, c.expert_parallel)
+    violated = indivisible(ranks, c.expert_parallel)
     for number in numbers:
-        violated = violated | _indivisible(number, c.expert_parallel)
+        violated = violated | indivisible(number, c.expert_parallel)
     return violated if numbers else np.asarray(c.expert_parallel > 1)
 
 

@@ -21,6 +21,7 @@ class SpecKind(StrEnum):
     CLUSTERS = "clusters"
     MODELS = "models"
     FRAMEWORKS = "frameworks"
+    ENGINES = "engines"
     SPACES = "spaces"
     EFFICIENCY = "efficiency"
 
@@ -35,6 +36,7 @@ _SINGULAR = {
     SpecKind.CLUSTERS: "cluster",
     SpecKind.MODELS: "model",
     SpecKind.FRAMEWORKS: "framework",
+    SpecKind.ENGINES: "engine",
     SpecKind.SPACES: "search space",
     SpecKind.EFFICIENCY: "efficiency class",
 }
@@ -80,6 +82,8 @@ def _shipped(kind: SpecKind) -> Path:
         return _PACKAGE / "model_specs"
     if kind is SpecKind.FRAMEWORKS:
         return _PACKAGE / "framework_profiles"
+    if kind is SpecKind.ENGINES:
+        return _PACKAGE / "engine_profiles"
     if kind is SpecKind.SPACES:
         return _data_folder("search_spaces")
     return _data_folder("hardware_specs") / kind

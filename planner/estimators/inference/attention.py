@@ -114,9 +114,7 @@ def _latent_projections(layer: LayerContext, attention: AttentionSpec) -> Iterat
     yield layer.linear("q_up", "qkv", rows=rank.tokens, columns=a * d / t, depth=rank_q or h)
     prompt = rank.batch.prefill_tokens * rank.attention_share
     decoded = rank.tokens - prompt
-    yield layer.linear(
-        "kv_up", "qkv", rows=prompt, columns=a * (d - rope + dv) / t, depth=rank_kv
-    )
+    yield layer.linear("kv_up", "qkv", rows=prompt, columns=a * (d - rope + dv) / t, depth=rank_kv)
     for name, width in (("absorb_keys", d - rope), ("absorb_values", dv)):
         yield layer.linear(
             name,

@@ -101,14 +101,13 @@ class Kernels:
         padded = context if ideal else context + e["sequence_offset"]
         moved = sequences * cache_bytes_per_token * padded + query_bytes
         share = self.engine.execution.attention_bandwidth_fraction
-        bandwidth = self.machine.gpu.memory_bandwidth
+        reached = np.ones(()) if ideal else e["bandwidth_fraction"] * share
         if self.machine.memory_efficiency is not None:
-            bandwidth = bandwidth * self.machine.memory_efficiency
-        elif not ideal:
-            bandwidth = bandwidth * e["bandwidth_fraction"] * share
+            reached = np.asarray(self.machine.memory_efficiency)
+        bandwidth = self.machine.gpu.memory_bandwidth * reached
         peak = self.machine.peak(self.machine.sixteen_bit)
-        reached = 1.0 if ideal else self._attention_compute_fraction
-        time = np.maximum(moved / bandwidth, flops / (peak * reached))
+        rate = peak * (1.0 if ideal else self._attention_compute_fraction)
+        time = np.maximum(moved / bandwidth, flops / rate)
         latency = 0.0 if ideal else e["latency"]
         return np.where(np.asarray(sequences) > 0, time + latency, 0.0)
 
@@ -135,8 +134,10 @@ class Kernels:
         return np.where(np.asarray(prompts) > 0, time, 0.0)
 
     def elementwise(self, num_bytes: Numeric, kernels: int = 1) -> FloatArray:
-        """Seconds of memory-bound kernels, as the engine fuses them."""
-        passes = 1.0 if self.machine.ideal else self.engine.execution.elementwise_passes
+        """Seconds of memory-bound kernels, as the engine fuses them; the ideal fuses all."""
+        if self.machine.ideal:
+            return np.zeros(())
+        passes = self.engine.execution.elementwise_passes
         return self.machine.memory_time(np.asarray(num_bytes) * passes, kernels=kernels)
 
     def all_reduce(self, num_bytes: Numeric, group: Group) -> FloatArray:
@@ -195,7 +196,7 @@ class Kernels:
         return {
             **{name: kernel[name] for name in names},
             "peak": _peak(gpu, code),
-            "weight": round(form.weight * 2) / 2 if ideal else form.weight,
+            "weight": form.weight,
             "activation": activation,
             "casts": float(casts and not ideal),
         }
@@ -209,9 +210,8 @@ class Kernels:
             form = FORMATS[code]
             table = gpu.efficiency.grouped_gemm
             measured: Any = table.get(form.experts, table["bf16"])
-            weight = round(form.weight * 2) / 2 if self.machine.ideal else form.weight
             row = {name: getattr(measured, name) for name in names}
-            rows.append({**row, "peak": _peak(gpu, code), "weight": weight})
+            rows.append({**row, "peak": _peak(gpu, code), "weight": form.weight})
         return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 

@@ -48,9 +48,7 @@ def step_time(
     """Seconds of one step on ``batch``; ``decoding``: it holds no prompts, so graphs run it."""
     c = configurations
     rank = Rank(setting=setting, configurations=c, batch=batch)
-    layer = LayerContext(
-        rank=rank, kernels=Kernels(machine=setting.machine, engine=setting.engine)
-    )
+    layer = LayerContext(rank=rank, kernels=Kernels(machine=setting.machine, engine=setting.engine))
     layers = tuple(
         (
             group.num_hidden_layers,

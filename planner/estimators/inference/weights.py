@@ -29,9 +29,7 @@ class WeightBytes:
     @property
     def total(self) -> FloatArray:
         """Bytes of all weights on the GPU."""
-        return add(
-            (self.attention, self.feed_forward, self.experts, self.embedding, self.logits)
-        )
+        return add((self.attention, self.feed_forward, self.experts, self.embedding, self.logits))
 
 
 def weight_bytes(model: ModelSpec, configurations: ServingConfigurations) -> WeightBytes:

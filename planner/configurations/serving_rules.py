@@ -1,0 +1,167 @@
+"""Named rules: why a serving configuration is impossible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import BoolArray, CodeArray, first_true
+from planner.configurations.rules import indivisible
+from planner.configurations.serving import ServingConfigurations
+from planner.enums import AttentionKind, CacheType, Precision, Quantization
+from planner.specs.engine import EngineProfile
+from planner.specs.gpu import GpuSpec
+from planner.specs.model import ModelSpec
+from planner.specs.quantization import compute_precision
+from planner.specs.serving import ServingWorkload
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingContext:
+    """What the rules are judged against; ``domain_size``: GPUs on one fast fabric."""
+
+    gpu: GpuSpec
+    model: ModelSpec
+    engine: EngineProfile
+    workload: ServingWorkload
+    domain_size: int
+
+
+Violation = Callable[[ServingConfigurations, ServingContext], BoolArray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingRule:
+    """``violated`` is true where a configuration breaks the rule ``description``."""
+
+    name: str
+    description: str
+    violated: Violation
+
+
+def _gpus(c: ServingConfigurations, _: ServingContext) -> BoolArray:
+    return np.asarray((c.data_parallel < 1) | indivisible(c.data_parallel, np.ones(())))
+
+
+def _heads(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    t = c.tensor_parallel
+    violated = np.zeros((), dtype=np.bool_)
+    for group in context.model.layer_groups:
+        attention = group.attention
+        violated = violated | indivisible(attention.num_attention_heads, t)
+        if attention.kind is AttentionKind.STANDARD:
+            kv = attention.num_key_value_heads
+            violated = violated | (indivisible(kv, t) & indivisible(1.0, kv / t))
+    return violated
+
+
+def _widths(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    violated = np.zeros((), dtype=np.bool_)
+    for group in context.model.layer_groups:
+        mlp = group.feed_forward
+        width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
+        violated = violated | indivisible(width, c.tensor_parallel)
+    return violated
+
+
+def _layers(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    return np.asarray(c.pipeline_parallel > context.model.num_hidden_layers)
+
+
+def _experts(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    numbers = {g.feed_forward.num_experts for g in context.model.layer_groups} - {0}
+    violated = indivisible(c.stage_gpus, c.expert_parallel)
+    for number in numbers:
+        violated = violated | indivisible(number, c.expert_parallel)
+    return violated if numbers else np.asarray(c.expert_parallel > 1)
+
+
+def _attention_data(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    has_experts = any(g.feed_forward.num_experts for g in context.model.layer_groups)
+    lone = c.concurrency < c.attention_data_parallel
+    return np.asarray((c.attention_data_parallel > 1) & (lone if has_experts else True))
+
+
+def _quantization(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    peaks, engine = context.gpu.peak_flops, context.engine
+    lacking = np.asarray(
+        [
+            compute_precision(code, peaks) is None or code.word not in engine.quantizations
+            for code in Quantization
+        ]
+    )
+    return np.asarray(lacking[c.quantization] | lacking[c.expert_quantization])
+
+
+def _kv_cache(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    lacks_fp8 = Precision.FP8 not in context.gpu.peak_flops
+    return np.asarray((c.kv_cache == CacheType.FP8) & lacks_fp8)
+
+
+def _positions(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    length = context.workload.input_tokens + context.workload.output_tokens
+    limit = context.model.max_position_embeddings
+    return np.asarray(limit is not None and length > limit)
+
+
+def _offload(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    host = context.gpu.host
+    lacks_host = host is None or host.bandwidth is None
+    return np.asarray(((c.weight_offload > 0) | (c.kv_offload > 0)) & lacks_host)
+
+
+def _engine(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    violated = np.zeros((), dtype=np.bool_)
+    names = ("tensor_parallel", "pipeline_parallel", "expert_parallel", "attention_data_parallel")
+    for name in names:
+        if not getattr(context.engine, name):
+            violated = violated | (getattr(c, name) > 1)
+    return violated
+
+
+def _fabric(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    return np.asarray(c.tensor_parallel > context.domain_size)
+
+
+SERVING_RULES: tuple[ServingRule, ...] = tuple(
+    ServingRule(name=name, description=description, violated=violated)
+    for name, description, violated in (
+        (
+            "gpu_count",
+            "tensor x attention_data x pipeline parallel must divide the number of GPUs",
+            _gpus,
+        ),
+        (
+            "attention_heads",
+            "tensor_parallel must divide the attention heads, and divide the key-value heads "
+            "or be a multiple of them",
+            _heads,
+        ),
+        ("intermediate_size", "tensor_parallel must divide the feed-forward width", _widths),
+        ("num_hidden_layers", "pipeline_parallel cannot exceed the layers", _layers),
+        (
+            "expert_parallel",
+            "expert_parallel must divide the experts and the GPUs of a pipeline stage",
+            _experts,
+        ),
+        (
+            "attention_data_parallel",
+            "attention_data_parallel needs experts and at least one request per rank",
+            _attention_data,
+        ),
+        ("quantization", "GPU or engine has no kernels for this quantization", _quantization),
+        ("kv_cache", "the GPU has no fp8 for this cache", _kv_cache),
+        ("context_length", "input and output together exceed the model's positions", _positions),
+        ("offload", "the GPU's link to its host is not known", _offload),
+        ("engine", "the engine does not support this combination", _engine),
+        ("fabric", "tensor_parallel cannot leave the fast fabric of a node", _fabric),
+    )
+)  # fmt: skip
+
+
+def first_broken_serving_rule(c: ServingConfigurations, context: ServingContext) -> CodeArray:
+    """One-based number in ``SERVING_RULES`` of the first rule each breaks, else 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return first_true(rule.violated(c, context) for rule in SERVING_RULES)

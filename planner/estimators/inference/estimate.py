@@ -1,0 +1,106 @@
+"""The evaluate function of serving: specs and configurations to an estimate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import CodeArray, FloatArray
+from planner.configurations.serving import ServingConfigurations
+from planner.configurations.serving_rules import (
+    SERVING_RULES,
+    ServingContext,
+    first_broken_serving_rule,
+)
+from planner.estimators.inference.memory import ServingMemory, serving_memory
+from planner.estimators.inference.serving import Served, served_at_concurrency
+from planner.estimators.inference.setting import ServingSetting
+from planner.formulas.queueing import waiting_percentile
+
+OUT_OF_MEMORY = "out_of_memory"
+SERVING_REJECTIONS = (*(rule.name for rule in SERVING_RULES), OUT_OF_MEMORY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingEstimate:
+    """Predictions for every configuration; arrays broadcast to the configurations' shape.
+
+    ``rejected_by`` is 0 where a configuration is possible and its requests fit, else the
+    one-based position in ``SERVING_REJECTIONS`` of what rejects it. Rates are of the whole
+    deployment, times those of one request.
+    """
+
+    setting: ServingSetting
+    configurations: ServingConfigurations
+    memory: ServingMemory
+    served: Served
+    rejected_by: CodeArray
+
+    @property
+    def request_rate(self) -> FloatArray:
+        """Requests finished per second by all replicas."""
+        return self.served.request_rate * self.configurations.data_parallel
+
+    @property
+    def output_tokens_per_second(self) -> FloatArray:
+        """Generated tokens per second of all replicas."""
+        return self.request_rate * self.setting.workload.output_tokens
+
+    @property
+    def tokens_per_second(self) -> FloatArray:
+        """Prompt and generated tokens per second of all replicas."""
+        w = self.setting.workload
+        return self.request_rate * (w.input_tokens + w.output_tokens)
+
+    @property
+    def tokens_per_second_per_user(self) -> FloatArray:
+        """Interactivity: generated tokens per second that one user sees."""
+        return 1.0 / self.served.time_per_output_token
+
+    @property
+    def request_latency(self) -> FloatArray:
+        """Mean seconds from arrival to the last token."""
+        return self.served.request_latency(self.setting.workload.output_tokens)
+
+    @property
+    def peak_memory(self) -> FloatArray:
+        """Bytes on the fullest GPU."""
+        return self.memory.total
+
+    def time_to_first_token(self, share: float) -> FloatArray:
+        """The time to first token that a ``share`` of the requests does not exceed [s]."""
+        served = self.served
+        wait = waiting_percentile(
+            share=share, utilization=served.utilization, wait=np.maximum(served.wait, 0.0)
+        )
+        return served.time_to_first_token - np.maximum(served.wait, 0.0) + wait
+
+
+def evaluate_serving(
+    setting: ServingSetting, configurations: ServingConfigurations
+) -> ServingEstimate:
+    """Predict memory, latency and throughput of every configuration, and what rejects it."""
+    c = configurations
+    broken = first_broken_serving_rule(
+        c,
+        ServingContext(
+            gpu=setting.machine.gpu,
+            model=setting.model,
+            engine=setting.engine,
+            workload=setting.workload,
+            domain_size=setting.machine.cluster.scale_up.domain_size,
+        ),
+    )
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        memory = serving_memory(setting, c)
+        served = served_at_concurrency(setting, c, memory)
+        too_large = ~(memory.most_sequences >= c.concurrency)
+    full = np.int8(len(SERVING_REJECTIONS))
+    return ServingEstimate(
+        setting=setting,
+        configurations=c,
+        memory=memory,
+        served=served,
+        rejected_by=np.where((broken == 0) & too_large, full, broken),
+    )

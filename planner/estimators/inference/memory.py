@@ -1,0 +1,121 @@
+"""Peak memory of the fullest GPU of a replica, and how many sequences it has room for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from planner.arrays import FloatArray, add
+from planner.configurations.serving import ServingConfigurations
+from planner.estimators.inference.attention import cached_bytes, state_bytes
+from planner.estimators.inference.setting import Batch, Rank, ServingSetting
+from planner.estimators.inference.weights import weight_bytes
+from planner.formulas.kv_cache import paged_tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingMemory:
+    """Bytes on one GPU; the parts add up to ``total``.
+
+    ``kv_cache`` holds the sequences of the configuration's ``concurrency``, ``room`` is what
+    a cache may take at most, ``sequence`` what one sequence takes at its mean length.
+    """
+
+    weights: FloatArray
+    kv_cache: FloatArray
+    activations: FloatArray
+    reserved: FloatArray
+    room: FloatArray
+    sequence: FloatArray
+    longest: FloatArray
+
+    @property
+    def total(self) -> FloatArray:
+        """The peak."""
+        return add(getattr(self, name) for name in SERVING_MEMORY_PARTS)
+
+    @property
+    def most_sequences(self) -> FloatArray:
+        """Sequences of mean length that a replica has room for; at least one must fit whole."""
+        whole = self.room >= self.longest
+        count = np.floor(self.room / np.maximum(self.sequence, 1.0))
+        return np.where(whole, np.maximum(count, 1.0), 0.0)
+
+
+SERVING_MEMORY_PARTS = tuple(
+    field.name
+    for field in fields(ServingMemory)
+    if field.name not in ("room", "sequence", "longest")
+)
+
+
+def serving_memory(setting: ServingSetting, configurations: ServingConfigurations) -> ServingMemory:
+    """Memory of every configuration."""
+    c, engine = configurations, setting.engine
+    weights = weight_bytes(setting.model, c).total * (1 - c.weight_offload)
+    activations = _activation_bytes(setting, c)
+    reserved = np.asarray(engine.memory.reserved)
+    limit = setting.machine.gpu.memory_capacity * engine.memory.gpu_memory_utilization
+    room = limit - weights - activations - reserved
+    lengths = setting.workload
+    longest = sequence_bytes(setting, c, lengths.input_tokens + lengths.output_tokens)
+    mean = sequence_bytes(setting, c, lengths.input_tokens + lengths.output_tokens / 2)
+    # Of few sequences all may be long at once; of many some are always short.
+    typical = mean + (longest - mean) / np.sqrt(np.maximum(c.concurrency, 1.0))
+    if not engine.scheduler.continuous:
+        typical = longest
+    share = c.concurrency / c.attention_data_parallel
+    return ServingMemory(
+        weights=weights,
+        kv_cache=np.minimum(typical * share, np.maximum(room, longest)),
+        activations=activations,
+        reserved=reserved,
+        room=room,
+        sequence=typical / c.attention_data_parallel,
+        longest=longest,
+    )
+
+
+def sequence_bytes(
+    setting: ServingSetting, configurations: ServingConfigurations, tokens: float
+) -> FloatArray:
+    """Bytes of the cache of one sequence on one GPU of the fullest stage."""
+    c = configurations
+    zero = np.zeros(())
+    rank = Rank(setting=setting, configurations=c, batch=Batch.of_decode(zero, zero))
+    layers = setting.model.num_hidden_layers
+    uneven = np.ceil(layers / c.pipeline_parallel) / layers
+    parts = []
+    for group in setting.model.layer_groups:
+        kept = min(tokens, group.attention.sliding_window or tokens)
+        held = paged_tokens(tokens=kept, block_size=setting.engine.memory.block_size)
+        per_layer = held * cached_bytes(rank, group.attention) + state_bytes(rank, group.attention)
+        parts.append(group.num_hidden_layers * per_layer)
+    return add(parts) * uneven * (1 - c.kv_offload)
+
+
+def _activation_bytes(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:
+    """The largest layer's working set of a step, and the logits of what is sampled."""
+    model = setting.model
+    tokens = step_tokens(setting, c)
+    widths = [
+        max(
+            (2 if f.gated else 1) * max(f.intermediate_size, f.shared_intermediate_size),
+            2 * f.moe_intermediate_size * f.num_experts_per_tok,
+            a.num_attention_heads * a.head_dim + 2 * a.num_key_value_heads * a.head_dim,
+        )
+        for f, a in ((group.feed_forward, group.attention) for group in model.layer_groups)
+    ]
+    layer = 2.0 * tokens * (4 * model.hidden_size + max(widths) / c.tensor_parallel)
+    logits = 4.0 * np.minimum(c.concurrency, tokens) * model.vocab_size / c.tensor_parallel
+    return np.maximum(layer, 2.0 * tokens * 4 * model.hidden_size + logits)
+
+
+def step_tokens(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:
+    """Tokens of the largest step: a step's bound, or all prompts of a static batch."""
+    if setting.engine.scheduler.continuous:
+        prompts = c.concurrency * setting.workload.input_tokens
+        return np.minimum(c.max_num_batched_tokens, np.maximum(prompts, c.concurrency))
+    whole = c.concurrency * setting.workload.input_tokens / c.attention_data_parallel
+    return np.minimum(whole, np.maximum(c.max_num_batched_tokens, c.concurrency))

@@ -1,0 +1,194 @@
+"""Continuous batching in closed form: what a replica reaches at a concurrency or a rate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import FloatArray, Numeric
+from planner.configurations.serving import ServingConfigurations
+from planner.estimators.inference.memory import ServingMemory
+from planner.estimators.inference.setting import Batch, ServingSetting
+from planner.estimators.inference.step import step_time
+from planner.formulas.queueing import mean_wait
+from planner.formulas.routing import accepted_tokens
+
+_ROUNDS = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phases:
+    """What the engine's steps cost.
+
+    A decode step over B sequences lasts ``fixed + slope B`` seconds. A request's prompt takes
+    ``prompt_time`` when nothing else runs, in ``prompt_steps`` steps, and adds ``prefill``
+    seconds to the engine's work.
+    """
+
+    fixed: FloatArray
+    slope: FloatArray
+    prompt_time: FloatArray
+    prompt_steps: FloatArray
+    prefill: FloatArray
+
+    def decode_step(self, sequences: Numeric) -> FloatArray:
+        """Seconds of a step over so many sequences."""
+        return np.asarray(self.fixed + self.slope * sequences)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """Means over the requests of one replica; times in seconds.
+
+    ``decoding``: sequences in a step; ``utilization``: share of the engine's time in which
+    prompts are computed; ``wait``: seconds a prompt queues.
+    """
+
+    phases: Phases
+    in_flight: FloatArray
+    decoding: FloatArray
+    utilization: FloatArray
+    wait: FloatArray
+    time_to_first_token: FloatArray
+    time_per_output_token: FloatArray
+    request_rate: FloatArray
+
+    def request_latency(self, output_tokens: Numeric) -> FloatArray:
+        """Seconds from arrival to the last token."""
+        return self.time_to_first_token + (output_tokens - 1) * self.time_per_output_token
+
+
+def tokens_per_step(setting: ServingSetting) -> float:
+    """Mean tokens a decode step adds to a sequence."""
+    w = setting.workload
+    return float(accepted_tokens(draft_tokens=w.draft_tokens, acceptance_rate=w.acceptance_rate))
+
+
+def new_tokens(setting: ServingSetting) -> float:
+    """Prompt tokens that are not found in the prefix cache; at least one."""
+    w = setting.workload
+    return max(w.input_tokens * (1 - w.prefix_cache_hit_rate), 1.0)
+
+
+def decode_batch(setting: ServingSetting, sequences: FloatArray) -> Batch:
+    """Sequences half-way through their answers."""
+    w = setting.workload
+    context = np.asarray(w.input_tokens + w.output_tokens / 2)
+    return Batch.of_decode(sequences, context, 1.0 + w.draft_tokens)
+
+
+def prompt_batch(
+    setting: ServingSetting, prompts: FloatArray, tokens: FloatArray, decoding: FloatArray
+) -> Batch:
+    """``tokens`` new tokens of ``prompts`` prompts beside ``decoding`` sequences.
+
+    A prompt that takes several steps sees half of itself as cache on average.
+    """
+    w = setting.workload
+    decode = decode_batch(setting, decoding)
+    whole = new_tokens(setting)
+    cached = w.input_tokens - whole
+    mine = np.minimum(tokens / prompts, whole)
+    before = cached + (whole - mine) / 2
+    return Batch(
+        decoding=decode.decoding,
+        context=decode.context,
+        tokens_per_sequence=decode.tokens_per_sequence,
+        prefill_tokens=tokens,
+        prompts=prompts,
+        prefill_keys=before + (mine + 1) / 2,
+        prefill_cached=before,
+    )
+
+
+def phases(
+    setting: ServingSetting, configurations: ServingConfigurations, sequences: FloatArray
+) -> Phases:
+    """The costs of the steps when about ``sequences`` requests are in the replica."""
+    c = configurations
+    p = c.pipeline_parallel
+    whole = np.maximum(sequences, 1.0)
+    half = np.maximum(whole / 2, 0.5)
+    draft = 1.0 + setting.workload.draft_cost
+    times = [
+        step_time(setting, c, decode_batch(setting, batch / p), decoding=True).total * draft
+        for batch in (whole, half)
+    ]
+    slope = (times[0] - times[1]) / (whole - half)
+    new = new_tokens(setting)
+    steps = setting.workload.output_tokens / tokens_per_step(setting)
+    together = np.maximum(np.minimum(whole / steps, c.max_num_batched_tokens / new), 1.0)
+    size = np.minimum(together * new, np.maximum(c.max_num_batched_tokens - whole, 1.0))
+    prompts = np.maximum(size / new, 1.0)
+    alone = step_time(
+        setting, c, prompt_batch(setting, prompts, size, np.zeros(())), decoding=False
+    ).total
+    extra = alone
+    if setting.engine.scheduler.chunked_prefill:
+        mixed = step_time(
+            setting, c, prompt_batch(setting, prompts, size, whole / p), decoding=False
+        ).total
+        extra = np.maximum(mixed - times[0], 0.0)
+    number = new / size
+    return Phases(
+        fixed=times[0] - slope * whole,
+        slope=slope,
+        prompt_time=alone * np.maximum(number, 1.0),
+        prompt_steps=np.maximum(number, 1.0),
+        prefill=extra * number / p,
+    )
+
+
+def served_at_concurrency(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    memory: ServingMemory,
+) -> Served:
+    """A replica that always holds its ``concurrency`` requests, as far as memory has room.
+
+    Requests beyond the room, or beyond the engine's ``max_num_seqs``, wait for a place.
+    """
+    c, scheduler = configurations, setting.engine.scheduler
+    room = np.minimum(memory.most_sequences, scheduler.max_num_seqs * c.attention_data_parallel)
+    running = np.minimum(c.concurrency, np.maximum(room, 1.0))
+    costs = phases(setting, c, running)
+    steps = np.maximum(setting.workload.output_tokens / tokens_per_step(setting), 1.0)
+    decoding = running
+    for _ in range(_ROUNDS):
+        step = costs.decode_step(decoding)
+        rate = decoding / (steps * step + decoding * costs.prefill)
+        prompt = _first_token_time(setting, costs, rate, step)
+        decoding = 0.5 * (decoding + np.clip(running - rate * prompt, 0.5, running))
+    step = costs.decode_step(decoding)
+    rate = decoding / (steps * step + decoding * costs.prefill)
+    prompt = _first_token_time(setting, costs, rate, step)
+    queued = np.maximum(c.concurrency - running, 0.0) / rate
+    burst = setting.workload.burst_share * np.maximum(running - 1, 0.0) / 2 * costs.prefill
+    per_token = (step + decoding * costs.prefill / steps) / tokens_per_step(setting)
+    return Served(
+        phases=costs,
+        in_flight=c.concurrency,
+        decoding=decoding,
+        utilization=np.minimum(rate * costs.prefill, 1.0),
+        wait=prompt - costs.prompt_time + queued,
+        time_to_first_token=prompt + queued + burst + _request_overhead(setting),
+        time_per_output_token=per_token,
+        request_rate=rate,
+    )
+
+
+def _first_token_time(
+    setting: ServingSetting, costs: Phases, rate: FloatArray, step: FloatArray
+) -> FloatArray:
+    """Half a step until the scheduler looks, the queue of prompts, the prompt itself."""
+    busy = np.minimum(rate * costs.prefill, 0.98)
+    wait = mean_wait(utilization=busy, service_time=costs.prefill)
+    between = step / 2
+    if setting.engine.scheduler.chunked_prefill:
+        between = between + costs.prompt_steps * step / 2
+    return costs.prompt_time + wait + between
+
+
+def _request_overhead(setting: ServingSetting) -> float:
+    return 0.0 if setting.machine.ideal else setting.engine.execution.request_overhead

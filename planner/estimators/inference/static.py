@@ -1,0 +1,73 @@
+"""A static batch: all prompts at once, then all answers in step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import FloatArray
+from planner.configurations.serving import ServingConfigurations
+from planner.enums import CacheType
+from planner.estimators.inference.serving import (
+    decode_batch,
+    new_tokens,
+    prompt_batch,
+    tokens_per_step,
+)
+from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.inference.step import InferenceStep, step_time
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaticBatch:
+    """Seconds of a batch of ``concurrency`` requests that starts and ends together.
+
+    ``prefill_step`` and ``decode_step`` hold the operators of one step each.
+    """
+
+    prefill_step: InferenceStep
+    decode_step: InferenceStep
+    time_to_first_token: FloatArray
+    time_per_output_token: FloatArray
+    request_latency: FloatArray
+    batch: FloatArray
+
+    def output_rate(self, output_tokens: float) -> FloatArray:
+        """Generated tokens per second of a replica."""
+        return np.asarray(self.batch * output_tokens / self.request_latency)
+
+
+def static_batch(setting: ServingSetting, configurations: ServingConfigurations) -> StaticBatch:
+    """Prefill and decode of every configuration's batch; decode at its mean length.
+
+    A pipeline cuts the batch into as many micro-batches as it has stages. Without a cache
+    every token computes the whole sequence again.
+    """
+    c, w = configurations, setting.workload
+    p = c.pipeline_parallel
+    micro = np.maximum(c.concurrency / p, 1.0)
+    parts = c.concurrency / micro
+    tokens = micro * new_tokens(setting)
+    rounds = np.maximum(np.ceil(tokens / np.maximum(c.max_num_batched_tokens, 1.0)), 1.0)
+    size = tokens / rounds
+    prompts = np.maximum(micro / rounds, 1.0)
+    prefill = step_time(setting, c, prompt_batch(setting, prompts, size, np.zeros(())), False)
+    first = prefill.total * rounds * (parts + p - 1) / p + _overhead(setting)
+    decode = step_time(setting, c, decode_batch(setting, micro), True)
+    step = decode.total * np.maximum(parts / p, 1.0) * (1 + w.draft_cost)
+    again = c.kv_cache == CacheType.NONE
+    longer = (w.input_tokens + w.output_tokens / 2) / w.input_tokens
+    per_token = np.where(again, prefill.total * rounds * longer, step) / tokens_per_step(setting)
+    return StaticBatch(
+        prefill_step=prefill,
+        decode_step=decode,
+        time_to_first_token=first,
+        time_per_output_token=per_token,
+        request_latency=first + max(w.output_tokens - 1, 0) * per_token,
+        batch=c.concurrency,
+    )
+
+
+def _overhead(setting: ServingSetting) -> float:
+    return 0.0 if setting.machine.ideal else setting.engine.execution.request_overhead
