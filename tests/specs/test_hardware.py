@@ -99,7 +99,7 @@ def test_cluster_file_loads_and_its_gpu_exists(name: str) -> None:
         pytest.param("rtx4090-24gb", 165.2, 1008, 24, 32, id="NVIDIA-Ada-whitepaper"),
         pytest.param("tpu-v5e", 197, 819, 16, 200, id="Google-TPU-v5e-page"),
         pytest.param("mi250x-gcd-64gb", 191.5, 1638, 64, 200, id="AMD-MI250X-half"),
-        pytest.param("inferentia2-32gb", 190, 880, 32, 96, id="AWS-Inferentia2-page"),
+        pytest.param("inferentia2-32gb", 190, 880, 32, 103, id="AWS-Inferentia2-page"),
         pytest.param("max1550-128gb", 838.9, 3276.8, 128, 212, id="Intel-Max-1550-overview"),
         pytest.param("rtx4000ada-20gb", 81.9, 360, 20, 32, id="NVIDIA-RTX-4000-Ada-datasheet"),
         pytest.param("xeon-8480-2s", 229.4, 614.4, 512, 12.5, id="Intel-AMX-2-sockets"),
