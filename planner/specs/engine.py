@@ -50,12 +50,15 @@ class Scheduler:
     """Batching: ``chunked_prefill`` mixes parts of prompts into the steps of decoding.
 
     ``continuous``: sequences join and leave between steps; without it a batch ends together.
+    ``clustering``: share of the requests of a closed loop that keep starting together, because
+    the engine computes the prompts of a batch first and its answers end together.
     """
 
     continuous: bool
     chunked_prefill: bool
     max_num_seqs: Count
     max_num_batched_tokens: Count
+    clustering: Share
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

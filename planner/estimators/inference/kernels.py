@@ -55,6 +55,7 @@ class Kernels:
         width: Numeric,
         matrices: int,
         quantization: CodeArray,
+        dispersion: float,
     ) -> FloatArray:
         """Seconds of the matrices of a rank's experts on ``pairs`` token-expert pairs.
 
@@ -62,7 +63,10 @@ class Kernels:
         """
         e = {name: values[quantization] for name, values in self._expert_matrices.items()}
         share = experts_touched(
-            num_experts=num_experts, num_experts_per_tok=num_experts_per_tok, tokens=tokens
+            num_experts=num_experts,
+            num_experts_per_tok=num_experts_per_tok,
+            tokens=tokens,
+            dispersion=dispersion,
         ) / np.asarray(num_experts)
         touched = np.maximum(share * local_experts, np.minimum(pairs, 1.0))
         rows = np.maximum(pairs / np.asarray(local_experts), 1e-9)

@@ -164,8 +164,11 @@ def served_at_concurrency(
     rate = decoding / (steps * step + decoding * costs.prefill)
     prompt = _first_token_time(setting, costs, rate, step)
     queued = np.maximum(c.concurrency - running, 0.0) / rate
-    burst = setting.workload.burst_share * np.maximum(running - 1, 0.0) / 2 * costs.prefill
-    per_token = (step + decoding * costs.prefill / steps) / tokens_per_step(setting)
+    together = _together(setting)
+    burst = together * np.maximum(running - 1, 0.0) / 2 * costs.prefill
+    # Prompts that come together stall each other, not the answers: half of them come first.
+    stall = decoding * costs.prefill / steps * (1 - together / 2)
+    per_token = (step + stall) / tokens_per_step(setting)
     return Served(
         phases=costs,
         in_flight=c.concurrency,
@@ -188,6 +191,14 @@ def _first_token_time(
     if setting.engine.scheduler.chunked_prefill:
         between = between + costs.prompt_steps * step / 2
     return costs.prompt_time + wait + between
+
+
+def _together(setting: ServingSetting) -> float:
+    """Share of the requests that start together with all others."""
+    share, scheduler = setting.workload.burst_share, setting.engine.scheduler
+    if setting.workload.equal_lengths and not scheduler.chunked_prefill:
+        return 1.0
+    return share + (1 - share) * scheduler.clustering
 
 
 def _request_overhead(setting: ServingSetting) -> float:
