@@ -25,8 +25,9 @@ class EngineExecution:
     ``request_overhead``: tokenization and transport before a request's first step.
     ``elementwise_passes``: traffic of elementwise kernels over that of fused ones.
     ``weight_bandwidth_fraction``, ``compute_fraction``, ``attention_bandwidth_fraction``: rate
-    of its kernels over the best measured on the GPU. ``native_attention``: its attention
-    kernels are written for the GPU's architecture. ``fused_quantization``: casts of
+    of its kernels over the best measured on the GPU. ``kernel_latency_fraction``: what
+    shows of the start of a kernel measured alone, when graphs launch the next one early.
+    ``native_attention``: its attention kernels are written for the GPU's architecture. ``fused_quantization``: casts of
     activations are part of other kernels. ``custom_all_reduce``: small all-reduces use
     one- or two-shot kernels over peer memory.
     """
@@ -40,6 +41,7 @@ class EngineExecution:
     weight_bandwidth_fraction: Fraction
     compute_fraction: Fraction
     attention_bandwidth_fraction: Fraction
+    kernel_latency_fraction: Ratio
     native_attention: bool
     fused_quantization: bool
     custom_all_reduce: bool

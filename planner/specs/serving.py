@@ -35,6 +35,6 @@ class ServingWorkload:
     acceptance_rate: Share = 0.0
     draft_cost: Annotated[float, Field(ge=0, le=10)] = 0.0
     lora_rank: Annotated[int, Field(ge=0, le=4096)] = 0
-    expert_dispersion: Annotated[float, Field(ge=0, le=100)] = 1.0
+    expert_dispersion: Annotated[float, Field(ge=0, le=100)] = 2.0
     burst_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     equal_lengths: bool = False

@@ -112,8 +112,7 @@ class Kernels:
         peak = self.machine.peak(self.machine.sixteen_bit)
         rate = peak * (1.0 if ideal else self._attention_compute_fraction)
         time = np.maximum(moved / bandwidth, flops / rate)
-        latency = 0.0 if ideal else e["latency"]
-        return np.where(np.asarray(sequences) > 0, time + latency, 0.0)
+        return np.where(np.asarray(sequences) > 0, time + self._latency(e["latency"]), 0.0)
 
     def prefill_attention(
         self,
@@ -142,7 +141,8 @@ class Kernels:
         if self.machine.ideal:
             return np.zeros(())
         passes = self.engine.execution.elementwise_passes
-        return self.machine.memory_time(np.asarray(num_bytes) * passes, kernels=kernels)
+        visible = kernels * self.engine.execution.kernel_latency_fraction
+        return self.machine.memory_time(np.asarray(num_bytes) * passes, kernels=visible)
 
     def all_reduce(self, num_bytes: Numeric, group: Group) -> FloatArray:
         """Seconds of an all-reduce: of NCCL's, or of a one-shot kernel where it is faster."""
@@ -154,6 +154,11 @@ class Kernels:
         direct = self.machine.collective("custom_all_reduce", num_bytes, group)
         inside = self.machine.num_domains(group) <= 1
         return np.where(inside, np.minimum(ring, direct), ring)
+
+    def _latency(self, measured: FloatArray) -> Numeric:
+        if self.machine.ideal:
+            return 0.0
+        return measured * self.engine.execution.kernel_latency_fraction
 
     @property
     def _attention_compute_fraction(self) -> float:
@@ -175,7 +180,7 @@ class Kernels:
             memory_bandwidth=self.machine.gpu.memory_bandwidth,
             compute_fraction=1.0 if ideal else e["compute_fraction"] * execution.compute_fraction,
             bandwidth_fraction=memory,
-            latency=0.0 if ideal else e["latency"],
+            latency=self._latency(e["latency"]),
             sharpness=np.inf if ideal else e["sharpness"],
         )
 
