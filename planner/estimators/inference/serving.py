@@ -175,7 +175,7 @@ def served_at_concurrency(
         decoding=decoding,
         utilization=np.minimum(rate * costs.prefill, 1.0),
         wait=prompt - costs.prompt_time + queued,
-        time_to_first_token=prompt + queued + burst + _request_overhead(setting),
+        time_to_first_token=prompt + queued + burst + streamed(setting, per_token),
         time_per_output_token=per_token,
         request_rate=rate,
     )
@@ -201,5 +201,9 @@ def _together(setting: ServingSetting) -> float:
     return share + (1 - share) * scheduler.clustering
 
 
-def _request_overhead(setting: ServingSetting) -> float:
-    return 0.0 if setting.machine.ideal else setting.engine.execution.request_overhead
+def streamed(setting: ServingSetting, time_per_output_token: FloatArray) -> FloatArray:
+    """Seconds until a client sees a first token that the engine has: transport, collecting."""
+    w, execution = setting.workload, setting.engine.execution
+    overhead = 0.0 if setting.machine.ideal else execution.request_overhead
+    held = min(w.stream_interval, w.output_tokens) - 1
+    return np.asarray(overhead + held * time_per_output_token)
