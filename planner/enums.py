@@ -96,7 +96,7 @@ class PipelineSchedule(_Code):
 
 
 class LinkKind(StrEnum):
-    """How the GPUs of a node reach each other."""
+    """How the GPUs of a node reach each other; ``NETWORK``: only as nodes do."""
 
     NVLINK = "nvlink"
     PCIE = "pcie"
@@ -104,6 +104,8 @@ class LinkKind(StrEnum):
     ROCE = "roce"
     ICI = "ici"
     NEURONLINK = "neuronlink"
+    XE_LINK = "xe_link"
+    NETWORK = "network"
 
 
 class AttentionKind(StrEnum):

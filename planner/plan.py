@@ -11,6 +11,7 @@ from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.machine import Machine
 from planner.estimators.parameters import count_parameters
 from planner.estimators.share import Setting
+from planner.estimators.unsupported import unsupported_in_training
 from planner.optimize.constraints import constraints
 from planner.optimize.objectives import parse_objectives
 from planner.optimize.problem import Problem
@@ -83,6 +84,8 @@ def make_plan(request: Request) -> Plan:
     notes = _Notes()
     counts = _gpu_counts(request.num_gpus)
     model = load_model(request.model)
+    if reason := unsupported_in_training(model):
+        raise SpecError(f"Training of {model.name} cannot be estimated: {reason}.")
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
     gpu, cluster = _hardware(request, counts, notes)
     workload = _workload(request, model, notes)

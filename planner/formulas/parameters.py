@@ -134,7 +134,7 @@ def linear_attention_parameters(
     References
     ----------
     .. [1] S. Yang et al., "Gated delta networks: Improving Mamba2 with delta rule," 2024,
-       arXiv:2412.06464, section 3.4 and figure 1.
+       arXiv:2412.06464.
     """
     h, w = hidden_size, linear_conv_kernel_dim
     a_v, d_v = linear_num_value_heads, linear_value_head_dim

@@ -19,7 +19,12 @@ from planner.specs.load import check_spec, read_toml
 from planner.specs.paths import SpecKind, spec_folders
 
 DEFAULT = "default ("
-_LINK_CLASSES = {LinkKind.NVLINK: "nvlink", LinkKind.PCIE: "pcie", LinkKind.XGMI: "xgmi"}
+_LINK_CLASSES = {
+    LinkKind.NVLINK: "nvlink",
+    LinkKind.PCIE: "pcie",
+    LinkKind.XGMI: "xgmi",
+    LinkKind.NETWORK: "network",
+}
 
 
 def with_defaults(table: Mapping[str, Any], where: str) -> tuple[dict[str, Any], list[Path]]:

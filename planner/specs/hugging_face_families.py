@@ -99,6 +99,19 @@ def _qwen3_moe(config: ConfigReader) -> Table:
     return _qwen_experts(config, attention, {})
 
 
+def _minimax_m2(config: ConfigReader) -> Table:
+    norm = config.flag("use_qk_norm", True)
+    attention = layers.attention(config, qk_norm=norm, qk_norm_per_head=norm)
+    experts = {
+        "num_experts": config.size("num_local_experts"),
+        "num_experts_per_tok": config.size("num_experts_per_tok"),
+        "moe_intermediate_size": config.size("intermediate_size"),
+        "shared_intermediate_size": config.size("shared_intermediate_size", 0, least=0),
+        "router_bias": config.flag("use_routing_bias", True),
+    }
+    return layers.decoder(config, [layers.group(config, attention, experts)])
+
+
 def _gemma(config: ConfigReader) -> Table:
     bias = config.flag("attention_bias", False)
     attention = layers.attention(config, qkv_bias=bias, output_bias=bias)
@@ -300,6 +313,7 @@ _FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
     "llama": _llama,
     "llama4": _llama4,
     "llama4_text": _llama4,
+    "minimax_m2": _minimax_m2,
     "mistral": _mistral,
     "mixtral": _mixtral,
     "mpt": _mpt,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.enums import AttentionKind, PositionEmbedding
+from planner.estimators.unsupported import unsupported_in_training
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
 from planner.validation.library import Library, spelled
 from planner.validation.runs import Run
@@ -34,9 +35,12 @@ def model_of(run: Run, library: Library) -> ModelSpec:
     if rule is not None and rule.reason:
         raise NotPredicted(rule.reason)
     try:
-        return _built_in(run, library, rule.model if rule else "") or _from_columns(run)
+        model = _built_in(run, library, rule.model if rule else "") or _from_columns(run)
     except ValueError as error:
         raise NotPredicted(f"impossible architecture: {_first_line(error)}") from error
+    if reason := unsupported_in_training(model):
+        raise NotPredicted(reason)
+    return model
 
 
 def has_experts(model: ModelSpec) -> bool:

@@ -54,6 +54,10 @@ ROUNDED = [
     ("deepseek-v2", 236, 0.5, "arXiv:2405.04434-abstract"),
     ("deepseek-v2-lite", 15.7, 0.05, "arXiv:2405.04434-appendix-B"),
     ("deepseek-v3", 671, 0.5, "arXiv:2412.19437-abstract"),
+    ("deepseek-v3.2", 671, 1, "config_671B_v3.2.json"),
+    ("glm-5", 744, 0.5, "arXiv:2602.15763-table-of-the-architecture"),
+    ("qwen3-next-80b-a3b", 80, 0.5, "model-card"),
+    ("qwen3.5-397b-a17b", 397, 1, "model-card-with-the-vision-tower"),
     ("qwen3-30b-a3b", 30.5, 0.05, "model-card"),
     ("qwen3-235b-a22b", 235, 0.5, "model-card"),
     ("qwen2-57b-a14b", 57.4, 0.05, "model-card"),
@@ -78,7 +82,15 @@ ACTIVE = [
     ("gpt-oss-120b", False, 5.13, 0.005, "arXiv:2508.10925-table-1"),
     ("gpt-oss-20b", False, 3.61, 0.005, "arXiv:2508.10925-table-1"),
     ("kimi-k2", True, 32.6, 0.5, "arXiv:2507.20534-table-2"),
+    ("glm-5", False, 40, 1, "model-card"),
+    ("qwen3-next-80b-a3b", False, 3, 0.6, "model-card"),
+    ("qwen3.5-397b-a17b", True, 17, 0.5, "model-card"),
 ]
+
+
+MODELS_OF_EVERY_KIND = [
+    "deepseek-v3", "qwen2-57b-a14b", "gpt-oss-20b", "bloom-176b", "glm-5", "qwen3.5-397b-a17b",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -121,7 +133,7 @@ def test_learned_positions_are_looked_up_only() -> None:
     assert count.looked_up == 2048 * 12288
 
 
-@pytest.mark.parametrize("name", ["deepseek-v3", "qwen2-57b-a14b", "gpt-oss-20b", "bloom-176b"])
+@pytest.mark.parametrize("name", MODELS_OF_EVERY_KIND)
 def test_the_layers_add_up_to_the_model(name: str) -> None:
     model = load_model(name)
     count = count_parameters(model)

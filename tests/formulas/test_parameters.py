@@ -8,7 +8,9 @@ from planner.formulas.parameters import (
     embedding_parameters,
     expert_parameters,
     feed_forward_parameters,
+    indexer_parameters,
     latent_attention_parameters,
+    linear_attention_parameters,
     logits_parameters,
     norm_parameters,
     router_parameters,
@@ -42,6 +44,11 @@ from planner.formulas.parameters import (
             2 * 8192**2 + 2 * 8192 * 1024 + 64,
             id="sinks",
         ),
+        pytest.param(
+            {"num_key_value_heads": 8, "attn_output_gate": True},
+            3 * 8192**2 + 2 * 8192 * 1024,
+            id="arXiv:2505.06708-gate",
+        ),
     ],
 )
 def test_attention(arguments: dict, count: int) -> None:
@@ -62,6 +69,36 @@ def test_latent_attention_arxiv_2412_19437_section_4_2() -> None:
     query = 7168 * 1536 + 1536 + 1536 * 128 * 192
     key_value = 7168 * (512 + 64) + 512 + 512 * 128 * (128 + 128)
     assert count == query + key_value + 128 * 128 * 7168
+
+
+def test_indexer_of_deepseek_v3_2_arxiv_2512_02556() -> None:
+    count = indexer_parameters(
+        hidden_size=7168, q_lora_rank=1536, index_n_heads=64, index_head_dim=128
+    )
+    assert count == 1536 * 64 * 128 + 7168 * 128 + (128 + 128) + 7168 * 64
+    none = indexer_parameters(hidden_size=7168, q_lora_rank=1536, index_n_heads=0, index_head_dim=0)
+    assert none == 0
+
+
+def test_gated_delta_net_of_qwen3_next_tensor_by_tensor() -> None:
+    count = linear_attention_parameters(
+        hidden_size=2048,
+        linear_num_key_heads=16,
+        linear_num_value_heads=32,
+        linear_key_head_dim=128,
+        linear_value_head_dim=128,
+        linear_conv_kernel_dim=4,
+    )
+    tensors = {
+        "in_proj_qkvz": 2048 * (2048 + 2048 + 4096 + 4096),
+        "in_proj_ba": 2048 * 2 * 32,
+        "conv1d": (2048 + 2048 + 4096) * 4,
+        "A_log": 32,
+        "dt_bias": 32,
+        "norm": 128,
+        "out_proj": 4096 * 2048,
+    }
+    assert count == sum(tensors.values())
 
 
 def test_latent_attention_without_a_query_latent() -> None:

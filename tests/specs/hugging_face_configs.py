@@ -175,6 +175,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "shared_expert_intermediate_size": 1024, "vocab_size": 248320,
         },
     },
+    "minimax-m2.5": {
+        "model_type": "minimax_m2", "attention_bias": False, "head_dim": 128, "hidden_size": 3072,
+        "intermediate_size": 1536, "max_position_embeddings": 196608, "num_attention_heads": 48,
+        "num_experts_per_tok": 8, "num_hidden_layers": 62, "num_key_value_heads": 8,
+        "num_local_experts": 256, "num_mtp_modules": 3, "qk_norm_type": "per_layer",
+        "rotary_dim": 64, "shared_intermediate_size": 0, "tie_word_embeddings": False,
+        "use_qk_norm": True, "use_routing_bias": True, "vocab_size": 200064,
+    },
     "deepseek-v3.2": {
         "model_type": "deepseek_v32", "first_k_dense_replace": 3, "hidden_size": 7168,
         "index_head_dim": 128, "index_n_heads": 64, "index_topk": 2048,

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from planner.enums import LinkKind, Precision
 from planner.errors import PlannerError, SpecError
 from planner.specs.catalogue import (
+    default_cluster,
     load_cluster_with_provenance,
     load_gpu,
     load_gpu_with_provenance,
@@ -97,6 +98,12 @@ def test_cluster_file_loads_and_its_gpu_exists(name: str) -> None:
         pytest.param("mi300x-192gb", 1307, 5300, 192, 448, id="AMD-MI300X-datasheet"),
         pytest.param("rtx4090-24gb", 165.2, 1008, 24, 32, id="NVIDIA-Ada-whitepaper"),
         pytest.param("tpu-v5e", 197, 819, 16, 200, id="Google-TPU-v5e-page"),
+        pytest.param("mi250x-gcd-64gb", 191.5, 1638, 64, 200, id="AMD-MI250X-half"),
+        pytest.param("inferentia2-32gb", 190, 880, 32, 103, id="AWS-Inferentia2-page"),
+        pytest.param("max1550-128gb", 838.9, 3276.8, 128, 212, id="Intel-Max-1550-overview"),
+        pytest.param("rtx4000ada-20gb", 81.9, 360, 20, 32, id="NVIDIA-RTX-4000-Ada-datasheet"),
+        pytest.param("xeon-8480-2s", 229.4, 614.4, 512, 12.5, id="Intel-AMX-2-sockets"),
+        pytest.param("epyc-9654-2s", 29.5, 921.6, 512, 12.5, id="AMD-Zen-4-2-sockets"),
     ],
 )
 def test_datasheet_figures(
@@ -109,10 +116,30 @@ def test_datasheet_figures(
     assert gpu.scale_up.bandwidth == pytest.approx(link_gb_per_s * 1e9)
 
 
+def test_two_dies_of_a_package_add_up() -> None:
+    die, package = load_gpu("mi250x-gcd"), load_gpu("mi250x")
+    assert 2 * die.memory_capacity == package.memory_capacity
+    assert 2 * die.memory_bandwidth == pytest.approx(package.memory_bandwidth, rel=2e-3)
+    assert 2 * die.peak_flops[Precision.BF16] == pytest.approx(package.peak_flops[Precision.BF16])
+
+
+@pytest.mark.parametrize(
+    "name", ["m2-ultra", "apple-m1-7c-8gb", "agx-orin", "xeon-8480", "epyc-9654"]
+)
+def test_machines_of_one_device_reach_others_by_network(name: str) -> None:
+    gpu = load_gpu(name)
+    cluster = default_cluster(gpu)
+    assert (cluster.gpus_per_node, cluster.scale_up.domain_size) == (1, 1)
+    latency = collectives(gpu, LinkKind.NETWORK)["all_reduce"].base_latency
+    assert latency == pytest.approx(gpu.efficiency.collective["all_reduce"].base_latency)
+    assert latency > 10e-6
+
+
 def test_precisions_a_gpu_lacks_are_absent() -> None:
     assert Precision.FP8 not in load_gpu("a100").peak_flops
     assert Precision.BF16 not in load_gpu("v100").peak_flops
     assert Precision.FP4 not in load_gpu("h100").peak_flops
+    assert Precision.BF16 not in load_gpu("m2-ultra").peak_flops
 
 
 @pytest.mark.parametrize("name", MEASURED)

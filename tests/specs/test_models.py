@@ -80,6 +80,9 @@ def test_training_defaults_are_the_published_ones(
         ("attention", "kv_lora_rank", 512, 'kv_lora_rank needs kind = "latent"'),
         ("attention", "kind", "latent", "needs kv_lora_rank"),
         ("attention", "qk_norm_per_head", True, "needs qk_norm"),
+        ("attention", "index_topk", 2048, 'index_topk needs kind = "latent"'),
+        ("attention", "linear_num_key_heads", 8, 'linear_num_key_heads needs kind = "linear"'),
+        ("attention", "kind", "linear", 'kind = "linear" needs linear_conv_kernel_dim'),
         ("feed_forward", "intermediate_size", 0, "needs intermediate_size"),
         ("feed_forward", "intermediate_size", 10**9, "more than 256 times hidden_size"),
         ("feed_forward", "intermediate_size", "2048", "valid integer"),
@@ -100,6 +103,63 @@ def test_a_model_that_lies_is_refused(table: str, field: str, value: object, mes
     tables[table][field] = value
     with pytest.raises(SpecError, match=message):
         check_spec(ModelSpec, tables["model"], where="tiny.toml")
+
+
+LATENT = {"kind": "latent", "kv_lora_rank": 64, "v_head_dim": 64, "q_lora_rank": 96}
+INDEXER = {"index_n_heads": 8, "index_head_dim": 32, "index_topk": 128}
+LINEAR = {
+    "kind": "linear", "linear_num_key_heads": 4, "linear_num_value_heads": 8,
+    "linear_key_head_dim": 32, "linear_value_head_dim": 32, "linear_conv_kernel_dim": 4,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("attention", "message"),
+    [
+        (LATENT | {"attn_output_gate": True}, 'attn_output_gate does not go with kind = "latent"'),
+        (LATENT | {"index_topk": 128}, "an indexer of sparse attention needs index_n_heads"),
+        (LATENT | INDEXER | {"q_lora_rank": 0}, "an indexer of sparse attention needs q_lora_rank"),
+        (LATENT | INDEXER | {"index_n_heads": 10**6}, "more than 256 times hidden_size"),
+        (LINEAR | {"linear_num_key_heads": 3}, "3 does not divide linear_num_value_heads 8"),
+        (LINEAR | {"linear_key_head_dim": 10**6}, "linear_key_head_dim 1000000 is more than"),
+        (LINEAR | {"linear_conv_kernel_dim": 10**6}, "more than 256 times hidden_size"),
+        (LINEAR | {"sliding_window": 128}, 'sliding_window does not go with kind = "linear"'),
+        (LINEAR | {"qk_norm": True}, 'qk_norm does not go with kind = "linear"'),
+        (LINEAR | {"kv_lora_rank": 64}, 'kv_lora_rank needs kind = "latent"'),
+    ],
+)
+def test_kinds_of_attention_do_not_mix(attention: dict, message: str) -> None:
+    tables = _tables()
+    tables["attention"].update(attention)
+    with pytest.raises(SpecError, match=message):
+        check_spec(ModelSpec, tables["model"], where="tiny.toml")
+
+
+@pytest.mark.parametrize("attention", [LATENT, LATENT | INDEXER, LINEAR])
+def test_each_kind_of_attention_is_accepted(attention: dict) -> None:
+    tables = _tables()
+    tables["attention"].update(attention)
+    assert check_spec(ModelSpec, tables["model"], where="tiny.toml").name == "tiny"
+
+
+@pytest.mark.parametrize(
+    ("name", "stem"),
+    [
+        ("zhipuai/GLM-5", "glm-5"),
+        ("zai-org/GLM-5-FP8", "glm-5"),
+        ("moonshotai/Kimi-K2.5", "kimi-k2.5"),
+        ("Qwen/Qwen3.5-397B-A17B", "qwen3.5-397b-a17b"),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", "qwen3-next-80b-a3b"),
+        ("deepseek-ai/DeepSeek-V3.2-Exp", "deepseek-v3.2"),
+        ("nvidia/DeepSeek-R1-NVFP4", "deepseek-v3"),
+        ("nvidia/Qwen3-32B-NVFP4", "qwen3-32b"),
+        ("nvidia/Llama-3.1-8B-Instruct-FP8", "llama-3.1-8b"),
+        ("meta-llama/Llama-3.1-70B", "llama-3.1-70b"),
+        ("MiniMaxAI/MiniMax-M2.5", "minimax-m2.5"),
+    ],
+)
+def test_served_checkpoints_are_built_in(name: str, stem: str) -> None:
+    assert load_model(name) == load_model(stem)
 
 
 def test_more_experts_per_token_than_experts_are_refused() -> None:

@@ -1,7 +1,7 @@
 """From a row to specs and layouts."""
 
 import pytest
-from sample_runs import row, run_of
+from sample_runs import MODEL, row, run_of
 
 from planner.enums import ComputePrecision, LinkKind, Recompute
 from planner.validation.cases import MemoryKind, case_of, memory_kind
@@ -140,6 +140,9 @@ def test_the_fabric_follows_the_row(library):
     assert (rack.cluster.gpus_per_node, rack.cluster.scale_up.domain_size) == (4, 72)
 
 
+UNNAMED = dict.fromkeys(MODEL, "")
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -156,6 +159,8 @@ def test_the_fabric_follows_the_row(library):
         ({"num_gpus": "7"}, "no layout"),
         ({"global_batch_size": "4"}, "no layout"),
         ({"recompute": "some"}, "recompute 'some'"),
+        ({"model": "Qwen3-Next-80B-A3B"}, "linear or sparse attention is not modelled yet"),
+        (UNNAMED | {"model": "GLM-5"}, "linear or sparse attention is not modelled yet"),
     ],
 )
 def test_what_cannot_be_predicted_says_why(library, changes, reason):

@@ -13,6 +13,7 @@ from planner.estimators.inference.serving import (
     decode_batch,
     new_tokens,
     prompt_batch,
+    streamed,
     tokens_per_step,
 )
 from planner.estimators.inference.setting import ServingSetting
@@ -80,10 +81,14 @@ def disaggregated_run(
     step = fixed + slope * decoding / pools.decode_workers
     left = requests / rate - steps * step - moved
     burst = setting.workload.burst_share * np.maximum(requests - 1, 0.0) / 2 * service / number
-    overhead = 0.0 if setting.machine.ideal else setting.engine.execution.request_overhead
+    per_token = step / tokens_per_step(setting)
     return DisaggregatedRun(
-        time_to_first_token=np.maximum(left, alone) + moved + step + burst + overhead,
-        time_per_output_token=step / tokens_per_step(setting),
+        time_to_first_token=np.maximum(left, alone)
+        + moved
+        + step
+        + burst
+        + streamed(setting, per_token),
+        time_per_output_token=per_token,
         request_rate=rate,
         prefill_workers=number / ranks,
     )
@@ -109,6 +114,7 @@ def _decode_step(
     half = np.maximum(whole / 2, 0.5)
     times = [
         step_time(setting, c, decode_batch(setting, n / c.pipeline_parallel), decoding=True).total
+        * (1 + setting.workload.draft_cost)
         for n in (whole, half)
     ]
     slope = (times[0] - times[1]) / (whole - half)

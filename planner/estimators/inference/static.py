@@ -53,7 +53,7 @@ def static_batch(setting: ServingSetting, configurations: ServingConfigurations)
     size = tokens / rounds
     prompts = np.maximum(micro / rounds, 1.0)
     prefill = step_time(setting, c, prompt_batch(setting, prompts, size, np.zeros(())), False)
-    first = prefill.total * rounds * (parts + p - 1) / p + _overhead(setting)
+    first = prefill.total / p * (parts * rounds + p - 1) + _overhead(setting)
     decode = step_time(setting, c, decode_batch(setting, micro), True)
     step = decode.total * np.maximum(parts / p, 1.0) * (1 + w.draft_cost)
     again = c.kv_cache == CacheType.NONE

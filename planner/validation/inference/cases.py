@@ -17,6 +17,7 @@ from planner.specs.quantization import FORMATS
 from planner.specs.serving import ServingWorkload
 from planner.validation.hardware import cluster_of, gpu_class
 from planner.validation.inference.deployments import Deployment, deployment
+from planner.validation.inference.setups import with_published_setup
 from planner.validation.inference.tables import (
     EngineRule,
     convention,
@@ -28,6 +29,10 @@ from planner.validation.models import NotPredicted, has_experts, model_of
 from planner.validation.runs import Run
 
 _LONGEST = 100_000_000
+# DeepSeek-V3's own module for drafts: 85 to 90 % of the first drafted tokens are accepted
+# (arXiv:2412.19437, section 5.4.3), fewer of those after it; it is one layer and the logits.
+_ACCEPTANCE = 0.75
+_DRAFT_COST = 0.05
 _VARIANT = re.compile(r"[-.](?:fp8|nvfp4|mxfp4|fp4|bf16|instruct|chat|it|hf|awq|gptq.*|fp8-kv)$")
 
 
@@ -56,14 +61,23 @@ class Traffic:
     request_rate: float | None
     num_requests: float | None
     burst_share: float
+    length_scale: float
+    stream_interval: int
+    equal_lengths: bool
+    draft_tokens: int
 
     @property
     def workload(self) -> ServingWorkload:
         """The same for the estimator, which counts whole tokens and at least one."""
         return ServingWorkload(
-            input_tokens=max(round(self.input_tokens), 1),
-            output_tokens=max(round(self.output_tokens), 1),
+            input_tokens=max(round(self.input_tokens * self.length_scale), 1),
+            output_tokens=max(round(self.output_tokens * self.length_scale), 1),
             burst_share=self.burst_share,
+            stream_interval=self.stream_interval,
+            equal_lengths=self.equal_lengths,
+            draft_tokens=self.draft_tokens,
+            acceptance_rate=_ACCEPTANCE if self.draft_tokens else 0.0,
+            draft_cost=_DRAFT_COST * self.draft_tokens,
         )
 
 
@@ -143,6 +157,7 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
     NotPredicted
         It cannot be predicted; the text says why.
     """
+    run = with_published_setup(run)
     mode = _mode(run)
     gpu = library.gpu(run.text("gpu"))
     if gpu is None:
@@ -234,6 +249,10 @@ def _traffic(run: Run, mode: Mode) -> Traffic:
         request_rate=run.number("request_rate") or convention_number(run, "request_rate"),
         num_requests=convention_number(run, "num_requests"),
         burst_share=convention_number(run, "burst_share") or 0.0,
+        length_scale=convention_number(run, "length_scale") or 1.0,
+        stream_interval=int(convention_number(run, "stream_interval") or 1),
+        equal_lengths=bool(convention(run, "equal_lengths")),
+        draft_tokens=run.count("draft_tokens") or 0,
     )
 
 

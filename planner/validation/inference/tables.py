@@ -10,6 +10,7 @@ from planner.enums import CacheType, Quantization
 from planner.validation.runs import Run
 from planner.validation.tables import read_table
 
+_TEXTS = ("source", "framework", "notes", "gpu", "mode")
 _NAMED = re.compile(r"mxfp4|fp4|fp8|awq|gptq|int4|int8")
 
 
@@ -70,7 +71,7 @@ def cache_type(run: Run, profile: str) -> CacheType:
 
 def convention(run: Run, field: str) -> str:
     """What the texts of a run say, or are known to mean, of a field; empty if nothing."""
-    text = " | ".join(run.word(column) for column in ("source", "framework", "notes"))
+    text = " | ".join(run.word(column) for column in _TEXTS)
     for row in _table("conventions.csv"):
         if row["field"] == field and (found := re.search(row["pattern"], text)):
             return found.expand(row["value"])
