@@ -10,7 +10,7 @@ from planner.estimators.share import Setting
 from planner.validation.hardware import gpu_class, scale
 from planner.validation.inference.cases import Mode
 from planner.validation.inference.intervals import INTERVALS, engine_basis
-from planner.validation.inference.tables import engine_rule
+from planner.validation.inference.tables import rule_of_profile
 from planner.validation.intervals import basis_of, interval_of
 from planner.validation.models import has_experts
 from planner.validation.tables import framework_rule
@@ -46,7 +46,7 @@ class ServingConfidence:
 
 def serving_confidence(setting: ServingSetting, mode: Mode = Mode.ONLINE) -> ServingConfidence:
     """The confidence in predictions of a serving setting: engine, GPU, dense or experts."""
-    rule = engine_rule(setting.engine.name)
+    rule = rule_of_profile(setting.engine, setting.machine.gpu.vendor)
     silicon = gpu_class(setting.machine.gpu)
     kind = "moe" if has_experts(setting.model) else "dense"
     keys = (rule.label, silicon, mode.value, kind)

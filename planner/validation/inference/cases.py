@@ -165,7 +165,7 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
     if convention(run, "disk"):
         raise NotPredicted("weights on disk are not modelled yet")
     model = served_model(run, library)
-    rule = engine_rule(run.text("framework"), run.text("framework_version"), run.number("year"))
+    rule = _rule(run, gpu)
     engine = _bounded(library.engine(rule.profile), run)
     replica = deployment(run, model, gpu, engine, _prefix(run, mode))
     traffic = _traffic(run, mode)
@@ -200,6 +200,11 @@ def served_model(run: Run, library: Library) -> ModelSpec:
             break
         name = shorter
     return model_of(run, library)
+
+
+def _rule(run: Run, gpu: GpuSpec) -> EngineRule:
+    version, year = run.text("framework_version"), run.number("year")
+    return engine_rule(run.text("framework"), version, year, gpu.vendor)
 
 
 def _mode(run: Run) -> Mode:

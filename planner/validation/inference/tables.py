@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from planner.enums import CacheType, Quantization
+from planner.specs.engine import EngineProfile
 from planner.validation.runs import Run
 from planner.validation.tables import read_table
 
@@ -19,19 +20,20 @@ class EngineRule:
     """Which profile stands for an engine; ``nearest``: it is only the closest to it.
 
     ``version`` is a pattern of versions it holds for; a run without a version is taken to
-    have one of them ``until`` this year.
+    have one of them ``until`` this year. ``vendor`` is a pattern of the GPU's.
     """
 
     pattern: str
     version: str
     until: int | None
+    vendor: str
     label: str
     profile: str
     nearest: bool
 
-    def matches(self, engine: str, version: str, year: float | None) -> bool:
+    def matches(self, engine: str, version: str, year: float | None, vendor: str) -> bool:
         """Whether it is about this engine in this version."""
-        if not re.search(self.pattern, engine.lower()):
+        if not (re.search(self.pattern, engine.lower()) and re.search(self.vendor, vendor)):
             return False
         if not self.version:
             return True
@@ -40,9 +42,18 @@ class EngineRule:
         return year is not None and self.until is not None and year <= self.until
 
 
-def engine_rule(engine: str, version: str = "", year: float | None = None) -> EngineRule:
+def engine_rule(
+    engine: str, version: str = "", year: float | None = None, vendor: str = ""
+) -> EngineRule:
     """The first rule that matches an engine; the last one matches all."""
-    return next(rule for rule in _engine_rules() if rule.matches(engine, version, year))
+    words = engine, version, year, vendor.lower()
+    return next(rule for rule in _engine_rules() if rule.matches(*words))
+
+
+def rule_of_profile(engine: EngineProfile, vendor: str) -> EngineRule:
+    """The rule whose label is the name of a profile, or the one that matches the name."""
+    named = (rule for rule in _engine_rules() if rule.label == engine.name)
+    return next(named, engine_rule(engine.name, vendor=vendor))
 
 
 def quantizations(run: Run) -> tuple[Quantization, Quantization]:
@@ -105,6 +116,7 @@ def _engine_rules() -> tuple[EngineRule, ...]:
             pattern=row["pattern"],
             version=row["version"],
             until=int(row["until"]) if row["until"] else None,
+            vendor=row["vendor"],
             label=row["label"],
             profile=row["profile"],
             nearest=row["nearest"] == "1",
