@@ -30,7 +30,11 @@ _WEIGHT_ONLY = {
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """Equal replicas of a model, all of one kind; ``replicas`` of them share the requests."""
+    """Equal replicas of a model, all of one kind; ``replicas`` of them share the requests.
+
+    ``narrow_cache``: the run does not give the cache's precision, and its weights have less
+    than 16 bits: where its requests do not fit a 16-bit cache, it is taken to have an fp8 one.
+    """
 
     tensor_parallel: int
     pipeline_parallel: int
@@ -43,6 +47,7 @@ class Deployment:
     kv_cache: CacheType
     weight_offload: float = 0.0
     kv_offload: float = 0.0
+    narrow_cache: bool = False
 
     @property
     def replica_gpus(self) -> int:
@@ -87,6 +92,8 @@ def deployment(
         kv_cache=cache_type(run, engine.name.lower()),
         weight_offload=float(convention(run, "weight_offload") or 0),
         kv_offload=float(convention(run, "kv_offload") or 0),
+        narrow_cache=not run.word("kv_cache_precision")
+        and Quantization.W16A16 not in (dense, experts),
     )
 
 

@@ -9,8 +9,10 @@ import numpy as np
 
 from planner.arrays import FloatArray
 from planner.configurations.serving import ServingConfigurations
+from planner.enums import CacheType
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.serving import Served, served_at_concurrency
+from planner.estimators.inference.setting import ServingSetting
 from planner.validation.inference.cases import InferenceCase
 from planner.validation.inference.deployments import configurations
 from planner.validation.inference.outcome import Columns, Outcome, rates, whole_memory
@@ -85,7 +87,9 @@ def _columns_of(flat: ServingConfigurations, grid: FloatArray) -> ServingConfigu
 def _outcome(cases: Sequence[InferenceCase], concurrency: FloatArray, queue: FloatArray) -> Outcome:
     """Predictions at a concurrency per replica, after ``queue`` seconds of waiting."""
     setting, columns = cases[0].setting, Columns.of(cases)
-    c = configurations([case.replica for case in cases], list(concurrency))
+    c = fitting_cache(
+        setting, configurations([case.replica for case in cases], list(concurrency)), cases
+    )
     memory = serving_memory(setting, c)
     served = served_at_concurrency(setting, c, memory)
     token = np.broadcast_to(served.time_per_output_token, concurrency.shape)
@@ -104,3 +108,12 @@ def _outcome(cases: Sequence[InferenceCase], concurrency: FloatArray, queue: Flo
         reserved=np.broadcast_to(memory.reserved, shape),
         fits=np.broadcast_to(memory.most_sequences >= 1, shape),
     )
+
+
+def fitting_cache(
+    setting: ServingSetting, c: ServingConfigurations, cases: Sequence[InferenceCase]
+) -> ServingConfigurations:
+    """The configurations with an fp8 cache where a run may have one and needs it."""
+    lacking = serving_memory(setting, c).most_sequences < c.concurrency
+    narrow = lacking & np.array([case.replica.narrow_cache for case in cases])
+    return replace(c, kv_cache=np.where(narrow, np.int8(CacheType.FP8), c.kv_cache))

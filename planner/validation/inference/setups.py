@@ -69,10 +69,8 @@ def _index() -> Mapping[tuple[str, ...], Sequence[Row]]:
 def _may_be(run: Run, row: Row) -> bool:
     if (run.count("concurrency") or 0) not in _concurrencies(row["concurrency"]):
         return False
-    if _DATABASE in run.word("source"):
-        timely = row["draft_tokens"] == "0"
-    else:
-        timely = _in_time(run, row)
+    in_database = _DATABASE in run.word("source")
+    timely = row["draft_tokens"] == "0" if in_database else _in_time(run, row)
     return timely and _same_image(run, row) and _same_gpus(run, row)
 
 
