@@ -165,7 +165,9 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
     if convention(run, "disk"):
         raise NotPredicted("weights on disk are not modelled yet")
     model = served_model(run, library)
-    rule = engine_rule(run.text("framework"), run.text("framework_version"), run.number("year"))
+    rule = engine_rule(
+        run.text("framework"), run.text("framework_version"), run.number("year"), gpu.name
+    )
     engine = _bounded(library.engine(rule.profile), run)
     replica = deployment(run, model, gpu, engine, _prefix(run, mode))
     traffic = _traffic(run, mode)

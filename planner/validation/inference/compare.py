@@ -146,7 +146,7 @@ def _grouped(rows: Sequence[InferenceRow], group: str) -> Iterator[tuple[str, li
 def _name(run: Run, group: str) -> str:
     if group == "engine":
         version, year = run.text("framework_version"), run.number("year")
-        return engine_rule(run.text("framework"), version, year).label
+        return engine_rule(run.text("framework"), version, year, run.word("gpu")).label
     if group == "source":
         return source_name(run)
     return run.text(group) or "not given"

@@ -28,6 +28,10 @@ _WEIGHT_ONLY = {
 }
 
 
+# Workers of a pool that are wider run attention data parallel, whatever the columns say.
+_WIDEST_TENSOR = 8
+
+
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
     """Equal replicas of a model, all of one kind; ``replicas`` of them share the requests.
@@ -120,6 +124,8 @@ def _split(run: Run, prefix: str, moe: bool) -> _Split:
     per_expert = count("expert_tensor_parallel")
     if not prefix:
         t, a, e = _once(t, a, e, per_expert)
+    if prefix and moe and a == 1 and t > _WIDEST_TENSOR:
+        t, a = 1, t
     if moe and not prefix and convention(run, "attention") == "data_parallel":
         t, a, e = _shared(t, a, e, run.count("data_parallel") or 1)
     stage = t * a

@@ -19,19 +19,20 @@ class EngineRule:
     """Which profile stands for an engine; ``nearest``: it is only the closest to it.
 
     ``version`` is a pattern of versions it holds for; a run without a version is taken to
-    have one of them ``until`` this year.
+    have one of them ``until`` this year. ``gpu`` is a pattern of the devices it holds for.
     """
 
     pattern: str
+    gpu: str
     version: str
     until: int | None
     label: str
     profile: str
     nearest: bool
 
-    def matches(self, engine: str, version: str, year: float | None) -> bool:
-        """Whether it is about this engine in this version."""
-        if not re.search(self.pattern, engine.lower()):
+    def matches(self, engine: str, version: str, year: float | None, gpu: str) -> bool:
+        """Whether it is about this engine in this version on this device."""
+        if not re.search(self.pattern, engine.lower()) or not re.search(self.gpu, gpu):
             return False
         if not self.version:
             return True
@@ -40,9 +41,11 @@ class EngineRule:
         return year is not None and self.until is not None and year <= self.until
 
 
-def engine_rule(engine: str, version: str = "", year: float | None = None) -> EngineRule:
+def engine_rule(
+    engine: str, version: str = "", year: float | None = None, gpu: str = ""
+) -> EngineRule:
     """The first rule that matches an engine; the last one matches all."""
-    return next(rule for rule in _engine_rules() if rule.matches(engine, version, year))
+    return next(rule for rule in _engine_rules() if rule.matches(engine, version, year, gpu))
 
 
 def quantizations(run: Run) -> tuple[Quantization, Quantization]:
@@ -103,6 +106,7 @@ def _engine_rules() -> tuple[EngineRule, ...]:
     return tuple(
         EngineRule(
             pattern=row["pattern"],
+            gpu=row["gpu"],
             version=row["version"],
             until=int(row["until"]) if row["until"] else None,
             label=row["label"],
