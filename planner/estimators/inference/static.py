@@ -41,8 +41,8 @@ class StaticBatch:
 def static_batch(setting: ServingSetting, configurations: ServingConfigurations) -> StaticBatch:
     """Prefill and decode of every configuration's batch; decode at its mean length.
 
-    No server stands before it. A pipeline cuts the batch into as many micro-batches as it has stages. Without a cache
-    every token computes the whole sequence again.
+    No server stands before it. A pipeline cuts the batch into as many micro-batches as it
+    has stages. Without a cache every token computes the whole sequence again.
     """
     c, w = configurations, setting.workload
     p = c.pipeline_parallel
