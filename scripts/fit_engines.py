@@ -33,7 +33,6 @@ from planner.validation.runs import SHIPPED_INFERENCE, Runs, read_runs
 PROFILES = Path(planner.__file__).parent / "engine_profiles"
 DIGITS = 3
 MOST_EVALUATIONS = 8
-MOST_SETTINGS = 24
 
 SERVING = {
     "step_overhead": 0.0005,
@@ -78,17 +77,19 @@ class EngineStep:
     profile: str
     start: Mapping[str, float]
     also: tuple[str, ...] = ()
+    most_settings: int = 24
 
 
 STEPS = (
-    EngineStep(profile="tensorrt-llm", start=SERVING),
-    EngineStep(profile="vllm", start=SERVING | {"step_overhead": 0.001}),
-    EngineStep(profile="sglang", start=SERVING),
+    EngineStep(profile="tensorrt-llm", start=SERVING, most_settings=40),
+    EngineStep(profile="tensorrt-llm-cpp", start=SERVING, most_settings=40),
+    EngineStep(profile="vllm", start=SERVING | {"step_overhead": 0.001}, most_settings=40),
+    EngineStep(profile="sglang", start=SERVING, most_settings=40),
     EngineStep(profile="vllm-v0", start=V0),
-    EngineStep(profile="vllm-v0-rocm", start=V0),
+    EngineStep(profile="vllm-v0-ports", start=V0),
     EngineStep(profile="fastertransformer", start=SIMPLE),
     EngineStep(profile="llama-cpp", start=LLAMA),
-    EngineStep(profile="llama-cpp-hip", start=LLAMA),
+    EngineStep(profile="llama-cpp-ports", start=LLAMA),
     EngineStep(
         profile="exllama",
         start={
@@ -100,6 +101,7 @@ STEPS = (
     ),
     EngineStep(profile="transformers", start=EAGER),
     EngineStep(profile="optimum-habana", start=EAGER | {"decode_launch_time": 50e-6}),
+    EngineStep(profile="neuron", start=SIMPLE | {"step_overhead": 0.002}),
     EngineStep(
         profile="gpt-fast", start={"step_overhead": 0.0001, "weight_bandwidth_fraction": 0.9}
     ),
@@ -123,7 +125,7 @@ def main() -> None:
 def rows_of(step: EngineStep) -> list[MeasuredInference]:
     """The calibration runs of an engine, thinned."""
     _, rows = measured_inference(_calibration_runs(), _library(), step.profile)
-    return thinned(rows, MOST_SETTINGS)
+    return thinned(rows, step.most_settings)
 
 
 def fitted(step: EngineStep, rows: Sequence[MeasuredInference]) -> dict[Parameter, float]:

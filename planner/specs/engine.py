@@ -27,9 +27,9 @@ class EngineExecution:
     ``weight_bandwidth_fraction``, ``compute_fraction``, ``attention_bandwidth_fraction``: rate
     of its kernels over the best measured on the GPU. ``kernel_latency_fraction``: what
     shows of the start of a kernel measured alone, when graphs launch the next one early.
-    ``native_attention``: its attention kernels are written for the GPU's architecture. ``fused_quantization``: casts of
-    activations are part of other kernels. ``custom_all_reduce``: small all-reduces use
-    one- or two-shot kernels over peer memory.
+    ``native_attention``: its attention kernels are written for the GPU's architecture.
+    ``fused_quantization``: casts of activations are part of other kernels.
+    ``custom_all_reduce``: small all-reduces use one- or two-shot kernels over peer memory.
     """
 
     decode_launch_time: Seconds

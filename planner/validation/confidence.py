@@ -46,7 +46,7 @@ class ServingConfidence:
 
 def serving_confidence(setting: ServingSetting, mode: Mode = Mode.ONLINE) -> ServingConfidence:
     """The confidence in predictions of a serving setting: engine, GPU, dense or experts."""
-    rule = rule_of_profile(setting.engine, setting.machine.gpu.vendor)
+    rule = rule_of_profile(setting.engine, setting.machine.gpu.name)
     silicon = gpu_class(setting.machine.gpu)
     kind = "moe" if has_experts(setting.model) else "dense"
     keys = (rule.label, silicon, mode.value, kind)

@@ -21,32 +21,32 @@ def case(library):
 
 
 @pytest.mark.parametrize(
-    ("engine", "version", "year", "vendor", "profile"),
+    ("engine", "version", "year", "gpu", "profile"),
     [
-        ("trtllm", "1.0.0rc3", None, "nvidia", "tensorrt-llm"),
-        ("tensorrt-llm+triton", "0.14.0", 2024, "nvidia", "tensorrt-llm"),
-        ("nim-trtllm", "", None, "nvidia", "tensorrt-llm"),
-        ("vllm", "0.6.1", 2024, "nvidia", "vllm-v0"),
-        ("vllm", "", 2024, "nvidia", "vllm-v0"),
-        ("vllm", "", 2025, "nvidia", "vllm"),
-        ("vllm", "", None, "nvidia", "vllm"),
-        ("vllm", "0.12.0", 2025, "nvidia", "vllm"),
-        ("vllm", "0.6.1", 2024, "amd", "vllm-v0-rocm"),
-        ("vllm-rocm", "0.9.0.1", 2025, "amd", "vllm"),
-        ("lmdeploy-turbomind", "", None, "nvidia", "lmdeploy"),
-        ("megatron-lm-inference", "", None, "nvidia", "fastertransformer"),
-        ("llama.cpp", "", None, "nvidia", "llama-cpp"),
-        ("llama.cpp", "", None, "amd", "llama-cpp-hip"),
-        ("torchao-gptfast", "", None, "nvidia", "gpt-fast"),
-        ("autoawq", "", None, "nvidia", "exllama"),
-        ("flexgen", "", None, "nvidia", "deepspeed-inference"),
-        ("optimum-habana-deepspeed", "", None, "intel", "optimum-habana"),
-        ("hf-transformers", "4.46", None, "nvidia", "transformers"),
-        ("something new", "", None, "nvidia", "transformers"),
+        ("trtllm", "1.0.0rc3", None, "h100-sxm-80gb", "tensorrt-llm"),
+        ("tensorrt-llm+triton", "0.14.0", 2024, "h100-sxm-80gb", "tensorrt-llm-cpp"),
+        ("nim-trtllm", "", None, "h100-sxm-80gb", "tensorrt-llm-cpp"),
+        ("vllm", "0.6.1", 2024, "h100-sxm-80gb", "vllm-v0"),
+        ("vllm", "", 2024, "h100-sxm-80gb", "vllm-v0"),
+        ("vllm", "", 2025, "h100-sxm-80gb", "vllm"),
+        ("vllm", "", None, "h100-sxm-80gb", "vllm"),
+        ("vllm", "0.12.0", 2025, "h100-sxm-80gb", "vllm"),
+        ("vllm", "0.6.1", 2024, "mi300x-192gb", "vllm-v0-ports"),
+        ("vllm-rocm", "0.9.0.1", 2025, "mi300x-192gb", "vllm"),
+        ("lmdeploy-turbomind", "", None, "h100-sxm-80gb", "lmdeploy"),
+        ("megatron-lm-inference", "", None, "h100-sxm-80gb", "fastertransformer"),
+        ("llama.cpp", "", None, "h100-sxm-80gb", "llama-cpp"),
+        ("llama.cpp", "", None, "mi300x-192gb", "llama-cpp-ports"),
+        ("torchao-gptfast", "", None, "h100-sxm-80gb", "gpt-fast"),
+        ("autoawq", "", None, "h100-sxm-80gb", "exllama"),
+        ("flexgen", "", None, "h100-sxm-80gb", "deepspeed-inference"),
+        ("optimum-habana-deepspeed", "", None, "gaudi2", "optimum-habana"),
+        ("hf-transformers", "4.46", None, "h100-sxm-80gb", "transformers"),
+        ("something new", "", None, "h100-sxm-80gb", "transformers"),
     ],
 )
-def test_engines_find_their_profile(library, engine, version, year, vendor, profile):
-    rule = engine_rule(engine, version, year, vendor)
+def test_engines_find_their_profile(library, engine, version, year, gpu, profile):
+    rule = engine_rule(engine, version, year, gpu)
     assert rule.profile == profile
     assert library.engine(profile).name
 

@@ -97,12 +97,20 @@ def disaggregated_run(
 def _prefill_times(
     setting: ServingSetting, c: ServingConfigurations
 ) -> tuple[FloatArray, FloatArray]:
-    """Seconds of a prompt, and of a rank's time it takes, when every rank has one."""
-    tokens = new_tokens(setting) * c.attention_data_parallel
-    rounds = np.maximum(np.ceil(tokens / c.max_num_batched_tokens), 1.0)
-    batch = prompt_batch(setting, c.attention_data_parallel / rounds, tokens / rounds, np.zeros(()))
+    """Seconds of a prompt when every rank has one, and of a rank's time it takes in a queue.
+
+    A queue fills the steps with as many prompts as their tokens allow.
+    """
+    new, ranks = new_tokens(setting), c.attention_data_parallel
+    rounds = np.maximum(np.ceil(new * ranks / c.max_num_batched_tokens), 1.0)
+    batch = prompt_batch(setting, ranks / rounds, new * ranks / rounds, np.zeros(()))
     alone = step_time(setting, c, batch, decoding=False).total * rounds
-    return alone, alone / c.pipeline_parallel
+    full = np.maximum(np.floor(c.max_num_batched_tokens / new), ranks / rounds)
+    queued = step_time(
+        setting, c, prompt_batch(setting, full, full * new, np.zeros(())), decoding=False
+    ).total
+    service = np.minimum(alone, queued * ranks / full)
+    return alone, service / c.pipeline_parallel
 
 
 def _decode_step(

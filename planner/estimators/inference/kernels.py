@@ -201,9 +201,13 @@ class Kernels:
         # The measured kernel reads a cast of the activations too; the ideal one does not.
         ideal = self.machine.ideal
         activation = min(form.activation, 2.0) if ideal else form.activation
-        casts = form.casts and is_bare and not self.engine.execution.fused_quantization
+        fused = self.engine.execution.fused_quantization
+        casts = form.casts and is_bare and not fused
+        row = {name: kernel[name] for name in names}
+        if fused and not is_bare and "fp8" in gpu.efficiency.gemm:
+            row["latency"] = min(row["latency"], gpu.efficiency.gemm["fp8"].latency)
         return {
-            **{name: kernel[name] for name in names},
+            **row,
             "peak": _peak(gpu, code),
             "weight": form.weight,
             "activation": activation,

@@ -96,6 +96,7 @@ class InferenceCase:
     ``decode_rate``: its output rate leaves the prompts out. ``stages``: how the stages of a
     static batch's pipeline work: all at once if empty. ``tensors_only``: its memory is that
     of the allocator. ``weight_scale``: bytes of its weights over those of the quantization.
+    ``logit_bytes``: what a logit takes of those it computes for every position of a prompt.
     """
 
     mode: Mode
@@ -112,6 +113,7 @@ class InferenceCase:
     stages: str
     tensors_only: bool
     weight_scale: float
+    logit_bytes: float
 
     @property
     def group(self) -> Hashable:
@@ -165,7 +167,9 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
     if convention(run, "disk"):
         raise NotPredicted("weights on disk are not modelled yet")
     model = served_model(run, library)
-    rule = _rule(run, gpu)
+    rule = engine_rule(
+        run.text("framework"), run.text("framework_version"), run.number("year"), gpu.name
+    )
     engine = _bounded(library.engine(rule.profile), run)
     replica = deployment(run, model, gpu, engine, _prefix(run, mode))
     traffic = _traffic(run, mode)
@@ -185,6 +189,7 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
         stages=convention(run, "stages") if replica.pipeline_parallel > 1 else "",
         tensors_only=convention(run, "memory") == "tensors",
         weight_scale=scale,
+        logit_bytes=convention_number(run, "all_logits") or 0.0,
     )
 
 
@@ -200,11 +205,6 @@ def served_model(run: Run, library: Library) -> ModelSpec:
             break
         name = shorter
     return model_of(run, library)
-
-
-def _rule(run: Run, gpu: GpuSpec) -> EngineRule:
-    version, year = run.text("framework_version"), run.number("year")
-    return engine_rule(run.text("framework"), version, year, gpu.vendor)
 
 
 def _mode(run: Run) -> Mode:

@@ -12,11 +12,8 @@ import numpy as np
 
 from planner.validation.columns import MEASURED
 from planner.validation.compare import Errors, MemoryVerdicts
-from planner.validation.inference.predict import (
-    RATES,
-    InferencePrediction,
-    inference_ranges,
-)
+from planner.validation.inference.outcome import RATES
+from planner.validation.inference.predict import InferencePrediction, inference_ranges
 from planner.validation.predict import Range
 from planner.validation.runs import Run, Runs
 

@@ -28,9 +28,17 @@ _WEIGHT_ONLY = {
 }
 
 
+# Workers of a pool that are wider run attention data parallel, whatever the columns say.
+_WIDEST_TENSOR = 8
+
+
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """Equal replicas of a model, all of one kind; ``replicas`` of them share the requests."""
+    """Equal replicas of a model, all of one kind; ``replicas`` of them share the requests.
+
+    ``narrow_cache``: the run does not give the cache's precision, and its weights have less
+    than 16 bits: where its requests do not fit a 16-bit cache, it is taken to have an fp8 one.
+    """
 
     tensor_parallel: int
     pipeline_parallel: int
@@ -43,6 +51,7 @@ class Deployment:
     kv_cache: CacheType
     weight_offload: float = 0.0
     kv_offload: float = 0.0
+    narrow_cache: bool = False
 
     @property
     def replica_gpus(self) -> int:
@@ -87,6 +96,8 @@ def deployment(
         kv_cache=cache_type(run, engine.name.lower()),
         weight_offload=float(convention(run, "weight_offload") or 0),
         kv_offload=float(convention(run, "kv_offload") or 0),
+        narrow_cache=not run.word("kv_cache_precision")
+        and Quantization.W16A16 not in (dense, experts),
     )
 
 
@@ -113,6 +124,8 @@ def _split(run: Run, prefix: str, moe: bool) -> _Split:
     per_expert = count("expert_tensor_parallel")
     if not prefix:
         t, a, e = _once(t, a, e, per_expert)
+    if prefix and moe and a == 1 and t > _WIDEST_TENSOR:
+        t, a = 1, t
     if moe and not prefix and convention(run, "attention") == "data_parallel":
         t, a, e = _shared(t, a, e, run.count("data_parallel") or 1)
     stage = t * a

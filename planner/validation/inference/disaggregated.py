@@ -11,6 +11,7 @@ from planner.estimators.inference.disaggregated_run import Pools, disaggregated_
 from planner.estimators.inference.memory import serving_memory
 from planner.validation.inference.cases import InferenceCase
 from planner.validation.inference.deployments import Deployment, configurations
+from planner.validation.inference.online import fitting_cache
 from planner.validation.inference.outcome import Columns, Outcome, rates, whole_memory
 
 
@@ -23,6 +24,7 @@ def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
     requests = np.array([case.traffic.concurrency or 1.0 for case in cases])
     decoders = np.array([float(case.decode_workers) for case in cases])
     c = configurations([case.replica for case in cases], list(requests / decoders))
+    c = fitting_cache(setting, c, cases)
     memory = serving_memory(setting, c)
     served = disaggregated_run(
         setting,

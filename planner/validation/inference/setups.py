@@ -69,10 +69,8 @@ def _index() -> Mapping[tuple[str, ...], Sequence[Row]]:
 def _may_be(run: Run, row: Row) -> bool:
     if (run.count("concurrency") or 0) not in _concurrencies(row["concurrency"]):
         return False
-    if _DATABASE in run.word("source"):
-        timely = row["draft_tokens"] == "0"
-    else:
-        timely = _in_time(run, row)
+    in_database = _DATABASE in run.word("source")
+    timely = row["draft_tokens"] == "0" if in_database else _in_time(run, row)
     return timely and _same_image(run, row) and _same_gpus(run, row)
 
 
@@ -102,15 +100,22 @@ def _same_image(run: Run, row: Row) -> bool:
 def _same_gpus(run: Run, row: Row) -> bool:
     """Whether replicas, or the workers of each pool, have as many GPUs."""
     if row["mode"] == "agg":
-        mine, theirs = _gpus(run.cells, ""), _gpus(row, "")
-        experts = float(run.text("expert_parallel") or 1)
-        # Some rows multiply the size by that of the experts' group.
-        return theirs in (mine, mine / max(experts, 1.0), mine**0.5)
+        return _gpus(row, "") in _replica_gpus(run)
     return all(
         _gpus(run.cells, pool) == _gpus(row, pool)
         and run.text(f"{pool}num_workers") in ("", f"{row[f'{pool}num_workers']}.0")
         for pool in _POOLS
     )
+
+
+def _replica_gpus(run: Run) -> tuple[float, ...]:
+    """GPUs of a replica; some rows count its tensor or expert parallel ranks twice."""
+    whole = _gpus(run.cells, "")
+    experts, tensor = run.count("expert_parallel") or 1, run.count("tensor_parallel") or 1
+    if tensor == run.count("attention_data_parallel") and experts == tensor**2:
+        return (whole, float(tensor))
+    twice = experts > 1 and run.count("expert_tensor_parallel") == experts
+    return (whole, whole / experts) if twice else (whole,)
 
 
 def _gpus(cells: Mapping[str, str], prefix: str) -> float:

@@ -11,7 +11,9 @@ from planner.specs.engine import EngineProfile
 from planner.validation.runs import Run
 from planner.validation.tables import read_table
 
-_TEXTS = ("source", "framework", "notes", "gpu", "mode")
+_TEXTS = ("source", "framework", "notes", "gpu", "mode", "framework_version")
+# Bits per weight from which a format of open size is nearer to 8 than to 4 bits.
+_NEARER_EIGHT = 6.0
 _NAMED = re.compile(r"mxfp4|fp4|fp8|awq|gptq|int4|int8")
 
 
@@ -20,20 +22,20 @@ class EngineRule:
     """Which profile stands for an engine; ``nearest``: it is only the closest to it.
 
     ``version`` is a pattern of versions it holds for; a run without a version is taken to
-    have one of them ``until`` this year. ``vendor`` is a pattern of the GPU's.
+    have one of them ``until`` this year. ``gpu`` is a pattern of the devices it holds for.
     """
 
     pattern: str
+    gpu: str
     version: str
     until: int | None
-    vendor: str
     label: str
     profile: str
     nearest: bool
 
-    def matches(self, engine: str, version: str, year: float | None, vendor: str) -> bool:
-        """Whether it is about this engine in this version."""
-        if not (re.search(self.pattern, engine.lower()) and re.search(self.vendor, vendor)):
+    def matches(self, engine: str, version: str, year: float | None, gpu: str) -> bool:
+        """Whether it is about this engine in this version on this device."""
+        if not re.search(self.pattern, engine.lower()) or not re.search(self.gpu, gpu):
             return False
         if not self.version:
             return True
@@ -43,17 +45,16 @@ class EngineRule:
 
 
 def engine_rule(
-    engine: str, version: str = "", year: float | None = None, vendor: str = ""
+    engine: str, version: str = "", year: float | None = None, gpu: str = ""
 ) -> EngineRule:
     """The first rule that matches an engine; the last one matches all."""
-    words = engine, version, year, vendor.lower()
-    return next(rule for rule in _engine_rules() if rule.matches(*words))
+    return next(rule for rule in _engine_rules() if rule.matches(engine, version, year, gpu))
 
 
-def rule_of_profile(engine: EngineProfile, vendor: str) -> EngineRule:
+def rule_of_profile(engine: EngineProfile, gpu: str) -> EngineRule:
     """The rule whose label is the name of a profile, or the one that matches the name."""
     named = (rule for rule in _engine_rules() if rule.label == engine.name)
-    return next(named, engine_rule(engine.name, vendor=vendor))
+    return next(named, engine_rule(engine.name, gpu=gpu))
 
 
 def quantizations(run: Run) -> tuple[Quantization, Quantization]:
@@ -63,6 +64,8 @@ def quantizations(run: Run) -> tuple[Quantization, Quantization]:
         weights = run.word("gemm_precision")
     if not weights and (named := _NAMED.search(run.word("model"))):
         weights = named[0]
+    if not weights and (bits := convention_number(run, "bits_per_weight")):
+        weights = "int8" if bits >= _NEARER_EIGHT else "int4"
     row = _first("quantizations.csv", model=run.word("model"), weights=weights,
                  activations=run.word("activation_precision"))  # fmt: skip
     dense, experts = row["quantization"], row["expert_quantization"]
@@ -114,9 +117,9 @@ def _engine_rules() -> tuple[EngineRule, ...]:
     return tuple(
         EngineRule(
             pattern=row["pattern"],
+            gpu=row["gpu"],
             version=row["version"],
             until=int(row["until"]) if row["until"] else None,
-            vendor=row["vendor"],
             label=row["label"],
             profile=row["profile"],
             nearest=row["nearest"] == "1",
