@@ -18,7 +18,7 @@ from planner.validation.inference.deployments import configurations
 from planner.validation.inference.outcome import RATES, Columns, Outcome, rates, whole_memory
 
 # Concurrencies that are tried where none is given: half powers of two.
-_GRID = 2.0 ** np.arange(0.0, 13.5, 0.5)
+_GRID: FloatArray = 2.0 ** np.arange(0.0, 13.5, 0.5)
 
 
 def online_runs(cases: Sequence[InferenceCase]) -> Outcome:
@@ -85,8 +85,8 @@ def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, FloatArray]:
     part = np.clip((offered - rising[lines, below]) / step, 0.0, 1.0)
     late = 1 / rising[lines, last] - 1 / offered
     queue = np.where(np.isfinite(number), number, 0.0) / 2 * np.maximum(late, 0.0)
-    found = _GRID[below] * (_GRID[first] / _GRID[below]) ** part
-    return np.asarray(found), queue
+    found: FloatArray = _GRID[below] * (_GRID[first] / _GRID[below]) ** part
+    return found, queue
 
 
 def _room(cases: Sequence[InferenceCase], memory: ServingMemory) -> FloatArray:
