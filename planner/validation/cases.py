@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from planner.estimators.machine import Machine
@@ -15,7 +15,7 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.workload import TrainingWorkload
 from planner.validation.hardware import cluster_of, gpu_class, scale
-from planner.validation.layouts import Layout, Open, layouts
+from planner.validation.layouts import Layout, Open, layouts, since
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted, has_experts, model_of
 from planner.validation.runs import Run
@@ -23,6 +23,10 @@ from planner.validation.tables import FrameworkRule, framework_rule
 
 _WORKLOADS = ("", "pretrain", "pretraining", "full_finetune")
 _LONGEST_SEQUENCE = 100_000_000
+EAGER_LOSS = 14.0
+"""Bytes per logit: 16 bits, a float32 copy, its log-softmax, and the gradients of both."""
+CHUNKED_LOSS = 0.5
+"""Bytes per logit where the last layer and the loss take a part of the tokens at a time."""
 
 
 class MemoryKind(StrEnum):
@@ -56,7 +60,7 @@ class Case:
             self.model,
             self.gpu.name,
             self.cluster,
-            self.rule.profile,
+            self.framework,
             self.sequence_length,
         )
 
@@ -106,8 +110,8 @@ def case_of(run: Run, library: Library) -> Case:
     if length is None or length > _LONGEST_SEQUENCE:
         raise NotPredicted("the sequence length is not given, or absurd")
     model = model_of(run, library)
-    rule = framework_rule(run.text("framework"))
-    profile = library.framework(rule.profile)
+    rule = _rule(run)
+    profile = _with_loss(library.framework(rule.profile), rule, run)
     cluster = _cluster(run, gpu)
     context = Open(
         run=run,
@@ -127,6 +131,25 @@ def case_of(run: Run, library: Library) -> Case:
         layouts=tuple(layouts(context)),
         memory_kind=memory_kind(run),
     )
+
+
+def _rule(run: Run) -> FrameworkRule:
+    rule = framework_rule(run.text("framework"))
+    alone = run.count("num_gpus") in (None, 1)
+    return rule if alone else replace(rule, profile=rule.sharded_profile)
+
+
+def _with_loss(profile: FrameworkProfile, rule: FrameworkRule, run: Run) -> FrameworkProfile:
+    """The profile with what a loss keeps that is fused with the last layer, or not at all."""
+    fused = run.flag("fused_loss")
+    if fused is None and re.search(r"liger|chunked (?:loss|cross)", run.word("notes")):
+        fused = True
+    per_logit = profile.memory.per_logit
+    if fused:
+        per_logit = min(per_logit, CHUNKED_LOSS)
+    elif fused is False or not since(rule.fused_loss_from, run.number("year")):
+        per_logit = max(per_logit, EAGER_LOSS)
+    return replace(profile, memory=replace(profile.memory, per_logit=per_logit))
 
 
 def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:

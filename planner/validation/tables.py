@@ -17,17 +17,20 @@ class FrameworkRule:
 
     ``nearest``: the profile is not of this framework, only the closest to it. A feature
     is on from a year on, never if None. ``recompute`` or ``virtual_pipeline`` None: several
-    values are plausible.
+    values are plausible. ``sharded_profile`` stands for runs on more than one GPU.
+    ``fused_loss_from``: before that year the loss runs as separate kernels.
     """
 
     pattern: str
     label: str
     profile: str
+    sharded_profile: str
     nearest: bool
     flash_attention_from: int | None
     sequence_parallel_from: int | None
     recompute: str | None
     virtual_pipeline: int | None
+    fused_loss_from: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +66,13 @@ def _framework_rules() -> tuple[FrameworkRule, ...]:
             pattern=row["pattern"],
             label=row["label"],
             profile=row["profile"],
+            sharded_profile=row["sharded_profile"] or row["profile"],
             nearest=row["nearest"] == "1",
             flash_attention_from=_year(row["flash_attention_from"]),
             sequence_parallel_from=_year(row["sequence_parallel_from"]),
             recompute=row["recompute"] or None,
             virtual_pipeline=_year(row["virtual_pipeline"]),
+            fused_loss_from=_year(row["fused_loss_from"]),
         )
         for row in read_table("frameworks.csv")
     )
