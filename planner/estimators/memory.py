@@ -117,7 +117,7 @@ def _fullest_moment(
 ) -> MemoryBreakdown:
     """The backward pass, or the optimizer step, which has all gradients and no activations."""
     profile = share.setting.framework
-    if profile.states.gradients_persist and not profile.states.optimizer_temporary:
+    if profile.states.gradients_persist and not profile.memory.optimizer_temporary:
         return backward
     zero = np.zeros(())
     update = replace(
@@ -171,12 +171,12 @@ def _loss_bytes(share: Share) -> FloatArray:
 def _state_parts(
     share: Share, c: TrainingConfigurations, parameters: StageParameters
 ) -> Callable[[str, int], FloatArray]:
-    states = share.setting.framework.states
+    states, memory = share.setting.framework.states, share.setting.framework.memory
     rules: dict[str, tuple[Numeric, ZeroStage]] = {
         "weight": (states.weight, ZeroStage(states.weights_sharded_from)),
         "gradient": (_gradient_bytes(share), ZeroStage.GRADIENTS),
         "optimizer": (states.optimizer, ZeroStage.OPTIMIZER),
-        "temporary": (states.optimizer_temporary, ZeroStage.OPTIMIZER),
+        "temporary": (memory.optimizer_temporary, ZeroStage.OPTIMIZER),
     }
 
     def state(name: str, stage: int) -> FloatArray:

@@ -35,7 +35,7 @@ def layer_input_bytes(share: Share) -> FloatArray:
 
 
 def all_bytes(share: Share, group: LayerGroup, core_recomputed: bool) -> FloatArray:
-    """Bytes of everything that the backward pass of a layer reads."""
+    """Bytes of everything that a layer keeps for its backward pass."""
     norms = norm_and_residual_bytes(
         tokens=share.tokens,
         hidden_size=share.hidden_size,
@@ -44,7 +44,8 @@ def all_bytes(share: Share, group: LayerGroup, core_recomputed: bool) -> FloatAr
         dropout=share.setting.workload.dropout,
     )
     attention = attention_bytes(share, group.attention, core_recomputed)
-    return add((norms, attention, feed_forward_block_bytes(share, group.feed_forward)))
+    fused = add((norms, attention, feed_forward_block_bytes(share, group.feed_forward)))
+    return fused * share.setting.framework.memory.kept_activations
 
 
 def attention_bytes(share: Share, attention: AttentionSpec, core_recomputed: bool) -> FloatArray:
