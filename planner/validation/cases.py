@@ -41,7 +41,8 @@ class MemoryKind(StrEnum):
 class Case:
     """A run as the estimator sees it: what is the same for all its plausible layouts, and these.
 
-    ``gpu_class``, ``scale`` and ``kind`` name the runs whose errors it can be compared with.
+    ``own_loss``: the run's loss is not that of the profile. ``gpu_class``, ``scale`` and
+    ``kind`` name the runs whose errors it can be compared with.
     """
 
     model: ModelSpec
@@ -52,6 +53,7 @@ class Case:
     sequence_length: int
     layouts: tuple[Layout, ...]
     memory_kind: MemoryKind
+    own_loss: bool = False
 
     @property
     def group(self) -> Hashable:
@@ -111,7 +113,8 @@ def case_of(run: Run, library: Library) -> Case:
         raise NotPredicted("the sequence length is not given, or absurd")
     model = model_of(run, library)
     rule = _rule(run)
-    profile = _with_loss(library.framework(rule.profile), rule, run)
+    shipped = library.framework(rule.profile)
+    profile = _with_loss(shipped, rule, run)
     cluster = _cluster(run, gpu)
     context = Open(
         run=run,
@@ -130,6 +133,7 @@ def case_of(run: Run, library: Library) -> Case:
         sequence_length=length,
         layouts=tuple(layouts(context)),
         memory_kind=memory_kind(run),
+        own_loss=profile != shipped,
     )
 
 
@@ -140,16 +144,22 @@ def _rule(run: Run) -> FrameworkRule:
 
 
 def _with_loss(profile: FrameworkProfile, rule: FrameworkRule, run: Run) -> FrameworkProfile:
-    """The profile with what a loss keeps that is fused with the last layer, or not at all."""
-    fused = run.flag("fused_loss")
-    if fused is None and re.search(r"liger|chunked (?:loss|cross)", run.word("notes")):
-        fused = True
-    per_logit = profile.memory.per_logit
-    if fused:
-        per_logit = min(per_logit, CHUNKED_LOSS)
-    elif fused is False or not since(rule.fused_loss_from, run.number("year")):
-        per_logit = max(per_logit, EAGER_LOSS)
+    """The profile with the loss that a run says, else with that of its framework and year."""
+    per_logit = profile.memory.per_logit if rule.per_logit is None else rule.per_logit
+    loss = _loss(run) or ("fused" if since(rule.fused_loss_from, run.number("year")) else "eager")
+    per_logit = {
+        "eager": max(per_logit, EAGER_LOSS),
+        "chunked": min(per_logit, CHUNKED_LOSS),
+    }.get(loss, per_logit)
     return replace(profile, memory=replace(profile.memory, per_logit=per_logit))
+
+
+def _loss(run: Run) -> str:
+    """How a run computes its loss: its own column, else its notes; empty if it does not say."""
+    notes = run.word("notes")
+    if re.search(r"liger (?:fused|kernel)|chunked (?:loss|cross)", notes):
+        return run.word("loss") or "chunked"
+    return run.word("loss") or ("fused" if re.search(r"foak: fast", notes) else "")
 
 
 def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
@@ -167,6 +177,6 @@ def memory_kind(run: Run) -> MemoryKind:
         except ValueError:
             return MemoryKind.DEVICE
     notes = run.word("notes")
-    if re.search(r"alloc(?!ator)|max over gpus \(active", notes):
+    if re.search(r"alloc(?!ator)|max over gpus \(active|memory active", notes):
         return MemoryKind.ALLOCATED
     return MemoryKind.RESERVED if re.search(r"reserved", notes) else MemoryKind.DEVICE

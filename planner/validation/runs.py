@@ -38,8 +38,8 @@ _FLAGS = [
     "tie_word_embeddings",
     "sequence_parallel",
     "flash_attention",
-    "fused_loss",
     "calibration",
+    "memory_calibration",
     "scale_out_per_gpu",
     "measured_out_of_memory",
 ]

@@ -18,7 +18,8 @@ class FrameworkRule:
     ``nearest``: the profile is not of this framework, only the closest to it. A feature
     is on from a year on, never if None. ``recompute`` or ``virtual_pipeline`` None: several
     values are plausible. ``sharded_profile`` stands for runs on more than one GPU.
-    ``fused_loss_from``: before that year the loss runs as separate kernels.
+    ``fused_loss_from``: the loss is one kernel; before, or if None, it runs as several that
+    keep float32 copies of the logits. ``per_logit``: bytes where it is not the profile's loss.
     """
 
     pattern: str
@@ -31,6 +32,7 @@ class FrameworkRule:
     recompute: str | None
     virtual_pipeline: int | None
     fused_loss_from: int | None
+    per_logit: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +75,7 @@ def _framework_rules() -> tuple[FrameworkRule, ...]:
             recompute=row["recompute"] or None,
             virtual_pipeline=_year(row["virtual_pipeline"]),
             fused_loss_from=_year(row["fused_loss_from"]),
+            per_logit=float(row["per_logit"]) if row["per_logit"] else None,
         )
         for row in read_table("frameworks.csv")
     )
