@@ -209,9 +209,10 @@ def _gradient_bytes(share: Share) -> Numeric:
 def _gathered(
     share: Share, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Full 16-bit weights and gradients of the layers that ZeRO-3 holds at once.
+    """Full weights and gradients of the layers that ZeRO-3 holds at once.
 
-    FSDP at stage 2 holds the weights of the whole stage.
+    FSDP at stage 2 holds the weights of the whole stage. Behind a pipeline it adds up the
+    stage's gradients over the micro-batches before it scatters them.
     """
     profile = share.setting.framework
     states = profile.states
@@ -220,11 +221,12 @@ def _gathered(
         for dense, experts in zip(parameters.layer_dense, parameters.layer_experts, strict=True)
     ]
     held = _largest_held(layers, parameters.layers.counts[stage])
-    layer = held * profile.memory.gathered_layers
-    unit = np.maximum(layer, parameters.end)
-    gradients = unit * states.gradient_on_wire
-    weights = np.where(c.zero_stage == ZeroStage.WEIGHTS, unit * states.weight_on_wire, 0.0)
+    unit = np.maximum(held * profile.memory.gathered_layers, parameters.end)
+    gradients = weights = unit
     if states.weights_sharded_from == ZeroStage.GRADIENTS:
-        whole = (parameters.dense[stage] + parameters.experts[stage]) * states.weight_on_wire
-        weights = np.where(c.zero_stage == ZeroStage.GRADIENTS, whole, weights)
-    return np.where(c.zero_stage >= states.weights_sharded_from, weights + gradients, 0.0)
+        whole = parameters.dense[stage] + parameters.experts[stage]
+        weights = np.where(c.zero_stage == ZeroStage.GRADIENTS, whole, unit)
+        if profile.pipeline_parallel:
+            gradients = np.where(c.pipeline_parallel > 1, whole, unit)
+    both = weights * states.weight_on_wire + gradients * states.gradient_on_wire
+    return np.where(c.zero_stage >= states.weights_sharded_from, both, 0.0)

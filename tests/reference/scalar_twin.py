@@ -214,7 +214,10 @@ def _states(world: World, layout: Layout, stage: int) -> Parts:
 
 
 def _gathered(world: World, layout: Layout, stage: int) -> float:
-    """Whole weights and gradients of the units alive; FSDP's stage 2 keeps all weights."""
+    """Whole weights and gradients of the units alive; FSDP's stage 2 keeps all weights.
+
+    FSDP behind a pipeline keeps all gradients until the last micro-batch.
+    """
     model, states = world.model, world.framework.states
     if layout.zero_stage < states.weights_sharded_from:
         return 0.0
@@ -222,5 +225,8 @@ def _gathered(world: World, layout: Layout, stage: int) -> float:
     layers = [sum(layer_parameters(model, group, layout)) for group in held.values()]
     matrix = model.vocab_size * model.hidden_size / layout.tensor_parallel
     unit = max(max(layers) * world.framework.memory.gathered_layers, matrix)
-    weights = unit if layout.zero_stage == 3 else sum(stage_parameters(world, layout)[stage])
-    return weights * states.weight_on_wire + unit * states.gradient_on_wire
+    whole = sum(stage_parameters(world, layout)[stage])
+    weights = unit if layout.zero_stage == 3 else whole
+    fsdp = states.weights_sharded_from == 2
+    gradients = whole if fsdp and layout.pipeline_parallel > 1 else unit
+    return weights * states.weight_on_wire + gradients * states.gradient_on_wire
