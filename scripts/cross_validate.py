@@ -25,7 +25,7 @@ FOLDS = 5
 def main() -> None:
     """Print in-sample and left-out errors of every step, fitted in the order of the steps."""
     silicon: dict[Parameter, float] = {}
-    print(f"{'profile':20} {'':6} {'runs':>5} {'left out':>9} {'in-sample':>10} {'MAPE':>7} {'median':>7}")
+    print(f"{'profile':27} {'runs':>5} {'left out':>9} {'in-sample':>10} {'MAPE':>7} {'median':>7}")
     for step in STEPS:
         rows = rows_of(step, silicon)
         names = folds_of(step)

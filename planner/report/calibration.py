@@ -33,7 +33,7 @@ def print_calibration(console: Console, profile: str, fit: Fit) -> None:
     console.print("kept: they do not tell it, and the shipped value stays.")
     for name, errors in (("step time", fit.step_time), ("peak memory", fit.memory)):
         if errors is not None:
-            print_title(console, f"Mean error of the {name}, {errors.rows} runs")
+            print_title(console, f"Mean error of the {name} (runs: {errors.rows})")
             print_pairs(console, _errors(errors, fit.folds))
 
 
