@@ -170,7 +170,7 @@ def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
 
 
 def memory_kind(run: Run) -> MemoryKind:
-    """Which memory a row speaks of: its own column, else its notes, else the device's."""
+    """Which memory a row speaks of: its own column, its notes, what its framework prints."""
     if run.word("memory_kind"):
         try:
             return MemoryKind(run.word("memory_kind"))
@@ -179,4 +179,6 @@ def memory_kind(run: Run) -> MemoryKind:
     notes = run.word("notes")
     if re.search(r"alloc(?!ator)|max over gpus \(active|memory active", notes):
         return MemoryKind.ALLOCATED
-    return MemoryKind.RESERVED if re.search(r"reserved", notes) else MemoryKind.DEVICE
+    if re.search(r"reserved", notes):
+        return MemoryKind.RESERVED
+    return MemoryKind(framework_rule(run.text("framework")).memory_kind or MemoryKind.DEVICE)

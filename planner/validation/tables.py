@@ -20,6 +20,7 @@ class FrameworkRule:
     values are plausible. ``sharded_profile`` stands for runs on more than one GPU.
     ``fused_loss_from``: the loss is one kernel; before, or if None, it runs as several that
     keep float32 copies of the logits. ``per_logit``: bytes where it is not the profile's loss.
+    ``memory_kind``: what the framework itself prints; empty if that is not known.
     """
 
     pattern: str
@@ -33,6 +34,7 @@ class FrameworkRule:
     virtual_pipeline: int | None
     fused_loss_from: int | None
     per_logit: float | None
+    memory_kind: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,7 @@ def _framework_rules() -> tuple[FrameworkRule, ...]:
             virtual_pipeline=_year(row["virtual_pipeline"]),
             fused_loss_from=_year(row["fused_loss_from"]),
             per_logit=float(row["per_logit"]) if row["per_logit"] else None,
+            memory_kind=row["memory_kind"],
         )
         for row in read_table("frameworks.csv")
     )
