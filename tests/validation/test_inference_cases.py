@@ -34,7 +34,7 @@ def case(library):
         ("vllm", "0.6.1", 2024, "mi300x-192gb", "vllm-v0-ports"),
         ("vllm-rocm", "0.9.0.1", 2025, "mi300x-192gb", "vllm"),
         ("lmdeploy-turbomind", "", None, "h100-sxm-80gb", "lmdeploy"),
-        ("megatron-lm-inference", "", None, "h100-sxm-80gb", "fastertransformer"),
+        ("megatron-lm-inference", "", None, "h100-sxm-80gb", "transformers"),
         ("llama.cpp", "", None, "h100-sxm-80gb", "llama-cpp"),
         ("llama.cpp", "", None, "mi300x-192gb", "llama-cpp-ports"),
         ("torchao-gptfast", "", None, "h100-sxm-80gb", "gpt-fast"),

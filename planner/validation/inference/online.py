@@ -93,7 +93,7 @@ def _room(cases: Sequence[InferenceCase], memory: ServingMemory) -> FloatArray:
     """Sequences that memory and scheduler let a replica hold, at every concurrency."""
     seqs = cases[0].engine.scheduler.max_num_seqs
     ranks = np.array([case.replica.attention_data_parallel for case in cases])
-    return np.minimum(memory.most_sequences, (seqs * ranks)[:, None])
+    return np.asarray(np.minimum(memory.most_sequences, (seqs * ranks)[:, None]))
 
 
 def _mesh(cases: Sequence[InferenceCase]) -> tuple[ServingMemory, Served]:
