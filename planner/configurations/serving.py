@@ -28,6 +28,7 @@ class ServingConfigurations(ConfigurationTable):
     """
 
     codes = SERVING_CODES
+    shares = SHARES
 
     num_gpus: FloatArray
     tensor_parallel: FloatArray

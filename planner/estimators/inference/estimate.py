@@ -82,25 +82,36 @@ def evaluate_serving(
 ) -> ServingEstimate:
     """Predict memory, latency and throughput of every configuration, and what rejects it."""
     c = configurations
-    broken = first_broken_serving_rule(
-        c,
-        ServingContext(
-            gpu=setting.machine.gpu,
-            model=setting.model,
-            engine=setting.engine,
-            workload=setting.workload,
-            domain_size=setting.machine.cluster.scale_up.domain_size,
-        ),
-    )
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         memory = serving_memory(setting, c)
         served = served_at_concurrency(setting, c, memory)
-        too_large = ~(memory.most_sequences >= c.concurrency)
-    full = np.int8(len(SERVING_REJECTIONS))
     return ServingEstimate(
         setting=setting,
         configurations=c,
         memory=memory,
         served=served,
-        rejected_by=np.where((broken == 0) & too_large, full, broken),
+        rejected_by=serving_rejections(setting, c, memory),
     )
+
+
+def broken_serving_rule(
+    setting: ServingSetting, configurations: ServingConfigurations
+) -> CodeArray:
+    """One-based number in ``SERVING_REJECTIONS`` of the first rule each breaks, else 0."""
+    context = ServingContext(
+        gpu=setting.machine.gpu,
+        model=setting.model,
+        engine=setting.engine,
+        workload=setting.workload,
+        domain_size=setting.machine.cluster.scale_up.domain_size,
+    )
+    return first_broken_serving_rule(configurations, context)
+
+
+def serving_rejections(
+    setting: ServingSetting, configurations: ServingConfigurations, memory: ServingMemory
+) -> CodeArray:
+    """As `broken_serving_rule`, and whether the requests find room in the memory."""
+    broken = broken_serving_rule(setting, configurations)
+    too_large = ~(memory.most_sequences >= configurations.concurrency)
+    return np.where((broken == 0) & too_large, np.int8(len(SERVING_REJECTIONS)), broken)
