@@ -43,6 +43,7 @@ ALL = "all"
 SINGLE = "serve_single"
 _SPACE = "serve"
 _TOKENS = 1024
+_MOST_CONCURRENT = 4096
 _FRONT = ("throughput_per_gpu", "interactivity")
 _SIZING = ("num_gpus", "request_latency")
 _OF_WORKLOAD = (
@@ -136,7 +137,8 @@ class _Reader:
         self._several = several
 
     def sources(self, gpu: str | None, engine: EngineProfile, modes: list[str]) -> list[Source]:
-        """One source per mode."""
+        """One source per mode; one configuration is not sized by the rate."""
+        workload = self._workload
         pool = self._pool(gpu, engine)
         prefill = pool
         if self._request.prefill_gpu is not None:
@@ -147,7 +149,7 @@ class _Reader:
                 pool=pool,
                 prefill=prefill,
                 counts=self._counts,
-                request_rate=self._request.request_rate,
+                request_rate=None if self._request.space == SINGLE else workload.request_rate,
             )
             for mode in modes
         ]
@@ -266,18 +268,25 @@ def _note_quantization(request: ServingRequest, model: ModelSpec, notes: Notes) 
         )
 
 
-def one_setting(request: ServingRequest) -> ServingPlan:
+def one_configuration(request: ServingRequest) -> ServingPlan:
     """The plan of one configuration: what is not set keeps its default.
+
+    Without GPUs it is one replica; with a rate and no concurrency, all concurrencies.
 
     Raises
     ------
     SpecError, SearchSpaceError
         Something is unknown, faulty or impossible, or there are several configurations.
     """
-    plan = make_serving_plan(replace(request, space=SINGLE))
-    if len(plan.problem.sources) != 1 or plan.problem.num_rows != 1:
+    settings = dict(request.settings)
+    free = request.request_rate is not None and "concurrency" not in settings
+    if free:
+        settings["concurrency"] = list(range(1, _MOST_CONCURRENT + 1))
+    plan = make_serving_plan(replace(request, space=SINGLE, settings=settings))
+    number = plan.problem.num_rows // (_MOST_CONCURRENT if free else 1)
+    if len(plan.problem.sources) != 1 or number != 1:
         raise SearchSpaceError(
-            f"That is {plan.problem.num_rows:,} configurations: give one value per parameter, "
-            "or use `planner search --workload serve`."
+            f"That is {number:,} configurations: give one value per parameter, or use "
+            "`planner search --workload serve`."
         )
     return plan

@@ -30,13 +30,16 @@ class ServingMiss:
 
 
 class ServingCollector:
-    """Keeps the Pareto front, the counts and the nearest misses of all candidates so far."""
+    """Keeps the Pareto front, the counts and the nearest misses of all candidates so far.
+
+    ``values`` are the objectives of the front, minimized and sorted.
+    """
 
     def __init__(self, problem: ServingProblem) -> None:
         self._problem = problem
         self._objectives = problem.objectives
         self._blocks: list[Candidates] = []
-        self._values: FloatArray = np.empty((0, len(self._objectives)))
+        self.values: FloatArray = np.empty((0, len(self._objectives)))
         self._places: IndexArray = np.empty((0, 2), dtype=np.intp)
         self._misses: dict[str, ServingMiss] = {}
         self.counts = np.zeros(len(problem.rejections) + 1, dtype=np.int64)
@@ -63,19 +66,17 @@ class ServingCollector:
         return () if self.counts[0] else tuple(self._misses.values())
 
     @property
-    def best(self) -> float:
-        """The first objective's best value, minimized."""
-        return float(self._values[0, 0]) if len(self._values) else np.inf
+    def best(self) -> tuple[float, ...]:
+        """The objectives of the best row, minimized; infinite where there is none."""
+        return tuple(self.values[0]) if len(self.values) else (np.inf,)
 
-    def table(self, most: int | None = None) -> dict[str, list[Any]]:
-        """The front as columns, best by the first objective first; at most so many rows."""
+    def table(self, rows: IndexArray) -> dict[str, list[Any]]:
+        """Some rows of the front as columns, in their order."""
         pieces = []
-        places = self._places[:most]
+        places = self._places[rows]
         for block in np.unique(places[:, 0]):
             mine = np.flatnonzero(places[:, 0] == block)
             pieces.append((mine, self._blocks[block].rows(places[mine, 1])))
-        if not pieces:
-            return {}
         order = np.argsort(np.concatenate([mine for mine, _ in pieces]))
         joined = {
             name: [value for _, columns in pieces for value in columns[name]]
@@ -98,16 +99,16 @@ class ServingCollector:
              for o in self._objectives],
             axis=1,
         )  # fmt: skip
-        kept = undominated(values, self._values)
+        kept = undominated(values, self.values)
         rows, values = feasible[kept], values[kept]
         best = pareto_front(values)
         if not best.size:
             return
         places = np.stack([np.full(best.size, len(self._blocks)), rows[best]], axis=1)
         self._blocks.append(candidates)
-        merged = np.concatenate([self._values, values[best]])
+        merged = np.concatenate([self.values, values[best]])
         front = pareto_front(merged)
-        self._values = merged[front]
+        self.values = merged[front]
         self._places = np.concatenate([self._places, places])[front]
 
     def _miss(self, candidates: Candidates, codes: CodeArray, counts: IndexArray) -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from planner.arrays import FloatArray
-from planner.configurations.serving import SERVING_NAMES, ServingConfigurations, serving_word
+from planner.configurations.serving import (
+    SERVING_CODES,
+    SERVING_NAMES,
+    ServingConfigurations,
+    serving_word,
+)
 from planner.estimators.inference.disaggregated import DecodeWorkers, PrefillWorkers
 from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.memory import SERVING_MEMORY_PARTS, ServingMemory
-from planner.optimize.serving.deployments import Deployments
+from planner.estimators.inference.static import StaticBatch
+from planner.optimize.serving.deployments import MILLION, Deployments
 from planner.optimize.serving.problem import AGGREGATED, DISAGGREGATED, Pool, Source
 from planner.units import GIB, HOUR
 
@@ -49,6 +56,33 @@ def aggregated_columns(
     }
 
 
+def static_columns(
+    static: StaticBatch, memory: ServingMemory, c: ServingConfigurations, pool: Pool
+) -> dict[str, list[Any]]:
+    """One list per column of batches that start and end together."""
+    workload, shape = pool.setting.workload, c.shape
+    rate = c.data_parallel * static.batch / static.request_latency
+    values = {
+        "prefill_latency_s": static.time_to_first_token,
+        "decode_latency_s": static.time_per_output_token,
+        "request_latency_s": static.request_latency,
+        "output_tokens_per_s": rate * workload.output_tokens,
+        "tokens_per_s": rate * (workload.input_tokens + workload.output_tokens),
+        "cost_per_million_tokens_usd": MILLION * c.num_gpus * pool.price
+        / (rate * workload.output_tokens),
+    }  # fmt: skip
+    number = int(np.prod(shape))
+    return {
+        "gpu": [pool.gpu] * number,
+        "engine": [pool.setting.engine.name] * number,
+        "num_gpus": _counts(c.num_gpus, shape),
+        "replicas": _counts(c.data_parallel, shape),
+        **_parameters(c, PARAMETERS),
+        **{name: _floats(value, shape) for name, value in values.items()},
+        **_memory(memory, c, shape),
+    }
+
+
 def disaggregated_columns(
     workers: Workers, deployments: Deployments, source: Source
 ) -> dict[str, list[Any]]:
@@ -70,6 +104,16 @@ def disaggregated_columns(
         "utilization": _floats(workers.load, shape),
         **_memory(workers.decode.memory, c, shape),
     }
+
+
+def configuration_of(row: Mapping[str, Any], prefix: str = "") -> ServingConfigurations:
+    """The configuration of one row of columns; of one replica, or all with ``num_gpus``."""
+    given = {name: row[prefix + name] for name in PARAMETERS if prefix + name in row}
+    coded = {
+        name: SERVING_CODES[name][value.upper()] if name in SERVING_CODES else value
+        for name, value in given.items()
+    }
+    return ServingConfigurations.of(**{"num_gpus": row["num_gpus"], "concurrency": 1, **coded})
 
 
 def _where(mode: str, pool: Pool, shape: tuple[int, ...]) -> dict[str, list[Any]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.arrays import IndexArray
+from planner.optimize.pareto import pareto_front
 from planner.optimize.serving.aggregated import aggregated_candidates
 from planner.optimize.serving.collector import ServingCollector, ServingMiss
 from planner.optimize.serving.deployments import Candidates
@@ -30,12 +30,13 @@ RowSink = Callable[[Mapping[str, Sequence[Any]]], None]
 class ServingResult:
     """The Pareto front, best first objective first, as columns; empty if nothing is feasible.
 
-    ``without_plan`` maps a GPU that cannot serve this to the rejection of most of its
-    configurations. ``search_time`` is in seconds.
+    ``best_of_modes`` holds the best row of each mode. ``without_plan`` maps a GPU that cannot
+    serve this to the rejection of most of its configurations. ``search_time`` is in seconds.
     """
 
     problem: ServingProblem
     table: Mapping[str, Sequence[Any]]
+    best_of_modes: Mapping[str, Sequence[Any]]
     configurations_evaluated: int
     configurations_feasible: int
     rejected_by: Mapping[str, int]
@@ -56,17 +57,21 @@ def serving_search(
     """Search all sources; ``sink`` is given every feasible row, some thousand at a time."""
     started = time.perf_counter()
     done = _Done(progress)
-    collectors: list[tuple[str, ServingCollector]] = []
-    for gpu, sources in groupby(problem.sources, key=lambda source: source.pool.gpu):
-        if not collectors or problem.best_per_gpu:
-            collectors.append((gpu, ServingCollector(problem)))
-        for source in sources:
-            _search_source(problem, source, collectors[-1][1], done, sink)
-    counts = np.sum([collector.counts for _, collector in collectors], axis=0)
-    misses = [miss for _, collector in collectors for miss in collector.misses]
+    groups: list[_Group] = []
+    for source in problem.sources:
+        gpu = source.pool.gpu
+        if not groups or (problem.best_per_gpu and groups[-1].gpu != gpu):
+            groups.append(_Group(gpu=gpu, collectors={}))
+        collectors = groups[-1].collectors
+        collector = collectors.setdefault(source.mode, ServingCollector(problem))
+        _search_source(problem, source, collector, done, sink)
+    counts = np.sum([group.counts for group in groups], axis=0)
+    tables = [group.table(1 if problem.best_per_gpu else None) for group in _by_value(groups)]
+    misses = [] if counts[0] else [miss for group in groups for miss in group.misses]
     return ServingResult(
         problem=problem,
-        table=_joined(problem, [collector for _, collector in collectors]),
+        table=stacked(tables),
+        best_of_modes={} if problem.best_per_gpu else groups[0].best_of_modes(),
         configurations_evaluated=int(counts.sum()),
         configurations_feasible=int(counts[0]),
         rejected_by={
@@ -74,14 +79,68 @@ def serving_search(
             for name, count in zip(problem.rejections, counts[1:], strict=True)
             if count
         },
-        nearest_misses=() if counts[0] else tuple(_nearest(misses)),
+        nearest_misses=tuple(_nearest(misses)),
         without_plan={
-            gpu: problem.rejections[int(np.argmax(collector.counts[1:]))]
-            for gpu, collector in collectors
-            if not collector.counts[0]
+            group.gpu: problem.rejections[int(np.argmax(group.counts[1:]))]
+            for group in groups
+            if not group.counts[0]
         },
         search_time=time.perf_counter() - started,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Group:
+    """What was found on one GPU, or on all if they share a front, by mode."""
+
+    gpu: str
+    collectors: dict[str, ServingCollector]
+
+    @property
+    def counts(self) -> IndexArray:
+        counts: IndexArray = np.sum([one.counts for one in self.collectors.values()], axis=0)
+        return counts
+
+    @property
+    def misses(self) -> list[ServingMiss]:
+        return [miss for one in self.collectors.values() for miss in one.misses]
+
+    @property
+    def best(self) -> tuple[float, ...]:
+        """The best row's objectives, minimized."""
+        return min((one.best for one in self.collectors.values()), default=())
+
+    def table(self, most: int | None) -> dict[str, list[Any]]:
+        """The front of all modes, or its first rows."""
+        found = list(self.collectors.values())
+        front = pareto_front(np.concatenate([one.values for one in found]))[:most]
+        owners = np.repeat(np.arange(len(found)), [len(one.values) for one in found])
+        starts = np.cumsum([0, *(len(one.values) for one in found)])
+        pieces = [
+            (np.flatnonzero(owners[front] == number), one.table(mine - starts[number]))
+            for number, one in enumerate(found)
+            if (mine := front[owners[front] == number]).size
+        ]
+        order = np.argsort(np.concatenate([places for places, _ in pieces] or [front]))
+        joined = stacked([table for _, table in pieces])
+        return {name: [values[row] for row in order] for name, values in joined.items()}
+
+    def best_of_modes(self) -> dict[str, list[Any]]:
+        """The best row of each mode that has one, if there are several modes."""
+        found = [one for one in self.collectors.values() if len(one.values)]
+        return stacked([one.table(np.arange(1)) for one in found]) if len(found) > 1 else {}
+
+
+def stacked(tables: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, list[Any]]:
+    """Tables of the same columns below each other; empty ones are left out."""
+    full = [table for table in tables if table]
+    names = full[0] if full else ()
+    return {name: [value for table in full for value in table[name]] for name in names}
+
+
+def _by_value(groups: Sequence[_Group]) -> list[_Group]:
+    """Groups with something feasible, the best first."""
+    return sorted((group for group in groups if group.counts[0]), key=lambda group: group.best)
 
 
 class _Done:
@@ -117,19 +176,6 @@ def _search_source(
                     sink(candidates.rows(feasible[start : start + _SINK_ROWS]))
         if source.mode == AGGREGATED:
             done.more(rows)
-
-
-def _joined(
-    problem: ServingProblem, collectors: Sequence[ServingCollector]
-) -> dict[str, list[Any]]:
-    """One table of all fronts; the best of each GPU in the order of the first objective."""
-    found = [collector for collector in collectors if collector.counts[0]]
-    found.sort(key=lambda collector: collector.best)
-    tables = [collector.table(1 if problem.best_per_gpu else None) for collector in found]
-    tables = [table for table in tables if table]
-    if not tables:
-        return {}
-    return {name: [value for table in tables for value in table[name]] for name in tables[0]}
 
 
 def _nearest(misses: Sequence[ServingMiss]) -> Iterator[ServingMiss]:
