@@ -56,4 +56,12 @@ def search_serving(given: dict[str, Any]) -> None:
         from planner.report.serving.search import print_serving_search
 
         console = make_console(stderr=Path("-") in (csv, json))
-        print_serving_search(console, request, plan, result, given["top"])
+        print_serving_search(console, request, plan, result, _top(given, plan.problem.best_per_gpu))
+
+
+def _top(given: dict[str, Any], every_gpu: bool) -> int:
+    """Rows to show: of a comparison of GPUs all, unless the user says how many."""
+    from planner.specs.catalogue import names
+
+    chosen = given["context"].get_parameter_source("top").name != "DEFAULT"
+    return int(given["top"]) if chosen or not every_gpu else len(names("gpus"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.arrays import IndexArray
+from planner.estimators.inference.estimate import SERVING_REJECTIONS
 from planner.optimize.pareto import pareto_front
 from planner.optimize.serving.aggregated import aggregated_candidates
 from planner.optimize.serving.collector import ServingCollector, ServingMiss
@@ -31,7 +32,7 @@ class ServingResult:
     """The Pareto front, best first objective first, as columns; empty if nothing is feasible.
 
     ``best_of_modes`` holds the best row of each mode. ``without_plan`` maps a GPU that cannot
-    serve this to the rejection of most of its configurations. ``search_time`` is in seconds.
+    serve this to what came closest: a limit, the memory or a rule. ``search_time`` in seconds.
     """
 
     problem: ServingProblem
@@ -81,9 +82,7 @@ def serving_search(
         },
         nearest_misses=tuple(_nearest(misses)),
         without_plan={
-            group.gpu: problem.rejections[int(np.argmax(group.counts[1:]))]
-            for group in groups
-            if not group.counts[0]
+            group.gpu: _why(problem, group.counts) for group in groups if not group.counts[0]
         },
         search_time=time.perf_counter() - started,
     )
@@ -136,6 +135,15 @@ def stacked(tables: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, list[Any
     full = [table for table in tables if table]
     names = full[0] if full else ()
     return {name: [value for table in full for value in table[name]] for name in names}
+
+
+def _why(problem: ServingProblem, counts: IndexArray) -> str:
+    """The limit that most plans missed; if none came so far, the memory, or a rule."""
+    rules = len(SERVING_REJECTIONS)
+    for part in (slice(rules + 1, None), slice(rules, rules + 1), slice(1, rules)):
+        if counts[part].any():
+            return problem.rejections[(part.start - 1) + int(np.argmax(counts[part]))]
+    return problem.rejections[0]
 
 
 def _by_value(groups: Sequence[_Group]) -> list[_Group]:

@@ -109,7 +109,9 @@ def _layouts(
             ranks = np.full_like(stage, number)
         for count in counts or [0]:
             gpus = np.full_like(stage, count) if counts else replica
-            rows.append(np.stack([gpus, *plain.values(), ranks], axis=1))
+            fitting = replica <= gpus if (replica <= gpus).any() else replica > 0
+            columns = [gpus, *plain.values(), ranks]
+            rows.append(np.stack([column[fitting] for column in columns], axis=1))
     names = ("num_gpus", *plain, "expert_parallel")
     return dict(zip(names, np.unique(np.concatenate(rows), axis=0).T, strict=True))
 

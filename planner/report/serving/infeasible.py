@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from planner.errors import PlannerError
-from planner.estimators.inference.estimate import OUT_OF_MEMORY
+from planner.estimators.inference.estimate import OUT_OF_MEMORY, SERVING_REJECTIONS
 from planner.optimize.serving.collector import ServingMiss
 from planner.optimize.serving.search import ServingResult, serving_search
 from planner.report import text
@@ -16,6 +16,7 @@ from planner.report.serving.front import layout
 from planner.report.serving.question import describe_serving, where
 from planner.request import ServingRequest
 from planner.serving_plan import ServingPlan, make_serving_plan
+from planner.units import GIB
 
 _MOST_ROWS = 1_000_000
 _DOUBLINGS = 6
@@ -26,6 +27,14 @@ _OPTIONS = {
     "cost_per_million_tokens": "--cost-per-million",
     "memory_headroom": "--memory-headroom",
     "request_rate": "--request-rate",
+}
+_COLUMNS = {
+    "time_to_first_token": ("time_to_first_token_s", 1.0),
+    "time_per_output_token": ("time_per_output_token_s", 1.0),
+    "request_latency": ("request_latency_s", 1.0),
+    "cost_per_million_tokens": ("cost_per_million_tokens_usd", 1.0),
+    "memory_headroom": ("memory_headroom_gib", GIB),
+    "request_rate": ("requests_per_s", 1.0),
 }
 _SMALLER = (
     ("quantization", ("fp8", "w8a16", "w4a16")),
@@ -64,7 +73,8 @@ def serving_infeasible_message(
 
 def _sentence(result: ServingResult, rejection: str, miss: ServingMiss | None) -> str:
     words = describe_serving(result.problem, rejection)
-    if miss is None:
+    limited = any(name not in SERVING_REJECTIONS for name in result.rejected_by)
+    if miss is None or (rejection == OUT_OF_MEMORY and limited):
         return words
     row = miss.row
     plan = f"{layout(row)}, {row['quantization']}, {row['kv_cache']} cache"
@@ -102,28 +112,35 @@ def _helps(request: ServingRequest) -> bool:
 
 
 def _relaxed(request: ServingRequest, result: ServingResult) -> Iterator[_Remedy]:
-    """The limits as the nearest miss of one of them keeps it."""
-    limits = dict(request.constraints)
+    """All limits that a nearest miss does not keep, as it would keep them."""
     for miss in result.nearest_misses:
-        if miss.rejection in request.constraints and math.isfinite(miss.value):
-            option, bound = _outward(miss)
+        if miss.rejection not in request.constraints:
+            continue
+        limits, options = dict(request.constraints), []
+        for constraint in result.problem.constraints:
+            column, scale = _COLUMNS[constraint.name]
+            value, sign = miss.row[column] * scale, constraint.limit.sign
+            if constraint.name in limits and not sign * value <= sign * constraint.bound:
+                option, limits[constraint.name] = _outward(constraint.name, value)
+                options.append(option)
+        if options and all(math.isfinite(bound) for bound in limits.values()):
             yield _Remedy(
-                option=option,
-                request=replace(request, constraints={**limits, miss.rejection: bound}),
+                option=" with ".join(options), request=replace(request, constraints=limits)
             )
 
 
-def _outward(miss: ServingMiss) -> tuple[str, float]:
-    """A limit with two digits that the miss keeps, as an option and in SI units."""
+def _outward(name: str, value: float) -> tuple[str, float]:
+    """A limit with two digits that the value keeps, as an option and in SI units."""
+    if not math.isfinite(value):
+        return _OPTIONS[name], value
     scale, unit = {
         "cost_per_million_tokens": (1.0, "USD"),
-        "memory_headroom": (2.0**30, "GiB"),
-    }.get(miss.rejection, (1.0, "s") if miss.value >= 2 else (1e-3, "ms"))
-    amount = max(miss.value / scale, 1e-12)
+        "memory_headroom": (GIB, "GiB"),
+    }.get(name, (1.0, "s") if value >= 2 else (1e-3, "ms"))
+    amount = max(value / scale, 1e-12)
     step = 10.0 ** (math.floor(math.log10(amount)) - 1)
-    upwards = miss.rejection not in ("memory_headroom", "request_rate")
-    rounded = (math.ceil if upwards else math.floor)(amount / step) * step
-    return f"{_OPTIONS[miss.rejection]} {rounded:.12g}{unit}", float(f"{rounded:.12g}") * scale
+    rounded = (math.floor if name == "memory_headroom" else math.ceil)(amount / step) * step
+    return f"{_OPTIONS[name]} {rounded:.12g}{unit}", float(f"{rounded:.12g}") * scale
 
 
 def _smaller(request: ServingRequest) -> Iterator[Iterator[_Remedy]]:
