@@ -16,7 +16,7 @@ from pathlib import Path
 import tomlkit
 
 import planner
-from planner.calibration.fit import Measured, best_point
+from planner.calibration.fit import Measured, best_point, log_ratios
 from planner.calibration.parameters import Parameter, with_values
 from planner.calibration.runs import measured_runs
 from planner.validation.library import Library
@@ -121,7 +121,7 @@ def fitted(step: Step, rows: Sequence[Measured]) -> dict[Parameter, float]:
     for label, shipped in step.start.items():
         owner, _, name = label.partition(".")
         parameters.append(Parameter(owner=owner, name=name, shipped=shipped))
-    best, _ = best_point(rows, parameters)
+    best, _ = best_point(rows, parameters, log_ratios)
     return {
         parameter: float(f"{parameter.value(x):.{DIGITS}g}")
         for parameter, x in zip(parameters, best, strict=True)

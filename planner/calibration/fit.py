@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -22,12 +23,24 @@ _LEAST_DETERMINED = 0.15
 _MOST_FOLDS = 10
 
 
+Row = TypeVar("Row", bound="Weighted")
+
+
+class Weighted(Protocol):
+    """A measurement and how much it counts."""
+
+    @property
+    def weight(self) -> float:
+        """Its share of the loss, beside 1 of others."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Measured:
     """A case and its measured step time [s]."""
 
     case: Case
     step_time: float
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +78,13 @@ class Fit:
         return {one.parameter: one.value for one in self.fitted if not one.refused}
 
 
-def fit(measured: Sequence[Measured], parameters: Sequence[Parameter]) -> Fit:
+Ratios = Callable[[Sequence[Row], Mapping[Parameter, float]], FloatArray]
+
+
+def fit(measured: Sequence[Row], parameters: Sequence[Parameter], ratios: Ratios[Row]) -> Fit:
     """Fit ``parameters``, leaving out what the data cannot tell.
+
+    ``ratios`` gives the logarithms of predicted over measured under values of parameters.
 
     Raises
     ------
@@ -74,10 +92,8 @@ def fit(measured: Sequence[Measured], parameters: Sequence[Parameter]) -> Fit:
         There is no row to fit to, or the data tell nothing about any parameter.
     """
     if not measured:
-        raise CalibrationError(
-            "No row has a measured step time or throughput and can be predicted."
-        )
-    best, spread = best_point(measured, parameters)
+        raise CalibrationError("No row has a measured time or throughput and can be predicted.")
+    best, spread = best_point(measured, parameters, ratios)
     told = [
         p for p, width in zip(parameters, spread, strict=True) if 1 - width >= _LEAST_DETERMINED
     ]
@@ -86,10 +102,10 @@ def fit(measured: Sequence[Measured], parameters: Sequence[Parameter]) -> Fit:
         raise CalibrationError(f"These {len(measured)} rows tell nothing about {names}.")
     widths = dict(zip(parameters, spread, strict=True))
     if len(told) < len(parameters):
-        best, spread = best_point(measured, told)
+        best, spread = best_point(measured, told, ratios)
         widths |= dict(zip(told, spread, strict=True))
     values = {p: p.value(x) for p, x in zip(told, best, strict=True)}
-    left_out, folds = _left_out(measured, told)
+    left_out, folds = _left_out(measured, told, ratios)
     return Fit(
         fitted=tuple(
             Fitted(
@@ -102,14 +118,14 @@ def fit(measured: Sequence[Measured], parameters: Sequence[Parameter]) -> Fit:
         ),
         rows=len(measured),
         folds=folds,
-        error_before=_error(log_ratios(measured, {})),
-        error_after=_error(log_ratios(measured, values)),
+        error_before=_error(ratios(measured, {})),
+        error_after=_error(ratios(measured, values)),
         error_left_out=_error(left_out),
     )
 
 
 def best_point(
-    measured: Sequence[Measured], parameters: Sequence[Parameter]
+    measured: Sequence[Row], parameters: Sequence[Parameter], ratios: Ratios[Row]
 ) -> tuple[FloatArray, FloatArray]:
     """The best point on the parameters' scales, and its standard deviations there.
 
@@ -117,10 +133,11 @@ def best_point(
     """
     low, high = np.array([p.bounds for p in parameters]).T
     start = np.clip(np.zeros(len(parameters)), low + 1e-6, high - 1e-6)
+    weights = np.sqrt([row.weight for row in measured])
 
     def residuals(x: FloatArray) -> FloatArray:
         values = {p: p.value(point) for p, point in zip(parameters, x, strict=True)}
-        return np.concatenate([_robust(log_ratios(measured, values) / NOISE), x])
+        return np.concatenate([_robust(ratios(measured, values) / NOISE) * weights, x])
 
     found = least_squares(residuals, start, bounds=(low, high), diff_step=1e-3, x_scale=1.0)
     covariance = np.linalg.inv(found.jac.T @ found.jac)
@@ -146,20 +163,20 @@ def log_ratios(measured: Sequence[Measured], values: Mapping[Parameter, float]) 
 
 
 def _left_out(
-    measured: Sequence[Measured], parameters: Sequence[Parameter]
+    measured: Sequence[Row], parameters: Sequence[Parameter], ratios: Ratios[Row]
 ) -> tuple[FloatArray, int]:
     """Log ratios of each row with parameters fitted to the other folds."""
     folds = min(len(measured), _MOST_FOLDS)
     if folds < 2:
         return np.full(1, np.nan), folds
-    ratios = np.zeros(len(measured))
+    found = np.zeros(len(measured))
     for fold in range(folds):
         mine = list(range(fold, len(measured), folds))
         others = [row for index, row in enumerate(measured) if index % folds != fold]
-        best, _ = best_point(others, parameters)
+        best, _ = best_point(others, parameters, ratios)
         values = {p: p.value(x) for p, x in zip(parameters, best, strict=True)}
-        ratios[mine] = log_ratios([measured[index] for index in mine], values)
-    return ratios, folds
+        found[mine] = ratios([measured[index] for index in mine], values)
+    return found, folds
 
 
 def _error(log_ratios: FloatArray) -> float:

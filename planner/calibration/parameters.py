@@ -14,6 +14,8 @@ from planner.validation.cases import Case
 _SECTIONS = {"execution": Execution, "overlap": Overlap}
 # Traffic over that of fused kernels, which nothing undercuts.
 _AT_LEAST_ONE = ("elementwise_passes", "permute_passes")
+# Kernels of an engine may beat those measured on the GPU by little.
+_LARGEST_FRACTION = 1.3
 _SHARE_SPREAD = 0.25
 _FACTOR = 2.0
 _LARGEST_FACTOR = 16.0
@@ -50,6 +52,8 @@ class Parameter:
         limit = math.log(_LARGEST_FACTOR, _FACTOR)
         if self.name in _AT_LEAST_ONE:
             return (math.log(1 / max(self.shipped, 1.0), _FACTOR) - 1e-9, limit)
+        if self.owner == "execution" and self.name.endswith("_fraction"):
+            return (-limit, math.log(max(_LARGEST_FRACTION / self.shipped, 1.001), _FACTOR))
         return (-limit, limit)
 
     def value(self, x: float) -> float:
@@ -67,7 +71,19 @@ def parameters_of(profile: FrameworkProfile, names: Iterable[str] | None) -> lis
     CalibrationError
         A name is unknown, or the parameter is zero and has no scale.
     """
-    found = {p.label: p for p in _all_of(profile)}
+    return chosen_parameters({p.label: p for p in _all_of(profile)}, profile.name, names)
+
+
+def chosen_parameters(
+    found: Mapping[str, Parameter], profile: str, names: Iterable[str] | None
+) -> list[Parameter]:
+    """Those of the ``found`` parameters of a profile that are named, or all that have a scale.
+
+    Raises
+    ------
+    CalibrationError
+        A name is unknown, or the parameter is zero and has no scale.
+    """
     if names is None:
         return [p for p in found.values() if p.is_share or p.shipped > 0]
     chosen = []
@@ -76,7 +92,7 @@ def parameters_of(profile: FrameworkProfile, names: Iterable[str] | None) -> lis
             hint = did_you_mean(name, found)
             raise CalibrationError(f"Unknown parameter {name!r}.{hint} Known: {', '.join(found)}.")
         if not found[name].is_share and found[name].shipped <= 0:
-            raise CalibrationError(f"{name} is 0 in {profile.name}: give it a value to start from.")
+            raise CalibrationError(f"{name} is 0 in {profile}: give it a value to start from.")
         chosen.append(found[name])
     return chosen
 

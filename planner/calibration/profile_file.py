@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from planner.calibration.fit import Fit
 
 SOURCE = "calibrated"
-_UNITS = {"layer_launch_time": ("ms", 1e3), "micro_batch_overhead": ("ms", 1e3)}
-_UNITS["step_overhead"] = ("ms", 1e3)
+UNITS = {"layer_launch_time": ("ms", 1e3), "micro_batch_overhead": ("ms", 1e3)}
+UNITS |= dict.fromkeys(("step_overhead", "request_overhead"), ("ms", 1e3))
+UNITS |= dict.fromkeys(
+    ("decode_launch_time", "prefill_launch_time", "sequence_overhead"), ("us", 1e6)
+)
 _DIGITS = 4
 
 
@@ -38,7 +41,7 @@ def profile_text(shipped: Path, fit: Fit, origin: str) -> str:
     document: Any = tomlkit.parse(shipped.read_text(encoding="utf-8"))
     document["sources"][SOURCE] = origin
     for parameter, value in fit.values.items():
-        unit, scale = _UNITS.get(parameter.name, ("1", 1.0))
+        unit, scale = UNITS.get(parameter.name, ("1", 1.0))
         number = document[parameter.owner][parameter.name]
         number["value"] = float(f"{value * scale:.{_DIGITS}g}")
         number["unit"] = unit

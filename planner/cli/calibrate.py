@@ -1,13 +1,17 @@
-"""``planner calibrate``: a framework profile fitted to the user's own runs."""
+"""``planner calibrate``: a framework or engine profile fitted to the user's own runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from planner.cli import options
+
+if TYPE_CHECKING:
+    from planner.calibration.fit import Fit
+    from planner.validation.runs import Runs
 
 RunsFile = Annotated[
     Path, typer.Argument(help="A CSV of measured runs, in the columns of `planner validate`.")
@@ -37,7 +41,7 @@ def calibrate(
     specs: options.Specs = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Fit a framework profile to measured runs."""
+    """Fit a framework or engine profile to measured runs."""
     from planner.calibration.profile_file import profile_text, require_fitting
     from planner.report.console import make_console
     from planner.report.files import check_path, written_whole
@@ -47,21 +51,48 @@ def calibrate(
     require_fitting()
     use_specs_folder(specs)
     check_path(output)
-    from planner.calibration.fit import fit
-    from planner.calibration.parameters import parameters_of
-    from planner.calibration.runs import measured_runs
     from planner.report.calibration import print_calibration
-    from planner.validation.library import Library
+    from planner.validation.columns import TableKind
     from planner.validation.runs import read_runs
 
-    library = Library()
-    stem = None if framework is None else find("frameworks", framework).stem
-    name, rows = measured_runs(read_runs(runs), library, stem)
-    profile = library.framework(name)
-    found = fit(rows, parameters_of(profile, parameter))
+    table = read_runs(runs)
+    training = table.kind is TableKind.TRAINING
+    kind = "frameworks" if training else "engines"
+    stem = None if framework is None else find(kind, framework).stem
+    fitted = _fitted_framework if training else _fitted_engine
+    name, title, found = fitted(table, stem, parameter)
     origin = f"fitted to {found.rows} runs of {runs.name} by planner calibrate"
     with written_whole(output) as file:
-        file.write(profile_text(find("frameworks", name), found, origin))
+        file.write(profile_text(find(kind, name), found, origin))
     if not quiet:
-        print_calibration(make_console(), profile.name, found)
+        print_calibration(make_console(), title, found, "step time" if training else "times")
         typer.echo(f"\nWritten to {output}: use it with --profile {output}")
+
+
+def _fitted_framework(
+    table: Runs, stem: str | None, names: list[str] | None
+) -> tuple[str, str, Fit]:
+    from planner.calibration.fit import fit, log_ratios
+    from planner.calibration.parameters import parameters_of
+    from planner.calibration.runs import measured_runs
+    from planner.validation.library import Library
+
+    library = Library()
+    name, rows = measured_runs(table, library, stem)
+    profile = library.framework(name)
+    return name, profile.name, fit(rows, parameters_of(profile, names), log_ratios)
+
+
+def _fitted_engine(table: Runs, stem: str | None, names: list[str] | None) -> tuple[str, str, Fit]:
+    from planner.calibration.fit import fit
+    from planner.calibration.inference import (
+        engine_parameters,
+        inference_log_ratios,
+        measured_inference,
+    )
+    from planner.validation.library import Library
+
+    library = Library()
+    name, rows = measured_inference(table, library, stem)
+    engine = library.engine(name)
+    return name, engine.name, fit(rows, engine_parameters(engine, names), inference_log_ratios)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from planner.cli import options
 
 if TYPE_CHECKING:
-    from planner.validation.predict import Prediction
+    from rich.console import Console
+
+    from planner.report.validation import PredictedRow
+    from planner.validation.library import Library
     from planner.validation.runs import Runs
 
 RunsFile = Annotated[
@@ -38,30 +42,51 @@ def validate(
     specs: options.Specs = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Predict measured training runs and show how far off the predictions are."""
+    """Predict measured runs of training or inference and show how far off the predictions are."""
     from planner.report.console import make_console
     from planner.report.files import STDOUT, check_path
-    from planner.report.validation import print_validation, write_predictions
+    from planner.report.validation import write_predictions
     from planner.specs.paths import use_specs_folder
-    from planner.validation.compare import joined
-    from planner.validation.runs import SHIPPED, read_runs
+    from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 
     use_specs_folder(specs)
     if output is not None:
         check_path(output)
-    table = read_runs(runs or SHIPPED)
-    rows = joined(table, _predictions(table, profile, quiet=quiet))
+    files = (SHIPPED, *SHIPPED_INFERENCE) if runs is None else (runs,)
+    tables = [read_runs(path) for path in files]
+    library = _library(profile)
+    found = [(table, _rows(table, library, quiet=quiet)) for table in tables]
     if output is not None:
-        write_predictions(output, table, rows)
+        write_predictions(output, found)
     if not quiet:
-        print_validation(make_console(stderr=output == STDOUT), rows)
+        for table, rows in found:
+            _print(make_console(stderr=output == STDOUT), table, rows)
 
 
-def _predictions(table: Runs, profile: Path | None, *, quiet: bool) -> list[Prediction]:
-    from planner.report.progress import progress_bar
+def _library(profile: Path | None) -> Library:
     from planner.validation.library import Library, replacing
+
+    return replacing(profile) if profile is not None else Library()
+
+
+def _rows(table: Runs, library: Library, *, quiet: bool) -> Sequence[PredictedRow]:
+    from planner.report.progress import progress_bar
+    from planner.validation.columns import TableKind
+    from planner.validation.compare import joined
+    from planner.validation.inference.compare import joined_inference
+    from planner.validation.inference.predict import predict_inference
     from planner.validation.predict import predict
 
-    library = Library(profiles=replacing(profile) if profile is not None else {})
     with progress_bar(len(table.rows), "runs", quiet=quiet) as progress:
-        return predict(table, library, progress=progress)
+        if table.kind is TableKind.TRAINING:
+            return joined(table, predict(table, library, progress=progress))
+        return joined_inference(table, predict_inference(table, library, progress=progress))
+
+
+def _print(console: Console, table: Runs, rows: Sequence[Any]) -> None:
+    from planner.report.inference_validation import print_inference_validation
+    from planner.report.validation import print_validation
+    from planner.validation.columns import TableKind
+
+    training = table.kind is TableKind.TRAINING
+    (print_validation if training else print_inference_validation)(console, rows)

@@ -158,7 +158,7 @@ class Machine:
             e, flops=flops * fill * offset, num_bytes=num_bytes, precision=self.sixteen_bit
         )
 
-    def memory_time(self, num_bytes: Numeric, kernels: int = 1) -> FloatArray:
+    def memory_time(self, num_bytes: Numeric, kernels: float = 1) -> FloatArray:
         """Seconds of ``kernels`` memory-bound kernels that move ``num_bytes`` together."""
         e = self.gpu.efficiency.memory_bound
         return memory_bound_time(

@@ -8,25 +8,40 @@ from planner.arrays import FloatArray, Numeric
 
 
 def experts_touched(
-    *, num_experts: Numeric, num_experts_per_tok: Numeric, tokens: Numeric
+    *, num_experts: Numeric, num_experts_per_tok: Numeric, tokens: Numeric, dispersion: Numeric
 ) -> FloatArray:
-    """Experts that at least one of T tokens visits: ``E (1 - (1 - k/E)^T)``."""
+    r"""Experts that at least one of T tokens visits.
+
+    .. math:: E \left(1 - (1 + \delta k T / E)^{-1/\delta}\right)
+
+    Popularity spreads over the experts like a gamma variable whose variance is
+    ``dispersion`` :math:`\delta` times its squared mean; without it, tokens choose evenly and
+    the share left out is :math:`(1 - k/E)^T`. Never fewer than the k of one token.
+    """
     e, k = np.asarray(num_experts, dtype=np.float64), num_experts_per_tok
-    return np.asarray(e * -np.expm1(tokens * np.log1p(-np.minimum(k / e, 1 - 1e-12))))
+    d = np.asarray(dispersion, dtype=np.float64)
+    even = -np.expm1(tokens * np.log1p(-np.minimum(k / e, 1 - 1e-12)))
+    safe = np.maximum(d, 1e-12)
+    spread = -np.expm1(-np.log1p(safe * k * np.asarray(tokens) / e) / safe)
+    touched = e * np.where(d > 0, np.minimum(spread, even), even)
+    return np.maximum(touched, k * np.minimum(tokens, 1.0))
 
 
-def fullest_rank_factor(*, pairs: Numeric, ranks: Numeric, skew: Numeric = 1.0) -> FloatArray:
-    r"""Load of the fullest of n ranks over the mean, when m token-expert pairs fall at random.
+def fullest_rank_factor(
+    *, pairs: Numeric, ranks: Numeric, num_experts: Numeric, dispersion: Numeric
+) -> FloatArray:
+    r"""Load of the fullest of n ranks over the mean, for m token-expert pairs.
 
-    .. math:: s \left(1 + \sqrt{2 \ln(n)\, n / m}\right)
+    .. math:: 1 + \sqrt{2 \ln(n)\, n\, (1/m + \delta/E)}
 
-    The maximum of n nearly normal loads of mean m/n; ``skew`` s is what popularity adds to
-    chance. A rank never holds more than all.
+    The expected maximum of n nearly normal loads of mean m/n whose variance comes from
+    chance and from the ``dispersion`` of the E experts' popularity. A rank never holds more
+    than all.
     """
     n = np.asarray(ranks, dtype=np.float64)
     m = np.maximum(pairs, 1.0)
-    chance = 1 + np.sqrt(2 * np.log(n) * n / m)
-    return np.minimum(np.where(n > 1, skew * chance, 1.0), n)
+    spread = np.sqrt(2 * np.log(n) * n * (1 / m + dispersion / np.asarray(num_experts)))
+    return np.minimum(np.where(n > 1, 1 + spread, 1.0), n)
 
 
 def accepted_tokens(*, draft_tokens: Numeric, acceptance_rate: Numeric) -> FloatArray:

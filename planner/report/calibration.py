@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from planner.calibration.fit import Fit, Fitted
 
 
-def print_calibration(console: Console, profile: str, fit: Fit) -> None:
+def print_calibration(console: Console, profile: str, fit: Fit, what: str = "step time") -> None:
     """The parameters before and after, how well the runs tell them, and the errors."""
     console.print(f"{profile}, fitted to {fit.rows} runs")
     console.print()
@@ -26,7 +26,7 @@ def print_calibration(console: Console, profile: str, fit: Fit) -> None:
     console.print()
     console.print("told: the share of its prior uncertainty that the runs take away.")
     console.print("kept: they do not tell it, and the shipped value stays.")
-    print_title(console, "Mean error of the step time")
+    print_title(console, f"Mean error of the {what}")
     print_pairs(console, _errors(fit))
 
 

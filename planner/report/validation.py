@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from rich.console import Console
 
@@ -16,13 +17,48 @@ from planner.report.text import count
 from planner.validation.compare import (
     GROUPS,
     Errors,
+    MemoryVerdicts,
     Row,
     memory_errors,
     memory_verdicts,
     time_errors,
 )
 from planner.validation.intervals import LEVEL
-from planner.validation.runs import Runs
+from planner.validation.predict import Range
+from planner.validation.runs import Run, Runs
+
+
+class Outcome(Protocol):
+    """What the predictions of training and of inference have in common."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the run has room in memory."""
+
+    @property
+    def basis(self) -> str:
+        """How near the calibration runs are."""
+
+    @property
+    def reason(self) -> str:
+        """Why nothing is predicted, if so."""
+
+
+class PredictedRow(Protocol):
+    """A run with its prediction, of training or of inference."""
+
+    @property
+    def run(self) -> Run:
+        """The run."""
+
+    @property
+    def prediction(self) -> Outcome:
+        """What is predicted for it."""
+
+    @property
+    def ranges(self) -> dict[str, Range]:
+        """The predicted quantities by name."""
+
 
 _PREDICTED = "predicted_"
 _NAME_WIDTH = 31
@@ -32,11 +68,11 @@ _NAMES = {"gpu": "GPU"}
 def print_validation(console: Console, rows: Sequence[Row]) -> None:
     """Errors of time and memory by group, verdicts on memory, and what is not predicted."""
     for group in GROUPS:
-        _print_errors(console, f"Step time by {_title(group)}", time_errors(rows, group), True)
+        print_errors(console, f"Step time by {_title(group)}", time_errors(rows, group), True)
     for group in ("source", "framework"):
-        _print_errors(console, f"Peak memory by {group}", memory_errors(rows, group), False)
-    _print_verdicts(console, rows)
-    _print_reasons(console, rows)
+        print_errors(console, f"Peak memory by {group}", memory_errors(rows, group))
+    print_verdicts(console, memory_verdicts(rows))
+    print_reasons(console, [row.prediction for row in rows])
     console.print()
     console.print(
         f"MAPE: mean of |predicted / measured - 1|. Bias: median of predicted / measured - 1. "
@@ -45,28 +81,31 @@ def print_validation(console: Console, rows: Sequence[Row]) -> None:
     )
 
 
-def write_predictions(path: Path, runs: Runs, rows: Sequence[Row]) -> None:
+def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[PredictedRow]]]) -> None:
     """The input columns and what is predicted beside each, written whole or not at all.
+
+    Several tables stand one after the other under the columns of all of them.
 
     Raises
     ------
     OutputError
         The file cannot be written.
     """
-    columns = _columns(runs)
+    inputs = dict.fromkeys(name for runs, _ in tables for name in runs.columns)
+    new = dict.fromkeys(name for runs, _ in tables for name in _new_columns(runs))
     with written_whole(path) as stream:
-        writer = csv.DictWriter(stream, columns, lineterminator="\n")
+        writer = csv.DictWriter(stream, list(inputs | new), restval="", lineterminator="\n")
         writer.writeheader()
-        writer.writerows({**row.run.cells, **_cells(runs, row)} for row in rows)
+        for runs, rows in tables:
+            writer.writerows({**row.run.cells, **_cells(runs, row)} for row in rows)
 
 
-def _columns(runs: Runs) -> list[str]:
+def _new_columns(runs: Runs) -> list[str]:
     new = [name for quantity in runs.quantities for name in _ends(quantity)]
-    new += [f"{_PREDICTED}fits", "basis", "not_predicted_reason"]
-    return list(dict.fromkeys([*runs.columns, *new]))
+    return [*new, f"{_PREDICTED}fits", "basis", "not_predicted_reason"]
 
 
-def _cells(runs: Runs, row: Row) -> dict[str, str]:
+def _cells(runs: Runs, row: PredictedRow) -> dict[str, str]:
     prediction = row.prediction
     cells = {name: "" for quantity in runs.quantities for name in _ends(quantity)}
     for quantity in runs.quantities:
@@ -93,9 +132,10 @@ def _number(value: float) -> str:
     return f"{value:.7g}" if math.isfinite(value) else ""
 
 
-def _print_errors(
-    console: Console, title: str, groups: Sequence[Errors], with_regret: bool
+def print_errors(
+    console: Console, title: str, groups: Sequence[Errors], with_regret: bool = False
 ) -> None:
+    """A table of errors, one line per group."""
     if not groups:
         return
     print_title(console, title)
@@ -130,8 +170,8 @@ def _shortened(name: str) -> str:
     return f"{name[:half].rstrip()}...{name[-half:].lstrip()}"
 
 
-def _print_verdicts(console: Console, rows: Sequence[Row]) -> None:
-    verdicts = memory_verdicts(rows)
+def print_verdicts(console: Console, verdicts: MemoryVerdicts) -> None:
+    """How often it was predicted wrongly whether a run goes out of memory."""
     print_title(console, "Out of memory")
     print_pairs(
         console,
@@ -142,10 +182,12 @@ def _print_verdicts(console: Console, rows: Sequence[Row]) -> None:
     )
 
 
-def _print_reasons(console: Console, rows: Sequence[Row]) -> None:
-    reasons = Counter(row.prediction.reason for row in rows if row.prediction.reason)
-    bases = Counter(row.prediction.basis for row in rows if row.prediction.basis)
-    print_title(console, f"Predicted: {count(len(rows) - reasons.total())} of {count(len(rows))}")
+def print_reasons(console: Console, predictions: Sequence[Outcome]) -> None:
+    """How many runs are predicted, on what basis, and why others are not."""
+    reasons = Counter(one.reason for one in predictions if one.reason)
+    bases = Counter(one.basis for one in predictions if one.basis)
+    total = len(predictions)
+    print_title(console, f"Predicted: {count(total - reasons.total())} of {count(total)}")
     print_pairs(console, {basis: count(number) for basis, number in bases.most_common()})
     if reasons:
         print_title(console, "Not predicted")

@@ -25,10 +25,11 @@ class EngineExecution:
     ``request_overhead``: tokenization and transport before a request's first step.
     ``elementwise_passes``: traffic of elementwise kernels over that of fused ones.
     ``weight_bandwidth_fraction``, ``compute_fraction``, ``attention_bandwidth_fraction``: rate
-    of its kernels over the best measured on the GPU. ``native_attention``: its attention
-    kernels are written for the GPU's architecture. ``fused_quantization``: casts of
-    activations are part of other kernels. ``custom_all_reduce``: small all-reduces use
-    one- or two-shot kernels over peer memory.
+    of its kernels over the best measured on the GPU. ``kernel_latency_fraction``: what
+    shows of the start of a kernel measured alone, when graphs launch the next one early.
+    ``native_attention``: its attention kernels are written for the GPU's architecture.
+    ``fused_quantization``: casts of activations are part of other kernels.
+    ``custom_all_reduce``: small all-reduces use one- or two-shot kernels over peer memory.
     """
 
     decode_launch_time: Seconds
@@ -40,6 +41,7 @@ class EngineExecution:
     weight_bandwidth_fraction: Fraction
     compute_fraction: Fraction
     attention_bandwidth_fraction: Fraction
+    kernel_latency_fraction: Ratio
     native_attention: bool
     fused_quantization: bool
     custom_all_reduce: bool
@@ -50,12 +52,15 @@ class Scheduler:
     """Batching: ``chunked_prefill`` mixes parts of prompts into the steps of decoding.
 
     ``continuous``: sequences join and leave between steps; without it a batch ends together.
+    ``clustering``: share of the requests of a closed loop that keep starting together, because
+    the engine computes the prompts of a batch first and its answers end together.
     """
 
     continuous: bool
     chunked_prefill: bool
     max_num_seqs: Count
     max_num_batched_tokens: Count
+    clustering: Share
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

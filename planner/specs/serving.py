@@ -20,9 +20,12 @@ class ServingWorkload:
     number of requests in flight. ``prefix_cache_hit_rate``: share of the prompt found in the
     cache. ``draft_tokens`` are proposed per step and each is accepted with
     ``acceptance_rate``; making them takes ``draft_cost`` of a step's time. ``lora_rank``: of
-    adapters served beside the model. ``expert_skew``: load of the most popular rank of
-    experts over the mean, beyond chance. ``burst_share``: share of the requests
+    adapters served beside the model. ``expert_dispersion``: variance of the experts'
+    popularity over its squared mean; 0 is balanced routing. ``burst_share``: share of the requests
     that arrive together before any has finished, as at the start of a benchmark.
+    ``equal_lengths``: all requests have the very same lengths, so that those which start
+    together end together. ``stream_interval``: tokens that the server collects before it
+    sends them; a client sees the first with them.
     """
 
     input_tokens: Tokens
@@ -33,5 +36,7 @@ class ServingWorkload:
     acceptance_rate: Share = 0.0
     draft_cost: Annotated[float, Field(ge=0, le=10)] = 0.0
     lora_rank: Annotated[int, Field(ge=0, le=4096)] = 0
-    expert_skew: Annotated[float, Field(ge=1, le=100)] = 1.0
+    expert_dispersion: Annotated[float, Field(ge=0, le=100)] = 2.0
     burst_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    equal_lengths: bool = False
+    stream_interval: Annotated[int, Field(ge=1, le=10_000)] = 1

@@ -10,8 +10,9 @@ from functools import cached_property
 import numpy as np
 
 from planner.arrays import FloatArray
+from planner.validation.columns import MEASURED
 from planner.validation.predict import Prediction, Range, ranges
-from planner.validation.runs import MEASURED, Run, Runs
+from planner.validation.runs import Run, Runs
 from planner.validation.tables import framework_rule
 
 GROUPS = ("source", "framework", "gpu", "workload")

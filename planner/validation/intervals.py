@@ -15,6 +15,7 @@ from planner.validation.tables import FrameworkRule, read_table
 
 LEVEL = 0.9
 KEYS = ("framework", "gpu_class", "scale", "kind")
+INFERENCE_KEYS = ("engine", "gpu_class", "mode", "kind")
 FEWEST_ROWS = 20
 
 
@@ -61,11 +62,20 @@ def basis(case: Case) -> str:
 
 def basis_of(rule: FrameworkRule, silicon: str, kind: str) -> str:
     """As `basis`, for a framework, a class of GPUs and a kind of model."""
-    calibrated = _calibrated()
-    profile, exact = rule.profile, not rule.nearest
-    if exact and (profile, silicon, kind) in calibrated:
+    key = (rule.profile, silicon, kind)
+    return basis_among(calibrated_kinds("calibrated.csv"), key, exact=not rule.nearest)
+
+
+def basis_among(
+    calibrated: frozenset[tuple[str, str, str]], key: tuple[str, str, str], *, exact: bool
+) -> str:
+    """The basis of a profile, class of GPUs and kind of model among those calibrated.
+
+    ``exact``: the profile is of the software itself, not only the closest to it.
+    """
+    if exact and key in calibrated:
         return "measured"
-    near = any((exact and profile == row[0]) or silicon == row[1] for row in calibrated)
+    near = any((exact and key[0] == row[0]) or key[1] == row[1] for row in calibrated)
     return "transferred" if near else "roofline"
 
 
@@ -107,11 +117,13 @@ def _quantile(values: FloatArray, weights: FloatArray, new_weight: float, level:
 
 
 @cache
-def interval_of(quantity: str, keys: tuple[str, ...]) -> tuple[float, float]:
-    """As `interval`, for a kind of run named by the values of ``KEYS``."""
+def interval_of(
+    quantity: str, keys: tuple[str, ...], table: str = "intervals.csv"
+) -> tuple[float, float]:
+    """As `interval`, for a kind of run named by the values of the keys of a ``table``."""
     matching = [
         row
-        for row in _intervals()
+        for row in _intervals(table)
         if row.quantity == quantity
         and all(mine in ("", given) for mine, given in zip(row.keys, keys, strict=True))
     ]
@@ -122,22 +134,21 @@ def interval_of(quantity: str, keys: tuple[str, ...]) -> tuple[float, float]:
 
 
 @cache
-def _intervals() -> tuple[Interval, ...]:
+def _intervals(table: str) -> tuple[Interval, ...]:
     return tuple(
         Interval(
             quantity=row["quantity"],
-            keys=tuple(row[key] for key in KEYS),
+            keys=tuple(row.values())[1 : 1 + len(KEYS)],
             low=float(row["low"]),
             high=float(row["high"]),
             rows=int(row["rows"]),
         )
-        for row in read_table("intervals.csv")
+        for row in read_table(table)
         if int(row["rows"]) >= FEWEST_ROWS
     )
 
 
 @cache
-def _calibrated() -> frozenset[tuple[str, str, str]]:
-    return frozenset(
-        (row["profile"], row["gpu_class"], row["kind"]) for row in read_table("calibrated.csv")
-    )
+def calibrated_kinds(table: str) -> frozenset[tuple[str, str, str]]:
+    """The profiles, classes of GPUs and kinds of models that were calibrated on runs."""
+    return frozenset((row["profile"], row["gpu_class"], row["kind"]) for row in read_table(table))

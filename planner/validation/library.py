@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from planner.errors import SpecError
 from planner.specs.catalogue import find, load_gpu, names
+from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
-from planner.specs.load import read_spec
+from planner.specs.load import read_spec, read_toml
 from planner.specs.model import ModelSpec
 from planner.specs.model_catalogue import load_model
 from planner.specs.paths import SpecKind
@@ -20,11 +22,13 @@ from planner.specs.paths import SpecKind
 
 @dataclass(kw_only=True)
 class Library:
-    """Caches of specs by name; ``profiles`` replace the framework profiles of their names."""
+    """Caches of specs by name; ``profiles`` and ``engines`` replace those of their names."""
 
     profiles: Mapping[str, FrameworkProfile] = field(default_factory=dict)
+    engines: Mapping[str, EngineProfile] = field(default_factory=dict)
     _gpus: dict[str, GpuSpec | None] = field(default_factory=dict, init=False)
     _frameworks: dict[str, FrameworkProfile] = field(default_factory=dict, init=False)
+    _engines: dict[str, EngineProfile] = field(default_factory=dict, init=False)
 
     def gpu(self, name: str) -> GpuSpec | None:
         """A GPU by name or alias, or None where the catalogue lacks it."""
@@ -46,6 +50,14 @@ class Library:
             self._frameworks[name] = read_spec(FrameworkProfile, path)
         return self._frameworks[name]
 
+    def engine(self, name: str) -> EngineProfile:
+        """An engine profile by name."""
+        if name in self.engines:
+            return self.engines[name]
+        if name not in self._engines:
+            self._engines[name] = read_spec(EngineProfile, find(SpecKind.ENGINES, name))
+        return self._engines[name]
+
     def model(self, name: str) -> ModelSpec | None:
         """A built-in model by its name, alias or ORG/NAME in any spelling, if there is one."""
         return self._models.get(spelled(name))
@@ -60,19 +72,28 @@ class Library:
         return models
 
 
-def replacing(path: Path) -> dict[str, FrameworkProfile]:
-    """The profile in a file, under the name of the shipped profile whose place it takes.
+def replacing(path: Path) -> Library:
+    """A library in which the profile in a file takes the place of the shipped one of its name.
 
     Raises
     ------
     SpecError
         The file has faults, or no shipped profile has its name.
     """
+    if "scheduler" in read_toml(path):
+        engine = read_spec(EngineProfile, path)
+        return Library(engines={_stem(engine.name, SpecKind.ENGINES, EngineProfile, path): engine})
     profile = read_spec(FrameworkProfile, path)
-    for stem in names(SpecKind.FRAMEWORKS):
-        if read_spec(FrameworkProfile, find(SpecKind.FRAMEWORKS, stem)).name == profile.name:
-            return {stem: profile}
-    raise SpecError(f"{path}: no shipped profile is named {profile.name!r}; keep its name.")
+    stem = _stem(profile.name, SpecKind.FRAMEWORKS, FrameworkProfile, path)
+    return Library(profiles={stem: profile})
+
+
+def _stem(name: str, kind: SpecKind, type_: type[Any], path: Path) -> str:
+    """The shipped profile of a name."""
+    for stem in names(kind):
+        if read_spec(type_, find(kind, stem)).name == name:
+            return stem
+    raise SpecError(f"{path}: no shipped profile is named {name!r}; keep its name.")
 
 
 def spelled(name: str) -> str:

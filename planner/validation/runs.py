@@ -1,49 +1,18 @@
-"""Reading tables of measured training runs."""
+"""Reading tables of measured runs."""
 
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from planner.errors import SpecError, did_you_mean
+from planner.validation.columns import MEASURED, Schema, TableKind, schema_of
 
-SHIPPED = Path(__file__).parent / "measurements" / "training.csv"
-MEASURED = "measured_"
-NEEDED = ("framework", "gpu", "num_gpus", "sequence_length")
-
-_COUNTS = [
-    "num_hidden_layers",
-    "hidden_size",
-    "intermediate_size",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "vocab_size",
-    "sequence_length",
-    "num_gpus",
-    "gpus_per_node",
-    "tensor_parallel",
-    "pipeline_parallel",
-    "virtual_pipeline",
-    "context_parallel",
-    "data_parallel",
-    "micro_batch_size",
-    "global_batch_size",
-]
-_COUNTS_OR_ZERO = ["num_experts", "num_experts_per_tok", "moe_intermediate_size", "expert_parallel"]
-_FLAGS = [
-    "gated_mlp",
-    "tie_word_embeddings",
-    "sequence_parallel",
-    "flash_attention",
-    "calibration",
-    "scale_out_per_gpu",
-    "measured_out_of_memory",
-]
-_NUMBERS = ["year", "zero_stage", "scale_out_gbit_per_s", "params_billion_reported", "lora_rank"]
-_KNOWN = {*_COUNTS, *_COUNTS_OR_ZERO, *_FLAGS, *_NUMBERS, *NEEDED, "workload", "model"}
+_MEASUREMENTS = Path(__file__).parent / "measurements"
+SHIPPED = _MEASUREMENTS / "training.csv"
+SHIPPED_INFERENCE = (_MEASUREMENTS / "inference.csv", _MEASUREMENTS / "serving.csv")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +54,11 @@ class Runs:
     rows: tuple[Run, ...]
 
     @property
+    def kind(self) -> TableKind:
+        """Whether the rows are of training or of inference."""
+        return schema_of(self.columns).kind
+
+    @property
     def quantities(self) -> tuple[str, ...]:
         """What the table measures: its ``measured_X`` columns without the prefix."""
         return tuple(
@@ -105,9 +79,12 @@ def read_runs(path: Path = SHIPPED) -> Runs:
         raise SpecError(f"{path}: is empty; its first line must name the columns.")
     header = tuple(name.strip() for name in lines[0][1])
     rows = [(number, cells) for number, cells in lines[1:] if any(cells)]
-    faults = list(_header_faults(header))
+    schema = schema_of(header)
+    faults = list(_header_faults(header, schema))
     if not faults:
-        faults = [fault for number, cells in rows for fault in _row_faults(number, cells, header)]
+        faults = [
+            fault for number, cells in rows for fault in _row_faults(number, cells, header, schema)
+        ]
     if faults:
         raise SpecError("\n".join(f"{path}:{fault}" for fault in faults))
     runs = (Run(line=n, cells=dict(zip(header, cells, strict=True))) for n, cells in rows)
@@ -125,46 +102,22 @@ def _lines(path: Path) -> list[tuple[int, list[str]]]:
         raise SpecError(f"{path}: is not valid CSV: {error}.") from error
 
 
-def _header_faults(header: Sequence[str]) -> Iterator[str]:
-    for name in NEEDED:
+def _header_faults(header: Sequence[str], schema: Schema) -> Iterator[str]:
+    for name in schema.needed:
         if name not in header:
-            hint = did_you_mean(name, set(header) - _KNOWN)
+            hint = did_you_mean(name, set(header) - schema.known)
             yield f"1: the column {name} is missing.{hint}"
     for name in sorted({name for name in header if header.count(name) > 1}):
         yield f"1: the column {name!r} stands there twice."
 
 
-def _row_faults(number: int, cells: Sequence[str], header: Sequence[str]) -> Iterator[str]:
+def _row_faults(
+    number: int, cells: Sequence[str], header: Sequence[str], schema: Schema
+) -> Iterator[str]:
     if len(cells) != len(header):
         yield f"{number}: has {len(cells)} cells, not {len(header)}."
         return
     for name, cell in zip(header, cells, strict=True):
-        fault = cell_fault(name, cell.strip())
+        fault = schema.fault(name, cell.strip())
         if fault:
             yield f"{number}: {name} {fault}."
-
-
-def cell_fault(name: str, cell: str) -> str | None:
-    """What is wrong with a cell of a column, or None."""
-    numeric = name in _KNOWN - {"framework", "gpu", "workload", "model"}
-    if not cell or not (numeric or name.startswith(MEASURED)):
-        return None
-    try:
-        number = float(cell)
-    except ValueError:
-        return f"{cell!r} is not a number"
-    if not math.isfinite(number):
-        return f"{cell!r} is not a finite number"
-    return _number_fault(name, number)
-
-
-def _number_fault(name: str, number: float) -> str | None:
-    if number < 0:
-        return f"{number:g} is negative"
-    if name in _FLAGS and number not in (0, 1):
-        return f"{number:g} must be 0 or 1"
-    if name == "zero_stage" and number not in (0, 1, 2, 3):
-        return f"{number:g} must be 0, 1, 2 or 3"
-    if name in (*_COUNTS, *_COUNTS_OR_ZERO) and number != int(number):
-        return f"{number:g} is not a whole number"
-    return f"{number:g} must be above 0" if name in _COUNTS and number == 0 else None

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from sample_runs import row, run_of, runs_of
 
 from planner.report.validation import write_predictions
+from planner.validation.columns import TRAINING
 from planner.validation.compare import joined
 from planner.validation.library import Library
 from planner.validation.predict import PREFERENCE, predict, ranges
-from planner.validation.runs import Run, Runs, cell_fault, read_runs
+from planner.validation.runs import Run, Runs, read_runs
 
 
 def only(**changes):
@@ -112,7 +113,7 @@ def test_columns_written(tmp_path):
                 "measured_out_of_memory": "0", "colour": "red"}  # fmt: skip
     runs = runs_of(row(**measured), row(**{**measured, "gpu": "abacus"}))
     path = tmp_path / "predictions.csv"
-    write_predictions(path, runs, joined(runs, predict(runs)))
+    write_predictions(path, [(runs, joined(runs, predict(runs)))])
     with path.open(newline="") as file:
         good, bad = csv.DictReader(file)
     assert list(good)[: len(runs.columns)] == list(runs.columns)
@@ -133,7 +134,7 @@ def test_columns_written(tmp_path):
 def test_predictions_can_be_validated_again(tmp_path):
     runs = runs_of(row(measured_step_time_s="2"))
     path = tmp_path / "predictions.csv"
-    write_predictions(path, runs, joined(runs, predict(runs)))
+    write_predictions(path, [(runs, joined(runs, predict(runs)))])
     again = read_runs(path)
     assert again.quantities == runs.quantities
     assert predict(again)[0].step_time == only().step_time
@@ -155,7 +156,7 @@ def test_odd_cells_are_predicted_or_have_a_reason(sample, library, data):
     cells = dict(data.draw(st.sampled_from(sample.rows)).cells)
     for name in data.draw(st.lists(st.sampled_from(sorted(cells)), min_size=1, max_size=4)):
         odd = data.draw(st.sampled_from(ODD))
-        cells[name] = cells[name] if cell_fault(name, odd) else odd
+        cells[name] = cells[name] if TRAINING.fault(name, odd) else odd
     run = Run(line=2, cells=cells)
     (found,) = predict(Runs(columns=sample.columns, rows=(run,)), library)
     assert found.reason or all(0 < number < math.inf for number in numbers(found))

@@ -61,8 +61,10 @@ def _experts(layer: LayerContext, feed_forward: FeedForwardSpec) -> Iterator[Ste
     pairs = rank.batch.tokens * k
     width = feed_forward.moe_intermediate_size / c.expert_tensor_parallel
     matrices = 3 if feed_forward.gated else 2
-    skew = rank.setting.workload.expert_skew
-    fullest = fullest_rank_factor(pairs=pairs, ranks=c.expert_parallel, skew=skew)
+    dispersion = rank.setting.workload.expert_dispersion
+    fullest = fullest_rank_factor(
+        pairs=pairs, ranks=c.expert_parallel, num_experts=e, dispersion=dispersion
+    )
     if layer.kernels.machine.ideal:
         fullest = np.ones(())
     mine = pairs / c.expert_parallel * fullest
@@ -76,6 +78,7 @@ def _experts(layer: LayerContext, feed_forward: FeedForwardSpec) -> Iterator[Ste
         width=width,
         matrices=matrices,
         quantization=c.expert_quantization,
+        dispersion=dispersion,
     )
     activation = layer.kernels.elementwise(2.0 * matrices * mine * width, kernels=0)
     yield StepOperator(

@@ -55,6 +55,7 @@ class Kernels:
         width: Numeric,
         matrices: int,
         quantization: CodeArray,
+        dispersion: float,
     ) -> FloatArray:
         """Seconds of the matrices of a rank's experts on ``pairs`` token-expert pairs.
 
@@ -62,7 +63,10 @@ class Kernels:
         """
         e = {name: values[quantization] for name, values in self._expert_matrices.items()}
         share = experts_touched(
-            num_experts=num_experts, num_experts_per_tok=num_experts_per_tok, tokens=tokens
+            num_experts=num_experts,
+            num_experts_per_tok=num_experts_per_tok,
+            tokens=tokens,
+            dispersion=dispersion,
         ) / np.asarray(num_experts)
         touched = np.maximum(share * local_experts, np.minimum(pairs, 1.0))
         rows = np.maximum(pairs / np.asarray(local_experts), 1e-9)
@@ -108,8 +112,7 @@ class Kernels:
         peak = self.machine.peak(self.machine.sixteen_bit)
         rate = peak * (1.0 if ideal else self._attention_compute_fraction)
         time = np.maximum(moved / bandwidth, flops / rate)
-        latency = 0.0 if ideal else e["latency"]
-        return np.where(np.asarray(sequences) > 0, time + latency, 0.0)
+        return np.where(np.asarray(sequences) > 0, time + self._latency(e["latency"]), 0.0)
 
     def prefill_attention(
         self,
@@ -138,7 +141,8 @@ class Kernels:
         if self.machine.ideal:
             return np.zeros(())
         passes = self.engine.execution.elementwise_passes
-        return self.machine.memory_time(np.asarray(num_bytes) * passes, kernels=kernels)
+        visible = kernels * self.engine.execution.kernel_latency_fraction
+        return self.machine.memory_time(np.asarray(num_bytes) * passes, kernels=visible)
 
     def all_reduce(self, num_bytes: Numeric, group: Group) -> FloatArray:
         """Seconds of an all-reduce: of NCCL's, or of a one-shot kernel where it is faster."""
@@ -150,6 +154,11 @@ class Kernels:
         direct = self.machine.collective("custom_all_reduce", num_bytes, group)
         inside = self.machine.num_domains(group) <= 1
         return np.where(inside, np.minimum(ring, direct), ring)
+
+    def _latency(self, measured: FloatArray) -> Numeric:
+        if self.machine.ideal:
+            return 0.0
+        return measured * self.engine.execution.kernel_latency_fraction
 
     @property
     def _attention_compute_fraction(self) -> float:
@@ -171,7 +180,7 @@ class Kernels:
             memory_bandwidth=self.machine.gpu.memory_bandwidth,
             compute_fraction=1.0 if ideal else e["compute_fraction"] * execution.compute_fraction,
             bandwidth_fraction=memory,
-            latency=0.0 if ideal else e["latency"],
+            latency=self._latency(e["latency"]),
             sharpness=np.inf if ideal else e["sharpness"],
         )
 
@@ -192,9 +201,13 @@ class Kernels:
         # The measured kernel reads a cast of the activations too; the ideal one does not.
         ideal = self.machine.ideal
         activation = min(form.activation, 2.0) if ideal else form.activation
-        casts = form.casts and is_bare and not self.engine.execution.fused_quantization
+        fused = self.engine.execution.fused_quantization
+        casts = form.casts and is_bare and not fused
+        row = {name: kernel[name] for name in names}
+        if fused and not is_bare and "fp8" in gpu.efficiency.gemm:
+            row["latency"] = min(row["latency"], gpu.efficiency.gemm["fp8"].latency)
         return {
-            **{name: kernel[name] for name in names},
+            **row,
             "peak": _peak(gpu, code),
             "weight": form.weight,
             "activation": activation,

@@ -164,15 +164,18 @@ def served_at_concurrency(
     rate = decoding / (steps * step + decoding * costs.prefill)
     prompt = _first_token_time(setting, costs, rate, step)
     queued = np.maximum(c.concurrency - running, 0.0) / rate
-    burst = setting.workload.burst_share * np.maximum(running - 1, 0.0) / 2 * costs.prefill
-    per_token = (step + decoding * costs.prefill / steps) / tokens_per_step(setting)
+    together = _together(setting)
+    burst = together * np.maximum(running - 1, 0.0) / 2 * costs.prefill
+    # Prompts that come together stall each other, not the answers: half of them come first.
+    stall = decoding * costs.prefill / steps * (1 - together / 2)
+    per_token = (step + stall) / tokens_per_step(setting)
     return Served(
         phases=costs,
         in_flight=c.concurrency,
         decoding=decoding,
         utilization=np.minimum(rate * costs.prefill, 1.0),
         wait=prompt - costs.prompt_time + queued,
-        time_to_first_token=prompt + queued + burst + _request_overhead(setting),
+        time_to_first_token=prompt + queued + burst + streamed(setting, per_token),
         time_per_output_token=per_token,
         request_rate=rate,
     )
@@ -190,5 +193,17 @@ def _first_token_time(
     return costs.prompt_time + wait + between
 
 
-def _request_overhead(setting: ServingSetting) -> float:
-    return 0.0 if setting.machine.ideal else setting.engine.execution.request_overhead
+def _together(setting: ServingSetting) -> float:
+    """Share of the requests that start together with all others."""
+    share, scheduler = setting.workload.burst_share, setting.engine.scheduler
+    if setting.workload.equal_lengths and not scheduler.chunked_prefill:
+        return 1.0
+    return share + (1 - share) * scheduler.clustering
+
+
+def streamed(setting: ServingSetting, time_per_output_token: FloatArray) -> FloatArray:
+    """Seconds until a client sees a first token that the engine has: transport, collecting."""
+    w, execution = setting.workload, setting.engine.execution
+    overhead = 0.0 if setting.machine.ideal else execution.request_overhead
+    held = min(w.stream_interval, w.output_tokens) - 1
+    return np.asarray(overhead + held * time_per_output_token)

@@ -41,8 +41,8 @@ class StaticBatch:
 def static_batch(setting: ServingSetting, configurations: ServingConfigurations) -> StaticBatch:
     """Prefill and decode of every configuration's batch; decode at its mean length.
 
-    A pipeline cuts the batch into as many micro-batches as it has stages. Without a cache
-    every token computes the whole sequence again.
+    No server stands before it. A pipeline cuts the batch into as many micro-batches as it
+    has stages. Without a cache every token computes the whole sequence again.
     """
     c, w = configurations, setting.workload
     p = c.pipeline_parallel
@@ -53,7 +53,7 @@ def static_batch(setting: ServingSetting, configurations: ServingConfigurations)
     size = tokens / rounds
     prompts = np.maximum(micro / rounds, 1.0)
     prefill = step_time(setting, c, prompt_batch(setting, prompts, size, np.zeros(())), False)
-    first = prefill.total * rounds * (parts + p - 1) / p + _overhead(setting)
+    first = prefill.total / p * (parts * rounds + p - 1)
     decode = step_time(setting, c, decode_batch(setting, micro), True)
     step = decode.total * np.maximum(parts / p, 1.0) * (1 + w.draft_cost)
     again = c.kv_cache == CacheType.NONE
@@ -67,7 +67,3 @@ def static_batch(setting: ServingSetting, configurations: ServingConfigurations)
         request_latency=first + max(w.output_tokens - 1, 0) * per_token,
         batch=c.concurrency,
     )
-
-
-def _overhead(setting: ServingSetting) -> float:
-    return 0.0 if setting.machine.ideal else setting.engine.execution.request_overhead

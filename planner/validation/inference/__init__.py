@@ -1,0 +1,1 @@
+"""Predictions for measured batches and requests of inference."""

@@ -1,0 +1,294 @@
+"""From a row of inference to what the estimator is asked; measurements are never read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.machine import Machine
+from planner.specs.cluster import ClusterSpec
+from planner.specs.engine import EngineProfile
+from planner.specs.gpu import GpuSpec
+from planner.specs.model import ModelSpec
+from planner.specs.quantization import FORMATS
+from planner.specs.serving import ServingWorkload
+from planner.validation.hardware import cluster_of, gpu_class
+from planner.validation.inference.deployments import Deployment, deployment
+from planner.validation.inference.setups import with_published_setup
+from planner.validation.inference.tables import (
+    EngineRule,
+    convention,
+    convention_number,
+    engine_rule,
+)
+from planner.validation.library import Library, spelled
+from planner.validation.models import NotPredicted, has_experts, model_of
+from planner.validation.runs import Run
+
+_LONGEST = 100_000_000
+# DeepSeek-V3's own module for drafts: 85 to 90 % of the first drafted tokens are accepted
+# (arXiv:2412.19437, section 5.4.3), fewer of those after it; it is one layer and the logits.
+_ACCEPTANCE = 0.75
+_DRAFT_COST = 0.05
+_VARIANT = re.compile(r"[-.](?:fp8|nvfp4|mxfp4|fp4|bf16|instruct|chat|it|hf|awq|gptq.*|fp8-kv)$")
+
+
+class Mode(StrEnum):
+    """How the requests of a run come: together, as many as there is room for, or over time."""
+
+    STATIC = "static_batch"
+    MAX_THROUGHPUT = "continuous_max_throughput"
+    ONLINE = "online"
+    DISAGGREGATED = "disagg"
+
+
+_MODES = {mode.value: mode for mode in Mode} | {"agg": Mode.ONLINE, "": Mode.ONLINE}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traffic:
+    """Lengths and arrivals as a row gives them; None where it does not.
+
+    ``input_tokens`` 0: only decoding is measured, ``output_tokens`` 0: only the prompt.
+    """
+
+    input_tokens: float
+    output_tokens: float
+    concurrency: float | None
+    request_rate: float | None
+    num_requests: float | None
+    burst_share: float
+    length_scale: float
+    stream_interval: int
+    equal_lengths: bool
+    draft_tokens: int
+
+    @property
+    def workload(self) -> ServingWorkload:
+        """The same for the estimator, which counts whole tokens and at least one."""
+        return ServingWorkload(
+            input_tokens=max(round(self.input_tokens * self.length_scale), 1),
+            output_tokens=max(round(self.output_tokens * self.length_scale), 1),
+            burst_share=self.burst_share,
+            stream_interval=self.stream_interval,
+            equal_lengths=self.equal_lengths,
+            draft_tokens=self.draft_tokens,
+            acceptance_rate=_ACCEPTANCE if self.draft_tokens else 0.0,
+            draft_cost=_DRAFT_COST * self.draft_tokens,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """Prefill workers of a disaggregated run; a number of 0 is not given."""
+
+    deployment: Deployment
+    workers: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class InferenceCase:
+    """A run as the estimator sees it.
+
+    ``decode_rate``: its output rate leaves the prompts out. ``stages``: how the stages of a
+    static batch's pipeline work: all at once if empty. ``tensors_only``: its memory is that
+    of the allocator. ``weight_scale``: bytes of its weights over those of the quantization.
+    """
+
+    mode: Mode
+    model: ModelSpec
+    gpu: GpuSpec
+    cluster: ClusterSpec
+    engine: EngineProfile
+    rule: EngineRule
+    traffic: Traffic
+    replica: Deployment
+    prefill: Pool | None
+    decode_workers: int
+    decode_rate: bool
+    stages: str
+    tensors_only: bool
+    weight_scale: float
+
+    @property
+    def group(self) -> Hashable:
+        """Cases of one group are predicted in one pass."""
+        return (
+            self.mode,
+            self.model.name,
+            self.model.num_hidden_layers,
+            self.gpu.name,
+            self.cluster,
+            self.rule.profile,
+            self.engine.execution.weight_bandwidth_fraction,
+            self.engine.scheduler,
+            self.traffic.workload,
+        )
+
+    @property
+    def setting(self) -> ServingSetting:
+        """What the estimator needs besides the replicas."""
+        return ServingSetting(
+            machine=Machine(gpu=self.gpu, cluster=self.cluster),
+            model=self.model,
+            engine=self.engine,
+            workload=self.traffic.workload,
+        )
+
+    @property
+    def gpu_class(self) -> str:
+        """The GPU's generation, or its vendor."""
+        return gpu_class(self.gpu)
+
+    @property
+    def kind(self) -> str:
+        """Dense, or a mixture of experts."""
+        return "moe" if has_experts(self.model) else "dense"
+
+
+def inference_case(run: Run, library: Library) -> InferenceCase:
+    """The case of a run, from everything in its row but what was measured.
+
+    Raises
+    ------
+    NotPredicted
+        It cannot be predicted; the text says why.
+    """
+    run = with_published_setup(run)
+    mode = _mode(run)
+    gpu = library.gpu(run.text("gpu"))
+    if gpu is None:
+        raise NotPredicted(f"unknown GPU {run.text('gpu') or '(none given)'}")
+    if convention(run, "disk"):
+        raise NotPredicted("weights on disk are not modelled yet")
+    model = served_model(run, library)
+    rule = engine_rule(
+        run.text("framework"), run.text("framework_version"), run.number("year"), gpu.name
+    )
+    engine = _bounded(library.engine(rule.profile), run)
+    replica = deployment(run, model, gpu, engine, _prefix(run, mode))
+    traffic = _traffic(run, mode)
+    scale = _weight_scale(run, replica)
+    return InferenceCase(
+        mode=mode,
+        model=model,
+        gpu=gpu,
+        cluster=_cluster(run, gpu),
+        engine=_slower(engine, scale),
+        rule=rule,
+        traffic=traffic,
+        replica=replica if mode is not Mode.DISAGGREGATED else replace(replica, replicas=1.0),
+        prefill=_prefill(run, mode, model, gpu, engine),
+        decode_workers=_workers(run, "decode", 1),
+        decode_rate=convention(run, "output_rate") == "decode" or traffic.input_tokens == 0,
+        stages=convention(run, "stages") if replica.pipeline_parallel > 1 else "",
+        tensors_only=convention(run, "memory") == "tensors",
+        weight_scale=scale,
+    )
+
+
+def served_model(run: Run, library: Library) -> ModelSpec:
+    """The built-in model of a run's name, its variants included, else one of its columns."""
+    name = spelled(run.text("model"))
+    while name:
+        model = library.model(name)
+        if model is not None:
+            return model
+        shorter = _VARIANT.sub("", name)
+        if shorter == name:
+            break
+        name = shorter
+    return model_of(run, library)
+
+
+def _mode(run: Run) -> Mode:
+    mode = _MODES.get(run.word("mode"))
+    if mode is None:
+        raise NotPredicted(f"unknown mode {run.text('mode')}")
+    return Mode.DISAGGREGATED if convention(run, "disaggregated") else mode
+
+
+def _prefix(run: Run, mode: Mode) -> str:
+    """The columns of the replicas that decode."""
+    own = mode is Mode.DISAGGREGATED and run.count("decode_tensor_parallel")
+    return "decode_" if own else ""
+
+
+def _prefill(
+    run: Run, mode: Mode, model: ModelSpec, gpu: GpuSpec, engine: EngineProfile
+) -> Pool | None:
+    if mode is not Mode.DISAGGREGATED:
+        return None
+    prefix = "prefill_" if run.count("prefill_tensor_parallel") else ""
+    found = deployment(run, model, gpu, engine, prefix)
+    return Pool(deployment=replace(found, replicas=1.0), workers=_workers(run, "prefill", 0))
+
+
+def _workers(run: Run, pool: str, otherwise: int) -> int:
+    said = convention(run, "workers").split()
+    if len(said) == 2:
+        return int(said[pool == "decode"])
+    return run.count(f"{pool}_num_workers") or otherwise
+
+
+def _traffic(run: Run, mode: Mode) -> Traffic:
+    lengths = []
+    for name in ("input_tokens", "output_tokens"):
+        length = run.number(name)
+        length = convention_number(run, name) if length is None else length
+        if length is None or length > _LONGEST:
+            raise NotPredicted("the number of tokens is not given, or absurd")
+        lengths.append(length)
+    if not any(lengths):
+        raise NotPredicted("neither prompt nor answer has tokens")
+    return Traffic(
+        input_tokens=lengths[0],
+        output_tokens=lengths[1],
+        concurrency=_concurrency(run, mode),
+        request_rate=run.number("request_rate") or convention_number(run, "request_rate"),
+        num_requests=convention_number(run, "num_requests"),
+        burst_share=convention_number(run, "burst_share") or 0.0,
+        length_scale=convention_number(run, "length_scale") or 1.0,
+        stream_interval=int(convention_number(run, "stream_interval") or 1),
+        equal_lengths=bool(convention(run, "equal_lengths")),
+        draft_tokens=run.count("draft_tokens") or 0,
+    )
+
+
+def _concurrency(run: Run, mode: Mode) -> float | None:
+    given = run.number("concurrency") or run.number("engine_batch_size")
+    if mode is Mode.STATIC:
+        return given or 1.0
+    return given
+
+
+def _bounded(engine: EngineProfile, run: Run) -> EngineProfile:
+    bound = convention_number(run, "max_num_seqs")
+    if not bound:
+        return engine
+    return replace(engine, scheduler=replace(engine.scheduler, max_num_seqs=int(bound)))
+
+
+def _weight_scale(run: Run, replica: Deployment) -> float:
+    bits = convention_number(run, "bits_per_weight")
+    if not bits:
+        return 1.0
+    return min(max(bits / 8 / FORMATS[replica.quantization].weight, 0.1), 4.0)
+
+
+def _slower(engine: EngineProfile, scale: float) -> EngineProfile:
+    """The engine reading weights that are larger than those of the format by ``scale``."""
+    if scale == 1.0:
+        return engine
+    fraction = min(engine.execution.weight_bandwidth_fraction / scale, 2.0)
+    return replace(engine, execution=replace(engine.execution, weight_bandwidth_fraction=fraction))
+
+
+def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
+    try:
+        return cluster_of(run, gpu)
+    except ValueError as error:
+        raise NotPredicted("impossible cluster: node size or network rate is absurd") from error

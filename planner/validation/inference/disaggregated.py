@@ -1,0 +1,65 @@
+"""Runs with prefill and decode on workers of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from planner.arrays import FloatArray
+from planner.estimators.inference.disaggregated_run import Pools, disaggregated_run
+from planner.estimators.inference.memory import serving_memory
+from planner.validation.inference.cases import InferenceCase
+from planner.validation.inference.deployments import Deployment, configurations
+from planner.validation.inference.online import fitting_cache
+from planner.validation.inference.outcome import Columns, Outcome, rates, whole_memory
+
+
+def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
+    """Means over the requests; the memory is that of a decoding worker.
+
+    Where a source does not count its workers, one decodes and as many prefill as keep up.
+    """
+    setting, columns = cases[0].setting, Columns.of(cases)
+    requests = np.array([case.traffic.concurrency or 1.0 for case in cases])
+    decoders = np.array([float(case.decode_workers) for case in cases])
+    c = configurations([case.replica for case in cases], list(requests / decoders))
+    c = fitting_cache(setting, c, cases)
+    memory = serving_memory(setting, c)
+    served = disaggregated_run(
+        setting,
+        Pools(
+            prefill=configurations([_prefill(case) for case in cases], [1.0] * len(cases)),
+            decode=c,
+            prefill_workers=np.array([_prefill_workers(case) for case in cases]),
+            decode_workers=decoders,
+        ),
+        requests,
+    )
+    first, token = served.time_to_first_token, served.time_per_output_token
+    answer = np.maximum(columns.output_tokens - 1, 0.0) * token
+    decoding = served.request_rate * answer
+    quantities = {
+        "time_to_first_token_s": first,
+        "time_per_output_token_s": token,
+        "request_latency_s": first + answer,
+        **rates(columns, request_rate=served.request_rate, decode_rate=decoding / token),
+    }
+    return Outcome(
+        quantities={name: _whole(value, requests) for name, value in quantities.items()},
+        memory=_whole(whole_memory(memory, columns.weight_scale), requests),
+        reserved=_whole(memory.reserved, requests),
+        fits=np.broadcast_to(memory.most_sequences >= 1, requests.shape),
+    )
+
+
+def _whole(values: FloatArray, like: FloatArray) -> FloatArray:
+    return np.broadcast_to(values, like.shape)
+
+
+def _prefill(case: InferenceCase) -> Deployment:
+    return case.prefill.deployment if case.prefill is not None else case.replica
+
+
+def _prefill_workers(case: InferenceCase) -> float:
+    return float(case.prefill.workers) if case.prefill is not None else 0.0

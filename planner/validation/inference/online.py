@@ -1,0 +1,119 @@
+"""Runs of requests over time: at a concurrency, at a rate, or as many as there is room for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from planner.arrays import FloatArray
+from planner.configurations.serving import ServingConfigurations
+from planner.enums import CacheType
+from planner.estimators.inference.memory import ServingMemory, serving_memory
+from planner.estimators.inference.serving import Served, served_at_concurrency
+from planner.estimators.inference.setting import ServingSetting
+from planner.validation.inference.cases import InferenceCase
+from planner.validation.inference.deployments import configurations
+from planner.validation.inference.outcome import Columns, Outcome, rates, whole_memory
+
+# Concurrencies that are tried where none is given: half powers of two.
+_GRID = 2.0 ** np.arange(0.0, 13.5, 0.5)
+
+
+def online_runs(cases: Sequence[InferenceCase]) -> Outcome:
+    """Means over the requests, at the concurrency or the offered rate of each run."""
+    given = np.array([case.traffic.concurrency or np.nan for case in cases])
+    concurrency = given / Columns.of(cases).replicas
+    missing = np.isnan(concurrency)
+    queue = np.zeros(len(cases))
+    if missing.any():
+        found, queue = _at_rates(cases)
+        concurrency = np.where(missing, found, concurrency)
+        queue = np.where(missing, queue, 0.0)
+    return _outcome(cases, np.maximum(concurrency, 1.0), queue)
+
+
+def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
+    """The largest throughput over all concurrencies that there is room for.
+
+    A given concurrency is the scheduler's bound.
+    """
+    bound = np.array([case.traffic.concurrency or np.inf for case in cases])
+    bound = bound / Columns.of(cases).replicas
+    memory, served = _mesh(cases)
+    seqs = cases[0].engine.scheduler.max_num_seqs
+    ranks = np.array([case.replica.attention_data_parallel for case in cases])
+    most = np.minimum(np.minimum(memory.most_sequences.T, bound), seqs * ranks).T
+    rate = np.where(most >= _GRID, served.request_rate, 0.0)
+    best = np.maximum(_GRID[np.argmax(rate, axis=1)], 1.0)
+    return _outcome(cases, best, np.zeros(len(cases)))
+
+
+def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, FloatArray]:
+    """The concurrency at which a replica finishes requests as fast as they come.
+
+    Where it cannot keep up, the largest, and half of what piles up over the run as a queue.
+    """
+    _, served = _mesh(cases)
+    replicas = Columns.of(cases).replicas
+    offered = np.array([case.traffic.request_rate or np.inf for case in cases]) / replicas
+    number = np.array([case.traffic.num_requests or 0.0 for case in cases]) / replicas
+    found, queue = np.ones(len(cases)), np.zeros(len(cases))
+    rates_of = np.broadcast_to(served.request_rate, (len(cases), len(_GRID)))
+    for index, row in enumerate(rates_of):
+        rising = np.maximum.accumulate(row)
+        found[index] = np.exp(np.interp(offered[index], rising, np.log(_GRID)))
+        late = number[index] / 2 * (1 / rising[-1] - 1 / offered[index])
+        queue[index] = max(late, 0.0)
+    return found, queue
+
+
+def _mesh(cases: Sequence[InferenceCase]) -> tuple[ServingMemory, Served]:
+    """Every replica at every concurrency of the grid."""
+    setting = cases[0].setting
+    setting = replace(setting, workload=replace(setting.workload, burst_share=0.0))
+    flat = configurations([case.replica for case in cases], [1.0] * len(cases))
+    c = _columns_of(flat, _GRID)
+    memory = serving_memory(setting, c)
+    return memory, served_at_concurrency(setting, c, memory)
+
+
+def _columns_of(flat: ServingConfigurations, grid: FloatArray) -> ServingConfigurations:
+    values = {name: value[:, None] for name, value in vars(flat).items()}
+    return ServingConfigurations(**{**values, "concurrency": grid[None, :]})
+
+
+def _outcome(cases: Sequence[InferenceCase], concurrency: FloatArray, queue: FloatArray) -> Outcome:
+    """Predictions at a concurrency per replica, after ``queue`` seconds of waiting."""
+    setting, columns = cases[0].setting, Columns.of(cases)
+    c = fitting_cache(
+        setting, configurations([case.replica for case in cases], list(concurrency)), cases
+    )
+    memory = serving_memory(setting, c)
+    served = served_at_concurrency(setting, c, memory)
+    token = np.broadcast_to(served.time_per_output_token, concurrency.shape)
+    first = served.time_to_first_token + queue
+    latency = first + np.maximum(columns.output_tokens - 1, 0.0) * token
+    shape = concurrency.shape
+    quantities = {
+        "time_to_first_token_s": first,
+        "time_per_output_token_s": token,
+        "request_latency_s": latency,
+        **rates(columns, request_rate=served.request_rate, decode_rate=served.decoding / token),
+    }
+    return Outcome(
+        quantities={name: np.broadcast_to(value, shape) for name, value in quantities.items()},
+        memory=np.broadcast_to(whole_memory(memory, columns.weight_scale), shape),
+        reserved=np.broadcast_to(memory.reserved, shape),
+        fits=np.broadcast_to(memory.most_sequences >= 1, shape),
+    )
+
+
+def fitting_cache(
+    setting: ServingSetting, c: ServingConfigurations, cases: Sequence[InferenceCase]
+) -> ServingConfigurations:
+    """The configurations with an fp8 cache where a run may have one and needs it."""
+    lacking = serving_memory(setting, c).most_sequences < c.concurrency
+    narrow = lacking & np.array([case.replica.narrow_cache for case in cases])
+    return replace(c, kv_cache=np.where(narrow, np.int8(CacheType.FP8), c.kv_cache))

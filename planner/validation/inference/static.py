@@ -1,0 +1,72 @@
+"""Runs of one batch that starts together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from planner.arrays import FloatArray
+from planner.configurations.serving import ServingConfigurations
+from planner.estimators.inference.memory import serving_memory
+from planner.estimators.inference.static import static_batch
+from planner.validation.inference.cases import InferenceCase
+from planner.validation.inference.deployments import configurations
+from planner.validation.inference.outcome import Columns, Outcome, rates, whole_memory
+
+SEQUENTIAL = "sequential"
+MICRO_BATCHES = "micro_batches"
+
+
+def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
+    """Times and rates of whole batches.
+
+    A continuous engine without room for all requests runs them as room comes free; one
+    without continuous batching needs room for all. Stages that work one at a time are timed
+    as one GPU with the memory of all.
+    """
+    setting, columns = cases[0].setting, Columns.of(cases)
+    batch = np.array([case.traffic.concurrency or 1.0 for case in cases]) / columns.replicas
+    deployments = [case.replica for case in cases]
+    c = configurations(deployments, list(batch))
+    memory = serving_memory(setting, c)
+    room = memory.most_sequences
+    continuous = setting.engine.scheduler.continuous
+    running = np.clip(room, 1.0, batch) if continuous else batch
+    timed = _timed(cases, replace(c, concurrency=running))
+    times = static_batch(setting, timed)
+    first = times.time_to_first_token * _overlap(cases, c)
+    token = np.broadcast_to(times.time_per_output_token, batch.shape)
+    latency = _latency(columns, first, token) * batch / running
+    return Outcome(
+        quantities={
+            "time_to_first_token_s": first,
+            "time_per_output_token_s": token,
+            "request_latency_s": latency,
+            **rates(columns, request_rate=batch / latency, decode_rate=running / token),
+        },
+        memory=np.broadcast_to(whole_memory(memory, columns.weight_scale), batch.shape),
+        reserved=np.broadcast_to(memory.reserved, batch.shape),
+        fits=np.broadcast_to(room >= (1.0 if continuous else batch), batch.shape),
+    )
+
+
+def _latency(columns: Columns, first: FloatArray, token: FloatArray) -> FloatArray:
+    """Prompt and answer, or the one of them that is there."""
+    answer = np.maximum(columns.output_tokens - 1, 0.0) * token
+    return np.where(columns.input_tokens > 0, first + answer, columns.output_tokens * token)
+
+
+def _timed(cases: Sequence[InferenceCase], c: ServingConfigurations) -> ServingConfigurations:
+    one_at_a_time = np.array([bool(case.stages) for case in cases])
+    return replace(c, pipeline_parallel=np.where(one_at_a_time, 1.0, c.pipeline_parallel))
+
+
+def _overlap(cases: Sequence[InferenceCase], c: ServingConfigurations) -> FloatArray:
+    """What overlap of a prompt's micro-batches on the stages leaves of its time."""
+    overlapped = np.array([case.stages == MICRO_BATCHES for case in cases])
+    tokens = cases[0].traffic.workload.input_tokens * c.concurrency
+    parts = np.ceil(tokens / c.max_num_batched_tokens)
+    p = c.pipeline_parallel
+    return np.where(overlapped, (parts + p - 1) / (parts * p), 1.0)

@@ -1,0 +1,117 @@
+"""The small tables of inference: engines, precisions and conventions behind the texts of a run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from planner.enums import CacheType, Quantization
+from planner.validation.runs import Run
+from planner.validation.tables import read_table
+
+_TEXTS = ("source", "framework", "notes", "gpu", "mode")
+_NAMED = re.compile(r"mxfp4|fp4|fp8|awq|gptq|int4|int8")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineRule:
+    """Which profile stands for an engine; ``nearest``: it is only the closest to it.
+
+    ``version`` is a pattern of versions it holds for; a run without a version is taken to
+    have one of them ``until`` this year. ``gpu`` is a pattern of the devices it holds for.
+    """
+
+    pattern: str
+    gpu: str
+    version: str
+    until: int | None
+    label: str
+    profile: str
+    nearest: bool
+
+    def matches(self, engine: str, version: str, year: float | None, gpu: str) -> bool:
+        """Whether it is about this engine in this version on this device."""
+        if not re.search(self.pattern, engine.lower()) or not re.search(self.gpu, gpu):
+            return False
+        if not self.version:
+            return True
+        if version:
+            return re.search(self.version, version) is not None
+        return year is not None and self.until is not None and year <= self.until
+
+
+def engine_rule(
+    engine: str, version: str = "", year: float | None = None, gpu: str = ""
+) -> EngineRule:
+    """The first rule that matches an engine; the last one matches all."""
+    return next(rule for rule in _engine_rules() if rule.matches(engine, version, year, gpu))
+
+
+def quantizations(run: Run) -> tuple[Quantization, Quantization]:
+    """Of the matrices and of the experts: from the columns, and what checkpoints are known for."""
+    weights = run.word("weight_precision") or run.word("gemm_precision")
+    if run.word("gemm_precision") in ("fp8_block", "mxfp4"):
+        weights = run.word("gemm_precision")
+    if not weights and (named := _NAMED.search(run.word("model"))):
+        weights = named[0]
+    row = _first("quantizations.csv", model=run.word("model"), weights=weights,
+                 activations=run.word("activation_precision"))  # fmt: skip
+    dense, experts = row["quantization"], row["expert_quantization"]
+    return Quantization[dense.upper()], Quantization[experts.upper()]
+
+
+def cache_type(run: Run, profile: str) -> CacheType:
+    """The number format of the key-value cache."""
+    row = _first(
+        "kv_caches.csv",
+        engine=profile,
+        weights=run.word("weight_precision"),
+        cache=run.word("kv_cache_precision"),
+    )
+    return CacheType[row["cache_type"].upper()]
+
+
+def convention(run: Run, field: str) -> str:
+    """What the texts of a run say, or are known to mean, of a field; empty if nothing."""
+    text = " | ".join(run.word(column) for column in _TEXTS)
+    for row in _table("conventions.csv"):
+        if row["field"] == field and (found := re.search(row["pattern"], text)):
+            return found.expand(row["value"])
+    return ""
+
+
+def convention_number(run: Run, field: str) -> float | None:
+    """The same as a number."""
+    text = convention(run, field)
+    return float(text) if text else None
+
+
+def _first(table: str, **words: str) -> dict[str, str]:
+    """The first row whose patterns are in all of these words; an empty pattern is in any."""
+    return next(
+        row
+        for row in _table(table)
+        if all(not row[name] or re.search(row[name], word) for name, word in words.items())
+    )
+
+
+@cache
+def _table(name: str) -> list[dict[str, str]]:
+    return read_table(name)
+
+
+@cache
+def _engine_rules() -> tuple[EngineRule, ...]:
+    return tuple(
+        EngineRule(
+            pattern=row["pattern"],
+            gpu=row["gpu"],
+            version=row["version"],
+            until=int(row["until"]) if row["until"] else None,
+            label=row["label"],
+            profile=row["profile"],
+            nearest=row["nearest"] == "1",
+        )
+        for row in _table("engines.csv")
+    )

@@ -1,0 +1,168 @@
+"""Fit the shipped engine profiles to the shipped runs of inference, as fit_profiles.py does.
+
+Each step fits a few parameters of one engine to the runs that are marked for calibration, on
+a few dozen settings spread evenly over them. Starting values stand here, so that running it
+again changes no byte:
+
+    python scripts/fit_engines.py && python scripts/make_intervals.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import tomlkit
+
+import planner
+from planner.calibration.fit import best_point
+from planner.calibration.inference import (
+    MeasuredInference,
+    inference_log_ratios,
+    measured_inference,
+    thinned,
+)
+from planner.calibration.parameters import Parameter
+from planner.calibration.profile_file import UNITS
+from planner.validation.library import Library
+from planner.validation.runs import SHIPPED_INFERENCE, Runs, read_runs
+
+PROFILES = Path(planner.__file__).parent / "engine_profiles"
+DIGITS = 3
+MOST_SETTINGS = 60
+
+SERVING = {
+    "step_overhead": 0.0005,
+    "sequence_overhead": 5e-6,
+    "request_overhead": 0.01,
+    "elementwise_passes": 1.0,
+    "weight_bandwidth_fraction": 1.0,
+    "compute_fraction": 1.0,
+    "attention_bandwidth_fraction": 1.0,
+}
+EAGER = {
+    "decode_launch_time": 0.0005,
+    "step_overhead": 0.002,
+    "weight_bandwidth_fraction": 0.9,
+    "compute_fraction": 0.9,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineStep:
+    """The starting values of what is fitted of one engine profile.
+
+    ``also`` lists profiles that take over its fitted values.
+    """
+
+    profile: str
+    start: Mapping[str, float]
+    also: tuple[str, ...] = ()
+
+
+STEPS = (
+    EngineStep(profile="tensorrt-llm", start=SERVING),
+    EngineStep(profile="vllm", start=SERVING | {"step_overhead": 0.001}),
+    EngineStep(profile="sglang", start=SERVING),
+    EngineStep(
+        profile="vllm-v0",
+        start=SERVING | {"step_overhead": 0.004, "sequence_overhead": 40e-6},
+    ),
+    EngineStep(
+        profile="fastertransformer",
+        start={
+            "step_overhead": 0.0003,
+            "elementwise_passes": 1.5,
+            "weight_bandwidth_fraction": 0.9,
+            "compute_fraction": 0.9,
+            "attention_bandwidth_fraction": 0.7,
+        },
+    ),
+    EngineStep(
+        profile="llama-cpp",
+        start={
+            "step_overhead": 0.0003,
+            "weight_bandwidth_fraction": 0.85,
+            "compute_fraction": 0.55,
+            "attention_bandwidth_fraction": 0.7,
+        },
+    ),
+    EngineStep(
+        profile="exllama",
+        start={
+            "decode_launch_time": 60e-6,
+            "step_overhead": 0.0005,
+            "weight_bandwidth_fraction": 0.8,
+            "compute_fraction": 0.8,
+        },
+    ),
+    EngineStep(profile="transformers", start=EAGER),
+    EngineStep(
+        profile="gpt-fast",
+        start={"step_overhead": 0.0001, "weight_bandwidth_fraction": 0.9},
+    ),
+)
+
+
+def main() -> None:
+    """Fit all steps, write the files, print the values."""
+    for step in STEPS:
+        rows = rows_of(step)
+        values = fitted(step, rows)
+        error = np.abs(np.expm1(inference_log_ratios(rows, values)))
+        origin = f"fitted by scripts/fit_engines.py to {len(rows)} measurements"
+        print(f"{step.profile}: {len(rows)} measurements, median error {np.median(error):.1%}")
+        for name in (step.profile, *step.also):
+            _write(PROFILES / f"{name}.toml", values, origin)
+        for parameter, value in values.items():
+            print(f"  {parameter.name:30} {value:.{DIGITS}g}")
+
+
+def rows_of(step: EngineStep) -> list[MeasuredInference]:
+    """The calibration runs of an engine, thinned."""
+    _, rows = measured_inference(_calibration_runs(), _library(), step.profile)
+    return thinned(rows, MOST_SETTINGS)
+
+
+def fitted(step: EngineStep, rows: Sequence[MeasuredInference]) -> dict[Parameter, float]:
+    """The parameters of a step, rounded as they are written."""
+    parameters = [
+        Parameter(owner="execution", name=name, shipped=value) for name, value in step.start.items()
+    ]
+    best, _ = best_point(rows, parameters, inference_log_ratios)
+    return {
+        parameter: float(f"{parameter.value(x):.{DIGITS}g}")
+        for parameter, x in zip(parameters, best, strict=True)
+    }
+
+
+@cache
+def _calibration_runs() -> Runs:
+    """The runs of both tables that are marked for calibration, under all their columns."""
+    tables = [read_runs(path) for path in SHIPPED_INFERENCE]
+    rows = tuple(run for table in tables for run in table.rows if run.flag("calibration"))
+    return replace(tables[0], rows=rows)
+
+
+@cache
+def _library() -> Library:
+    return Library()
+
+
+def _write(path: Path, values: Mapping[Parameter, float], origin: str) -> None:
+    document = tomlkit.parse(path.read_text(encoding="utf-8"))
+    document["sources"]["fitted"] = origin
+    for parameter, value in values.items():
+        number = document["execution"][parameter.name]
+        unit, scale = UNITS.get(parameter.name, ("1", 1.0))
+        number["value"] = float(f"{value * scale:.{DIGITS}g}")
+        number["unit"] = unit
+        number["source"] = "fitted"
+    path.write_text(tomlkit.dumps(document), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

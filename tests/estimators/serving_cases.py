@@ -1,0 +1,52 @@
+"""Settings and configurations of serving for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.configurations.serving import ServingConfigurations
+from planner.enums import CacheType, Quantization
+from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.machine import Machine
+from planner.specs.catalogue import default_cluster, find, load_gpu
+from planner.specs.engine import EngineProfile
+from planner.specs.load import read_spec
+from planner.specs.model_catalogue import load_model
+from planner.specs.serving import ServingWorkload
+
+
+def serving_setting(
+    model: str = "llama-7b",
+    gpu: str = "a100-sxm-80gb",
+    engine: str = "vllm",
+    ideal: bool = False,
+    **workload: Any,
+) -> ServingSetting:
+    """A setting of shipped specs; 512 tokens in and 128 out if nothing is said."""
+    silicon = load_gpu(gpu)
+    lengths = {"input_tokens": 512, "output_tokens": 128}
+    return ServingSetting(
+        machine=Machine(gpu=silicon, cluster=default_cluster(silicon), ideal=ideal),
+        model=load_model(model),
+        engine=read_spec(EngineProfile, find("engines", engine)),
+        workload=ServingWorkload(**{**lengths, **workload}),
+    )
+
+
+def replicas(**values: Any) -> ServingConfigurations:
+    """One replica on one GPU with one request in 16 bit, but for ``values``."""
+    whole = {
+        "num_gpus": 1,
+        "tensor_parallel": 1,
+        "pipeline_parallel": 1,
+        "attention_data_parallel": 1,
+        "expert_parallel": 1,
+        "concurrency": 1,
+        "max_num_batched_tokens": 8192,
+        "quantization": Quantization.W16A16,
+        "expert_quantization": Quantization.W16A16,
+        "kv_cache": CacheType.BF16,
+        "weight_offload": 0.0,
+        "kv_offload": 0.0,
+    }
+    return ServingConfigurations.of(**{**whole, **values})

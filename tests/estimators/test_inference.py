@@ -1,0 +1,199 @@
+"""Prefill, decode and serving against published rooflines and by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from serving_cases import replicas, serving_setting
+
+from planner.enums import CacheType, Quantization
+from planner.estimators.inference.estimate import SERVING_REJECTIONS, evaluate_serving
+from planner.estimators.inference.memory import SERVING_MEMORY_PARTS, serving_memory
+from planner.estimators.inference.serving import served_at_concurrency
+from planner.estimators.inference.static import static_batch
+from planner.estimators.inference.weights import weight_bytes
+from planner.units import GIB
+
+_W16, _W4A4, _W4A8 = Quantization.W16A16, Quantization.W4A4, Quantization.W4A8
+_W4A16, _W8A8 = Quantization.W4A16, Quantization.W8A8
+# Activations of so many bits keep a cache of so many.
+_CACHES = {_W16: CacheType.BF16, _W4A16: CacheType.BF16, _W4A8: CacheType.INT8,
+           _W8A8: CacheType.INT8, _W4A4: CacheType.INT4}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("model", "tensor_parallel", "quantization", "prefill_ms", "decode_ms"),
+    [
+        ("llama-7b", 1, _W16, 22.41, 6.73),
+        ("llama-13b", 1, _W16, 43.1, 12.94),
+        ("llama-33b", 1, _W16, 107.74, 32.36),
+        ("llama-65b", 2, _W16, 113.33, 33.85),
+        ("llama-7b", 1, _W4A4, 5.9, 1.78),
+        ("llama-7b", 1, _W8A8, 11.4, 3.43),
+        ("llama-7b", 1, _W4A16, 22.41, 1.99),
+        ("llama-65b", 1, _W4A4, 55.2, 16.41),
+        ("llama-65b", 1, _W4A8, 108.83, 16.76),
+        ("llama-65b", 1, _W4A16, 216.08, 17.47),
+        ("llama-65b", 1, _W8A8, 108.83, 32.56),
+    ],
+)
+def test_ideal_latencies_of_llm_analysis(
+    model: str, tensor_parallel: int, quantization: Quantization, prefill_ms: float,
+    decode_ms: float,
+) -> None:  # fmt: skip
+    """cli99/llm-analysis, examples/inference: A100-SXM-80GB, 512 tokens, batch 1, roofline."""
+    setting = serving_setting(model, ideal=True, input_tokens=512, output_tokens=1)
+    batch = static_batch(
+        setting,
+        replicas(
+            num_gpus=tensor_parallel,
+            tensor_parallel=tensor_parallel,
+            quantization=quantization,
+            expert_quantization=quantization,
+            kv_cache=_CACHES[quantization],
+        ),
+    )
+    assert batch.prefill_step.total * 1e3 == pytest.approx(prefill_ms, rel=0.05)
+    assert batch.decode_step.total * 1e3 == pytest.approx(decode_ms, rel=0.05)
+
+
+def test_ideal_decode_reads_weights_and_cache_once() -> None:
+    """Grouped-query attention: 8 key-value heads of 128 in each of the 32 layers."""
+    setting = serving_setting("llama-3-8b", ideal=True, input_tokens=1000, output_tokens=2)
+    c = replicas(concurrency=4)
+    step = static_batch(setting, c).decode_step
+    weights = weight_bytes(setting.model, c)
+    norms = 2.0 * (2 * 32 + 1) * 4096
+    cache = 4 * 1001 * 32 * 8 * 2 * 128 * 2
+    moved = weights.total - weights.embedding - norms + cache
+    seconds = moved / setting.machine.gpu.memory_bandwidth
+    assert step.kernels == pytest.approx(seconds, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus"),
+    [("llama-3.1-70b", 8), ("deepseek-v3", 8), ("mixtral-8x7b", 4), ("gpt-oss-120b", 2)],
+)
+def test_operators_add_up_to_the_step(model: str, gpus: int) -> None:
+    setting = serving_setting(model, "h200-sxm-141gb")
+    batch = static_batch(setting, replicas(num_gpus=gpus, tensor_parallel=gpus, concurrency=16))
+    for step in (batch.prefill_step, batch.decode_step):
+        layers = sum(n * sum(float(o.time) for o in ops) for n, ops in step.layers)
+        ends = sum(float(o.time) for o in step.ends)
+        assert layers + ends == pytest.approx(float(step.kernels))
+        parts = (step.kernels, step.pipeline, step.launch_wait, step.transfer_wait, step.overhead)
+        assert sum(map(float, parts)) == pytest.approx(float(step.total))
+
+
+def test_memory_parts_add_up_and_weights_are_those_published() -> None:
+    """LLaMA-2 70B has 68.98e9 parameters: 128.5 GiB in 16 bit, over two GPUs."""
+    setting = serving_setting("llama-2-70b", "h100-sxm-80gb")
+    memory = serving_memory(setting, replicas(num_gpus=2, tensor_parallel=2))
+    parts = sum(float(getattr(memory, name)) for name in SERVING_MEMORY_PARTS)
+    assert parts == pytest.approx(float(memory.total))
+    assert memory.weights / GIB == pytest.approx(128.5 / 2, rel=0.01)
+
+
+def test_a_table_is_its_rows() -> None:
+    """Predictions of a configuration do not depend on the others beside it."""
+    setting = serving_setting("mixtral-8x7b", "h100-sxm-80gb", burst_share=0.1)
+    values: dict[str, Any] = {
+        "num_gpus": [2, 4, 8, 8],
+        "tensor_parallel": [2, 4, 8, 4],
+        "expert_parallel": [1, 2, 8, 4],
+        "concurrency": [1, 17, 256, 900],
+    }
+    whole = evaluate_serving(setting, replicas(**values))
+    for row in range(4):
+        one = evaluate_serving(setting, replicas(**{k: [v[row]] for k, v in values.items()}))
+        for name in ("time_to_first_token", "time_per_output_token", "request_rate"):
+            mine, alone = getattr(whole.served, name), getattr(one.served, name)
+            assert mine[row] == pytest.approx(float(alone[0]), rel=1e-12)
+        assert whole.rejected_by[row] == one.rejected_by[0]
+
+
+def test_little_s_law_holds_in_the_closed_loop() -> None:
+    """Requests in flight = rate x latency, but for transport, which holds no place."""
+    setting = serving_setting("llama-3.1-8b", "h100-sxm-80gb", output_tokens=512)
+    engine = setting.engine
+    quick = dataclasses.replace(engine.execution, request_overhead=0.0)
+    still = dataclasses.replace(engine.scheduler, clustering=0.0)
+    setting = dataclasses.replace(
+        setting, engine=dataclasses.replace(engine, execution=quick, scheduler=still)
+    )
+    c = replicas(concurrency=np.array([1.0, 8.0, 64.0, 128.0]))
+    served = served_at_concurrency(setting, c, serving_memory(setting, c))
+    latency = served.request_latency(512)
+    assert served.request_rate * latency == pytest.approx(c.concurrency, rel=0.02)
+
+
+def test_more_requests_are_slower_each_and_faster_together() -> None:
+    setting = serving_setting("llama-3.1-70b", "h200-sxm-141gb", input_tokens=2000)
+    c = replicas(num_gpus=4, tensor_parallel=4, concurrency=np.arange(1.0, 129.0))
+    estimate = evaluate_serving(setting, c)
+    assert (np.diff(estimate.served.time_per_output_token) > 0).all()
+    assert (np.diff(estimate.output_tokens_per_second) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"tensor_parallel": 3, "num_gpus": 3}, "attention_heads"),
+        ({"quantization": Quantization.FP8}, "quantization"),
+        ({"kv_cache": CacheType.FP8}, "kv_cache"),
+        ({"expert_parallel": 2, "num_gpus": 2, "tensor_parallel": 2}, "expert_parallel"),
+        ({"attention_data_parallel": 2, "num_gpus": 2}, "attention_data_parallel"),
+        ({"tensor_parallel": 16, "num_gpus": 16}, "fabric"),
+        ({"concurrency": 100_000}, "out_of_memory"),
+    ],
+)
+def test_what_is_impossible_says_why(change: dict[str, Any], rule: str) -> None:
+    """On an A100, which has no fp8."""
+    estimate = evaluate_serving(serving_setting(), replicas(**change))
+    assert SERVING_REJECTIONS[int(estimate.rejected_by) - 1] == rule
+
+
+def test_longer_than_the_model_s_positions() -> None:
+    setting = serving_setting(input_tokens=2000, output_tokens=2000)
+    estimate = evaluate_serving(setting, replicas())
+    assert SERVING_REJECTIONS[int(estimate.rejected_by) - 1] == "context_length"
+
+
+def test_drafts_and_cached_prefixes_help() -> None:
+    plain = serving_setting("llama-3.1-8b", "h100-sxm-80gb", input_tokens=4000)
+    drafted = serving_setting(
+        "llama-3.1-8b", "h100-sxm-80gb", input_tokens=4000, draft_tokens=3, acceptance_rate=0.8
+    )
+    cached = serving_setting(
+        "llama-3.1-8b", "h100-sxm-80gb", input_tokens=4000, prefix_cache_hit_rate=0.9
+    )
+    c = replicas(concurrency=4)
+    of = {
+        name: evaluate_serving(setting, c).served
+        for name, setting in (("plain", plain), ("drafted", drafted), ("cached", cached))
+    }
+    assert of["drafted"].time_per_output_token < 0.6 * of["plain"].time_per_output_token
+    assert of["cached"].time_to_first_token < 0.6 * of["plain"].time_to_first_token
+
+
+def test_offloaded_weights_wait_for_the_host_link() -> None:
+    """LLaMA-2 13B does not fit 24 GB; over PCIe 4.0 x16 a step lasts at least 26 GB / 32 GB/s."""
+    setting = serving_setting("llama-2-13b", "rtx4090-24gb", "transformers")
+    c = replicas(weight_offload=np.array([0.0, 1.0]))
+    estimate = evaluate_serving(setting, c)
+    assert [bool(code) for code in estimate.rejected_by] == [True, False]
+    slow = static_batch(setting, replicas(weight_offload=1.0)).time_per_output_token
+    host = setting.machine.gpu.host
+    assert host is not None
+    assert host.bandwidth is not None
+    assert slow >= 0.95 * 26.0e9 / host.bandwidth
+
+
+def test_a_cpu_serves_too() -> None:
+    setting = serving_setting("llama-2-7b", "xeon-8480-2s", "llama-cpp")
+    batch = static_batch(setting, replicas())
+    fastest = 13.5e9 / setting.machine.gpu.memory_bandwidth
+    assert fastest < batch.time_per_output_token < 5 * fastest

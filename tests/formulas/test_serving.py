@@ -1,0 +1,110 @@
+"""Key-value caches, routing to experts, and queues."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from planner.formulas.kv_cache import (
+    cache_bytes_per_token,
+    latent_cache_bytes_per_token,
+    paged_tokens,
+)
+from planner.formulas.queueing import decoding_sequences, mean_wait, waiting_percentile
+from planner.formulas.routing import accepted_tokens, experts_touched, fullest_rank_factor
+
+
+def test_cache_of_llama_2_70b_is_320_kib_per_token() -> None:
+    """Grouped-query attention, arXiv:2307.09288: 80 layers, 8 heads of 128, 16 bit."""
+    per_layer = cache_bytes_per_token(
+        key_value_heads=8, qk_head_dim=128, v_head_dim=128, element_bytes=2
+    )
+    assert 80 * per_layer == 320 * 1024
+
+
+def test_latent_cache_of_deepseek_v3_is_70_kb_per_token() -> None:
+    """The 70.272 KB per token of arXiv:2505.09343, table 1: 61 layers of 512 + 64 elements."""
+    per_layer = latent_cache_bytes_per_token(
+        kv_lora_rank=512, qk_rope_head_dim=64, element_bytes=2
+    )
+    assert 61 * per_layer == 70_272
+
+
+def test_half_a_block_is_lost_on_average() -> None:
+    lost = np.mean([math.ceil(n / 16) * 16 - n for n in range(1600, 3200)])
+    assert paged_tokens(tokens=0, block_size=16) == pytest.approx(lost)
+    assert paged_tokens(tokens=77, block_size=1) == 77
+
+
+def test_even_routing_touches_what_a_simulation_touches() -> None:
+    random = np.random.default_rng(0)
+    draws = [
+        len({*np.concatenate([random.choice(64, 6, replace=False) for _ in range(20)])})
+        for _ in range(300)
+    ]
+    expected = experts_touched(num_experts=64, num_experts_per_tok=6, tokens=20, dispersion=0)
+    assert expected == pytest.approx(np.mean(draws), rel=0.01)
+
+
+def test_popular_experts_leave_others_untouched() -> None:
+    random = np.random.default_rng(0)
+    popularity = random.gamma(1.0, 1.0, size=(4000, 256))
+    popularity *= 256 / popularity.sum(axis=1, keepdims=True)
+    simulated = (1 - np.exp(-popularity * 8 / 256 * 32)).sum(axis=1).mean()
+    touched = experts_touched(num_experts=256, num_experts_per_tok=8, tokens=32, dispersion=1.0)
+    assert touched == pytest.approx(simulated, rel=0.01)
+
+
+def test_one_token_touches_exactly_its_experts() -> None:
+    for dispersion in (0.0, 2.0):
+        touched = experts_touched(
+            num_experts=128, num_experts_per_tok=4, tokens=1, dispersion=dispersion
+        )
+        assert touched == pytest.approx(4)
+
+
+def test_fullest_of_eight_ranks_as_simulated() -> None:
+    random = np.random.default_rng(0)
+    loads = random.multinomial(4096, [1 / 8] * 8, size=2000)
+    simulated = (loads.max(axis=1) / 512).mean()
+    factor = fullest_rank_factor(pairs=4096, ranks=8, num_experts=256, dispersion=0)
+    assert factor - 1 == pytest.approx(simulated - 1, rel=0.5)
+    assert fullest_rank_factor(pairs=1, ranks=8, num_experts=256, dispersion=9) <= 8
+    assert fullest_rank_factor(pairs=100, ranks=1, num_experts=8, dispersion=9) == 1
+
+
+@pytest.mark.parametrize(("rate", "drafts", "tokens"), [(0.8, 4, 3.3616), (0.0, 7, 1.0)])
+def test_accepted_tokens_of_a_step(rate: float, drafts: int, tokens: float) -> None:
+    """arXiv:2211.17192, equation 1; 3.3616 = (1 - 0.8^5) / 0.2."""
+    found = accepted_tokens(draft_tokens=drafts, acceptance_rate=rate)
+    assert found == pytest.approx(tokens)
+
+
+def test_littles_law_holds_at_the_fixed_point() -> None:
+    rate, steps, work, fixed, slope = 3.0, 500.0, 0.05, 0.010, 0.0001
+    sequences = decoding_sequences(
+        request_rate=rate, prefill_time=work, steps=steps, fixed=fixed, slope=slope
+    )
+    step = (fixed + slope * sequences) / (1 - rate * work)
+    assert sequences == pytest.approx(rate * steps * step)
+    overload = decoding_sequences(
+        request_rate=30.0, prefill_time=work, steps=steps, fixed=fixed, slope=slope
+    )
+    assert overload == np.inf
+
+
+def test_waits_as_in_a_simulated_queue() -> None:
+    """One server, constant service of 1 s, Poisson arrivals at 0.6 per second."""
+    random = np.random.default_rng(1)
+    gaps = random.exponential(1 / 0.6, size=200_000)
+    wait, waits = 0.0, []
+    for gap in gaps:
+        wait = max(wait + 1.0 - gap, 0.0)
+        waits.append(wait)
+    mean = mean_wait(utilization=0.6, service_time=1.0)
+    assert mean == pytest.approx(np.mean(waits), rel=0.05)
+    ninety = waiting_percentile(share=0.9, utilization=0.6, wait=mean)
+    assert ninety == pytest.approx(np.quantile(waits, 0.9), rel=0.15)
+    assert waiting_percentile(share=0.3, utilization=0.6, wait=mean) == 0
