@@ -2,19 +2,15 @@
 
     python benchmarks/serving_speed.py
 
-Prints, per model, the median of several runs on one core: plans per second through
-enumeration, rules, memory, time and Pareto front; and cold starts of the command line.
+Uses the helpers of search_speed.py. Prints cold starts of the command line, and the median of
+several runs on one core: plans per second through enumeration, rules, memory, time and front.
 Timings depend on the machine.
 """
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
-
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[name] = "1"
 
 from search_speed import REPEATS, cold_start, pin_to_one_core
 

@@ -241,22 +241,25 @@ def _space(request: Request, model: ModelSpec, notes: Notes) -> SearchSpace:
         experts = any(group.feed_forward.num_experts for group in model.layer_groups)
         name = "pretrain_moe" if experts else "pretrain_dense"
         notes.defaults["space"] = f"{name} (default)"
-    return read_space(name, notes)
+    return read_space(name, "framework", notes)
 
 
-def read_space(name: str, notes: Notes) -> SearchSpace:
-    """A search space by name or path.
+def read_space(name: str, names: str, notes: Notes) -> SearchSpace:
+    """A search space by name or path that names a ``framework`` or an ``engine``.
 
     Raises
     ------
     SearchSpaceError
-        It is unknown or faulty.
+        It is unknown or faulty, or names the other.
     """
     try:
         path = find("spaces", name)
         space = check_spec(SearchSpace, read_toml(path), where=str(path))
     except SpecError as error:
         raise SearchSpaceError(str(error)) from error
+    if not getattr(space, names):
+        other = "serve" if space.engine else "train"
+        raise SearchSpaceError(f"The space {space.name} is one of --workload {other}.")
     notes.digests[f"space {space.name}"] = digest(path)
     return space
 

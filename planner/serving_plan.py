@@ -90,7 +90,7 @@ def make_serving_plan(request: ServingRequest) -> ServingPlan:
     model = load_model(request.model)
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
     workload = _workload(request, model, notes)
-    space = read_space(request.space or _SPACE, notes)
+    space = read_space(request.space or _SPACE, "engine", notes)
     _note_quantization(request, model, notes)
     gpus, engines = _gpus(request), _engines(request, space, notes, single)
     reader = _Reader(request, model, workload, space, counts, notes, len(gpus) > 1)

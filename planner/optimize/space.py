@@ -31,10 +31,8 @@ def mesh(
     Raises
     ------
     SearchSpaceError
-        A parameter or a value is unknown, there is no value left, or the space is for serving.
+        A parameter or a value is unknown, or there is no value left.
     """
-    if space.engine:
-        raise SearchSpaceError(f"The space {space.name} is one of --workload serve.")
     counts = sorted(set(num_gpus))
     choices: dict[str, Any] = {**defaults(framework, workload), **space.parameters, **settings}
     for name in choices:

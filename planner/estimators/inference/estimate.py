@@ -16,7 +16,7 @@ from planner.configurations.serving_rules import (
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.serving import Served, served_at_concurrency
 from planner.estimators.inference.setting import ServingSetting
-from planner.formulas.queueing import waiting_percentile
+from planner.formulas.queueing import mean_wait, waiting_percentile
 
 OUT_OF_MEMORY = "out_of_memory"
 SERVING_REJECTIONS = (*(rule.name for rule in SERVING_RULES), OUT_OF_MEMORY)
@@ -69,12 +69,15 @@ class ServingEstimate:
         return self.memory.total
 
     def time_to_first_token(self, share: float) -> FloatArray:
-        """The time to first token that a ``share`` of the requests does not exceed [s]."""
+        """The time to first token that a ``share`` of the requests does not exceed [s].
+
+        The queue of prompts spreads; what every request waits for does not.
+        """
         served = self.served
-        wait = waiting_percentile(
-            share=share, utilization=served.utilization, wait=np.maximum(served.wait, 0.0)
-        )
-        return served.time_to_first_token - np.maximum(served.wait, 0.0) + wait
+        service = served.phases.prefill
+        mean = mean_wait(utilization=np.minimum(served.utilization, 0.98), service_time=service)
+        wait = waiting_percentile(share=share, utilization=served.utilization, wait=mean)
+        return served.time_to_first_token - mean + wait
 
 
 def evaluate_serving(

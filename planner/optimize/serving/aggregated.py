@@ -21,7 +21,7 @@ from planner.optimize.serving.columns import aggregated_columns
 from planner.optimize.serving.deployments import Candidates, Deployments
 from planner.optimize.serving.problem import Source, rounded_up
 
-_BLOCK_ROWS = 2**15
+_BLOCK_ROWS = 2**16
 
 
 def aggregated_candidates(source: Source) -> Iterator[tuple[Candidates | None, IndexArray, int]]:

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.arrays import BoolArray, FloatArray
 from planner.configurations.serving import ServingConfigurations
 from planner.errors import InfeasibleError
 from planner.estimators.inference.burst import Burst, burst
 from planner.estimators.inference.estimate import (
+    OUT_OF_MEMORY,
     SERVING_REJECTIONS,
     ServingEstimate,
+    broken_serving_rule,
     evaluate_serving,
-    serving_rejections,
 )
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.percentiles import (
     request_latency_percentile,
     time_per_output_token_percentile,
 )
+from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.static import StaticBatch, static_batch
 from planner.optimize.serving.aggregated import deployments_of
 from planner.optimize.serving.columns import aggregated_columns, static_columns
@@ -30,7 +34,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
-_LARGEST_BATCH = 2**20
+_GRID = 64
+_LARGEST_BATCH = _GRID**4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,32 +133,50 @@ def static_once(source: Source) -> InferenceEvaluation:
     setting, configurations = source.pool.setting, _only(source)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         memory = serving_memory(setting, configurations)
-        code = int(np.ravel(serving_rejections(setting, configurations, memory))[0])
         static = static_batch(setting, configurations)
+    largest = largest_batch(setting, configurations)
+    code = int(np.ravel(broken_serving_rule(setting, configurations))[0])
+    rejection = SERVING_REJECTIONS[code - 1] if code else ""
+    if not rejection and largest < float(np.ravel(configurations.concurrency)[0]):
+        rejection = OUT_OF_MEMORY
     return InferenceEvaluation(
         source=source,
         configurations=configurations,
         static=static,
         memory=memory,
-        largest_batch=largest_batch(source, configurations),
-        rejected_by=SERVING_REJECTIONS[code - 1] if code else "",
+        largest_batch=largest,
+        rejected_by=rejection,
     )
 
 
-def largest_batch(source: Source, configurations: ServingConfigurations) -> int:
+def largest_batch(setting: ServingSetting, configurations: ServingConfigurations) -> int:
     """The most requests of full length that find room together; 0 if not even one."""
-    fewest, most = 0, _LARGEST_BATCH
-    while fewest < most:
-        tried = np.linspace(fewest, most, 65).round()[1:]
-        memory = serving_memory(
-            source.pool.setting, replace(configurations, concurrency=np.unique(tried))
-        )
-        needed = memory.longest * np.unique(tried) / configurations.attention_data_parallel
-        fits = np.broadcast_to(needed <= memory.room, np.unique(tried).shape)
-        values = np.unique(tried)
-        beyond = values[~fits]
-        fewest = int(max(values[fits], default=fewest))
-        most = int(min(beyond, default=most + 1)) - 1 if beyond.size else fewest
+
+    def fits(memory: ServingMemory, batch: FloatArray) -> BoolArray:
+        needed = memory.longest * batch / configurations.attention_data_parallel
+        return np.asarray(needed <= memory.room)
+
+    return _largest(setting, configurations, fits)
+
+
+def most_concurrent(setting: ServingSetting, configurations: ServingConfigurations) -> int:
+    """The most requests in flight that find room; 0 if not even one."""
+    return _largest(setting, configurations, lambda memory, n: memory.most_sequences >= n)
+
+
+def _largest(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    fits: Callable[[ServingMemory, FloatArray], BoolArray],
+) -> int:
+    """The last number of requests that fits, found in ever narrower grids."""
+    fewest, step = 0, _LARGEST_BATCH // _GRID
+    while step:
+        tried = fewest + step * np.arange(1.0, _GRID + 1)
+        memory = serving_memory(setting, replace(configurations, concurrency=tried))
+        fitting = tried[np.broadcast_to(fits(memory, tried), tried.shape)]
+        fewest = int(fitting[-1]) if fitting.size else fewest
+        step //= _GRID
     return fewest
 
 

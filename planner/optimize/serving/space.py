@@ -46,10 +46,8 @@ def serving_mesh(
     Raises
     ------
     SearchSpaceError
-        A parameter or a value is unknown, there is no value left, or the space is for training.
+        A parameter or a value is unknown, or there is no value left.
     """
-    if not space.engine:
-        raise SearchSpaceError(f"The space {space.name} is one of --workload train.")
     for name in (*space.parameters, *settings):
         if name not in SERVING_NAMES or name == "num_gpus":
             raise SearchSpaceError(_unknown_parameter(name))
@@ -113,7 +111,10 @@ def _layouts(
             columns = [gpus, *plain.values(), ranks]
             rows.append(np.stack([column[fitting] for column in columns], axis=1))
     names = ("num_gpus", *plain, "expert_parallel")
-    return dict(zip(names, np.unique(np.concatenate(rows), axis=0).T, strict=True))
+    distinct = np.unique(np.concatenate(rows), axis=0)
+    # Replicas of one size have room for about as many requests: blocks of them narrow well.
+    size = distinct[:, 1] * distinct[:, 2] * distinct[:, 3]
+    return dict(zip(names, distinct[np.argsort(size, kind="stable")].T, strict=True))
 
 
 def _quantizations(

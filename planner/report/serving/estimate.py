@@ -14,7 +14,7 @@ from planner.estimators.inference.burst import Burst
 from planner.estimators.inference.estimate import OUT_OF_MEMORY
 from planner.estimators.inference.serving import decode_batch
 from planner.estimators.inference.step import InferenceStep, step_time
-from planner.optimize.serving.single import InferenceEvaluation, ServingEvaluation
+from planner.optimize.serving.single import InferenceEvaluation, ServingEvaluation, most_concurrent
 from planner.report import text
 from planner.report.breakdown import first
 from planner.report.console import print_pairs, print_title
@@ -127,7 +127,7 @@ def misfit_message(plan: ServingPlan, found: InferenceEvaluation | ServingEvalua
     setting = found.source.pool.setting
     length = setting.workload.input_tokens + setting.workload.output_tokens
     fixed = first(memory.weights + memory.activations + memory.reserved)
-    fits = row["most_sequences"]
+    fits = _fits(found)
     engine = setting.engine.memory.gpu_memory_utilization
     lines = [
         f"The configuration does not fit {name} on {where(plan)}.",
@@ -145,6 +145,12 @@ def misfit_message(plan: ServingPlan, found: InferenceEvaluation | ServingEvalua
     else:
         lines.append("Try a larger tensor_parallel, a smaller quantization, or another GPU.")
     return "\n".join(lines)
+
+
+def _fits(found: InferenceEvaluation | ServingEvaluation) -> int:
+    if isinstance(found, InferenceEvaluation):
+        return found.largest_batch
+    return most_concurrent(found.source.pool.setting, found.estimate.configurations)
 
 
 def _values(row: dict[str, Any]) -> str:
