@@ -70,7 +70,9 @@ def serving_mesh(
     if "concurrency" not in settings:
         # More requests than the engine runs at once would only wait.
         most = engine.scheduler.max_num_seqs * max(table["attention_data_parallel"])
-        table["concurrency"] = [n for n in table["concurrency"] if n <= most] or [1]
+        useful = {n for n in table["concurrency"] if n <= most}
+        if len(table["concurrency"]) > 1 and useful:
+            table["concurrency"] = sorted({*useful, min(most, max(table["concurrency"]))})
     return OpenMesh(
         kind=ServingConfigurations,
         axes=[
