@@ -25,7 +25,7 @@ FOLDS = 5
 def main() -> None:
     """Print in-sample and left-out errors of every step, fitted in the order of the steps."""
     silicon: dict[Parameter, float] = {}
-    print(f"{'profile':20} {'runs':>5} {'left out':>9} {'in-sample':>10} {'MAPE':>7} {'median':>7}")
+    print(f"{'profile':27} {'runs':>5} {'left out':>9} {'in-sample':>10} {'MAPE':>7} {'median':>7}")
     for step in STEPS:
         rows = rows_of(step, silicon)
         names = folds_of(step)
@@ -33,14 +33,15 @@ def main() -> None:
             [_left_out(step, rows, names, name) for name in sorted(set(names))]
         )
         values = fitted(step, rows)
-        inside = np.abs(np.expm1(log_ratios(rows, values)))
+        inside = np.abs(np.expm1(log_ratios(rows, values)[int(step.memory)]))
         outside = np.abs(np.expm1(left_out))
         what = "sources" if len({_publisher(source) for source in step.sources}) > 1 else "shapes"
+        quantity = "memory" if step.memory else "time"
         print(
-            f"{step.profile:20} {len(rows):5} {what:>9} {inside.mean():10.1%} "
+            f"{step.profile:20} {quantity:6} {len(rows):5} {what:>9} {inside.mean():10.1%} "
             f"{outside.mean():7.1%} {np.median(outside):7.1%}"
         )
-        silicon |= {p: v for p, v in values.items() if p.owner not in ("execution", "overlap")}
+        silicon |= {p: v for p, v in values.items() if p.is_of_silicon}
 
 
 def folds_of(step: Step) -> list[str]:
@@ -60,7 +61,7 @@ def _publisher(source: str) -> str:
 def _left_out(step: Step, rows: Sequence[Measured], names: list[str], fold: str) -> FloatArray:
     mine = [row for row, name in zip(rows, names, strict=True) if name == fold]
     others = [row for row, name in zip(rows, names, strict=True) if name != fold]
-    return log_ratios(mine, fitted(step, others))
+    return log_ratios(mine, fitted(step, others))[int(step.memory)]
 
 
 if __name__ == "__main__":

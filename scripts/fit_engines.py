@@ -26,7 +26,7 @@ from planner.calibration.inference import (
     thinned,
 )
 from planner.calibration.parameters import Parameter
-from planner.calibration.profile_file import UNITS
+from planner.calibration.profile_file import unit_of
 from planner.validation.library import Library
 from planner.validation.runs import SHIPPED_INFERENCE, Runs, read_runs
 
@@ -112,7 +112,7 @@ def main() -> None:
     for step in STEPS:
         rows = rows_of(step)
         values = fitted(step, rows)
-        error = np.abs(np.expm1(inference_log_ratios(rows, values)))
+        error = np.abs(np.expm1(inference_log_ratios(rows, values)[0]))
         origin = f"fitted by scripts/fit_engines.py to {len(rows)} measurements"
         print(f"{step.profile}: {len(rows)} measurements, median error {np.median(error):.1%}")
         for name in (step.profile, *step.also):
@@ -157,7 +157,7 @@ def _write(path: Path, values: Mapping[Parameter, float], origin: str) -> None:
     document["sources"]["fitted"] = origin
     for parameter, value in values.items():
         number = document["execution"][parameter.name]
-        unit, scale = UNITS.get(parameter.name, ("1", 1.0))
+        unit, scale = unit_of(parameter.name)
         number["value"] = float(f"{value * scale:.{DIGITS}g}")
         number["unit"] = unit
         number["source"] = "fitted"

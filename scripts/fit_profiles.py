@@ -18,27 +18,30 @@ import tomlkit
 import planner
 from planner.calibration.fit import Measured, best_point, log_ratios
 from planner.calibration.parameters import Parameter, with_values
+from planner.calibration.profile_file import unit_of
 from planner.calibration.runs import measured_runs
+from planner.units import GIB
 from planner.validation.library import Library
 from planner.validation.runs import Run, read_runs
 
 PROFILES = Path(planner.__file__).parent / "framework_profiles"
 CLASSES = Path(planner.__file__).parents[1] / "hardware_specs" / "efficiency"
 DIGITS = 3
-MILLISECONDS = ("layer_launch_time", "micro_batch_overhead", "step_overhead")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """Runs of ``sources``, and the starting values of what is fitted to them.
 
-    ``also`` lists profiles that take over the fitted values of this one.
+    ``also`` lists profiles that take over the fitted values of this one. ``memory``: it is
+    fitted to peak memory, on the runs that are marked for that; else to step time.
     """
 
     profile: str
     sources: tuple[str, ...]
     start: Mapping[str, float]
     also: tuple[tuple[str, str], ...] = ()
+    memory: bool = False
 
 
 STEPS = (
@@ -82,6 +85,34 @@ STEPS = (
             ("megatron-lm", "execution.micro_batch_overhead"),
         ),
     ),
+    Step(
+        profile="megatron-deepspeed",
+        sources=("BigScience BLOOM",),
+        start={"memory.communication_buffer": 4 * GIB, "memory.fragmentation": 0.1},
+        memory=True,
+    ),
+    Step(
+        profile="hf-fsdp",
+        sources=("fms-acceleration",),
+        start={"memory.kept_activations": 1.5},
+        also=(
+            ("hf-bf16", "memory.kept_activations"),
+            ("fsdp-bf16", "memory.kept_activations"),
+        ),
+        memory=True,
+    ),
+    Step(
+        profile="nanotron",
+        sources=("nanotron",),
+        start={"memory.kept_activations": 1.5},
+        memory=True,
+    ),
+    Step(
+        profile="internevo",
+        sources=("InternEvo",),
+        start={"memory.optimizer_temporary": 8.0},
+        memory=True,
+    ),
 )
 
 
@@ -91,10 +122,11 @@ def main() -> None:
     for step in STEPS:
         rows = rows_of(step, silicon)
         values = fitted(step, rows)
-        silicon |= {p: v for p, v in values.items() if p.owner not in ("execution", "overlap")}
+        silicon |= {p: v for p, v in values.items() if p.is_of_silicon}
         origin = f"fitted by scripts/fit_profiles.py to {len(rows)} runs: {', '.join(step.sources)}"
         for parameter, value in values.items():
-            print(f"{step.profile:20} {parameter.label:36} {value:.{DIGITS}g}")
+            unit, scale = unit_of(parameter.name)
+            print(f"{step.profile:20} {parameter.label:36} {value * scale:.{DIGITS}g} {unit}")
             for path, section in _places(step, parameter):
                 _write(path, section, parameter.name, value, origin, step.profile)
 
@@ -104,7 +136,8 @@ def calibration_runs(step: Step) -> list[Run]:
     return [
         run
         for run in read_runs().rows
-        if run.flag("calibration") and run.text("source").startswith(step.sources)
+        if run.flag("memory_calibration" if step.memory else "calibration")
+        and run.text("source").startswith(step.sources)
     ]
 
 
@@ -112,7 +145,8 @@ def rows_of(step: Step, silicon: Mapping[Parameter, float]) -> list[Measured]:
     """The same as cases, on the silicon fitted before, in the same order."""
     runs = replace(read_runs(), rows=tuple(calibration_runs(step)))
     _, rows = measured_runs(runs, Library(), step.profile)
-    return [replace(row, case=with_values(row.case, silicon)) for row in rows]
+    other = {"step_time" if step.memory else "memory": None}
+    return [replace(row, case=with_values(row.case, silicon), **other) for row in rows]
 
 
 def fitted(step: Step, rows: Sequence[Measured]) -> dict[Parameter, float]:
@@ -123,14 +157,19 @@ def fitted(step: Step, rows: Sequence[Measured]) -> dict[Parameter, float]:
         parameters.append(Parameter(owner=owner, name=name, shipped=shipped))
     best, _ = best_point(rows, parameters, log_ratios)
     return {
-        parameter: float(f"{parameter.value(x):.{DIGITS}g}")
+        parameter: _rounded(parameter, parameter.value(x))
         for parameter, x in zip(parameters, best, strict=True)
     }
 
 
+def _rounded(parameter: Parameter, value: float) -> float:
+    _, scale = unit_of(parameter.name)
+    return float(f"{value * scale:.{DIGITS}g}") / scale
+
+
 def _places(step: Step, parameter: Parameter) -> list[tuple[Path, str]]:
     """The files and tables that hold a parameter."""
-    if parameter.owner not in ("execution", "overlap"):
+    if parameter.is_of_silicon:
         return [(CLASSES / f"{parameter.owner}.toml", "efficiency")]
     others = [profile for profile, label in step.also if label == parameter.label]
     return [(PROFILES / f"{name}.toml", parameter.owner) for name in (step.profile, *others)]
@@ -141,7 +180,7 @@ def _write(path: Path, section: str, name: str, value: float, origin: str, profi
     key = f"fitted_{profile.replace('-', '_')}"
     document["sources"][key] = origin
     number = document[section][name]
-    scale = 1e3 if name in MILLISECONDS else 1.0
+    _, scale = unit_of(name)
     number["value"] = float(f"{value * scale:.{DIGITS}g}")
     number["source"] = key
     path.write_text(tomlkit.dumps(document), encoding="utf-8")

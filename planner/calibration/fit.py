@@ -1,4 +1,4 @@
-"""Fit parameters to measured step times: robust, with priors, refusing what is not told."""
+"""Fit parameters to measured runs: robust, with priors, refusing what is not told."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from planner.validation.predict import predict_group
 NOISE = 0.08
 """Standard deviation of log(measured / predicted) that no parameter can explain: the same
 configurations were published again with 3 to 10 % difference."""
+MEMORY_NOISE = 0.05
+"""The same of memory: sources round, and sample what the driver says."""
 _LEAST_DETERMINED = 0.15
 _MOST_FOLDS = 10
-
-
-Row = TypeVar("Row", bound="Weighted")
 
 
 class Weighted(Protocol):
@@ -33,14 +32,28 @@ class Weighted(Protocol):
     def weight(self) -> float:
         """Its share of the loss, beside 1 of others."""
 
+    def tells(self, parameter: Parameter) -> bool:
+        """Whether it measured what the parameter is about."""
+
+
+Row = TypeVar("Row", bound=Weighted)
+# Logarithms of predicted over measured, of time and of memory: shape (2, rows), NaN where a
+# row did not measure it.
+Ratios = Callable[[Sequence[Row], Mapping[Parameter, float]], FloatArray]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A case and its measured step time [s]."""
+    """A case, its measured step time [s] and its peak memory [B], as far as they are known."""
 
     case: Case
-    step_time: float
+    step_time: float | None = None
+    memory: float | None = None
     weight: float = 1.0
+
+    def tells(self, parameter: Parameter) -> bool:
+        """Whether it measured what the parameter is about."""
+        return (self.memory if parameter.is_of_memory else self.step_time) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,19 +71,28 @@ class Fitted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit:
-    """Fitted parameters, and mean absolute errors as fractions.
+class Errors:
+    """Mean absolute errors of one quantity as fractions, on the rows that measured it.
 
-    ``error_left_out`` is that of rows the parameters were not fitted to, by leaving out
-    one fold at a time.
+    ``left_out`` is that of rows the parameters were not fitted to, by leaving out one fold
+    at a time.
     """
+
+    rows: int
+    before: float
+    after: float
+    left_out: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """Fitted parameters, and errors of the quantities that some row measured."""
 
     fitted: tuple[Fitted, ...]
     rows: int
     folds: int
-    error_before: float
-    error_after: float
-    error_left_out: float
+    time: Errors | None
+    memory: Errors | None
 
     @property
     def values(self) -> dict[Parameter, float]:
@@ -78,13 +100,8 @@ class Fit:
         return {one.parameter: one.value for one in self.fitted if not one.refused}
 
 
-Ratios = Callable[[Sequence[Row], Mapping[Parameter, float]], FloatArray]
-
-
 def fit(measured: Sequence[Row], parameters: Sequence[Parameter], ratios: Ratios[Row]) -> Fit:
     """Fit ``parameters``, leaving out what the data cannot tell.
-
-    ``ratios`` gives the logarithms of predicted over measured under values of parameters.
 
     Raises
     ------
@@ -92,36 +109,48 @@ def fit(measured: Sequence[Row], parameters: Sequence[Parameter], ratios: Ratios
         There is no row to fit to, or the data tell nothing about any parameter.
     """
     if not measured:
-        raise CalibrationError("No row has a measured time or throughput and can be predicted.")
-    best, spread = best_point(measured, parameters, ratios)
-    told = [
-        p for p, width in zip(parameters, spread, strict=True) if 1 - width >= _LEAST_DETERMINED
-    ]
+        raise CalibrationError("No row measured anything and can be predicted.")
+    asked = [p for p in parameters if any(row.tells(p) for row in measured)]
+    values, widths = _fitted(measured, asked, ratios)
+    told = [p for p in asked if 1 - widths[p] >= _LEAST_DETERMINED]
     if not told:
         names = ", ".join(p.label for p in parameters)
         raise CalibrationError(f"These {len(measured)} rows tell nothing about {names}.")
-    widths = dict(zip(parameters, spread, strict=True))
-    if len(told) < len(parameters):
-        best, spread = best_point(measured, told, ratios)
-        widths |= dict(zip(told, spread, strict=True))
-    values = {p: p.value(x) for p, x in zip(told, best, strict=True)}
-    left_out, folds = _left_out(measured, told, ratios)
+    if len(told) < len(asked):
+        values, narrower = _fitted(measured, told, ratios)
+        widths |= narrower
+    left_out, folds = _left_out(measured, list(values), ratios)
+    kinds = (ratios(measured, {}), ratios(measured, values), left_out)
+    time, memory = (_errors(*(found[index] for found in kinds)) for index in (0, 1))
     return Fit(
-        fitted=tuple(
-            Fitted(
-                parameter=p,
-                value=values.get(p, p.shipped),
-                determined=float(1 - widths[p]),
-                refused=p not in values,
-            )
-            for p in parameters
-        ),
+        fitted=tuple(_outcome(p, values, widths) for p in parameters),
         rows=len(measured),
         folds=folds,
-        error_before=_error(ratios(measured, {})),
-        error_after=_error(ratios(measured, values)),
-        error_left_out=_error(left_out),
+        time=time,
+        memory=memory,
     )
+
+
+def _outcome(
+    p: Parameter, values: Mapping[Parameter, float], widths: Mapping[Parameter, float]
+) -> Fitted:
+    return Fitted(
+        parameter=p,
+        value=values.get(p, p.shipped),
+        determined=float(1 - widths.get(p, 1.0)),
+        refused=p not in values,
+    )
+
+
+def _fitted(
+    measured: Sequence[Row], parameters: Sequence[Parameter], ratios: Ratios[Row]
+) -> tuple[dict[Parameter, float], dict[Parameter, float]]:
+    """Values of the parameters, and what is left of the widths of their priors."""
+    if not parameters:
+        return {}, {}
+    best, spread = best_point(measured, parameters, ratios)
+    values = {p: p.value(x) for p, x in zip(parameters, best, strict=True)}
+    return values, dict(zip(parameters, spread, strict=True))
 
 
 def best_point(
@@ -133,11 +162,13 @@ def best_point(
     """
     low, high = np.array([p.bounds for p in parameters]).T
     start = np.clip(np.zeros(len(parameters)), low + 1e-6, high - 1e-6)
+    noise = np.array([[NOISE], [MEMORY_NOISE]])
     weights = np.sqrt([row.weight for row in measured])
 
     def residuals(x: FloatArray) -> FloatArray:
         values = {p: p.value(point) for p, point in zip(parameters, x, strict=True)}
-        return np.concatenate([_robust(ratios(measured, values) / NOISE) * weights, x])
+        found = ratios(measured, values)
+        return np.concatenate([(_robust(found / noise) * weights)[~np.isnan(found)], x])
 
     found = least_squares(residuals, start, bounds=(low, high), diff_step=1e-3, x_scale=1.0)
     covariance = np.linalg.inv(found.jac.T @ found.jac)
@@ -150,15 +181,22 @@ def _robust(z: FloatArray) -> FloatArray:
 
 
 def log_ratios(measured: Sequence[Measured], values: Mapping[Parameter, float]) -> FloatArray:
-    """Logarithm of predicted over measured step time, row by row."""
+    """Logarithms of predicted over measured, of step time and of memory, by row.
+
+    Shape ``(2, rows)``; NaN where a row did not measure it.
+    """
     groups: defaultdict[Hashable, list[int]] = defaultdict(list)
     for index, row in enumerate(measured):
         groups[row.case.group].append(index)
-    ratios = np.zeros(len(measured))
+    ratios = np.zeros((2, len(measured)))
     for indices in groups.values():
         cases = [with_values(measured[index].case, values) for index in indices]
         for index, prediction in zip(indices, predict_group(cases), strict=True):
-            ratios[index] = np.log(prediction.step_time / measured[index].step_time)
+            row = measured[index]
+            ratios[:, index] = (
+                np.log(prediction.step_time / (row.step_time or np.nan)),
+                np.log(prediction.memory / (row.memory or np.nan)),
+            )
     return ratios
 
 
@@ -167,17 +205,26 @@ def _left_out(
 ) -> tuple[FloatArray, int]:
     """Log ratios of each row with parameters fitted to the other folds."""
     folds = min(len(measured), _MOST_FOLDS)
-    if folds < 2:
-        return np.full(1, np.nan), folds
-    found = np.zeros(len(measured))
+    found = np.full((2, len(measured)), np.nan)
+    if folds < 2 or not parameters:
+        return found, folds
     for fold in range(folds):
         mine = list(range(fold, len(measured), folds))
         others = [row for index, row in enumerate(measured) if index % folds != fold]
         best, _ = best_point(others, parameters, ratios)
         values = {p: p.value(x) for p, x in zip(parameters, best, strict=True)}
-        found[mine] = ratios([measured[index] for index in mine], values)
+        found[:, mine] = ratios([measured[index] for index in mine], values)
     return found, folds
 
 
-def _error(log_ratios: FloatArray) -> float:
-    return float(np.mean(np.abs(np.expm1(log_ratios))))
+def _errors(before: FloatArray, after: FloatArray, left_out: FloatArray) -> Errors | None:
+    known = ~np.isnan(before)
+    if not known.any():
+        return None
+
+    def mean(ratios: FloatArray) -> float:
+        return float(np.mean(np.abs(np.expm1(ratios[known]))))
+
+    return Errors(
+        rows=int(known.sum()), before=mean(before), after=mean(after), left_out=mean(left_out)
+    )

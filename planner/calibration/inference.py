@@ -35,6 +35,10 @@ class MeasuredInference:
     value: float
     weight: float
 
+    def tells(self, parameter: Parameter) -> bool:
+        """Whether it measured what the parameter is about: a time."""
+        return not parameter.is_of_memory
+
 
 def measured_inference(
     runs: Runs, library: Library, profile: str | None
@@ -65,18 +69,18 @@ def measured_inference(
 def inference_log_ratios(
     measured: Sequence[MeasuredInference], values: Mapping[Parameter, float]
 ) -> FloatArray:
-    """Logarithm of predicted over measured time, one by one."""
+    """Logarithms of predicted over measured time, and NaN for memory: shape ``(2, rows)``."""
     groups: defaultdict[Hashable, list[int]] = defaultdict(list)
     for index, one in enumerate(measured):
         groups[one.case.group].append(index)
-    ratios = np.zeros(len(measured))
+    ratios = np.full((2, len(measured)), np.nan)
     for indices in groups.values():
         engine = _engine(measured[indices[0]].case, values)
         cases = [replace(measured[index].case, engine=engine) for index in indices]
         for index, prediction in zip(indices, predict_inference_group(cases), strict=True):
             one = measured[index]
             ratio = prediction.values.get(one.quantity, _WORST * one.value) / one.value
-            ratios[index] = -np.log(ratio) if one.quantity in RATES else np.log(ratio)
+            ratios[0, index] = -np.log(ratio) if one.quantity in RATES else np.log(ratio)
     return ratios
 
 

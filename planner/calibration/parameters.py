@@ -8,12 +8,13 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from planner.errors import CalibrationError, did_you_mean
-from planner.specs.framework import Execution, FrameworkProfile, Overlap
+from planner.specs.framework import Execution, FrameworkProfile, Memory, Overlap
 from planner.validation.cases import Case
 
-_SECTIONS = {"execution": Execution, "overlap": Overlap}
+_SECTIONS = {"execution": Execution, "overlap": Overlap, "memory": Memory}
+_SHARES = ("selective_share", "fragmentation")
 # Traffic over that of fused kernels, which nothing undercuts.
-_AT_LEAST_ONE = ("elementwise_passes", "permute_passes")
+_AT_LEAST_ONE = ("elementwise_passes", "permute_passes", "kept_activations")
 # Kernels of an engine may beat those measured on the GPU by little.
 _LARGEST_FRACTION = 1.3
 _SHARE_SPREAD = 0.25
@@ -27,7 +28,7 @@ class Parameter:
 
     Fitted on a scale where the prior is a standard normal around the ``shipped`` value: a
     share moves by 0.25, any other number by a factor of 2, per standard deviation.
-    ``owner`` is ``execution`` or ``overlap``, or a class of GPUs.
+    ``owner`` is ``execution``, ``overlap`` or ``memory``, or a class of GPUs.
     """
 
     owner: str
@@ -42,7 +43,17 @@ class Parameter:
     @property
     def is_share(self) -> bool:
         """Whether it is bounded by 0 and 1."""
-        return self.owner == "overlap" or self.name == "selective_share"
+        return self.owner == "overlap" or self.name in _SHARES
+
+    @property
+    def is_of_memory(self) -> bool:
+        """Whether it says something about memory alone."""
+        return self.owner == "memory"
+
+    @property
+    def is_of_silicon(self) -> bool:
+        """Whether it belongs to a class of GPUs."""
+        return self.owner not in _SECTIONS
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -98,9 +109,11 @@ def chosen_parameters(
 
 
 def with_values(case: Case, values: Mapping[Parameter, float]) -> Case:
-    """The case under other values of parameters; those of other GPU classes do not touch it."""
+    """The case under other values of parameters, but those that are not of its GPU or loss."""
     framework, efficiency = case.framework, case.gpu.efficiency
     for parameter, value in values.items():
+        if case.own_loss and parameter.label == "memory.per_logit":
+            continue
         if parameter.owner in _SECTIONS:
             section = replace(getattr(framework, parameter.owner), **{parameter.name: value})
             framework = replace(framework, **{parameter.owner: section})

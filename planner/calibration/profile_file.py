@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import MissingDependencyError
+from planner.units import GIB
 
 if TYPE_CHECKING:
     from planner.calibration.fit import Fit
 
 SOURCE = "calibrated"
-UNITS = {"layer_launch_time": ("ms", 1e3), "micro_batch_overhead": ("ms", 1e3)}
-UNITS |= dict.fromkeys(("step_overhead", "request_overhead"), ("ms", 1e3))
-UNITS |= dict.fromkeys(
-    ("decode_launch_time", "prefill_launch_time", "sequence_overhead"), ("us", 1e6)
-)
 _DIGITS = 4
+_MILLISECONDS = ("layer_launch_time", "micro_batch_overhead", "step_overhead", "request_overhead")
+_MICROSECONDS = ("decode_launch_time", "prefill_launch_time", "sequence_overhead")
+_GIBIBYTES = ("reserved", "communication_buffer")
+_BYTES = ("per_logit", "optimizer_temporary")
 
 
 def require_fitting() -> None:
@@ -34,6 +34,17 @@ def require_fitting() -> None:
         )
 
 
+def unit_of(name: str) -> tuple[str, float]:
+    """The unit a parameter is written in, and how many of it make one in SI."""
+    if name in _MILLISECONDS:
+        return "ms", 1e3
+    if name in _MICROSECONDS:
+        return "us", 1e6
+    if name in _GIBIBYTES:
+        return "GiB", 1 / GIB
+    return ("B", 1.0) if name in _BYTES else ("1", 1.0)
+
+
 def profile_text(shipped: Path, fit: Fit, origin: str) -> str:
     """The text of ``shipped`` with the fitted numbers, which name ``origin`` as their source."""
     import tomlkit
@@ -41,9 +52,8 @@ def profile_text(shipped: Path, fit: Fit, origin: str) -> str:
     document: Any = tomlkit.parse(shipped.read_text(encoding="utf-8"))
     document["sources"][SOURCE] = origin
     for parameter, value in fit.values.items():
-        unit, scale = UNITS.get(parameter.name, ("1", 1.0))
-        number = document[parameter.owner][parameter.name]
-        number["value"] = float(f"{value * scale:.{_DIGITS}g}")
-        number["unit"] = unit
-        number["source"] = SOURCE
+        unit, scale = unit_of(parameter.name)
+        number = tomlkit.inline_table()
+        number |= {"value": float(f"{value * scale:.{_DIGITS}g}"), "unit": unit, "source": SOURCE}
+        document[parameter.owner][parameter.name] = number
     return str(document.as_string())

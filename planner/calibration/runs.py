@@ -6,6 +6,7 @@ from collections import Counter
 
 from planner.calibration.fit import Measured
 from planner.errors import CalibrationError
+from planner.units import GIB
 from planner.validation.cases import Case, case_of
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted
@@ -13,7 +14,7 @@ from planner.validation.runs import Run, Runs
 
 
 def measured_runs(runs: Runs, library: Library, profile: str | None) -> tuple[str, list[Measured]]:
-    """The runs of one framework profile that have a step time, and the profile's name.
+    """The runs of one framework profile that measured something, and the profile's name.
 
     Without a name it is the profile most rows belong to.
 
@@ -29,8 +30,9 @@ def measured_runs(runs: Runs, library: Library, profile: str | None) -> tuple[st
     mine = [row for row in found if row.case.rule.profile == profile]
     if not mine:
         raise CalibrationError(
-            f"None of {len(runs.rows)} rows has a measured step time or throughput and can be "
-            f"predicted with {profile or 'any profile'}: `planner validate` says why, row by row."
+            f"None of {len(runs.rows)} rows has a measured step time, throughput or peak "
+            f"memory and can be predicted with {profile or 'any profile'}: `planner validate` "
+            "says why, row by row."
         )
     return str(profile), mine
 
@@ -40,8 +42,10 @@ def _measured(run: Run, library: Library) -> Measured | None:
         case = case_of(run, library)
     except NotPredicted:
         return None
-    step_time = _step_time(run, case)
-    return None if step_time is None else Measured(case=case, step_time=step_time)
+    step_time, memory = _step_time(run, case), run.number("measured_peak_memory_gib")
+    if not step_time and not memory:
+        return None
+    return Measured(case=case, step_time=step_time, memory=memory * GIB if memory else None)
 
 
 def _step_time(run: Run, case: Case) -> float | None:

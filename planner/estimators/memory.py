@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from planner.arrays import FloatArray, add, largest
+from planner.arrays import FloatArray, Numeric, add, largest
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import Recompute, ZeroStage
+from planner.enums import ComputePrecision, Recompute, ZeroStage
 from planner.estimators.saved_activations import all_bytes, layer_bytes, layer_input_bytes
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Share
@@ -19,10 +19,11 @@ from planner.formulas.pipeline import micro_batches_in_flight
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryBreakdown:
-    """Bytes on one GPU; the parts add up to the peak.
+    """Bytes on one GPU at its fullest moment; the parts add up to the peak.
 
-    ``working``: the largest short-lived set, one layer in its backward pass or the loss.
-    ``gathered``: full weights and gradients of the layers ZeRO-3 has gathered.
+    ``working``: the largest short-lived set, one layer in its backward pass, the loss or the
+    temporaries of the optimizer step, when there are no activations. ``gathered``: full
+    weights and gradients of the layers ZeRO-3 has gathered.
     """
 
     weights: FloatArray
@@ -42,6 +43,7 @@ class MemoryBreakdown:
 
 
 MEMORY_PARTS = tuple(field.name for field in fields(MemoryBreakdown))
+_CHANGING = ("gradients", "activations", "working", "gathered", "fragmentation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +98,7 @@ def _stage_memory(
     loss = np.where(parameters.is_last[stage], _loss_bytes(share), 0.0)
     held = _largest_held(whole, parameters.layers.counts[stage])
     working = np.maximum(_layer_working_set(share, c, held), loss)
-    return MemoryBreakdown(
+    backward = MemoryBreakdown(
         weights=state("weight", stage),
         gradients=state("gradient", stage),
         optimizer_states=state("optimizer", stage),
@@ -107,6 +109,33 @@ def _stage_memory(
         communication_buffers=np.asarray(memory.communication_buffer),
         reserved=np.asarray(memory.reserved),
     )
+    return _fullest_moment(share, c, backward, state("temporary", stage))
+
+
+def _fullest_moment(
+    share: Share, c: TrainingConfigurations, backward: MemoryBreakdown, temporary: FloatArray
+) -> MemoryBreakdown:
+    """The backward pass, or the optimizer step, which has all gradients and no activations."""
+    profile = share.setting.framework
+    if profile.states.gradients_persist and not profile.memory.optimizer_temporary:
+        return backward
+    zero = np.zeros(())
+    update = replace(
+        backward,
+        activations=zero,
+        working=temporary,
+        gathered=zero,
+        fragmentation=profile.memory.fragmentation * temporary,
+    )
+    if not profile.states.gradients_persist:
+        earlier = np.where(c.num_micro_batches > 1, backward.gradients, 0.0)
+        backward = replace(backward, gradients=earlier)
+    later = update.total > backward.total
+    return replace(
+        backward,
+        **{name: np.where(later, getattr(update, name), getattr(backward, name))
+           for name in _CHANGING},
+    )  # fmt: skip
 
 
 def _in_flight(c: TrainingConfigurations, rank: FloatArray) -> FloatArray:
@@ -142,21 +171,23 @@ def _loss_bytes(share: Share) -> FloatArray:
 def _state_parts(
     share: Share, c: TrainingConfigurations, parameters: StageParameters
 ) -> Callable[[str, int], FloatArray]:
-    states = share.setting.framework.states
-    sharded_from = {
-        "weight": ZeroStage(states.weights_sharded_from),
-        "gradient": ZeroStage.GRADIENTS,
-        "optimizer": ZeroStage.OPTIMIZER,
+    states, memory = share.setting.framework.states, share.setting.framework.memory
+    rules: dict[str, tuple[Numeric, ZeroStage]] = {
+        "weight": (states.weight, ZeroStage(states.weights_sharded_from)),
+        "gradient": (_gradient_bytes(share), ZeroStage.GRADIENTS),
+        "optimizer": (states.optimizer, ZeroStage.OPTIMIZER),
+        "temporary": (memory.optimizer_temporary, ZeroStage.OPTIMIZER),
     }
 
     def state(name: str, stage: int) -> FloatArray:
+        width, sharded_from = rules[name]
         return add(
             sharded_bytes(
                 parameters=count[stage],
-                bytes_per_parameter=getattr(states, name),
+                bytes_per_parameter=width,
                 group_size=group.size,
                 zero_stage=c.zero_stage,
-                sharded_from=sharded_from[name],
+                sharded_from=sharded_from,
             )
             for count, group in (
                 (parameters.dense, parameters.dense_group),
@@ -167,12 +198,21 @@ def _state_parts(
     return state
 
 
+def _gradient_bytes(share: Share) -> Numeric:
+    """Bytes per parameter of the gradients, in fp16 or in other precisions."""
+    states = share.setting.framework.states
+    if states.gradient_fp16 is None:
+        return states.gradient
+    return np.where(share.precision == ComputePrecision.FP16, states.gradient_fp16, states.gradient)
+
+
 def _gathered(
     share: Share, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Full 16-bit weights and gradients of the layers that ZeRO-3 holds at once.
+    """Full weights and gradients of the layers that ZeRO-3 holds at once.
 
-    FSDP at stage 2 holds the weights of the whole stage.
+    FSDP at stage 2 holds the weights of the whole stage. Behind a pipeline it adds up the
+    stage's gradients over the micro-batches before it scatters them.
     """
     profile = share.setting.framework
     states = profile.states
@@ -181,11 +221,12 @@ def _gathered(
         for dense, experts in zip(parameters.layer_dense, parameters.layer_experts, strict=True)
     ]
     held = _largest_held(layers, parameters.layers.counts[stage])
-    layer = held * profile.memory.gathered_layers
-    unit = np.maximum(layer, parameters.end)
-    gradients = unit * states.gradient_on_wire
-    weights = np.where(c.zero_stage == ZeroStage.WEIGHTS, unit * states.weight_on_wire, 0.0)
+    unit = np.maximum(held * profile.memory.gathered_layers, parameters.end)
+    gradients = weights = unit
     if states.weights_sharded_from == ZeroStage.GRADIENTS:
-        whole = (parameters.dense[stage] + parameters.experts[stage]) * states.weight_on_wire
-        weights = np.where(c.zero_stage == ZeroStage.GRADIENTS, whole, weights)
-    return np.where(c.zero_stage >= states.weights_sharded_from, weights + gradients, 0.0)
+        whole = parameters.dense[stage] + parameters.experts[stage]
+        weights = np.where(c.zero_stage == ZeroStage.GRADIENTS, whole, unit)
+        if profile.pipeline_parallel:
+            gradients = np.where(c.pipeline_parallel > 1, whole, unit)
+    both = weights * states.weight_on_wire + gradients * states.gradient_on_wire
+    return np.where(c.zero_stage >= states.weights_sharded_from, both, 0.0)

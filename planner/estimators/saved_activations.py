@@ -35,7 +35,7 @@ def layer_input_bytes(share: Share) -> FloatArray:
 
 
 def all_bytes(share: Share, group: LayerGroup, core_recomputed: bool) -> FloatArray:
-    """Bytes of everything that the backward pass of a layer reads."""
+    """Bytes of everything that a layer keeps for its backward pass."""
     norms = norm_and_residual_bytes(
         tokens=share.tokens,
         hidden_size=share.hidden_size,
@@ -44,7 +44,8 @@ def all_bytes(share: Share, group: LayerGroup, core_recomputed: bool) -> FloatAr
         dropout=share.setting.workload.dropout,
     )
     attention = attention_bytes(share, group.attention, core_recomputed)
-    return add((norms, attention, feed_forward_block_bytes(share, group.feed_forward)))
+    fused = add((norms, attention, feed_forward_block_bytes(share, group.feed_forward)))
+    return fused * share.setting.framework.memory.kept_activations
 
 
 def attention_bytes(share: Share, attention: AttentionSpec, core_recomputed: bool) -> FloatArray:
@@ -58,7 +59,7 @@ def attention_bytes(share: Share, attention: AttentionSpec, core_recomputed: boo
         core_recomputed=core_recomputed,
         **widths,
     )
-    element = share.linear_input_bytes
+    element = _element_bytes(share)
     projected = linear_input_bytes(
         tokens=share.tokens, width=share.hidden_size, split=share.split, element_bytes=element
     )
@@ -94,7 +95,7 @@ def _attention_widths(share: Share, attention: AttentionSpec) -> dict[str, Numer
 
 def feed_forward_block_bytes(share: Share, feed_forward: FeedForwardSpec) -> FloatArray:
     """Inputs of the block's linear layers and activations, dense and routed."""
-    element = share.linear_input_bytes
+    element = _element_bytes(share)
     block_input = linear_input_bytes(
         tokens=share.tokens, width=share.hidden_size, split=share.split, element_bytes=element
     )
@@ -115,7 +116,7 @@ def _routed_bytes(share: Share, feed_forward: FeedForwardSpec) -> FloatArray:
     """Dispatched tokens, their activations, the experts' outputs and the router's scores."""
     if not feed_forward.num_experts:
         return np.zeros(())
-    element = share.linear_input_bytes
+    element = _element_bytes(share)
     pairs = share.own_tokens * feed_forward.num_experts_per_tok
     dispatched = pairs * share.hidden_size * (element + 2.0)
     inner = feed_forward_bytes(
@@ -127,3 +128,8 @@ def _routed_bytes(share: Share, feed_forward: FeedForwardSpec) -> FloatArray:
     )
     scores = 4.0 * 2 * share.own_tokens * feed_forward.num_experts
     return add((dispatched, inner, scores))
+
+
+def _element_bytes(share: Share) -> Numeric:
+    """Bytes per element of what a linear layer keeps of its input."""
+    return share.linear_input_bytes if share.setting.framework.memory.fp8_inputs else 2.0

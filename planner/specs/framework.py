@@ -59,6 +59,9 @@ class Overlap:
 class States:
     """Bytes per parameter that persist, and on the wire.
 
+    ``gradient_fp16``: of gradients in fp16 training, where those of bf16 are accumulated
+    in more bits. ``gradients_persist``: they have buffers of their own; else a backward pass
+    allocates them and the optimizer step frees them.
     ``weights_sharded_from``: the ZeRO stage from which weights are sharded between steps.
     FSDP does so from 2, where it gathers them once per micro-batch and keeps them until
     the backward pass ends.
@@ -71,16 +74,22 @@ class States:
     weight_on_wire: Bytes
     optimizer_traffic: Bytes
     weights_sharded_from: Annotated[int, Field(ge=2, le=3)] = 3
+    gradient_fp16: BytesOrZero | None = None
+    gradients_persist: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class Memory:
-    """What is taken besides the model states and the saved activations.
+    """What is taken besides the model states, and what kernels keep.
 
     ``per_logit``: bytes per logit at the peak of the loss. ``reserved``: CUDA context,
     libraries and NCCL buffers of one GPU. ``fragmentation``: share of the activations
     that the allocator loses. ``gathered_layers``: layers of ZeRO-3 whose full weights and
-    gradients are alive at once.
+    gradients are alive at once. ``fp8_inputs``: matrices keep their inputs in 8 bits where
+    they are multiplied in 8 bits; else in 16 bits, cast again by the backward pass.
+    ``kept_activations``: activations that the kernels of a layer keep over those that fused
+    ones keep. ``optimizer_temporary``: bytes per parameter that the optimizer step builds up
+    beside its states, and sharded as these.
     """
 
     per_logit: BytesOrZero
@@ -88,6 +97,9 @@ class Memory:
     communication_buffer: BytesOrZero
     fragmentation: Share
     gathered_layers: Ratio
+    fp8_inputs: bool = True
+    kept_activations: Ratio = 1.0
+    optimizer_temporary: BytesOrZero = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

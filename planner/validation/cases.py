@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from planner.estimators.machine import Machine
@@ -15,7 +15,7 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.workload import TrainingWorkload
 from planner.validation.hardware import cluster_of, gpu_class, scale
-from planner.validation.layouts import Layout, Open, layouts
+from planner.validation.layouts import Layout, Open, layouts, since
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted, has_experts, model_of
 from planner.validation.runs import Run
@@ -23,6 +23,10 @@ from planner.validation.tables import FrameworkRule, framework_rule
 
 _WORKLOADS = ("", "pretrain", "pretraining", "full_finetune")
 _LONGEST_SEQUENCE = 100_000_000
+EAGER_LOSS = 14.0
+"""Bytes per logit: 16 bits, a float32 copy, its log-softmax, and the gradients of both."""
+CHUNKED_LOSS = 0.5
+"""Bytes per logit where the last layer and the loss take a part of the tokens at a time."""
 
 
 class MemoryKind(StrEnum):
@@ -37,7 +41,8 @@ class MemoryKind(StrEnum):
 class Case:
     """A run as the estimator sees it: what is the same for all its plausible layouts, and these.
 
-    ``gpu_class``, ``scale`` and ``kind`` name the runs whose errors it can be compared with.
+    ``own_loss``: the run's loss is not that of the profile. ``gpu_class``, ``scale`` and
+    ``kind`` name the runs whose errors it can be compared with.
     """
 
     model: ModelSpec
@@ -48,6 +53,7 @@ class Case:
     sequence_length: int
     layouts: tuple[Layout, ...]
     memory_kind: MemoryKind
+    own_loss: bool = False
 
     @property
     def group(self) -> Hashable:
@@ -56,7 +62,7 @@ class Case:
             self.model,
             self.gpu.name,
             self.cluster,
-            self.rule.profile,
+            self.framework,
             self.sequence_length,
         )
 
@@ -106,8 +112,9 @@ def case_of(run: Run, library: Library) -> Case:
     if length is None or length > _LONGEST_SEQUENCE:
         raise NotPredicted("the sequence length is not given, or absurd")
     model = model_of(run, library)
-    rule = framework_rule(run.text("framework"))
-    profile = library.framework(rule.profile)
+    rule = _rule(run)
+    shipped = library.framework(rule.profile)
+    profile = _with_loss(shipped, rule, run)
     cluster = _cluster(run, gpu)
     context = Open(
         run=run,
@@ -126,7 +133,33 @@ def case_of(run: Run, library: Library) -> Case:
         sequence_length=length,
         layouts=tuple(layouts(context)),
         memory_kind=memory_kind(run),
+        own_loss=profile != shipped,
     )
+
+
+def _rule(run: Run) -> FrameworkRule:
+    rule = framework_rule(run.text("framework"))
+    alone = run.count("num_gpus") in (None, 1)
+    return rule if alone else replace(rule, profile=rule.sharded_profile)
+
+
+def _with_loss(profile: FrameworkProfile, rule: FrameworkRule, run: Run) -> FrameworkProfile:
+    """The profile with the loss that a run says, else with that of its framework and year."""
+    per_logit = profile.memory.per_logit if rule.per_logit is None else rule.per_logit
+    loss = _loss(run) or ("fused" if since(rule.fused_loss_from, run.number("year")) else "eager")
+    per_logit = {
+        "eager": max(per_logit, EAGER_LOSS),
+        "chunked": min(per_logit, CHUNKED_LOSS),
+    }.get(loss, per_logit)
+    return replace(profile, memory=replace(profile.memory, per_logit=per_logit))
+
+
+def _loss(run: Run) -> str:
+    """How a run computes its loss: its own column, else its notes; empty if it does not say."""
+    notes = run.word("notes")
+    if re.search(r"liger (?:fused|kernel)|chunked (?:loss|cross)", notes):
+        return run.word("loss") or "chunked"
+    return run.word("loss") or ("fused" if re.search(r"foak: fast", notes) else "")
 
 
 def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
@@ -137,13 +170,15 @@ def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
 
 
 def memory_kind(run: Run) -> MemoryKind:
-    """Which memory a row speaks of: its own column, else its notes, else the device's."""
+    """Which memory a row speaks of: its own column, its notes, what its framework prints."""
     if run.word("memory_kind"):
         try:
             return MemoryKind(run.word("memory_kind"))
         except ValueError:
             return MemoryKind.DEVICE
     notes = run.word("notes")
-    if re.search(r"alloc(?!ator)|max over gpus \(active", notes):
+    if re.search(r"alloc(?!ator)|max over gpus \(active|memory active", notes):
         return MemoryKind.ALLOCATED
-    return MemoryKind.RESERVED if re.search(r"reserved", notes) else MemoryKind.DEVICE
+    if re.search(r"reserved", notes):
+        return MemoryKind.RESERVED
+    return MemoryKind(framework_rule(run.text("framework")).memory_kind or MemoryKind.DEVICE)

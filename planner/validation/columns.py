@@ -100,6 +100,7 @@ TRAINING = Schema(
         "sequence_parallel",
         "flash_attention",
         "calibration",
+        "memory_calibration",
         "scale_out_per_gpu",
         "measured_out_of_memory",
     ),

@@ -121,7 +121,7 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         recompute=Recompute.NONE,
         precision=ComputePrecision.BF16,
         sequence_parallel=False,
-        flash_attention=_since(context.rule.flash_attention_from, year) if flash is None else flash,
+        flash_attention=since(context.rule.flash_attention_from, year) if flash is None else flash,
     )
 
 
@@ -243,8 +243,9 @@ def _likely_precisions(year: int, gpu: GpuSpec) -> list[ComputePrecision]:
     return likely
 
 
-def _since(first: int | None, year: int) -> bool:
-    return first is not None and year >= first
+def since(first: int | None, year: float | None) -> bool:
+    """Whether a feature that came into use in a year is on in a run; of now if it has no year."""
+    return first is not None and (year or _YEAR) >= first
 
 
 def _powers_of_two(limit: int) -> list[int]:

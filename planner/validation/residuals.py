@@ -16,6 +16,7 @@ from planner.validation.intervals import FEWEST_ROWS, KEYS, LEVEL, conformal_fac
 # Orders of magnitude are no residuals but rows that say something else than they seem to.
 _LARGEST = math.log(10)
 _QUANTITIES = ("step_time", "peak_memory")
+_CALIBRATION = {"step_time": "calibration", "peak_memory": "memory_calibration"}
 Keys = tuple[str, ...]
 Ends = tuple[float, float]
 
@@ -76,13 +77,13 @@ def layout_factor(rows: Iterable[Row]) -> tuple[float, int]:
 
 def residuals(rows: Sequence[Row]) -> list[Residual]:
     """The residuals of step time and of memory, absurd ones left out."""
-    alone = _alone(rows)
+    alone = {quantity: _alone(rows, flag) for quantity, flag in _CALIBRATION.items()}
     return [
         residual
         for row in rows
         for quantity, ratio in zip(_QUANTITIES, (row.time_ratio, row.memory_ratio), strict=True)
         if ratio is not None and abs(math.log(ratio)) < _LARGEST
-        for residual in _residual(row, quantity, ratio, alone)
+        for residual in _residual(row, quantity, ratio, alone[quantity])
     ]
 
 
@@ -129,16 +130,16 @@ def _residual(row: Row, quantity: str, ratio: float, alone: Set[str]) -> Iterato
         keys=keys_of(case),
         source=source,
         fold=f"{source} {shape}" if source in alone else source,
-        calibration=bool(row.run.flag("calibration")),
+        calibration=bool(row.run.flag(_CALIBRATION[quantity])),
         value=-math.log(ratio),
     )
 
 
-def _alone(rows: Iterable[Row]) -> set[str]:
+def _alone(rows: Iterable[Row], flag: str) -> set[str]:
     """Publishers whose runs alone calibrate a framework."""
     publishers: defaultdict[str, set[str]] = defaultdict(set)
     for row in rows:
-        if row.prediction.case is not None and row.run.flag("calibration"):
+        if row.prediction.case is not None and row.run.flag(flag):
             publishers[row.prediction.case.rule.label].add(_publisher(row))
     return {name for names in publishers.values() if len(names) == 1 for name in names}
 

@@ -17,17 +17,24 @@ class FrameworkRule:
 
     ``nearest``: the profile is not of this framework, only the closest to it. A feature
     is on from a year on, never if None. ``recompute`` or ``virtual_pipeline`` None: several
-    values are plausible.
+    values are plausible. ``sharded_profile`` stands for runs on more than one GPU.
+    ``fused_loss_from``: the loss is one kernel; before, or if None, it runs as several that
+    keep float32 copies of the logits. ``per_logit``: bytes where it is not the profile's loss.
+    ``memory_kind``: what the framework itself prints; empty if that is not known.
     """
 
     pattern: str
     label: str
     profile: str
+    sharded_profile: str
     nearest: bool
     flash_attention_from: int | None
     sequence_parallel_from: int | None
     recompute: str | None
     virtual_pipeline: int | None
+    fused_loss_from: int | None
+    per_logit: float | None
+    memory_kind: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +70,15 @@ def _framework_rules() -> tuple[FrameworkRule, ...]:
             pattern=row["pattern"],
             label=row["label"],
             profile=row["profile"],
+            sharded_profile=row["sharded_profile"] or row["profile"],
             nearest=row["nearest"] == "1",
             flash_attention_from=_year(row["flash_attention_from"]),
             sequence_parallel_from=_year(row["sequence_parallel_from"]),
             recompute=row["recompute"] or None,
             virtual_pipeline=_year(row["virtual_pipeline"]),
+            fused_loss_from=_year(row["fused_loss_from"]),
+            per_logit=float(row["per_logit"]) if row["per_logit"] else None,
+            memory_kind=row["memory_kind"],
         )
         for row in read_table("frameworks.csv")
     )

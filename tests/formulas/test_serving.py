@@ -26,9 +26,7 @@ def test_cache_of_llama_2_70b_is_320_kib_per_token() -> None:
 
 def test_latent_cache_of_deepseek_v3_is_70_kb_per_token() -> None:
     """The 70.272 KB per token of arXiv:2505.09343, table 1: 61 layers of 512 + 64 elements."""
-    per_layer = latent_cache_bytes_per_token(
-        kv_lora_rank=512, qk_rope_head_dim=64, element_bytes=2
-    )
+    per_layer = latent_cache_bytes_per_token(kv_lora_rank=512, qk_rope_head_dim=64, element_bytes=2)
     assert 61 * per_layer == 70_272
 
 

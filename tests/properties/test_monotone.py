@@ -129,7 +129,8 @@ def test_recomputation_trades_kept_activations_for_time(
     estimate = evaluate(setting(model, framework), layout)
     kept = np.stack([stage.activations for stage in estimate.memory.stages])
     assert np.all(_falls(kept))
-    assert np.all(kept[:, 2] < kept[:, 0])
+    # None are left at the optimizer step, where that is the fullest moment.
+    assert np.all((kept[:, 2] < kept[:, 0]) | (kept[:, 0] == 0))
     again = np.broadcast_to(estimate.time.parts()["recompute"], 3)
     assert again[0] == 0
     assert again[0] <= again[1] <= again[2]

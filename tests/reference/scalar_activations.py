@@ -24,7 +24,13 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
         **_feed_forward(world, layout, group.feed_forward),
     }
     again = world.framework.execution.selective_share if recompute == "selective" else 0.0
-    return (1 - again) * sum(kept.values()) + again * layer_input
+    copies = world.framework.memory.kept_activations
+    return (1 - again) * copies * sum(kept.values()) + again * layer_input
+
+
+def _element(world: World, layout: Layout) -> int:
+    """Bytes per element of the kept input of a matrix."""
+    return 1 if layout.precision == "fp8" and world.framework.memory.fp8_inputs else 2
 
 
 def _attention(
@@ -34,7 +40,7 @@ def _attention(
     a, d = attention.num_attention_heads / layout.tensor_parallel, attention.head_dim
     dv, keys = value_dim(attention), key_heads(attention, layout)
     kept = {
-        "projection_input": (1 if layout.precision == "fp8" else 2) * own * h,
+        "projection_input": _element(world, layout) * own * h,
         "queries": 2 * n * a * d,
         "keys": 2 * n * keys * d,
         "values": 2 * n * keys * dv,
@@ -56,7 +62,7 @@ def _attention(
 
 def _feed_forward(world: World, layout: Layout, mlp: FeedForwardSpec) -> dict[str, float]:
     n, own, h = tokens(world, layout), own_tokens(world, layout), world.model.hidden_size
-    element = 1 if layout.precision == "fp8" else 2
+    element = _element(world, layout)
     inputs = 2 if mlp.gated else 1
     width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
     f = width / layout.tensor_parallel

@@ -157,16 +157,30 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
         tokens = layout.micro_batch_size * world.workload.sequence_length / layout.context_parallel
         vocabulary = model.vocab_size / layout.tensor_parallel
         working = max(working, memory.per_logit * tokens * vocabulary)
-    parts = {
-        **_states(world, layout, stage),
+    whole = _states(world, layout, stage) | {
+        "communication_buffers": memory.communication_buffer,
+        "reserved": memory.reserved,
+    }
+    temporary = whole.pop("temporary")
+    loss_or_backward = whole | {
         "activations": in_flight * kept,
         "working": working,
         "gathered": _gathered(world, layout, stage),
         "fragmentation": memory.fragmentation * (in_flight * kept + working),
-        "communication_buffers": memory.communication_buffer,
-        "reserved": memory.reserved,
     }
-    return parts | {"total": sum(parts.values())}
+    if not world.framework.states.gradients_persist and layout.num_micro_batches == 1:
+        loss_or_backward["gradients"] = 0.0
+    optimizer_step = whole | {
+        "activations": 0.0,
+        "working": temporary,
+        "gathered": 0.0,
+        "fragmentation": memory.fragmentation * temporary,
+    }
+    moments = [loss_or_backward, optimizer_step]
+    return max(
+        (parts | {"total": sum(parts.values())} for parts in moments),
+        key=lambda parts: parts["total"],
+    )
 
 
 def _in_flight(layout: Layout, stage: int) -> float:
@@ -181,10 +195,14 @@ def _in_flight(layout: Layout, stage: int) -> float:
 def _states(world: World, layout: Layout, stage: int) -> Parts:
     """arXiv:1910.02054, section 5: each state is whole, or divided from some stage on."""
     states = world.framework.states
+    gradient = states.gradient
+    if layout.precision == "fp16" and states.gradient_fp16 is not None:
+        gradient = states.gradient_fp16
     names = {
         "weights": (states.weight, states.weights_sharded_from),
-        "gradients": (states.gradient, 2),
+        "gradients": (gradient, 2),
         "optimizer_states": (states.optimizer, 1),
+        "temporary": (world.framework.memory.optimizer_temporary, 1),
     }
     parts = {}
     for name, (width, sharded_from) in names.items():
@@ -196,7 +214,10 @@ def _states(world: World, layout: Layout, stage: int) -> Parts:
 
 
 def _gathered(world: World, layout: Layout, stage: int) -> float:
-    """Whole weights and gradients of the units alive; FSDP's stage 2 keeps all weights."""
+    """Whole weights and gradients of the units alive; FSDP's stage 2 keeps all weights.
+
+    FSDP behind a pipeline keeps all gradients until the last micro-batch.
+    """
     model, states = world.model, world.framework.states
     if layout.zero_stage < states.weights_sharded_from:
         return 0.0
@@ -204,5 +225,8 @@ def _gathered(world: World, layout: Layout, stage: int) -> float:
     layers = [sum(layer_parameters(model, group, layout)) for group in held.values()]
     matrix = model.vocab_size * model.hidden_size / layout.tensor_parallel
     unit = max(max(layers) * world.framework.memory.gathered_layers, matrix)
-    weights = unit if layout.zero_stage == 3 else sum(stage_parameters(world, layout)[stage])
-    return weights * states.weight_on_wire + unit * states.gradient_on_wire
+    whole = sum(stage_parameters(world, layout)[stage])
+    weights = unit if layout.zero_stage == 3 else whole
+    fsdp = states.weights_sharded_from == 2
+    gradients = whole if fsdp and layout.pipeline_parallel > 1 else unit
+    return weights * states.weight_on_wire + gradients * states.gradient_on_wire

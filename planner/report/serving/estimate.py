@@ -88,8 +88,9 @@ def _print_head(
 
 def _prefill(found: InferenceEvaluation, seconds: float) -> str:
     step = first(found.static.prefill_step.total)
-    rest = "" if math.isclose(step, seconds) else ", and what the engine adds to a request"
-    return f"{text.duration(seconds)} in steps of {text.duration(step)}{rest}"
+    if math.isclose(step, seconds):
+        return f"{text.duration(seconds)}, one step"
+    return f"{text.duration(seconds)}, of steps of {text.duration(step)}"
 
 
 def _print_burst(console: Console, burst: Burst) -> None:

@@ -1,0 +1,102 @@
+"""Fits of made-up measurements: what is found again, refused, and written."""
+
+import tomllib
+
+import numpy as np
+import pytest
+from sample_runs import row, runs_of
+
+from planner.calibration.fit import Measured, fit, log_ratios
+from planner.calibration.parameters import parameters_of, with_values
+from planner.calibration.profile_file import profile_text
+from planner.calibration.runs import measured_runs
+from planner.errors import CalibrationError
+from planner.specs.catalogue import find
+from planner.units import GIB
+from planner.validation.library import Library
+from planner.validation.predict import predict_group
+
+ROWS = [
+    {"micro_batch_size": size, "recompute": recompute}
+    for size in ("1", "2", "4", "8", "16")
+    for recompute in ("none", "full")
+]
+WITH_TIME = {"measured_step_time_s": "1"}
+WITH_MEMORY = {"measured_peak_memory_gib": "1"}
+
+
+@pytest.fixture(scope="module")
+def library():
+    return Library()
+
+
+def measured(library, names, **changes):
+    """Rows as they would be measured under other values of parameters."""
+    quantities = WITH_TIME | WITH_MEMORY
+    _, rows = measured_runs(runs_of(*(row(**cells, **quantities) for cells in ROWS)), library, None)
+    values = dict(zip(names, changes.values(), strict=True))
+    return [_under(found, values) for found in rows]
+
+
+def _under(found, values):
+    (prediction,) = predict_group([with_values(found.case, values)])
+    return Measured(
+        case=found.case, step_time=prediction.step_time, memory=prediction.device_memory
+    )
+
+
+def parameters(library, *names):
+    return parameters_of(library.framework("megatron-lm"), names)
+
+
+def test_memory_and_time_are_fitted_together(library):
+    names = parameters(library, "memory.reserved", "execution.elementwise_passes")
+    rows = measured(library, names, reserved=5 * GIB, elementwise_passes=3.0)
+    found = fit(rows, names, log_ratios)
+    assert list(found.values.values()) == pytest.approx([5 * GIB, 3.0], rel=0.05)
+    for errors in (found.time, found.memory):
+        assert errors.rows == len(ROWS)
+        assert errors.after < errors.before / 3
+        assert errors.left_out < errors.before / 2
+
+
+def test_rows_without_memory_tell_nothing_of_it(library):
+    names = parameters(library, "memory.reserved", "execution.elementwise_passes")
+    rows = measured(library, names, reserved=5 * GIB, elementwise_passes=3.0)
+    times = [Measured(case=found.case, step_time=found.step_time) for found in rows]
+    found = fit(times, names, log_ratios)
+    reserved, _ = found.fitted
+    assert (reserved.refused, reserved.determined) == (True, 0.0)
+    assert reserved.value == names[0].shipped
+    assert found.memory is None
+    with pytest.raises(CalibrationError, match="tell nothing about memory"):
+        fit(times, names[:1], log_ratios)
+
+
+def test_what_only_a_sharded_run_tells_is_refused(library):
+    names = parameters(library, "memory.reserved", "memory.gathered_layers")
+    rows = measured(library, names, reserved=5 * GIB, gathered_layers=4.0)
+    found = fit(rows, names, log_ratios)
+    assert [one.refused for one in found.fitted] == [False, True]
+    assert found.fitted[1].value == names[1].shipped
+
+
+def test_a_run_with_a_loss_of_its_own_keeps_it(library):
+    (per_logit,) = parameters(library, "memory.per_logit")
+    rows = runs_of(row(**WITH_MEMORY, loss=""), row(**WITH_MEMORY, loss="eager"))
+    _, (plain, own) = measured_runs(rows, library, None)
+    low, high = (log_ratios([plain, own], {per_logit: value})[1] for value in (1.0, 10.0))
+    assert high[0] > low[0]
+    assert high[1] == low[1]
+    assert np.isnan(log_ratios([plain, own], {})[0]).all()
+
+
+def test_bytes_are_written_in_their_units(library):
+    names = parameters(library, "memory.reserved", "memory.kept_activations")
+    rows = measured(library, names, reserved=5 * GIB, kept_activations=1.5)
+    text = profile_text(find("frameworks", "megatron-lm"), fit(rows, names, log_ratios), "a test")
+    memory = tomllib.loads(text)["memory"]
+    assert memory["reserved"]["unit"] == "GiB"
+    assert memory["reserved"]["value"] == pytest.approx(5, rel=0.1)
+    assert memory["kept_activations"]["value"] == pytest.approx(1.5, rel=0.05)
+    assert memory["kept_activations"]["source"] == "calibrated"
