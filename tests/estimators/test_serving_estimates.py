@@ -155,3 +155,31 @@ def test_the_cache_leaves_faster_inside_the_fabric_and_in_fp8():
     share = setting.machine.gpu.scale_out_bandwidth * setting.machine.cluster.scale_out.efficiency
     per_gpu = 4000 * 80 * 2 * 8 * 128 * 2 / 4
     assert float(np.ravel(network)[0]) == pytest.approx(per_gpu / share, rel=0.02)
+
+
+def test_offload_frees_the_gpu_and_takes_time():
+    kept, moved = one("inference"), one("inference", settings={"weight_offload": 0.5})
+    assert moved["memory_weights_gib"] == pytest.approx(kept["memory_weights_gib"] / 2)
+    assert moved["decode_latency_s"] > kept["decode_latency_s"]
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "settings"),
+    [
+        ("falcon-7b", "rtx4090-24gb", {}),
+        ("llama-3.1-8b", "mi300x-192gb", {}),
+        ("deepseek-v2-lite", "h100-sxm-80gb", {}),
+        ("gpt-oss-20b", "rtx5090-32gb", {}),
+        ("qwen3-next-80b-a3b", "h200-sxm-141gb", {"tensor_parallel": 2}),
+        ("llama-7b", "epyc-9654-2s", {"concurrency": 2}),
+    ],
+)
+@pytest.mark.parametrize("workload", ["inference", "serve"])
+def test_every_kind_of_model_and_device_can_be_estimated(model, gpu, settings, workload):
+    found = planner.estimate(
+        workload=workload, model=model, gpu=gpu, input_tokens=500, output_tokens=100,
+        settings=settings,
+    )  # fmt: skip
+    row = found.to_frame().iloc[0]
+    assert row["rejected_by"] == ""
+    assert 0 < row["output_tokens_per_s"] < 1e5

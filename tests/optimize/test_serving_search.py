@@ -92,6 +92,37 @@ def test_every_row_keeps_the_limits_and_uses_the_gpus():
     assert (rows["replicas"] * split + prefill_gpus == 8).all()
 
 
+def test_small_blocks_change_nothing(monkeypatch):
+    whole = all_rows(mode="aggregated")
+    monkeypatch.setattr("planner.optimize.serving.aggregated._BLOCK_ROWS", 50)
+    cut = all_rows(mode="aggregated")
+    pd.testing.assert_frame_equal(whole[0], cut[0])
+    order = [name for name in cut[1] if cut[1][name].notna().all()]
+    pd.testing.assert_frame_equal(
+        whole[1].sort_values(order, ignore_index=True),
+        cut[1].sort_values(order, ignore_index=True),
+        rtol=1e-12,
+    )
+
+
+def test_a_row_of_the_search_is_what_the_estimate_says():
+    front, _ = all_rows(mode="aggregated")
+    row = front.iloc[0]
+    names = ("tensor_parallel", "pipeline_parallel", "concurrency", "max_num_batched_tokens")
+    settings = {name: int(row[name]) for name in names}
+    settings |= {"quantization": row["quantization"], "kv_cache": row["kv_cache"]}
+    again = planner.estimate(workload="serve", **{**SMALL, "settings": settings}).to_frame().iloc[0]
+    for name in ("time_to_first_token_s", "output_tokens_per_s", "peak_memory_gib"):
+        assert again[name] == pytest.approx(row[name])
+
+
+def test_several_numbers_of_gpus_are_searched_together():
+    _, rows = all_rows(num_gpus=(4, 8), mode="disaggregated")
+    assert set(rows["num_gpus"]) == {4, 8}
+    result = planner.search(workload="serve", **{**SMALL, "num_gpus": (4, 8)})
+    assert set(result.to_frame()["num_gpus"]) <= {4, 8}
+
+
 def test_counts_add_up():
     problem = make_serving_plan(ServingRequest(**SMALL)).problem
     result = serving_search(problem)

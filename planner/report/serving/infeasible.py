@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,7 @@ from planner.units import GIB
 
 _MOST_ROWS = 1_000_000
 _DOUBLINGS = 6
+_PATIENCE = 3.0
 _OPTIONS = {
     "time_to_first_token": "--ttft",
     "time_per_output_token": "--tpot",
@@ -97,8 +99,11 @@ def _remedies(request: ServingRequest, result: ServingResult) -> Iterator[_Remed
     """Of each family the first that a search of its own finds to help."""
     if result.problem.best_per_gpu or result.problem.num_rows > _MOST_ROWS:
         return
+    deadline = time.monotonic() + _PATIENCE
     for family in (_relaxed(request, result), *_smaller(request), _more_gpus(request)):
         for remedy in family:
+            if time.monotonic() > deadline:
+                return
             if _helps(remedy.request):
                 yield remedy
                 break
