@@ -22,7 +22,6 @@ from planner.optimize.serving.problem import (
 )
 from planner.optimize.serving.space import serving_mesh
 from planner.plan import (
-    DEFAULT_GPU,
     Notes,
     gpu_counts,
     hardware,
@@ -93,7 +92,15 @@ def make_serving_plan(request: ServingRequest) -> ServingPlan:
     space = read_space(request.space or _SPACE, "engine", notes)
     _note_quantization(request, model, notes)
     gpus, engines = _gpus(request), _engines(request, space, notes, single)
-    reader = _Reader(request, model, workload, space, counts, notes, len(gpus) > 1)
+    reader = _Reader(
+        request=request,
+        model=model,
+        workload=workload,
+        space=space,
+        counts=counts,
+        several=len(gpus) > 1,
+        notes=notes,
+    )
     sources = [
         source
         for gpu in gpus
@@ -119,45 +126,36 @@ def make_serving_plan(request: ServingRequest) -> ServingPlan:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Reader:
     """Makes the sources of a request, one GPU and engine at a time."""
 
-    def __init__(
-        self,
-        request: ServingRequest,
-        model: ModelSpec,
-        workload: ServingWorkload,
-        space: SearchSpace,
-        counts: tuple[int, ...],
-        notes: Notes,
-        several: bool,
-    ) -> None:
-        self._request, self._model, self._workload = request, model, workload
-        self._space, self._counts, self._notes = space, counts, notes
-        self._several = several
+    request: ServingRequest
+    model: ModelSpec
+    workload: ServingWorkload
+    space: SearchSpace
+    counts: tuple[int, ...]
+    several: bool
+    notes: Notes
 
     def sources(self, gpu: str | None, engine: EngineProfile, modes: list[str]) -> list[Source]:
         """One source per mode; one configuration is not sized by the rate."""
-        workload = self._workload
-        pool = self._pool(gpu, engine)
-        prefill = pool
-        if self._request.prefill_gpu is not None:
-            prefill = self._pool(self._request.prefill_gpu, engine)
+        pool = self._pool(gpu, engine, "")
+        prefill, other = pool, self.request.prefill_gpu
+        if other is not None and DISAGGREGATED in modes:
+            prefill = self._pool(other, engine, "prefill ")
+        rate = None if self.request.space == SINGLE else self.workload.request_rate
         return [
-            Source(
-                mode=mode,
-                pool=pool,
-                prefill=prefill,
-                counts=self._counts,
-                request_rate=None if self._request.space == SINGLE else workload.request_rate,
-            )
+            Source(mode=mode, pool=pool, prefill=prefill, counts=self.counts, request_rate=rate)
             for mode in modes
         ]
 
-    def _pool(self, name: str | None, engine: EngineProfile) -> Pool:
-        request = self._request
-        notes = Notes() if self._several else self._notes
-        gpu, cluster = hardware(name, request.cluster, list(self._counts), notes)
+    def _pool(self, name: str | None, engine: EngineProfile, label: str) -> Pool:
+        request, notes = self.request, Notes()
+        gpu, cluster = hardware(name, request.cluster, list(self.counts), notes)
+        wanted = any("cost" in word for word in (*request.objectives, *request.constraints))
+        price = price_per_gpu_second(request.price, gpu, wanted and not self.several, notes)
+        self._note(notes, label)
         machine = Machine(
             gpu=gpu,
             cluster=cluster,
@@ -166,22 +164,27 @@ class _Reader:
                 request.memory_efficiency, "byte/s", gpu.memory_bandwidth, "memory_efficiency"
             ),
         )
-        wanted = any("cost" in word for word in (*request.objectives, *request.constraints))
         return Pool(
             setting=ServingSetting(
-                machine=machine, model=self._model, engine=engine, workload=self._workload
+                machine=machine, model=self.model, engine=engine, workload=self.workload
             ),
             mesh=serving_mesh(
-                self._space,
+                self.space,
                 request.settings,
-                counts=self._counts or None,
-                model=self._model,
+                counts=self.counts or None,
+                model=self.model,
                 engine=engine,
             ),
-            price_per_gpu_second=price_per_gpu_second(
-                request.price, gpu, wanted and not self._several, notes
-            ),
+            price_per_gpu_second=price,
         )
+
+    def _note(self, notes: Notes, label: str) -> None:
+        """Of many GPUs the digests alone: their defaults and assumptions would fill pages."""
+        self.notes.digests.update(notes.digests)
+        if not self.several:
+            named = {label + name: text for name, text in notes.defaults.items()}
+            self.notes.defaults.update(named)
+            self.notes.assumed += [name for name in notes.assumed if name not in self.notes.assumed]
 
 
 def _gpus(request: ServingRequest) -> list[str | None]:
@@ -194,7 +197,7 @@ def _gpus(request: ServingRequest) -> list[str | None]:
         return [*names("gpus")]
     if given is None or isinstance(given, str):
         return [given]
-    return [*dict.fromkeys(given)] or [DEFAULT_GPU]
+    return [*dict.fromkeys(given)] or [None]
 
 
 def _engines(

@@ -22,8 +22,9 @@ def search_serving(given: dict[str, Any]) -> None:
     from planner.report.files import check_outputs
     from planner.report.manifest import make_manifest
     from planner.report.progress import progress_bar
-    from planner.report.rows import plain_blocks, row_files
+    from planner.report.rows import row_files
     from planner.report.serving.infeasible import serving_infeasible_message
+    from planner.report.serving.rows import serving_blocks
     from planner.serving_plan import make_serving_plan
 
     if given["workload"] is not serving.Workload.SERVE:
@@ -44,12 +45,12 @@ def search_serving(given: dict[str, Any]) -> None:
             result = serving_search(
                 plan.problem,
                 progress=progress,
-                sink=(lambda table: files.add(plain_blocks(table))) if all_rows else None,
+                sink=(lambda table: files.add(serving_blocks(table))) if all_rows else None,
             )
         if not result.table:
             raise InfeasibleError(serving_infeasible_message(request, plan, result))
         if not all_rows:
-            files.add(plain_blocks(result.table))
+            files.add(serving_blocks(result.table))
         files.finish(make_manifest(plan, result, given["context"].obj, {"driver": "exhaustive"}))
     if not given["quiet"]:
         from planner.report.console import make_console

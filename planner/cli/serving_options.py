@@ -74,7 +74,8 @@ DraftCost = Annotated[
 ]
 LoraRank = Annotated[int, typer.Option(help="Serving: rank of the LoRA adapters served.")]
 BurstSize = Annotated[
-    int | None, typer.Option("--burst", min=1, help="Serving: so many requests at once.")
+    int | None,
+    typer.Option("--burst", min=1, max=10_000_000, help="Serving: so many requests at once."),
 ]
 
 _OF_TRAINING = (

@@ -44,21 +44,17 @@ def burst(estimate: ServingEstimate, num_requests: int) -> Burst:
     The i-th of a wave gets its first token after i prompts; the later prompts of the wave
     stretch its own steps, at most one step each.
     """
-    phases, workload = estimate.served.phases, estimate.setting.workload
-    replicas = float(np.ravel(estimate.configurations.data_parallel)[0])
-    each = num_requests / replicas
-    # A replica's decoding is bounded by the concurrency the configuration allows.
-    held = float(np.ravel(estimate.configurations.concurrency)[0])
-    room = float(np.ravel(np.minimum(held, estimate.memory.most_sequences))[0])
+    phases, setting, c = estimate.served.phases, estimate.setting, estimate.configurations
+    each = num_requests / _only(c.data_parallel)
+    at_once = setting.engine.scheduler.max_num_seqs * _only(c.attention_data_parallel)
+    room = min(_only(c.concurrency), _only(estimate.memory.most_sequences), at_once)
     batch = max(min(each, room), 1.0)
-    steps = max(workload.output_tokens / tokens_per_step(estimate.setting), 1.0)
-    prompt = float(np.ravel(phases.prefill)[0])
-    lone = float(np.ravel(phases.prompt_time)[0])
-    limit = float(np.ravel(estimate.configurations.max_num_batched_tokens)[0])
-    per_step = max(limit / new_tokens(estimate.setting), 1e-9)
+    steps = max(setting.workload.output_tokens / tokens_per_step(setting), 1.0)
+    prompt, lone = _only(phases.prefill), _only(phases.prompt_time)
+    per_step = _only(c.max_num_batched_tokens) / new_tokens(setting)
 
     def wave(size: float) -> float:
-        return lone + (size - 1) * prompt + steps * float(np.ravel(phases.decode_step(size))[0])
+        return lone + (size - 1) * prompt + steps * _only(phases.decode_step(size))
 
     order = np.arange(max(int(np.ceil(each)), 1), dtype=np.float64)
     full = np.floor(order / batch)
@@ -79,3 +75,7 @@ def burst(estimate: ServingEstimate, num_requests: int) -> Burst:
         first_tokens=first,
         latencies=latencies,
     )
+
+
+def _only(array: FloatArray) -> float:
+    return float(np.ravel(array)[0])

@@ -41,8 +41,7 @@ class Pool:
 class Source:
     """One GPU and engine to search: replicas of ``pool``, or its workers beside ``prefill``.
 
-    ``replica`` is the pool on meshes of single replicas, ``counts`` the allowed numbers of
-    GPUs; without them as many as ``request_rate`` needs.
+    ``counts`` are the allowed numbers of GPUs; without them as many as ``request_rate`` needs.
     """
 
     mode: str

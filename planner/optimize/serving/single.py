@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.arrays import BoolArray, FloatArray
 from planner.configurations.serving import ServingConfigurations
-from planner.errors import InfeasibleError
+from planner.errors import InfeasibleError, SearchSpaceError
 from planner.estimators.inference.burst import Burst, burst
 from planner.estimators.inference.estimate import (
     OUT_OF_MEMORY,
@@ -110,9 +110,13 @@ def serve_once(source: Source, num_requests: int | None = None) -> ServingEvalua
 
     Raises
     ------
+    SearchSpaceError
+        The burst has no requests, or too many.
     InfeasibleError
         No concurrency that fits reaches the rate.
     """
+    if num_requests is not None and not 1 <= num_requests <= _LARGEST_BATCH:
+        raise SearchSpaceError(f"A burst is of 1 to {_LARGEST_BATCH:,} requests.")
     configurations = _only(source)
     rate = source.pool.setting.workload.request_rate
     if rate is not None and configurations.size > 1:

@@ -21,7 +21,7 @@ from planner.report.console import print_pairs, print_title
 from planner.report.infeasible import wrapped
 from planner.report.manifest import plan_manifest
 from planner.report.overview import print_assumed
-from planner.report.rows import plain_blocks, row_files
+from planner.report.rows import row_files
 from planner.report.serving.operators import print_steps, step_rows
 from planner.report.serving.parts import (
     latency_table,
@@ -30,6 +30,7 @@ from planner.report.serving.parts import (
     speed_pairs,
 )
 from planner.report.serving.question import describe_serving, print_serving_question, where
+from planner.report.serving.rows import serving_blocks
 from planner.serving_plan import ServingPlan
 from planner.units import GIB
 
@@ -181,7 +182,7 @@ def write_serving(
         for row in step_rows(step)
     ]
     with row_files(None, path) as files:
-        files.add(plain_blocks(found.table()))
+        files.add(serving_blocks(found.table()))
         files.finish(plan_manifest(plan, command), operators=operators)
 
 
