@@ -62,6 +62,33 @@ def test_the_front_is_that_of_all_rows(mode, objectives, columns):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+def allowed_workers(workers, values, allowed, problem):
+    return np.flatnonzero(np.broadcast_to(allowed, workers.configurations.shape))
+
+
+@pytest.mark.parametrize(
+    ("objectives", "columns"),
+    [
+        (
+            ("throughput_per_gpu", "interactivity"),
+            ["output_tokens_per_s_per_gpu", "tokens_per_s_per_user"],
+        ),
+        (
+            ("request_latency", "cost_per_million_tokens"),
+            ["request_latency_s", "cost_per_million_tokens_usd"],
+        ),
+        (("memory_headroom", "throughput"), ["memory_headroom_gib", "output_tokens_per_s"]),
+    ],
+)
+@pytest.mark.parametrize("limits", [{}, {"memory_headroom": 30 * 2.0**30}])
+def test_dominated_workers_are_in_no_plan_of_the_front(monkeypatch, objectives, columns, limits):
+    request = {"mode": "disaggregated", "objectives": objectives, "constraints": limits}
+    filtered, _ = all_rows(**request)
+    monkeypatch.setattr("planner.optimize.serving.disaggregated._fronts", allowed_workers)
+    everything, _ = all_rows(**request)
+    np.testing.assert_allclose(filtered[columns], everything[columns], rtol=1e-9)
+
+
 def test_both_modes_share_a_front_and_each_has_its_best():
     result = planner.search(workload="serve", **SMALL)
     front, rows = all_rows()

@@ -21,13 +21,13 @@ from planner.estimators.inference.disaggregated import (
     prefill_workers,
 )
 from planner.estimators.inference.estimate import SERVING_REJECTIONS
-from planner.optimize.constraints import Constraint
 from planner.optimize.pareto import pareto_front
 from planner.optimize.serving.columns import Workers, disaggregated_columns
 from planner.optimize.serving.deployments import Candidates, Deployments
-from planner.optimize.serving.problem import Source, rounded_up
+from planner.optimize.serving.problem import ServingProblem, Source, rounded_up
 
 _CACHES = len(CacheType)
+_HEADROOM = "memory_headroom"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class _Pair:
 
 
 def disaggregated_candidates(
-    source: Source, constraints: tuple[Constraint, ...]
+    source: Source, problem: ServingProblem
 ) -> Iterator[tuple[Candidates | None, IndexArray, int]]:
     """As `aggregated_candidates`: the workers one by one, then in pairs."""
     inside = _inside_fabric(source)
@@ -63,8 +63,8 @@ def disaggregated_candidates(
     dropped = _counts(prefill.rejected_by, prefill.configurations)
     dropped += _counts(decode.rejected_by, decode.configurations)
     yield None, dropped, int(dropped.sum())
-    kept_decode = _decode_front(decode, constraints)
-    kept_prefill = _prefill_front(prefill)
+    kept_decode = _decode_front(decode, problem)
+    kept_prefill = _prefill_front(prefill, problem)
     for pair in _pairs(source, kept_prefill, kept_decode):
         for count in source.counts or (0,):
             found = _candidates(pair, count)
@@ -120,44 +120,54 @@ def _counts(codes: CodeArray, configurations: ServingConfigurations) -> IndexArr
     return counts.astype(np.intp)
 
 
-def _prefill_front(workers: PrefillWorkers) -> PrefillWorkers:
-    times = np.stack(
-        [
-            np.broadcast_to(value, workers.configurations.shape).ravel()
-            for value in (workers.prompt_time + workers.transfer_time, workers.service_time)
-        ],
-        axis=-1,
-    )
-    return _prefill_rows(workers, _fronts(workers, times, workers.rejected_by == 0))
+def _prefill_front(workers: PrefillWorkers, problem: ServingProblem) -> PrefillWorkers:
+    allowed = _enough_room(workers, problem)
+    times = (workers.prompt_time, workers.service_time, workers.transfer_time)
+    return _prefill_rows(workers, _fronts(workers, times, allowed, problem))
 
 
-def _decode_front(workers: DecodeWorkers, constraints: tuple[Constraint, ...]) -> DecodeWorkers:
-    allowed = workers.rejected_by == 0
-    for constraint in constraints:
+def _decode_front(workers: DecodeWorkers, problem: ServingProblem) -> DecodeWorkers:
+    allowed = _enough_room(workers, problem)
+    for constraint in problem.constraints:
         if constraint.name == "time_per_output_token":
             # With none under the limit, the others show how far off it is.
             within = allowed & (workers.time_per_output_token <= constraint.bound)
             allowed = within if within.any() else allowed
-    values = np.stack(
-        [
-            np.broadcast_to(value, workers.configurations.shape).ravel()
-            for value in (workers.time_per_output_token, -workers.request_rate)
-        ],
-        axis=-1,
-    )
-    return _decode_rows(workers, _fronts(workers, values, allowed))
+    values = (workers.time_per_output_token, -workers.request_rate, workers.transfer_time)
+    return _decode_rows(workers, _fronts(workers, values, allowed, problem))
+
+
+def _enough_room(workers: PrefillWorkers | DecodeWorkers, problem: ServingProblem) -> BoolArray:
+    """Workers that no rule rejects and, if there are some, that leave the memory asked for."""
+    allowed = workers.rejected_by == 0
+    for constraint in problem.constraints:
+        if constraint.name == _HEADROOM:
+            within = allowed & (_headroom(workers) >= constraint.bound)
+            allowed = within if within.any() else allowed
+    return np.asarray(allowed)
 
 
 def _fronts(
-    workers: PrefillWorkers | DecodeWorkers, values: FloatArray, allowed: BoolArray
+    workers: PrefillWorkers | DecodeWorkers,
+    values: tuple[FloatArray, ...],
+    allowed: BoolArray,
+    problem: ServingProblem,
 ) -> IndexArray:
-    """Undominated workers of each size and cache format."""
-    kinds = _kinds(workers)
-    allowed = np.broadcast_to(allowed, workers.configurations.shape).ravel()
+    """Undominated workers of each size and cache format.
+
+    A pair is the better the smaller its ``values``, with two exceptions: the memory that stays
+    free, and the queue of prompts, which slower decoding shortens because fewer requests pass.
+    The faster worker does as much for the queue with fewer requests at once.
+    """
+    kinds, shape = _kinds(workers), workers.configurations.shape
+    allowed = np.broadcast_to(allowed, shape).ravel()
+    if any(objective.name == _HEADROOM for objective in problem.objectives):
+        return np.flatnonzero(allowed)
+    table = np.stack([np.broadcast_to(value, shape).ravel() for value in values], axis=1)
     chosen = []
     for kind in np.unique(kinds[allowed]):
         rows = np.flatnonzero(allowed & (kinds == kind))
-        chosen.append(rows[pareto_front(values[rows])])
+        chosen.append(rows[pareto_front(table[rows])])
     return np.concatenate(chosen) if chosen else np.empty(0, dtype=np.intp)
 
 

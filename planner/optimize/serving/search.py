@@ -174,7 +174,7 @@ def _search_source(
     if source.mode == AGGREGATED:
         blocks = aggregated_candidates(source)
     else:
-        blocks = disaggregated_candidates(source, problem.constraints)
+        blocks = disaggregated_candidates(source, problem)
     for candidates, dropped, rows in blocks:
         collector.skip(dropped)
         if candidates is not None:
