@@ -1,6 +1,7 @@
 """Make the intervals and the list of calibrated kinds from the runs that ship.
 
-Writes planner/validation/intervals.csv and calibrated.csv and prints, per source, the share
+Writes intervals.csv and calibrated.csv of planner/validation, inference_intervals.csv and
+engines_calibrated.csv for inference, and prints, per source, the share
 of its runs that intervals made without it hold. Run it after a change of the model or of its
 parameters:
 
@@ -16,22 +17,43 @@ from pathlib import Path
 
 import planner.validation
 from planner.validation.compare import Row, joined
-from planner.validation.intervals import KEYS, LEVEL, keys_of
+from planner.validation.inference.compare import InferenceRow, joined_inference
+from planner.validation.inference.intervals import CALIBRATED, INTERVALS, QUANTITIES
+from planner.validation.inference.predict import predict_inference
+from planner.validation.inference.residuals import inference_residuals
+from planner.validation.intervals import INFERENCE_KEYS, KEYS, LEVEL, keys_of
 from planner.validation.predict import predict
 from planner.validation.residuals import Cell, cells, held_when_left_out, layout_factor, residuals
-from planner.validation.runs import read_runs
+from planner.validation.runs import SHIPPED_INFERENCE, read_runs
 
 FOLDER = Path(planner.validation.__file__).parent
 
 
 def main() -> None:
-    """Write both files."""
+    """Write the files of training and of inference."""
+    _training()
+    _inference()
+
+
+def _training() -> None:
     runs = read_runs()
     rows = joined(runs, predict(runs))
     found = residuals(rows)
-    _write_intervals(cells(found), layout_factor(rows))
+    factor, pairs = layout_factor(rows)
+    apart = ("layout", *[""] * len(KEYS), LEVEL, f"{1 / factor:.4f}", f"{factor:.4f}", pairs)
+    _write_intervals("intervals.csv", KEYS, cells(found), [(*apart, "pairs")])
     _write_calibrated(rows)
     for quantity in ("step_time", "peak_memory"):
+        _print_held(quantity, held_when_left_out(found, quantity))
+
+
+def _inference() -> None:
+    tables = [read_runs(path) for path in SHIPPED_INFERENCE]
+    rows = [row for runs in tables for row in joined_inference(runs, predict_inference(runs))]
+    found = inference_residuals(rows)
+    _write_intervals(INTERVALS, INFERENCE_KEYS, cells(found), [])
+    _write_calibrated_engines(rows)
+    for quantity in QUANTITIES:
         _print_held(quantity, held_when_left_out(found, quantity))
 
 
@@ -43,16 +65,26 @@ def _print_held(quantity: str, held: dict[str, tuple[int, int]]) -> None:
         print(f"  {source:50} {runs:5} runs, {right / runs:.0%}")
 
 
-def _write_intervals(found: Iterable[Cell], layout: tuple[float, int]) -> None:
-    header = ("quantity", *KEYS, "level", "low", "high", "rows", "basis")
+def _write_intervals(
+    name: str, keys: Sequence[str], found: Iterable[Cell], more: Sequence[Sequence[object]]
+) -> None:
+    header = ("quantity", *keys, "level", "low", "high", "rows", "basis")
     lines = [
         (cell.quantity, *cell.keys, LEVEL, f"{cell.low:.4f}", f"{cell.high:.4f}", cell.rows,
          cell.basis)
         for cell in found
     ]  # fmt: skip
-    factor, pairs = layout
-    apart = ("layout", *[""] * len(KEYS), LEVEL, f"{1 / factor:.4f}", f"{factor:.4f}", pairs)
-    _write("intervals.csv", header, [*lines, (*apart, "pairs")])
+    _write(name, header, [*lines, *more])
+
+
+def _write_calibrated_engines(rows: Iterable[InferenceRow]) -> None:
+    kinds: Counter[tuple[str, str, str]] = Counter()
+    for row in rows:
+        case = row.prediction.case
+        if case is not None and row.run.flag("calibration"):
+            kinds[case.rule.profile, case.gpu_class, case.kind] += 1
+    lines = [(*kind, number) for kind, number in sorted(kinds.items())]
+    _write(CALIBRATED, ("profile", "gpu_class", "kind", "rows"), lines)
 
 
 def _write_calibrated(rows: Iterable[Row]) -> None:

@@ -154,11 +154,15 @@ def _fitted(
 
 
 def best_point(
-    measured: Sequence[Row], parameters: Sequence[Parameter], ratios: Ratios[Row]
+    measured: Sequence[Row],
+    parameters: Sequence[Parameter],
+    ratios: Ratios[Row],
+    evaluations: int | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """The best point on the parameters' scales, and its standard deviations there.
 
-    The prior's are 1: what is left of them is what the data do not tell.
+    The prior's are 1: what is left of them is what the data do not tell. After so many
+    ``evaluations``, beside those of the slopes, it stops.
     """
     low, high = np.array([p.bounds for p in parameters]).T
     start = np.clip(np.zeros(len(parameters)), low + 1e-6, high - 1e-6)
@@ -170,7 +174,9 @@ def best_point(
         found = ratios(measured, values)
         return np.concatenate([(_robust(found / noise) * weights)[~np.isnan(found)], x])
 
-    found = least_squares(residuals, start, bounds=(low, high), diff_step=1e-3, x_scale=1.0)
+    found = least_squares(
+        residuals, start, bounds=(low, high), diff_step=1e-3, x_scale=1.0, max_nfev=evaluations
+    )
     covariance = np.linalg.inv(found.jac.T @ found.jac)
     return np.asarray(found.x), np.sqrt(np.diag(covariance))
 

@@ -14,7 +14,8 @@ from planner.errors import CalibrationError
 from planner.specs.engine import EngineExecution, EngineProfile
 from planner.validation.inference.cases import InferenceCase, Mode, inference_case
 from planner.validation.inference.compare import THROUGHPUT
-from planner.validation.inference.predict import RATES, predict_inference_group
+from planner.validation.inference.outcome import RATES
+from planner.validation.inference.predict import predict_inference_group
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted
 from planner.validation.runs import Run, Runs

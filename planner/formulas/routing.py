@@ -27,20 +27,17 @@ def experts_touched(
     return np.maximum(touched, k * np.minimum(tokens, 1.0))
 
 
-def fullest_rank_factor(
-    *, pairs: Numeric, ranks: Numeric, num_experts: Numeric, dispersion: Numeric
-) -> FloatArray:
+def fullest_rank_factor(*, pairs: Numeric, ranks: Numeric) -> FloatArray:
     r"""Load of the fullest of n ranks over the mean, for m token-expert pairs.
 
-    .. math:: 1 + \sqrt{2 \ln(n)\, n\, (1/m + \delta/E)}
+    .. math:: 1 + \sqrt{2 \ln(n)\, n / m}
 
-    The expected maximum of n nearly normal loads of mean m/n whose variance comes from
-    chance and from the ``dispersion`` of the E experts' popularity. A rank never holds more
-    than all.
+    The expected maximum of n nearly normal loads of mean and variance m/n, with experts
+    placed so that their popularity evens out. A rank never holds more than all.
     """
     n = np.asarray(ranks, dtype=np.float64)
     m = np.maximum(pairs, 1.0)
-    spread = np.sqrt(2 * np.log(n) * n * (1 / m + dispersion / np.asarray(num_experts)))
+    spread = np.sqrt(2 * np.log(n) * n / m)
     return np.minimum(np.where(n > 1, 1 + spread, 1.0), n)
 
 

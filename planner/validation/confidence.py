@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.share import Setting
 from planner.validation.hardware import gpu_class, scale
+from planner.validation.inference.cases import Mode
+from planner.validation.inference.intervals import INTERVALS, engine_basis
+from planner.validation.inference.tables import rule_of_profile
 from planner.validation.intervals import basis_of, interval_of
 from planner.validation.models import has_experts
 from planner.validation.tables import framework_rule
@@ -23,6 +28,36 @@ class Confidence:
     peak_memory: tuple[float, float]
     layout: float
     basis: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingConfidence:
+    """Factors on predictions of serving between which 90 % of published runs lie.
+
+    ``throughput`` is that of rates: tokens and requests per second.
+    """
+
+    time_to_first_token: tuple[float, float]
+    time_per_output_token: tuple[float, float]
+    throughput: tuple[float, float]
+    peak_memory: tuple[float, float]
+    basis: str
+
+
+def serving_confidence(setting: ServingSetting, mode: Mode = Mode.ONLINE) -> ServingConfidence:
+    """The confidence in predictions of a serving setting: engine, GPU, dense or experts."""
+    rule = rule_of_profile(setting.engine, setting.machine.gpu.name)
+    silicon = gpu_class(setting.machine.gpu)
+    kind = "moe" if has_experts(setting.model) else "dense"
+    keys = (rule.label, silicon, mode.value, kind)
+    slow = interval_of("throughput", keys, INTERVALS)
+    return ServingConfidence(
+        time_to_first_token=interval_of("time_to_first_token", keys, INTERVALS),
+        time_per_output_token=interval_of("time_per_output_token", keys, INTERVALS),
+        throughput=(1 / slow[1], 1 / slow[0] if slow[0] else math.inf),
+        peak_memory=interval_of("peak_memory", keys, INTERVALS),
+        basis=engine_basis(rule, silicon, kind),
+    )
 
 
 def confidence(setting: Setting, num_gpus: int) -> Confidence:

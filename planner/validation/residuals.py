@@ -14,7 +14,7 @@ from planner.validation.compare import Row, layout_problems
 from planner.validation.intervals import FEWEST_ROWS, KEYS, LEVEL, conformal_factors, keys_of
 
 # Orders of magnitude are no residuals but rows that say something else than they seem to.
-_LARGEST = math.log(10)
+LARGEST = math.log(10)
 _QUANTITIES = ("step_time", "peak_memory")
 _CALIBRATION = {"step_time": "calibration", "peak_memory": "memory_calibration"}
 Keys = tuple[str, ...]
@@ -82,7 +82,7 @@ def residuals(rows: Sequence[Row]) -> list[Residual]:
         residual
         for row in rows
         for quantity, ratio in zip(_QUANTITIES, (row.time_ratio, row.memory_ratio), strict=True)
-        if ratio is not None and abs(math.log(ratio)) < _LARGEST
+        if ratio is not None and abs(math.log(ratio)) < LARGEST
         for residual in _residual(row, quantity, ratio, alone[quantity])
     ]
 

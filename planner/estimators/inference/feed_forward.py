@@ -62,9 +62,7 @@ def _experts(layer: LayerContext, feed_forward: FeedForwardSpec) -> Iterator[Ste
     width = feed_forward.moe_intermediate_size / c.expert_tensor_parallel
     matrices = 3 if feed_forward.gated else 2
     dispersion = rank.setting.workload.expert_dispersion
-    fullest = fullest_rank_factor(
-        pairs=pairs, ranks=c.expert_parallel, num_experts=e, dispersion=dispersion
-    )
+    fullest = fullest_rank_factor(pairs=pairs, ranks=c.expert_parallel)
     if layer.kernels.machine.ideal:
         fullest = np.ones(())
     mine = pairs / c.expert_parallel * fullest

@@ -31,7 +31,8 @@ from planner.validation.runs import Run
 _LONGEST = 100_000_000
 # DeepSeek-V3's own module for drafts: 85 to 90 % of the first drafted tokens are accepted
 # (arXiv:2412.19437, section 5.4.3), fewer of those after it; it is one layer and the logits.
-_ACCEPTANCE = 0.75
+_ACCEPTANCE = {1: 0.85, 2: 0.8}
+_LEAST_ACCEPTED = 0.75
 _DRAFT_COST = 0.05
 _VARIANT = re.compile(r"[-.](?:fp8|nvfp4|mxfp4|fp4|bf16|instruct|chat|it|hf|awq|gptq.*|fp8-kv)$")
 
@@ -76,7 +77,7 @@ class Traffic:
             stream_interval=self.stream_interval,
             equal_lengths=self.equal_lengths,
             draft_tokens=self.draft_tokens,
-            acceptance_rate=_ACCEPTANCE if self.draft_tokens else 0.0,
+            acceptance_rate=_acceptance(self.draft_tokens),
             draft_cost=_DRAFT_COST * self.draft_tokens,
         )
 
@@ -96,6 +97,7 @@ class InferenceCase:
     ``decode_rate``: its output rate leaves the prompts out. ``stages``: how the stages of a
     static batch's pipeline work: all at once if empty. ``tensors_only``: its memory is that
     of the allocator. ``weight_scale``: bytes of its weights over those of the quantization.
+    ``logit_bytes``: what a logit takes of those it computes for every position of a prompt.
     """
 
     mode: Mode
@@ -112,6 +114,7 @@ class InferenceCase:
     stages: str
     tensors_only: bool
     weight_scale: float
+    logit_bytes: float
 
     @property
     def group(self) -> Hashable:
@@ -187,7 +190,12 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
         stages=convention(run, "stages") if replica.pipeline_parallel > 1 else "",
         tensors_only=convention(run, "memory") == "tensors",
         weight_scale=scale,
+        logit_bytes=convention_number(run, "all_logits") or 0.0,
     )
+
+
+def _acceptance(draft_tokens: int) -> float:
+    return _ACCEPTANCE.get(draft_tokens, _LEAST_ACCEPTED) if draft_tokens else 0.0
 
 
 def served_model(run: Run, library: Library) -> ModelSpec:

@@ -12,12 +12,8 @@ import numpy as np
 
 from planner.validation.columns import MEASURED
 from planner.validation.compare import Errors, MemoryVerdicts
-from planner.validation.inference.predict import (
-    RATES,
-    InferencePrediction,
-    inference_ranges,
-)
-from planner.validation.inference.tables import engine_rule
+from planner.validation.inference.outcome import RATES
+from planner.validation.inference.predict import InferencePrediction, inference_ranges
 from planner.validation.predict import Range
 from planner.validation.runs import Run, Runs
 
@@ -137,16 +133,14 @@ def _grouped(rows: Sequence[InferenceRow], group: str) -> Iterator[tuple[str, li
     """Groups by name, the largest first, then all rows together."""
     groups: defaultdict[str, list[InferenceRow]] = defaultdict(list)
     for row in rows:
-        groups[_name(row.run, group)].append(row)
+        groups[_name(row, group)].append(row)
     yield from sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     if len(groups) > 1:
         yield "all", list(rows)
 
 
-def _name(run: Run, group: str) -> str:
+def _name(row: InferenceRow, group: str) -> str:
+    run, case = row.run, row.prediction.case
     if group == "engine":
-        version, year = run.text("framework_version"), run.number("year")
-        return engine_rule(run.text("framework"), version, year, run.word("gpu")).label
-    if group == "source":
-        return source_name(run)
-    return run.text(group) or "not given"
+        return case.rule.label if case is not None else run.text("framework")
+    return source_name(run) if group == "source" else run.text(group) or "not given"

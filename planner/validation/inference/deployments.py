@@ -96,8 +96,7 @@ def deployment(
         kv_cache=cache_type(run, engine.name.lower()),
         weight_offload=float(convention(run, "weight_offload") or 0),
         kv_offload=float(convention(run, "kv_offload") or 0),
-        narrow_cache=not run.word("kv_cache_precision")
-        and Quantization.W16A16 not in (dense, experts),
+        narrow_cache=not run.word("kv_cache_precision") and experts is not Quantization.W16A16,
     )
 
 

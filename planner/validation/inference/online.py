@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.arrays import BoolArray, FloatArray
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import CacheType
 from planner.estimators.inference.memory import ServingMemory, serving_memory
@@ -15,10 +15,10 @@ from planner.estimators.inference.serving import Served, served_at_concurrency
 from planner.estimators.inference.setting import ServingSetting
 from planner.validation.inference.cases import InferenceCase
 from planner.validation.inference.deployments import configurations
-from planner.validation.inference.outcome import Columns, Outcome, rates, whole_memory
+from planner.validation.inference.outcome import RATES, Columns, Outcome, rates, whole_memory
 
 # Concurrencies that are tried where none is given: half powers of two.
-_GRID = 2.0 ** np.arange(0.0, 13.5, 0.5)
+_GRID: FloatArray = 2.0 ** np.arange(0.0, 13.5, 0.5)
 
 
 def online_runs(cases: Sequence[InferenceCase]) -> Outcome:
@@ -26,12 +26,29 @@ def online_runs(cases: Sequence[InferenceCase]) -> Outcome:
     given = np.array([case.traffic.concurrency or np.nan for case in cases])
     concurrency = given / Columns.of(cases).replicas
     missing = np.isnan(concurrency)
-    queue = np.zeros(len(cases))
-    if missing.any():
-        found, queue = _at_rates(cases)
-        concurrency = np.where(missing, found, concurrency)
-        queue = np.where(missing, queue, 0.0)
-    return _outcome(cases, np.maximum(concurrency, 1.0), queue)
+    if not missing.any():
+        return _outcome(cases, concurrency, np.zeros(len(cases)))
+    found, queue = _at_rates(cases)
+    concurrency = np.where(missing, found, concurrency)
+    outcome = _outcome(cases, concurrency, np.where(missing, queue, 0.0))
+    return _ending(cases, outcome, missing)
+
+
+def _ending(cases: Sequence[InferenceCase], outcome: Outcome, offered: BoolArray) -> Outcome:
+    """Rates as a benchmark reports them that offers requests at a rate.
+
+    It divides them by the time until the last is answered, a latency after the last came.
+    """
+    rate = np.array([case.traffic.request_rate or np.inf for case in cases])
+    number = np.array([case.traffic.num_requests or np.inf for case in cases])
+    latency = outcome.quantities["request_latency_s"]
+    seen = np.minimum(outcome.quantities["requests_per_s"], 1 / (1 / rate + latency / number))
+    share = np.where(offered, seen / outcome.quantities["requests_per_s"], 1.0)
+    quantities = {
+        name: values * share if name in RATES else values
+        for name, values in outcome.quantities.items()
+    }
+    return replace(outcome, quantities=quantities)
 
 
 def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
@@ -42,12 +59,9 @@ def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
     bound = np.array([case.traffic.concurrency or np.inf for case in cases])
     bound = bound / Columns.of(cases).replicas
     memory, served = _mesh(cases)
-    seqs = cases[0].engine.scheduler.max_num_seqs
-    ranks = np.array([case.replica.attention_data_parallel for case in cases])
-    most = np.minimum(np.minimum(memory.most_sequences.T, bound), seqs * ranks).T
+    most = np.minimum(_room(cases, memory), bound[:, None])
     rate = np.where(most >= _GRID, served.request_rate, 0.0)
-    best = np.maximum(_GRID[np.argmax(rate, axis=1)], 1.0)
-    return _outcome(cases, best, np.zeros(len(cases)))
+    return _outcome(cases, _GRID[np.argmax(rate, axis=1)], np.zeros(len(cases)))
 
 
 def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, FloatArray]:
@@ -55,18 +69,31 @@ def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, FloatArray]:
 
     Where it cannot keep up, the largest, and half of what piles up over the run as a queue.
     """
-    _, served = _mesh(cases)
+    memory, served = _mesh(cases)
     replicas = Columns.of(cases).replicas
     offered = np.array([case.traffic.request_rate or np.inf for case in cases]) / replicas
-    number = np.array([case.traffic.num_requests or 0.0 for case in cases]) / replicas
-    found, queue = np.ones(len(cases)), np.zeros(len(cases))
-    rates_of = np.broadcast_to(served.request_rate, (len(cases), len(_GRID)))
-    for index, row in enumerate(rates_of):
-        rising = np.maximum.accumulate(row)
-        found[index] = np.exp(np.interp(offered[index], rising, np.log(_GRID)))
-        late = number[index] / 2 * (1 / rising[-1] - 1 / offered[index])
-        queue[index] = max(late, 0.0)
+    number = np.array([case.traffic.num_requests or np.inf for case in cases]) / replicas
+    most = np.minimum(_room(cases, memory), number[:, None])
+    rising = np.maximum.accumulate(np.where(most >= _GRID, served.request_rate, 0.0), axis=1)
+    fast = rising >= offered[:, None]
+    # The first concurrency that is fast enough, or the last that there is room for.
+    last = np.argmax(rising, axis=1)
+    first = np.where(fast.any(axis=1), np.argmax(fast, axis=1), last)
+    below = np.maximum(first - 1, 0)
+    lines = np.arange(len(cases))
+    step = np.maximum(rising[lines, first] - rising[lines, below], 1e-300)
+    part = np.clip((offered - rising[lines, below]) / step, 0.0, 1.0)
+    late = 1 / rising[lines, last] - 1 / offered
+    queue = np.where(np.isfinite(number), number, 0.0) / 2 * np.maximum(late, 0.0)
+    found: FloatArray = _GRID[below] * (_GRID[first] / _GRID[below]) ** part
     return found, queue
+
+
+def _room(cases: Sequence[InferenceCase], memory: ServingMemory) -> FloatArray:
+    """Sequences that memory and scheduler let a replica hold, at every concurrency."""
+    seqs = cases[0].engine.scheduler.max_num_seqs
+    ranks = np.array([case.replica.attention_data_parallel for case in cases])
+    return np.asarray(np.minimum(memory.most_sequences, (seqs * ranks)[:, None]))
 
 
 def _mesh(cases: Sequence[InferenceCase]) -> tuple[ServingMemory, Served]:

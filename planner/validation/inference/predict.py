@@ -13,7 +13,7 @@ from planner.validation.inference.cases import InferenceCase, Mode, inference_ca
 from planner.validation.inference.disaggregated import disaggregated_runs
 from planner.validation.inference.intervals import inference_basis, inference_interval
 from planner.validation.inference.online import max_throughput_runs, online_runs
-from planner.validation.inference.outcome import Outcome
+from planner.validation.inference.outcome import RATES, Outcome
 from planner.validation.inference.static import static_runs
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted
@@ -28,7 +28,6 @@ _PASSES: Mapping[Mode, Pass] = {
     Mode.DISAGGREGATED: disaggregated_runs,
 }
 TIMES = ("time_to_first_token_s", "time_per_output_token_s", "request_latency_s")
-RATES = ("output_tokens_per_s", "total_tokens_per_s", "requests_per_s")
 # The quantity whose published errors an interval is made of.
 _JUDGED = {
     "time_to_first_token_s": "time_to_first_token",

@@ -46,7 +46,7 @@ def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
             "request_latency_s": latency,
             **rates(columns, request_rate=batch / latency, decode_rate=running / token),
         },
-        memory=np.broadcast_to(whole_memory(memory, columns.weight_scale), batch.shape),
+        memory=whole_memory(memory, columns.weight_scale) + _logits(cases, c),
         reserved=np.broadcast_to(memory.reserved, batch.shape),
         fits=np.broadcast_to(room >= (1.0 if continuous else batch), batch.shape),
     )
@@ -70,3 +70,10 @@ def _overlap(cases: Sequence[InferenceCase], c: ServingConfigurations) -> FloatA
     parts = np.ceil(tokens / c.max_num_batched_tokens)
     p = c.pipeline_parallel
     return np.where(overlapped, (parts + p - 1) / (parts * p), 1.0)
+
+
+def _logits(cases: Sequence[InferenceCase], c: ServingConfigurations) -> FloatArray:
+    """Bytes of the logits of every position where they are computed; a mean over the stages."""
+    per_logit = np.array([case.logit_bytes for case in cases])
+    tokens = c.concurrency * cases[0].traffic.workload.input_tokens
+    return per_logit * tokens * cases[0].model.vocab_size / c.replica_gpus

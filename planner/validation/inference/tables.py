@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from functools import cache
 
 from planner.enums import CacheType, Quantization
+from planner.specs.engine import EngineProfile
 from planner.validation.runs import Run
 from planner.validation.tables import read_table
 
-_TEXTS = ("source", "framework", "notes", "gpu", "mode")
+_TEXTS = ("source", "framework", "notes", "gpu", "mode", "framework_version")
+# Bits per weight from which a format of open size is nearer to 8 than to 4 bits.
+_NEARER_EIGHT = 6.0
 _NAMED = re.compile(r"mxfp4|fp4|fp8|awq|gptq|int4|int8")
 
 
@@ -48,6 +51,12 @@ def engine_rule(
     return next(rule for rule in _engine_rules() if rule.matches(engine, version, year, gpu))
 
 
+def rule_of_profile(engine: EngineProfile, gpu: str) -> EngineRule:
+    """The rule whose label is the name of a profile, or the one that matches the name."""
+    named = (rule for rule in _engine_rules() if rule.label == engine.name)
+    return next(named, engine_rule(engine.name, gpu=gpu))
+
+
 def quantizations(run: Run) -> tuple[Quantization, Quantization]:
     """Of the matrices and of the experts: from the columns, and what checkpoints are known for."""
     weights = run.word("weight_precision") or run.word("gemm_precision")
@@ -55,6 +64,8 @@ def quantizations(run: Run) -> tuple[Quantization, Quantization]:
         weights = run.word("gemm_precision")
     if not weights and (named := _NAMED.search(run.word("model"))):
         weights = named[0]
+    if not weights and (bits := convention_number(run, "bits_per_weight")):
+        weights = "int8" if bits >= _NEARER_EIGHT else "int4"
     row = _first("quantizations.csv", model=run.word("model"), weights=weights,
                  activations=run.word("activation_precision"))  # fmt: skip
     dense, experts = row["quantization"], row["expert_quantization"]

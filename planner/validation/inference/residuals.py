@@ -1,0 +1,66 @@
+"""The errors of published runs of inference, as what intervals are made of."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence, Set
+
+from planner.validation.inference.compare import MEMORY, THROUGHPUT, InferenceRow, source_name
+from planner.validation.inference.intervals import inference_keys
+from planner.validation.residuals import LARGEST, Residual
+
+_QUANTITIES = {
+    "time_to_first_token": ("time_to_first_token_s",),
+    "time_per_output_token": ("time_per_output_token_s",),
+    "throughput": THROUGHPUT,
+    "peak_memory": (MEMORY,),
+}
+# Collections of one benchmark, whose files have no publisher of their own.
+_COLLECTION = "serving"
+
+
+def inference_residuals(rows: Sequence[InferenceRow]) -> list[Residual]:
+    """The residuals of every quantity of every row, absurd ones left out.
+
+    Publishers are left out whole; one whose runs alone calibrate an engine, and the
+    collections of serving runs, model by model.
+    """
+    alone = _alone(rows)
+    return [residual for row in rows for residual in _residuals(row, alone)]
+
+
+def _residuals(row: InferenceRow, alone: Set[str]) -> Iterator[Residual]:
+    case = row.prediction.case
+    if case is None or row.prediction.reason:
+        return
+    source = _publisher(row)
+    fold = f"{source} {case.model.name}" if source in alone else source
+    for quantity, names in _QUANTITIES.items():
+        ratio = row.time_ratio(row.first_measured(names) or "")
+        if ratio is not None and abs(math.log(ratio)) < LARGEST:
+            yield Residual(
+                quantity=quantity,
+                keys=inference_keys(case),
+                source=fold,
+                fold=fold,
+                calibration=bool(row.run.flag("calibration")),
+                value=-math.log(ratio),
+            )
+
+
+def _alone(rows: Iterable[InferenceRow]) -> set[str]:
+    """Publishers whose runs alone calibrate an engine."""
+    publishers: defaultdict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        if row.prediction.case is not None and row.run.flag("calibration"):
+            publishers[row.prediction.case.rule.profile].add(_publisher(row))
+    alone = {name for names in publishers.values() if len(names) == 1 for name in names}
+    return alone | {_COLLECTION}
+
+
+def _publisher(row: InferenceRow) -> str:
+    """The first word of a source; the collections of serving runs are one."""
+    if row.run.text("source") == source_name(row.run):
+        return row.run.text("source").partition(" ")[0]
+    return _COLLECTION

@@ -1,0 +1,100 @@
+"""Engine profiles fitted to tables of inference."""
+
+import pytest
+from sample_inference import row, runs_of
+
+from planner.__main__ import run
+from planner.calibration.fit import fit
+from planner.calibration.inference import (
+    engine_parameters,
+    inference_log_ratios,
+    measured_inference,
+    thinned,
+)
+from planner.errors import CalibrationError
+from planner.validation.inference.predict import predict_inference
+from planner.validation.library import Library
+
+QUANTITY = "time_per_output_token_s"
+
+
+@pytest.fixture(scope="module")
+def library():
+    return Library()
+
+
+def cases(slower=1.0, **changes):
+    """Rows whose decoding takes so much longer than predicted."""
+    plain = [row(concurrency=str(batch), **changes) for batch in (1, 2, 4, 8)]
+    found = predict_inference(runs_of(*plain))
+    return [
+        {**cells, f"measured_{QUANTITY}": repr(slower * one.values[QUANTITY])}
+        for cells, one in zip(plain, found, strict=True)
+    ]
+
+
+def fitted(library, rows, names):
+    profile, measured = measured_inference(runs_of(*rows), library, None)
+    parameters = engine_parameters(library.engine(profile), names)
+    return fit(measured, parameters, inference_log_ratios)
+
+
+def test_a_slower_engine_is_found(library):
+    found = fitted(library, cases(slower=1.5), ["execution.weight_bandwidth_fraction"])
+    (only,) = found.fitted
+    assert only.value < 0.8 * only.parameter.shipped
+    assert found.time.after < 0.5 * found.time.before
+    assert found.time.left_out < found.time.before
+
+
+def test_a_perfect_engine_stays(library):
+    found = fitted(library, cases(), ["execution.weight_bandwidth_fraction"])
+    (only,) = found.fitted
+    assert only.value == pytest.approx(only.parameter.shipped, rel=0.05)
+
+
+def test_what_decoding_does_not_tell_is_refused(library):
+    names = ["execution.weight_bandwidth_fraction", "execution.prefill_launch_time"]
+    found = fitted(library, cases(slower=1.2), names)
+    refused = {one.parameter.name for one in found.fitted if one.refused}
+    assert refused == {"prefill_launch_time"}
+
+
+def test_unknown_parameters_and_useless_rows(library):
+    with pytest.raises(CalibrationError, match="Unknown parameter"):
+        engine_parameters(library.engine("vllm"), ["execution.weight_bandwith_fraction"])
+    with pytest.raises(CalibrationError, match="is 0 in"):
+        engine_parameters(library.engine("vllm"), ["execution.decode_launch_time"])
+    with pytest.raises(CalibrationError, match="None of 1 rows"):
+        measured_inference(runs_of(row()), library, None)
+
+
+def test_heavier_weights_stay_heavier(library):
+    notes = {"framework": "llama.cpp", "weight_precision": "int4", "notes": "~4.9 bit/weight"}
+    _, measured = measured_inference(runs_of(*cases(**notes)), library, "llama-cpp")
+    assert inference_log_ratios(measured, {})[0] == pytest.approx(0.0, abs=1e-9)
+    names = ["execution.weight_bandwidth_fraction"]
+    (parameter,) = engine_parameters(library.engine("llama-cpp"), names)
+    same = inference_log_ratios(measured, {parameter: parameter.shipped})
+    assert same[0] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_thinning_keeps_whole_settings(library):
+    rows = [cells for length in ("128", "256", "512") for cells in cases(input_tokens=length)]
+    _, measured = measured_inference(runs_of(*rows), library, None)
+    kept = thinned(measured, 2)
+    assert {one.case.traffic.input_tokens for one in kept} == {128, 256}
+    assert len(kept) == 8
+
+
+def test_calibrate_writes_a_profile_that_validate_takes(write_runs, tmp_path, capsys):
+    runs = write_runs(*cases(slower=1.5))
+    profile = tmp_path / "my_engine.toml"
+    name = "execution.weight_bandwidth_fraction"
+    assert run(["calibrate", str(runs), "--output", str(profile), "--parameter", name]) == 0
+    assert "vLLM, fitted to 4 runs" in capsys.readouterr().out
+    before, after = tmp_path / "before.csv", tmp_path / "after.csv"
+    assert run(["validate", str(runs), "--output", str(before), "--quiet"]) == 0
+    arguments = ["--output", str(after), "--quiet", "--profile", str(profile)]
+    assert run(["validate", str(runs), *arguments]) == 0
+    assert before.read_text() != after.read_text()

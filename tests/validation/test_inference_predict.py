@@ -1,0 +1,172 @@
+"""Predictions of inference depend on their own row alone, and on nothing measured."""
+
+import csv
+import math
+import random
+
+import pytest
+from sample_inference import DISAGGREGATED, row, run_of, runs_of
+
+from planner.report.validation import write_predictions
+from planner.validation.columns import INFERENCE
+from planner.validation.inference.compare import joined_inference
+from planner.validation.inference.predict import inference_ranges, predict_inference
+from planner.validation.runs import SHIPPED_INFERENCE, Runs, read_runs
+
+
+@pytest.fixture(scope="module")
+def sample():
+    """Every 60th shipped row, of both tables."""
+    tables = [read_runs(path) for path in SHIPPED_INFERENCE]
+    rows = tuple(run for table in tables for run in table.rows[::60])
+    return Runs(columns=tables[0].columns, rows=rows)
+
+
+def values(predictions):
+    return [(one.values, one.fits, one.basis, one.reason) for one in predictions]
+
+
+def only(**changes):
+    (prediction,) = predict_inference(runs_of(row(**changes)))
+    return prediction
+
+
+def test_measurements_are_never_read(sample):
+    blind = tuple(
+        type(run)(
+            line=run.line,
+            cells={
+                name: "" if name.startswith("measured_") else cell
+                for name, cell in run.cells.items()
+            },
+        )
+        for run in sample.rows
+    )
+    hidden = predict_inference(Runs(columns=sample.columns, rows=blind))
+    assert values(hidden) == values(predict_inference(sample))
+
+
+def test_neither_order_nor_company_changes_a_prediction(sample):
+    order = list(range(len(sample.rows)))
+    random.Random(1).shuffle(order)
+    mixed = Runs(columns=sample.columns, rows=tuple(sample.rows[i] for i in order))
+    together = values(predict_inference(sample))
+    assert [together[i] for i in order] == values(predict_inference(mixed))
+    for index in range(0, len(sample.rows), 7):
+        alone = Runs(columns=sample.columns, rows=sample.rows[index : index + 1])
+        assert values(predict_inference(alone)) == [together[index]]
+
+
+def test_a_static_batch_adds_up():
+    found = only().values
+    latency = found["time_to_first_token_s"] + 127 * found["time_per_output_token_s"]
+    assert found["request_latency_s"] == pytest.approx(latency)
+    assert found["output_tokens_per_s"] == pytest.approx(8 * 128 / latency)
+    assert found["total_tokens_per_s"] == pytest.approx(8 * 640 / latency)
+    assert found["requests_per_s"] == pytest.approx(8 / latency)
+
+
+def test_decode_rates_leave_the_prompt_out():
+    found = only(notes="decode speed").values
+    assert found["output_tokens_per_s"] == pytest.approx(8 / found["time_per_output_token_s"])
+
+
+def test_prompt_only_and_answer_only():
+    prompt = only(output_tokens="0").values
+    assert prompt["request_latency_s"] == pytest.approx(prompt["time_to_first_token_s"])
+    assert prompt["total_tokens_per_s"] == pytest.approx(8 * 512 / prompt["request_latency_s"])
+    answer = only(input_tokens="0").values
+    assert answer["request_latency_s"] == pytest.approx(128 * answer["time_per_output_token_s"])
+
+
+def test_batches_beyond_the_room_run_one_after_the_other():
+    crowded = {"gpu": "a100-sxm-40gb", "model": "llama-2-7b", "input_tokens": "2048",
+               "output_tokens": "2048"}  # fmt: skip
+    some, many = (only(concurrency=n, **crowded).values for n in ("512", "1024"))
+    assert many["request_latency_s"] == pytest.approx(2 * some["request_latency_s"], rel=0.1)
+    assert many["output_tokens_per_s"] == pytest.approx(some["output_tokens_per_s"], rel=0.1)
+
+
+def test_stages_one_at_a_time_are_as_slow_as_one_gpu():
+    split = {"num_gpus": "4", "pipeline_parallel": "4"}
+    single = only(framework="hf-transformers").values["time_per_output_token_s"]
+    one = only(framework="hf-transformers", **split).values["time_per_output_token_s"]
+    assert one == pytest.approx(single, rel=0.05)
+
+
+def test_the_best_concurrency_is_at_least_as_fast_as_any():
+    best = only(mode="continuous_max_throughput", concurrency="").values
+    for concurrency in ("1", "16", "64"):
+        some = only(mode="online", concurrency=concurrency).values
+        assert some["output_tokens_per_s"] <= best["output_tokens_per_s"] * 1.2
+
+
+def test_a_rate_below_the_limit_is_served():
+    note = "request rate 2 req/s, 500 requests"
+    found = only(mode="online", concurrency="", notes=note).values
+    assert found["requests_per_s"] == pytest.approx(2, rel=0.15)
+
+
+def test_a_rate_beyond_the_limit_queues():
+    slow = {"model": "llama-3.1-70b", "num_gpus": "4", "tensor_parallel": "4",
+            "mode": "online", "concurrency": ""}  # fmt: skip
+    calm = only(notes="request rate 1 req/s, 500 requests", **slow).values
+    rush = only(notes="request rate 500 req/s, 500 requests", **slow).values
+    assert rush["time_to_first_token_s"] > 5 * calm["time_to_first_token_s"]
+
+
+def test_disaggregated_decoding_has_no_prompts_in_between():
+    apart = only(**DISAGGREGATED).values
+    together = {**DISAGGREGATED, "mode": "agg", "tensor_parallel": "8"}
+    assert apart["time_per_output_token_s"] < only(**together).values["time_per_output_token_s"]
+
+
+def test_more_prefill_workers_shorten_the_queue():
+    times = [
+        only(**{**DISAGGREGATED, "prefill_num_workers": workers}).values["time_to_first_token_s"]
+        for workers in ("1", "2", "4")
+    ]
+    assert times == sorted(times, reverse=True)
+
+
+def test_replicas_share_the_requests():
+    one = only(mode="agg", concurrency="8").values
+    two = only(mode="agg", concurrency="16", num_gpus="2").values
+    assert two["output_tokens_per_s"] == pytest.approx(2 * one["output_tokens_per_s"])
+    assert two["time_per_output_token_s"] == pytest.approx(one["time_per_output_token_s"])
+
+
+def test_columns_written(tmp_path):
+    measured = {"measured_time_per_output_token_s": "0.01", "measured_requests_per_s": "",
+                "measured_peak_memory_gib": "", "measured_joy": "3", "colour": "red"}  # fmt: skip
+    runs = runs_of(row(**measured), row(**{**measured, "gpu": "abacus"}))
+    path = tmp_path / "predictions.csv"
+    rows = joined_inference(runs, predict_inference(runs))
+    write_predictions(path, [(runs, rows)])
+    with path.open(newline="") as file:
+        good, bad = csv.DictReader(file)
+    for name in ("time_per_output_token_s", "requests_per_s", "peak_memory_gib"):
+        low, value, high = (float(good[f"predicted_{name}{end}"]) for end in ("_low", "", "_high"))
+        assert low < value < high
+        assert bad[f"predicted_{name}"] == ""
+    assert (good["predicted_joy"], good["colour"], good["predicted_fits"]) == ("", "red", "1")
+    assert (bad["not_predicted_reason"], bad["predicted_fits"]) == ("unknown GPU abacus", "")
+
+
+def test_odd_cells_never_break_a_prediction(sample):
+    generator = random.Random(2)
+    odd = ["", "0", "1", "3", "7", "1e6", "1e300", "0.5", "-1", "x"]
+    rows = []
+    for run in sample.rows:
+        name = generator.choice([*INFERENCE.numeric])
+        cell = generator.choice(odd)
+        if INFERENCE.fault(name, cell) is None:
+            rows.append(type(run)(line=run.line, cells={**run.cells, name: cell}))
+    for prediction in predict_inference(Runs(columns=sample.columns, rows=tuple(rows))):
+        assert bool(prediction.reason) != bool(inference_ranges(prediction))
+        assert all(math.isfinite(value) for value in prediction.values.values())
+
+
+def test_empty_tables_are_predicted():
+    assert predict_inference(Runs(columns=("gpu",), rows=())) == []
+    assert run_of().line == 2
