@@ -1,4 +1,4 @@
-"""Plan the training of language models over every configuration there is."""
+"""Plan the training and the serving of language models over every configuration there is."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from planner.version import __version__
 
 if TYPE_CHECKING:
     from planner.api import estimate, search
-    from planner.request import Request
+    from planner.request import Request, ServingRequest
 
-__all__ = ["Request", "__version__", "estimate", "search"]
+__all__ = ["Request", "ServingRequest", "__version__", "estimate", "search"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,8 +18,8 @@ def __getattr__(name: str) -> Any:
         from planner import api
 
         return getattr(api, name)
-    if name == "Request":
-        from planner.request import Request
+    if name in ("Request", "ServingRequest"):
+        from planner import request
 
-        return Request
+        return getattr(request, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from planner.errors import SearchSpaceError
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
 from planner.optimize.problem import Evaluation, judge
 from planner.optimize.result import SearchResult
+from planner.optimize.serving.search import ServingResult, serving_search
+from planner.optimize.serving.single import (
+    InferenceEvaluation,
+    ServingEvaluation,
+    serve_once,
+    static_once,
+)
 from planner.plan import make_plan
-from planner.request import Request
+from planner.request import Request, ServingRequest
+from planner.serving_plan import make_serving_plan, one_configuration
 
 
 def search(
     *,
+    workload: Literal["train", "serve"] = "train",
     driver: Literal["exhaustive", "optuna"] = "exhaustive",
     trials: int = 2000,
     seed: int = 0,
@@ -22,16 +32,18 @@ def search(
     progress: Progress | None = None,
     sink: Sink | None = None,
     **request: Any,
-) -> SearchResult:
+) -> SearchResult | ServingResult:
     """The Pareto front of a search space.
 
     Parameters
     ----------
+    workload : ``train``, or ``serve`` (exhaustive, without a sink)
     driver : ``exhaustive`` evaluates every configuration, ``optuna`` samples
     trials, seed, sampler, storage : see `planner.optimize.optuna_search.optuna_search`
     progress : is told how many configurations or trials are done
     sink : is given every feasible configuration, some thousand at a time (exhaustive only)
-    request : the fields of `planner.Request`: ``model`` and ``num_gpus`` at least
+    request : the fields of `planner.Request`, or of `planner.ServingRequest` to serve:
+        ``model`` and ``num_gpus`` (serving: or ``request_rate``) at least
 
     Raises
     ------
@@ -42,6 +54,12 @@ def search(
     >>> result.configurations_evaluated
     320
     """
+    if workload == "serve":
+        if driver != "exhaustive" or sink is not None:
+            raise SearchSpaceError("Serving is searched exhaustively, without a sink.")
+        return serving_search(make_serving_plan(ServingRequest(**request)).problem, progress)
+    if workload != "train":
+        raise SearchSpaceError(f"The workload to search is train or serve, not {workload!r}.")
     problem = make_plan(Request(**request)).problem
     if driver == "exhaustive":
         return exhaustive_search(problem, progress=progress, sink=sink)
@@ -54,16 +72,33 @@ def search(
     )
 
 
-def estimate(**request: Any) -> Evaluation:
+def estimate(
+    *,
+    workload: Literal["train", "inference", "serve"] = "train",
+    burst: int | None = None,
+    **request: Any,
+) -> Evaluation | InferenceEvaluation | ServingEvaluation:
     """The prediction for one configuration: ``settings`` gives one value per parameter.
 
-    Parameters that are not set keep their defaults, not those of a space.
+    Parameters that are not set keep their defaults, not those of a space. ``inference`` is
+    one static batch, ``serve`` a stream of requests, with ``burst`` of them at once too.
 
     Raises
     ------
     SpecError, SearchSpaceError
         Something is unknown, faulty or impossible, or there are several configurations.
+    InfeasibleError
+        To serve: no concurrency reaches the ``request_rate``.
     """
+    if workload == "train":
+        return _training_estimate(request)
+    if workload not in ("inference", "serve"):
+        raise SearchSpaceError(f"The workload is train, inference or serve, not {workload!r}.")
+    (source,) = one_configuration(ServingRequest(**request)).problem.sources
+    return static_once(source) if workload == "inference" else serve_once(source, burst)
+
+
+def _training_estimate(request: Mapping[str, Any]) -> Evaluation:
     problem = make_plan(Request(**{"space": "single", **request})).problem
     if problem.mesh.num_rows != 1:
         raise SearchSpaceError(

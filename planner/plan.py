@@ -56,7 +56,7 @@ class Plan:
     assumed: tuple[str, ...]
 
 
-class _Notes:
+class Notes:
     """Collects what a plan reports about its specs and defaults."""
 
     def __init__(self) -> None:
@@ -81,13 +81,13 @@ def make_plan(request: Request) -> Plan:
     SpecError, SearchSpaceError
         Something it names is unknown, faulty or impossible.
     """
-    notes = _Notes()
-    counts = _gpu_counts(request.num_gpus)
+    notes = Notes()
+    counts = gpu_counts(request.num_gpus)
     model = load_model(request.model)
     if reason := unsupported_in_training(model):
         raise SpecError(f"Training of {model.name} cannot be estimated: {reason}.")
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
-    gpu, cluster = _hardware(request, counts, notes)
+    gpu, cluster = hardware(request.gpu, request.cluster, counts, notes)
     workload = _workload(request, model, notes)
     space = _space(request, model, notes)
     framework = _framework(request, space, notes)
@@ -95,7 +95,7 @@ def make_plan(request: Request) -> Plan:
         gpu=gpu,
         cluster=cluster,
         ideal=request.ideal,
-        memory_efficiency=_share(
+        memory_efficiency=share_of_peak(
             request.memory_efficiency, "byte/s", gpu.memory_bandwidth, "memory_efficiency"
         ),
     )
@@ -111,7 +111,12 @@ def make_plan(request: Request) -> Plan:
         ),
         objectives=parse_objectives(request.objectives),
         constraints=constraints(request.constraints),
-        price_per_gpu_second=_price(request, gpu, notes),
+        price_per_gpu_second=price_per_gpu_second(
+            request.price,
+            gpu,
+            "cost" in (*request.objectives, *request.constraints),
+            notes,
+        ),
         flops_efficiency=_flops_efficiency(request, gpu),
     )
     return Plan(
@@ -123,7 +128,14 @@ def make_plan(request: Request) -> Plan:
     )
 
 
-def _gpu_counts(num_gpus: Any) -> list[int]:
+def gpu_counts(num_gpus: Any) -> list[int]:
+    """One or several numbers of GPUs as a list.
+
+    Raises
+    ------
+    SearchSpaceError
+        Something is not a number of GPUs, or there is none.
+    """
     counts = list(num_gpus) if isinstance(num_gpus, tuple | list) else [num_gpus]
     for count in counts:
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 10**7:
@@ -135,15 +147,24 @@ def _gpu_counts(num_gpus: Any) -> list[int]:
     return counts
 
 
-def _hardware(request: Request, counts: list[int], notes: _Notes) -> tuple[GpuSpec, ClusterSpec]:
+def hardware(
+    gpu_name: str | None, cluster_name: str | None, counts: list[int], notes: Notes
+) -> tuple[GpuSpec, ClusterSpec]:
+    """The GPU and its cluster; what nobody named goes into ``notes``.
+
+    Raises
+    ------
+    SpecError
+        One of them is unknown or faulty, or the cluster has fewer GPUs.
+    """
     cluster = None
-    if request.cluster is not None:
-        loaded = load_cluster_with_provenance(request.cluster)
+    if cluster_name is not None:
+        loaded = load_cluster_with_provenance(cluster_name)
         cluster = loaded.spec
         notes.spec("cluster", cluster.name, loaded.digest, loaded.provenance)
-    elif request.gpu is None:
+    elif gpu_name is None:
         notes.defaults["gpu"] = f"{DEFAULT_GPU} (default)"
-    name = request.gpu or (cluster.gpu if cluster is not None else DEFAULT_GPU)
+    name = gpu_name or (cluster.gpu if cluster is not None else DEFAULT_GPU)
     gpu = load_gpu_with_provenance(name)
     notes.spec("gpu", gpu.spec.name, gpu.digest, gpu.provenance)
     if cluster is None:
@@ -152,7 +173,7 @@ def _hardware(request: Request, counts: list[int], notes: _Notes) -> tuple[GpuSp
             f"nodes of {cluster.gpus_per_node}, {cluster.scale_out.bandwidth * 8 / 1e9:g} Gbit/s "
             "per GPU between them (the GPU's own links)"
         )
-    elif cluster.max_gpus is not None and max(counts) > cluster.max_gpus:
+    elif cluster.max_gpus is not None and max(counts, default=0) > cluster.max_gpus:
         raise SpecError(
             f"Cluster {cluster.name} ends at {cluster.max_gpus} GPUs, not {max(counts)}: "
             "choose another --cluster, or --gpu for a cluster of any size."
@@ -160,7 +181,7 @@ def _hardware(request: Request, counts: list[int], notes: _Notes) -> tuple[GpuSp
     return gpu.spec, cluster
 
 
-def _workload(request: Request, model: ModelSpec, notes: _Notes) -> TrainingWorkload:
+def _workload(request: Request, model: ModelSpec, notes: Notes) -> TrainingWorkload:
     published = model.training
     s = request.sequence_length
     if s is None:
@@ -214,22 +235,36 @@ def _check_length(model: ModelSpec, sequence_length: int) -> None:
         )
 
 
-def _space(request: Request, model: ModelSpec, notes: _Notes) -> SearchSpace:
+def _space(request: Request, model: ModelSpec, notes: Notes) -> SearchSpace:
     name = request.space
     if name is None:
         experts = any(group.feed_forward.num_experts for group in model.layer_groups)
         name = "pretrain_moe" if experts else "pretrain_dense"
         notes.defaults["space"] = f"{name} (default)"
+    return read_space(name, "framework", notes)
+
+
+def read_space(name: str, names: str, notes: Notes) -> SearchSpace:
+    """A search space by name or path that names a ``framework`` or an ``engine``.
+
+    Raises
+    ------
+    SearchSpaceError
+        It is unknown or faulty, or names the other.
+    """
     try:
         path = find("spaces", name)
         space = check_spec(SearchSpace, read_toml(path), where=str(path))
     except SpecError as error:
         raise SearchSpaceError(str(error)) from error
+    if not getattr(space, names):
+        other = "serve" if space.engine else "train"
+        raise SearchSpaceError(f"The space {space.name} is one of --workload {other}.")
     notes.digests[f"space {space.name}"] = digest(path)
     return space
 
 
-def _framework(request: Request, space: SearchSpace, notes: _Notes) -> FrameworkProfile:
+def _framework(request: Request, space: SearchSpace, notes: Notes) -> FrameworkProfile:
     name = request.framework or space.framework
     if request.framework is None:
         notes.defaults["framework"] = f"{name} (of the space)"
@@ -240,14 +275,23 @@ def _framework(request: Request, space: SearchSpace, notes: _Notes) -> Framework
     return profile
 
 
-def _price(request: Request, gpu: GpuSpec, notes: _Notes) -> float | None:
-    if request.price is not None:
-        if not 0 <= request.price < 1e6:
-            raise SearchSpaceError(f"The price is USD per GPU-hour, not {request.price}.")
-        return request.price / HOUR
+def price_per_gpu_second(
+    given: float | None, gpu: GpuSpec, wanted: bool, notes: Notes
+) -> float | None:
+    """USD per GPU-second: as ``given`` per hour, or of the price list; None if unknown.
+
+    Raises
+    ------
+    SearchSpaceError
+        The price is impossible, or ``wanted`` and unknown.
+    """
+    if given is not None:
+        if not 0 <= given < 1e6:
+            raise SearchSpaceError(f"The price is USD per GPU-hour, not {given}.")
+        return given / HOUR
     price = price_per_gpu_hour(gpu.name)
     if price is None:
-        if "cost" in (*request.objectives, *request.constraints):
+        if wanted:
             raise SearchSpaceError(f"No list has a price of {gpu.name}: give --price.")
         return None
     when = f", {price.date}" if price.date else ""
@@ -257,11 +301,21 @@ def _price(request: Request, gpu: GpuSpec, notes: _Notes) -> float | None:
 
 def _flops_efficiency(request: Request, gpu: GpuSpec) -> float | None:
     peak = gpu.peak_flops.get(Precision.BF16) or gpu.peak_flops.get(Precision.FP16)
-    return _share(request.flops_efficiency, "flop/s", peak or float("nan"), "flops_efficiency")
+    return share_of_peak(
+        request.flops_efficiency, "flop/s", peak or float("nan"), "flops_efficiency"
+    )
 
 
-def _share(given: float | str | None, dimension: str, peak: float, name: str) -> float | None:
-    """A share of a peak, given as a fraction or as an achieved rate with its unit."""
+def share_of_peak(
+    given: float | str | None, dimension: str, peak: float, name: str
+) -> float | None:
+    """A share of a peak, given as a fraction or as an achieved rate with its unit.
+
+    Raises
+    ------
+    SearchSpaceError
+        It is neither, or not in (0, 1].
+    """
     if given is None:
         return None
     try:

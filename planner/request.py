@@ -48,3 +48,52 @@ class Request:
     ideal: bool = False
     flops_efficiency: float | str | None = None
     memory_efficiency: float | str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingRequest:
+    """A question about serving; only the model and GPUs or a request rate are needed.
+
+    Parameters
+    ----------
+    model, cluster, space : as in `Request`; the space is ``serve`` where not given
+    gpu : one or several names, or ``all``; several are compared, each with its best plan
+    prefill_gpu : GPU of the prefill workers of disaggregated plans; ``gpu`` where not given
+    num_gpus : one count or several; without it as many as ``request_rate`` needs
+    engine : one or several profiles, or ``all``; the space's where not given
+    mode : aggregated, disaggregated or both
+    settings : parameter -> value or values, replacing those of the space
+    input_tokens, output_tokens : tokens of a prompt and of its answer, 1,024 where not given
+    request_rate : requests per second that the deployment must serve
+    prefix_cache_hit_rate, draft_tokens, acceptance_rate, draft_cost, lora_rank : see
+        `planner.specs.serving.ServingWorkload`
+    objectives : one to three names of `planner.optimize.serving.deployments.SERVING_OBJECTIVES`;
+        throughput per GPU and interactivity where not given, to size GPUs and latency
+    constraints : name -> bound in SI units, see ``SERVING_LIMITS`` there
+    price : USD per GPU and hour; the price list's where not given
+    ideal : every efficiency 1, every latency 0: the roofline bound
+    memory_efficiency : share of the memory bandwidth that kernels reach, or ``"1.5 TB/s"``
+    """
+
+    model: str
+    gpu: str | tuple[str, ...] | None = None
+    prefill_gpu: str | None = None
+    num_gpus: int | tuple[int, ...] | None = None
+    cluster: str | None = None
+    space: str | None = None
+    engine: str | tuple[str, ...] | None = None
+    mode: str | tuple[str, ...] = ("aggregated", "disaggregated")
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    request_rate: float | None = None
+    prefix_cache_hit_rate: float = 0.0
+    draft_tokens: int = 0
+    acceptance_rate: float = 0.0
+    draft_cost: float = 0.0
+    lora_rank: int = 0
+    objectives: tuple[str, ...] = ()
+    constraints: Mapping[str, float] = field(default_factory=dict)
+    price: float | None = None
+    ideal: bool = False
+    memory_efficiency: float | str | None = None

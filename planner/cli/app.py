@@ -63,4 +63,4 @@ def planner(
         bool, typer.Option("--debug", help="Show the traceback of an error; goes anywhere.")
     ] = False,
 ) -> None:
-    """Plan the training of a language model on a GPU cluster, over every configuration."""
+    """Plan how to train or serve a language model on GPUs, over every configuration."""

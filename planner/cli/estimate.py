@@ -8,12 +8,14 @@ from typing import Any
 import typer
 
 from planner.cli import options
+from planner.cli import serving_options as serving
 
 
 def estimate(
     context: typer.Context,
     model: options.Model,
-    gpus: options.Gpus,
+    gpus: options.Gpus = None,
+    workload: serving.WorkloadChoice = serving.Workload.TRAIN,
     settings: options.Settings = None,
     gpu: options.Gpu = None,
     cluster: options.Cluster = None,
@@ -26,12 +28,29 @@ def estimate(
     ideal: options.Ideal = False,
     flops_efficiency: options.FlopsEfficiency = None,
     memory_efficiency: options.MemoryEfficiency = None,
+    input_tokens: serving.InputTokens = None,
+    output_tokens: serving.OutputTokens = None,
+    request_rate: serving.RequestRate = None,
+    burst: serving.BurstSize = None,
+    engine: serving.Engine = None,
+    prefix_cache_hit_rate: serving.PrefixCacheHitRate = 0.0,
+    draft_tokens: serving.DraftTokens = 0,
+    acceptance_rate: serving.AcceptanceRate = 0.0,
+    draft_cost: serving.DraftCost = 0.0,
+    lora_rank: serving.LoraRank = 0,
     json: options.Json = None,
     specs: options.Specs = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Show one configuration in full."""
-    _estimate(locals())
+    given = locals()
+    serving.check_options(given)
+    if workload is serving.Workload.TRAIN:
+        _estimate(given)
+    else:
+        from planner.cli.estimate_serving import estimate_serving
+
+        estimate_serving(given)
 
 
 def _estimate(given: dict[str, Any]) -> None:

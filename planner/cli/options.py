@@ -35,9 +35,14 @@ Model = Annotated[
         metavar="MODEL",
     ),
 ]
-Gpus = Annotated[str, typer.Option(help="The number of GPUs, or several.", metavar="N[,N...]")]
+Gpus = Annotated[
+    str | None, typer.Option(help="The number of GPUs, or several.", metavar="N[,N...]")
+]
 Gpu = Annotated[
-    str | None, typer.Option(help="The GPU; a100-sxm-80gb if not given.", metavar="GPU")
+    str | None,
+    typer.Option(
+        help="The GPU; a100-sxm-80gb if not given. Serving: or several, or all.", metavar="GPU"
+    ),
 ]
 Cluster = Annotated[
     str | None,
@@ -98,7 +103,9 @@ Objectives = Annotated[
     list[str] | None,
     typer.Option(
         help="One to three of throughput, step_time, time_to_train, gpu_hours, cost, "
-        "memory_headroom, num_gpus.",
+        "memory_headroom, num_gpus; serving: throughput_per_gpu, interactivity, "
+        "cost_per_million_tokens, cost_per_hour, num_gpus, throughput, request_latency, "
+        "time_to_first_token, time_per_output_token, memory_headroom.",
         metavar="NAME[,NAME]",
     ),
 ]
@@ -169,7 +176,7 @@ def make_request(given: Mapping[str, Any], **more: Any) -> Request:
 
     use_specs_folder(given["specs"])
     return Request(
-        num_gpus=_counts(given["gpus"]),
+        num_gpus=counts(given["gpus"]),
         settings=parse_settings(given["settings"] or []),
         space=given.get("space", "single"),
         total_tokens=quantity("--tokens", given["tokens"], "token"),
@@ -194,6 +201,12 @@ def limits(given: Mapping[str, Any]) -> dict[str, float]:
         "model_flops_utilization": quantity("--mfu", given["mfu"], "1"),
     }
     return {name: bound for name, bound in bounds.items() if bound is not None}
+
+
+def objectives(given: list[str] | None) -> tuple[str, ...]:
+    """The names of all --objective options; empty where there are none."""
+    words = [word.strip() for text in given or [] for word in text.split(",")]
+    return tuple(word for word in words if word)
 
 
 def quantity(
@@ -221,9 +234,18 @@ def quantity(
         raise SearchSpaceError(f"{option} {text}: {error}.") from error
 
 
-def _counts(text: str) -> tuple[int, ...]:
+def counts(text: str | None) -> tuple[int, ...]:
+    """Numbers of GPUs in a text.
+
+    Raises
+    ------
+    SearchSpaceError
+        There is something else in it.
+    """
     from planner.errors import SearchSpaceError
 
+    if text is None:
+        raise typer.BadParameter("Missing option '--gpus'.")
     words = [word.strip() for word in text.split(",")]
     for word in words:
         # 2,048 is one number to its writer: 048 must not become a second count.

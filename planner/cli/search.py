@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from planner.cli import options
+from planner.cli import serving_options as serving
 
 if TYPE_CHECKING:
+    from planner.estimators.estimate import Estimate
     from planner.optimize.exhaustive import Sink
     from planner.optimize.result import SearchResult
     from planner.plan import Plan
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 def search(
     context: typer.Context,
     model: options.Model,
-    gpus: options.Gpus,
+    gpus: options.Gpus = None,
+    workload: serving.WorkloadChoice = serving.Workload.TRAIN,
     gpu: options.Gpu = None,
     cluster: options.Cluster = None,
     space: options.Space = None,
@@ -39,6 +42,21 @@ def search(
     ideal: options.Ideal = False,
     flops_efficiency: options.FlopsEfficiency = None,
     memory_efficiency: options.MemoryEfficiency = None,
+    input_tokens: serving.InputTokens = None,
+    output_tokens: serving.OutputTokens = None,
+    request_rate: serving.RequestRate = None,
+    ttft: serving.Ttft = None,
+    tpot: serving.Tpot = None,
+    latency: serving.Latency = None,
+    cost_per_million: serving.CostPerMillion = None,
+    engine: serving.Engine = None,
+    mode: serving.Mode = None,
+    prefill_gpu: serving.PrefillGpu = None,
+    prefix_cache_hit_rate: serving.PrefixCacheHitRate = 0.0,
+    draft_tokens: serving.DraftTokens = 0,
+    acceptance_rate: serving.AcceptanceRate = 0.0,
+    draft_cost: serving.DraftCost = 0.0,
+    lora_rank: serving.LoraRank = 0,
     driver: options.DriverChoice = options.Driver.EXHAUSTIVE,
     trials: options.Trials = 2000,
     seed: options.Seed = 0,
@@ -52,7 +70,14 @@ def search(
     quiet: options.Quiet = False,
 ) -> None:
     """Find the best configurations of a space."""
-    _search(locals())
+    given = locals()
+    serving.check_options(given)
+    if workload is serving.Workload.TRAIN:
+        _search(given)
+    else:
+        from planner.cli.search_serving import search_serving
+
+        search_serving(given)
 
 
 def _search(given: dict[str, Any]) -> None:
@@ -61,10 +86,13 @@ def _search(given: dict[str, Any]) -> None:
     from planner.report.files import check_outputs
     from planner.report.infeasible import infeasible_message
     from planner.report.manifest import make_manifest
-    from planner.report.rows import row_files
+    from planner.report.rows import result_blocks, row_files
+    from planner.request import Request
 
     request = options.make_request(
-        given, objectives=_objectives(given["objective"]), constraints=options.limits(given)
+        given,
+        objectives=options.objectives(given["objective"]) or Request.objectives,
+        constraints=options.limits(given),
     )
     csv, json, all_rows = given["csv"], given["json"], given["all_rows"]
     check_outputs(csv, json)
@@ -72,12 +100,16 @@ def _search(given: dict[str, Any]) -> None:
     if all_rows and how["driver"] == options.Driver.OPTUNA:
         raise SearchSpaceError("--all writes every configuration: it needs --driver exhaustive.")
     plan = make_plan(request)
-    with row_files(plan.problem, csv, json) as files:
-        result = _drive(plan, how, files.add if all_rows else None, quiet=given["quiet"])
+    with row_files(csv, json) as files:
+
+        def add(estimate: Estimate) -> None:
+            files.add(result_blocks(plan.problem, estimate))
+
+        result = _drive(plan, how, add if all_rows else None, quiet=given["quiet"])
         if result.estimate is None:
             raise InfeasibleError(infeasible_message(request, result))
         if not all_rows:
-            files.add(result.estimate)
+            add(result.estimate)
         files.finish(make_manifest(plan, result, given["context"].obj, how))
     if not given["quiet"]:
         _show(request, plan, result, given["top"], stdout_taken=Path("-") in (csv, json))
@@ -116,10 +148,3 @@ def _show(
     from planner.report.search import print_search
 
     print_search(make_console(stderr=stdout_taken), request, plan, result, top)
-
-
-def _objectives(given: list[str] | None) -> tuple[str, ...]:
-    from planner.request import Request
-
-    words = [word.strip() for text in given or [] for word in text.split(",")]
-    return tuple(word for word in words if word) or Request.objectives

@@ -15,7 +15,7 @@ specs = typer.Typer(
 
 Kind = Annotated[
     str,
-    typer.Argument(help="gpus, clusters, models, spaces or frameworks.", metavar="KIND"),
+    typer.Argument(help="gpus, clusters, models, spaces, frameworks or engines.", metavar="KIND"),
 ]
 
 

@@ -6,11 +6,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from planner.configurations.training import NAMES, TrainingConfigurations, cast
+from planner.configurations.table import ConfigurationTable
+from planner.configurations.training import NAMES, TrainingConfigurations
+
+Table = TypeVar("Table", bound=ConfigurationTable)
 
 # Parameters that appear in the same formulas share an axis: what a formula does not depend
 # on costs it nothing, and the last axis is long enough for numpy's inner loops.
@@ -24,12 +27,39 @@ AXES: tuple[tuple[str, ...], ...] = (
 _BLOCK_ROWS = 2**19
 
 
+@dataclass(frozen=True, kw_only=True)
+class OpenMesh(Generic[Table]):
+    """All combinations of the entries of ``axes``.
+
+    An axis maps the parameters that vary together to equally long columns. Rows are numbered
+    in C order of the axes.
+    """
+
+    kind: type[Table]
+    axes: Sequence[Mapping[str, Any]]
+
+    @property
+    def num_rows(self) -> int:
+        """Number of configurations."""
+        return math.prod(len(next(iter(axis.values()))) for axis in self.axes)
+
+    def blocks(self, max_rows: int = _BLOCK_ROWS) -> Iterator[Table]:
+        """Open meshes of at most about ``max_rows`` rows that together are the whole mesh."""
+        lengths = [len(next(iter(axis.values()))) for axis in self.axes]
+        steps = _steps(lengths, max_rows)
+        for starts in product(*(range(0, n, step) for n, step in zip(lengths, steps, strict=True))):
+            yield self.kind(
+                **{
+                    name: _on_axis(axis, len(lengths), values[start : start + step])
+                    for axis, (start, step) in enumerate(zip(starts, steps, strict=True))
+                    for name, values in self.axes[axis].items()
+                }
+            )
+
+
 @dataclass(frozen=True)
 class Mesh:
-    """All combinations of the values of every parameter.
-
-    Rows are numbered in C order of ``AXES``.
-    """
+    """All combinations of the values of every parameter of training, by ``AXES``."""
 
     values: Mapping[str, Sequence[Any]]
 
@@ -40,23 +70,18 @@ class Mesh:
 
     def blocks(self, max_rows: int = _BLOCK_ROWS) -> Iterator[TrainingConfigurations]:
         """Open meshes of at most about ``max_rows`` rows that together are the whole mesh."""
-        columns = [_columns(axis, self.values) for axis in AXES]
-        lengths = [len(next(iter(axis.values()))) for axis in columns]
-        steps = _steps(lengths, max_rows)
-        for starts in product(*(range(0, n, step) for n, step in zip(lengths, steps, strict=True))):
-            yield TrainingConfigurations(
-                **{
-                    name: _on_axis(axis, values[start : start + step])
-                    for axis, (start, step) in enumerate(zip(starts, steps, strict=True))
-                    for name, values in columns[axis].items()
-                }
-            )
+        axes = [combinations(TrainingConfigurations, axis, self.values) for axis in AXES]
+        return OpenMesh(kind=TrainingConfigurations, axes=axes).blocks(max_rows)
 
 
-def _columns(axis: tuple[str, ...], values: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    grids = np.meshgrid(*(np.arange(len(values[name])) for name in axis), indexing="ij")
+def combinations(
+    kind: type[Table], names: Sequence[str], values: Mapping[str, Sequence[Any]]
+) -> dict[str, Any]:
+    """Columns of all combinations of the values of some parameters, the last fastest."""
+    grids = np.meshgrid(*(np.arange(len(values[name])) for name in names), indexing="ij")
     return {
-        name: cast(name, values[name])[grid.ravel()] for name, grid in zip(axis, grids, strict=True)
+        name: kind.cast(name, values[name])[grid.ravel()]
+        for name, grid in zip(names, grids, strict=True)
     }
 
 
@@ -71,7 +96,7 @@ def _steps(lengths: Sequence[int], max_rows: int) -> list[int]:
     return steps[::-1]
 
 
-def _on_axis(axis: int, values: Any) -> Any:
-    shape = [1] * len(AXES)
+def _on_axis(axis: int, num_axes: int, values: Any) -> Any:
+    shape = [1] * num_axes
     shape[axis] = len(values)
     return values.reshape(shape)

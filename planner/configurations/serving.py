@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields
-from typing import Any, Self
-
-import numpy as np
+from dataclasses import dataclass
+from typing import Any
 
 from planner.arrays import CodeArray, FloatArray
-from planner.configurations.training import pick
+from planner.configurations.table import ConfigurationTable
 from planner.enums import CacheType, Quantization
 
 SERVING_CODES = {
@@ -21,7 +18,7 @@ SHARES = ("weight_offload", "kv_offload")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServingConfigurations:
+class ServingConfigurations(ConfigurationTable):
     """Ways to serve a model; every field broadcasts to ``shape``.
 
     A replica has tensor_parallel x attention_data_parallel x pipeline_parallel GPUs and
@@ -29,6 +26,9 @@ class ServingConfigurations:
     Experts are split over expert_parallel ranks, and each of them over what is left of the
     replica's stage. ``weight_offload``, ``kv_offload``: shares kept in host memory.
     """
+
+    codes = SERVING_CODES
+    shares = SHARES
 
     num_gpus: FloatArray
     tensor_parallel: FloatArray
@@ -42,21 +42,6 @@ class ServingConfigurations:
     kv_cache: CodeArray
     weight_offload: FloatArray
     kv_offload: FloatArray
-
-    @classmethod
-    def of(cls, **values: Any) -> Self:
-        """Configurations from numbers, lists or arrays; each is cast to its type."""
-        return cls(**{name: serving_cast(name, value) for name, value in values.items()})
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the whole table or mesh."""
-        return np.broadcast_shapes(*(np.shape(getattr(self, name)) for name in SERVING_NAMES))
-
-    @property
-    def size(self) -> int:
-        """Number of configurations."""
-        return math.prod(self.shape)
 
     @property
     def stage_gpus(self) -> FloatArray:
@@ -78,20 +63,8 @@ class ServingConfigurations:
         """Ranks that split one expert."""
         return self.stage_gpus / self.expert_parallel
 
-    def rows(self, indices: Any) -> Self:
-        """The flat table of the rows at these flat indices of the mesh."""
-        positions = np.unravel_index(indices, self.shape)
-        return type(self)(
-            **{name: pick(getattr(self, name), self.shape, positions) for name in SERVING_NAMES}
-        )
 
-
-SERVING_NAMES = tuple(field.name for field in fields(ServingConfigurations))
-
-
-def serving_cast(name: str, value: Any) -> Any:
-    """``value`` in the array type of the parameter ``name``."""
-    return np.asarray(value, dtype=np.int8 if name in SERVING_CODES else np.float64)
+SERVING_NAMES = ServingConfigurations.names()
 
 
 def serving_word(name: str, value: Any) -> Any:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from planner.arrays import BoolArray, FloatArray
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.estimators.cost import run_cost
-from planner.estimators.estimate import Estimate
 from planner.optimize.objectives import memory_headroom
 
-Value = Callable[[Estimate, float | None], FloatArray]
+Value = Callable[..., FloatArray]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +33,10 @@ class Constraint:
     bound: float
     limit: Limit
 
-    def violated(self, estimate: Estimate, price_per_gpu_second: float | None) -> BoolArray:
+    def violated(self, *predicted: Any) -> BoolArray:
         """Where the bound does not hold; an unknown value does not hold it."""
         with np.errstate(invalid="ignore"):
-            value = self.limit.value(estimate, price_per_gpu_second)
+            value = self.limit.value(*predicted)
             return np.asarray(~(self.limit.sign * value <= self.limit.sign * self.bound))
 
 
@@ -53,7 +53,9 @@ LIMITS: dict[str, Limit] = {
 }
 
 
-def constraints(bounds: Mapping[str, float]) -> tuple[Constraint, ...]:
+def constraints(
+    bounds: Mapping[str, float], known: Mapping[str, Limit] = LIMITS
+) -> tuple[Constraint, ...]:
     """Constraints from bounds in SI units by name.
 
     Raises
@@ -62,13 +64,11 @@ def constraints(bounds: Mapping[str, float]) -> tuple[Constraint, ...]:
         A name is unknown or a bound is negative or not a number.
     """
     for name, bound in bounds.items():
-        if name not in LIMITS:
-            hint = did_you_mean(name, LIMITS)
-            raise SearchSpaceError(
-                f"Unknown constraint {name!r}.{hint} Known: {', '.join(LIMITS)}."
-            )
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise SearchSpaceError(f"Unknown constraint {name!r}.{hint} Known: {', '.join(known)}.")
         if not (np.isfinite(bound) and bound >= 0):
             raise SearchSpaceError(f"The limit of {name} must be a number of at least 0.")
     return tuple(
-        Constraint(name=name, bound=bound, limit=LIMITS[name]) for name, bound in bounds.items()
+        Constraint(name=name, bound=bound, limit=known[name]) for name, bound in bounds.items()
     )

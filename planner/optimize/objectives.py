@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from planner.errors import SearchSpaceError, did_you_mean
 from planner.estimators.cost import run_cost
 from planner.estimators.estimate import Estimate
 
-Value = Callable[[Estimate, float | None], FloatArray]
+Value = Callable[..., FloatArray]
 MAX_OBJECTIVES = 3
 
 
@@ -46,8 +46,10 @@ OBJECTIVES = {
 }
 
 
-def parse_objectives(names: Iterable[str]) -> tuple[Objective, ...]:
-    """Objectives by name, one to three of them.
+def parse_objectives(
+    names: Iterable[str], known: Mapping[str, Objective] = OBJECTIVES
+) -> tuple[Objective, ...]:
+    """Objectives by name, one to three of the known ones.
 
     Raises
     ------
@@ -56,12 +58,11 @@ def parse_objectives(names: Iterable[str]) -> tuple[Objective, ...]:
     """
     words = list(names)
     for word in words:
-        if word not in OBJECTIVES:
-            known = ", ".join(OBJECTIVES)
-            hint = did_you_mean(word, OBJECTIVES)
-            raise SearchSpaceError(f"Unknown objective {word!r}.{hint} Known: {known}.")
+        if word not in known:
+            hint = did_you_mean(word, known)
+            raise SearchSpaceError(f"Unknown objective {word!r}.{hint} Known: {', '.join(known)}.")
     if not 1 <= len(words) <= MAX_OBJECTIVES or len(set(words)) < len(words):
         raise SearchSpaceError(
             f"Give one to {MAX_OBJECTIVES} different objectives, not {', '.join(words) or 'none'}."
         )
-    return tuple(OBJECTIVES[word] for word in words)
+    return tuple(known[word] for word in words)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, IndexArray
-from planner.configurations.enumerate import Mesh
+from planner.configurations.enumerate import Mesh, Table
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.estimate import REJECTIONS, Estimate, broken_rule, evaluate
 from planner.estimators.share import Setting
@@ -77,7 +77,15 @@ def without_impossible(
     Predictions cost far more than rules. Also returns how many of the rows left out each
     rule rejected: an array over the numbers of ``problem.rejections``, from 0 on.
     """
-    codes = np.broadcast_to(broken_rule(problem.setting, configurations), configurations.shape)
+    codes = broken_rule(problem.setting, configurations)
+    return possible_mesh(configurations, codes, len(problem.rejections))
+
+
+def possible_mesh(
+    configurations: Table, codes: CodeArray, num_rejections: int
+) -> tuple[Table, IndexArray]:
+    """`without_impossible` of any kind of configurations, given what rules reject."""
+    codes = np.broadcast_to(codes, configurations.shape)
     possible = codes == 0
     axes = range(codes.ndim)
     kept = [
@@ -85,7 +93,7 @@ def without_impossible(
         for axis in axes
     ]
     left = codes[np.ix_(*kept)]
-    numbers = range(len(problem.rejections) + 1)
+    numbers = range(num_rejections + 1)
     dropped = [np.count_nonzero(codes == n) - np.count_nonzero(left == n) for n in numbers]
     return configurations.narrowed(kept), np.asarray(dropped, dtype=np.intp)
 

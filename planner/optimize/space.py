@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
 from planner.configurations.enumerate import Mesh
-from planner.configurations.training import CODES, FLAGS, NAMES
+from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.errors import SearchSpaceError, did_you_mean
+from planner.optimize.choices import checked, listed
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
-from planner.specs.search_space import Divisors, Multiples, PowersOfTwo, SearchSpace, expand
+from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
-
-_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-_LARGEST = 10**9
 
 
 def mesh(
@@ -43,10 +39,10 @@ def mesh(
         if name not in NAMES or name == "num_gpus":
             raise SearchSpaceError(_unknown_parameter(name))
     table = {
-        name: _checked(name, _values(choice, counts, model, workload))
+        name: checked(TrainingConfigurations, name, _values(choice, counts, model, workload))
         for name, choice in choices.items()
     }
-    table["num_gpus"] = _checked("num_gpus", counts)
+    table["num_gpus"] = checked(TrainingConfigurations, "num_gpus", counts)
     return Mesh(values={name: table[name] for name in NAMES})
 
 
@@ -92,69 +88,13 @@ def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
 def _values(
     choice: Any, counts: list[int], model: ModelSpec, workload: TrainingWorkload
 ) -> list[Any]:
-    if not isinstance(choice, PowersOfTwo | Divisors | Multiples):
-        return list(choice) if isinstance(choice, list | tuple) else [choice]
     experts = max(group.feed_forward.num_experts for group in model.layer_groups)
-    values: set[Any] = set()
-    ordered: list[Any] = []
-    for count in counts:
-        bases = {
-            "num_gpus": count,
-            "num_hidden_layers": model.num_hidden_layers,
-            "num_experts": max(experts, 1),
-            "global_batch_size": workload.global_batch_size,
-        }
-        ordered += [value for value in expand(choice, bases) if value not in values]
-        values.update(ordered)
-    return ordered
-
-
-def _checked(name: str, values: Iterable[Any]) -> list[Any]:
-    checked = list(dict.fromkeys(_check(name, value) for value in values))
-    if not checked:
-        raise SearchSpaceError(f"There is no value for {name}.")
-    if name not in CODES and name not in FLAGS:
-        checked.sort()
-    return checked
-
-
-def _check(name: str, value: Any) -> Any:
-    if name in FLAGS:
-        return _flag(name, value)
-    if name in CODES:
-        return _code(name, value)
-    return _count(name, value)
-
-
-def _flag(name: str, value: Any) -> bool:
-    text = str(value).lower()
-    if text not in (*_TRUE, *_FALSE):
-        raise SearchSpaceError(f"{name} is true or false, not {value!r}.")
-    return text in _TRUE
-
-
-def _code(name: str, value: Any) -> int:
-    kind, text = CODES[name], str(value).lower()
-    if name == "zero_stage" and text in {str(int(code)) for code in kind}:
-        return int(text)
-    words = kind.words()
-    if name == "zero_stage" or text not in words:
-        known = ["0", "1", "2", "3"] if name == "zero_stage" else words
-        hint = did_you_mean(text, known)
-        raise SearchSpaceError(f"{name} is one of {', '.join(known)}, not {value!r}.{hint}")
-    return int(kind[text.upper()])
-
-
-def _count(name: str, value: Any) -> int:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = np.nan
-    if isinstance(value, bool) or not (number >= 1 and number == np.floor(number)):
-        raise SearchSpaceError(f"{name} is a whole number of at least 1, not {value!r}.")
-    if number > _LARGEST:
-        raise SearchSpaceError(f"{name} = {value} is beyond what can be planned ({_LARGEST:,}).")
-    return int(number)
+    bases = {
+        "num_hidden_layers": model.num_hidden_layers,
+        "num_experts": max(experts, 1),
+        "global_batch_size": workload.global_batch_size,
+    }
+    return [value for count in counts for value in listed(choice, {**bases, "num_gpus": count})]
 
 
 def _unknown_parameter(name: str) -> str:

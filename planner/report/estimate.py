@@ -21,7 +21,7 @@ from planner.report.console import print_title
 from planner.report.manifest import make_manifest
 from planner.report.operators import operator_rows, print_operators
 from planner.report.overview import print_assumed, print_question
-from planner.report.rows import row_files
+from planner.report.rows import result_blocks, row_files
 
 
 def print_estimate(console: Console, plan: Plan, result: SearchResult) -> None:
@@ -71,6 +71,6 @@ def write_estimate(
         {(f"{name}_s" if isinstance(value, float) else name): value for name, value in row.items()}
         for row in operators
     ]
-    with row_files(plan.problem, None, path) as files:
-        files.add(estimate)
+    with row_files(None, path) as files:
+        files.add(result_blocks(plan.problem, estimate))
         files.finish(make_manifest(plan, result, command, {}), operators=named)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from rich.console import Console
-from rich.text import Text
 
 from planner.estimators.estimate import Estimate
 from planner.optimize.columns import columns
@@ -15,7 +14,8 @@ from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
 from planner.report import text
 from planner.report.breakdown import LAYOUT, confidence_of
-from planner.report.console import make_table, print_title
+from planner.report.console import print_title
+from planner.report.fitted import Column, print_fitted
 
 # In the order of the table; the first to go when there is no room are the last of _RANKED.
 _CONFIGURATION = tuple(name for name in LAYOUT if name != "gradient_accumulation_steps")
@@ -57,18 +57,6 @@ _HEADERS = {
 _PARALLEL = "_parallel"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Column:
-    name: str
-    header: str
-    cells: Sequence[str]
-    numeric: bool
-
-    @property
-    def width(self) -> int:
-        return max(len(word) for word in (*self.header.split(), *self.cells))
-
-
 def print_front(console: Console, result: SearchResult, top: int) -> None:
     """The best rows of the front, best first, with the columns that vary."""
     if result.estimate is None:
@@ -83,7 +71,7 @@ def print_front(console: Console, result: SearchResult, top: int) -> None:
     _print_constant(console, {name: table[name] for name in constant})
     shown = [_column(name, table[name][:top]) for name in (*varying, *_results(problem))]
     ties = _ties(result.estimate, table["step_time_s"][:top])
-    _print_table(console, [_column("#", ties), *shown])
+    print_fitted(console, [_column("#", ties), *shown], rank=_rank, short=_short)
     if any(rank.endswith("=") for rank in ties):
         _print_tie(console, result.estimate)
 
@@ -131,9 +119,9 @@ def _results(problem: Problem) -> list[str]:
     return list(dict.fromkeys(name for name in (*wanted, "tokens_per_s_per_gpu") if name))
 
 
-def _column(name: str, values: Sequence[object]) -> _Column:
+def _column(name: str, values: Sequence[object]) -> Column:
     header = _HEADERS.get(name, name.replace("_", " "))
-    return _Column(
+    return Column(
         name=name,
         header=header,
         cells=[_cell(name, value) for value in values],
@@ -153,38 +141,6 @@ def _cell(name: str, value: object) -> str:
     return text.significant(value) if name != "peak_memory_gib" else f"{value:.1f}"
 
 
-def _print_table(console: Console, wanted: list[_Column]) -> None:
-    shown, gap = _fitting(wanted, console.width)
-    table = make_table(console, gap=gap)
-    for column in shown:
-        header = Text("\n".join(column.header.split()))
-        table.add_column(
-            header, justify="right" if column.numeric else "left", no_wrap=True, vertical="bottom"
-        )
-    for row, cells in enumerate(zip(*(column.cells for column in shown), strict=True)):
-        table.add_row(*cells, style="bold" if row == 0 else None)
-    console.print(table)
-    names = {column.name for column in shown}
-    missing = [column.name for column in wanted if column.name not in names]
-    if missing:
-        console.print(f"No room here for {', '.join(missing)}: --csv and --json have them.")
-
-
-def _fitting(wanted: list[_Column], width: int) -> tuple[list[_Column], int]:
-    """The columns that fit, at best all with whole headers, and the gap between them."""
-    for shape in (_whole, _short):
-        for gap in (2, 1):
-            shaped = [shape(column) for column in wanted]
-            if _total(shaped, gap) <= width:
-                return shaped, gap
-    shaped = [_short(column) for column in wanted]
-    by_rank = sorted(shaped, key=lambda column: _rank(column.name))
-    while len(by_rank) > 2 and _total(by_rank, 1) > width:
-        by_rank.pop()
-    kept = {column.name for column in by_rank}
-    return [column for column in shaped if column.name in kept], 1
-
-
 def _rank(name: str) -> int:
     if name in _RANKED:
         return 10 + _RANKED.index(name)
@@ -192,16 +148,7 @@ def _rank(name: str) -> int:
     return results(name) if name in ("#", "step_time_s", "cost_usd", "peak_memory_gib") else 30
 
 
-def _whole(column: _Column) -> _Column:
-    return column
-
-
-def _short(column: _Column) -> _Column:
+def _short(column: Column) -> Column:
     if not column.name.endswith(_PARALLEL) or column.name == "sequence_parallel":
         return column
-    header = column.name.removesuffix(_PARALLEL)
-    return _Column(name=column.name, header=header, cells=column.cells, numeric=column.numeric)
-
-
-def _total(shown: Sequence[_Column], gap: int) -> int:
-    return sum(column.width for column in shown) + gap * (len(shown) - 1)
+    return replace(column, header=column.name.removesuffix(_PARALLEL))

@@ -29,10 +29,10 @@ def infeasible_message(request: Request, result: SearchResult) -> str:
         sentence = _sentence(problem, name, misses.get(name))
         number_first = f"{text.count(number):>{width}}  "
         alone = result.configurations_evaluated == 1
-        lines.append(_wrapped(sentence, "  " + ("" if alone else number_first)))
+        lines.append(wrapped(sentence, "  " + ("" if alone else number_first)))
     helpful = remedies(request, result)
     if helpful:
-        lines.append(_wrapped(f"Try {_listed(helpful)}.", ""))
+        lines.append(wrapped(f"Try {listed(helpful)}.", ""))
     return "\n".join(lines)
 
 
@@ -76,13 +76,15 @@ def _sentence(problem: Problem, name: str, miss: NearestMiss | None) -> str:
     return f"{what} (nearest: {value}{', ' if plain else ''}{plain})"
 
 
-def _listed(options: Sequence[str]) -> str:
+def listed(options: Sequence[str]) -> str:
+    """``a, b or c``."""
     if len(options) == 1:
         return options[0]
     return f"{', '.join(options[:-1])} or {options[-1]}"
 
 
-def _wrapped(sentence: str, indent: str) -> str:
+def wrapped(sentence: str, indent: str) -> str:
+    """A sentence in lines of 80 columns, words left whole."""
     return textwrap.fill(
         sentence,
         _WIDTH,

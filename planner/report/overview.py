@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from rich.console import Console
 
 from planner.configurations.rules import OUT_OF_MEMORY, RULES
 from planner.estimators.parameters import count_parameters
+from planner.optimize.constraints import Constraint
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
+from planner.optimize.serving.search import ServingResult
 from planner.plan import Plan
 from planner.report import text
 from planner.report.console import make_table, print_pairs, print_title
+from planner.serving_plan import ServingPlan
 
 _DESCRIPTIONS = {rule.name: rule.description for rule in (*RULES, OUT_OF_MEMORY)}
 
@@ -33,10 +39,15 @@ def print_question(console: Console, plan: Plan) -> None:
         print_pairs(console, dict(plan.defaults))
 
 
-def print_counts(console: Console, result: SearchResult) -> None:
-    """How many configurations there were, and what rejected them."""
+def print_counts(
+    console: Console,
+    result: SearchResult | ServingResult,
+    describe: Callable[[Any, str], str],
+    noun: str = "Configurations",
+) -> None:
+    """How many configurations there were, and what rejected them, in words of ``describe``."""
     evaluated, seconds = result.configurations_evaluated, result.search_time
-    print_title(console, "Configurations")
+    print_title(console, noun)
     table = make_table(console, header=False)
     table.add_column(justify="right", no_wrap=True)
     table.add_column()
@@ -54,12 +65,17 @@ def describe(problem: Problem, rejection: str) -> str:
     """What a rule, the memory or a limit of the user's demands, in words."""
     if rejection in _DESCRIPTIONS:
         return _DESCRIPTIONS[rejection]
-    (constraint,) = (c for c in problem.constraints if c.name == rejection)
+    return describe_limit(problem.constraints, rejection)
+
+
+def describe_limit(constraints: Sequence[Constraint], name: str) -> str:
+    """A limit of the user's in words."""
+    (constraint,) = (c for c in constraints if c.name == name)
     side = "above" if constraint.limit.sign > 0 else "below"
-    return f"{rejection} {side} {text.limit(constraint.bound, constraint.limit.unit)}"
+    return f"{name} {side} {text.limit(constraint.bound, constraint.limit.unit)}"
 
 
-def print_assumed(console: Console, plan: Plan) -> None:
+def print_assumed(console: Console, plan: Plan | ServingPlan) -> None:
     """How many numbers behind the result nobody measured."""
     if not plan.assumed:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -27,7 +27,11 @@ def result_blocks(problem: Problem, estimate: Estimate) -> Iterator[dict[str, li
 
     What is unknown is None.
     """
-    table = {**columns(estimate, problem.price_per_gpu_second), **_intervals(estimate)}
+    return plain_blocks({**columns(estimate, problem.price_per_gpu_second), **_intervals(estimate)})
+
+
+def plain_blocks(table: Mapping[str, Any]) -> Iterator[dict[str, list[Any]]]:
+    """A table in plain Python values, some thousand rows at a time; what is unknown is None."""
     for start in range(0, len(table["num_gpus"]), _ROWS):
         yield {name: _plain(values[start : start + _ROWS]) for name, values in table.items()}
 
@@ -59,23 +63,18 @@ class RowFiles:
     """The open CSV and JSON files of a search; a block of rows goes to both."""
 
     def __init__(
-        self,
-        problem: Problem,
-        table: TextIO | None,
-        document: TextIO | None,
-        beside: TextIO | None,
+        self, table: TextIO | None, document: TextIO | None, beside: TextIO | None
     ) -> None:
-        self._problem = problem
         self._manifest = beside
         self._csv = None if table is None else csv.writer(table, lineterminator="\n")
         self._json = document
         self._empty = True
 
-    def add(self, estimate: Estimate) -> None:
-        """Write the rows of an estimate."""
+    def add(self, blocks: Iterable[Mapping[str, list[Any]]]) -> None:
+        """Write blocks of rows, one list per column."""
         if self._csv is None and self._json is None:
             return
-        for block in result_blocks(self._problem, estimate):
+        for block in blocks:
             self._write(block)
 
     def _write(self, block: Mapping[str, list[Any]]) -> None:
@@ -100,9 +99,7 @@ class RowFiles:
 
 
 @contextmanager
-def row_files(
-    problem: Problem, csv_path: Path | None, json_path: Path | None
-) -> Iterator[RowFiles]:
+def row_files(csv_path: Path | None, json_path: Path | None) -> Iterator[RowFiles]:
     """Files for rows and their manifest; all of them appear at the end, or none.
 
     Raises
@@ -116,7 +113,7 @@ def row_files(
             return None if path is None else stack.enter_context(written_whole(path))
 
         beside = None if csv_path is None or is_device(csv_path) else manifest_path(csv_path)
-        yield RowFiles(problem, opened(csv_path), opened(json_path), opened(beside))
+        yield RowFiles(opened(csv_path), opened(json_path), opened(beside))
 
 
 def _plain(values: Any) -> list[Any]:

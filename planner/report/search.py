@@ -9,7 +9,7 @@ from planner.plan import Plan
 from planner.report.breakdown import print_breakdowns, print_configuration, print_run
 from planner.report.console import print_title
 from planner.report.front import print_front
-from planner.report.overview import print_assumed, print_counts, print_question
+from planner.report.overview import describe, print_assumed, print_counts, print_question
 from planner.report.reproduce import estimate_command, folded
 from planner.request import Request
 
@@ -30,5 +30,5 @@ def print_search(
         )
         print_title(console, "To see its time by module and operator")
         console.print(folded(command, console.width), soft_wrap=True)
-    print_counts(console, result)
+    print_counts(console, result, describe)
     print_assumed(console, plan)

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from planner.errors import PlannerError, SpecError
+from planner.optimize.serving.space import serving_mesh
 from planner.optimize.space import mesh
 from planner.report.spec_lists import KINDS, spec_kind
 from planner.specs.catalogue import find, load_cluster, load_gpu
+from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.load import read_spec
 from planner.specs.model_catalogue import load_model
@@ -20,6 +22,7 @@ from planner.specs.workload import TrainingWorkload
 _FOLDERS = {
     "model_specs": SpecKind.MODELS,
     "framework_profiles": SpecKind.FRAMEWORKS,
+    "engine_profiles": SpecKind.ENGINES,
     "search_spaces": SpecKind.SPACES,
 }
 _EXAMPLE_MODEL, _EXAMPLE_GPUS = "llama-7b", 8
@@ -89,6 +92,8 @@ def _check(kind: SpecKind | None, path: Path) -> None:
         load_model(name)
     elif kind is SpecKind.FRAMEWORKS:
         read_spec(FrameworkProfile, find(kind, name))
+    elif kind is SpecKind.ENGINES:
+        read_spec(EngineProfile, find(kind, name))
     else:
         _check_space(path)
 
@@ -96,6 +101,9 @@ def _check(kind: SpecKind | None, path: Path) -> None:
 def _check_space(path: Path) -> None:
     """Expand the space for some model: its parameters and values must be known ones."""
     space = read_spec(SearchSpace, path)
+    if space.engine:
+        _check_serving_space(space)
+        return
     profile = read_spec(FrameworkProfile, find(SpecKind.FRAMEWORKS, space.framework))
     workload = TrainingWorkload(sequence_length=2048, global_batch_size=1024, total_tokens=1e9)
     mesh(
@@ -106,6 +114,11 @@ def _check_space(path: Path) -> None:
         framework=profile,
         workload=workload,
     )
+
+
+def _check_serving_space(space: SearchSpace) -> None:
+    engine = read_spec(EngineProfile, find(SpecKind.ENGINES, space.engine))
+    serving_mesh(space, {}, counts=[_EXAMPLE_GPUS], model=load_model(_EXAMPLE_MODEL), engine=engine)
 
 
 def _located(path: Path, fault: str) -> str:

@@ -12,6 +12,7 @@ from planner.estimators.parameters import count_parameters
 from planner.report import text
 from planner.report.console import make_table, print_pairs
 from planner.specs.catalogue import find, load_cluster, load_gpu, names
+from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.load import read_spec
 from planner.specs.model_catalogue import load_model
@@ -26,6 +27,7 @@ KINDS = (
     SpecKind.MODELS,
     SpecKind.SPACES,
     SpecKind.FRAMEWORKS,
+    SpecKind.ENGINES,
 )
 _UNKNOWN = "-"
 
@@ -118,7 +120,7 @@ def _model(name: str) -> Iterator[str]:
 def _space(name: str) -> Iterator[str]:
     space = read_spec(SearchSpace, find(SpecKind.SPACES, name))
     yield name
-    yield space.framework
+    yield space.framework or space.engine
     yield space.description
 
 
@@ -129,6 +131,15 @@ def _framework(name: str) -> Iterator[str]:
     yield ", ".join(kind for kind in kinds if getattr(profile, f"{kind}_parallel")) or "data only"
     yield ", ".join(str(stage) for stage in profile.zero_stages)
     yield f"{profile.states.weight:g} + {profile.states.gradient:g} + {profile.states.optimizer:g}"
+
+
+def _engine(name: str) -> Iterator[str]:
+    engine = read_spec(EngineProfile, find(SpecKind.ENGINES, name))
+    yield name
+    yield "continuous" if engine.scheduler.continuous else "static"
+    yield text.count(engine.scheduler.max_num_seqs)
+    yield text.count(engine.scheduler.max_num_batched_tokens)
+    yield ", ".join(engine.quantizations)
 
 
 def _number(given: float | None, scale: float) -> str:
@@ -166,7 +177,7 @@ _TABLES: dict[SpecKind, tuple[tuple[str, ...], Callable[[str], Iterator[str]]]] 
         ("model", "parameters|billion", "layers", "hidden|size", "heads", "vocabulary", "experts"),
         _model,
     ),
-    SpecKind.SPACES: (("space", "+framework", "+description"), _space),
+    SpecKind.SPACES: (("space", "+framework or engine", "+description"), _space),
     SpecKind.FRAMEWORKS: (
         (
             "framework",
@@ -175,5 +186,9 @@ _TABLES: dict[SpecKind, tuple[tuple[str, ...], Callable[[str], Iterator[str]]]] 
             "+bytes per parameter: weight, gradient, optimizer",
         ),
         _framework,
+    ),
+    SpecKind.ENGINES: (
+        ("engine", "+batching", "sequences|at most", "tokens of|a step", "+quantizations"),
+        _engine,
     ),
 }

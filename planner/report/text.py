@@ -75,6 +75,11 @@ def dollars(amount: float) -> str:
     return f"{amount:,.0f} USD" if amount >= 100 else f"{amount:.2f} USD"
 
 
+def per_second(rate: float) -> str:
+    """A rate."""
+    return f"{significant(rate)}/s"
+
+
 def value(given: object) -> str:
     """A value of a parameter."""
     if isinstance(given, bool):
@@ -83,8 +88,14 @@ def value(given: object) -> str:
 
 
 def limit(amount: float, unit: str) -> str:
-    """A limited quantity of ``unit`` (byte, second, usd or 1)."""
+    """A limited quantity of ``unit`` (byte, second, usd, 1/s or 1)."""
     if not math.isfinite(amount):
         return "unknown"
-    formats = {"byte": gibibytes, "second": duration, "usd": dollars, "1": percent}
+    formats = {
+        "byte": gibibytes,
+        "second": duration,
+        "usd": dollars,
+        "1": percent,
+        "1/s": per_second,
+    }
     return formats[unit](amount)

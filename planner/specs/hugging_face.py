@@ -11,6 +11,7 @@ from typing import Any
 
 from planner.errors import MissingDependencyError, SpecError, did_you_mean
 from planner.specs.hugging_face_families import FAMILIES
+from planner.specs.hugging_face_quantization import published_types
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.load import check_spec
 from planner.specs.model import ModelSpec
@@ -44,7 +45,7 @@ def read_config(path: Path, name: str | None = None) -> ModelSpec:
         raise SpecError("\n".join(f"{path}: {fault}" for fault in faults))
     table["name"] = name or _name(values, path)
     table["source"] = f"config.json of {table['name']}"
-    return check_spec(ModelSpec, table, where=str(path))
+    return check_spec(ModelSpec, {**table, **published_types(values)}, where=str(path))
 
 
 def find_config(name: str) -> Path:

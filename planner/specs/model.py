@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from planner.enums import AttentionKind, Placement, PositionEmbedding
+from planner.enums import AttentionKind, Placement, PositionEmbedding, Quantization
 from planner.specs import model_checks
 
 _STRICT = ConfigDict(extra="forbid")
 Size = Annotated[int, Field(ge=1, le=10**9, strict=True)]
 SizeOrZero = Annotated[int, Field(ge=0, le=10**9, strict=True)]
+QuantizationWord = Annotated[str, AfterValidator(model_checks.one_of(Quantization.words()))]
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -112,7 +113,11 @@ class TrainingDefaults:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class ModelSpec:
-    """A decoder-only language model."""
+    """A decoder-only language model.
+
+    ``quantization``, ``expert_quantization``: types of the published weights where they are
+    not 16 bit; serving starts from them, training ignores them.
+    """
 
     name: str
     hidden_size: Size
@@ -127,6 +132,8 @@ class ModelSpec:
     final_norm_bias: bool = False
     logits_bias: bool = False
     training: TrainingDefaults | None = None
+    quantization: QuantizationWord | None = None
+    expert_quantization: QuantizationWord | None = None
     published_parameters: Annotated[float, Field(gt=0, lt=1e18)] | None = None
     published_parameters_source: str = ""
     aliases: tuple[str, ...] = ()

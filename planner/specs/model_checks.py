@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from planner.enums import AttentionKind, PositionEmbedding
+from planner.errors import did_you_mean
 
 if TYPE_CHECKING:
     from planner.specs.model import AttentionSpec, FeedForwardSpec, ModelSpec, TrainingDefaults
@@ -205,3 +206,15 @@ def training_faults(training: TrainingDefaults) -> Iterator[str]:
         )
     if batch is not None and total is not None and total < batch:
         yield f"total_tokens {total:g} is less than global_batch_tokens {batch:g}"
+
+
+def one_of(words: Iterable[str]) -> Callable[[str], str]:
+    """A check that a text is one of some words."""
+    known = list(words)
+
+    def check(text: str) -> str:
+        if text not in known:
+            raise ValueError(f"is one of {', '.join(known)}.{did_you_mean(text, known)}")
+        return text
+
+    return check

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 _STRICT = ConfigDict(extra="forbid")
@@ -36,20 +36,39 @@ class Multiples:
     factors: tuple[Annotated[float, Field(gt=0, le=1e6)], ...]
 
 
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Dense:
+    """Every number up to one, then each ``growth`` times the one before, up to the last."""
+
+    every_up_to: Whole
+    up_to: Whole
+    growth: Annotated[float, Field(gt=1, le=10)]
+
+
 Choice: TypeAlias = (
-    PowersOfTwo | Divisors | Multiples | tuple[bool | int | str, ...] | bool | int | str
+    PowersOfTwo | Divisors | Multiples | Dense | tuple[bool | int | str, ...] | bool | int | str
 )
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class SearchSpace:
-    """Values per parameter; a parameter that is absent keeps its default."""
+    """Values per parameter; a parameter that is absent keeps its default.
+
+    A space of training names a ``framework``, one of serving an ``engine``.
+    """
 
     name: str
     description: str
-    framework: str
     parameters: Mapping[str, Choice]
+    framework: str = ""
+    engine: str = ""
     aliases: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if bool(self.framework) == bool(self.engine):
+            raise ValueError("a space names a framework (training) or an engine (serving)")
+        return self
 
 
 def expand(choice: Choice, bases: Mapping[str, int]) -> list[bool | int | str]:
@@ -62,6 +81,8 @@ def expand(choice: Choice, bases: Mapping[str, int]) -> list[bool | int | str]:
             return _powers_of_two(choice.powers_of_two_up_to)
         case Divisors():
             return _divisors(bases[choice.divisors_of], choice.up_to)
+        case Dense():
+            return _dense(choice)
         case Multiples():
             base = bases[choice.multiples_of]
             return sorted({max(1, round(base * factor)) for factor in choice.factors})
@@ -73,6 +94,13 @@ def expand(choice: Choice, bases: Mapping[str, int]) -> list[bool | int | str]:
 
 def _powers_of_two(limit: int) -> list[bool | int | str]:
     return [2**power for power in range(limit.bit_length())]
+
+
+def _dense(choice: Dense) -> list[bool | int | str]:
+    values = list(range(1, min(choice.every_up_to, choice.up_to) + 1))
+    while values[-1] < choice.up_to:
+        values.append(min(choice.up_to, max(values[-1] + 1, round(values[-1] * choice.growth))))
+    return [*values]
 
 
 def _divisors(number: int, limit: int) -> list[bool | int | str]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-KINDS = ("gpus", "clusters", "models", "spaces", "frameworks")
+KINDS = ("gpus", "clusters", "models", "spaces", "frameworks", "engines")
 
 FAULTY = """name = "x"
 description = "two faults"
@@ -35,6 +35,8 @@ def test_without_a_kind_the_kinds_are_listed(planner):
         ("models", "llama-65b", ["65,285,660,672", "2302.13971", "1.4 trillion"]),
         ("spaces", "small", ["powers of two up to 16"]),
         ("frameworks", "megatron-lm", ["layer_launch_time", "Sources"]),
+        ("engines", "vllm", ["step_overhead", "Sources"]),
+        ("models", "gpt-oss-20b", ["mxfp4"]),
     ],
 )
 def test_show_gives_numbers_units_and_sources(planner, kind, name, words):

@@ -16,7 +16,7 @@ from planner.configurations.serving_rules import (
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.serving import Served, served_at_concurrency
 from planner.estimators.inference.setting import ServingSetting
-from planner.formulas.queueing import waiting_percentile
+from planner.formulas.queueing import mean_wait, waiting_percentile
 
 OUT_OF_MEMORY = "out_of_memory"
 SERVING_REJECTIONS = (*(rule.name for rule in SERVING_RULES), OUT_OF_MEMORY)
@@ -69,12 +69,15 @@ class ServingEstimate:
         return self.memory.total
 
     def time_to_first_token(self, share: float) -> FloatArray:
-        """The time to first token that a ``share`` of the requests does not exceed [s]."""
+        """The time to first token that a ``share`` of the requests does not exceed [s].
+
+        The queue of prompts spreads; what every request waits for does not.
+        """
         served = self.served
-        wait = waiting_percentile(
-            share=share, utilization=served.utilization, wait=np.maximum(served.wait, 0.0)
-        )
-        return served.time_to_first_token - np.maximum(served.wait, 0.0) + wait
+        service = served.phases.prefill
+        mean = mean_wait(utilization=np.minimum(served.utilization, 0.98), service_time=service)
+        wait = waiting_percentile(share=share, utilization=served.utilization, wait=mean)
+        return served.time_to_first_token - mean + wait
 
 
 def evaluate_serving(
@@ -82,25 +85,36 @@ def evaluate_serving(
 ) -> ServingEstimate:
     """Predict memory, latency and throughput of every configuration, and what rejects it."""
     c = configurations
-    broken = first_broken_serving_rule(
-        c,
-        ServingContext(
-            gpu=setting.machine.gpu,
-            model=setting.model,
-            engine=setting.engine,
-            workload=setting.workload,
-            domain_size=setting.machine.cluster.scale_up.domain_size,
-        ),
-    )
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         memory = serving_memory(setting, c)
         served = served_at_concurrency(setting, c, memory)
-        too_large = ~(memory.most_sequences >= c.concurrency)
-    full = np.int8(len(SERVING_REJECTIONS))
     return ServingEstimate(
         setting=setting,
         configurations=c,
         memory=memory,
         served=served,
-        rejected_by=np.where((broken == 0) & too_large, full, broken),
+        rejected_by=serving_rejections(setting, c, memory),
     )
+
+
+def broken_serving_rule(
+    setting: ServingSetting, configurations: ServingConfigurations
+) -> CodeArray:
+    """One-based number in ``SERVING_REJECTIONS`` of the first rule each breaks, else 0."""
+    context = ServingContext(
+        gpu=setting.machine.gpu,
+        model=setting.model,
+        engine=setting.engine,
+        workload=setting.workload,
+        domain_size=setting.machine.cluster.scale_up.domain_size,
+    )
+    return first_broken_serving_rule(configurations, context)
+
+
+def serving_rejections(
+    setting: ServingSetting, configurations: ServingConfigurations, memory: ServingMemory
+) -> CodeArray:
+    """As `broken_serving_rule`, and whether the requests find room in the memory."""
+    broken = broken_serving_rule(setting, configurations)
+    too_large = ~(memory.most_sequences >= configurations.concurrency)
+    return np.where((broken == 0) & too_large, np.int8(len(SERVING_REJECTIONS)), broken)

@@ -1,0 +1,68 @@
+"""``planner search --workload serve``: the best ways to serve."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from planner.cli import options
+from planner.cli import serving_options as serving
+
+
+def search_serving(given: dict[str, Any]) -> None:
+    """Search, write the files, print the report.
+
+    Raises
+    ------
+    PlannerError
+        Something is unknown or impossible, nothing is feasible, or a file cannot be written.
+    """
+    from planner.errors import InfeasibleError, SearchSpaceError
+    from planner.optimize.serving.search import serving_search
+    from planner.report.files import check_outputs
+    from planner.report.manifest import make_manifest
+    from planner.report.progress import progress_bar
+    from planner.report.rows import row_files
+    from planner.report.serving.infeasible import serving_infeasible_message
+    from planner.report.serving.rows import serving_blocks
+    from planner.serving_plan import make_serving_plan
+
+    if given["workload"] is not serving.Workload.SERVE:
+        raise SearchSpaceError(
+            "A static batch is one configuration: `planner estimate --workload inference`."
+        )
+    request = serving.make_serving_request(
+        given,
+        objectives=options.objectives(given["objective"]),
+        constraints=serving.serving_limits(given),
+    )
+    csv, json, all_rows = given["csv"], given["json"], given["all_rows"]
+    check_outputs(csv, json)
+    plan = make_serving_plan(request)
+    with row_files(csv, json) as files:
+        total = plan.problem.num_rows
+        with progress_bar(total, "configurations", quiet=given["quiet"]) as progress:
+            result = serving_search(
+                plan.problem,
+                progress=progress,
+                sink=(lambda table: files.add(serving_blocks(table))) if all_rows else None,
+            )
+        if not result.table:
+            raise InfeasibleError(serving_infeasible_message(request, plan, result))
+        if not all_rows:
+            files.add(serving_blocks(result.table))
+        files.finish(make_manifest(plan, result, given["context"].obj, {"driver": "exhaustive"}))
+    if not given["quiet"]:
+        from planner.report.console import make_console
+        from planner.report.serving.search import print_serving_search
+
+        console = make_console(stderr=Path("-") in (csv, json))
+        print_serving_search(console, request, plan, result, _top(given, plan.problem.best_per_gpu))
+
+
+def _top(given: dict[str, Any], every_gpu: bool) -> int:
+    """Rows to show: of a comparison of GPUs all, unless the user says how many."""
+    from planner.specs.catalogue import names
+
+    chosen = given["context"].get_parameter_source("top").name != "DEFAULT"
+    return int(given["top"]) if chosen or not every_gpu else len(names("gpus"))

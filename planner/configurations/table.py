@@ -1,0 +1,96 @@
+"""What the structs of arrays of training and serving have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from planner.arrays import IndexArray
+
+
+class ConfigurationTable:
+    """A frozen dataclass of arrays that broadcast to one ``shape``.
+
+    A flat table holds equal-length vectors; an open mesh holds one axis per group of
+    parameters, so that a formula costs only the axes it depends on. Quantities are float64,
+    choices (``codes``) int8, switches (``flags``) bool;
+    ``shares`` are quantities from 0 to 1.
+    """
+
+    codes: ClassVar[Mapping[str, Any]] = {}
+    flags: ClassVar[tuple[str, ...]] = ()
+    shares: ClassVar[tuple[str, ...]] = ()
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @classmethod
+    def of(cls, **values: Any) -> Self:
+        """Configurations from numbers, lists or arrays; each is cast to its type."""
+        return cls(**{name: cls.cast(name, value) for name, value in values.items()})
+
+    @classmethod
+    def cast(cls, name: str, value: Any) -> Any:
+        """``value`` in the array type of the parameter ``name``."""
+        if name in cls.codes:
+            return np.asarray(value, dtype=np.int8)
+        return np.asarray(value, dtype=np.bool_ if name in cls.flags else np.float64)
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The parameters, in order."""
+        return tuple(
+            name
+            for name, field in cls.__dataclass_fields__.items()
+            if not str(field.type).startswith("ClassVar")
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the whole table or mesh."""
+        return np.broadcast_shapes(*(np.shape(getattr(self, name)) for name in self.names()))
+
+    @property
+    def size(self) -> int:
+        """Number of configurations."""
+        return math.prod(self.shape)
+
+    def rows(self, indices: Any) -> Self:
+        """The flat table of the rows at these flat indices of the mesh."""
+        positions = np.unravel_index(indices, self.shape)
+        return type(self)(
+            **{name: pick(getattr(self, name), self.shape, positions) for name in self.names()}
+        )
+
+    def narrowed(self, kept: Sequence[IndexArray]) -> Self:
+        """The mesh of some indices of each axis."""
+        shape = self.shape
+
+        def narrow(values: Any) -> Any:
+            padded = np.reshape(values, (1,) * (len(shape) - np.ndim(values)) + np.shape(values))
+            for axis, indices in enumerate(kept):
+                if padded.shape[axis] > 1 or not indices.size:
+                    padded = np.take(padded, indices, axis=axis)
+            return padded
+
+        return type(self)(**{name: narrow(getattr(self, name)) for name in self.names()})
+
+    def chosen(self, mask: Any) -> Self:
+        """The rows of a flat table where ``mask`` (or at which indices) it is true."""
+        return type(self)(
+            **{
+                name: np.broadcast_to(getattr(self, name), self.shape)[mask]
+                for name in self.names()
+            }
+        )
+
+
+def pick(values: Any, shape: tuple[int, ...], positions: Any) -> Any:
+    """The entries of a broadcastable array at positions of the whole ``shape``."""
+    padded = np.reshape(values, (1,) * (len(shape) - np.ndim(values)) + np.shape(values))
+    index = tuple(
+        position if size > 1 else np.zeros_like(position)
+        for position, size in zip(positions, padded.shape, strict=True)
+    )
+    return padded[index]

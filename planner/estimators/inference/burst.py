@@ -1,0 +1,81 @@
+"""Requests that all arrive at once, in closed form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import FloatArray
+from planner.estimators.inference.estimate import ServingEstimate
+from planner.estimators.inference.serving import new_tokens, tokens_per_step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Burst:
+    """What becomes of ``num_requests`` that a deployment's replicas share evenly.
+
+    ``makespan``: seconds until the last is answered; ``wave``: seconds in which the requests
+    that are in a replica at once are computed; ``in_a_wave``: how many these are.
+    """
+
+    num_requests: int
+    per_replica: float
+    in_a_wave: float
+    wave: float
+    makespan: float
+    first_tokens: FloatArray
+    latencies: FloatArray
+
+    def time_to_first_token(self, share: float) -> float:
+        """Seconds within which a ``share`` of the requests has its first token."""
+        return float(np.quantile(self.first_tokens, share))
+
+    def request_latency(self, share: float) -> float:
+        """Seconds within which a ``share`` of the requests is answered."""
+        return float(np.quantile(self.latencies, share))
+
+
+def burst(estimate: ServingEstimate, num_requests: int) -> Burst:
+    """The burst on the one configuration of ``estimate``.
+
+    Requests are equally long, so a replica works them off in waves of as many as it holds.
+    A wave of B takes ``B w + n t(B)`` seconds: w for each prompt, n steps over B sequences.
+    The i-th of a wave gets its first token after i prompts; the later prompts of the wave
+    stretch its own steps, at most one step each.
+    """
+    phases, setting, c = estimate.served.phases, estimate.setting, estimate.configurations
+    each = num_requests / _only(c.data_parallel)
+    at_once = setting.engine.scheduler.max_num_seqs * _only(c.attention_data_parallel)
+    room = min(_only(c.concurrency), _only(estimate.memory.most_sequences), at_once)
+    batch = max(min(each, room), 1.0)
+    steps = max(setting.workload.output_tokens / tokens_per_step(setting), 1.0)
+    prompt, lone = _only(phases.prefill), _only(phases.prompt_time)
+    per_step = _only(c.max_num_batched_tokens) / new_tokens(setting)
+
+    def wave(size: float) -> float:
+        return lone + (size - 1) * prompt + steps * _only(phases.decode_step(size))
+
+    order = np.arange(max(int(np.ceil(each)), 1), dtype=np.float64)
+    full = np.floor(order / batch)
+    place = order - full * batch
+    size = np.minimum(batch, each - full * batch)
+    start = full * wave(batch)
+    first = start + lone + place * prompt
+    # Prompts still to come while this request decodes: at most those of its own steps.
+    behind = np.minimum(np.maximum(size - 1 - place, 0.0), steps * per_step)
+    step = np.ravel(phases.decode_step(np.maximum(size, 1.0)))
+    latencies = first + behind * prompt + steps * step
+    return Burst(
+        num_requests=num_requests,
+        per_replica=each,
+        in_a_wave=batch,
+        wave=wave(batch),
+        makespan=float(latencies.max()),
+        first_tokens=first,
+        latencies=latencies,
+    )
+
+
+def _only(array: FloatArray) -> float:
+    return float(np.ravel(array)[0])

@@ -1,0 +1,90 @@
+"""The values a user or a space gives to a parameter, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from planner.configurations.table import ConfigurationTable
+from planner.errors import SearchSpaceError, did_you_mean
+from planner.specs.search_space import Dense, Divisors, Multiples, PowersOfTwo, expand
+
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+_LARGEST = 10**9
+
+Kind = type[ConfigurationTable]
+
+
+def listed(choice: Any, bases: Mapping[str, int]) -> list[Any]:
+    """The values of a choice of a space, or of a value or several that a user gave."""
+    if isinstance(choice, PowersOfTwo | Divisors | Multiples | Dense):
+        return expand(choice, bases)
+    return list(choice) if isinstance(choice, list | tuple) else [choice]
+
+
+def checked(kind: Kind, name: str, values: Iterable[Any]) -> list[Any]:
+    """Values of a parameter as codes, flags and numbers, without repetitions.
+
+    Raises
+    ------
+    SearchSpaceError
+        A value is not one of the parameter's, or there is none.
+    """
+    known = list(dict.fromkeys(_check(kind, name, value) for value in values))
+    if not known:
+        raise SearchSpaceError(f"There is no value for {name}.")
+    if name not in kind.codes and name not in kind.flags:
+        known.sort()
+    return known
+
+
+def _check(kind: Kind, name: str, value: Any) -> Any:
+    if name in kind.flags:
+        return _flag(name, value)
+    if name in kind.codes:
+        return _code(kind, name, value)
+    return _share(name, value) if name in kind.shares else _count(name, value)
+
+
+def _flag(name: str, value: Any) -> bool:
+    text = str(value).lower()
+    if text not in (*_TRUE, *_FALSE):
+        raise SearchSpaceError(f"{name} is true or false, not {value!r}.")
+    return text in _TRUE
+
+
+def _code(kind: Kind, name: str, value: Any) -> int:
+    codes, text = kind.codes[name], str(value).lower()
+    if name == "zero_stage" and text in {str(int(code)) for code in codes}:
+        return int(text)
+    words = codes.words()
+    if name == "zero_stage" or text not in words:
+        known = ["0", "1", "2", "3"] if name == "zero_stage" else words
+        hint = did_you_mean(text, known)
+        raise SearchSpaceError(f"{name} is one of {', '.join(known)}, not {value!r}.{hint}")
+    return int(codes[text.upper()])
+
+
+def _share(name: str, value: Any) -> float:
+    number = _number(value)
+    if not 0 <= number <= 1:
+        raise SearchSpaceError(f"{name} is a share from 0 to 1, not {value!r}.")
+    return number
+
+
+def _count(name: str, value: Any) -> int:
+    number = _number(value)
+    if isinstance(value, bool) or not (number >= 1 and number == np.floor(number)):
+        raise SearchSpaceError(f"{name} is a whole number of at least 1, not {value!r}.")
+    if number > _LARGEST:
+        raise SearchSpaceError(f"{name} = {value} is beyond what can be planned ({_LARGEST:,}).")
+    return int(number)
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan

@@ -1,0 +1,1 @@
+"""The search for ways to serve a model."""

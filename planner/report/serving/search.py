@@ -1,0 +1,122 @@
+"""The report of a search for ways to serve."""
+
+from __future__ import annotations
+
+import shlex
+
+from rich.console import Console
+
+from planner.estimators.inference.estimate import evaluate_serving
+from planner.optimize.serving.columns import PARAMETERS, configuration_of
+from planner.optimize.serving.problem import AGGREGATED, ServingProblem, Source
+from planner.optimize.serving.search import ServingResult
+from planner.report.console import print_pairs, print_title
+from planner.report.overview import print_assumed, print_counts
+from planner.report.reproduce import folded
+from planner.report.serving.front import print_serving_front
+from planner.report.serving.parts import (
+    latency_pairs,
+    latency_table,
+    memory_parts_table,
+    settings_text,
+    speed_pairs,
+)
+from planner.report.serving.question import describe_serving, print_serving_question
+from planner.request import ServingRequest
+from planner.serving_plan import ServingPlan
+from planner.units import GIB
+
+_PLAIN = {
+    "expert_parallel": 1,
+    "pipeline_parallel": 1,
+    "attention_data_parallel": 1,
+    "weight_offload": 0.0,
+    "kv_offload": 0.0,
+    "kv_cache": "bf16",
+}
+_OPTIONS = (
+    "cluster",
+    "input_tokens",
+    "output_tokens",
+    "prefix_cache_hit_rate",
+    "draft_tokens",
+    "acceptance_rate",
+    "draft_cost",
+    "lora_rank",
+    "price",
+    "memory_efficiency",
+)
+
+
+def print_serving_search(
+    console: Console, request: ServingRequest, plan: ServingPlan, result: ServingResult, top: int
+) -> None:
+    """The question, the front, its best plan in full, and the counts."""
+    print_serving_question(console, plan)
+    print_serving_front(console, result, top)
+    if result.table:
+        _print_best(console, request, result)
+    _print_unfit(console, result)
+    print_counts(console, result, describe_serving, "Plans")
+    if not plan.problem.best_per_gpu:
+        print_assumed(console, plan)
+
+
+def _print_best(console: Console, request: ServingRequest, result: ServingResult) -> None:
+    row = {name: values[0] for name, values in result.table.items()}
+    source = _source(result.problem, row)
+    print_title(console, "The best plan")
+    console.print(settings_text(row))
+    console.print()
+    capacity = source.pool.setting.machine.gpu.memory_capacity / GIB
+    of = "GPU" if row["mode"] == AGGREGATED else "decode GPU"
+    console.print(f"Memory of the fullest {of}", style="bold")
+    console.print(memory_parts_table(console, row, capacity))
+    print_title(console, "Speed")
+    if row["mode"] == AGGREGATED:
+        estimate = evaluate_serving(source.pool.setting, configuration_of(row))
+        console.print(latency_table(console, estimate))
+        console.print()
+    else:
+        print_pairs(console, latency_pairs(row))
+    print_pairs(console, speed_pairs(row))
+    if row["mode"] == AGGREGATED:
+        print_title(console, "To see it in full")
+        console.print(folded(serving_command(request, row), console.width), soft_wrap=True)
+
+
+def _source(problem: ServingProblem, row: dict[str, object]) -> Source:
+    for source in problem.sources:
+        engine = source.pool.setting.engine.name
+        if (source.mode, source.pool.gpu, engine) == (row["mode"], row["gpu"], row["engine"]):
+            return source
+    return problem.sources[0]
+
+
+def _print_unfit(console: Console, result: ServingResult) -> None:
+    if not result.without_plan or not result.problem.best_per_gpu:
+        return
+    print_title(console, f"Without a plan: {len(result.without_plan)} GPUs")
+    reasons: dict[str, list[str]] = {}
+    for gpu, reason in result.without_plan.items():
+        reasons.setdefault(describe_serving(result.problem, reason), []).append(gpu)
+    for reason, gpus in sorted(reasons.items(), key=lambda item: -len(item[1])):
+        console.print(f"{len(gpus)}  {reason}: {', '.join(gpus)}")
+
+
+def serving_command(request: ServingRequest, row: dict[str, object]) -> str:
+    """``planner estimate --workload serve`` for an aggregated row."""
+    words = ["--workload", "serve", "--model", request.model, "--gpu", str(row["gpu"])]
+    words += ["--gpus", str(row["num_gpus"])]
+    if request.engine is not None:
+        words += ["--engine", str(row["engine"])]
+    for name in _OPTIONS:
+        given = getattr(request, name)
+        if given is not None and given != 0:
+            words += ["--" + name.replace("_", "-"), str(given)]
+    if request.ideal:
+        words.append("--ideal")
+    for name in PARAMETERS:
+        if row[name] != _PLAIN.get(name):
+            words += ["--set", f"{name}={row[name]}"]
+    return "planner estimate " + shlex.join(words)

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import json
+import re
+
+import pandas as pd
+import pytest
+
+from planner.terms import term_of_column
+
+SERVE = (
+    "search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "8",
+    "--input-tokens", "1000", "--output-tokens", "200", "--set", "concurrency=1,8,64",
+)  # fmt: skip
+INFER = (
+    "estimate", "--workload", "inference", "--model", "llama-7b", "--gpu", "a100-sxm-80gb",
+    "--input-tokens", "512", "--output-tokens", "128",
+)  # fmt: skip
+ONE = (
+    "estimate", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "2",
+    "--set", "concurrency=16",
+)  # fmt: skip
+
+
+def test_the_report_names_the_question_both_modes_and_the_best(planner):
+    ran = planner(*SERVE, "--ttft", "1000ms", "--tpot", "40ms")
+    assert ran.exit_code == 0
+    assert ran.out.startswith("Llama 3.1 8B (8.03 billion parameters) on 8 x h100-sxm-80gb")
+    for words in (
+        "Requests: 1,000 tokens in, 200 out",
+        "engine   vllm (of the space)",
+        "The best of each mode by throughput_per_gpu",
+        "Pareto front by throughput_per_gpu, interactivity",
+        "The best plan",
+        "Memory of the fullest",
+        "time per output token",
+        "per million output tokens",
+        "evaluated in",
+    ):
+        assert words in ran.out
+    assert ran.err == ""
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("gpus", [("--gpu", "h100"), ("--gpu", "h100,a100-sxm-80gb,t4")])
+def test_piped_output_is_plain_and_fits(planner, monkeypatch, columns, gpus):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    ran = planner(*SERVE, *gpus, "--set", "quantization=w16a16")
+    assert "\x1b" not in ran.out
+    assert ran.out.isascii()
+    assert max(len(line) for line in ran.out.splitlines()) <= columns
+    assert all(line == line.rstrip() for line in ran.out.splitlines())
+
+
+def test_lengths_not_given_are_reported(planner):
+    words = SERVE[:9]
+    out = planner(*words, "--set", "concurrency=8").out
+    assert "input_tokens   1,024 (default)" in out
+    assert "output_tokens  1,024 (default)" in out
+
+
+def test_rows_go_to_csv_and_json_with_their_manifest(planner, tmp_path):
+    table, document = tmp_path / "a.csv", tmp_path / "b.json"
+    ran = planner(*SERVE, "--all", "--csv", table, "--json", document, "--quiet")
+    assert (ran.exit_code, ran.out) == (0, "")
+    frame, content = pd.read_csv(table), json.loads(document.read_text())
+    assert [name for name in frame if term_of_column(name) is None] == []
+    assert list(frame) == list(content["rows"][0])
+    manifest = content["manifest"]
+    assert len(frame) == len(content["rows"]) == manifest["configurations_feasible"]
+    assert manifest["objectives"] == ["throughput_per_gpu", "interactivity"]
+    assert json.loads((tmp_path / "a.manifest.json").read_text())["command"].startswith(
+        "planner search --workload serve"
+    )
+    assert {"mode", "prefill_replicas", "time_to_first_token_s"} <= set(frame)
+
+
+def test_the_printed_command_shows_the_same_plan(planner):
+    out = planner(*SERVE, "--mode", "aggregated").out
+    found = re.search(r"planner (estimate (?:[^\\\n]|\\\n)*)", out)
+    assert found is not None
+    again = planner(*found[1].replace("\\\n", " ").split())
+    assert again.exit_code == 0
+    rate = re.search(r"output tokens/s +\S+ \(\S+ per GPU\)", out)
+    assert rate is not None
+    assert rate[0] in again.out
+
+
+def test_sizing_tells_how_many_gpus(planner):
+    words = [word for word in SERVE if word not in ("--gpus", "8")]
+    ran = planner(*words, "--request-rate", "100")
+    assert ran.exit_code == 0
+    assert "100 per second" in ran.out
+    assert "by num_gpus, request_latency" in ran.out
+
+
+def test_gpus_without_a_plan_are_counted_with_the_reason(planner):
+    ran = planner(*SERVE, "--gpu", "h100,t4", "--tpot", "6ms")
+    assert "Without a plan: 1 GPU" in ran.out
+    assert "time_per_output_token above 6 ms: t4-16gb" in ran.out
+
+
+def test_the_steps_of_a_batch_add_up_by_module_and_operator(planner, tmp_path):
+    path = tmp_path / "a.json"
+    ran = planner(*INFER, "--set", "quantization=w4a16", "--json", path)
+    assert ran.exit_code == 0
+    content = json.loads(path.read_text())
+    (row,) = content["rows"]
+    assert [name for name in row if term_of_column(name) is None] == []
+    steps = re.findall(r"^step +([\d.]+) +100.0 +([\d.]+)", ran.out, re.MULTILINE)
+    assert len(steps) == 2
+    for place, name in enumerate(("prefill", "decode")):
+        total = sum(o["time_s"] for o in content["operators"] if o["step"] == name)
+        assert total * 1e3 == pytest.approx(float(steps[0][place]), abs=1e-3)
+        assert steps[0][place] == steps[1][place]
+    assert "largest batch" in ran.out
+
+
+def test_ideal_is_the_roofline_of_llm_analysis(planner, tmp_path):
+    path = tmp_path / "a.json"
+    assert planner(*INFER, "--ideal", "--json", path, "--quiet").exit_code == 0
+    (row,) = json.loads(path.read_text())["rows"]
+    assert row["prefill_latency_s"] == pytest.approx(22.41e-3, rel=0.05)
+    assert row["decode_latency_s"] == pytest.approx(6.73e-3, rel=0.05)
+
+
+def test_one_way_to_serve_shows_percentiles_and_a_burst(planner):
+    out = planner(*ONE, "--burst", "1000").out
+    assert re.search(r"of a request +mean +p50 +p90 +p99", out)
+    assert "A burst of 1,000 requests at once" in out
+    assert "makespan" in out
+
+
+BAD = {
+    "training's option": ((*SERVE, "--step-time", "5s"), 3, "of --workload train"),
+    "serving's option": (
+        ("search", "--model", "llama-7b", "--gpus", "8", "--ttft", "1s"),
+        3,
+        "of --workload serve",
+    ),
+    "search of a batch": ((*SERVE[:2], "inference", *SERVE[3:]), 3, "planner estimate"),
+    "burst of a batch": ((*INFER, "--burst", "5"), 3, "--workload serve"),
+    "rate of a batch": ((*INFER, "--request-rate", "5"), 3, "--workload serve"),
+    "limit without unit": ((*SERVE, "--ttft", "1000"), 3, "needs a unit"),
+    "unknown engine": ((*SERVE, "--engine", "sglan"), 2, "Did you mean sglang"),
+    "neither GPUs nor rate": (SERVE[:7], 3, "--request-rate"),
+    "context too long": ((*SERVE, "--input-tokens", "131072"), 2, "positions for 131,072"),
+    "no kernels": ((*INFER, "--set", "quantization=fp8"), 4, "has no kernels"),
+    "heads": ((*ONE, "--set", "tensor_parallel=3", "--gpus", "3"), 4, "divide the attention heads"),
+    "cache too large": ((*INFER, "--set", "concurrency=4000"), 4, "room for"),
+    "price unknown": (
+        (*SERVE, "--gpu", "h800", "--objective", "cost_per_million_tokens"),
+        3,
+        "give --price",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_gets_a_reason_and_a_code(planner, case):
+    arguments, code, words = BAD[case]
+    ran = planner(*arguments)
+    assert ran.exit_code == code
+    assert words in " ".join(ran.err.split())
+    assert ran.out == ""
+
+
+def test_limits_nobody_meets_name_the_nearest_and_a_remedy_that_works(planner):
+    ran = planner(*SERVE, "--ttft", "1ms", "--tpot", "1ms")
+    assert ran.exit_code == 4
+    assert re.search(r"miss time_to_first_token 1 ms \(nearest: \S+ ms", ran.err)
+    found = re.search(r"Try (--ttft \S+ with --tpot [\d.]+m?s)", " ".join(ran.err.split()))
+    assert found is not None
+    relaxed = found[1].replace(" with ", " ").split()
+    assert planner(*SERVE, *relaxed).exit_code == 0
+
+
+def test_a_model_too_large_names_how_many_requests_fit(planner):
+    words = ("search", "--workload", "serve", "--model", "llama-3.1-405b", "--gpu", "rtx4090")
+    ran = planner(*words, "--gpus", "8", "--set", "concurrency=1,4")
+    assert ran.exit_code == 4
+    assert "room for 0 of 1 requests" in " ".join(ran.err.split())
+    assert re.search(r"Try .*--gpus \d+", " ".join(ran.err.split()))
+
+
+def test_a_batch_too_large_names_one_that_fits(planner):
+    ran = planner(*INFER, "--set", "concurrency=4000")
+    fits = re.search(r"Try --set concurrency=(\d+)", ran.err)
+    assert fits is not None
+    assert planner(*INFER, "--set", f"concurrency={fits[1]}").exit_code == 0

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import planner
+from planner.errors import InfeasibleError, SearchSpaceError
+from planner.estimators.inference.disaggregated import (
+    HIGHEST_PREFILL_LOAD,
+    cache_transfer_time,
+    decode_workers,
+    matched,
+    prefill_workers,
+)
+
+SERVE = {"model": "llama-3.1-70b", "gpu": "h200-sxm-141gb", "num_gpus": 8}
+
+
+def one(workload="serve", settings=None, **request) -> dict:
+    """The row of one configuration on tensor_parallel 4, unless told otherwise."""
+    given = {"tensor_parallel": 4, "quantization": "fp8", "concurrency": 32, **(settings or {})}
+    found = planner.estimate(workload=workload, **{**SERVE, **request, "settings": given})
+    return found.to_frame().iloc[0].to_dict()
+
+
+def pool(settings=None, **request):
+    given = {"tensor_parallel": 4, "quantization": "fp8", "concurrency": 32, **(settings or {})}
+    found = planner.estimate(workload="serve", **{**SERVE, **request, "settings": given})
+    return found.source.pool.setting, found.estimate.configurations
+
+
+def test_memory_falls_with_tensor_parallelism():
+    peaks = [one(settings={"tensor_parallel": t})["peak_memory_gib"] for t in (1, 2, 4, 8)]
+    assert peaks == sorted(peaks, reverse=True)
+
+
+def test_the_first_token_comes_later_after_longer_prompts():
+    times = [one(input_tokens=n)["time_to_first_token_s"] for n in (100, 1000, 4000, 16000)]
+    assert times == sorted(times)
+
+
+def test_percentiles_surround_the_mean():
+    row = one()
+    for name in ("time_to_first_token", "time_per_output_token", "request_latency"):
+        ordered = [row[f"{name}_{share}_s"] for share in ("p50", "p90", "p99")]
+        assert ordered == sorted(ordered)
+        assert ordered[0] <= row[f"{name}_s"] < ordered[2]
+
+
+def test_memory_parts_add_up():
+    row = one()
+    parts = ("weights", "kv_cache", "activations", "reserved")
+    assert sum(row[f"memory_{part}_gib"] for part in parts) == pytest.approx(row["peak_memory_gib"])
+
+
+def test_a_rate_chooses_the_fewest_requests_in_flight_that_reach_it():
+    free = {"tensor_parallel": 4, "quantization": "fp8"}
+    found = planner.estimate(workload="serve", **SERVE, settings=free, request_rate=2.0)
+    row = found.to_frame().iloc[0]
+    assert row["requests_per_s"] >= 2.0
+    below = one(settings={"concurrency": row["concurrency"] - 1})
+    assert below["requests_per_s"] < 2.0
+
+
+def test_a_rate_beyond_reach_says_what_is_reached():
+    free = {"tensor_parallel": 4, "quantization": "fp8"}
+    with pytest.raises(InfeasibleError, match=r"at most .* requests per second, not 1e\+06"):
+        planner.estimate(workload="serve", **SERVE, settings=free, request_rate=1e6)
+
+
+def test_several_values_are_not_one_configuration():
+    with pytest.raises(SearchSpaceError, match="one value per parameter"):
+        one(settings={"tensor_parallel": [1, 2]})
+
+
+def test_a_batch_is_its_prefill_and_its_decode_steps():
+    row = one("inference", input_tokens=512, output_tokens=128)
+    expected = row["prefill_latency_s"] + 127 * row["decode_latency_s"]
+    assert row["request_latency_s"] == pytest.approx(expected)
+    rate = row["replicas"] * 32 * 128 / row["request_latency_s"]
+    assert row["output_tokens_per_s"] == pytest.approx(rate)
+
+
+def test_the_largest_batch_fits_and_one_more_does_not():
+    row = one("inference", settings={"concurrency": 1})
+    largest = int(row["largest_batch"])
+    assert one("inference", settings={"concurrency": largest})["rejected_by"] == ""
+    too_large = one("inference", settings={"concurrency": largest + 1})
+    assert too_large["rejected_by"] == "out_of_memory"
+
+
+def test_a_burst_takes_whole_waves():
+    def ends(number: int) -> float:
+        found = planner.estimate(
+            workload="serve",
+            **SERVE,
+            settings={"tensor_parallel": 4, "quantization": "fp8", "concurrency": 50},
+            burst=number,
+        )
+        assert found.burst is not None
+        assert found.burst.request_latency(0.5) <= found.burst.makespan
+        assert found.burst.time_to_first_token(0.0) < found.burst.request_latency(0.0)
+        return found.burst.makespan
+
+    one_wave = ends(100)  # two replicas hold 50 each
+    assert ends(2) < ends(20) < one_wave
+    assert ends(400) == pytest.approx(4 * one_wave)
+
+
+def test_a_static_answer_without_a_cache_computes_all_again():
+    assert (
+        one("inference", settings={"kv_cache": "none"})["decode_latency_s"]
+        > one("inference")["decode_latency_s"]
+    )
+
+
+def test_matched_pools_add_up_the_first_token():
+    parts = {"prompt_time": 0.3, "transfer_time": 0.02, "decode_step": 0.01, "overhead": 0.005}
+    match = matched(prefill=2, decode=3, service_time=0.2, decode_rate=1.0, **parts)
+    assert match.request_rate == pytest.approx(3.0)  # decode bounds it
+    assert match.load == pytest.approx(3.0 * 0.2 / 2)
+    wait = 0.3 * 0.2 / (2 * (1 - 0.3))
+    assert match.time_to_first_token == pytest.approx(sum(parts.values()) + wait)
+
+
+def test_prompts_bound_the_rate_where_decode_workers_are_many():
+    match = matched(
+        prefill=1, decode=100, service_time=0.2, prompt_time=0.3, transfer_time=0.0,
+        decode_rate=1.0, decode_step=0.01, overhead=0.0,
+    )  # fmt: skip
+    assert match.request_rate == pytest.approx(HIGHEST_PREFILL_LOAD / 0.2)
+
+
+def test_decode_workers_are_not_slowed_by_prompts():
+    setting, c = pool(input_tokens=4000, output_tokens=500)
+    alone = decode_workers(setting, c, True)
+    mixed = one(input_tokens=4000, output_tokens=500)
+    assert float(alone.time_per_output_token.ravel()[0]) < mixed["time_per_output_token_s"]
+    rate = 32 / (500 * float(alone.step_time.ravel()[0]))
+    assert float(alone.request_rate.ravel()[0]) == pytest.approx(rate)
+
+
+def test_full_steps_of_short_prompts_cost_less_each():
+    setting, c = pool(input_tokens=128)
+    workers = prefill_workers(setting, c, True)
+    assert float(workers.service_time.ravel()[0]) < float(workers.prompt_time.ravel()[0])
+
+
+def test_the_cache_leaves_faster_inside_the_fabric_and_in_fp8():
+    setting, c = pool(input_tokens=4000)
+    network = cache_transfer_time(setting, c, False)
+    assert (cache_transfer_time(setting, c, True) < network).all()
+    _, small = pool(input_tokens=4000, settings={"kv_cache": "fp8"})
+    assert (cache_transfer_time(setting, small, False) < network).all()
+    share = setting.machine.gpu.scale_out_bandwidth * setting.machine.cluster.scale_out.efficiency
+    per_gpu = 4000 * 80 * 2 * 8 * 128 * 2 / 4
+    assert float(np.ravel(network)[0]) == pytest.approx(per_gpu / share, rel=0.02)
+
+
+def test_offload_frees_the_gpu_and_takes_time():
+    kept, moved = one("inference"), one("inference", settings={"weight_offload": 0.5})
+    assert moved["memory_weights_gib"] == pytest.approx(kept["memory_weights_gib"] / 2)
+    assert moved["decode_latency_s"] > kept["decode_latency_s"]
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "settings"),
+    [
+        ("falcon-7b", "rtx4090-24gb", {}),
+        ("llama-3.1-8b", "mi300x-192gb", {}),
+        ("deepseek-v2-lite", "h100-sxm-80gb", {}),
+        ("gpt-oss-20b", "rtx5090-32gb", {}),
+        ("qwen3-next-80b-a3b", "h200-sxm-141gb", {"tensor_parallel": 2}),
+        ("llama-7b", "epyc-9654-2s", {"concurrency": 2}),
+    ],
+)
+@pytest.mark.parametrize("workload", ["inference", "serve"])
+def test_every_kind_of_model_and_device_can_be_estimated(model, gpu, settings, workload):
+    found = planner.estimate(
+        workload=workload, model=model, gpu=gpu, input_tokens=500, output_tokens=100,
+        settings=settings,
+    )  # fmt: skip
+    row = found.to_frame().iloc[0]
+    assert row["rejected_by"] == ""
+    assert 0 < row["output_tokens_per_s"] < 1e5
