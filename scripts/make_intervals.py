@@ -20,7 +20,7 @@ from planner.validation.compare import Row, joined
 from planner.validation.inference.compare import InferenceRow, joined_inference
 from planner.validation.inference.intervals import CALIBRATED, INTERVALS, QUANTITIES
 from planner.validation.inference.predict import predict_inference
-from planner.validation.inference.residuals import inference_residuals
+from planner.validation.inference.residuals import inference_residuals, serving_layout_factor
 from planner.validation.intervals import INFERENCE_KEYS, KEYS, LEVEL, keys_of
 from planner.validation.predict import predict
 from planner.validation.residuals import Cell, cells, held_when_left_out, layout_factor, residuals
@@ -39,9 +39,7 @@ def _training() -> None:
     runs = read_runs()
     rows = joined(runs, predict(runs))
     found = residuals(rows)
-    factor, pairs = layout_factor(rows)
-    apart = ("layout", *[""] * len(KEYS), LEVEL, f"{1 / factor:.4f}", f"{factor:.4f}", pairs)
-    _write_intervals("intervals.csv", KEYS, cells(found), [(*apart, "pairs")])
+    _write_intervals("intervals.csv", KEYS, cells(found), [_layout(*layout_factor(rows))])
     _write_calibrated(rows)
     for quantity in ("step_time", "peak_memory"):
         _print_held(quantity, held_when_left_out(found, quantity))
@@ -51,10 +49,16 @@ def _inference() -> None:
     tables = [read_runs(path) for path in SHIPPED_INFERENCE]
     rows = [row for runs in tables for row in joined_inference(runs, predict_inference(runs))]
     found = inference_residuals(rows)
-    _write_intervals(INTERVALS, INFERENCE_KEYS, cells(found), [])
+    apart = _layout(*serving_layout_factor(rows))
+    _write_intervals(INTERVALS, INFERENCE_KEYS, cells(found), [apart])
     _write_calibrated_engines(rows)
     for quantity in QUANTITIES:
         _print_held(quantity, held_when_left_out(found, quantity))
+
+
+def _layout(factor: float, pairs: int) -> tuple[object, ...]:
+    ends = (f"{1 / factor:.4f}", f"{factor:.4f}")
+    return ("layout", *[""] * len(KEYS), LEVEL, *ends, pairs, "pairs")
 
 
 def _print_held(quantity: str, held: dict[str, tuple[int, int]]) -> None:

@@ -45,12 +45,14 @@ def search_serving(given: dict[str, Any]) -> None:
             result = serving_search(
                 plan.problem,
                 progress=progress,
-                sink=(lambda table: files.add(serving_blocks(table))) if all_rows else None,
+                sink=(lambda table: files.add(serving_blocks(table, plan.problem.sources)))
+                if all_rows
+                else None,
             )
         if not result.table:
             raise InfeasibleError(serving_infeasible_message(request, plan, result))
         if not all_rows:
-            files.add(serving_blocks(result.table))
+            files.add(serving_blocks(result.table, plan.problem.sources))
         files.finish(make_manifest(plan, result, given["context"].obj, {"driver": "exhaustive"}))
     if not given["quiet"]:
         from planner.report.console import make_console

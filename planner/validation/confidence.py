@@ -34,13 +34,15 @@ class Confidence:
 class ServingConfidence:
     """Factors on predictions of serving between which 90 % of published runs lie.
 
-    ``throughput`` is that of rates: tokens and requests per second.
+    ``throughput`` is that of rates: tokens and requests per second. Two layouts whose speeds
+    differ by less than the factor ``layout`` are a tie.
     """
 
     time_to_first_token: tuple[float, float]
     time_per_output_token: tuple[float, float]
     throughput: tuple[float, float]
     peak_memory: tuple[float, float]
+    layout: float
     basis: str
 
 
@@ -56,6 +58,7 @@ def serving_confidence(setting: ServingSetting, mode: Mode = Mode.ONLINE) -> Ser
         time_per_output_token=interval_of("time_per_output_token", keys, INTERVALS),
         throughput=(1 / slow[1], 1 / slow[0] if slow[0] else math.inf),
         peak_memory=interval_of("peak_memory", keys, INTERVALS),
+        layout=interval_of("layout", keys, INTERVALS)[1],
         basis=engine_basis(rule, silicon, kind),
     )
 

@@ -64,12 +64,17 @@ def layout_factor(rows: Iterable[Row]) -> tuple[float, int]:
     The factor that holds, in the share ``LEVEL`` of the pairs, the error of the ratio of
     their two step times. Every problem counts the same.
     """
+    groups = layout_problems(rows)
+    return apart([math.log(row.time_ratio) for row in group if row.time_ratio] for group in groups)
+
+
+def apart(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
+    """The same from the logarithms of predicted over measured time of each problem's layouts."""
     errors, weights = [], []
-    for group in layout_problems(rows):
-        logs = [math.log(row.time_ratio) for row in group if row.time_ratio]
+    for logs in groups:
         pairs = [abs(a - b) for a, b in combinations(logs, 2)]
         errors += pairs
-        weights += [1 / len(pairs)] * len(pairs)
+        weights += [1 / len(pairs)] * len(pairs) if pairs else []
     order = np.argsort(errors)
     share = np.cumsum(np.asarray(weights)[order]) / sum(weights)
     return float(np.exp(np.asarray(errors)[order][np.searchsorted(share, LEVEL)])), len(errors)

@@ -31,8 +31,10 @@ from planner.report.serving.parts import (
 )
 from planner.report.serving.question import describe_serving, print_serving_question, where
 from planner.report.serving.rows import serving_blocks
+from planner.report.serving.sure import confidence_in, sure_pairs
 from planner.serving_plan import ServingPlan
 from planner.units import GIB
+from planner.validation.confidence import ServingConfidence
 
 
 def print_inference(console: Console, plan: ServingPlan, found: InferenceEvaluation) -> None:
@@ -55,6 +57,7 @@ def print_inference(console: Console, plan: ServingPlan, found: InferenceEvaluat
     if math.isfinite(cost):
         pairs["cost"] = f"{text.dollars(cost)} per million output tokens"
     print_pairs(console, pairs)
+    _print_sure(console, row, confidence_in(found.source, static=True))
     print_steps(console, _steps(found))
     print_assumed(console, plan)
 
@@ -67,10 +70,17 @@ def print_serving(console: Console, plan: ServingPlan, found: ServingEvaluation)
     console.print(latency_table(console, found.estimate))
     print_title(console, "Speed")
     print_pairs(console, speed_pairs(row))
+    _print_sure(console, row, confidence_in(found.source))
     if found.burst is not None:
         _print_burst(console, found.burst)
     print_steps(console, _steps(found))
     print_assumed(console, plan)
+
+
+def _print_sure(console: Console, row: dict[str, Any], sure: ServingConfidence | None) -> None:
+    if sure is not None:
+        print_title(console, "How sure")
+        print_pairs(console, sure_pairs(row, sure))
 
 
 def _print_head(
@@ -182,7 +192,8 @@ def write_serving(
         for row in step_rows(step)
     ]
     with row_files(None, path) as files:
-        files.add(serving_blocks(found.table()))
+        static = isinstance(found, InferenceEvaluation)
+        files.add(serving_blocks(found.table(), [found.source], static))
         files.finish(plan_manifest(plan, command), operators=operators)
 
 

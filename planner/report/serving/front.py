@@ -13,6 +13,7 @@ from planner.optimize.serving.search import ServingResult
 from planner.report import text
 from planner.report.console import print_title
 from planner.report.fitted import Column, print_fitted
+from planner.report.serving.sure import confidence_in, ties
 
 _SETTINGS = (
     "mode",
@@ -26,6 +27,13 @@ _SETTINGS = (
     "concurrency",
     "max_num_batched_tokens",
 )
+# Objectives that are as sure as the speed of a layout, and their columns.
+_TIED = {
+    "throughput_per_gpu": "output_tokens_per_s_per_gpu",
+    "throughput": "output_tokens_per_s",
+    "cost_per_million_tokens": "cost_per_million_tokens_usd",
+    "interactivity": "tokens_per_s_per_user",
+}
 _MILLISECONDS = ("time_to_first_token_s", "time_per_output_token_s")
 _RESULTS = (
     *_MILLISECONDS,
@@ -115,9 +123,25 @@ def _print_rows(
     console.print(_legend(shown))
     console.print()
     wanted = [*varying, *_results(problem)]
-    ranks = Column(name="#", header="#", cells=[str(row + 1) for row in rows], numeric=True)
+    tied = _tied(problem, chosen)
+    cells = [f"{row + 1}{'=' if tie else ''}" for row, tie in zip(rows, tied, strict=True)]
+    ranks = Column(name="#", header="#", cells=cells, numeric=True)
     columns = [ranks, *(_column(name, shown[name]) for name in wanted)]
     print_fitted(console, columns, rank=lambda name: _rank(problem, name))
+    if any(tied):
+        factor = confidence_in(problem.sources[0])
+        console.print(
+            "= ties with the first: published runs that differ in layout alone are told apart "
+            f"by their speed only beyond a factor of {factor.layout if factor else 1:.2f}."
+        )
+
+
+def _tied(problem: ServingProblem, table: Mapping[str, Sequence[Any]]) -> list[bool]:
+    """Whether published runs tell a row's first objective from that of the first row."""
+    goal = problem.objectives[0].name
+    if goal not in _TIED:
+        return [False] * len(table["mode"])
+    return ties(table[_TIED[goal]], confidence_in(problem.sources[0]))
 
 
 def _matters(problem: ServingProblem, name: str, shown: Mapping[str, Sequence[Any]]) -> bool:

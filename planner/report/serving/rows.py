@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from planner.optimize.serving.problem import Source
 from planner.report.rows import plain_blocks
+from planner.report.serving.sure import with_intervals
 
 
-def serving_blocks(table: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, list[Any]]]:
-    """The columns of results, some thousand rows at a time.
-
-    All files of serving come from here: columns beside the predictions, such as the ends of
-    their intervals, join them here, as `planner.report.rows.result_blocks` does for training.
-    """
-    return plain_blocks(table)
+def serving_blocks(
+    table: Mapping[str, Sequence[Any]], sources: Iterable[Source], static: bool = False
+) -> Iterator[dict[str, list[Any]]]:
+    """The columns of results and their intervals, some thousand rows at a time."""
+    return plain_blocks(with_intervals(table, sources, static))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 
 from rich.console import Console
 
@@ -22,6 +23,7 @@ from planner.report.serving.parts import (
     speed_pairs,
 )
 from planner.report.serving.question import describe_serving, print_serving_question
+from planner.report.serving.sure import confidence_in, sure_pairs
 from planner.request import ServingRequest
 from planner.serving_plan import ServingPlan
 from planner.units import GIB
@@ -64,7 +66,7 @@ def print_serving_search(
 
 def _print_best(console: Console, request: ServingRequest, result: ServingResult) -> None:
     row = {name: values[0] for name, values in result.table.items()}
-    source = _source(result.problem, row)
+    source = source_of(result.problem, row)
     print_title(console, "The best plan")
     console.print(settings_text(row))
     console.print()
@@ -80,12 +82,17 @@ def _print_best(console: Console, request: ServingRequest, result: ServingResult
     else:
         print_pairs(console, latency_pairs(row))
     print_pairs(console, speed_pairs(row))
+    sure = confidence_in(source)
+    if sure is not None:
+        print_title(console, "How sure")
+        print_pairs(console, sure_pairs(row, sure))
     if row["mode"] == AGGREGATED:
         print_title(console, "To see it in full")
         console.print(folded(serving_command(request, row), console.width), soft_wrap=True)
 
 
-def _source(problem: ServingProblem, row: dict[str, object]) -> Source:
+def source_of(problem: ServingProblem, row: Mapping[str, object]) -> Source:
+    """The source that a row of results comes from."""
     for source in problem.sources:
         engine = source.pool.setting.engine.name
         if (source.mode, source.pool.gpu, engine) == (row["mode"], row["gpu"], row["engine"]):

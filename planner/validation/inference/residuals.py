@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 
+from planner.validation.inference.cases import Mode
 from planner.validation.inference.compare import MEMORY, THROUGHPUT, InferenceRow, source_name
 from planner.validation.inference.intervals import inference_keys
-from planner.validation.residuals import LARGEST, Residual
+from planner.validation.residuals import LARGEST, Residual, apart
 
 _QUANTITIES = {
     "time_to_first_token": ("time_to_first_token_s",),
@@ -28,6 +29,22 @@ def inference_residuals(rows: Sequence[InferenceRow]) -> list[Residual]:
     """
     alone = _alone(rows)
     return [residual for row in rows for residual in _residuals(row, alone)]
+
+
+def serving_layout_factor(rows: Iterable[InferenceRow]) -> tuple[float, int]:
+    """How far the speeds of two layouts must be apart to be told apart, and from how many pairs.
+
+    Of requests of the same lengths at the same concurrency on the same engine and GPU.
+    """
+    problems: defaultdict[Hashable, dict[Hashable, float]] = defaultdict(dict)
+    for row in rows:
+        case, ratio = row.prediction.case, row.time_ratio("time_per_output_token_s")
+        if case is None or case.mode is not Mode.ONLINE or not ratio:
+            continue
+        version = row.run.text("framework_version")
+        problem = (case.model.name, case.gpu.name, case.rule.profile, version, case.traffic)
+        problems[problem][case.replica] = math.log(ratio)
+    return apart(list(found.values()) for found in problems.values() if len(found) > 1)
 
 
 def _residuals(row: InferenceRow, alone: Set[str]) -> Iterator[Residual]:
