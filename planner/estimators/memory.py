@@ -7,9 +7,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from planner.arrays import FloatArray, add, largest
+from planner.arrays import FloatArray, Numeric, add, largest
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import Recompute, ZeroStage
+from planner.estimators.frozen import frozen_bytes, gathered_bytes, stage_gathered_bytes
 from planner.estimators.saved_activations import all_bytes, layer_bytes, layer_input_bytes
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Share
@@ -142,7 +143,7 @@ def _loss_bytes(share: Share) -> FloatArray:
 def _state_parts(
     share: Share, c: TrainingConfigurations, parameters: StageParameters
 ) -> Callable[[str, int], FloatArray]:
-    states = share.setting.framework.states
+    states, trained = share.setting.framework.states, parameters.trained
     sharded_from = {
         "weight": ZeroStage(states.weights_sharded_from),
         "gradient": ZeroStage.GRADIENTS,
@@ -150,7 +151,7 @@ def _state_parts(
     }
 
     def state(name: str, stage: int) -> FloatArray:
-        return add(
+        own = add(
             sharded_bytes(
                 parameters=count[stage],
                 bytes_per_parameter=getattr(states, name),
@@ -159,10 +160,13 @@ def _state_parts(
                 sharded_from=sharded_from[name],
             )
             for count, group in (
-                (parameters.dense, parameters.dense_group),
-                (parameters.experts, parameters.expert_group),
+                (trained.dense, parameters.dense_group),
+                (trained.experts, parameters.expert_group),
             )
         )
+        if name == "weight" and share.setting.workload.is_frozen:
+            return own + frozen_bytes(share.setting, c, parameters, stage)
+        return own
 
     return state
 
@@ -176,16 +180,20 @@ def _gathered(
     """
     profile = share.setting.framework
     states = profile.states
-    layers = [
-        dense + experts
-        for dense, experts in zip(parameters.layer_dense, parameters.layer_experts, strict=True)
-    ]
-    held = _largest_held(layers, parameters.layers.counts[stage])
-    layer = held * profile.memory.gathered_layers
-    unit = np.maximum(layer, parameters.end)
-    gradients = unit * states.gradient_on_wire
-    weights = np.where(c.zero_stage == ZeroStage.WEIGHTS, unit * states.weight_on_wire, 0.0)
+    of_layer, of_end = gathered_bytes(share.setting, c.precision)
+
+    def unit(held: StageParameters, of_layer: Numeric, of_end: float) -> FloatArray:
+        layers = [
+            dense + experts
+            for dense, experts in zip(held.layer_dense, held.layer_experts, strict=True)
+        ]
+        largest_layer = _largest_held(layers, parameters.layers.counts[stage])
+        together = largest_layer * profile.memory.gathered_layers
+        return np.maximum(together * of_layer, held.end * of_end)
+
+    gradients = unit(parameters.trained, states.gradient_on_wire, states.gradient_on_wire)
+    weights = np.where(c.zero_stage == ZeroStage.WEIGHTS, unit(parameters, of_layer, of_end), 0.0)
     if states.weights_sharded_from == ZeroStage.GRADIENTS:
-        whole = (parameters.dense[stage] + parameters.experts[stage]) * states.weight_on_wire
+        whole = stage_gathered_bytes(share.setting, c, parameters, stage)
         weights = np.where(c.zero_stage == ZeroStage.GRADIENTS, whole, weights)
     return np.where(c.zero_stage >= states.weights_sharded_from, weights + gradients, 0.0)

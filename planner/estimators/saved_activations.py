@@ -94,7 +94,7 @@ def _attention_widths(share: Share, attention: AttentionSpec) -> dict[str, Numer
 
 def feed_forward_block_bytes(share: Share, feed_forward: FeedForwardSpec) -> FloatArray:
     """Inputs of the block's linear layers and activations, dense and routed."""
-    element = share.linear_input_bytes
+    element = share.feed_forward_input_bytes
     block_input = linear_input_bytes(
         tokens=share.tokens, width=share.hidden_size, split=share.split, element_bytes=element
     )
@@ -115,7 +115,7 @@ def _routed_bytes(share: Share, feed_forward: FeedForwardSpec) -> FloatArray:
     """Dispatched tokens, their activations, the experts' outputs and the router's scores."""
     if not feed_forward.num_experts:
         return np.zeros(())
-    element = share.linear_input_bytes
+    element = share.feed_forward_input_bytes
     pairs = share.own_tokens * feed_forward.num_experts_per_tok
     dispatched = pairs * share.hidden_size * (element + 2.0)
     inner = feed_forward_bytes(

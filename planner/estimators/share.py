@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import ComputePrecision
+from planner.enums import AdapterTargets, ComputePrecision
 from planner.estimators.machine import Group, Machine
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
@@ -77,6 +77,14 @@ class Share:
     def linear_input_bytes(self) -> FloatArray:
         """Bytes per element of what a matrix multiplication reads and keeps."""
         return np.where(self.precision == ComputePrecision.FP8, 1.0, 2.0)
+
+    @property
+    def feed_forward_input_bytes(self) -> FloatArray:
+        """The same of the feed-forward: nothing is kept of frozen matrices without adapter."""
+        workload = self.setting.workload
+        if workload.is_frozen and workload.lora_targets is not AdapterTargets.ALL_LINEAR:
+            return np.zeros(())
+        return self.linear_input_bytes
 
     @property
     def tensor_group(self) -> Group:

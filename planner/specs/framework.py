@@ -25,6 +25,9 @@ class Execution:
     ``deduplicated_dispatch``: a token crosses to a scale-up domain once, not per expert.
     ``selective_share``: share of a layer that selective recomputation repeats beside an
     unfused attention core: 0 in Megatron-LM, about half where every other product is kept.
+    ``adapter_launch_time``: the host needs it to launch the forward kernels of one adapter.
+    ``dequantize_launch_time``: the same for turning one 4-bit matrix into 16 bits.
+    ``dequantize_passes``: traffic of that over one read and one write.
     ``loss_passes``: reads and writes of the logits by forward and backward of the loss.
     """
 
@@ -38,6 +41,9 @@ class Execution:
     permute_passes: Ratio
     deduplicated_dispatch: bool
     selective_share: Share
+    adapter_launch_time: Seconds = 0.0
+    dequantize_launch_time: Seconds = 0.0
+    dequantize_passes: Ratio = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

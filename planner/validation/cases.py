@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from planner.enums import AdapterKind, AdapterTargets
 from planner.estimators.machine import Machine
 from planner.estimators.share import Setting
 from planner.specs.cluster import ClusterSpec
@@ -21,7 +22,16 @@ from planner.validation.models import NotPredicted, has_experts, model_of
 from planner.validation.runs import Run
 from planner.validation.tables import FrameworkRule, framework_rule
 
-_WORKLOADS = ("", "pretrain", "pretraining", "full_finetune")
+_ADAPTERS = {
+    "": AdapterKind.NONE,
+    "pretrain": AdapterKind.NONE,
+    "pretraining": AdapterKind.NONE,
+    "full_finetune": AdapterKind.NONE,
+    "lora": AdapterKind.LORA,
+    "qlora": AdapterKind.QLORA,
+}
+# Where a run does not say: the rank of MLPerf's LoRA task.
+_LORA_RANK = 16
 _LONGEST_SEQUENCE = 100_000_000
 
 
@@ -48,6 +58,8 @@ class Case:
     sequence_length: int
     layouts: tuple[Layout, ...]
     memory_kind: MemoryKind
+    adapter: AdapterKind = AdapterKind.NONE
+    lora_rank: int = _LORA_RANK
 
     @property
     def group(self) -> Hashable:
@@ -58,6 +70,8 @@ class Case:
             self.cluster,
             self.rule.profile,
             self.sequence_length,
+            self.adapter,
+            self.lora_rank,
         )
 
     @property
@@ -68,7 +82,12 @@ class Case:
             model=self.model,
             framework=self.framework,
             workload=TrainingWorkload(
-                sequence_length=self.sequence_length, global_batch_size=1, total_tokens=1.0
+                sequence_length=self.sequence_length,
+                global_batch_size=1,
+                total_tokens=1.0,
+                adapter=self.adapter,
+                lora_rank=self.lora_rank,
+                lora_targets=AdapterTargets(self.rule.lora_targets),
             ),
         )
 
@@ -96,9 +115,9 @@ def case_of(run: Run, library: Library) -> Case:
     NotPredicted
         It cannot be predicted; the text says why.
     """
-    workload = run.word("workload")
-    if workload not in _WORKLOADS:
-        raise NotPredicted(f"workload {workload} is not modelled yet")
+    adapter = _ADAPTERS.get(run.word("workload"))
+    if adapter is None:
+        raise NotPredicted(f"workload {run.word('workload')} is not modelled yet")
     gpu = library.gpu(run.text("gpu"))
     if gpu is None:
         raise NotPredicted(f"unknown GPU {run.text('gpu') or '(none given)'}")
@@ -106,7 +125,7 @@ def case_of(run: Run, library: Library) -> Case:
     if length is None or length > _LONGEST_SEQUENCE:
         raise NotPredicted("the sequence length is not given, or absurd")
     model = model_of(run, library)
-    rule = framework_rule(run.text("framework"))
+    rule = framework_rule(run.text("framework")).of(adapter)
     profile = library.framework(rule.profile)
     cluster = _cluster(run, gpu)
     context = Open(
@@ -126,6 +145,8 @@ def case_of(run: Run, library: Library) -> Case:
         sequence_length=length,
         layouts=tuple(layouts(context)),
         memory_kind=memory_kind(run),
+        adapter=adapter,
+        lora_rank=run.count("lora_rank") or _LORA_RANK,
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+
+from planner.enums import AdapterKind, AdapterTargets
 
 _FOLDER = Path(__file__).parent
 
@@ -17,7 +19,8 @@ class FrameworkRule:
 
     ``nearest``: the profile is not of this framework, only the closest to it. A feature
     is on from a year on, never if None. ``recompute`` or ``virtual_pipeline`` None: several
-    values are plausible.
+    values are plausible. ``adapter_profile`` stands for the framework where it trains an
+    adapter, if another one does; ``lora_targets`` is what it then adapts.
     """
 
     pattern: str
@@ -28,6 +31,14 @@ class FrameworkRule:
     sequence_parallel_from: int | None
     recompute: str | None
     virtual_pipeline: int | None
+    adapter_profile: str
+    lora_targets: str
+
+    def of(self, adapter: AdapterKind) -> FrameworkRule:
+        """The rule for a run that trains an adapter: other profiles may stand for it."""
+        if adapter is AdapterKind.NONE or not self.adapter_profile:
+            return self
+        return replace(self, profile=self.adapter_profile, nearest=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +79,8 @@ def _framework_rules() -> tuple[FrameworkRule, ...]:
             sequence_parallel_from=_year(row["sequence_parallel_from"]),
             recompute=row["recompute"] or None,
             virtual_pipeline=_year(row["virtual_pipeline"]),
+            adapter_profile=row["adapter_profile"] or "",
+            lora_targets=row["lora_targets"] or AdapterTargets.ATTENTION,
         )
         for row in read_table("frameworks.csv")
     )
