@@ -25,7 +25,22 @@ from planner.validation.runs import Run, read_runs
 PROFILES = Path(planner.__file__).parent / "framework_profiles"
 CLASSES = Path(planner.__file__).parents[1] / "hardware_specs" / "efficiency"
 DIGITS = 3
-MILLISECONDS = ("layer_launch_time", "micro_batch_overhead", "step_overhead")
+MILLISECONDS = (
+    "layer_launch_time",
+    "adapter_launch_time",
+    "dequantize_launch_time",
+    "micro_batch_overhead",
+    "step_overhead",
+)
+# What the host does is the same with fused kernels.
+FUSED = ("hf-trainer-triton", "hf-trainer-liger")
+HOST_TIMES = (
+    "execution.layer_launch_time",
+    "execution.adapter_launch_time",
+    "execution.dequantize_launch_time",
+    "execution.micro_batch_overhead",
+    "execution.step_overhead",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +95,32 @@ STEPS = (
         also=(
             ("megatron-lm", "execution.elementwise_passes"),
             ("megatron-lm", "execution.micro_batch_overhead"),
+        ),
+    ),
+    Step(
+        profile="hf-trainer",
+        sources=("Qwen README",),
+        start={
+            "execution.layer_launch_time": 0.0006,
+            "execution.adapter_launch_time": 0.0001,
+            "execution.dequantize_launch_time": 0.0001,
+            "execution.dequantize_passes": 3.0,
+            "execution.micro_batch_overhead": 0.02,
+            "execution.step_overhead": 0.05,
+            "execution.elementwise_passes": 2.0,
+        },
+        also=tuple((profile, name) for profile in FUSED for name in HOST_TIMES),
+    ),
+    Step(
+        profile="hf-trainer-triton",
+        sources=("fms-acceleration",),
+        start={
+            "execution.dequantize_passes": 3.0,
+            "execution.elementwise_passes": 1.2,
+        },
+        also=tuple(
+            ("hf-trainer-liger", f"execution.{name}_passes")
+            for name in ("dequantize", "elementwise")
         ),
     ),
 )

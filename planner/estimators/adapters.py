@@ -11,7 +11,7 @@ from planner.arrays import FloatArray, Numeric, add
 from planner.enums import AdapterKind, AdapterTargets, AttentionKind
 from planner.estimators.operators import Operator
 from planner.estimators.parameters import layer_parameters
-from planner.estimators.share import Share, elementwise_bytes
+from planner.estimators.share import Share
 from planner.formulas.adapters import adapter_parameters, dequantize_bytes
 from planner.specs.model import LayerGroup
 from planner.specs.workload import TrainingWorkload
@@ -129,8 +129,10 @@ def _adapter(share: Share, matrix: Adapted) -> Operator:
         machine.gemm_time(rank, depth, rows, precision),
         machine.gemm_time(rows, depth, rank, precision),
     )
-    summed = machine.memory_time(elementwise_bytes(share, rows * np.asarray(columns), 6))
-    summed_gradient = machine.memory_time(elementwise_bytes(share, rows * np.asarray(depth), 6))
+    outputs, inputs = rows * np.asarray(columns), rows * np.asarray(depth)
+    # Scaled (a read and a write), then added (two reads and a write); backward the same.
+    summed = machine.memory_time(10.0 * outputs, kernels=2)
+    summed_gradient = machine.memory_time(4.0 * outputs + 6.0 * inputs, kernels=2)
     return Operator(
         name=matrix.name,
         module="adapter",

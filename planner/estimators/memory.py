@@ -130,8 +130,9 @@ def _largest_held(values: list[FloatArray], counts: FloatArray) -> FloatArray:
 
 def _layer_working_set(share: Share, c: TrainingConfigurations, layer: FloatArray) -> FloatArray:
     """Gradients in flight in one layer, and what full recomputation builds up again."""
+    unfused = share.setting.framework.memory.unfused_copies
     rebuilt = np.where(c.recompute == Recompute.FULL, layer, 0.0)
-    return rebuilt + layer / 4 + layer_input_bytes(share)
+    return unfused * (rebuilt + layer / 4) + layer_input_bytes(share)
 
 
 def _loss_bytes(share: Share) -> FloatArray:

@@ -86,7 +86,8 @@ class Memory:
     ``per_logit``: bytes per logit at the peak of the loss. ``reserved``: CUDA context,
     libraries and NCCL buffers of one GPU. ``fragmentation``: share of the activations
     that the allocator loses. ``gathered_layers``: layers of ZeRO-3 whose full weights and
-    gradients are alive at once.
+    gradients are alive at once. ``unfused_copies``: what a layer in its backward pass holds
+    over what fused kernels would.
     """
 
     per_logit: BytesOrZero
@@ -94,6 +95,7 @@ class Memory:
     communication_buffer: BytesOrZero
     fragmentation: Share
     gathered_layers: Ratio
+    unfused_copies: Ratio = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

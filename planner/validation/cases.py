@@ -32,6 +32,7 @@ _ADAPTERS = {
 }
 # Where a run does not say: the rank of MLPerf's LoRA task.
 _LORA_RANK = 16
+_NOTED_LENGTH = re.compile(r"(?:max seq length|max length|longest example) (\d{1,6})")
 _LONGEST_SEQUENCE = 100_000_000
 
 
@@ -121,7 +122,7 @@ def case_of(run: Run, library: Library) -> Case:
     gpu = library.gpu(run.text("gpu"))
     if gpu is None:
         raise NotPredicted(f"unknown GPU {run.text('gpu') or '(none given)'}")
-    length = run.count("sequence_length")
+    length = run.count("sequence_length") or _noted_length(run)
     if length is None or length > _LONGEST_SEQUENCE:
         raise NotPredicted("the sequence length is not given, or absurd")
     model = model_of(run, library)
@@ -150,6 +151,12 @@ def case_of(run: Run, library: Library) -> Case:
     )
 
 
+def _noted_length(run: Run) -> int | None:
+    """The longest sequence that the notes of a run name: it decides the peak of the memory."""
+    found = _NOTED_LENGTH.search(run.word("notes"))
+    return int(found.group(1)) if found else None
+
+
 def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
     try:
         return cluster_of(run, gpu)
@@ -165,6 +172,8 @@ def memory_kind(run: Run) -> MemoryKind:
         except ValueError:
             return MemoryKind.DEVICE
     notes = run.word("notes")
+    if "memory = nvidia-smi" in notes:
+        return MemoryKind.DEVICE
     if re.search(r"alloc(?!ator)|max over gpus \(active", notes):
         return MemoryKind.ALLOCATED
     return MemoryKind.RESERVED if re.search(r"reserved", notes) else MemoryKind.DEVICE
