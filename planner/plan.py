@@ -38,6 +38,7 @@ DEFAULT_GPU = "a100-sxm-80gb"
 _SEQUENCE_LENGTH = 2048
 _BATCH_TOKENS = 4 * 2**20
 _TOKENS_PER_PARAMETER = 20
+_ADAPTER_FRAMEWORK = "hf-trainer"
 _LORA_RANK = 16
 _MOST_LORA_RANK = 100_000
 
@@ -258,6 +259,8 @@ def _space(request: Request, model: ModelSpec, notes: _Notes) -> SearchSpace:
     if name is None:
         experts = any(group.feed_forward.num_experts for group in model.layer_groups)
         name = "pretrain_moe" if experts else "pretrain_dense"
+        if request.adapter != AdapterKind.NONE:
+            name = "fine_tune"
         notes.defaults["space"] = f"{name} (default)"
     try:
         path = find("spaces", name)
@@ -271,7 +274,10 @@ def _space(request: Request, model: ModelSpec, notes: _Notes) -> SearchSpace:
 def _framework(request: Request, space: SearchSpace, notes: _Notes) -> FrameworkProfile:
     name = request.framework or space.framework
     if request.framework is None:
-        notes.defaults["framework"] = f"{name} (of the space)"
+        origin = "of the space"
+        if request.adapter != AdapterKind.NONE and space.name == "single":
+            name, origin = _ADAPTER_FRAMEWORK, "default of adapters"
+        notes.defaults["framework"] = f"{name} ({origin})"
     path = find("frameworks", name)
     table = read_toml(path)
     profile = check_spec(FrameworkProfile, table, where=str(path))
