@@ -80,6 +80,8 @@ def _exchange(setting: Setting, parameters: StageParameters) -> Exchange:
     def exchange(
         kind: str, bytes_per_parameter: Numeric, dense: FloatArray, experts: FloatArray
     ) -> FloatArray:
+        if not np.any(dense):
+            return np.zeros(())
         machine = setting.machine
         everyone = machine.collective(kind, bytes_per_parameter * dense, parameters.dense_group)
         if not has_experts:
