@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,17 +11,20 @@ from planner.arrays import FloatArray, Numeric, add
 from planner.enums import AdapterKind, AdapterTargets, AttentionKind
 from planner.estimators.operators import Operator
 from planner.estimators.parameters import layer_parameters
-from planner.estimators.share import Share
+from planner.estimators.share import Setting, Share
 from planner.formulas.adapters import adapter_parameters, dequantize_bytes
 from planner.specs.model import LayerGroup
-from planner.specs.workload import TrainingWorkload
 
 
 @dataclass(frozen=True, kw_only=True)
 class Adapted:
-    """A matrix with an adapter, whole; tensor parallelism splits one of its sides."""
+    """A matrix with an adapter, whole; tensor parallelism splits one of its sides.
+
+    ``reads`` names what it is multiplied with.
+    """
 
     name: str
+    reads: str
     depth: float
     columns: float
     split_depth: bool = False
@@ -33,24 +36,26 @@ class Adapted:
         return self.depth, self.columns / tensor_parallel
 
 
-def adapted_matrices(
-    hidden_size: int, group: LayerGroup, targets: AdapterTargets
-) -> tuple[Adapted, ...]:
-    """The matrices of one layer that have an adapter."""
+def adapted_matrices(setting: Setting, group: LayerGroup) -> tuple[Adapted, ...]:
+    """The matrices of one layer that have an adapter, as the framework joins them."""
+    hidden_size, targets = setting.model.hidden_size, setting.workload.lora_targets
     found = tuple(_attention(hidden_size, group, targets))
     if targets is AdapterTargets.ALL_LINEAR:
         found += tuple(_feed_forward(hidden_size, group))
+    if setting.framework.execution.fused_projections:
+        return tuple(_fused(found))
     return found
 
 
 def layer_adapter_parameters(
-    hidden_size: int, group: LayerGroup, workload: TrainingWorkload, tensor_parallel: Numeric
+    setting: Setting, group: LayerGroup, tensor_parallel: Numeric
 ) -> FloatArray:
     """Trained parameters of one layer on one tensor-parallel rank."""
     found = []
-    for matrix in adapted_matrices(hidden_size, group, workload.lora_targets):
+    for matrix in adapted_matrices(setting, group):
         depth, columns = matrix.local(tensor_parallel)
-        found.append(adapter_parameters(depth=depth, columns=columns, lora_rank=workload.lora_rank))
+        rank = setting.workload.lora_rank
+        found.append(adapter_parameters(depth=depth, columns=columns, lora_rank=rank))
     return add(found)
 
 
@@ -59,7 +64,7 @@ def adapter_block(share: Share, group: LayerGroup) -> Iterator[Operator]:
     workload = share.setting.workload
     if not workload.is_frozen:
         return
-    for matrix in adapted_matrices(share.hidden_size, group, workload.lora_targets):
+    for matrix in adapted_matrices(share.setting, group):
         yield _adapter(share, matrix)
     if workload.adapter is AdapterKind.QLORA:
         yield from _dequantizations(share, group)
@@ -70,7 +75,7 @@ def adapter_launches(share: Share, group: LayerGroup) -> float:
     workload, execution = share.setting.workload, share.setting.framework.execution
     if share.setting.machine.ideal or not workload.is_frozen:
         return 0.0
-    count = len(adapted_matrices(share.hidden_size, group, workload.lora_targets))
+    count = len(adapted_matrices(share.setting, group))
     time = count * execution.adapter_launch_time
     if workload.adapter is AdapterKind.QLORA:
         time += sum(num_matrices(group)) * execution.dequantize_launch_time
@@ -85,23 +90,34 @@ def num_matrices(group: LayerGroup) -> tuple[int, int]:
     return 4, each * (dense + feed_forward.num_experts)
 
 
+def _fused(matrices: tuple[Adapted, ...]) -> Iterator[Adapted]:
+    """One adapter for matrices of the same input: queries with keys, gate with up."""
+    inputs: dict[str, list[Adapted]] = {}
+    for matrix in matrices:
+        inputs.setdefault(matrix.reads, []).append(matrix)
+    for joined in inputs.values():
+        yield replace(joined[0], columns=sum(matrix.columns for matrix in joined))
+
+
 def _attention(h: int, group: LayerGroup, targets: AdapterTargets) -> Iterator[Adapted]:
     attention = group.attention
     a, d = attention.num_attention_heads, attention.head_dim
     dv = attention.v_head_dim or d
     if attention.kind is AttentionKind.LATENT:
         rank_q, rank_kv = attention.q_lora_rank or h, attention.kv_lora_rank
-        yield Adapted(name="q_adapter", depth=rank_q, columns=a * d)
+        yield Adapted(name="q_adapter", reads="query_latent", depth=rank_q, columns=a * d)
         up = a * (d - attention.qk_rope_head_dim + dv)
-        yield Adapted(name="kv_adapter", depth=rank_kv, columns=up)
+        yield Adapted(name="kv_adapter", reads="key_latent", depth=rank_kv, columns=up)
     else:
         g = attention.num_key_value_heads
-        yield Adapted(name="q_adapter", depth=h, columns=a * d)
-        yield Adapted(name="v_adapter", depth=h, columns=g * dv)
+        yield Adapted(name="q_adapter", reads="residual", depth=h, columns=a * d)
+        yield Adapted(name="v_adapter", reads="residual", depth=h, columns=g * dv)
         if targets is not AdapterTargets.QUERY_VALUE:
-            yield Adapted(name="k_adapter", depth=h, columns=g * d)
+            yield Adapted(name="k_adapter", reads="residual", depth=h, columns=g * d)
     if targets is not AdapterTargets.QUERY_VALUE:
-        yield Adapted(name="output_adapter", depth=a * dv, columns=h, split_depth=True)
+        yield Adapted(
+            name="output_adapter", reads="values", depth=a * dv, columns=h, split_depth=True
+        )
 
 
 def _feed_forward(h: int, group: LayerGroup) -> Iterator[Adapted]:
@@ -112,8 +128,8 @@ def _feed_forward(h: int, group: LayerGroup) -> Iterator[Adapted]:
     if not width:
         return
     for name in ("gate", "up") if feed_forward.gated else ("up",):
-        yield Adapted(name=f"{name}_adapter", depth=h, columns=width)
-    yield Adapted(name="down_adapter", depth=width, columns=h, split_depth=True)
+        yield Adapted(name=f"{name}_adapter", reads="feed_forward", depth=h, columns=width)
+    yield Adapted(name="down_adapter", reads="activation", depth=width, columns=h, split_depth=True)
 
 
 def _adapter(share: Share, matrix: Adapted) -> Operator:

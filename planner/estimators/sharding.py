@@ -12,9 +12,9 @@ from planner.enums import AttentionKind
 from planner.estimators.adapters import layer_adapter_parameters
 from planner.estimators.machine import Group
 from planner.estimators.parameters import LayerParameters, count_parameters, layer_parameters
+from planner.estimators.share import Setting
 from planner.estimators.stages import StageLayers, stage_layers
 from planner.specs.model import LayerGroup, ModelSpec
-from planner.specs.workload import TrainingWorkload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,15 +51,14 @@ class StageParameters:
 
 
 def stage_parameters(
-    model: ModelSpec, c: TrainingConfigurations, workload: TrainingWorkload | None = None
+    model: ModelSpec, c: TrainingConfigurations, setting: Setting | None = None
 ) -> StageParameters:
-    """What each stage holds under each configuration, with the adapters of a workload."""
+    """What each stage holds under each configuration, with the adapters of a setting."""
     whole = _whole(model, c)
-    if workload is None or not workload.is_frozen:
+    if setting is None or not setting.workload.is_frozen:
         return whole
     dense = tuple(
-        layer_adapter_parameters(model.hidden_size, group, workload, c.tensor_parallel)
-        for group in model.layer_groups
+        layer_adapter_parameters(setting, group, c.tensor_parallel) for group in model.layer_groups
     )
     nothing = np.zeros(())
     adapters = replace(

@@ -40,7 +40,7 @@ def print_question(console: Console, plan: Plan) -> None:
 def trained(setting: Setting) -> str:
     """What of a frozen model is trained."""
     workload = setting.workload
-    count = text.large(adapter_parameter_count(setting.model, workload))
+    count = text.large(adapter_parameter_count(setting))
     return (
         f"{workload.adapter} of rank {workload.lora_rank} on {workload.lora_targets}: "
         f"{count} parameters trained"

@@ -28,6 +28,8 @@ class Execution:
     ``adapter_launch_time``: the host needs it to launch the forward kernels of one adapter.
     ``dequantize_launch_time``: the same for turning one 4-bit matrix into 16 bits.
     ``dequantize_passes``: traffic of that over one read and one write.
+    ``fused_projections``: queries, keys and values are one matrix with one adapter, and so are
+    gate and up.
     ``loss_passes``: reads and writes of the logits by forward and backward of the loss.
     """
 
@@ -44,6 +46,7 @@ class Execution:
     adapter_launch_time: Seconds = 0.0
     dequantize_launch_time: Seconds = 0.0
     dequantize_passes: Ratio = 1.0
+    fused_projections: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

@@ -62,7 +62,17 @@ def thin_matrices(world: World, layout: Layout, group: LayerGroup) -> dict[str, 
         if mlp.gated:
             found["gate"] = Thin(h, width / t)
         found["down"] = Thin(width / t, h)
+    if world.framework.execution.fused_projections:
+        _join(found, "q", "k", "v")
+        _join(found, "up", "gate")
     return found
+
+
+def _join(found: dict[str, Thin], first: str, *others: str) -> None:
+    """Megatron-LM multiplies matrices of the same input as one, with one adapter."""
+    if first in found:
+        columns = [found.pop(name).columns for name in others if name in found]
+        found[first] = Thin(found[first].depth, found[first].columns + sum(columns))
 
 
 def adapter_times(

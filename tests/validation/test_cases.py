@@ -1,9 +1,11 @@
 """From a row to specs and layouts."""
 
-import pytest
-from sample_runs import row, run_of
+from dataclasses import replace
 
-from planner.enums import ComputePrecision, LinkKind, Recompute
+import pytest
+from sample_runs import MODEL, row, run_of
+
+from planner.enums import AdapterKind, ComputePrecision, LinkKind, Recompute
 from planner.validation.cases import MemoryKind, case_of, memory_kind
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted
@@ -143,7 +145,7 @@ def test_the_fabric_follows_the_row(library):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"workload": "qlora"}, "workload qlora is not modelled yet"),
+        ({"workload": "prompt_tuning"}, "workload prompt_tuning is not modelled yet"),
         ({"gpu": "abacus"}, "unknown GPU abacus"),
         ({"model": "T5-11B"}, "encoder-decoder"),
         ({"offload": "optimizer"}, "offload of optimizer"),
@@ -175,3 +177,43 @@ def test_what_cannot_be_predicted_says_why(library, changes, reason):
 )
 def test_kinds_of_memory(changes, kind):
     assert memory_kind(run_of(**changes)) is kind
+
+
+def test_adapters_take_the_profile_and_the_rank_of_their_run(library):
+    plain = run_of(framework="HF Trainer", tensor_parallel="1", sequence_parallel="0")
+    tuned = {**plain.cells, "workload": "qlora", "precision": "nf4", "lora_rank": "64"}
+    case = case_of(replace(plain, cells=tuned), library)
+    workload = case.setting.workload
+    assert case_of(plain, library).framework.name == "DeepSpeed"
+    assert case.framework.name == "HF Trainer"
+    assert (workload.adapter, workload.lora_rank) == ("qlora", 64)
+    assert {layout.precision for layout in case.layouts} == {ComputePrecision.BF16}
+
+
+@pytest.mark.parametrize(
+    ("framework", "profile"),
+    [
+        ("hf-peft-deepspeed", "hf-trainer"),
+        ("HF Trainer/TRL (fms-hf-tuning)", "hf-trainer-triton"),
+        ("fms-hf-tuning+none", "hf-trainer"),
+        ("fms-hf-tuning+accelerated-peft-bnb-foak", "hf-trainer-triton"),
+        ("fms-hf-tuning+foak-fast-kernels-liger", "hf-trainer-liger"),
+        ("PyTorch FSDP + bitsandbytes (fsdp_qlora)", "hf-trainer"),
+        ("torchtune", "fsdp-bf16"),
+        ("NeMo/Megatron-Core", "nemo"),
+    ],
+)
+def test_profiles_of_adapters(framework, profile):
+    assert framework_rule(framework).of(AdapterKind.LORA).profile == profile
+
+
+@pytest.mark.parametrize(
+    ("notes", "length"),
+    [
+        ("Alpaca-2k, max seq length 512, 4 epochs", 512),
+        ("longest example 1044 tokens, mean not stated", 1044),
+    ],
+)
+def test_longest_sequence_is_read_from_the_notes(library, notes, length):
+    unknown = dict.fromkeys(MODEL, "") | {"model": "llama-2-7b", "sequence_length": ""}
+    assert case(library, **unknown, notes=notes).sequence_length == length
