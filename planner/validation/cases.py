@@ -19,6 +19,7 @@ from planner.validation.hardware import cluster_of, gpu_class, scale
 from planner.validation.layouts import Layout, Open, layouts
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted, has_experts, model_of
+from planner.validation.notes import with_notes
 from planner.validation.runs import Run
 from planner.validation.tables import FrameworkRule, framework_rule
 
@@ -32,7 +33,6 @@ _ADAPTERS = {
 }
 # Where a run does not say: the rank of MLPerf's LoRA task.
 _LORA_RANK = 16
-_NOTED_LENGTH = re.compile(r"(?:max seq length|max length|longest example) (\d{1,6})")
 _LONGEST_SEQUENCE = 100_000_000
 
 
@@ -116,13 +116,14 @@ def case_of(run: Run, library: Library) -> Case:
     NotPredicted
         It cannot be predicted; the text says why.
     """
+    run = with_notes(run)
     adapter = _ADAPTERS.get(run.word("workload"))
     if adapter is None:
         raise NotPredicted(f"workload {run.word('workload')} is not modelled yet")
     gpu = library.gpu(run.text("gpu"))
     if gpu is None:
         raise NotPredicted(f"unknown GPU {run.text('gpu') or '(none given)'}")
-    length = run.count("sequence_length") or _noted_length(run)
+    length = run.count("sequence_length")
     if length is None or length > _LONGEST_SEQUENCE:
         raise NotPredicted("the sequence length is not given, or absurd")
     model = model_of(run, library)
@@ -149,12 +150,6 @@ def case_of(run: Run, library: Library) -> Case:
         adapter=adapter,
         lora_rank=run.count("lora_rank") or _LORA_RANK,
     )
-
-
-def _noted_length(run: Run) -> int | None:
-    """The longest sequence that the notes of a run name: it decides the peak of the memory."""
-    found = _NOTED_LENGTH.search(run.word("notes"))
-    return int(found.group(1)) if found else None
 
 
 def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:

@@ -217,3 +217,26 @@ def test_profiles_of_adapters(framework, profile):
 def test_longest_sequence_is_read_from_the_notes(library, notes, length):
     unknown = dict.fromkeys(MODEL, "") | {"model": "llama-2-7b", "sequence_length": ""}
     assert case(library, **unknown, notes=notes).sequence_length == length
+
+
+def test_layout_is_read_from_the_notes(library):
+    unknown = dict.fromkeys(("tensor_parallel", "pipeline_parallel", "global_batch_size"), "")
+    notes = "BF16; LoRA; TP=2 PP=4 CP=1 VP=2 GBS=32; source 9741 tokens/s/GPU"
+    (layout, *others) = case(library, **unknown, precision="", notes=notes).layouts
+    sizes = (layout.tensor_parallel, layout.pipeline_parallel, layout.virtual_pipeline)
+    assert sizes == (2, 4, 2)
+    assert layout.global_batch_size == 32
+    assert layout.precision is ComputePrecision.BF16
+    assert not others
+
+
+def test_what_a_column_says_outweighs_the_notes(library):
+    (layout,) = case(library, notes="TP=8 PP=1 GBS=8; batch 1 x grad-accum 8").layouts
+    assert (layout.tensor_parallel, layout.global_batch_size) == (2, 64)
+
+
+def test_accumulated_batch_is_read_from_the_notes(library):
+    notes = "1.0 s/iter, batch 1 x grad-accum 8"
+    changes = {"tensor_parallel": "1", "sequence_parallel": "0", "global_batch_size": ""}
+    (layout,) = case(library, **changes, notes=notes).layouts
+    assert layout.global_batch_size == 8 * 2 * 8
