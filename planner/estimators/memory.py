@@ -130,9 +130,10 @@ def _largest_held(values: list[FloatArray], counts: FloatArray) -> FloatArray:
 
 def _layer_working_set(share: Share, c: TrainingConfigurations, layer: FloatArray) -> FloatArray:
     """Gradients in flight in one layer, and what full recomputation builds up again."""
-    unfused = share.setting.framework.memory.unfused_copies
+    memory = share.setting.framework.memory
     rebuilt = np.where(c.recompute == Recompute.FULL, layer, 0.0)
-    return unfused * (rebuilt + layer / 4) + layer_input_bytes(share)
+    late = np.where(c.zero_stage == ZeroStage.WEIGHTS, memory.sharded_copies, 1.0)
+    return late * memory.unfused_copies * (rebuilt + layer / 4) + layer_input_bytes(share)
 
 
 def _loss_bytes(share: Share) -> FloatArray:

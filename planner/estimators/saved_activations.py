@@ -21,8 +21,9 @@ from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
 def layer_bytes(share: Share, group: LayerGroup, recompute: CodeArray) -> FloatArray:
     """Bytes one layer keeps per micro-batch; full recomputation keeps its input alone."""
     repeated = share.setting.framework.execution.selective_share
-    whole = all_bytes(share, group, core_recomputed=False)
-    without_core = all_bytes(share, group, core_recomputed=True)
+    unfused = share.setting.framework.memory.unfused_copies
+    whole = unfused * all_bytes(share, group, core_recomputed=False)
+    without_core = unfused * all_bytes(share, group, core_recomputed=True)
     layer_input = layer_input_bytes(share)
     selective = (1 - repeated) * without_core + repeated * layer_input
     kept = np.where(recompute == Recompute.NONE, whole, selective)

@@ -89,8 +89,9 @@ class Memory:
     ``per_logit``: bytes per logit at the peak of the loss. ``reserved``: CUDA context,
     libraries and NCCL buffers of one GPU. ``fragmentation``: share of the activations
     that the allocator loses. ``gathered_layers``: layers of ZeRO-3 whose full weights and
-    gradients are alive at once. ``unfused_copies``: what a layer in its backward pass holds
-    over what fused kernels would.
+    gradients are alive at once. ``unfused_copies``: what the kernels of a layer keep
+    over what fused ones would. ``sharded_copies``: what a layer in its backward pass holds
+    where its weights are sharded over what it holds where they are not: streams free late.
     """
 
     per_logit: BytesOrZero
@@ -99,6 +100,7 @@ class Memory:
     fragmentation: Share
     gathered_layers: Ratio
     unfused_copies: Ratio = 1.0
+    sharded_copies: Ratio = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

@@ -25,7 +25,8 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
         **_feed_forward(world, layout, group.feed_forward),
     }
     again = world.framework.execution.selective_share if recompute == "selective" else 0.0
-    return (1 - again) * sum(kept.values()) + again * layer_input
+    whole = world.framework.memory.unfused_copies * sum(kept.values())
+    return (1 - again) * whole + again * layer_input
 
 
 def _attention(

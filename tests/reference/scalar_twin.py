@@ -165,7 +165,8 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
     kept = sum(kept_bytes(world, layout, group, layout.recompute) for group in held)
     largest = max(kept_bytes(world, layout, group, "none") for group in held)
     working = largest / 4 + (largest if layout.recompute == "full" else 0)
-    working = memory.unfused_copies * working + input_bytes
+    working *= memory.sharded_copies if layout.zero_stage == 3 else 1.0
+    working += input_bytes
     if stage == layout.pipeline_parallel - 1:
         tokens = layout.micro_batch_size * world.workload.sequence_length / layout.context_parallel
         vocabulary = model.vocab_size / layout.tensor_parallel
