@@ -195,7 +195,7 @@ def _workload(request: Request, model: ModelSpec, notes: _Notes) -> TrainingWork
 
 def _adapter(request: Request, notes: _Notes) -> dict[str, Any]:
     """What is trained; the rank and the targets of adapters are reported where they are ours."""
-    kind = _word("adapter", request.adapter, AdapterKind)
+    kind = _kind(request)
     given = {"lora_rank": request.lora_rank, "lora_targets": request.lora_targets}
     if kind is AdapterKind.NONE:
         useless = [name for name, value in given.items() if value is not None]
@@ -218,6 +218,10 @@ def _adapter(request: Request, notes: _Notes) -> dict[str, Any]:
         "lora_rank": rank,
         "lora_targets": _word("lora_targets", targets, AdapterTargets),
     }
+
+
+def _kind(request: Request) -> AdapterKind:
+    return _word("adapter", request.adapter, AdapterKind)
 
 
 def _word(name: str, given: str, kind: type[_Words]) -> _Words:
@@ -259,7 +263,7 @@ def _space(request: Request, model: ModelSpec, notes: _Notes) -> SearchSpace:
     if name is None:
         experts = any(group.feed_forward.num_experts for group in model.layer_groups)
         name = "pretrain_moe" if experts else "pretrain_dense"
-        if request.adapter != AdapterKind.NONE:
+        if _kind(request) is not AdapterKind.NONE:
             name = "fine_tune"
         notes.defaults["space"] = f"{name} (default)"
     try:
@@ -275,7 +279,7 @@ def _framework(request: Request, space: SearchSpace, notes: _Notes) -> Framework
     name = request.framework or space.framework
     if request.framework is None:
         origin = "of the space"
-        if request.adapter != AdapterKind.NONE and space.name == "single":
+        if _kind(request) is not AdapterKind.NONE and space.name == "single":
             name, origin = _ADAPTER_FRAMEWORK, "default of adapters"
         notes.defaults["framework"] = f"{name} ({origin})"
     path = find("frameworks", name)
