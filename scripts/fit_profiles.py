@@ -27,6 +27,14 @@ from planner.validation.runs import Run, read_runs
 PROFILES = Path(planner.__file__).parent / "framework_profiles"
 CLASSES = Path(planner.__file__).parents[1] / "hardware_specs" / "efficiency"
 DIGITS = 3
+# What the host does is the same with fused kernels.
+HOST_TIMES = (
+    "execution.layer_launch_time",
+    "execution.adapter_launch_time",
+    "execution.dequantize_launch_time",
+    "execution.micro_batch_overhead",
+    "execution.step_overhead",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +92,28 @@ STEPS = (
             ("megatron-lm", "execution.elementwise_passes"),
             ("megatron-lm", "execution.micro_batch_overhead"),
         ),
+    ),
+    Step(
+        profile="hf-trainer",
+        sources=("Qwen README",),
+        start={
+            "execution.layer_launch_time": 0.0006,
+            "execution.adapter_launch_time": 0.0001,
+            "execution.dequantize_launch_time": 0.0001,
+            "execution.dequantize_passes": 3.0,
+            "execution.micro_batch_overhead": 0.02,
+            "execution.step_overhead": 0.05,
+            "execution.elementwise_passes": 2.0,
+        },
+        also=tuple(("hf-trainer-triton", name) for name in HOST_TIMES),
+    ),
+    Step(
+        profile="hf-trainer-triton",
+        sources=("fms-acceleration",),
+        start={
+            "execution.dequantize_passes": 3.0,
+            "execution.elementwise_passes": 1.2,
+        },
     ),
     Step(
         profile="megatron-deepspeed",
