@@ -95,7 +95,7 @@ STEPS = (
     ),
     Step(
         profile="hf-trainer",
-        sources=("Qwen README",),
+        sources=("Qwen README", "fms-acceleration"),
         start={
             "execution.layer_launch_time": 0.0006,
             "execution.adapter_launch_time": 0.0001,
@@ -128,6 +128,16 @@ STEPS = (
         also=(
             ("hf-bf16", "memory.kept_activations"),
             ("fsdp-bf16", "memory.kept_activations"),
+        ),
+        memory=True,
+    ),
+    Step(
+        profile="hf-trainer-triton",
+        sources=("fms-acceleration",),
+        start={"memory.kept_activations": 1.5, "memory.sharded_copies": 1.5},
+        also=(
+            ("hf-trainer", "memory.kept_activations"),
+            ("hf-trainer", "memory.sharded_copies"),
         ),
         memory=True,
     ),

@@ -134,9 +134,11 @@ def case_of(run: Run, library: Library) -> Case:
     if length is None or length > _LONGEST_SEQUENCE:
         raise NotPredicted("the sequence length is not given, or absurd")
     model = model_of(run, library)
-    rule = _rule(run, adapter)
+    rule = framework_rule(run.text("framework"))
+    loss = _loss(run, rule)
+    rule = _rule(rule, run, adapter, loss)
     shipped = library.framework(rule.profile)
-    profile = _with_loss(shipped, rule, run)
+    profile = _with_loss(shipped, rule, loss)
     cluster = _cluster(run, gpu)
     context = Open(
         run=run,
@@ -161,16 +163,17 @@ def case_of(run: Run, library: Library) -> Case:
     )
 
 
-def _rule(run: Run, adapter: AdapterKind) -> FrameworkRule:
-    rule = framework_rule(run.text("framework")).of(adapter)
+def _rule(rule: FrameworkRule, run: Run, adapter: AdapterKind, loss: str) -> FrameworkRule:
+    """The rule with the profile of a run; packages that fuse the loss fuse other kernels too."""
+    if adapter is not AdapterKind.NONE and rule.adapter_profile:
+        return rule.of_adapter(fused=loss != "eager")
     alone = run.count("num_gpus") in (None, 1)
     return rule if alone else replace(rule, profile=rule.sharded_profile)
 
 
-def _with_loss(profile: FrameworkProfile, rule: FrameworkRule, run: Run) -> FrameworkProfile:
-    """The profile with the loss that a run says, else with that of its framework and year."""
+def _with_loss(profile: FrameworkProfile, rule: FrameworkRule, loss: str) -> FrameworkProfile:
+    """The profile with the loss of a run."""
     per_logit = profile.memory.per_logit if rule.per_logit is None else rule.per_logit
-    loss = _loss(run) or ("fused" if since(rule.fused_loss_from, run.number("year")) else "eager")
     per_logit = {
         "eager": max(per_logit, EAGER_LOSS),
         "chunked": min(per_logit, CHUNKED_LOSS),
@@ -178,12 +181,15 @@ def _with_loss(profile: FrameworkProfile, rule: FrameworkRule, run: Run) -> Fram
     return replace(profile, memory=replace(profile.memory, per_logit=per_logit))
 
 
-def _loss(run: Run) -> str:
-    """How a run computes its loss: its own column, else its notes; empty if it does not say."""
+def _loss(run: Run, rule: FrameworkRule) -> str:
+    """How a run computes its loss: its own column, its notes, else its framework and year."""
     notes = run.word("notes")
+    if run.word("loss"):
+        return run.word("loss")
     if re.search(r"liger (?:fused|kernel)|chunked (?:loss|cross)", notes):
-        return run.word("loss") or "chunked"
-    return run.word("loss") or ("fused" if re.search(r"foak: fast", notes) else "")
+        return "chunked"
+    since_then = since(rule.fused_loss_from, run.number("year"))
+    return "fused" if since_then or re.search(r"foak: fast", notes) else "eager"
 
 
 def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:

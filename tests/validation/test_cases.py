@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from sample_runs import MODEL, row, run_of
 
-from planner.enums import AdapterKind, ComputePrecision, LinkKind, Recompute
+from planner.enums import ComputePrecision, LinkKind, Recompute
 from planner.validation.cases import MemoryKind, case_of, memory_kind
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted
@@ -199,7 +199,8 @@ def test_adapters_take_the_profile_and_the_rank_of_their_run(library):
     ("framework", "profile"),
     [
         ("hf-peft-deepspeed", "hf-trainer"),
-        ("HF Trainer/TRL (fms-hf-tuning)", "hf-trainer-triton"),
+        ("HF Trainer/TRL (fms-hf-tuning)", "hf-trainer"),
+        ("HF Trainer + Unsloth", "hf-trainer-triton"),
         ("fms-hf-tuning+none", "hf-trainer"),
         ("fms-hf-tuning+accelerated-peft-bnb-foak", "hf-trainer-triton"),
         ("fms-hf-tuning+foak-fast-kernels-liger", "hf-trainer-triton"),
@@ -208,8 +209,27 @@ def test_adapters_take_the_profile_and_the_rank_of_their_run(library):
         ("NeMo/Megatron-Core", "nemo"),
     ],
 )
-def test_profiles_of_adapters(framework, profile):
-    assert framework_rule(framework).of(AdapterKind.LORA).profile == profile
+def test_profiles_of_adapters(library, framework, profile):
+    assert lora_case(library, framework).rule.profile == profile
+
+
+@pytest.mark.parametrize(
+    ("loss", "profile", "per_logit"),
+    [
+        ("", "hf-trainer", 14.0),
+        ("fused", "hf-trainer-triton", 8.0),
+        ("chunked", "hf-trainer-triton", 0.5),
+    ],
+)
+def test_a_fused_loss_comes_with_fused_kernels(library, loss, profile, per_logit):
+    found = lora_case(library, "HF Trainer/TRL", loss=loss)
+    assert found.rule.profile == profile
+    assert found.framework.memory.per_logit == per_logit
+
+
+def lora_case(library, framework, **changes):
+    plain = run_of(framework=framework, tensor_parallel="1", sequence_parallel="0", **changes)
+    return case_of(replace(plain, cells={**plain.cells, "workload": "lora"}), library)
 
 
 @pytest.mark.parametrize(
