@@ -164,11 +164,12 @@ def main() -> None:
         values = fitted(step, rows)
         silicon |= {p: v for p, v in values.items() if p.is_of_silicon}
         origin = f"fitted by scripts/fit_profiles.py to {len(rows)} runs: {', '.join(step.sources)}"
+        key = f"fitted_{step.profile.replace('-', '_')}{'_memory' if step.memory else ''}"
         for parameter, value in values.items():
             unit, scale = unit_of(parameter.name)
             print(f"{step.profile:20} {parameter.label:36} {value * scale:.{DIGITS}g} {unit}")
             for path, section in _places(step, parameter):
-                _write(path, section, parameter.name, value, origin, step.profile)
+                _write(path, section, parameter.name, value, origin, key)
 
 
 def calibration_runs(step: Step) -> list[Run]:
@@ -215,9 +216,8 @@ def _places(step: Step, parameter: Parameter) -> list[tuple[Path, str]]:
     return [(PROFILES / f"{name}.toml", parameter.owner) for name in (step.profile, *others)]
 
 
-def _write(path: Path, section: str, name: str, value: float, origin: str, profile: str) -> None:
+def _write(path: Path, section: str, name: str, value: float, origin: str, key: str) -> None:
     document = tomlkit.parse(path.read_text(encoding="utf-8"))
-    key = f"fitted_{profile.replace('-', '_')}"
     document["sources"][key] = origin
     number = document[section][name]
     _, scale = unit_of(name)
