@@ -95,6 +95,25 @@ class PipelineSchedule(_Code):
     INTERLEAVED = 1
 
 
+class AdapterKind(StrEnum):
+    """What is trained: every weight, or low-rank adapters of frozen ones (4-bit for qlora)."""
+
+    NONE = "none"
+    LORA = "lora"
+    QLORA = "qlora"
+
+
+class AdapterTargets(StrEnum):
+    """Matrices with an adapter: queries and values, all of attention, or feed-forwards too.
+
+    Routed experts and their router never have one.
+    """
+
+    QUERY_VALUE = "query_value"
+    ATTENTION = "attention"
+    ALL_LINEAR = "all_linear"
+
+
 class LinkKind(StrEnum):
     """How the GPUs of a node reach each other; ``NETWORK``: only as nodes do."""
 

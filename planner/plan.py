@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
-from planner.enums import Precision
-from planner.errors import SearchSpaceError, SpecError
+from planner.enums import AdapterKind, AdapterTargets, Precision
+from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.estimators.machine import Machine
 from planner.estimators.parameters import count_parameters
 from planner.estimators.share import Setting
@@ -38,6 +39,11 @@ DEFAULT_GPU = "a100-sxm-80gb"
 _SEQUENCE_LENGTH = 2048
 _BATCH_TOKENS = 4 * 2**20
 _TOKENS_PER_PARAMETER = 20
+_ADAPTER_FRAMEWORK = "hf-trainer"
+_LORA_RANK = 16
+_MOST_LORA_RANK = 100_000
+
+_Words = TypeVar("_Words", bound=StrEnum)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,9 +211,50 @@ def _workload(request: Request, model: ModelSpec, notes: Notes) -> TrainingWorkl
         notes.defaults["total_tokens"] = f"{tokens / 1e9:,.0f} billion ({origin})"
     _check_length(model, s)
     values = {"sequence_length": s, "global_batch_size": batch, "total_tokens": tokens}
+    adapter = _adapter(request, notes)
     return check_spec(
-        TrainingWorkload, {**values, "dropout": request.dropout}, where="the workload"
+        TrainingWorkload, {**values, "dropout": request.dropout, **adapter}, where="the workload"
     )
+
+
+def _adapter(request: Request, notes: _Notes) -> dict[str, Any]:
+    """What is trained; the rank and the targets of adapters are reported where they are ours."""
+    kind = _kind(request)
+    given = {"lora_rank": request.lora_rank, "lora_targets": request.lora_targets}
+    if kind is AdapterKind.NONE:
+        useless = [name for name, value in given.items() if value is not None]
+        if useless:
+            raise SearchSpaceError(f"{useless[0]} needs an adapter: lora or qlora.")
+        return {"adapter": kind}
+    rank, targets = request.lora_rank, request.lora_targets
+    if rank is None:
+        rank = _LORA_RANK
+        notes.defaults["lora_rank"] = f"{rank} (default)"
+    elif isinstance(rank, bool) or not isinstance(rank, int) or not 1 <= rank <= _MOST_LORA_RANK:
+        raise SearchSpaceError(
+            f"lora_rank is a whole number from 1 to {_MOST_LORA_RANK:,}, not {rank!r}."
+        )
+    if targets is None:
+        targets = AdapterTargets.ATTENTION
+        notes.defaults["lora_targets"] = f"{targets} (default)"
+    return {
+        "adapter": kind,
+        "lora_rank": rank,
+        "lora_targets": _word("lora_targets", targets, AdapterTargets),
+    }
+
+
+def _kind(request: Request) -> AdapterKind:
+    return _word("adapter", request.adapter, AdapterKind)
+
+
+def _word(name: str, given: str, kind: type[_Words]) -> _Words:
+    """A member of a closed set of words, in any case and with dashes or underscores."""
+    text = str(given).strip().lower().replace("-", "_")
+    if text not in list(kind):
+        hint = did_you_mean(text, list(kind))
+        raise SearchSpaceError(f"{name} {given!r} is unknown.{hint} Known: {', '.join(kind)}.")
+    return kind(text)
 
 
 def _sequences(tokens_over_length: float) -> int:
@@ -240,6 +287,8 @@ def _space(request: Request, model: ModelSpec, notes: Notes) -> SearchSpace:
     if name is None:
         experts = any(group.feed_forward.num_experts for group in model.layer_groups)
         name = "pretrain_moe" if experts else "pretrain_dense"
+        if _kind(request) is not AdapterKind.NONE:
+            name = "fine_tune"
         notes.defaults["space"] = f"{name} (default)"
     return read_space(name, "framework", notes)
 
@@ -267,7 +316,10 @@ def read_space(name: str, names: str, notes: Notes) -> SearchSpace:
 def _framework(request: Request, space: SearchSpace, notes: Notes) -> FrameworkProfile:
     name = request.framework or space.framework
     if request.framework is None:
-        notes.defaults["framework"] = f"{name} (of the space)"
+        origin = "of the space"
+        if _kind(request) is not AdapterKind.NONE and space.name == "single":
+            name, origin = _ADAPTER_FRAMEWORK, "default of adapters"
+        notes.defaults["framework"] = f"{name} ({origin})"
     path = find("frameworks", name)
     table = read_toml(path)
     profile = check_spec(FrameworkProfile, table, where=str(path))

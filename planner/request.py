@@ -21,6 +21,10 @@ class Request:
     settings : parameter -> value or values, replacing those of the space
     sequence_length, global_batch_size, total_tokens : tokens, sequences, tokens
         The model's published run where not given.
+    adapter : ``none`` trains every weight; ``lora`` and ``qlora`` train low-rank adapters of
+        weights that are frozen, for qlora in 4 bits
+    lora_rank, lora_targets : rank of the adapters; ``query_value``, ``attention`` or
+        ``all_linear``
     objectives : one to three names of `planner.optimize.objectives.OBJECTIVES`
     constraints : name -> bound in SI units, see `planner.optimize.constraints.LIMITS`
     price : USD per GPU and hour; the price list's where not given
@@ -42,6 +46,9 @@ class Request:
     global_batch_size: int | None = None
     total_tokens: float | None = None
     dropout: bool = False
+    adapter: str = "none"
+    lora_rank: int | None = None
+    lora_targets: str | None = None
     objectives: tuple[str, ...] = ("throughput", "memory_headroom")
     constraints: Mapping[str, float] = field(default_factory=dict)
     price: float | None = None

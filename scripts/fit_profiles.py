@@ -27,6 +27,14 @@ from planner.validation.runs import Run, read_runs
 PROFILES = Path(planner.__file__).parent / "framework_profiles"
 CLASSES = Path(planner.__file__).parents[1] / "hardware_specs" / "efficiency"
 DIGITS = 3
+# What the host does is the same with fused kernels.
+HOST_TIMES = (
+    "execution.layer_launch_time",
+    "execution.adapter_launch_time",
+    "execution.dequantize_launch_time",
+    "execution.micro_batch_overhead",
+    "execution.step_overhead",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +94,28 @@ STEPS = (
         ),
     ),
     Step(
+        profile="hf-trainer",
+        sources=("Qwen README", "fms-acceleration"),
+        start={
+            "execution.layer_launch_time": 0.0006,
+            "execution.adapter_launch_time": 0.0001,
+            "execution.dequantize_launch_time": 0.0001,
+            "execution.dequantize_passes": 3.0,
+            "execution.micro_batch_overhead": 0.02,
+            "execution.step_overhead": 0.05,
+            "execution.elementwise_passes": 2.0,
+        },
+        also=tuple(("hf-trainer-triton", name) for name in HOST_TIMES),
+    ),
+    Step(
+        profile="hf-trainer-triton",
+        sources=("fms-acceleration",),
+        start={
+            "execution.dequantize_passes": 3.0,
+            "execution.elementwise_passes": 1.2,
+        },
+    ),
+    Step(
         profile="megatron-deepspeed",
         sources=("BigScience BLOOM",),
         start={"memory.communication_buffer": 4 * GIB, "memory.fragmentation": 0.1},
@@ -98,6 +128,16 @@ STEPS = (
         also=(
             ("hf-bf16", "memory.kept_activations"),
             ("fsdp-bf16", "memory.kept_activations"),
+        ),
+        memory=True,
+    ),
+    Step(
+        profile="hf-trainer-triton",
+        sources=("fms-acceleration",),
+        start={"memory.kept_activations": 1.5, "memory.sharded_copies": 1.5},
+        also=(
+            ("hf-trainer", "memory.kept_activations"),
+            ("hf-trainer", "memory.sharded_copies"),
         ),
         memory=True,
     ),
@@ -124,11 +164,12 @@ def main() -> None:
         values = fitted(step, rows)
         silicon |= {p: v for p, v in values.items() if p.is_of_silicon}
         origin = f"fitted by scripts/fit_profiles.py to {len(rows)} runs: {', '.join(step.sources)}"
+        key = f"fitted_{step.profile.replace('-', '_')}{'_memory' if step.memory else ''}"
         for parameter, value in values.items():
             unit, scale = unit_of(parameter.name)
             print(f"{step.profile:20} {parameter.label:36} {value * scale:.{DIGITS}g} {unit}")
             for path, section in _places(step, parameter):
-                _write(path, section, parameter.name, value, origin, step.profile)
+                _write(path, section, parameter.name, value, origin, key)
 
 
 def calibration_runs(step: Step) -> list[Run]:
@@ -175,9 +216,8 @@ def _places(step: Step, parameter: Parameter) -> list[tuple[Path, str]]:
     return [(PROFILES / f"{name}.toml", parameter.owner) for name in (step.profile, *others)]
 
 
-def _write(path: Path, section: str, name: str, value: float, origin: str, profile: str) -> None:
+def _write(path: Path, section: str, name: str, value: float, origin: str, key: str) -> None:
     document = tomlkit.parse(path.read_text(encoding="utf-8"))
-    key = f"fitted_{profile.replace('-', '_')}"
     document["sources"][key] = origin
     number = document[section][name]
     _, scale = unit_of(name)

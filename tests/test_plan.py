@@ -60,3 +60,22 @@ def test_defaults_say_where_they_come_from() -> None:
 def test_an_absurd_number_of_gpus_is_refused(count: object) -> None:
     with pytest.raises(PlannerError, match="number of GPUs"):
         make_plan(Request(model="llama-7b", num_gpus=count))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("adapter", "space", "framework"),
+    [("None", "pretrain_dense", "Megatron-LM"), ("QLoRA", "fine_tune", "HF Trainer")],
+)
+def test_words_of_adapters_are_read_in_any_case(adapter, space, framework):
+    plan = make_plan(Request(model="llama-7b", num_gpus=8, adapter=adapter))
+    assert plan.space.name == space
+    assert plan.problem.setting.framework.name == framework
+
+
+def test_the_frameworks_of_adapters_report_their_rank():
+    plan = make_plan(
+        Request(model="llama-7b", num_gpus=1, adapter="lora", lora_targets="query-value")
+    )
+    assert plan.defaults["lora_rank"] == "16 (default)"
+    assert "lora_targets" not in plan.defaults
+    assert plan.problem.setting.workload.lora_targets == "query_value"

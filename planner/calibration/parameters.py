@@ -14,7 +14,13 @@ from planner.validation.cases import Case
 _SECTIONS = {"execution": Execution, "overlap": Overlap, "memory": Memory}
 _SHARES = ("selective_share", "fragmentation")
 # Traffic over that of fused kernels, which nothing undercuts.
-_AT_LEAST_ONE = ("elementwise_passes", "permute_passes", "kept_activations")
+_AT_LEAST_ONE = (
+    "elementwise_passes",
+    "permute_passes",
+    "dequantize_passes",
+    "kept_activations",
+    "sharded_copies",
+)
 # Kernels of an engine may beat those measured on the GPU by little.
 _LARGEST_FRACTION = 1.3
 _SHARE_SPREAD = 0.25

@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 
 SOURCE = "calibrated"
 _DIGITS = 4
-_MILLISECONDS = ("layer_launch_time", "micro_batch_overhead", "step_overhead", "request_overhead")
+_MILLISECONDS = (
+    "layer_launch_time",
+    "adapter_launch_time",
+    "dequantize_launch_time",
+    "micro_batch_overhead",
+    "step_overhead",
+    "request_overhead",
+)
 _MICROSECONDS = ("decode_launch_time", "prefill_launch_time", "sequence_overhead")
 _GIBIBYTES = ("reserved", "communication_buffer")
 _BYTES = ("per_logit", "optimizer_temporary")

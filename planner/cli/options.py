@@ -89,6 +89,21 @@ MemoryEfficiency = Annotated[
 Dropout = Annotated[
     bool, typer.Option("--dropout", help="Train with dropout: its masks take memory.")
 ]
+Adapter = Annotated[
+    str,
+    typer.Option(
+        help="none: train every weight; lora: adapters of frozen weights; qlora: the same, 4-bit.",
+        metavar="KIND",
+    ),
+]
+LoraRank = Annotated[int | None, typer.Option(help="Rank of the adapters; 16 if not given.")]
+LoraTargets = Annotated[
+    str | None,
+    typer.Option(
+        help="What is adapted: query_value, attention (if not given) or all_linear.",
+        metavar="MATRICES",
+    ),
+]
 Specs = Annotated[
     Path | None,
     typer.Option("--specs", help="A folder of own spec files, looked in first.", metavar="DIR"),
@@ -156,6 +171,9 @@ _OF_REQUEST = (
     "global_batch_size",
     "price",
     "dropout",
+    "adapter",
+    "lora_rank",
+    "lora_targets",
     "ideal",
     "flops_efficiency",
     "memory_efficiency",

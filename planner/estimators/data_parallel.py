@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray
+from planner.arrays import CodeArray, FloatArray, Numeric
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import ZeroStage
+from planner.estimators.frozen import gathered_bytes
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Setting
 
@@ -37,10 +38,15 @@ def data_parallel_time(
     exchange = _exchange(setting, parameters)
     zero = c.zero_stage
     forward, backward = [], []
-    pairs = list(zip(parameters.layer_dense, parameters.layer_experts, strict=True))
-    for dense, experts in [*pairs, (parameters.end, np.zeros(()))]:
-        gather = exchange("all_gather", states.weight_on_wire, dense, experts)
-        scatter = exchange("reduce_scatter", states.gradient_on_wire, dense, experts)
+    of_layer, of_end = gathered_bytes(setting, c.precision)
+    for (dense, experts), trained, width in zip(
+        _units(parameters),
+        _units(parameters.trained),
+        [*(of_layer for _ in parameters.layer_dense), of_end],
+        strict=True,
+    ):
+        gather = exchange("all_gather", width, dense, experts)
+        scatter = exchange("reduce_scatter", states.gradient_on_wire, *trained)
         forward.append(np.where(zero >= states.weights_sharded_from, gather, 0.0))
         backward.append(
             np.where(zero == ZeroStage.WEIGHTS, gather, 0.0)
@@ -48,7 +54,7 @@ def data_parallel_time(
         )
     step = tuple(
         _step_exchange(setting, exchange, zero, dense, experts)
-        for dense, experts in zip(parameters.dense, parameters.experts, strict=True)
+        for dense, experts in zip(parameters.trained.dense, parameters.trained.experts, strict=True)
     )
     return DataParallelTime(
         layer_forward=tuple(forward[:-1]),
@@ -59,15 +65,23 @@ def data_parallel_time(
     )
 
 
-Exchange = Callable[[str, float, FloatArray, FloatArray], FloatArray]
+Exchange = Callable[[str, Numeric, FloatArray, FloatArray], FloatArray]
+
+
+def _units(parameters: StageParameters) -> list[tuple[FloatArray, FloatArray]]:
+    """Dense and expert parameters of what ZeRO gathers at once: a layer of each group, an end."""
+    layers = zip(parameters.layer_dense, parameters.layer_experts, strict=True)
+    return [*layers, (parameters.end, np.zeros(()))]
 
 
 def _exchange(setting: Setting, parameters: StageParameters) -> Exchange:
     has_experts = any(group.feed_forward.num_experts for group in setting.model.layer_groups)
 
     def exchange(
-        kind: str, bytes_per_parameter: float, dense: FloatArray, experts: FloatArray
+        kind: str, bytes_per_parameter: Numeric, dense: FloatArray, experts: FloatArray
     ) -> FloatArray:
+        if not np.any(dense):
+            return np.zeros(())
         machine = setting.machine
         everyone = machine.collective(kind, bytes_per_parameter * dense, parameters.dense_group)
         if not has_experts:

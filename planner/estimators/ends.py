@@ -16,6 +16,8 @@ def embedding_block(share: Share) -> Iterator[Operator]:
     lookup = elementwise(
         share, "embedding", "embedding", elements=elements, forward_bytes=4, backward_bytes=10
     )
+    if share.setting.workload.is_frozen:
+        lookup = Operator(**{**vars(lookup), "backward": np.zeros(())})
     yield _not_repeated(lookup)
     yield _vocabulary_reduce(share, "embedding_tensor_parallel", "embedding", backward=False)
 

@@ -58,7 +58,9 @@ class Estimate:
     @property
     def model_flops_utilization(self) -> FloatArray:
         """Model FLOPs over the dense peak of the precision in use."""
-        per_token = model_flops_per_token(self.setting.model, self.setting.workload.sequence_length)
+        setting = self.setting
+        length = setting.workload.sequence_length
+        per_token = model_flops_per_token(setting.model, length, setting)
         return self._utilization(np.asarray(per_token))
 
     @property
@@ -90,7 +92,7 @@ def evaluate(
     broken = broken_rule(setting, c)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         share = Share.of(setting, c)
-        parameters = stage_parameters(setting.model, c)
+        parameters = stage_parameters(setting.model, c, setting)
         memory = peak_memory(share, c, parameters)
         time = step_time(share, c, parameters)
         total = time.total
@@ -133,7 +135,7 @@ def _hardware_flops_per_token(setting: Setting, c: TrainingConfigurations) -> Fl
         c.flash_attention,
         setting.framework.execution.selective_share,
     )
-    return model_flops_per_token(setting.model, s) + repeated
+    return model_flops_per_token(setting.model, s, setting) + repeated
 
 
 def _flat_step_time(

@@ -85,11 +85,14 @@ def _routed(share: Share, feed_forward: FeedForwardSpec) -> Operator:
     machine = share.setting.machine
     matmul = machine.grouped_gemm_time(pairs, local_experts, h, width, matrices, share.precision)
     activation = machine.memory_time(2.0 * matrices * pairs * width)
+    backward = 2 * (matmul + activation)
+    if share.setting.workload.is_frozen:
+        backward = matmul + 2 * activation
     return Operator(
         name="experts",
         module="experts",
         forward=matmul + activation,
-        backward=2 * (matmul + activation),
+        backward=backward,
         flops=2.0 * matrices * h * width * pairs,
     )
 

@@ -6,8 +6,10 @@ import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray
 from planner.enums import Recompute
+from planner.estimators.adapters import layer_adapter_parameters
 from planner.estimators.attention_block import value_dim
 from planner.estimators.parameters import count_parameters
+from planner.estimators.share import Setting
 from planner.specs.model import ModelSpec
 
 
@@ -27,18 +29,32 @@ def attention_flops_per_token(model: ModelSpec, sequence_length: int) -> float:
     return flops
 
 
-def model_flops_per_token(model: ModelSpec, sequence_length: int) -> float:
+def model_flops_per_token(
+    model: ModelSpec, sequence_length: int, setting: Setting | None = None
+) -> float:
     """Forward and backward FLOPs: ``6 N + 12 L a d s`` [1]_.
 
     N are the active parameters in matrix multiplications; attention is counted without
-    the causal mask, as PaLM, Megatron-LM and torchtitan do.
+    the causal mask, as PaLM, Megatron-LM and torchtitan do. Frozen weights have no
+    gradient: ``4 N``, and 6 per parameter of the adapters of a setting.
 
     References
     ----------
     .. [1] A. Chowdhery et al., "PaLM," 2022, arXiv:2204.02311, appendix B.
     """
     forward = 2.0 * matmul_parameters(model) + attention_flops_per_token(model, sequence_length)
-    return 3.0 * forward
+    if setting is None or not setting.workload.is_frozen:
+        return 3.0 * forward
+    saved = 2.0 * matmul_parameters(model)
+    return 3.0 * forward - saved + 6.0 * adapter_parameter_count(setting)
+
+
+def adapter_parameter_count(setting: Setting) -> int:
+    """Parameters of all adapters of a model: what is trained."""
+    return sum(
+        group.num_hidden_layers * int(layer_adapter_parameters(setting, group, 1.0))
+        for group in setting.model.layer_groups
+    )
 
 
 def recomputed_flops_per_token(

@@ -10,6 +10,7 @@ import numpy as np
 from planner.arrays import FloatArray, Numeric, add, largest
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import ComputePrecision, Recompute, ZeroStage
+from planner.estimators.frozen import frozen_bytes, gathered_bytes, stage_gathered_bytes
 from planner.estimators.saved_activations import all_bytes, layer_bytes, layer_input_bytes
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Share
@@ -158,8 +159,10 @@ def _largest_held(values: list[FloatArray], counts: FloatArray) -> FloatArray:
 
 def _layer_working_set(share: Share, c: TrainingConfigurations, layer: FloatArray) -> FloatArray:
     """Gradients in flight in one layer, and what full recomputation builds up again."""
+    memory = share.setting.framework.memory
     rebuilt = np.where(c.recompute == Recompute.FULL, layer, 0.0)
-    return rebuilt + layer / 4 + layer_input_bytes(share)
+    late = np.where(c.zero_stage == ZeroStage.WEIGHTS, memory.sharded_copies, 1.0)
+    return late * (rebuilt + layer / 4) + layer_input_bytes(share)
 
 
 def _loss_bytes(share: Share) -> FloatArray:
@@ -172,6 +175,7 @@ def _state_parts(
     share: Share, c: TrainingConfigurations, parameters: StageParameters
 ) -> Callable[[str, int], FloatArray]:
     states, memory = share.setting.framework.states, share.setting.framework.memory
+    trained = parameters.trained
     rules: dict[str, tuple[Numeric, ZeroStage]] = {
         "weight": (states.weight, ZeroStage(states.weights_sharded_from)),
         "gradient": (_gradient_bytes(share), ZeroStage.GRADIENTS),
@@ -181,7 +185,7 @@ def _state_parts(
 
     def state(name: str, stage: int) -> FloatArray:
         width, sharded_from = rules[name]
-        return add(
+        own = add(
             sharded_bytes(
                 parameters=count[stage],
                 bytes_per_parameter=width,
@@ -190,10 +194,13 @@ def _state_parts(
                 sharded_from=sharded_from,
             )
             for count, group in (
-                (parameters.dense, parameters.dense_group),
-                (parameters.experts, parameters.expert_group),
+                (trained.dense, parameters.dense_group),
+                (trained.experts, parameters.expert_group),
             )
         )
+        if name == "weight" and share.setting.workload.is_frozen:
+            return own + frozen_bytes(share.setting, c, parameters, stage)
+        return own
 
     return state
 
@@ -216,17 +223,23 @@ def _gathered(
     """
     profile = share.setting.framework
     states = profile.states
-    layers = [
-        dense + experts
-        for dense, experts in zip(parameters.layer_dense, parameters.layer_experts, strict=True)
-    ]
-    held = _largest_held(layers, parameters.layers.counts[stage])
-    unit = np.maximum(held * profile.memory.gathered_layers, parameters.end)
-    gradients = weights = unit
+    trained, counts = parameters.trained, parameters.layers.counts[stage]
+    together = profile.memory.gathered_layers
+    of_layer, of_end = gathered_bytes(share.setting, c.precision)
+    layer = together * _largest_held(_layers_of(parameters), counts)
+    weights = np.maximum(layer * of_layer, parameters.end * of_end)
+    gradients = np.maximum(together * _largest_held(_layers_of(trained), counts), trained.end)
     if states.weights_sharded_from == ZeroStage.GRADIENTS:
-        whole = parameters.dense[stage] + parameters.experts[stage]
-        weights = np.where(c.zero_stage == ZeroStage.GRADIENTS, whole, unit)
+        whole = stage_gathered_bytes(share.setting, c, parameters, stage)
+        weights = np.where(c.zero_stage == ZeroStage.GRADIENTS, whole, weights)
         if profile.pipeline_parallel:
-            gradients = np.where(c.pipeline_parallel > 1, whole, unit)
-    both = weights * states.weight_on_wire + gradients * states.gradient_on_wire
+            whole = trained.dense[stage] + trained.experts[stage]
+            gradients = np.where(c.pipeline_parallel > 1, whole, gradients)
+    both = weights + gradients * states.gradient_on_wire
     return np.where(c.zero_stage >= states.weights_sharded_from, both, 0.0)
+
+
+def _layers_of(parameters: StageParameters) -> list[FloatArray]:
+    """Parameters of one layer of each group."""
+    pairs = zip(parameters.layer_dense, parameters.layer_experts, strict=True)
+    return [dense + experts for dense, experts in pairs]

@@ -53,7 +53,7 @@ def linear(
     repeatable: bool = True,
     sixteen_bit: bool = False,
 ) -> Operator:
-    """A matrix multiplication; its backward computes both gradients.
+    """A matrix multiplication; its backward computes both gradients, of a frozen one the data's.
 
     In fp8 its operands are cast first; the weight gradient accumulates in place.
     """
@@ -69,6 +69,8 @@ def linear(
     weight_gradient = machine.gemm_time(
         columns, depth, rows, precision, input_bytes=width, output_bytes=2 * states.gradient
     )
+    if share.setting.workload.is_frozen:
+        weight_gradient = np.zeros(())
     cast_input = np.where(is_fp8, machine.memory_time(3.0 * rows * np.asarray(depth)), 0.0)
     cast_output = np.where(is_fp8, machine.memory_time(3.0 * rows * np.asarray(columns)), 0.0)
     return Operator(

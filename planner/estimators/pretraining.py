@@ -1,4 +1,4 @@
-"""Step time of pre-training: stages, schedule, overlap."""
+"""Step time of training: stages, schedule, overlap."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from planner.arrays import FloatArray, add, largest
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import ZeroStage
+from planner.estimators.adapters import adapter_block, adapter_launches
 from planner.estimators.attention_block import attention_block
 from planner.estimators.data_parallel import DataParallelTime, data_parallel_time
 from planner.estimators.ends import embedding_block, logits_block
@@ -69,8 +70,10 @@ def _blocks(
         operators: Iterable[Operator] = (
             *attention_block(share, group),
             *feed_forward_block(share, group),
+            *adapter_block(share, group),
         )
-        time = layer_time(operators, c.recompute, launch)
+        launches = launch + adapter_launches(share, group)
+        time = layer_time(operators, c.recompute, launches)
         forward, backward = exchange.layer_forward[index], exchange.layer_backward[index]
         blocks.append(
             Block(
@@ -149,8 +152,8 @@ def _optimizer_time(
     owned = [
         count / np.where(c.zero_stage >= ZeroStage.OPTIMIZER, group.size, 1.0)
         for count, group in (
-            (parameters.dense, parameters.dense_group),
-            (parameters.experts, parameters.expert_group),
+            (parameters.trained.dense, parameters.dense_group),
+            (parameters.trained.experts, parameters.expert_group),
         )
     ]
     return share.setting.machine.memory_time(traffic * np.max(add(owned), axis=0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, Numeric, add
-from planner.enums import AttentionKind, Recompute
+from planner.enums import AdapterTargets, AttentionKind, Recompute
 from planner.estimators.attention_block import value_dim
 from planner.estimators.share import Share
 from planner.formulas.activations import (
@@ -95,7 +95,7 @@ def _attention_widths(share: Share, attention: AttentionSpec) -> dict[str, Numer
 
 def feed_forward_block_bytes(share: Share, feed_forward: FeedForwardSpec) -> FloatArray:
     """Inputs of the block's linear layers and activations, dense and routed."""
-    element = _element_bytes(share)
+    element = _feed_forward_element_bytes(share)
     block_input = linear_input_bytes(
         tokens=share.tokens, width=share.hidden_size, split=share.split, element_bytes=element
     )
@@ -116,7 +116,7 @@ def _routed_bytes(share: Share, feed_forward: FeedForwardSpec) -> FloatArray:
     """Dispatched tokens, their activations, the experts' outputs and the router's scores."""
     if not feed_forward.num_experts:
         return np.zeros(())
-    element = _element_bytes(share)
+    element = _feed_forward_element_bytes(share)
     pairs = share.own_tokens * feed_forward.num_experts_per_tok
     dispatched = pairs * share.hidden_size * (element + 2.0)
     inner = feed_forward_bytes(
@@ -133,3 +133,11 @@ def _routed_bytes(share: Share, feed_forward: FeedForwardSpec) -> FloatArray:
 def _element_bytes(share: Share) -> Numeric:
     """Bytes per element of what a linear layer keeps of its input."""
     return share.linear_input_bytes if share.setting.framework.memory.fp8_inputs else 2.0
+
+
+def _feed_forward_element_bytes(share: Share) -> Numeric:
+    """The same of the feed-forward: nothing is kept of frozen matrices without adapter."""
+    workload = share.setting.workload
+    if workload.is_frozen and workload.lora_targets is not AdapterTargets.ALL_LINEAR:
+        return 0.0
+    return _element_bytes(share)

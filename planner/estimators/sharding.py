@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from planner.arrays import BoolArray, FloatArray, add
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import AttentionKind
+from planner.estimators.adapters import layer_adapter_parameters
 from planner.estimators.machine import Group
 from planner.estimators.parameters import LayerParameters, count_parameters, layer_parameters
+from planner.estimators.share import Setting
 from planner.estimators.stages import StageLayers, stage_layers
 from planner.specs.model import LayerGroup, ModelSpec
 
@@ -22,7 +24,7 @@ class StageParameters:
     ``dense`` and ``experts`` have shape ``(stages, ...)``, the candidates of
     `planner.estimators.stages.StageLayers`. ``layer_dense`` and ``layer_experts`` hold one
     layer of each group, ``end`` the embedding or logits matrix. ``is_first`` and
-    ``is_last`` tell where embedding and logits stand.
+    ``is_last`` tell where embedding and logits stand. ``adapters`` are what is trained of it.
     """
 
     layers: StageLayers
@@ -35,10 +37,42 @@ class StageParameters:
     end: FloatArray
     dense_group: Group
     expert_group: Group
+    adapters: StageParameters | None = None
+
+    @property
+    def trained(self) -> StageParameters:
+        """What gets gradients: the adapters, or everything where there are none."""
+        return self.adapters or self
+
+    @property
+    def dense_in_layers(self) -> FloatArray:
+        """``dense`` without embedding and logits."""
+        return _on_stages(self.layers, self.layer_dense)
 
 
-def stage_parameters(model: ModelSpec, c: TrainingConfigurations) -> StageParameters:
-    """What each stage holds under each configuration."""
+def stage_parameters(
+    model: ModelSpec, c: TrainingConfigurations, setting: Setting | None = None
+) -> StageParameters:
+    """What each stage holds under each configuration, with the adapters of a setting."""
+    whole = _whole(model, c)
+    if setting is None or not setting.workload.is_frozen:
+        return whole
+    dense = tuple(
+        layer_adapter_parameters(setting, group, c.tensor_parallel) for group in model.layer_groups
+    )
+    nothing = np.zeros(())
+    adapters = replace(
+        whole,
+        dense=_on_stages(whole.layers, dense),
+        experts=np.zeros_like(whole.experts),
+        layer_dense=dense,
+        layer_experts=(nothing,) * len(dense),
+        end=nothing,
+    )
+    return replace(whole, adapters=adapters)
+
+
+def _whole(model: ModelSpec, c: TrainingConfigurations) -> StageParameters:
     # The stages come before the axes of the configurations, all of which must be there.
     axes = (1,) * len(c.shape)
     p, v = (np.multiply(x, np.ones(axes)) for x in (c.pipeline_parallel, c.virtual_pipeline))

@@ -8,7 +8,9 @@ from typing import Any
 from rich.console import Console
 
 from planner.configurations.rules import OUT_OF_MEMORY, RULES
+from planner.estimators.flops import adapter_parameter_count
 from planner.estimators.parameters import count_parameters
+from planner.estimators.share import Setting
 from planner.optimize.constraints import Constraint
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
@@ -30,6 +32,8 @@ def print_question(console: Console, plan: Plan) -> None:
     console.print(
         f"{model.name} ({parameters} parameters) on {counts} x {machine.gpu.name}", style="bold"
     )
+    if setting.workload.is_frozen:
+        console.print(trained(setting))
     if not machine.cluster.name.endswith("-default"):
         console.print(f"in cluster {machine.cluster.name}")
     if machine.ideal:
@@ -37,6 +41,16 @@ def print_question(console: Console, plan: Plan) -> None:
     if plan.defaults:
         print_title(console, "Not given, so chosen")
         print_pairs(console, dict(plan.defaults))
+
+
+def trained(setting: Setting) -> str:
+    """What of a frozen model is trained."""
+    workload = setting.workload
+    count = text.large(adapter_parameter_count(setting))
+    return (
+        f"{workload.adapter} of rank {workload.lora_rank} on {workload.lora_targets}: "
+        f"{count} parameters trained"
+    )
 
 
 def print_counts(

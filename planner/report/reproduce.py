@@ -15,6 +15,8 @@ _OPTIONS = (
     "framework",
     "sequence_length",
     "price",
+    "lora_rank",
+    "lora_targets",
     "flops_efficiency",
     "memory_efficiency",
 )
@@ -33,6 +35,8 @@ def estimate_command(request: Request, framework: str, estimate: Estimate) -> st
     words += ["--global-batch-size", str(int(c.global_batch_size.ravel()[0]))]
     if request.total_tokens is not None:
         words += ["--tokens", f"{request.total_tokens:.15g}"]
+    if request.adapter != Request.adapter:
+        words += ["--adapter", request.adapter]
     if request.ideal:
         words.append("--ideal")
     for assignment in layout(c).split():

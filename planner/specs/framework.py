@@ -25,6 +25,11 @@ class Execution:
     ``deduplicated_dispatch``: a token crosses to a scale-up domain once, not per expert.
     ``selective_share``: share of a layer that selective recomputation repeats beside an
     unfused attention core: 0 in Megatron-LM, about half where every other product is kept.
+    ``adapter_launch_time``: the host needs it to launch the forward kernels of one adapter.
+    ``dequantize_launch_time``: the same for turning one 4-bit matrix into 16 bits.
+    ``dequantize_passes``: traffic of that over one read and one write.
+    ``fused_projections``: queries, keys and values are one matrix with one adapter, and so are
+    gate and up.
     ``loss_passes``: reads and writes of the logits by forward and backward of the loss.
     """
 
@@ -38,6 +43,10 @@ class Execution:
     permute_passes: Ratio
     deduplicated_dispatch: bool
     selective_share: Share
+    adapter_launch_time: Seconds = 0.0
+    dequantize_launch_time: Seconds = 0.0
+    dequantize_passes: Ratio = 1.0
+    fused_projections: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -88,8 +97,10 @@ class Memory:
     gradients are alive at once. ``fp8_inputs``: matrices keep their inputs in 8 bits where
     they are multiplied in 8 bits; else in 16 bits, cast again by the backward pass.
     ``kept_activations``: activations that the kernels of a layer keep over those that fused
-    ones keep. ``optimizer_temporary``: bytes per parameter that the optimizer step builds up
-    beside its states, and sharded as these.
+    ones keep. ``sharded_copies``: what a layer in its backward pass holds where its weights
+    are sharded over what it holds where they are not: streams free late.
+    ``optimizer_temporary``: bytes per parameter that the optimizer step builds up beside its
+    states, and sharded as these.
     """
 
     per_logit: BytesOrZero
@@ -99,6 +110,7 @@ class Memory:
     gathered_layers: Ratio
     fp8_inputs: bool = True
     kept_activations: Ratio = 1.0
+    sharded_copies: Ratio = 1.0
     optimizer_temporary: BytesOrZero = 0.0
 
 

@@ -7,12 +7,14 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
+from planner.enums import AdapterKind, AdapterTargets
+
 _STRICT = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class TrainingWorkload:
-    """A pre-training run: sequences, batch, tokens.
+    """A training run: sequences, batch, tokens, and what of the model is trained.
 
     ``global_batch_size`` is the default in sequences; a search space may list others.
     """
@@ -21,3 +23,11 @@ class TrainingWorkload:
     global_batch_size: Annotated[int, Field(ge=1, le=100_000_000)]
     total_tokens: Annotated[float, Field(gt=0, lt=1e18)]
     dropout: bool = False
+    adapter: AdapterKind = AdapterKind.NONE
+    lora_rank: Annotated[int, Field(ge=1, le=100_000)] = 16
+    lora_targets: AdapterTargets = AdapterTargets.ATTENTION
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the model's own weights stay as they are."""
+        return self.adapter is not AdapterKind.NONE

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from planner.enums import AdapterKind, AdapterTargets
 from planner.estimators.machine import Machine
 from planner.estimators.share import Setting
 from planner.specs.cluster import ClusterSpec
@@ -18,10 +19,20 @@ from planner.validation.hardware import cluster_of, gpu_class, scale
 from planner.validation.layouts import Layout, Open, layouts, since
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted, has_experts, model_of
+from planner.validation.notes import with_notes
 from planner.validation.runs import Run
 from planner.validation.tables import FrameworkRule, framework_rule
 
-_WORKLOADS = ("", "pretrain", "pretraining", "full_finetune")
+_ADAPTERS = {
+    "": AdapterKind.NONE,
+    "pretrain": AdapterKind.NONE,
+    "pretraining": AdapterKind.NONE,
+    "full_finetune": AdapterKind.NONE,
+    "lora": AdapterKind.LORA,
+    "qlora": AdapterKind.QLORA,
+}
+# Where a run does not say: the rank of MLPerf's LoRA task.
+_LORA_RANK = 16
 _LONGEST_SEQUENCE = 100_000_000
 EAGER_LOSS = 14.0
 """Bytes per logit: 16 bits, a float32 copy, its log-softmax, and the gradients of both."""
@@ -54,6 +65,8 @@ class Case:
     layouts: tuple[Layout, ...]
     memory_kind: MemoryKind
     own_loss: bool = False
+    adapter: AdapterKind = AdapterKind.NONE
+    lora_rank: int = _LORA_RANK
 
     @property
     def group(self) -> Hashable:
@@ -64,6 +77,9 @@ class Case:
             self.cluster,
             self.framework,
             self.sequence_length,
+            self.adapter,
+            self.lora_rank,
+            self.rule.lora_targets,
         )
 
     @property
@@ -74,7 +90,12 @@ class Case:
             model=self.model,
             framework=self.framework,
             workload=TrainingWorkload(
-                sequence_length=self.sequence_length, global_batch_size=1, total_tokens=1.0
+                sequence_length=self.sequence_length,
+                global_batch_size=1,
+                total_tokens=1.0,
+                adapter=self.adapter,
+                lora_rank=self.lora_rank,
+                lora_targets=AdapterTargets(self.rule.lora_targets),
             ),
         )
 
@@ -102,9 +123,10 @@ def case_of(run: Run, library: Library) -> Case:
     NotPredicted
         It cannot be predicted; the text says why.
     """
-    workload = run.word("workload")
-    if workload not in _WORKLOADS:
-        raise NotPredicted(f"workload {workload} is not modelled yet")
+    run = with_notes(run)
+    adapter = _ADAPTERS.get(run.word("workload"))
+    if adapter is None:
+        raise NotPredicted(f"workload {run.word('workload')} is not modelled yet")
     gpu = library.gpu(run.text("gpu"))
     if gpu is None:
         raise NotPredicted(f"unknown GPU {run.text('gpu') or '(none given)'}")
@@ -112,9 +134,11 @@ def case_of(run: Run, library: Library) -> Case:
     if length is None or length > _LONGEST_SEQUENCE:
         raise NotPredicted("the sequence length is not given, or absurd")
     model = model_of(run, library)
-    rule = _rule(run)
+    rule = framework_rule(run.text("framework"))
+    loss = _loss(run, rule)
+    rule = _rule(rule, run, adapter, loss)
     shipped = library.framework(rule.profile)
-    profile = _with_loss(shipped, rule, run)
+    profile = _with_loss(shipped, rule, loss)
     cluster = _cluster(run, gpu)
     context = Open(
         run=run,
@@ -134,19 +158,22 @@ def case_of(run: Run, library: Library) -> Case:
         layouts=tuple(layouts(context)),
         memory_kind=memory_kind(run),
         own_loss=profile != shipped,
+        adapter=adapter,
+        lora_rank=run.count("lora_rank") or _LORA_RANK,
     )
 
 
-def _rule(run: Run) -> FrameworkRule:
-    rule = framework_rule(run.text("framework"))
+def _rule(rule: FrameworkRule, run: Run, adapter: AdapterKind, loss: str) -> FrameworkRule:
+    """The rule with the profile of a run; packages that fuse the loss fuse other kernels too."""
+    if adapter is not AdapterKind.NONE and rule.adapter_profile:
+        return rule.of_adapter(fused=loss != "eager")
     alone = run.count("num_gpus") in (None, 1)
     return rule if alone else replace(rule, profile=rule.sharded_profile)
 
 
-def _with_loss(profile: FrameworkProfile, rule: FrameworkRule, run: Run) -> FrameworkProfile:
-    """The profile with the loss that a run says, else with that of its framework and year."""
+def _with_loss(profile: FrameworkProfile, rule: FrameworkRule, loss: str) -> FrameworkProfile:
+    """The profile with the loss of a run."""
     per_logit = profile.memory.per_logit if rule.per_logit is None else rule.per_logit
-    loss = _loss(run) or ("fused" if since(rule.fused_loss_from, run.number("year")) else "eager")
     per_logit = {
         "eager": max(per_logit, EAGER_LOSS),
         "chunked": min(per_logit, CHUNKED_LOSS),
@@ -154,12 +181,15 @@ def _with_loss(profile: FrameworkProfile, rule: FrameworkRule, run: Run) -> Fram
     return replace(profile, memory=replace(profile.memory, per_logit=per_logit))
 
 
-def _loss(run: Run) -> str:
-    """How a run computes its loss: its own column, else its notes; empty if it does not say."""
+def _loss(run: Run, rule: FrameworkRule) -> str:
+    """How a run computes its loss: its own column, its notes, else its framework and year."""
     notes = run.word("notes")
+    if run.word("loss"):
+        return run.word("loss")
     if re.search(r"liger (?:fused|kernel)|chunked (?:loss|cross)", notes):
-        return run.word("loss") or "chunked"
-    return run.word("loss") or ("fused" if re.search(r"foak: fast", notes) else "")
+        return "chunked"
+    since_then = since(rule.fused_loss_from, run.number("year"))
+    return "fused" if since_then or re.search(r"foak: fast", notes) else "eager"
 
 
 def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
@@ -177,6 +207,8 @@ def memory_kind(run: Run) -> MemoryKind:
         except ValueError:
             return MemoryKind.DEVICE
     notes = run.word("notes")
+    if "memory = nvidia-smi" in notes:
+        return MemoryKind.DEVICE
     if re.search(r"alloc(?!ator)|max over gpus \(active|memory active", notes):
         return MemoryKind.ALLOCATED
     if re.search(r"reserved", notes):

@@ -27,6 +27,9 @@ _PRECISIONS = {
     "fp8-ds": "fp8",
     "float8": "fp8",
     "bf16-mixed": "bf16",
+    # How a frozen model is stored; it is multiplied in 16 bits.
+    "nf4": "bf16",
+    "int4": "bf16",
 }
 _RECOMPUTE = {code.word: code for code in Recompute}
 

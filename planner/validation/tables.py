@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+
+from planner.enums import AdapterTargets
 
 _FOLDER = Path(__file__).parent
 
@@ -21,6 +23,9 @@ class FrameworkRule:
     ``fused_loss_from``: the loss is one kernel; before, or if None, it runs as several that
     keep float32 copies of the logits. ``per_logit``: bytes where it is not the profile's loss.
     ``memory_kind``: what the framework itself prints; empty if that is not known.
+    ``adapter_profile`` stands for the framework where it trains an adapter, if another one
+    does, ``fused_adapter_profile`` where it does so with fused kernels; ``lora_targets`` is
+    what it then adapts.
     """
 
     pattern: str
@@ -35,6 +40,14 @@ class FrameworkRule:
     fused_loss_from: int | None
     per_logit: float | None
     memory_kind: str
+    adapter_profile: str
+    fused_adapter_profile: str
+    lora_targets: str
+
+    def of_adapter(self, *, fused: bool) -> FrameworkRule:
+        """The rule for a run that trains an adapter, with fused kernels or without."""
+        profile = self.fused_adapter_profile if fused else self.adapter_profile
+        return replace(self, profile=profile, nearest=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +92,9 @@ def _framework_rules() -> tuple[FrameworkRule, ...]:
             fused_loss_from=_year(row["fused_loss_from"]),
             per_logit=float(row["per_logit"]) if row["per_logit"] else None,
             memory_kind=row["memory_kind"],
+            adapter_profile=row["adapter_profile"],
+            fused_adapter_profile=row["fused_adapter_profile"] or row["adapter_profile"],
+            lora_targets=row["lora_targets"] or AdapterTargets.ATTENTION,
         )
         for row in read_table("frameworks.csv")
     )

@@ -29,6 +29,14 @@ BAD_INPUT = {
     "negative tokens": ((*LLAMA, "--tokens", "-5B"), 2, "total_tokens"),
     "negative length": ((*LLAMA, "--sequence-length", "-1"), 2, "sequence_length"),
     "efficiency above 1": ((*LLAMA, "--flops-efficiency", "1.5"), 3, "flops_efficiency"),
+    "unknown adapter": ((*LLAMA, "--adapter", "qlor"), 3, "mean qlora or lora?"),
+    "no rank": ((*LLAMA, "--adapter", "lora", "--lora-rank", "0"), 3, "from 1 to 100,000, not 0"),
+    "unknown targets": (
+        (*LLAMA, "--adapter", "lora", "--lora-targets", "all-linears"),
+        3,
+        "mean all_linear?",
+    ),
+    "rank without adapter": ((*LLAMA, "--lora-rank", "8"), 3, "lora_rank needs an adapter"),
     "no folder of specs": ((*LLAMA, "--specs", "/nowhere"), 2, "/nowhere: there is no such"),
     "all with optuna": ((*LLAMA, "--all", "--driver", "optuna"), 3, "--driver exhaustive"),
     "several configurations": (

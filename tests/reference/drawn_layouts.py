@@ -30,13 +30,27 @@ MODELS = {
     "llama-4-maverick-17b-128e": {"sequence_length": 32768},
 }
 GPUS = ("a100-sxm-80gb", "h100-sxm-80gb", "b200-sxm-180gb", "v100-sxm-32gb", "rtx4090-24gb")
+ADAPTERS = (
+    "none",
+    "lora:8:query_value",
+    "lora:64:all_linear",
+    "qlora:16:attention",
+    "qlora:1:all_linear",
+)
 PRECISIONS = ["bf16", "fp16", "fp8"]
 FRAMEWORKS = tuple(names("frameworks"))
 
 
 @cache
-def make_setting(model: str, gpu: str, framework: str) -> Setting:
-    request = Request(model=model, num_gpus=8, gpu=gpu, framework=framework, **MODELS[model])
+def make_setting(model: str, gpu: str, framework: str, adapter: str = "none") -> Setting:
+    """``adapter``: its kind, rank and targets, joined by colons."""
+    kind, *rest = adapter.split(":")
+    asked: dict[str, Any] = {"adapter": kind}
+    if rest:
+        asked |= {"lora_rank": int(rest[0]), "lora_targets": rest[1]}
+    request = Request(
+        model=model, num_gpus=8, gpu=gpu, framework=framework, **MODELS[model], **asked
+    )
     return make_plan(request).problem.setting
 
 

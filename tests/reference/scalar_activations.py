@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scalar_adapters import frozen
 from scalar_machine import Layout, World, key_heads, own_tokens, tokens, value_dim
 
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
@@ -63,6 +64,8 @@ def _attention(
 def _feed_forward(world: World, layout: Layout, mlp: FeedForwardSpec) -> dict[str, float]:
     n, own, h = tokens(world, layout), own_tokens(world, layout), world.model.hidden_size
     element = _element(world, layout)
+    if frozen(world) and world.workload.lora_targets != "all_linear":
+        element = 0  # no weight gradient needs the inputs
     inputs = 2 if mlp.gated else 1
     width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
     f = width / layout.tensor_parallel

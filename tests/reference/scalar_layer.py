@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from scalar_adapters import adapter_times, frozen
 from scalar_machine import (
     Layout,
     World,
@@ -63,6 +64,9 @@ def layer(world: World, layout: Layout, group: LayerGroup) -> Ops:
     if width:
         ops |= _mlp(world, layout, mlp, width)
     ops["feed_forward_residual"] = _memory(world, own, 6, 6)
+    share = world.framework.execution.selective_share
+    for name, (forward, backward) in adapter_times(world, layout, group).items():
+        ops[f"{name}_adapter"] = Op(forward=forward, backward=backward, selective=share)
     return ops
 
 
@@ -70,6 +74,8 @@ def embedding(world: World, layout: Layout) -> Ops:
     """Lookup, and the sum over vocabulary shards."""
     h, n = world.model.hidden_size, tokens(world, layout)
     lookup = _once(_memory(world, own_tokens(world, layout) * h, 4, 10))
+    if frozen(world):
+        lookup = replace(lookup, backward=0.0)
     total = collective(world, "all_reduce", 2 * n * h, layout.tensor_parallel, 1)
     reduce = Op(forward=total, backward=0.0, part="tensor_parallel", full=0.0)
     return {"embedding": lookup, "embedding_tensor_parallel": reduce}
@@ -118,7 +124,8 @@ def _linear(
     accumulated = 2 * world.framework.states.gradient
     forward = gemm(world, rows, columns, depth, precision)
     backward = gemm(world, rows, depth, columns, precision)
-    backward += gemm(world, columns, depth, rows, precision, accumulated)
+    if not frozen(world):
+        backward += gemm(world, columns, depth, rows, precision, accumulated)
     if precision == "fp8":  # a cast reads 16 bit and writes 8
         forward += elementwise(world, 3 * rows * depth)
         backward += elementwise(world, 3 * rows * columns)
@@ -201,7 +208,8 @@ def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
     matrices = 3 if mlp.gated else 2
     local = mlp.num_experts / e
     experts = grouped_gemm(world, pairs, local, width, matrices, layout.precision)
-    experts += elementwise(world, 2 * matrices * pairs * width)
+    activation = elementwise(world, 2 * matrices * pairs * width)
+    gradients = 1 if frozen(world) else 2
     passes = world.framework.execution.permute_passes
     permute = sum(elementwise(world, passes * 4 * pairs * h) for _ in ("there", "back"))
     there_and_back = 2 * all_to_all(world, 2 * pairs * h, e, mlp.num_experts_per_tok)
@@ -210,6 +218,6 @@ def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
     return {
         "router": router,
         "permute": Op(forward=permute, backward=permute),
-        "experts": Op(forward=experts, backward=2 * experts),
+        "experts": Op(forward=experts + activation, backward=gradients * experts + 2 * activation),
         "all_to_all": Op(forward=there_and_back, backward=there_and_back, part="expert_parallel"),
     }

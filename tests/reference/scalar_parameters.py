@@ -8,6 +8,8 @@ from scalar_machine import Layout, World, value_dim
 
 from planner.specs.model import AttentionSpec, LayerGroup, ModelSpec
 
+Counts = tuple[float, float]
+
 
 def layer_list(model: ModelSpec) -> list[int]:
     """The group of each layer from bottom to top; interleaved groups alternate evenly."""
@@ -52,6 +54,25 @@ def layer_parameters(model: ModelSpec, group: LayerGroup, layout: Layout) -> tup
     expert = _mlp(h, mlp.moe_intermediate_size, mlp.gated, mlp.bias)
     experts = mlp.num_experts * expert / layout.expert_parallel if mlp.num_experts else 0.0
     return split / t + _copied(h, group.attention, t) + norms + router, experts
+
+
+def attention_parameters(model: ModelSpec, group: LayerGroup) -> float:
+    """Of one layer, whole."""
+    return sum(_attention_matrices(model.hidden_size, group.attention).values())
+
+
+def feed_forward_parameters(
+    model: ModelSpec, group: LayerGroup, layout: Layout
+) -> tuple[float, int]:
+    """Parameters of one layer on a GPU, and the number of their matrices in the layer."""
+    h, mlp = model.hidden_size, group.feed_forward
+    width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
+    count = _mlp(h, width, mlp.gated, mlp.bias) / layout.tensor_parallel if width else 0.0
+    if mlp.num_experts:
+        expert = _mlp(h, mlp.moe_intermediate_size, mlp.gated, mlp.bias)
+        count += mlp.num_experts * expert / layout.expert_parallel
+    blocks = (1 if width else 0) + mlp.num_experts
+    return count, blocks * (3 if mlp.gated else 2)
 
 
 def _copied(h: int, attention: AttentionSpec, t: int) -> float:

@@ -8,6 +8,14 @@ this looks at all of them.
 from __future__ import annotations
 
 from scalar_activations import kept_bytes
+from scalar_adapters import (
+    frozen_counts,
+    launches,
+    trained_in_end,
+    trained_in_layer,
+    trained_in_stages,
+    weight_bytes,
+)
 from scalar_layer import Ops, embedding, layer, logits
 from scalar_machine import (
     Layout,
@@ -18,7 +26,7 @@ from scalar_machine import (
     send,
     shown,
 )
-from scalar_parameters import groups, layer_parameters, stage_parameters, stages
+from scalar_parameters import end_parameters, groups, layer_parameters, stage_parameters, stages
 
 Parts = dict[str, float]
 
@@ -50,7 +58,8 @@ def stage_parts(world: World, layout: Layout, stage: int) -> Parts:
     parts: Parts = {}
     for index in stages(model, layout)[stage]:
         group = model.layer_groups[index]
-        _add(parts, world, layout, layer(world, layout, group), launch, index)
+        time = launch + launches(world, layout, group)
+        _add(parts, world, layout, layer(world, layout, group), time, index)
     if stage == 0:
         _add(parts, world, layout, embedding(world, layout), 0.0, None)
     if stage == last:
@@ -100,12 +109,15 @@ def _gather(
 ) -> float:
     """What shows of ZeRO's gathers and scatters around one layer or end, per micro-batch."""
     model, states, overlap = world.model, world.framework.states, world.framework.overlap
+    of_layer, of_end = weight_bytes(world, layout)
     if group is None:
-        counts = (model.vocab_size * model.hidden_size / layout.tensor_parallel, 0.0)
+        width, counts = of_end, (model.vocab_size * model.hidden_size / layout.tensor_parallel, 0.0)
+        trained = trained_in_end(world, layout)
     else:
-        counts = layer_parameters(model, model.layer_groups[group], layout)
-    weights = _exchange(world, layout, "all_gather", states.weight_on_wire, counts)
-    gradients = _exchange(world, layout, "reduce_scatter", states.gradient_on_wire, counts)
+        width, counts = of_layer, layer_parameters(model, model.layer_groups[group], layout)
+        trained = trained_in_layer(world, layout, model.layer_groups[group])
+    weights = _exchange(world, layout, "all_gather", width, counts)
+    gradients = _exchange(world, layout, "reduce_scatter", states.gradient_on_wire, trained)
     zero = layout.zero_stage
     before = weights if zero >= states.weights_sharded_from else 0.0
     after = (weights if zero == 3 else 0.0) + (gradients if zero >= 2 else 0.0)
@@ -118,7 +130,7 @@ def _end_of_step(world: World, layout: Layout, window: float) -> float:
     """The longest exchange of a stage, partly behind its last micro-batch."""
     states, overlap = world.framework.states, world.framework.overlap
     longest = 0.0
-    for counts in stage_parameters(world, layout):
+    for counts in trained_in_stages(world, layout):
         reduce = _exchange(world, layout, "all_reduce", states.gradient_on_wire, counts)
         scatter = _exchange(world, layout, "reduce_scatter", states.gradient_on_wire, counts)
         gather = _exchange(world, layout, "all_gather", states.weight_on_wire, counts)
@@ -133,7 +145,7 @@ def _optimizer(world: World, layout: Layout) -> float:
     if layout.zero_stage == 0:
         dense_ranks = expert_ranks = 1
     owned = [
-        dense / dense_ranks + own / expert_ranks for dense, own in stage_parameters(world, layout)
+        dense / dense_ranks + own / expert_ranks for dense, own in trained_in_stages(world, layout)
     ]
     return elementwise(world, world.framework.states.optimizer_traffic * max(owned))
 
@@ -152,7 +164,9 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
     input_bytes = 2 * own_tokens(world, layout) * model.hidden_size
     kept = sum(kept_bytes(world, layout, group, layout.recompute) for group in held)
     largest = max(kept_bytes(world, layout, group, "none") for group in held)
-    working = largest / 4 + input_bytes + (largest if layout.recompute == "full" else 0)
+    working = largest / 4 + (largest if layout.recompute == "full" else 0)
+    working *= memory.sharded_copies if layout.zero_stage == 3 else 1.0
+    working += input_bytes
     if stage == layout.pipeline_parallel - 1:
         tokens = layout.micro_batch_size * world.workload.sequence_length / layout.context_parallel
         vocabulary = model.vocab_size / layout.tensor_parallel
@@ -207,9 +221,12 @@ def _states(world: World, layout: Layout, stage: int) -> Parts:
     parts = {}
     for name, (width, sharded_from) in names.items():
         parts[name] = 0.0
-        counts = stage_parameters(world, layout)[stage]
+        counts = trained_in_stages(world, layout)[stage]
         for count, (ranks, _) in zip(counts, groups(layout), strict=True):
             parts[name] += width * count / (ranks if layout.zero_stage >= sharded_from else 1)
+    for count, width, kind in frozen_counts(world, layout, stage):
+        ranks = groups(layout)[kind][0] if layout.zero_stage >= states.weights_sharded_from else 1
+        parts["weights"] += width * count / ranks
     return parts
 
 
@@ -222,11 +239,17 @@ def _gathered(world: World, layout: Layout, stage: int) -> float:
     if layout.zero_stage < states.weights_sharded_from:
         return 0.0
     held = {index: model.layer_groups[index] for index in stages(model, layout)[stage]}
-    layers = [sum(layer_parameters(model, group, layout)) for group in held.values()]
+    of_layer, of_end = weight_bytes(world, layout)
     matrix = model.vocab_size * model.hidden_size / layout.tensor_parallel
-    unit = max(max(layers) * world.framework.memory.gathered_layers, matrix)
-    whole = sum(stage_parameters(world, layout)[stage])
-    weights = unit if layout.zero_stage == 3 else whole
-    fsdp = states.weights_sharded_from == 2
-    gradients = whole if fsdp and layout.pipeline_parallel > 1 else unit
-    return weights * states.weight_on_wire + gradients * states.gradient_on_wire
+    together = world.framework.memory.gathered_layers
+    layers = [sum(layer_parameters(model, group, layout)) for group in held.values()]
+    weights = max(max(layers) * together * of_layer, matrix * of_end)
+    trained = [sum(trained_in_layer(world, layout, group)) for group in held.values()]
+    gradients = max(max(trained) * together, trained_in_end(world, layout)[0])
+    if layout.zero_stage < 3:
+        ends = end_parameters(model, layout, stage)
+        whole = sum(stage_parameters(world, layout)[stage])
+        weights = (whole - ends) * of_layer + ends * of_end
+    if states.weights_sharded_from == 2 and layout.pipeline_parallel > 1:
+        gradients = sum(trained_in_stages(world, layout)[stage])
+    return weights + gradients * states.gradient_on_wire

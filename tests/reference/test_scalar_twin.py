@@ -11,6 +11,7 @@ import scalar_rules
 import scalar_twin
 from compare_stages import assert_stages_equal
 from drawn_layouts import (
+    ADAPTERS,
     FRAMEWORKS,
     GPUS,
     MODELS,
@@ -61,13 +62,30 @@ def test_table_of_random_configurations_equals_the_twin(model: str, framework: s
         _assert_equal(estimate, row, world, layout)
 
 
+@pytest.mark.parametrize("adapter", ADAPTERS[1:])
+@pytest.mark.parametrize("framework", ["hf-trainer", "nemo", "fsdp", "torchtitan"])
+@pytest.mark.parametrize("model", ["llama-7b", "mixtral-8x7b", "deepseek-v3", "falcon-40b"])
+def test_adapters_of_random_configurations_equal_the_twin(
+    model: str, framework: str, adapter: str
+) -> None:
+    choose = chooser(sum(map(ord, model + framework + adapter)))
+    setting = make_setting(model, choose(GPUS), framework, adapter)
+    world = make_world(setting)
+    drawn = (draw_layout(choose, setting) for _ in range(200))
+    comparable = (layout for layout in drawn if not scalar_rules.broken(world, layout))
+    layouts = list(islice(comparable, 6))
+    estimate = evaluate(setting, make_table(layouts))
+    for row, layout in enumerate(layouts):
+        _assert_equal(estimate, row, world, layout)
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_one_random_configuration_equals_the_twin(data: st.DataObject) -> None:
     def choose(values: Any) -> Any:
         return data.draw(st.sampled_from(values))
 
-    setting = make_setting(choose(list(MODELS)), choose(GPUS), choose(FRAMEWORKS))
+    setting = make_setting(choose(list(MODELS)), choose(GPUS), choose(FRAMEWORKS), choose(ADAPTERS))
     world, layout = make_world(setting), draw_layout(choose, setting)
     if not scalar_rules.broken(world, layout):
         _assert_equal(evaluate(setting, make_table([layout])), 0, world, layout)

@@ -1,5 +1,7 @@
 """From a row to specs and layouts."""
 
+from dataclasses import replace
+
 import pytest
 from sample_runs import MODEL, row, run_of
 
@@ -146,7 +148,7 @@ UNNAMED = dict.fromkeys(MODEL, "")
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"workload": "qlora"}, "workload qlora is not modelled yet"),
+        ({"workload": "prompt_tuning"}, "workload prompt_tuning is not modelled yet"),
         ({"gpu": "abacus"}, "unknown GPU abacus"),
         ({"model": "T5-11B"}, "encoder-decoder"),
         ({"offload": "optimizer"}, "offload of optimizer"),
@@ -180,3 +182,86 @@ def test_what_cannot_be_predicted_says_why(library, changes, reason):
 )
 def test_kinds_of_memory(changes, kind):
     assert memory_kind(run_of(**changes)) is kind
+
+
+def test_adapters_take_the_profile_and_the_rank_of_their_run(library):
+    plain = run_of(framework="HF Trainer", tensor_parallel="1", sequence_parallel="0")
+    tuned = {**plain.cells, "workload": "qlora", "precision": "nf4", "lora_rank": "64"}
+    case = case_of(replace(plain, cells=tuned), library)
+    workload = case.setting.workload
+    assert case_of(plain, library).framework.name == "HF Trainer bf16"
+    assert case.framework.name == "HF Trainer"
+    assert (workload.adapter, workload.lora_rank) == ("qlora", 64)
+    assert {layout.precision for layout in case.layouts} == {ComputePrecision.BF16}
+
+
+@pytest.mark.parametrize(
+    ("framework", "profile"),
+    [
+        ("hf-peft-deepspeed", "hf-trainer"),
+        ("HF Trainer/TRL (fms-hf-tuning)", "hf-trainer"),
+        ("HF Trainer + Unsloth", "hf-trainer-triton"),
+        ("fms-hf-tuning+none", "hf-trainer"),
+        ("fms-hf-tuning+accelerated-peft-bnb-foak", "hf-trainer-triton"),
+        ("fms-hf-tuning+foak-fast-kernels-liger", "hf-trainer-triton"),
+        ("PyTorch FSDP + bitsandbytes (fsdp_qlora)", "hf-trainer"),
+        ("torchtune", "fsdp-bf16"),
+        ("NeMo/Megatron-Core", "nemo"),
+    ],
+)
+def test_profiles_of_adapters(library, framework, profile):
+    assert lora_case(library, framework).rule.profile == profile
+
+
+@pytest.mark.parametrize(
+    ("loss", "profile", "per_logit"),
+    [
+        ("", "hf-trainer", 14.0),
+        ("fused", "hf-trainer-triton", 8.0),
+        ("chunked", "hf-trainer-triton", 0.5),
+    ],
+)
+def test_a_fused_loss_comes_with_fused_kernels(library, loss, profile, per_logit):
+    found = lora_case(library, "HF Trainer/TRL", loss=loss)
+    assert found.rule.profile == profile
+    assert found.framework.memory.per_logit == per_logit
+
+
+def lora_case(library, framework, **changes):
+    plain = run_of(framework=framework, tensor_parallel="1", sequence_parallel="0", **changes)
+    return case_of(replace(plain, cells={**plain.cells, "workload": "lora"}), library)
+
+
+@pytest.mark.parametrize(
+    ("notes", "length"),
+    [
+        ("Alpaca-2k, max seq length 512, 4 epochs", 512),
+        ("longest example 1044 tokens, mean not stated", 1044),
+    ],
+)
+def test_longest_sequence_is_read_from_the_notes(library, notes, length):
+    unknown = dict.fromkeys(MODEL, "") | {"model": "llama-2-7b", "sequence_length": ""}
+    assert case(library, **unknown, notes=notes).sequence_length == length
+
+
+def test_layout_is_read_from_the_notes(library):
+    unknown = dict.fromkeys(("tensor_parallel", "pipeline_parallel", "global_batch_size"), "")
+    notes = "BF16; LoRA; TP=2 PP=4 CP=1 VP=2 GBS=32; source 9741 tokens/s/GPU"
+    (layout, *others) = case(library, **unknown, precision="", notes=notes).layouts
+    sizes = (layout.tensor_parallel, layout.pipeline_parallel, layout.virtual_pipeline)
+    assert sizes == (2, 4, 2)
+    assert layout.global_batch_size == 32
+    assert layout.precision is ComputePrecision.BF16
+    assert not others
+
+
+def test_what_a_column_says_outweighs_the_notes(library):
+    (layout,) = case(library, notes="TP=8 PP=1 GBS=8; batch 1 x grad-accum 8").layouts
+    assert (layout.tensor_parallel, layout.global_batch_size) == (2, 64)
+
+
+def test_accumulated_batch_is_read_from_the_notes(library):
+    notes = "1.0 s/iter, batch 1 x grad-accum 8"
+    changes = {"tensor_parallel": "1", "sequence_parallel": "0", "global_batch_size": ""}
+    (layout,) = case(library, **changes, notes=notes).layouts
+    assert layout.global_batch_size == 8 * 2 * 8

@@ -1,0 +1,67 @@
+"""Bytes of weights that are not trained: on a GPU, and on the wire."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.arrays import CodeArray, FloatArray, Numeric, add
+from planner.configurations.training import TrainingConfigurations
+from planner.enums import AdapterKind, ComputePrecision, ZeroStage
+from planner.estimators.sharding import StageParameters
+from planner.estimators.share import Setting
+from planner.formulas.adapters import NF4_BYTES
+from planner.formulas.model_states import sharded_bytes
+from planner.specs.workload import TrainingWorkload
+
+END_BYTES = 2.0
+"""Bytes per parameter of embedding and logits, which nothing quantizes."""
+
+
+def layer_weight_bytes(workload: TrainingWorkload, precision: CodeArray) -> FloatArray:
+    """Bytes per frozen parameter of a layer: as it is quantized, or multiplied."""
+    if workload.adapter is AdapterKind.QLORA:
+        return np.asarray(NF4_BYTES)
+    return np.where(precision == ComputePrecision.FP8, 1.0, 2.0)
+
+
+def gathered_bytes(setting: Setting, precision: CodeArray) -> tuple[Numeric, float]:
+    """Bytes per parameter that ZeRO gathers: of a layer, and of embedding or logits."""
+    on_wire = setting.framework.states.weight_on_wire
+    if not setting.workload.is_frozen:
+        return on_wire, on_wire
+    return layer_weight_bytes(setting.workload, precision), END_BYTES
+
+
+def frozen_bytes(
+    setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
+) -> FloatArray:
+    """Bytes of the frozen weights on one GPU of a stage."""
+    of_layer = layer_weight_bytes(setting.workload, c.precision)
+    in_layers = parameters.dense_in_layers[stage]
+    ends = parameters.dense[stage] - in_layers
+    return add(
+        sharded_bytes(
+            parameters=count,
+            bytes_per_parameter=width,
+            group_size=group.size,
+            zero_stage=c.zero_stage,
+            sharded_from=ZeroStage(setting.framework.states.weights_sharded_from),
+        )
+        for count, width, group in (
+            (in_layers, of_layer, parameters.dense_group),
+            (ends, END_BYTES, parameters.dense_group),
+            (parameters.experts[stage], of_layer, parameters.expert_group),
+        )
+    )
+
+
+def stage_gathered_bytes(
+    setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
+) -> FloatArray:
+    """Bytes of all weights of a stage, as ZeRO gathers them."""
+    of_layer, of_end = gathered_bytes(setting, c.precision)
+    total = parameters.dense[stage] + parameters.experts[stage]
+    if not setting.workload.is_frozen:
+        return np.asarray(total * of_end)
+    in_layers = parameters.dense_in_layers[stage] + parameters.experts[stage]
+    return np.asarray(in_layers * of_layer + (total - in_layers) * of_end)

@@ -1,0 +1,32 @@
+"""Low-rank adapters and 4-bit weights."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.arrays import FloatArray, Numeric
+
+_BLOCK = 64
+_DOUBLE_BLOCK = 256
+
+# 4 bits, an 8-bit scale per block, an fp32 scale per block of scales: 4.127 bits.
+NF4_BYTES = 4 / 8 + 1 / _BLOCK + 4 / (_BLOCK * _DOUBLE_BLOCK)
+"""Bytes per parameter of NF4 with double quantization (arXiv:2305.14314, section 3)."""
+
+
+def adapter_parameters(*, depth: Numeric, columns: Numeric, lora_rank: Numeric) -> FloatArray:
+    r"""Parameters of the two thin matrices beside one of ``depth`` inputs.
+
+    .. math:: r (k + n)
+
+    References
+    ----------
+    .. [1] E. Hu et al., "LoRA," 2021, arXiv:2106.09685, section 4.1.
+    """
+    r, k, n = lora_rank, depth, columns
+    return np.asarray(r * (k + n))
+
+
+def dequantize_bytes(*, parameters: Numeric, passes: Numeric) -> FloatArray:
+    """Traffic of turning 4-bit weights into 16-bit ones: one read and one write, times passes."""
+    return np.asarray(parameters * (NF4_BYTES + 2.0) * passes)

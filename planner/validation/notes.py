@@ -1,0 +1,44 @@
+"""What the notes of a run say in words that no column of its table has."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from planner.validation.runs import Run
+
+_STATED = {
+    "sequence_length": r"(?:max seq length|max length|longest example) (\d{1,6})\b",
+    "tensor_parallel": r"\btp=(\d{1,4})\b",
+    "pipeline_parallel": r"\bpp=(\d{1,4})\b",
+    "context_parallel": r"\bcp=(\d{1,4})\b",
+    "virtual_pipeline": r"\bvp=(\d{1,4})\b",
+    "global_batch_size": r"\bgbs=(\d{1,6})\b",
+    "precision": r"^(bf16|fp8|mxfp8|nvfp4)\b",
+}
+_ACCUMULATED = re.compile(r"grad[- ]accum (\d{1,4})\b")
+
+
+def with_notes(run: Run) -> Run:
+    """The run, its empty cells filled with what its notes state.
+
+    The longest sequence stands for the length: it decides the peak of the memory.
+    """
+    notes = run.word("notes")
+    if not notes:
+        return run
+    found = {
+        column: match.group(1)
+        for column, pattern in _STATED.items()
+        if not run.text(column) and (match := re.search(pattern, notes))
+    }
+    return replace(run, cells={**run.cells, **_batch(run, notes), **found})
+
+
+def _batch(run: Run, notes: str) -> dict[str, str]:
+    """The global batch of a run that accumulates gradients on GPUs which split nothing."""
+    steps = _ACCUMULATED.search(notes)
+    micro, num_gpus = run.count("micro_batch_size"), run.count("num_gpus")
+    if not (steps and micro and num_gpus) or run.text("global_batch_size"):
+        return {}
+    return {"global_batch_size": str(int(steps.group(1)) * micro * num_gpus)}

@@ -1,0 +1,124 @@
+"""Fine-tuning: what is trained, what is frozen, what that saves."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import planner
+from planner.estimators.estimate import Estimate
+from planner.estimators.flops import adapter_parameter_count, matmul_parameters
+from planner.formulas.adapters import NF4_BYTES
+from planner.optimize.problem import Evaluation
+from planner.plan import make_plan
+from planner.request import Request
+from planner.units import GIB
+
+
+def tuned(**request: Any) -> Estimate:
+    asked = {
+        "model": "llama-7b",
+        "num_gpus": 1,
+        "framework": "hf-trainer",
+        "sequence_length": 1024,
+        "global_batch_size": 8,
+        "settings": {"recompute": "full"},
+        **request,
+    }
+    found: Evaluation = planner.estimate(**asked)
+    return found.estimate
+
+
+def total(estimate: Estimate, part: str) -> float:
+    return float(np.ravel(getattr(estimate.memory.fullest, part))[0])
+
+
+@pytest.mark.parametrize(
+    ("model", "framework", "rank", "targets", "count"),
+    [
+        pytest.param("llama-7b", "hf-trainer", 8, "query_value", 4_194_304, id="alpaca-lora"),
+        pytest.param("llama-13b", "hf-trainer", 8, "query_value", 6_553_600, id="alpaca-lora-13b"),
+        pytest.param("llama-7b", "hf-trainer", 64, "all_linear", 159_907_840, id="qlora-paper"),
+        pytest.param("llama-2-70b", "nemo", 16, "attention", 44_564_480, id="mlperf-lora"),
+        pytest.param("mistral-7b", "hf-trainer", 16, "attention", 13_631_488, id="gqa"),
+    ],
+)
+def test_parameters_of_adapters(model, framework, rank, targets, count) -> None:
+    asked = Request(
+        model=model,
+        num_gpus=8,
+        framework=framework,
+        adapter="lora",
+        lora_rank=rank,
+        lora_targets=targets,
+    )
+    assert adapter_parameter_count(make_plan(asked).problem.setting) == count
+
+
+def test_states_of_adapters_are_whole_and_weights_are_not() -> None:
+    """Weights in 4 bits but for the ends; gradient 4 and Adam 8 bytes per trained parameter."""
+    estimate = tuned(adapter="qlora", lora_rank=8, lora_targets="query_value")
+    ends = 2 * 32000 * 4096 + 4096
+    layers = 6_738_415_616 - ends
+    weights = layers * NF4_BYTES + 2 * ends + 4 * 4_194_304
+    assert total(estimate, "weights") == pytest.approx(weights, rel=1e-12)
+    assert total(estimate, "gradients") == 4 * 4_194_304
+    assert total(estimate, "optimizer_states") == 8 * 4_194_304
+
+
+@pytest.mark.parametrize("gpu", ["rtx3090-24gb", "rtx4090-24gb", "a800-sxm-80gb"])
+def test_each_step_of_saving_saves(gpu) -> None:
+    """Full training needs more memory than LoRA, that more than QLoRA, which is slower."""
+    full, lora, qlora = (tuned(gpu=gpu, adapter=kind) for kind in ("none", "lora", "qlora"))
+    assert full.peak_memory > 1.5 * lora.peak_memory > 1.5 * 1.3 * qlora.peak_memory
+    assert lora.step_time < full.step_time
+    assert lora.step_time < qlora.step_time < 2 * full.step_time
+    assert qlora.rejected_by == 0
+
+
+def test_65_billion_parameters_on_one_gpu_of_48_gb() -> None:
+    """arXiv:2305.14314, abstract: QLoRA finetunes a 65B model on a single 48 GB GPU."""
+    asked = {"model": "llama-65b", "gpu": "l40s-48gb", "sequence_length": 512}
+    estimate = tuned(**asked, adapter="qlora", lora_rank=16, lora_targets="all_linear")
+    assert estimate.peak_memory < 48 * GIB
+    assert tuned(**asked, adapter="lora").peak_memory > 120 * GIB
+
+
+def test_utilization_counts_four_flops_per_frozen_parameter() -> None:
+    estimate = tuned(adapter="lora", lora_rank=8, lora_targets="query_value")
+    setting = estimate.setting
+    attention = 12 * 32 * 4096 * 1024
+    per_token = 4 * matmul_parameters(setting.model) + attention + 6 * 4_194_304
+    expected = estimate.tokens_per_second * per_token / setting.machine.peak(np.int8(0))
+    assert estimate.model_flops_utilization == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("zero_stage", [0, 1, 2, 3])
+@pytest.mark.parametrize("kind", ["lora", "qlora"])
+def test_parts_add_up(kind, zero_stage) -> None:
+    settings = {"recompute": "full", "zero_stage": zero_stage}
+    estimate = tuned(adapter=kind, num_gpus=8, settings=settings)
+    assert sum(estimate.time.parts().values()) == pytest.approx(estimate.step_time, rel=1e-12)
+    assert estimate.rejected_by == 0
+
+
+def test_larger_ranks_take_more() -> None:
+    estimates = [tuned(adapter="lora", lora_rank=rank) for rank in (1, 8, 64, 512)]
+    times = [float(np.ravel(e.step_time)[0]) for e in estimates]
+    sizes = [float(np.ravel(e.peak_memory)[0]) for e in estimates]
+    assert times == sorted(times)
+    assert sizes == sorted(sizes)
+
+
+def test_gathers_of_quantized_weights_are_a_quarter() -> None:
+    """ZeRO-3 on slow links: what shows of the gathers follows the bytes of the weights."""
+    settings = {"recompute": "full", "zero_stage": 3}
+    asked = {"num_gpus": 8, "gpu": "rtx4090-24gb", "settings": settings}
+    lora, qlora = (tuned(adapter=kind, **asked).time.parts() for kind in ("lora", "qlora"))
+    assert qlora["weight_gather"] < 0.5 * lora["weight_gather"]
+
+
+def test_the_ideal_has_no_launches_and_one_pass() -> None:
+    real = tuned(adapter="qlora")
+    ideal = tuned(adapter="qlora", ideal=True)
+    assert ideal.step_time < 0.7 * real.step_time

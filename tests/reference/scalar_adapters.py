@@ -1,0 +1,164 @@
+"""Adapters of the naive twin: arXiv:2106.09685, and 4-bit weights: arXiv:2305.14314."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scalar_machine import Layout, World, elementwise, gemm, tokens, value_dim
+from scalar_parameters import (
+    Counts,
+    attention_parameters,
+    end_parameters,
+    feed_forward_parameters,
+    layer_parameters,
+    stage_parameters,
+    stages,
+)
+
+from planner.specs.model import LayerGroup
+
+# Blocks of 64 share an 8-bit scale, 256 of those an fp32 one.
+NF4 = (64 * 256 * 4 + 256 * 8 + 32) / (64 * 256 * 8)
+
+
+@dataclass(frozen=True)
+class Thin:
+    """Inputs and outputs of an adapted matrix on one GPU."""
+
+    depth: float
+    columns: float
+
+
+def frozen(world: World) -> bool:
+    return world.workload.adapter != "none"
+
+
+def thin_matrices(world: World, layout: Layout, group: LayerGroup) -> dict[str, Thin]:
+    """Tensor parallelism splits outputs, and the inputs of what ends a block."""
+    h, t, attention, mlp = (
+        world.model.hidden_size,
+        layout.tensor_parallel,
+        group.attention,
+        group.feed_forward,
+    )
+    a, d, dv = attention.num_attention_heads, attention.head_dim, value_dim(attention)
+    targets = world.workload.lora_targets
+    if attention.kind == "latent":
+        rope = attention.qk_rope_head_dim
+        found = {
+            "q": Thin(attention.q_lora_rank or h, a * d / t),
+            "kv": Thin(attention.kv_lora_rank, a * (d - rope + dv) / t),
+        }
+    else:
+        g = attention.num_key_value_heads
+        found = {"q": Thin(h, a * d / t), "v": Thin(h, g * dv / t)}
+        if targets != "query_value":
+            found["k"] = Thin(h, g * d / t)
+    if targets != "query_value":
+        found["output"] = Thin(a * dv / t, h)
+    width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
+    if targets == "all_linear" and width:
+        found["up"] = Thin(h, width / t)
+        if mlp.gated:
+            found["gate"] = Thin(h, width / t)
+        found["down"] = Thin(width / t, h)
+    if world.framework.execution.fused_projections:
+        _join(found, "q", "k", "v")
+        _join(found, "up", "gate")
+    return found
+
+
+def _join(found: dict[str, Thin], first: str, *others: str) -> None:
+    """Megatron-LM multiplies matrices of the same input as one, with one adapter."""
+    if first in found:
+        columns = [found.pop(name).columns for name in others if name in found]
+        found[first] = Thin(found[first].depth, found[first].columns + sum(columns))
+
+
+def adapter_times(
+    world: World, layout: Layout, group: LayerGroup
+) -> dict[str, tuple[float, float]]:
+    """Forward and backward seconds of each adapter and dequantization."""
+    if not frozen(world):
+        return {}
+    n, r, bits = tokens(world, layout), world.workload.lora_rank, world.sixteen_bit
+    latency = world.gpu.efficiency.memory_bound.latency
+    times = {}
+    for name, matrix in thin_matrices(world, layout, group).items():
+        k, m = matrix.depth, matrix.columns
+        forward = gemm(world, n, r, k, bits) + gemm(world, n, m, r, bits)
+        forward += elementwise(world, 4 * n * m) + elementwise(world, 6 * n * m)
+        backward = gemm(world, r, m, n, bits) + gemm(world, n, r, m, bits)
+        backward += gemm(world, r, k, n, bits) + gemm(world, n, k, r, bits)
+        backward += elementwise(world, 4 * n * m) + elementwise(world, 6 * n * k)
+        times[name] = forward, backward
+    if world.workload.adapter == "qlora":
+        passes = world.framework.execution.dequantize_passes
+        parts = (
+            (attention_parameters(world.model, group) / layout.tensor_parallel, 4),
+            feed_forward_parameters(world.model, group, layout),
+        )
+        for name, (count, kernels) in zip(("attention", "feed_forward"), parts, strict=True):
+            traffic = (NF4 + 2) * passes * count
+            time = elementwise(world, traffic) + (kernels - 1) * latency
+            times[f"{name}_dequantize"] = time, time
+    return times
+
+
+def launches(world: World, layout: Layout, group: LayerGroup) -> float:
+    """Seconds of the host for the forward kernels of one layer's adapters."""
+    if not frozen(world):
+        return 0.0
+    execution = world.framework.execution
+    seconds = len(thin_matrices(world, layout, group)) * execution.adapter_launch_time
+    if world.workload.adapter == "qlora":
+        kernels = 4 + feed_forward_parameters(world.model, group, layout)[1]
+        seconds += kernels * execution.dequantize_launch_time
+    return seconds
+
+
+def trained_in_layer(world: World, layout: Layout, group: LayerGroup) -> Counts:
+    """What gets a gradient in one layer: everything, or its adapters."""
+    if not frozen(world):
+        return layer_parameters(world.model, group, layout)
+    rank = world.workload.lora_rank
+    matrices = thin_matrices(world, layout, group).values()
+    return sum(rank * (matrix.depth + matrix.columns) for matrix in matrices), 0.0
+
+
+def trained_in_end(world: World, layout: Layout) -> Counts:
+    model = world.model
+    if frozen(world):
+        return 0.0, 0.0
+    return model.vocab_size * model.hidden_size / layout.tensor_parallel, 0.0
+
+
+def trained_in_stages(world: World, layout: Layout) -> list[Counts]:
+    if not frozen(world):
+        return stage_parameters(world, layout)
+    return [
+        (
+            sum(trained_in_layer(world, layout, world.model.layer_groups[i])[0] for i in layers),
+            0.0,
+        )
+        for layers in stages(world.model, layout)
+    ]
+
+
+def weight_bytes(world: World, layout: Layout) -> tuple[float, float]:
+    """Bytes per gathered parameter of a layer, and of embedding or logits."""
+    if not frozen(world):
+        return (world.framework.states.weight_on_wire,) * 2
+    if world.workload.adapter == "qlora":
+        return NF4, 2.0
+    return 1.0 if layout.precision == "fp8" else 2.0, 2.0
+
+
+def frozen_counts(world: World, layout: Layout, stage: int) -> list[tuple[float, float, int]]:
+    """Frozen parameters on a stage, their bytes, and the group that shards them."""
+    if not frozen(world):
+        return []
+    of_layer, of_end = weight_bytes(world, layout)
+    dense, experts = stage_parameters(world, layout)[stage]
+    ends = end_parameters(world.model, layout, stage)
+    return [(dense - ends, of_layer, 0), (ends, of_end, 0), (experts, of_layer, 1)]
