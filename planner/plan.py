@@ -39,6 +39,8 @@ DEFAULT_GPU = "a100-sxm-80gb"
 _SEQUENCE_LENGTH = 2048
 _BATCH_TOKENS = 4 * 2**20
 _TOKENS_PER_PARAMETER = 20
+_FINE_TUNING_BATCH = 128
+_FINE_TUNING_TOKENS = 1e9
 _ADAPTER_FRAMEWORK = "hf-trainer"
 _LORA_RANK = 16
 _MOST_LORA_RANK = 100_000
@@ -196,18 +198,11 @@ def _workload(request: Request, model: ModelSpec, notes: Notes) -> TrainingWorkl
         notes.defaults["sequence_length"] = f"{s:,} ({_origin(model, published is not None)})"
     batch = request.global_batch_size
     if batch is None:
-        given = published.global_batch_tokens if published else None
-        batch = _sequences((given or _BATCH_TOKENS) / s)
-        notes.defaults["global_batch_size"] = (
-            f"{batch:,} sequences ({_origin(model, given is not None)})"
-        )
+        batch, origin = _default_batch(request, model, s)
+        notes.defaults["global_batch_size"] = f"{batch:,} sequences ({origin})"
     tokens = request.total_tokens
     if tokens is None:
-        given = published.total_tokens if published else None
-        tokens = given or float(_TOKENS_PER_PARAMETER * count_parameters(model).total)
-        origin = _origin(model, given is not None)
-        if given is None:
-            origin = "20 per parameter, arXiv:2203.15556"
+        tokens, origin = _default_tokens(request, model)
         notes.defaults["total_tokens"] = f"{tokens / 1e9:,.0f} billion ({origin})"
     _check_length(model, s)
     values = {"sequence_length": s, "global_batch_size": batch, "total_tokens": tokens}
@@ -217,7 +212,27 @@ def _workload(request: Request, model: ModelSpec, notes: Notes) -> TrainingWorkl
     )
 
 
-def _adapter(request: Request, notes: _Notes) -> dict[str, Any]:
+def _default_batch(request: Request, model: ModelSpec, sequence_length: int) -> tuple[int, str]:
+    """Sequences of a step where the user gives none, and where they come from."""
+    if request.adapter != "none":
+        return _FINE_TUNING_BATCH, "default of fine-tuning"
+    given = model.training.global_batch_tokens if model.training else None
+    batch = _sequences((given or _BATCH_TOKENS) / sequence_length)
+    return batch, _origin(model, given is not None)
+
+
+def _default_tokens(request: Request, model: ModelSpec) -> tuple[float, str]:
+    """Tokens of a run where the user gives none, and where they come from."""
+    if request.adapter != "none":
+        return _FINE_TUNING_TOKENS, "default of fine-tuning"
+    given = model.training.total_tokens if model.training else None
+    if given is not None:
+        return given, _origin(model, True)
+    tokens = float(_TOKENS_PER_PARAMETER * count_parameters(model).total)
+    return tokens, "20 per parameter, arXiv:2203.15556"
+
+
+def _adapter(request: Request, notes: Notes) -> dict[str, Any]:
     """What is trained; the rank and the targets of adapters are reported where they are ours."""
     kind = _kind(request)
     given = {"lora_rank": request.lora_rank, "lora_targets": request.lora_targets}

@@ -40,7 +40,6 @@ def estimate(
     draft_tokens: serving.DraftTokens = 0,
     acceptance_rate: serving.AcceptanceRate = 0.0,
     draft_cost: serving.DraftCost = 0.0,
-    lora_rank: serving.LoraRank = 0,
     json: options.Json = None,
     specs: options.Specs = None,
     quiet: options.Quiet = False,

@@ -96,7 +96,12 @@ Adapter = Annotated[
         metavar="KIND",
     ),
 ]
-LoraRank = Annotated[int | None, typer.Option(help="Rank of the adapters; 16 if not given.")]
+LoraRank = Annotated[
+    int | None,
+    typer.Option(
+        help="Rank of the adapters that are trained (16 if not given) or served (none if not)."
+    ),
+]
 LoraTargets = Annotated[
     str | None,
     typer.Option(

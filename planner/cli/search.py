@@ -59,7 +59,6 @@ def search(
     draft_tokens: serving.DraftTokens = 0,
     acceptance_rate: serving.AcceptanceRate = 0.0,
     draft_cost: serving.DraftCost = 0.0,
-    lora_rank: serving.LoraRank = 0,
     driver: options.DriverChoice = options.Driver.EXHAUSTIVE,
     trials: options.Trials = 2000,
     seed: options.Seed = 0,

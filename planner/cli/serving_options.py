@@ -72,7 +72,6 @@ AcceptanceRate = Annotated[
 DraftCost = Annotated[
     float, typer.Option(help="Serving: time to draft, as a share of a step's time.")
 ]
-LoraRank = Annotated[int, typer.Option(help="Serving: rank of the LoRA adapters served.")]
 BurstSize = Annotated[
     int | None,
     typer.Option("--burst", min=1, max=10_000_000, help="Serving: so many requests at once."),
@@ -88,6 +87,8 @@ _OF_TRAINING = (
     "cost",
     "mfu",
     "dropout",
+    "adapter",
+    "lora_targets",
     "flops_efficiency",
     "driver",
     "trials",
@@ -110,7 +111,6 @@ _OF_SERVING = (
     "draft_tokens",
     "acceptance_rate",
     "draft_cost",
-    "lora_rank",
     "burst",
 )
 _OF_REQUEST = (
@@ -124,7 +124,6 @@ _OF_REQUEST = (
     "draft_tokens",
     "acceptance_rate",
     "draft_cost",
-    "lora_rank",
     "price",
     "ideal",
     "memory_efficiency",
@@ -172,6 +171,7 @@ def make_serving_request(given: Mapping[str, Any], **more: Any) -> ServingReques
         settings=parse_settings(given["settings"] or []),
         space=given.get("space"),
         mode=_words(given.get("mode")) or ServingRequest.mode,
+        lora_rank=given["lora_rank"] or 0,
         **{name: given[name] for name in _OF_REQUEST if name in given},
         **more,
     )
