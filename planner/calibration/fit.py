@@ -26,7 +26,11 @@ _MOST_FOLDS = 10
 
 
 class Weighted(Protocol):
-    """A measurement and how much it counts."""
+    """A measurement of a run, given by its line in the file, and how much it counts."""
+
+    @property
+    def line(self) -> int:
+        """Measurements of the same line are left out together."""
 
     @property
     def weight(self) -> float:
@@ -47,6 +51,7 @@ class Measured:
     """A case, its measured step time [s] and its peak memory [B], as far as they are known."""
 
     case: Case
+    line: int
     step_time: float | None = None
     memory: float | None = None
     weight: float = 1.0
@@ -72,13 +77,13 @@ class Fitted:
 
 @dataclass(frozen=True, kw_only=True)
 class Errors:
-    """Mean absolute errors of one quantity as fractions, on the rows that measured it.
+    """Mean absolute errors of one quantity as fractions, on its measurements.
 
     ``left_out`` is that of rows the parameters were not fitted to, by leaving out one fold
     at a time.
     """
 
-    rows: int
+    measurements: int
     before: float
     after: float
     left_out: float
@@ -89,7 +94,7 @@ class Fit:
     """Fitted parameters, and errors of the quantities that some row measured."""
 
     fitted: tuple[Fitted, ...]
-    rows: int
+    runs: int
     folds: int
     time: Errors | None
     memory: Errors | None
@@ -115,7 +120,7 @@ def fit(measured: Sequence[Row], parameters: Sequence[Parameter], ratios: Ratios
     told = [p for p in asked if 1 - widths[p] >= _LEAST_DETERMINED]
     if not told:
         names = ", ".join(p.label for p in parameters)
-        raise CalibrationError(f"These {len(measured)} rows tell nothing about {names}.")
+        raise CalibrationError(f"These {len(measured)} measurements tell nothing about {names}.")
     if len(told) < len(asked):
         values, narrower = _fitted(measured, told, ratios)
         widths |= narrower
@@ -124,7 +129,7 @@ def fit(measured: Sequence[Row], parameters: Sequence[Parameter], ratios: Ratios
     time, memory = (_errors(*(found[index] for found in kinds)) for index in (0, 1))
     return Fit(
         fitted=tuple(_outcome(p, values, widths) for p in parameters),
-        rows=len(measured),
+        runs=len({one.line for one in measured}),
         folds=folds,
         time=time,
         memory=memory,
@@ -209,14 +214,16 @@ def log_ratios(measured: Sequence[Measured], values: Mapping[Parameter, float]) 
 def _left_out(
     measured: Sequence[Row], parameters: Sequence[Parameter], ratios: Ratios[Row]
 ) -> tuple[FloatArray, int]:
-    """Log ratios of each row with parameters fitted to the other folds."""
-    folds = min(len(measured), _MOST_FOLDS)
+    """Log ratios of each measurement with parameters fitted to the other folds of runs."""
+    runs = {line: number for number, line in enumerate(dict.fromkeys(m.line for m in measured))}
+    folds = min(len(runs), _MOST_FOLDS)
+    fold_of = [runs[m.line] % max(folds, 1) for m in measured]
     found = np.full((2, len(measured)), np.nan)
     if folds < 2 or not parameters:
         return found, folds
     for fold in range(folds):
-        mine = list(range(fold, len(measured), folds))
-        others = [row for index, row in enumerate(measured) if index % folds != fold]
+        mine = [index for index, its in enumerate(fold_of) if its == fold]
+        others = [row for row, its in zip(measured, fold_of, strict=True) if its != fold]
         best, _ = best_point(others, parameters, ratios)
         values = {p: p.value(x) for p, x in zip(parameters, best, strict=True)}
         found[:, mine] = ratios([measured[index] for index in mine], values)
@@ -232,5 +239,8 @@ def _errors(before: FloatArray, after: FloatArray, left_out: FloatArray) -> Erro
         return float(np.mean(np.abs(np.expm1(ratios[known]))))
 
     return Errors(
-        rows=int(known.sum()), before=mean(before), after=mean(after), left_out=mean(left_out)
+        measurements=int(known.sum()),
+        before=mean(before),
+        after=mean(after),
+        left_out=mean(left_out),
     )

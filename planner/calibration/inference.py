@@ -32,6 +32,7 @@ class MeasuredInference:
     """A case, one of its measured quantities, and how much it counts."""
 
     case: InferenceCase
+    line: int
     quantity: str
     value: float
     weight: float
@@ -115,7 +116,9 @@ def _measured(run: Run, library: Library) -> Iterator[MeasuredInference]:
     for quantity, weight in _quantities(run):
         value = run.number(f"measured_{quantity}")
         if value:
-            yield MeasuredInference(case=case, quantity=quantity, value=value, weight=weight)
+            yield MeasuredInference(
+                case=case, line=run.line, quantity=quantity, value=value, weight=weight
+            )
 
 
 def _quantities(run: Run) -> Iterator[tuple[str, float]]:

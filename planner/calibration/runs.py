@@ -45,7 +45,9 @@ def _measured(run: Run, library: Library) -> Measured | None:
     step_time, memory = _step_time(run, case), run.number("measured_peak_memory_gib")
     if not step_time and not memory:
         return None
-    return Measured(case=case, step_time=step_time, memory=memory * GIB if memory else None)
+    return Measured(
+        case=case, line=run.line, step_time=step_time, memory=memory * GIB if memory else None
+    )
 
 
 def _step_time(run: Run, case: Case) -> float | None:

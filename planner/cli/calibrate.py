@@ -61,12 +61,13 @@ def calibrate(
     stem = None if framework is None else find(kind, framework).stem
     fitted = _fitted_framework if training else _fitted_engine
     name, title, found = fitted(table, stem, parameter)
-    origin = f"fitted to {found.rows} runs of {runs.name} by planner calibrate"
+    origin = f"fitted to {found.runs} runs of {runs.name} by planner calibrate"
     with written_whole(output) as file:
         file.write(profile_text(find(kind, name), found, origin))
     if not quiet:
         print_calibration(make_console(), title, found, "step time" if training else "times")
-        typer.echo(f"\nWritten to {output}: use it with --profile {output}")
+        option = "--profile" if training else "--engine"
+        typer.echo(f"\nWritten to {output}: use it with {option} {output}")
 
 
 def _fitted_framework(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-
 from planner.calibration.profile_file import unit_of
 from planner.report.console import make_table, print_pairs, print_title
 
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
 
 def print_calibration(console: Console, profile: str, fit: Fit, time: str = "step time") -> None:
     """The parameters before and after, how well the runs tell them, and the errors."""
-    console.print(f"{profile}, fitted to {fit.rows} runs")
+    console.print(f"{profile}, fitted to {fit.runs} runs")
     console.print()
     table = make_table(console)
     for name in ("parameter", "shipped", "fitted", "told"):
@@ -26,14 +24,14 @@ def print_calibration(console: Console, profile: str, fit: Fit, time: str = "ste
         unit, scale = unit_of(one.parameter.name)
         shipped, value = f"{one.parameter.shipped * scale:.4g}", f"{one.value * scale:.4g}"
         label = one.parameter.label if unit == "1" else f"{one.parameter.label} [{unit}]"
-        table.add_row(escape(label), shipped, "kept" if one.refused else value, _told(one))
+        table.add_row(label, shipped, "kept" if one.refused else value, _told(one))
     console.print(table)
     console.print()
     console.print("told: the share of its prior uncertainty that the runs take away.")
     console.print("kept: they do not tell it, and the shipped value stays.")
     for name, errors in ((time, fit.time), ("peak memory", fit.memory)):
         if errors is not None:
-            print_title(console, f"Mean error of the {name} (runs: {errors.rows})")
+            print_title(console, f"Mean error of the {name} (measurements: {errors.measurements})")
             print_pairs(console, _errors(errors, fit.folds))
 
 

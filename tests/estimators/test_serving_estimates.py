@@ -12,6 +12,8 @@ from planner.estimators.inference.disaggregated import (
     matched,
     prefill_workers,
 )
+from planner.estimators.inference.serving import decode_batch
+from planner.estimators.inference.step import step_time
 
 SERVE = {"model": "llama-3.1-70b", "gpu": "h200-sxm-141gb", "num_gpus": 8}
 
@@ -183,3 +185,28 @@ def test_every_kind_of_model_and_device_can_be_estimated(model, gpu, settings, w
     row = found.to_frame().iloc[0]
     assert row["rejected_by"] == ""
     assert 0 < row["output_tokens_per_s"] < 1e5
+
+
+@pytest.mark.parametrize(("concurrency", "busy"), [(1, 1), (4, 4), (64, 4)])
+def test_a_full_pipeline_waits_for_the_stage_with_the_logits(concurrency, busy):
+    shape = {"tensor_parallel": 1, "pipeline_parallel": 4, "concurrency": concurrency}
+    setting, configurations = pool(settings=shape)
+    batch = decode_batch(setting, np.asarray(concurrency / busy))
+    step = step_time(setting, configurations, batch, decoding=True)
+    ends = sum(o.time for o in step.ends)
+    alike = (step.total - step.pipeline - step.overhead - ends) / 4 + step.pipeline / 3
+    assert step.slowest_stage == pytest.approx(alike + ends + step.overhead)
+    assert step.cycle(1) == step.total
+    assert step.cycle(busy) == max(step.total, busy * step.slowest_stage)
+    row = one(settings=shape)
+    draws = row["time_per_output_token_s"] / step.cycle(busy)
+    assert 0.95 <= draws < 2.0
+
+
+def test_a_layer_more_makes_the_slowest_stage():
+    uneven = {"tensor_parallel": 1, "pipeline_parallel": 3}
+    setting, configurations = pool(settings=uneven, num_gpus=3)
+    step = step_time(setting, configurations, decode_batch(setting, np.asarray(8.0)), decoding=True)
+    layers = step.total - step.pipeline - step.overhead - sum(o.time for o in step.ends)
+    stage = step.slowest_stage - step.pipeline / 2 - step.overhead
+    assert stage >= 27 / 80 * layers > layers / 3

@@ -1,6 +1,7 @@
 """Fits of made-up measurements: what is found again, refused, and written."""
 
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,7 +42,10 @@ def measured(library, names, **changes):
 def _under(found, values):
     (prediction,) = predict_group([with_values(found.case, values)])
     return Measured(
-        case=found.case, step_time=prediction.step_time, memory=prediction.device_memory
+        case=found.case,
+        line=found.line,
+        step_time=prediction.step_time,
+        memory=prediction.device_memory,
     )
 
 
@@ -55,7 +59,7 @@ def test_memory_and_time_are_fitted_together(library):
     found = fit(rows, names, log_ratios)
     assert list(found.values.values()) == pytest.approx([5 * GIB, 3.0], rel=0.05)
     for errors in (found.time, found.memory):
-        assert errors.rows == len(ROWS)
+        assert errors.measurements == len(ROWS)
         assert errors.after < errors.before / 3
         assert errors.left_out < errors.before / 2
 
@@ -63,7 +67,7 @@ def test_memory_and_time_are_fitted_together(library):
 def test_rows_without_memory_tell_nothing_of_it(library):
     names = parameters(library, "memory.reserved", "execution.elementwise_passes")
     rows = measured(library, names, reserved=5 * GIB, elementwise_passes=3.0)
-    times = [Measured(case=found.case, step_time=found.step_time) for found in rows]
+    times = [replace(found, memory=None) for found in rows]
     found = fit(times, names, log_ratios)
     reserved, _ = found.fitted
     assert (reserved.refused, reserved.determined) == (True, 0.0)

@@ -98,3 +98,9 @@ def test_calibrate_writes_a_profile_that_validate_takes(write_runs, tmp_path, ca
     arguments = ["--output", str(after), "--quiet", "--profile", str(profile)]
     assert run(["validate", str(runs), *arguments]) == 0
     assert before.read_text() != after.read_text()
+
+
+def test_a_run_is_left_out_with_all_it_measured(library):
+    rows = [{**cells, "measured_time_to_first_token_s": "0.3"} for cells in cases(slower=1.2)]
+    found = fitted(library, rows, ["execution.weight_bandwidth_fraction"])
+    assert (found.runs, found.folds, found.time.measurements) == (4, 4, 8)

@@ -75,18 +75,15 @@ def prefill_workers(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         memory = serving_memory(alone, c)
         lone, batched = (
-            step_time(
-                alone, c, prompt_batch(alone, count, count * whole / rounds, nothing), False
-            ).total
-            * rounds
+            step_time(alone, c, prompt_batch(alone, count, count * whole / rounds, nothing), False)
             for count in (np.ones(()), together)
         )
         return PrefillWorkers(
             setting=alone,
             configurations=c,
             memory=memory,
-            prompt_time=lone,
-            service_time=batched / (together * p),
+            prompt_time=lone.total * rounds,
+            service_time=batched.cycle(p) * rounds / (together * p),
             transfer_time=cache_transfer_time(alone, c, inside_fabric),
             rejected_by=serving_rejections(alone, c, memory),
         )
@@ -101,7 +98,10 @@ def decode_workers(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         memory = serving_memory(setting, c)
         batch = decode_batch(setting, c.concurrency / c.pipeline_parallel)
-        step = step_time(setting, c, batch, True).total * (1 + setting.workload.draft_cost)
+        lap = step_time(setting, c, batch, True).cycle(
+            np.minimum(c.concurrency, c.pipeline_parallel)
+        )
+        step = lap * (1 + setting.workload.draft_cost)
         steps = max(setting.workload.output_tokens / tokens_per_step(setting), 1.0)
         return DecodeWorkers(
             setting=setting,

@@ -103,25 +103,26 @@ def _prefill_times(
     """
     new, ranks = new_tokens(setting), c.attention_data_parallel
     rounds = np.maximum(np.ceil(new * ranks / c.max_num_batched_tokens), 1.0)
+    p = c.pipeline_parallel
     batch = prompt_batch(setting, ranks / rounds, new * ranks / rounds, np.zeros(()))
-    alone = step_time(setting, c, batch, decoding=False).total * rounds
+    alone = step_time(setting, c, batch, decoding=False)
     full = np.maximum(np.floor(c.max_num_batched_tokens / new), ranks / rounds)
     queued = step_time(
         setting, c, prompt_batch(setting, full, full * new, np.zeros(())), decoding=False
-    ).total
-    service = np.minimum(alone, queued * ranks / full)
-    return alone, service / c.pipeline_parallel
+    ).cycle(p)
+    service = np.minimum(alone.cycle(p) * rounds, queued * ranks / full)
+    return alone.total * rounds, service / p
 
 
 def _decode_step(
     setting: ServingSetting, pools: Pools, requests: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """A step over B sequences of a worker lasts fixed + slope B seconds."""
-    c = pools.decode
+    c, p = pools.decode, pools.decode.pipeline_parallel
     whole = np.maximum(requests / pools.decode_workers, 1.0)
     half = np.maximum(whole / 2, 0.5)
     times = [
-        step_time(setting, c, decode_batch(setting, n / c.pipeline_parallel), decoding=True).total
+        step_time(setting, c, decode_batch(setting, n / p), decoding=True).cycle(np.minimum(n, p))
         * (1 + setting.workload.draft_cost)
         for n in (whole, half)
     ]

@@ -112,7 +112,10 @@ def phases(
     half = np.maximum(whole / 2, 0.5)
     draft = 1.0 + setting.workload.draft_cost
     times = [
-        step_time(setting, c, decode_batch(setting, batch / p), decoding=True).total * draft
+        step_time(setting, c, decode_batch(setting, batch / p), decoding=True).cycle(
+            np.minimum(batch, p)
+        )
+        * draft
         for batch in (whole, half)
     ]
     slope = (times[0] - times[1]) / (whole - half)
@@ -123,18 +126,18 @@ def phases(
     prompts = np.maximum(size / new, 1.0)
     alone = step_time(
         setting, c, prompt_batch(setting, prompts, size, np.zeros(())), decoding=False
-    ).total
-    extra = alone
+    )
+    extra = alone.cycle(p)
     if setting.engine.scheduler.chunked_prefill:
         mixed = step_time(
             setting, c, prompt_batch(setting, prompts, size, whole / p), decoding=False
-        ).total
+        ).cycle(np.minimum(whole, p))
         extra = np.maximum(mixed - times[0], 0.0)
     number = new / size
     return Phases(
         fixed=times[0] - slope * whole,
         slope=slope,
-        prompt_time=alone * np.maximum(number, 1.0),
+        prompt_time=alone.total * np.maximum(number, 1.0),
         prompt_steps=np.maximum(number, 1.0),
         prefill=extra * number / p,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.arrays import FloatArray, add
+from planner.arrays import FloatArray, Numeric, add
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.attention import attention_block, cached_bytes
 from planner.estimators.inference.ends import end_operators
@@ -23,7 +23,8 @@ class InferenceStep:
 
     ``layers`` holds the operators of one layer of each group with the number of layers,
     ``ends`` those outside them. ``launch_wait``: the GPU waits for the host to launch.
-    ``transfer_wait``: it waits for offloaded weights and cache.
+    ``transfer_wait``: it waits for offloaded weights and cache. ``slowest_stage``: seconds of
+    the pipeline stage that the others wait for.
     """
 
     layers: tuple[tuple[int, tuple[StepOperator, ...]], ...]
@@ -33,6 +34,7 @@ class InferenceStep:
     launch_wait: FloatArray
     transfer_wait: FloatArray
     overhead: FloatArray
+    slowest_stage: FloatArray
 
     @property
     def total(self) -> FloatArray:
@@ -40,6 +42,14 @@ class InferenceStep:
         return add(
             (self.kernels, self.pipeline, self.launch_wait, self.transfer_wait, self.overhead)
         )
+
+    def cycle(self, micro_batches: Numeric) -> FloatArray:
+        """Seconds between two steps of a micro-batch when so many share the pipeline.
+
+        Each returns to the first stage when it has passed all, and when all have passed the
+        slowest.
+        """
+        return np.maximum(self.total, micro_batches * self.slowest_stage)
 
 
 def step_time(
@@ -64,18 +74,26 @@ def step_time(
     kernels = add((*(count * time for count, time in per_layer), *(o.time for o in ends)))
     wait = add(count * np.maximum(launch - time, 0.0) for count, time in per_layer)
     overhead = execution.step_overhead + execution.sequence_overhead * batch.sequences
-    sends = (c.pipeline_parallel - 1) * setting.machine.send_time(
-        2.0 * rank.tokens * rank.hidden_size, c.stage_gpus
+    p, layer_count = c.pipeline_parallel, setting.model.num_hidden_layers
+    send = np.where(
+        p > 1, setting.machine.send_time(2.0 * rank.tokens * rank.hidden_size, c.stage_gpus), 0.0
     )
     busy = kernels + (0.0 if ideal else wait)
+    ends_time = add(o.time for o in ends)
+    # The stages that have a layer more than others do not hold the logits as well.
+    mean_layer = (busy - ends_time) / layer_count
+    slowest = np.maximum(
+        np.ceil(layer_count / p) * mean_layer, np.floor(layer_count / p) * mean_layer + ends_time
+    )
     return InferenceStep(
         layers=layers,
         ends=ends,
         kernels=kernels,
-        pipeline=np.where(c.pipeline_parallel > 1, sends, 0.0),
+        pipeline=np.asarray((p - 1) * send),
         launch_wait=np.zeros(()) if ideal else wait,
         transfer_wait=_transfer_wait(rank, busy),
         overhead=np.zeros(()) if ideal else np.asarray(overhead),
+        slowest_stage=slowest + send + (0.0 if ideal else overhead),
     )
 
 
