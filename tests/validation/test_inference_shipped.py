@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from shipped_intervals import assert_shipped
 
 from planner.enums import LinkKind
 from planner.estimators.inference.setting import ServingSetting
@@ -95,6 +96,7 @@ def test_intervals_hold_runs_they_were_not_made_of(tables):
         held = held_when_left_out(found, quantity).values()
         assert sum(inside for _, inside in held) >= 0.77 * sum(runs for runs, _ in held)
     made = cells(found)
+    assert_shipped("inference_intervals.csv", made)
     assert {cell.quantity for cell in made if not any(cell.keys)} == set(QUANTITIES)
     assert all(0 < cell.low < cell.high < math.inf for cell in made)
 

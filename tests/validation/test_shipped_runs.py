@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from shipped_intervals import assert_shipped
 
 from planner.units import GIB
 from planner.validation.compare import joined, memory_errors, memory_verdicts, time_errors
@@ -91,6 +92,7 @@ def test_intervals_hold_most_runs(by_source):
 
 def test_intervals_are_made_again_from_the_runs(rows):
     made = cells(residuals(rows))
+    assert_shipped("intervals.csv", made)
     general = [cell for cell in made if not any(cell.keys)]
     assert {cell.quantity for cell in general} == {"step_time", "peak_memory"}
     assert all(0 < cell.low < 1 < cell.high < 20 for cell in made)
