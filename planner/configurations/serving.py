@@ -22,7 +22,8 @@ class ServingConfigurations(ConfigurationTable):
     """Ways to serve a model; every field broadcasts to ``shape``.
 
     A replica has tensor_parallel x attention_data_parallel x pipeline_parallel GPUs and
-    holds ``concurrency`` requests; ``max_num_batched_tokens`` bounds the tokens of a step.
+    holds ``concurrency`` requests; ``max_num_batched_tokens`` bounds the tokens of a step of
+    one attention rank.
     Experts are split over expert_parallel ranks, and each of them over what is left of the
     replica's stage. ``weight_offload``, ``kv_offload``: shares kept in host memory.
     """
@@ -52,6 +53,11 @@ class ServingConfigurations(ConfigurationTable):
     def replica_gpus(self) -> FloatArray:
         """GPUs of one replica."""
         return self.stage_gpus * self.pipeline_parallel
+
+    @property
+    def replica_step_tokens(self) -> FloatArray:
+        """Most tokens of a step of all attention ranks of a replica."""
+        return self.max_num_batched_tokens * self.attention_data_parallel
 
     @property
     def data_parallel(self) -> FloatArray:

@@ -20,7 +20,8 @@ class EngineExecution:
     """Kernels and the host that launches them.
 
     ``decode_launch_time``, ``prefill_launch_time``: the host's time to launch one layer; CUDA
-    graphs make it zero. ``step_overhead``: host time per step that the GPU waits for, with
+    graphs make it zero. ``expert_launch_time``: what routing to experts adds to a layer of a step
+    with prompts. ``step_overhead``: host time per step that the GPU waits for, with
     ``sequence_overhead`` for each sequence in it (scheduling, sampling, detokenization).
     ``request_overhead``: tokenization and transport before a request's first step.
     ``elementwise_passes``: traffic of elementwise kernels over that of fused ones.
@@ -45,6 +46,7 @@ class EngineExecution:
     native_attention: bool
     fused_quantization: bool
     custom_all_reduce: bool
+    expert_launch_time: Seconds = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -54,6 +56,9 @@ class Scheduler:
     ``continuous``: sequences join and leave between steps; without it a batch ends together.
     ``clustering``: share of the requests of a closed loop that keep starting together, because
     the engine computes the prompts of a batch first and its answers end together.
+    ``poll_interval``: decode steps between two looks for new requests. ``batch_wait``: decode
+    steps that a prompt waits for others to be computed with. ``stream_interval``: tokens that a
+    decode worker collects before it sends them; what computes prompts sends the first at once.
     """
 
     continuous: bool
@@ -61,6 +66,9 @@ class Scheduler:
     max_num_seqs: Count
     max_num_batched_tokens: Count
     clustering: Share
+    poll_interval: Count = 1
+    batch_wait: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 0
+    stream_interval: Count = 1
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

@@ -24,8 +24,7 @@ class ServingWorkload:
     popularity over its squared mean; 0 is balanced routing. ``burst_share``: share of the requests
     that arrive together before any has finished, as at the start of a benchmark.
     ``equal_lengths``: all requests have the very same lengths, so that those which start
-    together end together. ``stream_interval``: tokens that the server collects before it
-    sends them; a client sees the first with them.
+    together end together.
     """
 
     input_tokens: Tokens
@@ -39,4 +38,3 @@ class ServingWorkload:
     expert_dispersion: Annotated[float, Field(ge=0, le=100)] = 2.0
     burst_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     equal_lengths: bool = False
-    stream_interval: Annotated[int, Field(ge=1, le=10_000)] = 1

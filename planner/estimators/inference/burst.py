@@ -51,7 +51,7 @@ def burst(estimate: ServingEstimate, num_requests: int) -> Burst:
     batch = max(min(each, room), 1.0)
     steps = max(setting.workload.output_tokens / tokens_per_step(setting), 1.0)
     prompt, lone = _only(phases.prefill), _only(phases.prompt_time)
-    per_step = _only(c.max_num_batched_tokens) / new_tokens(setting)
+    per_step = _only(c.replica_step_tokens) / new_tokens(setting)
 
     def wave(size: float) -> float:
         return lone + (size - 1) * prompt + steps * _only(phases.decode_step(size))

@@ -66,7 +66,7 @@ def prefill_workers(
 ) -> PrefillWorkers:
     """Time and room of workers for prompts; ``setting`` is that of the whole deployment."""
     alone = replace(setting, workload=replace(setting.workload, output_tokens=1, draft_tokens=0))
-    whole, limit = new_tokens(alone), configurations.max_num_batched_tokens
+    whole, limit = new_tokens(alone), configurations.replica_step_tokens
     rounds = np.maximum(whole / limit, 1.0)
     together = np.maximum(np.floor(limit / whole), 1.0)
     p = configurations.pipeline_parallel
@@ -94,7 +94,9 @@ def decode_workers(
 ) -> DecodeWorkers:
     """Time and room of workers whose steps hold decoding sequences alone."""
     drafted = 1 + setting.workload.draft_tokens
-    c = replace(configurations, max_num_batched_tokens=configurations.concurrency * drafted)
+    ranks = configurations.attention_data_parallel
+    tokens = configurations.concurrency * drafted / ranks
+    c = replace(configurations, max_num_batched_tokens=tokens)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         memory = serving_memory(setting, c)
         batch = decode_batch(setting, c.concurrency / c.pipeline_parallel)

@@ -13,7 +13,7 @@ from planner.estimators.inference.serving import (
     decode_batch,
     new_tokens,
     prompt_batch,
-    streamed,
+    request_overhead,
     tokens_per_step,
 )
 from planner.estimators.inference.setting import ServingSetting
@@ -82,12 +82,15 @@ def disaggregated_run(
     left = requests / rate - steps * step - moved
     burst = setting.workload.burst_share * np.maximum(requests - 1, 0.0) / 2 * service / number
     per_token = step / tokens_per_step(setting)
+    interval = setting.engine.scheduler.stream_interval
+    collected = min(interval, setting.workload.output_tokens) - 1
     return DisaggregatedRun(
         time_to_first_token=np.maximum(left, alone)
         + moved
         + step
         + burst
-        + streamed(setting, per_token),
+        + collected * per_token
+        + request_overhead(setting),
         time_per_output_token=per_token,
         request_rate=rate,
         prefill_workers=number / ranks,
@@ -102,11 +105,11 @@ def _prefill_times(
     A queue fills the steps with as many prompts as their tokens allow.
     """
     new, ranks = new_tokens(setting), c.attention_data_parallel
-    rounds = np.maximum(np.ceil(new * ranks / c.max_num_batched_tokens), 1.0)
+    rounds = np.maximum(np.ceil(new * ranks / c.replica_step_tokens), 1.0)
     p = c.pipeline_parallel
     batch = prompt_batch(setting, ranks / rounds, new * ranks / rounds, np.zeros(()))
     alone = step_time(setting, c, batch, decoding=False)
-    full = np.maximum(np.floor(c.max_num_batched_tokens / new), ranks / rounds)
+    full = np.maximum(np.floor(c.replica_step_tokens / new), ranks / rounds)
     queued = step_time(
         setting, c, prompt_batch(setting, full, full * new, np.zeros(())), decoding=False
     ).cycle(p)

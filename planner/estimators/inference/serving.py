@@ -23,7 +23,7 @@ class Phases:
 
     A decode step over B sequences lasts ``fixed + slope B`` seconds. A request's prompt takes
     ``prompt_time`` when nothing else runs, in ``prompt_steps`` steps, and adds ``prefill``
-    seconds to the engine's work.
+    seconds to the engine's work, ``queued`` where a queue fills the steps with prompts.
     """
 
     fixed: FloatArray
@@ -31,6 +31,7 @@ class Phases:
     prompt_time: FloatArray
     prompt_steps: FloatArray
     prefill: FloatArray
+    queued: FloatArray
 
     def decode_step(self, sequences: Numeric) -> FloatArray:
         """Seconds of a step over so many sequences."""
@@ -120,27 +121,57 @@ def phases(
     ]
     slope = (times[0] - times[1]) / (whole - half)
     new = new_tokens(setting)
-    steps = setting.workload.output_tokens / tokens_per_step(setting)
-    together = np.maximum(np.minimum(whole / steps, c.max_num_batched_tokens / new), 1.0)
-    size = np.minimum(together * new, np.maximum(c.max_num_batched_tokens - whole, 1.0))
-    prompts = np.maximum(size / new, 1.0)
-    alone = step_time(
-        setting, c, prompt_batch(setting, prompts, size, np.zeros(())), decoding=False
-    )
-    extra = alone.cycle(p)
+    room = np.maximum(c.replica_step_tokens - whole, 1.0)
+    most = np.maximum(np.minimum(c.replica_step_tokens / new, whole), 1.0)
+    parts = np.maximum(new / room, 1.0)
+    one, filled = np.minimum(new, room), np.minimum(most * new, room)
+    alone = step_time(setting, c, _prompts(setting, one, 0.0), decoding=False)
     if setting.engine.scheduler.chunked_prefill:
-        mixed = step_time(
-            setting, c, prompt_batch(setting, prompts, size, whole / p), decoding=False
-        ).cycle(np.minimum(whole, p))
-        extra = np.maximum(mixed - times[0], 0.0)
-    number = new / size
+        single, full = (
+            _added(setting, c, tokens, whole, times[0] / draft) for tokens in (one, filled)
+        )
+    else:
+        batch = _prompts(setting, filled, 0.0)
+        single, full = alone.cycle(p), step_time(setting, c, batch, decoding=False).cycle(p)
+    single = single * parts
+    full = full * np.maximum(most * new / room, 1.0)
+    prompts = np.clip(_gathered(setting, whole), 1.0, most)
+    together = single + (full - single) * (prompts - 1) / np.maximum(most - 1, 1.0)
     return Phases(
         fixed=times[0] - slope * whole,
         slope=slope,
-        prompt_time=alone.total * np.maximum(number, 1.0),
-        prompt_steps=np.maximum(number, 1.0),
-        prefill=extra * number / p,
+        prompt_time=alone.total * parts,
+        prompt_steps=parts,
+        prefill=together / prompts / p,
+        queued=full / most / p,
     )
+
+
+def _prompts(setting: ServingSetting, tokens: FloatArray, decoding: Numeric) -> Batch:
+    """As many prompts, or as much of one, as so many tokens hold, beside decoding sequences."""
+    prompts = np.maximum(tokens / new_tokens(setting), 1.0)
+    return prompt_batch(setting, prompts, tokens, np.asarray(decoding))
+
+
+def _added(
+    setting: ServingSetting,
+    c: ServingConfigurations,
+    tokens: FloatArray,
+    sequences: FloatArray,
+    decode: FloatArray,
+) -> FloatArray:
+    """Seconds that so many tokens of prompts add to a step of the decoding sequences."""
+    p = c.pipeline_parallel
+    mixed = step_time(setting, c, _prompts(setting, tokens, sequences / p), decoding=False)
+    return np.maximum(mixed.cycle(np.minimum(sequences, p)) - decode, 0.0)
+
+
+def _gathered(setting: ServingSetting, sequences: FloatArray) -> FloatArray:
+    """Prompts that come between two steps which may take them, as many as answers end."""
+    scheduler = setting.engine.scheduler
+    steps = np.maximum(setting.workload.output_tokens / tokens_per_step(setting), 1.0)
+    between = float(scheduler.poll_interval + scheduler.batch_wait)
+    return np.asarray(between * sequences / steps)
 
 
 def served_at_concurrency(
@@ -168,7 +199,8 @@ def served_at_concurrency(
     prompt = _first_token_time(setting, costs, rate, step)
     queued = np.maximum(c.concurrency - running, 0.0) / rate
     together = _together(setting)
-    burst = together * np.maximum(running - 1, 0.0) / 2 * costs.prefill
+    batch = np.clip(c.replica_step_tokens / new_tokens(setting), 1.0, running)
+    burst = together * np.maximum((running + batch) / 2 * costs.queued - costs.prefill, 0.0)
     # Prompts that come together stall each other, not the answers: half of them come first.
     stall = decoding * costs.prefill / steps * (1 - together / 2)
     per_token = (step + stall) / tokens_per_step(setting)
@@ -178,7 +210,7 @@ def served_at_concurrency(
         decoding=decoding,
         utilization=np.minimum(rate * costs.prefill, 1.0),
         wait=prompt - costs.prompt_time + queued,
-        time_to_first_token=prompt + queued + burst + streamed(setting, per_token),
+        time_to_first_token=prompt + queued + burst + request_overhead(setting),
         time_per_output_token=per_token,
         request_rate=rate,
     )
@@ -187,13 +219,24 @@ def served_at_concurrency(
 def _first_token_time(
     setting: ServingSetting, costs: Phases, rate: FloatArray, step: FloatArray
 ) -> FloatArray:
-    """Half a step until the scheduler looks, the queue of prompts, the prompt itself."""
-    busy = np.minimum(rate * costs.prefill, 0.98)
-    wait = mean_wait(utilization=busy, service_time=costs.prefill)
-    between = step / 2
+    """The scheduler's look at what has come, the queue of prompts, the prompt itself."""
+    busy = np.minimum(rate * costs.queued, 0.98)
+    wait = mean_wait(utilization=busy, service_time=costs.prefill) * (1 - _together(setting))
+    between = _scheduled_after(setting, rate, step)
     if setting.engine.scheduler.chunked_prefill:
         between = between + costs.prompt_steps * step / 2
     return costs.prompt_time + wait + between
+
+
+def _scheduled_after(setting: ServingSetting, rate: FloatArray, step: FloatArray) -> FloatArray:
+    """Seconds until the scheduler looks, and until a batch of prompts that it waits for is full.
+
+    The first of a batch waits the whole time, those that come meanwhile half of it.
+    """
+    scheduler = setting.engine.scheduler
+    whole = scheduler.batch_wait * step
+    others = rate * whole
+    return scheduler.poll_interval * step / 2 + whole * (1 + others / 2) / (1 + others)
 
 
 def _together(setting: ServingSetting) -> float:
@@ -204,9 +247,6 @@ def _together(setting: ServingSetting) -> float:
     return share + (1 - share) * scheduler.clustering
 
 
-def streamed(setting: ServingSetting, time_per_output_token: FloatArray) -> FloatArray:
-    """Seconds until a client sees a first token that the engine has: transport, collecting."""
-    w, execution = setting.workload, setting.engine.execution
-    overhead = 0.0 if setting.machine.ideal else execution.request_overhead
-    held = min(w.stream_interval, w.output_tokens) - 1
-    return np.asarray(overhead + held * time_per_output_token)
+def request_overhead(setting: ServingSetting) -> float:
+    """Seconds of a request outside the engine: tokenization, transport."""
+    return 0.0 if setting.machine.ideal else setting.engine.execution.request_overhead

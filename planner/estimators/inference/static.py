@@ -49,7 +49,7 @@ def static_batch(setting: ServingSetting, configurations: ServingConfigurations)
     micro = np.maximum(c.concurrency / p, 1.0)
     parts = c.concurrency / micro
     tokens = micro * new_tokens(setting)
-    rounds = np.maximum(np.ceil(tokens / np.maximum(c.max_num_batched_tokens, 1.0)), 1.0)
+    rounds = np.maximum(np.ceil(tokens / np.maximum(c.replica_step_tokens, 1.0)), 1.0)
     size = tokens / rounds
     prompts = np.maximum(micro / rounds, 1.0)
     prefill = step_time(setting, c, prompt_batch(setting, prompts, size, np.zeros(())), False)

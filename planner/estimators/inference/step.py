@@ -15,6 +15,8 @@ from planner.estimators.inference.kernels import Kernels
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
 from planner.estimators.inference.weights import weight_bytes
+from planner.specs.engine import EngineExecution
+from planner.specs.model import LayerGroup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +70,13 @@ def step_time(
     )
     ends = tuple(end_operators(layer))
     execution = setting.engine.execution
-    launch = execution.decode_launch_time if decoding else execution.prefill_launch_time
     ideal = setting.machine.ideal
     per_layer = [(count, add(o.time for o in operators)) for count, operators in layers]
     kernels = add((*(count * time for count, time in per_layer), *(o.time for o in ends)))
-    wait = add(count * np.maximum(launch - time, 0.0) for count, time in per_layer)
+    wait = add(
+        count * np.maximum(_launch_time(execution, group, decoding) - time, 0.0)
+        for group, (count, time) in zip(setting.model.layer_groups, per_layer, strict=True)
+    )
     overhead = execution.step_overhead + execution.sequence_overhead * batch.sequences
     p, layer_count = c.pipeline_parallel, setting.model.num_hidden_layers
     send = np.where(
@@ -95,6 +99,13 @@ def step_time(
         overhead=np.zeros(()) if ideal else np.asarray(overhead),
         slowest_stage=slowest + send + (0.0 if ideal else overhead),
     )
+
+
+def _launch_time(execution: EngineExecution, group: LayerGroup, decoding: bool) -> float:
+    if decoding:
+        return execution.decode_launch_time
+    routing = execution.expert_launch_time if group.feed_forward.num_experts > 1 else 0.0
+    return execution.prefill_launch_time + routing
 
 
 def _transfer_wait(rank: Rank, busy: FloatArray) -> FloatArray:

@@ -17,6 +17,7 @@ from planner.specs.quantization import FORMATS
 from planner.specs.serving import ServingWorkload
 from planner.validation.hardware import cluster_of, gpu_class
 from planner.validation.inference.deployments import Deployment, deployment
+from planner.validation.inference.launch import launched
 from planner.validation.inference.setups import with_published_setup
 from planner.validation.inference.tables import (
     EngineRule,
@@ -63,7 +64,6 @@ class Traffic:
     num_requests: float | None
     burst_share: float
     length_scale: float
-    stream_interval: int
     equal_lengths: bool
     draft_tokens: int
 
@@ -74,7 +74,6 @@ class Traffic:
             input_tokens=max(round(self.input_tokens * self.length_scale), 1),
             output_tokens=max(round(self.output_tokens * self.length_scale), 1),
             burst_share=self.burst_share,
-            stream_interval=self.stream_interval,
             equal_lengths=self.equal_lengths,
             draft_tokens=self.draft_tokens,
             acceptance_rate=_acceptance(self.draft_tokens),
@@ -173,6 +172,7 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
     )
     engine = _bounded(library.engine(rule.profile), run)
     replica = deployment(run, model, gpu, engine, _prefix(run, mode))
+    engine, replica = launched(engine, run, replica)
     traffic = _traffic(run, mode)
     scale = _weight_scale(run, replica)
     return InferenceCase(
@@ -260,7 +260,6 @@ def _traffic(run: Run, mode: Mode) -> Traffic:
         num_requests=convention_number(run, "num_requests"),
         burst_share=convention_number(run, "burst_share") or 0.0,
         length_scale=convention_number(run, "length_scale") or 1.0,
-        stream_interval=int(convention_number(run, "stream_interval") or 1),
         equal_lengths=bool(convention(run, "equal_lengths")),
         draft_tokens=run.count("draft_tokens") or 0,
     )

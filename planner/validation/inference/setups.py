@@ -32,6 +32,7 @@ def with_published_setup(run: Run) -> Run:
     Of several files that may be meant the first counts; drafts count if all of them have some.
     """
     found = [row for row in _index().get(_key(run), ()) if _may_be(run, row)]
+    found = [row for row in found if _same_split(run, row)] or found
     if not found:
         return run
     plain = [row for row in found if row["draft_tokens"] == "0"]
@@ -106,6 +107,12 @@ def _same_gpus(run: Run, row: Row) -> bool:
         and run.text(f"{pool}num_workers") in ("", f"{row[f'{pool}num_workers']}.0")
         for pool in _POOLS
     )
+
+
+def _same_split(run: Run, row: Row) -> bool:
+    """Whether the replicas split layers and experts alike."""
+    names = ("tensor_parallel", "expert_parallel")
+    return all(float(row[name] or 1) == (run.count(name) or 1) for name in names)
 
 
 def _replica_gpus(run: Run) -> tuple[float, ...]:

@@ -67,7 +67,7 @@ def _overlap(cases: Sequence[InferenceCase], c: ServingConfigurations) -> FloatA
     """What overlap of a prompt's micro-batches on the stages leaves of its time."""
     overlapped = np.array([case.stages == MICRO_BATCHES for case in cases])
     tokens = cases[0].traffic.workload.input_tokens * c.concurrency
-    parts = np.ceil(tokens / c.max_num_batched_tokens)
+    parts = np.ceil(tokens / c.replica_step_tokens)
     p = c.pipeline_parallel
     return np.where(overlapped, (parts + p - 1) / (parts * p), 1.0)
 

@@ -1,0 +1,92 @@
+"""How the servers of a public benchmark were launched, where its rows do not say.
+
+``launch_settings.csv`` holds, for the runs of InferenceX, what its launch scripts set of the
+scheduler. No measurement is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from planner.specs.engine import EngineProfile, Scheduler
+from planner.validation.inference.deployments import Deployment
+from planner.validation.runs import Run
+from planner.validation.tables import read_table
+
+_BENCHMARK = re.compile(r"db-dump|source_file=2026-|gap-analysis\.csv")
+_NUMBERS = ("tensor_parallel", "input_tokens", "output_tokens")
+_MOST = 1_000_000
+# What the scripts round a step up to, beside one prompt and the decoding sequences.
+_SPARE_TOKENS = 64
+
+Row = Mapping[str, str]
+
+
+def launched(
+    engine: EngineProfile, run: Run, replica: Deployment
+) -> tuple[EngineProfile, Deployment]:
+    """Engine and replica as the benchmark's script launched them; unchanged without a script."""
+    if not _BENCHMARK.search(run.word("source")):
+        return engine, replica
+    row = next((row for row in _table() if _is_of(run, replica, row)), None)
+    if row is None:
+        return engine, replica
+    scheduler = _set(engine, run, replica, row)
+    replica = replace(replica, max_num_batched_tokens=scheduler.max_num_batched_tokens)
+    return replace(engine, scheduler=scheduler), replica
+
+
+@cache
+def _table() -> list[dict[str, str]]:
+    return read_table("launch_settings.csv")
+
+
+def _is_of(run: Run, replica: Deployment, row: Row) -> bool:
+    model = run.word("model").rpartition("/")[2].replace("deepseek-v3", "deepseek-r1")
+    numbers = {name: run.count(name) for name in _NUMBERS} | {
+        "tensor_parallel": replica.tensor_parallel
+    }
+    drafts = bool(run.count("draft_tokens"))
+    attention = replica.attention_data_parallel > 1
+    low, _, high = row["concurrency"].partition("-")
+    return (
+        row["engine"] == run.word("framework")
+        and row["mode"] == run.word("mode")
+        and row["model"] in ("", model)
+        and row["gpu"] in ("", run.word("gpu"))
+        and row["weight_precision"] in ("", run.word("weight_precision"))
+        and row["drafts"] in ("", str(int(drafts)))
+        and row["attention_data_parallel"] in ("", str(int(attention)))
+        and any(run.text("framework_version").startswith(v) for v in row["version"].split("|"))
+        and all(not row[name] or str(numbers[name]) in row[name].split("|") for name in _NUMBERS)
+        and int(low or 0) <= (run.count("concurrency") or 1) <= int(high or _MOST)
+    )
+
+
+def _set(engine: EngineProfile, run: Run, replica: Deployment, row: Row) -> Scheduler:
+    """The profile's scheduler with what the script set.
+
+    ``concurrency`` places are as many as clients; steps of a ``prompt`` have room for one
+    beside the sequences of a rank. SGLang divides its tokens of a step among the ranks.
+    """
+    ranks = replica.attention_data_parallel
+    sequences = max(run.count("concurrency") or 1, ranks) // ranks
+    prompt = (run.count("input_tokens") or 0) + _SPARE_TOKENS
+    words = {
+        "concurrency": sequences,
+        "prompt": prompt + sequences * (1 + (run.count("draft_tokens") or 0)),
+    }
+    names = ("poll_interval", "batch_wait", "stream_interval", "max_num_batched_tokens",
+             "max_num_seqs")  # fmt: skip
+    given: dict[str, Any] = {
+        name: words[row[name]] if row[name] in words else int(row[name])
+        for name in names
+        if row[name]
+    }
+    if row["engine"] == "sglang" and "max_num_batched_tokens" in given:
+        given["max_num_batched_tokens"] //= ranks
+    return replace(engine.scheduler, **given)
