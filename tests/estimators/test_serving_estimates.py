@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,8 @@ from planner.estimators.inference.disaggregated import (
     matched,
     prefill_workers,
 )
-from planner.estimators.inference.serving import decode_batch
+from planner.estimators.inference.memory import serving_memory
+from planner.estimators.inference.serving import decode_batch, served_at_concurrency
 from planner.estimators.inference.step import step_time
 
 SERVE = {"model": "llama-3.1-70b", "gpu": "h200-sxm-141gb", "num_gpus": 8}
@@ -114,6 +117,51 @@ def test_a_static_answer_without_a_cache_computes_all_again():
         one("inference", settings={"kv_cache": "none"})["decode_latency_s"]
         > one("inference")["decode_latency_s"]
     )
+
+
+def served(model="llama-3.1-70b", concurrency=32.0, execution=None, **scheduler):
+    """A replica on 8 GPUs, the engine's scheduler and execution changed."""
+    setting, c = pool(model=model, settings={"tensor_parallel": 8, "concurrency": concurrency})
+    engine = replace(
+        setting.engine,
+        scheduler=replace(setting.engine.scheduler, **scheduler),
+        execution=replace(setting.engine.execution, **(execution or {})),
+    )
+    setting = replace(setting, engine=engine)
+    return served_at_concurrency(setting, c, serving_memory(setting, c))
+
+
+def test_requests_wait_for_the_scheduler_to_look():
+    often, seldom = served(poll_interval=1), served(poll_interval=31)
+    step = float(often.phases.decode_step(often.decoding).ravel()[0])
+    later = float((seldom.time_to_first_token - often.time_to_first_token).ravel()[0])
+    assert later == pytest.approx(15 * step, rel=0.25)
+
+
+def test_prompts_wait_for_others_to_be_computed_with():
+    alone, gathered = served(batch_wait=0), served(batch_wait=20)
+    step = float(alone.phases.decode_step(alone.decoding).ravel()[0])
+    later = float((gathered.time_to_first_token - alone.time_to_first_token).ravel()[0])
+    assert 10 * step < later < 21 * step
+
+
+def test_launching_experts_slows_prompts_and_not_answers():
+    slow = {"expert_launch_time": 0.01}
+    dense, launched = (served(execution=e).phases for e in (None, slow))
+    np.testing.assert_array_equal(launched.prompt_time, dense.prompt_time)
+    fast, launched = (served("qwen3-235b-a22b", execution=e).phases for e in (None, slow))
+    assert np.all(launched.prompt_time > 2 * fast.prompt_time)
+    np.testing.assert_array_equal(launched.fixed, fast.fixed)
+
+
+def test_queued_prompts_share_what_a_step_costs():
+    costs = served("qwen3-235b-a22b", 64.0, {"expert_launch_time": 0.01}).phases
+    assert np.all(costs.queued < costs.prefill / 2)
+
+
+def test_attention_ranks_have_their_own_steps():
+    _, c = pool(settings={"tensor_parallel": 2, "attention_data_parallel": 4})
+    np.testing.assert_array_equal(c.replica_step_tokens, 4 * c.max_num_batched_tokens)
 
 
 def test_matched_pools_add_up_the_first_token():

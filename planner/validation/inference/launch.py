@@ -82,11 +82,12 @@ def _set(engine: EngineProfile, run: Run, replica: Deployment, row: Row) -> Sche
     }
     names = ("poll_interval", "batch_wait", "stream_interval", "max_num_batched_tokens",
              "max_num_seqs")  # fmt: skip
-    given: dict[str, Any] = {
+    given = {
         name: words[row[name]] if row[name] in words else int(row[name])
         for name in names
         if row[name]
     }
     if row["engine"] == "sglang" and "max_num_batched_tokens" in given:
         given["max_num_batched_tokens"] //= ranks
-    return replace(engine.scheduler, **given)
+    bounded: dict[str, Any] = {name: min(max(value, 1), _MOST) for name, value in given.items()}
+    return replace(engine.scheduler, **bounded)
