@@ -76,17 +76,22 @@ class EngineMemory:
     """``gpu_memory_utilization``: share of the device that the engine uses at most.
 
     ``reserved``: context, graphs and communication buffers. ``block_size``: tokens of one
-    block of the paged cache; with 1 the cache is not paged.
+    block of the paged cache; with 1 the cache is not paged. ``activation_copies``: what it
+    allocates for activations over what the largest layer needs at once.
     """
 
     gpu_memory_utilization: Share
     reserved: BytesOrZero
     block_size: Count
+    activation_copies: Ratio = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class EngineProfile:
-    """Few, named, physical parameters of a serving engine; never a factor per model."""
+    """Few, named, physical parameters of a serving engine; never a factor per model.
+
+    ``quantized_ends``: embedding and logits have the type of the layers, as in GGUF files.
+    """
 
     name: str
     execution: EngineExecution
@@ -97,5 +102,6 @@ class EngineProfile:
     pipeline_parallel: bool = True
     expert_parallel: bool = True
     attention_data_parallel: bool = True
+    quantized_ends: bool = False
     aliases: tuple[str, ...] = ()
     notes: str = ""

@@ -168,7 +168,10 @@ class HostLink:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class GpuSpec:
-    """One GPU. Peaks are dense; a precision that is absent is not supported."""
+    """One GPU. Peaks are dense; a precision that is absent is not supported.
+
+    ``allocatable_share``: share of the memory that the system lets the GPU have.
+    """
 
     name: str
     vendor: str
@@ -181,6 +184,7 @@ class GpuSpec:
     scale_out_bandwidth: BytesPerSecond | None = None
     host: HostLink | None = None
     num_multiprocessors: Count | None = None
+    allocatable_share: Share = 1.0
     thermal_design_power: Watts | None = None
     aliases: tuple[str, ...] = ()
     doubtful: str = ""

@@ -65,7 +65,7 @@ def test_ideal_decode_reads_weights_and_cache_once() -> None:
     setting = serving_setting("llama-3-8b", ideal=True, input_tokens=1000, output_tokens=2)
     c = replicas(concurrency=4)
     step = static_batch(setting, c).decode_step
-    weights = weight_bytes(setting.model, c)
+    weights = weight_bytes(setting, c)
     norms = 2.0 * (2 * 32 + 1) * 4096
     cache = 4 * 1001 * 32 * 8 * 2 * 128 * 2
     moved = weights.total - weights.embedding - norms + cache

@@ -50,7 +50,7 @@ def burst(estimate: ServingEstimate, num_requests: int) -> Burst:
     room = min(_only(c.concurrency), _only(estimate.memory.most_sequences), at_once)
     batch = max(min(each, room), 1.0)
     steps = max(setting.workload.output_tokens / tokens_per_step(setting), 1.0)
-    prompt, lone = _only(phases.prefill), _only(phases.prompt_time)
+    prompt, lone = _only(phases.queued), _only(phases.prompt_time)
     per_step = _only(c.replica_step_tokens) / new_tokens(setting)
 
     def wave(size: float) -> float:

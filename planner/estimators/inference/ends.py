@@ -18,11 +18,13 @@ def end_operators(layer: LayerContext) -> Iterator[StepOperator]:
     rank, h = layer.rank, layer.rank.hidden_size
     sampled = rank.batch.sequences * rank.attention_share
     columns = rank.setting.model.vocab_size / rank.configurations.tensor_parallel
+    quantized = rank.setting.engine.quantized_ends
+    codes = rank.configurations.quantization if quantized else _SIXTEEN_BIT
     yield layer.elementwise("embedding", "embedding", num_bytes=4.0 * rank.tokens * h)
     yield layer.tensor_all_reduce("embedding")
     yield layer.elementwise("final_norm", "norm", num_bytes=8.0 * sampled * h)
     yield layer.linear(
-        "logits", "logits", rows=sampled, columns=columns, depth=h, quantization=_SIXTEEN_BIT
+        "logits", "logits", rows=sampled, columns=columns, depth=h, quantization=codes
     )
     gathered = 2.0 * sampled * rank.setting.model.vocab_size
     yield layer.communication(

@@ -53,11 +53,10 @@ SERVING_MEMORY_PARTS = tuple(
 def serving_memory(setting: ServingSetting, configurations: ServingConfigurations) -> ServingMemory:
     """Memory of every configuration."""
     c, engine = configurations, setting.engine
-    weights = weight_bytes(setting.model, c).total * (1 - c.weight_offload)
+    weights = weight_bytes(setting, c).total * (1 - c.weight_offload)
     activations = _activation_bytes(setting, c)
     reserved = np.asarray(engine.memory.reserved)
-    limit = setting.machine.gpu.memory_capacity * engine.memory.gpu_memory_utilization
-    room = limit - weights - activations - reserved
+    room = setting.usable_memory - weights - activations - reserved
     lengths = setting.workload
     longest = sequence_bytes(setting, c, lengths.input_tokens + lengths.output_tokens)
     mean = sequence_bytes(setting, c, lengths.input_tokens + lengths.output_tokens / 2)
@@ -108,6 +107,7 @@ def _activation_bytes(setting: ServingSetting, c: ServingConfigurations) -> Floa
         for f, a in ((group.feed_forward, group.attention) for group in model.layer_groups)
     ]
     layer = 2.0 * tokens * (4 * model.hidden_size + max(widths) / c.tensor_parallel)
+    layer = layer * setting.engine.memory.activation_copies
     logits = 4.0 * np.minimum(c.concurrency, tokens) * model.vocab_size / c.tensor_parallel
     return np.maximum(layer, 2.0 * tokens * 4 * model.hidden_size + logits)
 

@@ -22,14 +22,13 @@ class Phases:
     """What the engine's steps cost.
 
     A decode step over B sequences lasts ``fixed + slope B`` seconds. A request's prompt takes
-    ``prompt_time`` when nothing else runs, in ``prompt_steps`` steps, and adds ``prefill``
-    seconds to the engine's work, ``queued`` where a queue fills the steps with prompts.
+    ``prompt_time`` once it is looked at, beside B sequences where the engine mixes them, and
+    adds ``prefill`` seconds to the engine's work, ``queued`` where a queue fills the steps.
     """
 
     fixed: FloatArray
     slope: FloatArray
     prompt_time: FloatArray
-    prompt_steps: FloatArray
     prefill: FloatArray
     queued: FloatArray
 
@@ -125,14 +124,15 @@ def phases(
     most = np.maximum(np.minimum(c.replica_step_tokens / new, whole), 1.0)
     parts = np.maximum(new / room, 1.0)
     one, filled = np.minimum(new, room), np.minimum(most * new, room)
-    alone = step_time(setting, c, _prompts(setting, one, 0.0), decoding=False)
     if setting.engine.scheduler.chunked_prefill:
-        single, full = (
-            _added(setting, c, tokens, whole, times[0] / draft) for tokens in (one, filled)
-        )
+        beside, micro_batches, decode = whole / p, np.minimum(whole, p), times[0] / draft
     else:
-        batch = _prompts(setting, filled, 0.0)
-        single, full = alone.cycle(p), step_time(setting, c, batch, decoding=False).cycle(p)
+        beside, micro_batches, decode = np.zeros(()), p, np.zeros(())
+    prompt, queue = (
+        step_time(setting, c, _prompts(setting, tokens, beside), decoding=False)
+        for tokens in (one, filled)
+    )
+    single, full = (np.maximum(step.cycle(micro_batches) - decode, 0.0) for step in (prompt, queue))
     single = single * parts
     full = full * np.maximum(most * new / room, 1.0)
     prompts = np.clip(_gathered(setting, whole), 1.0, most)
@@ -140,30 +140,16 @@ def phases(
     return Phases(
         fixed=times[0] - slope * whole,
         slope=slope,
-        prompt_time=alone.total * parts,
-        prompt_steps=parts,
+        prompt_time=prompt.total * parts,
         prefill=together / prompts / p,
         queued=full / most / p,
     )
 
 
-def _prompts(setting: ServingSetting, tokens: FloatArray, decoding: Numeric) -> Batch:
+def _prompts(setting: ServingSetting, tokens: FloatArray, decoding: FloatArray) -> Batch:
     """As many prompts, or as much of one, as so many tokens hold, beside decoding sequences."""
     prompts = np.maximum(tokens / new_tokens(setting), 1.0)
-    return prompt_batch(setting, prompts, tokens, np.asarray(decoding))
-
-
-def _added(
-    setting: ServingSetting,
-    c: ServingConfigurations,
-    tokens: FloatArray,
-    sequences: FloatArray,
-    decode: FloatArray,
-) -> FloatArray:
-    """Seconds that so many tokens of prompts add to a step of the decoding sequences."""
-    p = c.pipeline_parallel
-    mixed = step_time(setting, c, _prompts(setting, tokens, sequences / p), decoding=False)
-    return np.maximum(mixed.cycle(np.minimum(sequences, p)) - decode, 0.0)
+    return prompt_batch(setting, prompts, tokens, decoding)
 
 
 def _gathered(setting: ServingSetting, sequences: FloatArray) -> FloatArray:
@@ -223,8 +209,6 @@ def _first_token_time(
     busy = np.minimum(rate * costs.queued, 0.98)
     wait = mean_wait(utilization=busy, service_time=costs.prefill) * (1 - _together(setting))
     between = _scheduled_after(setting, rate, step)
-    if setting.engine.scheduler.chunked_prefill:
-        between = between + costs.prompt_steps * step / 2
     return costs.prompt_time + wait + between
 
 

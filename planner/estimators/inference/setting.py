@@ -27,6 +27,13 @@ class ServingSetting:
     engine: EngineProfile
     workload: ServingWorkload
 
+    @property
+    def usable_memory(self) -> float:
+        """Bytes of a GPU that the engine may use."""
+        gpu = self.machine.gpu
+        share = gpu.allocatable_share * self.engine.memory.gpu_memory_utilization
+        return gpu.memory_capacity * share
+
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:

@@ -9,8 +9,8 @@ import numpy as np
 from planner.arrays import FloatArray, add
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import Quantization
+from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.parameters import count_parameters, layer_parameters
-from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS
 
 _WEIGHT_BYTES = np.array([FORMATS[code].weight for code in Quantization])
@@ -18,7 +18,7 @@ _WEIGHT_BYTES = np.array([FORMATS[code].weight for code in Quantization])
 
 @dataclass(frozen=True, kw_only=True)
 class WeightBytes:
-    """Bytes on one GPU by part; embedding, logits, router and norms stay in 16 bit."""
+    """Bytes on one GPU by part; router and norms stay in 16 bit, most engines' ends too."""
 
     attention: FloatArray
     feed_forward: FloatArray
@@ -32,9 +32,9 @@ class WeightBytes:
         return add((self.attention, self.feed_forward, self.experts, self.embedding, self.logits))
 
 
-def weight_bytes(model: ModelSpec, configurations: ServingConfigurations) -> WeightBytes:
+def weight_bytes(setting: ServingSetting, configurations: ServingConfigurations) -> WeightBytes:
     """Weights of the fullest stage: its layers are rounded up, both ends count on one stage."""
-    c = configurations
+    c, model = configurations, setting.model
     hidden = model.hidden_size
     groups = [
         (group.num_hidden_layers, layer_parameters(hidden, group)) for group in model.layer_groups
@@ -42,6 +42,7 @@ def weight_bytes(model: ModelSpec, configurations: ServingConfigurations) -> Wei
     p = c.pipeline_parallel
     uneven = np.ceil(model.num_hidden_layers / p) / model.num_hidden_layers
     dense, experts = _WEIGHT_BYTES[c.quantization], _WEIGHT_BYTES[c.expert_quantization]
+    of_end = dense if setting.engine.quantized_ends else 2.0
     t = c.tensor_parallel
     counts = count_parameters(model)
     one = np.where(p > 1, 0.5, 1.0)
@@ -55,6 +56,6 @@ def weight_bytes(model: ModelSpec, configurations: ServingConfigurations) -> Wei
         attention=attention * dense * uneven / t,
         feed_forward=feed_forward * dense * uneven / t,
         experts=routed * experts * uneven / c.stage_gpus,
-        embedding=np.asarray(2.0 * embedding * one / t),
-        logits=np.asarray(2.0 * logits * one / t + 2.0 * small * uneven),
+        embedding=np.asarray(of_end * embedding * one / t),
+        logits=np.asarray(of_end * logits * one / t + 2.0 * small * uneven),
     )

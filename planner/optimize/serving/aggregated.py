@@ -91,6 +91,5 @@ def _needed(estimate: ServingEstimate) -> tuple[np.ndarray, np.ndarray]:
     """Bytes that the weights and all requests take on a GPU, and what the engine may use."""
     memory, setting = estimate.memory, estimate.setting
     cache = np.maximum(memory.sequence * estimate.configurations.concurrency, memory.longest)
-    limit = setting.machine.gpu.memory_capacity * setting.engine.memory.gpu_memory_utilization
     needed = memory.weights + memory.activations + memory.reserved + cache
-    return needed, np.asarray(limit)
+    return needed, np.asarray(setting.usable_memory)

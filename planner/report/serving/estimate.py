@@ -140,12 +140,11 @@ def misfit_message(plan: ServingPlan, found: InferenceEvaluation | ServingEvalua
     length = setting.workload.input_tokens + setting.workload.output_tokens
     fixed = first(memory.weights + memory.activations + memory.reserved)
     fits = _fits(found)
-    engine = setting.engine.memory.gpu_memory_utilization
     lines = [
         f"The configuration does not fit {name} on {where(plan)}.",
         wrapped(
             f"weights, activations and reserve take {text.gibibytes(fixed)} of the "
-            f"{text.gibibytes(setting.machine.gpu.memory_capacity * engine)} that "
+            f"{text.gibibytes(setting.usable_memory)} that "
             f"{setting.engine.name} may use; a request of {length:,} tokens takes "
             f"{text.gibibytes(first(memory.longest))}",
             "  ",
