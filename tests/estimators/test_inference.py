@@ -15,6 +15,7 @@ from planner.estimators.inference.memory import SERVING_MEMORY_PARTS, serving_me
 from planner.estimators.inference.serving import served_at_concurrency
 from planner.estimators.inference.static import static_batch
 from planner.estimators.inference.weights import weight_bytes
+from planner.specs.quantization import FORMATS
 from planner.units import GIB
 
 _W16, _W4A4, _W4A8 = Quantization.W16A16, Quantization.W4A4, Quantization.W4A8
@@ -95,6 +96,38 @@ def test_memory_parts_add_up_and_weights_are_those_published() -> None:
     parts = sum(float(getattr(memory, name)) for name in SERVING_MEMORY_PARTS)
     assert parts == pytest.approx(float(memory.total))
     assert memory.weights / GIB == pytest.approx(128.5 / 2, rel=0.01)
+
+
+def test_gguf_files_quantize_embedding_and_logits() -> None:
+    """Llama 3 8B in Q4_K_M is a file of 4.58 GiB at 4.9 bits a weight."""
+    setting = serving_setting("llama-3-8b", engine="llama-cpp")
+    c = replicas(quantization=Quantization.W4A16)
+    held = float(serving_memory(setting, c).weights)
+    assert held * 4.9 / 8 / FORMATS[Quantization.W4A16].weight / GIB == pytest.approx(
+        4.58, rel=0.01
+    )
+    engine = dataclasses.replace(setting.engine, quantized_ends=False)
+    others = dataclasses.replace(setting, engine=engine)
+    assert serving_memory(others, c).weights > 1.3 * held
+
+
+@pytest.mark.parametrize(
+    ("batch", "inputs", "outputs", "gib"),
+    [(1, 128, 8, 14.48), (64, 128, 8, 20.65), (64, 512, 32, 38.97)],
+)
+def test_memory_of_fastertransformer(batch: int, inputs: int, outputs: int, gib: float) -> None:
+    """docs/gpt_guide.md of FasterTransformer: GPT-6.7B on an A100."""
+    setting = serving_setting(
+        "gpt-6.7b-ft", engine="fastertransformer", input_tokens=inputs, output_tokens=outputs
+    )
+    assert serving_memory(
+        setting, replicas(concurrency=batch, max_num_batched_tokens=10**6)
+    ).total / GIB == pytest.approx(gib, rel=0.03)
+
+
+def test_macos_keeps_a_part_of_the_memory() -> None:
+    setting = serving_setting("llama-3-8b", "apple-m1-7c-8gb", engine="llama-cpp")
+    assert setting.usable_memory / GIB == pytest.approx(5.33, rel=0.01)
 
 
 def test_a_table_is_its_rows() -> None:
