@@ -98,7 +98,7 @@ def evaluate(
         total = time.total
         if flops_efficiency is not None:
             total = _flat_step_time(setting, c, flops_efficiency)
-        too_large = ~(memory.peak <= setting.machine.gpu.memory_capacity)
+        too_large = ~(memory.peak <= setting.machine.gpu.allocatable_memory)
     full = np.int8(len(REJECTIONS))
     rejected_by = np.where((broken == 0) & too_large, full, broken)
     return Estimate(

@@ -44,7 +44,7 @@ def _configuration(estimate: Estimate) -> dict[str, Any]:
 
 def _predictions(estimate: Estimate, price_per_gpu_second: float | None) -> dict[str, Any]:
     cost = run_cost(estimate, price_per_gpu_second)
-    capacity = estimate.setting.machine.gpu.memory_capacity
+    capacity = estimate.setting.machine.gpu.allocatable_memory
     return {
         "step_time_s": estimate.step_time,
         "tokens_per_s": estimate.tokens_per_second,

@@ -27,7 +27,7 @@ class Objective:
 
 def memory_headroom(estimate: Estimate) -> FloatArray:
     """Bytes that stay free on the fullest GPU."""
-    return np.asarray(estimate.setting.machine.gpu.memory_capacity - estimate.peak_memory)
+    return np.asarray(estimate.setting.machine.gpu.allocatable_memory - estimate.peak_memory)
 
 
 OBJECTIVES = {

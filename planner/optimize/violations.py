@@ -19,7 +19,7 @@ def first_soft(problem: Problem) -> int:
 def limited(problem: Problem, number: int, estimate: Estimate) -> tuple[FloatArray, int, float]:
     """Value, sign (1 from above, -1 from below) and bound of rejection ``number``, in SI units."""
     if number == first_soft(problem):
-        return estimate.peak_memory, 1, problem.setting.machine.gpu.memory_capacity
+        return estimate.peak_memory, 1, problem.setting.machine.gpu.allocatable_memory
     constraint = problem.constraints[number - len(REJECTIONS) - 1]
     value = constraint.limit.value(estimate, problem.price_per_gpu_second)
     return value, constraint.limit.sign, constraint.bound

@@ -79,7 +79,7 @@ def print_breakdowns(console: Console, problem: Problem, estimate: Estimate) -> 
 
 def memory_table(console: Console, estimate: Estimate) -> Table:
     """Memory of the first row by part, in GiB and as a share of the capacity."""
-    capacity = estimate.setting.machine.gpu.memory_capacity
+    capacity = estimate.setting.machine.gpu.allocatable_memory
     parts = {part: first(getattr(estimate.memory.fullest, part)) for part in MEMORY_PARTS}
     peak = sum(parts.values())
     table = _parts_table(console, "GiB")

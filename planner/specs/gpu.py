@@ -170,7 +170,8 @@ class HostLink:
 class GpuSpec:
     """One GPU. Peaks are dense; a precision that is absent is not supported.
 
-    ``allocatable_share``: share of the memory that the system lets the GPU have.
+    ``allocatable_share``: share of the memory that programs find: error correction, driver and
+    operating system keep the rest.
     """
 
     name: str
@@ -189,3 +190,8 @@ class GpuSpec:
     aliases: tuple[str, ...] = ()
     doubtful: str = ""
     notes: str = ""
+
+    @property
+    def allocatable_memory(self) -> float:
+        """Bytes that programs find on the GPU."""
+        return self.memory_capacity * self.allocatable_share

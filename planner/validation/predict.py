@@ -108,7 +108,7 @@ def ranges(prediction: Prediction) -> dict[str, Range]:
     slow = interval("step_time", case)
     fast = (1 / slow[1], 1 / slow[0] if slow[0] else float("inf"))
     much = interval("peak_memory", case)
-    capacity = case.gpu.memory_capacity
+    capacity = case.gpu.allocatable_memory
     out = [float(prediction.device_memory * factor > capacity) for factor in (1.0, *much)]
     return {
         "step_time_s": _range(prediction.step_time, slow),
@@ -169,7 +169,7 @@ def _summed_up(case: Case, rows: dict[str, Any]) -> Prediction:
         tokens_per_second=mean("tokens_per_second"),
         memory=mean(case.memory_kind),
         device_memory=device,
-        fits=device <= case.gpu.memory_capacity,
+        fits=device <= case.gpu.allocatable_memory,
         basis=basis(case),
     )
 

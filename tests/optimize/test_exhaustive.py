@@ -163,7 +163,7 @@ def test_out_of_memory_names_the_smallest_need():
     searched = problem(model="llama-65b", num_gpus=8)
     result = exhaustive_search(searched)
     (miss,) = result.nearest_misses
-    capacity = searched.setting.machine.gpu.memory_capacity
+    capacity = searched.setting.machine.gpu.allocatable_memory
     assert miss.rejection == "out_of_memory"
     assert miss.value > miss.bound == capacity
     blocks = [judge(searched, block) for block in searched.mesh.blocks()]

@@ -30,9 +30,7 @@ class ServingSetting:
     @property
     def usable_memory(self) -> float:
         """Bytes of a GPU that the engine may use."""
-        gpu = self.machine.gpu
-        share = gpu.allocatable_share * self.engine.memory.gpu_memory_utilization
-        return gpu.memory_capacity * share
+        return self.machine.gpu.allocatable_memory * self.engine.memory.gpu_memory_utilization
 
 
 @dataclass(frozen=True, kw_only=True)

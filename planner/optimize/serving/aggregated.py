@@ -69,7 +69,7 @@ def deployments_of(source: Source, estimate: ServingEstimate) -> Deployments:
     if not source.counts and source.request_rate is not None:
         replicas = rounded_up(source.request_rate / served.request_rate)
     num_gpus = replicas * c.replica_gpus
-    capacity = estimate.setting.machine.gpu.memory_capacity
+    capacity = estimate.setting.machine.gpu.allocatable_memory
     return Deployments(
         workload=estimate.setting.workload,
         shape=c.shape,

@@ -280,7 +280,7 @@ def _deployments(
 
 
 def _headroom(workers: PrefillWorkers | DecodeWorkers) -> FloatArray:
-    return workers.setting.machine.gpu.memory_capacity - workers.memory.total
+    return workers.setting.machine.gpu.allocatable_memory - workers.memory.total
 
 
 def _deployments_at(deployments: Deployments, positions: tuple[IndexArray, ...]) -> Deployments:

@@ -93,7 +93,7 @@ def _print_head(
     print_title(console, "The configuration")
     console.print(settings_text(row))
     print_title(console, "Memory of the fullest GPU")
-    capacity = found.source.pool.setting.machine.gpu.memory_capacity / GIB
+    capacity = found.source.pool.setting.machine.gpu.allocatable_memory / GIB
     console.print(memory_parts_table(console, row, capacity))
 
 

@@ -70,7 +70,7 @@ def _print_best(console: Console, request: ServingRequest, result: ServingResult
     print_title(console, "The best plan")
     console.print(settings_text(row))
     console.print()
-    capacity = source.pool.setting.machine.gpu.memory_capacity / GIB
+    capacity = source.pool.setting.machine.gpu.allocatable_memory / GIB
     of = "GPU" if row["mode"] == AGGREGATED else "decode GPU"
     console.print(f"Memory of the fullest {of}", style="bold")
     console.print(memory_parts_table(console, row, capacity))

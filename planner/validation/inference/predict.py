@@ -96,7 +96,7 @@ def inference_ranges(prediction: InferencePrediction) -> dict[str, Range]:
 
 def _out_of_memory(prediction: InferencePrediction, case: InferenceCase) -> Range:
     factors = inference_interval("peak_memory", case)
-    out = [float(prediction.device_memory * f > case.gpu.memory_capacity) for f in factors]
+    out = [float(prediction.device_memory * f > case.gpu.allocatable_memory) for f in factors]
     value = float(not prediction.fits)
     return Range(value=value, low=min(out[0], value), high=max(out[1], value))
 
