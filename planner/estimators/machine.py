@@ -253,7 +253,11 @@ class Machine:
     def _roofline(
         self, e: dict[str, FloatArray], flops: Numeric, num_bytes: Numeric, precision: CodeArray
     ) -> FloatArray:
-        sustained = self.gpu.efficiency.sustained_compute_fraction
+        efficiency = self.gpu.efficiency
+        sixteen = efficiency.sustained_compute_fraction
+        sustained = np.where(
+            precision == ComputePrecision.FP8, efficiency.sustained_fp8_fraction or sixteen, sixteen
+        )
         return roofline_time(
             flops=flops,
             num_bytes=num_bytes,

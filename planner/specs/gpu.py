@@ -128,7 +128,8 @@ class CollectiveEfficiency:
 class Efficiency:
     """What the kernels of a GPU reach, by operator kind and precision or head size.
 
-    ``sustained_compute_fraction``: the clock under hours of training over that of a burst.
+    ``sustained_compute_fraction``: the clock under hours of training over that of a burst;
+    ``sustained_fp8_fraction``: that of products in 8 bit, where it is another one.
     ``portable_attention_fraction``: rate of attention kernels not written for this
     architecture over that of its own. ``attention_backward_fraction``: rate of the
     backward kernel over that of the forward kernel.
@@ -144,6 +145,7 @@ class Efficiency:
     sustained_compute_fraction: Fraction
     portable_attention_fraction: Fraction
     attention_backward_fraction: Fraction
+    sustained_fp8_fraction: Fraction | None = None
     wave_gemm: Mapping[str, WaveGemmEfficiency] = Field(default_factory=dict)
 
 

@@ -85,7 +85,10 @@ def roofline(world: World, e: Any, flops: float, num_bytes: float, precision: st
     """t0 + ((F/(P e))^q + (B/(W b))^q)^(1/q)."""
     gpu = world.gpu
     rate = gpu.peak_flops[precision] * e.compute_fraction
-    compute = flops / (rate * gpu.efficiency.sustained_compute_fraction)
+    sustained = gpu.efficiency.sustained_compute_fraction
+    if precision == "fp8":
+        sustained = gpu.efficiency.sustained_fp8_fraction or sustained
+    compute = flops / (rate * sustained)
     traffic = num_bytes / (gpu.memory_bandwidth * e.bandwidth_fraction)
     q = e.sharpness
     return e.latency + (compute**q + traffic**q) ** (1 / q)
