@@ -214,7 +214,7 @@ def _workload(request: Request, model: ModelSpec, notes: Notes) -> TrainingWorkl
 
 def _default_batch(request: Request, model: ModelSpec, sequence_length: int) -> tuple[int, str]:
     """Sequences of a step where the user gives none, and where they come from."""
-    if request.adapter != "none":
+    if _kind(request) is not AdapterKind.NONE:
         return _FINE_TUNING_BATCH, "default of fine-tuning"
     given = model.training.global_batch_tokens if model.training else None
     batch = _sequences((given or _BATCH_TOKENS) / sequence_length)
@@ -223,7 +223,7 @@ def _default_batch(request: Request, model: ModelSpec, sequence_length: int) -> 
 
 def _default_tokens(request: Request, model: ModelSpec) -> tuple[float, str]:
     """Tokens of a run where the user gives none, and where they come from."""
-    if request.adapter != "none":
+    if _kind(request) is not AdapterKind.NONE:
         return _FINE_TUNING_TOKENS, "default of fine-tuning"
     given = model.training.total_tokens if model.training else None
     if given is not None:

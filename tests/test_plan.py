@@ -79,3 +79,10 @@ def test_the_frameworks_of_adapters_report_their_rank():
     assert plan.defaults["lora_rank"] == "16 (default)"
     assert "lora_targets" not in plan.defaults
     assert plan.problem.setting.workload.lora_targets == "query_value"
+
+
+def test_adapters_are_named_in_any_case() -> None:
+    plain, shouted = (
+        make_plan(Request(model="llama-7b", num_gpus=8, adapter=word)) for word in ("none", "NONE")
+    )
+    assert plain.defaults == shouted.defaults

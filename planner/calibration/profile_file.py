@@ -22,7 +22,12 @@ _MILLISECONDS = (
     "step_overhead",
     "request_overhead",
 )
-_MICROSECONDS = ("decode_launch_time", "prefill_launch_time", "sequence_overhead")
+_MICROSECONDS = (
+    "decode_launch_time",
+    "prefill_launch_time",
+    "expert_launch_time",
+    "sequence_overhead",
+)
 _GIBIBYTES = ("reserved", "communication_buffer")
 _BYTES = ("per_logit", "optimizer_temporary")
 

@@ -254,10 +254,10 @@ class Machine:
         self, e: dict[str, FloatArray], flops: Numeric, num_bytes: Numeric, precision: CodeArray
     ) -> FloatArray:
         efficiency = self.gpu.efficiency
-        sixteen = efficiency.sustained_compute_fraction
-        sustained = np.where(
-            precision == ComputePrecision.FP8, efficiency.sustained_fp8_fraction or sixteen, sixteen
-        )
+        sustained: Numeric = efficiency.sustained_compute_fraction
+        in_fp8 = efficiency.sustained_fp8_fraction
+        if in_fp8 is not None:
+            sustained = np.where(precision == ComputePrecision.FP8, in_fp8, sustained)
         return roofline_time(
             flops=flops,
             num_bytes=num_bytes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -70,10 +71,11 @@ def model_rule(name: str) -> ModelRule | None:
     return next(found, None)
 
 
-def read_table(name: str) -> list[dict[str, str]]:
+@cache
+def read_table(name: str) -> tuple[Mapping[str, str], ...]:
     """The rows of a CSV file beside this module."""
     with (_FOLDER / name).open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+        return tuple(csv.DictReader(file))
 
 
 @cache

@@ -86,8 +86,8 @@ def roofline(world: World, e: Any, flops: float, num_bytes: float, precision: st
     gpu = world.gpu
     rate = gpu.peak_flops[precision] * e.compute_fraction
     sustained = gpu.efficiency.sustained_compute_fraction
-    if precision == "fp8":
-        sustained = gpu.efficiency.sustained_fp8_fraction or sustained
+    if precision == "fp8" and gpu.efficiency.sustained_fp8_fraction is not None:
+        sustained = gpu.efficiency.sustained_fp8_fraction
     compute = flops / (rate * sustained)
     traffic = num_bytes / (gpu.memory_bandwidth * e.bandwidth_fraction)
     q = e.sharpness

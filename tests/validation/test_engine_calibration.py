@@ -1,5 +1,7 @@
 """Engine profiles fitted to tables of inference."""
 
+import dataclasses
+
 import pytest
 from sample_inference import row, runs_of
 
@@ -11,10 +13,13 @@ from planner.calibration.inference import (
     measured_inference,
     thinned,
 )
+from planner.calibration.profile_file import unit_of
 from planner.errors import CalibrationError
+from planner.specs.engine import EngineExecution
 from planner.validation.inference.predict import predict_inference
 from planner.validation.library import Library
 
+TIMES = ("_time", "_overhead")
 QUANTITY = "time_per_output_token_s"
 
 
@@ -104,3 +109,9 @@ def test_a_run_is_left_out_with_all_it_measured(library):
     rows = [{**cells, "measured_time_to_first_token_s": "0.3"} for cells in cases(slower=1.2)]
     found = fitted(library, rows, ["execution.weight_bandwidth_fraction"])
     assert (found.runs, found.folds, found.time.measurements) == (4, 4, 8)
+
+
+def test_every_time_of_an_engine_has_its_unit():
+    times = [one.name for one in dataclasses.fields(EngineExecution) if one.name.endswith(TIMES)]
+    assert len(times) == 6
+    assert all(unit_of(name)[0] in ("us", "ms") for name in times)

@@ -24,6 +24,13 @@ INFERENCEX = {
     "output_tokens": "1024",
     "concurrency": "64",
 }
+SETTINGS = (
+    "poll_interval",
+    "batch_wait",
+    "stream_interval",
+    "max_num_batched_tokens",
+    "max_num_seqs",
+)
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +80,4 @@ def test_every_setting_is_of_a_published_run():
         assert same
         assert not row["model"] or any(one[2] == row["model"] for one in same)
         assert row["source"]
+        assert any(row[name] for name in SETTINGS)

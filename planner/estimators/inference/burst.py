@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.arrays import FloatArray
 from planner.estimators.inference.estimate import ServingEstimate
-from planner.estimators.inference.serving import new_tokens, tokens_per_step
+from planner.estimators.inference.serving import decode_steps, new_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ def burst(estimate: ServingEstimate, num_requests: int) -> Burst:
     at_once = setting.engine.scheduler.max_num_seqs * _only(c.attention_data_parallel)
     room = min(_only(c.concurrency), _only(estimate.memory.most_sequences), at_once)
     batch = max(min(each, room), 1.0)
-    steps = max(setting.workload.output_tokens / tokens_per_step(setting), 1.0)
+    steps = decode_steps(setting)
     prompt, lone = _only(phases.queued), _only(phases.prompt_time)
     per_step = _only(c.replica_step_tokens) / new_tokens(setting)
 

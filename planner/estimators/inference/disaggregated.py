@@ -12,6 +12,7 @@ from planner.estimators.inference.estimate import serving_rejections
 from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
 from planner.estimators.inference.serving import (
     decode_batch,
+    decode_steps,
     new_tokens,
     prompt_batch,
     tokens_per_step,
@@ -104,7 +105,7 @@ def decode_workers(
             np.minimum(c.concurrency, c.pipeline_parallel)
         )
         step = lap * (1 + setting.workload.draft_cost)
-        steps = max(setting.workload.output_tokens / tokens_per_step(setting), 1.0)
+        steps = decode_steps(setting)
         return DecodeWorkers(
             setting=setting,
             configurations=c,

@@ -11,6 +11,7 @@ from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.memory import sequence_bytes
 from planner.estimators.inference.serving import (
     decode_batch,
+    decode_steps,
     new_tokens,
     prompt_batch,
     request_overhead,
@@ -59,7 +60,7 @@ def disaggregated_run(
     .. [1] P. Schweitzer, "Approximate analysis of multiclass closed networks of queues,"
        1979; A. Seidmann et al., 1987, for several servers.
     """
-    steps = max(setting.workload.output_tokens / tokens_per_step(setting), 1.0)
+    steps = decode_steps(setting)
     alone, service = _prefill_times(setting, pools.prefill)
     fixed, slope = _decode_step(setting, pools, requests)
     ranks = pools.prefill.attention_data_parallel

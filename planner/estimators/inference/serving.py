@@ -23,7 +23,8 @@ class Phases:
 
     A decode step over B sequences lasts ``fixed + slope B`` seconds. A request's prompt takes
     ``prompt_time`` once it is looked at, beside B sequences where the engine mixes them, and
-    adds ``prefill`` seconds to the engine's work, ``queued`` where a queue fills the steps.
+    adds ``prefill`` seconds to the engine's work, ``queued`` where a queue fills the steps
+    with ``together`` of them.
     """
 
     fixed: FloatArray
@@ -31,6 +32,7 @@ class Phases:
     prompt_time: FloatArray
     prefill: FloatArray
     queued: FloatArray
+    together: FloatArray
 
     def decode_step(self, sequences: Numeric) -> FloatArray:
         """Seconds of a step over so many sequences."""
@@ -63,6 +65,11 @@ def tokens_per_step(setting: ServingSetting) -> float:
     """Mean tokens a decode step adds to a sequence."""
     w = setting.workload
     return float(accepted_tokens(draft_tokens=w.draft_tokens, acceptance_rate=w.acceptance_rate))
+
+
+def decode_steps(setting: ServingSetting) -> float:
+    """Steps that decode an answer; at least one."""
+    return max(setting.workload.output_tokens / tokens_per_step(setting), 1.0)
 
 
 def new_tokens(setting: ServingSetting) -> float:
@@ -143,6 +150,7 @@ def phases(
         prompt_time=prompt.total * parts,
         prefill=together / prompts / p,
         queued=full / most / p,
+        together=most,
     )
 
 
@@ -155,9 +163,8 @@ def _prompts(setting: ServingSetting, tokens: FloatArray, decoding: FloatArray) 
 def _gathered(setting: ServingSetting, sequences: FloatArray) -> FloatArray:
     """Prompts that come between two steps which may take them, as many as answers end."""
     scheduler = setting.engine.scheduler
-    steps = np.maximum(setting.workload.output_tokens / tokens_per_step(setting), 1.0)
     between = float(scheduler.poll_interval + scheduler.batch_wait)
-    return np.asarray(between * sequences / steps)
+    return np.asarray(between * sequences / decode_steps(setting))
 
 
 def served_at_concurrency(
@@ -173,7 +180,7 @@ def served_at_concurrency(
     room = np.minimum(memory.most_sequences, scheduler.max_num_seqs * c.attention_data_parallel)
     running = np.minimum(c.concurrency, np.maximum(room, 1.0))
     costs = phases(setting, c, running)
-    steps = np.maximum(setting.workload.output_tokens / tokens_per_step(setting), 1.0)
+    steps = decode_steps(setting)
     decoding = running
     for _ in range(_ROUNDS):
         step = costs.decode_step(decoding)
@@ -185,8 +192,8 @@ def served_at_concurrency(
     prompt = _first_token_time(setting, costs, rate, step)
     queued = np.maximum(c.concurrency - running, 0.0) / rate
     together = _together(setting)
-    batch = np.clip(c.replica_step_tokens / new_tokens(setting), 1.0, running)
-    burst = together * np.maximum((running + batch) / 2 * costs.queued - costs.prefill, 0.0)
+    last = (running + costs.together) / 2 * costs.queued
+    burst = together * np.maximum(last - costs.prefill, 0.0)
     # Prompts that come together stall each other, not the answers: half of them come first.
     stall = decoding * costs.prefill / steps * (1 - together / 2)
     per_token = (step + stall) / tokens_per_step(setting)

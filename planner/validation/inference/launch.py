@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from planner.specs.engine import EngineProfile, Scheduler
 from planner.validation.inference.deployments import Deployment
+from planner.validation.inference.setups import benchmark_model
 from planner.validation.runs import Run
 from planner.validation.tables import read_table
 
@@ -32,7 +32,9 @@ def launched(
     """Engine and replica as the benchmark's script launched them; unchanged without a script."""
     if not _BENCHMARK.search(run.word("source")):
         return engine, replica
-    row = next((row for row in _table() if _is_of(run, replica, row)), None)
+    row = next(
+        (row for row in read_table("launch_settings.csv") if _is_of(run, replica, row)), None
+    )
     if row is None:
         return engine, replica
     scheduler = _set(engine, run, replica, row)
@@ -40,13 +42,7 @@ def launched(
     return replace(engine, scheduler=scheduler), replica
 
 
-@cache
-def _table() -> list[dict[str, str]]:
-    return read_table("launch_settings.csv")
-
-
 def _is_of(run: Run, replica: Deployment, row: Row) -> bool:
-    model = run.word("model").rpartition("/")[2].replace("deepseek-v3", "deepseek-r1")
     numbers = {name: run.count(name) for name in _NUMBERS} | {
         "tensor_parallel": replica.tensor_parallel
     }
@@ -56,7 +52,7 @@ def _is_of(run: Run, replica: Deployment, row: Row) -> bool:
     return (
         row["engine"] == run.word("framework")
         and row["mode"] == run.word("mode")
-        and row["model"] in ("", model)
+        and row["model"] in ("", benchmark_model(run))
         and row["gpu"] in ("", run.word("gpu"))
         and row["weight_precision"] in ("", run.word("weight_precision"))
         and row["drafts"] in ("", str(int(drafts)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -86,7 +87,7 @@ def cache_type(run: Run, profile: str) -> CacheType:
 def convention(run: Run, field: str) -> str:
     """What the texts of a run say, or are known to mean, of a field; empty if nothing."""
     text = " | ".join(run.word(column) for column in _TEXTS)
-    for row in _table("conventions.csv"):
+    for row in read_table("conventions.csv"):
         if row["field"] == field and (found := re.search(row["pattern"], text)):
             return found.expand(row["value"])
     return ""
@@ -98,18 +99,13 @@ def convention_number(run: Run, field: str) -> float | None:
     return float(text) if text else None
 
 
-def _first(table: str, **words: str) -> dict[str, str]:
+def _first(table: str, **words: str) -> Mapping[str, str]:
     """The first row whose patterns are in all of these words; an empty pattern is in any."""
     return next(
         row
-        for row in _table(table)
+        for row in read_table(table)
         if all(not row[name] or re.search(row[name], word) for name, word in words.items())
     )
-
-
-@cache
-def _table(name: str) -> list[dict[str, str]]:
-    return read_table(name)
 
 
 @cache
@@ -124,5 +120,5 @@ def _engine_rules() -> tuple[EngineRule, ...]:
             profile=row["profile"],
             nearest=row["nearest"] == "1",
         )
-        for row in _table("engines.csv")
+        for row in read_table("engines.csv")
     )
