@@ -57,7 +57,10 @@ class DecodeAttentionEfficiency:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class GroupedGemmEfficiency:
-    """Experts' matrices, form M7; ``row_offset`` is m0, ``width_offset`` i0."""
+    """Experts' matrices, form M7; ``row_offset`` is m0, ``width_offset`` i0.
+
+    ``permute_passes``: how often the kernels move a 16-bit copy of every token-expert pair.
+    """
 
     compute_fraction: Fraction
     bandwidth_fraction: Fraction

@@ -117,6 +117,7 @@ _PARALLEL = (
     "expert_tensor_parallel",
     "expert_parallel",
 )
+_SCHEDULED = ("max_num_batched_tokens", "max_num_seqs", "stream_interval")
 INFERENCE = Schema(
     kind=TableKind.INFERENCE,
     needed=("framework", "gpu", "model", "input_tokens", "output_tokens"),
@@ -124,8 +125,7 @@ INFERENCE = Schema(
     counts_or_zero=(
         *_PARALLEL[2:],
         "data_parallel",
-        *(f"prefill_{name}" for name in _PARALLEL),
-        *(f"decode_{name}" for name in _PARALLEL),
+        *(f"{pool}_{name}" for pool in ("prefill", "decode") for name in (*_PARALLEL, *_SCHEDULED)),
     ),
     flags=("calibration", "measured_out_of_memory"),
     numbers=(

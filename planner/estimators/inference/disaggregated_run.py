@@ -29,12 +29,22 @@ class Pools:
     """Workers that prefill and workers that decode, of one configuration each.
 
     A number of ``prefill_workers`` of 0 is not known: as many as keep up with the decoding.
+    ``prefill_seqs``, ``decode_seqs``: most sequences in a step of one of their attention ranks.
+    ``stream_interval``: tokens that the decode workers collect before they send them.
     """
 
     prefill: ServingConfigurations
     decode: ServingConfigurations
     prefill_workers: FloatArray
     decode_workers: FloatArray
+    prefill_seqs: FloatArray
+    decode_seqs: FloatArray
+    stream_interval: FloatArray
+
+    @property
+    def places(self) -> FloatArray:
+        """Sequences that all workers together decode at most."""
+        return self.decode_workers * self.decode_seqs * self.decode.attention_data_parallel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +63,8 @@ def disaggregated_run(
     """What clients that always hold ``requests`` in flight see.
 
     Prompts queue at the prefill workers (approximate mean value analysis of a closed
-    network [1]_), move their cache over the network, and decode without prompts in between.
+    network [1]_), move their cache over the network, wait for a place among the sequences
+    of a decode worker, and decode without prompts in between.
 
     References
     ----------
@@ -61,14 +72,15 @@ def disaggregated_run(
        1979; A. Seidmann et al., 1987, for several servers.
     """
     steps = decode_steps(setting)
-    alone, service = _prefill_times(setting, pools.prefill)
-    fixed, slope = _decode_step(setting, pools, requests)
+    alone, service = _prefill_times(setting, pools)
+    places = np.minimum(pools.places, requests)
+    fixed, slope = _decode_step(setting, pools, places)
     ranks = pools.prefill.attention_data_parallel
     servers = pools.prefill_workers * ranks
     moved = _transfer_time(setting, pools)
     rate = requests / (alone + moved + steps * fixed)
     enough = np.ceil(rate * service / _BUSIEST / ranks) * ranks
-    decoding, queue = requests, np.zeros_like(requests)
+    decoding, queue = places, np.zeros_like(requests)
     for _ in range(_ROUNDS):
         step = fixed + slope * decoding / pools.decode_workers
         keeps_up = requests / (alone + moved + steps * step)
@@ -77,14 +89,14 @@ def disaggregated_run(
         waiting = service / number * queue * (requests - 1) / requests
         held = waiting + alone
         rate = np.minimum(requests / (held + moved + steps * step), number / service)
+        rate = np.minimum(rate, places / (steps * step))
         queue = 0.5 * (queue + rate * (waiting + service / number))
-        decoding = 0.5 * (decoding + np.clip(rate * steps * step, 1.0, requests))
+        decoding = 0.5 * (decoding + np.clip(rate * steps * step, 1.0, places))
     step = fixed + slope * decoding / pools.decode_workers
     left = requests / rate - steps * step - moved
     burst = setting.workload.burst_share * np.maximum(requests - 1, 0.0) / 2 * service / number
     per_token = step / tokens_per_step(setting)
-    interval = setting.engine.scheduler.stream_interval
-    collected = min(interval, setting.workload.output_tokens) - 1
+    collected = np.minimum(pools.stream_interval, setting.workload.output_tokens) - 1
     return DisaggregatedRun(
         time_to_first_token=np.maximum(left, alone)
         + moved
@@ -98,19 +110,19 @@ def disaggregated_run(
     )
 
 
-def _prefill_times(
-    setting: ServingSetting, c: ServingConfigurations
-) -> tuple[FloatArray, FloatArray]:
+def _prefill_times(setting: ServingSetting, pools: Pools) -> tuple[FloatArray, FloatArray]:
     """Seconds of a prompt when every rank has one, and of a rank's time it takes in a queue.
 
-    A queue fills the steps with as many prompts as their tokens allow.
+    A queue fills the steps with as many prompts as their tokens and sequences allow.
     """
+    c = pools.prefill
     new, ranks = new_tokens(setting), c.attention_data_parallel
     rounds = np.maximum(np.ceil(new * ranks / c.replica_step_tokens), 1.0)
     p = c.pipeline_parallel
     batch = prompt_batch(setting, ranks / rounds, new * ranks / rounds, np.zeros(()))
     alone = step_time(setting, c, batch, decoding=False)
-    full = np.maximum(np.floor(c.replica_step_tokens / new), ranks / rounds)
+    most = np.minimum(np.floor(c.replica_step_tokens / new), pools.prefill_seqs * ranks)
+    full = np.maximum(most, ranks / rounds)
     queued = step_time(
         setting, c, prompt_batch(setting, full, full * new, np.zeros(())), decoding=False
     ).cycle(p)
@@ -119,11 +131,11 @@ def _prefill_times(
 
 
 def _decode_step(
-    setting: ServingSetting, pools: Pools, requests: FloatArray
+    setting: ServingSetting, pools: Pools, sequences: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """A step over B sequences of a worker lasts fixed + slope B seconds."""
+    """A step over B sequences of a worker, at most its share of them, lasts fixed + slope B."""
     c, p = pools.decode, pools.decode.pipeline_parallel
-    whole = np.maximum(requests / pools.decode_workers, 1.0)
+    whole = np.maximum(sequences / pools.decode_workers, 1.0)
     half = np.maximum(whole / 2, 0.5)
     times = [
         step_time(setting, c, decode_batch(setting, n / p), decoding=True).cycle(np.minimum(n, p))

@@ -11,7 +11,7 @@ import numpy as np
 from planner.arrays import CodeArray, FloatArray, Numeric
 from planner.enums import CacheType, Quantization
 from planner.estimators.machine import Group, Machine
-from planner.formulas.roofline import roofline_time
+from planner.formulas.roofline import memory_bound_time, roofline_time
 from planner.formulas.routing import experts_touched
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec, GroupedGemmEfficiency, TiledGemmEfficiency
@@ -75,8 +75,13 @@ class Kernels:
             padding = np.ones(())
         flops = 2.0 * matrices * hidden_size * width * pairs * padding
         moved = matrices * hidden_size * width * touched * e["weight"]
-        permuted = self.machine.memory_time(
-            4.0 * e["permute_passes"] * hidden_size * pairs, kernels=0
+        permuted = memory_bound_time(
+            num_bytes=0.0
+            if self.machine.ideal
+            else 2.0 * e["permute_passes"] * hidden_size * pairs,
+            memory_bandwidth=self.machine.gpu.memory_bandwidth,
+            bandwidth_fraction=e["bandwidth_fraction"],
+            latency=0.0,
         )
         time = self._roofline(e, flops, moved) + permuted
         return np.where(np.asarray(pairs) > 0, time, 0.0)

@@ -12,6 +12,7 @@ from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import compute_precision
+from planner.validation.inference.setups import PUBLISHED
 from planner.validation.inference.tables import cache_type, convention, quantizations
 from planner.validation.models import NotPredicted, has_experts
 from planner.validation.runs import Run
@@ -28,7 +29,8 @@ _WEIGHT_ONLY = {
 }
 
 
-# Workers of a pool that are wider run attention data parallel, whatever the columns say.
+# Workers of a pool that are wider run attention data parallel, whatever the columns say,
+# unless a configuration file says otherwise.
 _WIDEST_TENSOR = 8
 
 
@@ -46,6 +48,8 @@ class Deployment:
     expert_parallel: int
     replicas: float
     max_num_batched_tokens: int
+    max_num_seqs: int
+    stream_interval: int
     quantization: Quantization
     expert_quantization: Quantization
     kv_cache: CacheType
@@ -83,14 +87,15 @@ def deployment(
     if total and not prefix:
         split = _within(split, total)
         replicas = max(total / split.replica_gpus, 1.0)
-    bound = convention(run, "max_num_batched_tokens")
     return Deployment(
         tensor_parallel=split.tensor,
         pipeline_parallel=split.pipeline,
         attention_data_parallel=split.attention,
         expert_parallel=split.experts,
         replicas=replicas,
-        max_num_batched_tokens=int(bound) if bound else engine.scheduler.max_num_batched_tokens,
+        max_num_batched_tokens=_scheduled(run, engine, prefix, "max_num_batched_tokens"),
+        max_num_seqs=_scheduled(run, engine, prefix, "max_num_seqs"),
+        stream_interval=_scheduled(run, engine, prefix, "stream_interval"),
         quantization=dense,
         expert_quantization=experts,
         kv_cache=cache_type(run, engine.name.lower()),
@@ -98,6 +103,12 @@ def deployment(
         kv_offload=float(convention(run, "kv_offload") or 0),
         narrow_cache=not run.word("kv_cache_precision") and experts is not Quantization.W16A16,
     )
+
+
+def _scheduled(run: Run, engine: EngineProfile, prefix: str, name: str) -> int:
+    """A setting of the scheduler: of these workers, else of the source, else the engine's."""
+    own = run.count(f"{prefix}{name}") if prefix else None
+    return own or int(convention(run, name) or 0) or int(getattr(engine.scheduler, name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +134,7 @@ def _split(run: Run, prefix: str, moe: bool) -> _Split:
     per_expert = count("expert_tensor_parallel")
     if not prefix:
         t, a, e = _once(t, a, e, per_expert)
-    if prefix and moe and a == 1 and t > _WIDEST_TENSOR:
+    if prefix and moe and a == 1 and t > _WIDEST_TENSOR and not run.text(PUBLISHED):
         t, a = 1, t
     if moe and not prefix and convention(run, "attention") == "data_parallel":
         t, a, e = _shared(t, a, e, run.count("data_parallel") or 1)

@@ -23,16 +23,20 @@ def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
     setting, columns = cases[0].setting, Columns.of(cases)
     requests = np.array([case.traffic.concurrency or 1.0 for case in cases])
     decoders = np.array([float(case.decode_workers) for case in cases])
+    prefill = [_prefill(case) for case in cases]
     c = configurations([case.replica for case in cases], list(requests / decoders))
     c = fitting_cache(setting, c, cases)
     memory = serving_memory(setting, c)
     served = disaggregated_run(
         setting,
         Pools(
-            prefill=configurations([_prefill(case) for case in cases], [1.0] * len(cases)),
+            prefill=configurations(prefill, [1.0] * len(cases)),
             decode=c,
             prefill_workers=np.array([_prefill_workers(case) for case in cases]),
             decode_workers=decoders,
+            prefill_seqs=np.array([float(one.max_num_seqs) for one in prefill]),
+            decode_seqs=np.array([float(case.replica.max_num_seqs) for case in cases]),
+            stream_interval=np.array([float(case.replica.stream_interval) for case in cases]),
         ),
         requests,
     )

@@ -18,6 +18,7 @@ from planner.validation.runs import Run
 from planner.validation.tables import read_table
 
 _BENCHMARK = re.compile(r"db-dump|source_file=2026-|gap-analysis\.csv")
+_OF_REPLICAS = ("max_num_batched_tokens", "max_num_seqs", "stream_interval")
 _NUMBERS = ("tensor_parallel", "input_tokens", "output_tokens")
 _MOST = 1_000_000
 # What the scripts round a step up to, beside one prompt and the decoding sequences.
@@ -38,7 +39,8 @@ def launched(
     if row is None:
         return engine, replica
     scheduler = _set(engine, run, replica, row)
-    replica = replace(replica, max_num_batched_tokens=scheduler.max_num_batched_tokens)
+    open_names = [name for name in _OF_REPLICAS if row[name] and not run.text(f"decode_{name}")]
+    replica = replace(replica, **{name: getattr(scheduler, name) for name in open_names})
     return replace(engine, scheduler=scheduler), replica
 
 

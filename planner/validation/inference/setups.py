@@ -15,6 +15,9 @@ from functools import cache
 from planner.validation.runs import Run
 from planner.validation.tables import read_table
 
+# The column that marks rows whose layout is that of a configuration file.
+PUBLISHED = "published_setup"
+
 _DATE = re.compile(r"measured=(\d{4}-\d\d-\d\d)")
 _IMAGE = re.compile(r"[;/][^;/]*:([^;:\s]+)\s*$")
 # Its database keeps runs without drafts alone.
@@ -22,6 +25,13 @@ _DATABASE = "db-dump"
 _DEEPSEEK = ("deepseek-v3", "deepseek-r1")
 _LAYOUT = ("tensor_parallel", "expert_parallel", "attention_data_parallel")
 _POOLS = ("prefill_", "decode_")
+_POOL_CELLS = (
+    *_LAYOUT,
+    "num_workers",
+    "max_num_batched_tokens",
+    "max_num_seqs",
+    "stream_interval",
+)
 
 Row = Mapping[str, str]
 
@@ -38,11 +48,18 @@ def with_published_setup(run: Run) -> Run:
     plain = [row for row in found if row["draft_tokens"] == "0"]
     chosen = (plain or found)[0]
     prefixes = ("",) if chosen["mode"] == "agg" else _POOLS
-    names = [f"{prefix}{name}" for prefix in prefixes for name in (*_LAYOUT, "num_workers")]
+    names = [f"{prefix}{name}" for prefix in prefixes for name in _POOL_CELLS]
     cells = {name: chosen[name] for name in names if chosen.get(name)}
     split = {f"{prefix}expert_tensor_parallel": "" for prefix in prefixes}
     return replace(
-        run, cells={**run.cells, **split, **cells, "draft_tokens": chosen["draft_tokens"]}
+        run,
+        cells={
+            **run.cells,
+            **split,
+            **cells,
+            PUBLISHED: "1",
+            "draft_tokens": chosen["draft_tokens"],
+        },
     )
 
 
