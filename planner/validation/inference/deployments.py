@@ -87,6 +87,8 @@ def deployment(
     if total and not prefix:
         split = _within(split, total)
         replicas = max(total / split.replica_gpus, 1.0)
+    elif not prefix and split.attention == 1 and not run.text(PUBLISHED):
+        split, replicas = _divided(split, _batches(run), has_experts(model))
     return Deployment(
         tensor_parallel=split.tensor,
         pipeline_parallel=split.pipeline,
@@ -159,6 +161,19 @@ def _shared(t: int, a: int, e: int, d: int) -> tuple[int, int, int]:
     """Sizes with attention data parallel over the whole replica, experts spread over it."""
     ranks = max(t * a, d, e)
     return 1, ranks, e if e > 1 else ranks
+
+
+def _batches(run: Run) -> int:
+    """Into how many equal batches a source divides the requests of its clients."""
+    whole, batch = run.count("concurrency") or 1, run.count("engine_batch_size") or 1
+    return whole // batch if whole % batch == 0 else 1
+
+
+def _divided(split: _Split, batches: int, moe: bool) -> tuple[_Split, float]:
+    """The split and replicas that have so many batches: as many ranks of attention, or replicas."""
+    if moe and batches == split.tensor > 1:
+        return replace(split, tensor=1, attention=batches), 1.0
+    return split, float(max(batches, 1))
 
 
 def _experts(e: int, stage: int) -> int:
