@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import ConfigDict, Field
@@ -91,6 +92,8 @@ class EngineProfile:
     """Few, named, physical parameters of a serving engine; never a factor per model.
 
     ``quantized_ends``: embedding and logits have the type of the layers, as in GGUF files.
+    ``kernel_latency_by_architecture``: times ``kernel_latency_fraction`` on GPUs of a generation,
+    for which it has other kernels.
     """
 
     name: str
@@ -103,5 +106,6 @@ class EngineProfile:
     expert_parallel: bool = True
     attention_data_parallel: bool = True
     quantized_ends: bool = False
+    kernel_latency_by_architecture: Mapping[str, Ratio] = Field(default_factory=dict)
     aliases: tuple[str, ...] = ()
     notes: str = ""

@@ -146,7 +146,7 @@ class Kernels:
         if self.machine.ideal:
             return np.zeros(())
         passes = self.engine.execution.elementwise_passes
-        visible = kernels * self.engine.execution.kernel_latency_fraction
+        visible = kernels * self._kernel_latency_fraction
         return self.machine.memory_time(np.asarray(num_bytes) * passes, kernels=visible)
 
     def all_reduce(self, num_bytes: Numeric, group: Group) -> FloatArray:
@@ -163,7 +163,13 @@ class Kernels:
     def _latency(self, measured: FloatArray) -> Numeric:
         if self.machine.ideal:
             return 0.0
-        return measured * self.engine.execution.kernel_latency_fraction
+        return measured * self._kernel_latency_fraction
+
+    @property
+    def _kernel_latency_fraction(self) -> float:
+        architecture = self.machine.gpu.architecture
+        own = self.engine.kernel_latency_by_architecture.get(architecture, 1.0)
+        return self.engine.execution.kernel_latency_fraction * own
 
     @property
     def _attention_compute_fraction(self) -> float:
