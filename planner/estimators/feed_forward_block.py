@@ -84,6 +84,9 @@ def _routed(share: Share, feed_forward: FeedForwardSpec) -> Operator:
     local_experts = feed_forward.num_experts / share.expert_parallel
     machine = share.setting.machine
     matmul = machine.grouped_gemm_time(pairs, local_experts, h, width, matrices, share.precision)
+    if not machine.ideal:
+        launches = share.setting.framework.execution.expert_launch_time
+        matmul = matmul + launches * local_experts
     activation = machine.memory_time(2.0 * matrices * pairs * width)
     backward = 2 * (matmul + activation)
     if share.setting.workload.is_frozen:

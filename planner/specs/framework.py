@@ -22,6 +22,8 @@ class Execution:
     ``elementwise_passes``: traffic of elementwise kernels over that of fused ones.
     ``softmax_passes``: reads and writes of the score matrix by unfused attention.
     ``permute_passes``: traffic of sorting tokens by expert over one read and one write.
+    ``expert_launch_time``: what each expert of a GPU adds to the forward pass of a layer, where
+    their products are kernels of their own; a backward pass takes twice as long.
     ``deduplicated_dispatch``: a token crosses to a scale-up domain once, not per expert.
     ``selective_share``: share of a layer that selective recomputation repeats beside an
     unfused attention core: 0 in Megatron-LM, about half where every other product is kept.
@@ -43,6 +45,7 @@ class Execution:
     permute_passes: Ratio
     deduplicated_dispatch: bool
     selective_share: Share
+    expert_launch_time: Seconds = 0.0
     adapter_launch_time: Seconds = 0.0
     dequantize_launch_time: Seconds = 0.0
     dequantize_passes: Ratio = 1.0

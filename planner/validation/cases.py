@@ -23,6 +23,7 @@ from planner.validation.notes import with_notes
 from planner.validation.runs import Run
 from planner.validation.tables import FrameworkRule, framework_rule
 
+_RELEASE = re.compile(r"performance summary (\d\d\.\d\d)")
 _ADAPTERS = {
     "": AdapterKind.NONE,
     "pretrain": AdapterKind.NONE,
@@ -134,7 +135,7 @@ def case_of(run: Run, library: Library) -> Case:
     if length is None or length > _LONGEST_SEQUENCE:
         raise NotPredicted("the sequence length is not given, or absurd")
     model = model_of(run, library)
-    rule = framework_rule(run.text("framework"))
+    rule = framework_rule(_framework(run))
     loss = _loss(run, rule)
     rule = _rule(rule, run, adapter, loss)
     shipped = library.framework(rule.profile)
@@ -213,4 +214,11 @@ def memory_kind(run: Run) -> MemoryKind:
         return MemoryKind.ALLOCATED
     if re.search(r"reserved", notes):
         return MemoryKind.RESERVED
-    return MemoryKind(framework_rule(run.text("framework")).memory_kind or MemoryKind.DEVICE)
+    return MemoryKind(framework_rule(_framework(run)).memory_kind or MemoryKind.DEVICE)
+
+
+def _framework(run: Run) -> str:
+    """The framework and its version, which may stand in the name of a source."""
+    release = _RELEASE.search(run.text("source"))
+    version = run.text("framework_version") or (release[1] if release else "")
+    return f"{run.text('framework')} {version}".strip()
