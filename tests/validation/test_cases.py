@@ -26,7 +26,9 @@ def case(library, **changes):
     [
         ("Megatron-LM/Megatron-Core r0.8", "megatron-lm", False),
         ("NeMo/Megatron-Core [NVIDIA Release 24.04 MxNet]", "nemo", False),
-        ("Megatron-Bridge/Megatron-Core", "nemo", False),
+        ("Megatron-Bridge/Megatron-Core", "megatron-bridge", False),
+        ("Megatron-Bridge/Megatron-Core 25.11", "nemo", False),
+        ("Megatron-Bridge/Megatron-Core 26.06", "megatron-bridge", False),
         ("megatron-deepspeed", "megatron-deepspeed", False),
         ("llm-foundry/Composer (PyTorch FSDP)", "fsdp", False),
         ("PyTorch FSDP (fms-fsdp) + torch.compile", "torchtitan", True),
@@ -42,6 +44,19 @@ def case(library, **changes):
 def test_frameworks_find_their_profile(framework, profile, nearest):
     rule = framework_rule(framework)
     assert (rule.profile, rule.nearest) == (profile, nearest)
+
+
+@pytest.mark.parametrize(
+    ("changes", "profile"),
+    [
+        ({"source": "Megatron-Bridge performance summary 26.04"}, "NeMo"),
+        ({"source": "Megatron-Bridge performance summary 26.06"}, "Megatron-Bridge"),
+        ({"framework_version": "25.09"}, "NeMo"),
+    ],
+)
+def test_a_release_has_its_own_profile(library, changes, profile):
+    found = case(library, framework="Megatron-Bridge", **changes)
+    assert found.setting.framework.name == profile
 
 
 def test_a_full_row_has_one_layout(library):

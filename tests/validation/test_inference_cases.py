@@ -120,6 +120,17 @@ def test_caches_where_nothing_is_said(case, changes, cache):
              "model": "deepseek-v3", "notes": "DEP8 (attention DP + expert parallel)"},
             (1, 8, 8, 1),
         ),
+        # 64 requests as 4 batches of 16: replicas, or ranks of attention that share experts.
+        (
+            {"num_gpus": "", "tensor_parallel": "2", "concurrency": "64",
+             "engine_batch_size": "16"},
+            (2, 1, 1, 4),
+        ),
+        (
+            {"num_gpus": "", "tensor_parallel": "4", "concurrency": "64",
+             "engine_batch_size": "16", "model": "deepseek-v3"},
+            (1, 4, 1, 1),
+        ),
     ],
 )  # fmt: skip
 def test_layouts(case, changes, expected):

@@ -129,6 +129,46 @@ def test_more_prefill_workers_shorten_the_queue():
     assert times == sorted(times, reverse=True)
 
 
+def test_requests_beyond_the_places_of_decode_workers_wait():
+    few = {**DISAGGREGATED, "decode_max_num_seqs": "16"}
+    some, many = only(**{**few, "concurrency": "16"}).values, only(**few).values
+    assert many["time_per_output_token_s"] == pytest.approx(some["time_per_output_token_s"], 0.05)
+    waiting = (64 - 16) / many["requests_per_s"]
+    assert many["time_to_first_token_s"] == pytest.approx(
+        waiting + some["time_to_first_token_s"], rel=0.15
+    )
+
+
+def test_collected_tokens_delay_the_first():
+    at_once, late = (
+        only(**{**DISAGGREGATED, "decode_stream_interval": interval}).values
+        for interval in ("1", "11")
+    )
+    held = 10 * late["time_per_output_token_s"]
+    assert late["time_to_first_token_s"] - at_once["time_to_first_token_s"] == pytest.approx(held)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "precision", "version", "changes", "first_token"),
+    [
+        ("b200-sxm-180gb", "fp4", "0.8.1.post1", {"concurrency": "450"}, 2.434),
+        ("gb300-nvl72", "fp8", "0.8.1.post2", {"concurrency": "84"}, 3.814),
+        ("gb300-nvl72", "fp8", "0.8.1.post2",
+         {"concurrency": "36", "output_tokens": "8192"}, 10.433),
+    ],
+)  # fmt: skip
+def test_times_of_published_recipes(gpu, precision, version, changes, first_token):
+    """InferenceX, DeepSeek-R1 on TensorRT-LLM: more clients than its decode workers have places."""
+    wide = {f"{pool}_tensor_parallel": width for pool, width in (("prefill", "4"), ("decode", "8"))}
+    found = only(
+        **{**DISAGGREGATED, **wide, "framework": "trtllm", "framework_version": version,
+           "model": "deepseek-ai/DeepSeek-R1", "gpu": gpu, "weight_precision": precision,
+           "input_tokens": "1024", "output_tokens": "1024", "prefill_num_workers": "",
+           "decode_num_workers": "", "source": "db-dump", **changes}
+    ).values  # fmt: skip
+    assert found["time_to_first_token_s"] == pytest.approx(first_token, rel=0.12)
+
+
 def test_replicas_share_the_requests():
     one = only(mode="agg", concurrency="8").values
     two = only(mode="agg", concurrency="16", num_gpus="2").values

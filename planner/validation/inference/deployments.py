@@ -165,8 +165,8 @@ def _shared(t: int, a: int, e: int, d: int) -> tuple[int, int, int]:
 
 def _batches(run: Run) -> int:
     """Into how many equal batches a source divides the requests of its clients."""
-    whole, batch = run.count("concurrency") or 1, run.count("engine_batch_size") or 1
-    return whole // batch if whole % batch == 0 else 1
+    whole, batch = run.count("concurrency") or 1, run.count("engine_batch_size")
+    return whole // batch if batch and whole % batch == 0 else 1
 
 
 def _divided(split: _Split, batches: int, moe: bool) -> tuple[_Split, float]:
