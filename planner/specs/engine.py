@@ -93,7 +93,8 @@ class EngineProfile:
 
     ``quantized_ends``: embedding and logits have the type of the layers, as in GGUF files.
     ``kernel_latency_by_architecture``: times ``kernel_latency_fraction`` on GPUs of a generation,
-    for which it has other kernels.
+    for which it has other kernels; ``expert_padding_by_architecture``: what those show of the
+    padding that narrow experts have in the measured kernels.
     """
 
     name: str
@@ -107,5 +108,6 @@ class EngineProfile:
     attention_data_parallel: bool = True
     quantized_ends: bool = False
     kernel_latency_by_architecture: Mapping[str, Ratio] = Field(default_factory=dict)
+    expert_padding_by_architecture: Mapping[str, Ratio] = Field(default_factory=dict)
     aliases: tuple[str, ...] = ()
     notes: str = ""

@@ -70,7 +70,9 @@ class Kernels:
         ) / np.asarray(num_experts)
         touched = np.maximum(share * local_experts, np.minimum(pairs, 1.0))
         rows = np.maximum(pairs / np.asarray(local_experts), 1e-9)
-        padding = (1 + e["width_offset"] / width) * (1 + share * e["row_offset"] / rows)
+        architecture = self.machine.gpu.architecture
+        shown = self.engine.expert_padding_by_architecture.get(architecture, 1.0)
+        padding = (1 + shown * e["width_offset"] / width) * (1 + share * e["row_offset"] / rows)
         if self.machine.ideal:
             padding = np.ones(())
         flops = 2.0 * matrices * hidden_size * width * pairs * padding
