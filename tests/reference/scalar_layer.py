@@ -208,6 +208,7 @@ def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
     matrices = 3 if mlp.gated else 2
     local = mlp.num_experts / e
     experts = grouped_gemm(world, pairs, local, width, matrices, layout.precision)
+    experts += local * world.framework.execution.expert_launch_time
     activation = elementwise(world, 2 * matrices * pairs * width)
     gradients = 1 if frozen(world) else 2
     passes = world.framework.execution.permute_passes

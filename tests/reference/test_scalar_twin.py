@@ -63,7 +63,9 @@ def test_table_of_random_configurations_equals_the_twin(model: str, framework: s
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS[1:])
-@pytest.mark.parametrize("framework", ["hf-trainer", "nemo", "fsdp", "torchtitan"])
+@pytest.mark.parametrize(
+    "framework", ["hf-trainer", "nemo", "megatron-bridge", "fsdp", "torchtitan"]
+)
 @pytest.mark.parametrize("model", ["llama-7b", "mixtral-8x7b", "deepseek-v3", "falcon-40b"])
 def test_adapters_of_random_configurations_equal_the_twin(
     model: str, framework: str, adapter: str
