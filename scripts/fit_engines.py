@@ -1,8 +1,8 @@
 """Fit the shipped engine profiles to the shipped runs of inference, as fit_profiles.py does.
 
 Each step fits a few parameters of one engine to the runs that are marked for calibration, on
-a few dozen settings spread evenly over them. Starting values stand here, so that running it
-again changes no byte. TensorRT-LLM's PyTorch runtime and SGLang keep their starting values:
+a few dozen settings spread evenly over them, of TensorRT-LLM's C++ runtime, whose runs span most
+releases and GPUs, on more. Starting values stand here, so that running it again changes no byte. TensorRT-LLM's PyTorch runtime and SGLang keep their starting values:
 fits to their runs made those left out worse:
 
     python scripts/fit_engines.py && python scripts/make_intervals.py
@@ -82,7 +82,11 @@ class EngineStep:
 
 
 STEPS = (
-    EngineStep(profile="tensorrt-llm-cpp", start=SERVING, most_settings=40),
+    EngineStep(
+        profile="tensorrt-llm-cpp",
+        start=SERVING | {"attention_padding_fraction": 0.5},
+        most_settings=160,
+    ),
     EngineStep(profile="vllm", start=SERVING | {"step_overhead": 0.001}, most_settings=40),
     EngineStep(profile="vllm-v0", start=V0),
     EngineStep(profile="vllm-v0-ports", start=V0),

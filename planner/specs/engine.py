@@ -29,6 +29,8 @@ class EngineExecution:
     ``weight_bandwidth_fraction``, ``compute_fraction``, ``attention_bandwidth_fraction``: rate
     of its kernels over the best measured on the GPU. ``kernel_latency_fraction``: what
     shows of the start of a kernel measured alone, when graphs launch the next one early.
+    ``attention_padding_fraction``: what its decode attention shows of the tokens that the
+    measured kernels read beside those of a sequence.
     ``native_attention``: its attention kernels are written for the GPU's architecture.
     ``fused_quantization``: casts of activations are part of other kernels.
     ``custom_all_reduce``: small all-reduces use one- or two-shot kernels over peer memory.
@@ -44,6 +46,7 @@ class EngineExecution:
     compute_fraction: Fraction
     attention_bandwidth_fraction: Fraction
     kernel_latency_fraction: Ratio
+    attention_padding_fraction: Ratio
     native_attention: bool
     fused_quantization: bool
     custom_all_reduce: bool

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from serving_cases import serving_setting
 
 import planner
+from planner.enums import CacheType
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.estimators.inference.disaggregated import (
     HIGHEST_PREFILL_LOAD,
@@ -14,6 +16,7 @@ from planner.estimators.inference.disaggregated import (
     matched,
     prefill_workers,
 )
+from planner.estimators.inference.kernels import Kernels
 from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.serving import decode_batch, served_at_concurrency
 from planner.estimators.inference.step import step_time
@@ -152,6 +155,23 @@ def test_launching_experts_slows_prompts_and_not_answers():
     fast, launched = (served("qwen3-235b-a22b", execution=e).phases for e in (None, slow))
     assert np.all(launched.prompt_time > 2 * fast.prompt_time)
     np.testing.assert_array_equal(launched.fixed, fast.fixed)
+
+
+def test_padding_of_attention_counts_as_tokens_of_the_context():
+    setting = serving_setting("gpt-j-6b", gpu="h100-sxm-80gb", engine="tensorrt-llm-cpp")
+    offset = setting.machine.gpu.efficiency.attention_decode["fp8"].sequence_offset
+
+    def seconds(share, context):
+        execution = replace(setting.engine.execution, attention_padding_fraction=share)
+        engine = replace(setting.engine, execution=execution)
+        shape = {"sequences": 64.0, "cache_bytes_per_token": 8192.0, "query_bytes": 0.0}
+        return Kernels(machine=setting.machine, engine=engine).decode_attention(
+            context=context, flops=0.0, cache=np.asarray(CacheType.FP8), **shape
+        )
+
+    assert offset > 100  # FlashAttention 3 reads whole pages
+    assert seconds(0.5, 256.0) == pytest.approx(seconds(0.0, 256.0 + offset / 2))
+    assert seconds(0.0, 256.0) < 0.8 * seconds(1.0, 256.0)
 
 
 def test_queued_prompts_share_what_a_step_costs():

@@ -109,7 +109,8 @@ class Kernels:
             for name in ("bandwidth_fraction", "latency", "sequence_offset")
         }
         ideal = self.machine.ideal
-        padded = context if ideal else context + e["sequence_offset"]
+        padding = self.engine.execution.attention_padding_fraction * e["sequence_offset"]
+        padded = context if ideal else context + padding
         moved = sequences * cache_bytes_per_token * padded + query_bytes
         share = self.engine.execution.attention_bandwidth_fraction
         reached = np.ones(()) if ideal else e["bandwidth_fraction"] * share
