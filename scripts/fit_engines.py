@@ -2,8 +2,9 @@
 
 Each step fits a few parameters of one engine to the runs that are marked for calibration, on
 a few dozen settings spread evenly over them, of TensorRT-LLM's C++ runtime, whose runs span most
-releases and GPUs, on more. Starting values stand here, so that running it again changes no byte. TensorRT-LLM's PyTorch runtime and SGLang keep their starting values:
-fits to their runs made those left out worse:
+releases and GPUs, on more. Starting values stand here, so that running it again changes no
+byte. TensorRT-LLM's PyTorch runtime and SGLang keep their starting values: fits to their runs
+made those left out worse:
 
     python scripts/fit_engines.py && python scripts/make_intervals.py
 """

@@ -30,7 +30,8 @@ class EngineExecution:
     of its kernels over the best measured on the GPU. ``kernel_latency_fraction``: what
     shows of the start of a kernel measured alone, when graphs launch the next one early.
     ``attention_padding_fraction``: what its decode attention shows of the tokens that the
-    measured kernels read beside those of a sequence.
+    measured kernels read beside those of a sequence. ``repeated_read_fraction``: share of the query
+    heads of a group that read its keys from memory again after the first, in decode.
     ``native_attention``: its attention kernels are written for the GPU's architecture.
     ``fused_quantization``: casts of activations are part of other kernels.
     ``custom_all_reduce``: small all-reduces use one- or two-shot kernels over peer memory.
@@ -47,6 +48,7 @@ class EngineExecution:
     attention_bandwidth_fraction: Fraction
     kernel_latency_fraction: Ratio
     attention_padding_fraction: Ratio
+    repeated_read_fraction: Ratio
     native_attention: bool
     fused_quantization: bool
     custom_all_reduce: bool

@@ -89,6 +89,19 @@ def test_operators_add_up_to_the_step(model: str, gpus: int) -> None:
         assert sum(map(float, parts)) == pytest.approx(float(step.total))
 
 
+@pytest.mark.parametrize(("model", "group"), [("llama-7b", 1), ("llama-3-8b", 4)])
+def test_kernels_of_single_heads_read_keys_for_every_query_head(model: str, group: int) -> None:
+    shared = serving_setting(model, input_tokens=1900, output_tokens=100)
+    execution = dataclasses.replace(shared.engine.execution, repeated_read_fraction=1.0)
+    engine = dataclasses.replace(shared.engine, execution=execution)
+    c = replicas(concurrency=256)
+    seconds = []
+    for setting in (shared, dataclasses.replace(shared, engine=engine)):
+        ((_, operators),) = static_batch(setting, c).decode_step.layers
+        seconds.append(sum(float(o.time) for o in operators if o.name == "attention_decode"))
+    assert seconds[1] == pytest.approx(group * seconds[0], rel=0.05)
+
+
 def test_memory_parts_add_up_and_weights_are_those_published() -> None:
     """LLaMA-2 70B has 68.98e9 parameters: 128.5 GiB in 16 bit, over two GPUs."""
     setting = serving_setting("llama-2-70b", "h100-sxm-80gb")
