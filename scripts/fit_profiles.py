@@ -91,6 +91,9 @@ STEPS = (
         also=(
             ("megatron-lm", "execution.elementwise_passes"),
             ("megatron-lm", "execution.micro_batch_overhead"),
+            ("megatron-bridge", "execution.micro_batch_overhead"),
+            ("megatron-bridge", "overlap.tensor_parallel"),
+            ("megatron-bridge", "overlap.interference"),
         ),
     ),
     Step(

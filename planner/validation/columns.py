@@ -117,7 +117,8 @@ _PARALLEL = (
     "expert_tensor_parallel",
     "expert_parallel",
 )
-_SCHEDULED = ("max_num_batched_tokens", "max_num_seqs", "stream_interval")
+# What a pool of workers, or a launch script, sets of the scheduler.
+SCHEDULED = ("max_num_batched_tokens", "max_num_seqs", "stream_interval")
 INFERENCE = Schema(
     kind=TableKind.INFERENCE,
     needed=("framework", "gpu", "model", "input_tokens", "output_tokens"),
@@ -125,7 +126,7 @@ INFERENCE = Schema(
     counts_or_zero=(
         *_PARALLEL[2:],
         "data_parallel",
-        *(f"{pool}_{name}" for pool in ("prefill", "decode") for name in (*_PARALLEL, *_SCHEDULED)),
+        *(f"{pool}_{name}" for pool in ("prefill", "decode") for name in (*_PARALLEL, *SCHEDULED)),
     ),
     flags=("calibration", "measured_out_of_memory"),
     numbers=(

@@ -164,7 +164,12 @@ def test_padding_of_attention_counts_as_tokens_of_the_context():
     def seconds(share, context):
         execution = replace(setting.engine.execution, attention_padding_fraction=share)
         engine = replace(setting.engine, execution=execution)
-        shape = {"sequences": 64.0, "cache_bytes_per_token": 8192.0, "query_bytes": 0.0}
+        shape = {
+            "sequences": 64.0,
+            "cache_bytes_per_token": 8192.0,
+            "group": 1.0,
+            "query_bytes": 0.0,
+        }
         return Kernels(machine=setting.machine, engine=engine).decode_attention(
             context=context, flops=0.0, cache=np.asarray(CacheType.FP8), **shape
         )

@@ -213,30 +213,24 @@ def _decode_core(layer: LayerContext, attention: AttentionSpec) -> StepOperator:
     qk, v = attention.head_dim, value_dim(attention)
     if attention.kind is AttentionKind.LATENT:
         qk, v = attention.kv_lora_rank + attention.qk_rope_head_dim, attention.kv_lora_rank
+        group: Numeric = 1.0
+    else:
+        group = heads / rank.key_value_heads(attention.num_key_value_heads)
     flops = attention_core_flops(
         num_queries=queries, keys_per_query=context, num_heads=heads, qk_head_dim=qk, v_head_dim=v
     )
     indexed = _INDEX_BYTES * attention.index_head_dim
-    read = (cached_bytes(rank, attention) - indexed) * _reads_per_key(layer, attention)
     time = layer.kernels.decode_attention(
         sequences=sequences,
         context=context,
-        cache_bytes_per_token=read * (1 - rank.configurations.kv_offload),
+        cache_bytes_per_token=(cached_bytes(rank, attention) - indexed)
+        * (1 - rank.configurations.kv_offload),
+        group=group,
         query_bytes=2.0 * queries * heads * (qk + v),
         flops=flops,
         cache=rank.configurations.kv_cache,
     )
     return StepOperator(name="attention_decode", module="attention", time=time, flops=flops)
-
-
-def _reads_per_key(layer: LayerContext, attention: AttentionSpec) -> Numeric:
-    """How often decode attention reads a key: once, and again for a share of its query heads."""
-    if layer.kernels.machine.ideal or attention.kind is AttentionKind.LATENT:
-        return 1.0
-    rank = layer.rank
-    heads = attention.num_attention_heads / _tp(rank)
-    group = heads / rank.key_value_heads(attention.num_key_value_heads)
-    return 1 + layer.kernels.engine.execution.repeated_read_fraction * (group - 1)
 
 
 def _linear_widths(attention: AttentionSpec) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -70,21 +71,18 @@ class Kernels:
         ) / np.asarray(num_experts)
         touched = np.maximum(share * local_experts, np.minimum(pairs, 1.0))
         rows = np.maximum(pairs / np.asarray(local_experts), 1e-9)
-        architecture = self.machine.gpu.architecture
-        shown = self.engine.expert_padding_by_architecture.get(architecture, 1.0)
+        shown = self._of_architecture(self.engine.expert_padding_by_architecture)
         padding = (1 + shown * e["width_offset"] / width) * (1 + share * e["row_offset"] / rows)
-        if self.machine.ideal:
-            padding = np.ones(())
-        flops = 2.0 * matrices * hidden_size * width * pairs * padding
-        moved = matrices * hidden_size * width * touched * e["weight"]
         permuted = memory_bound_time(
-            num_bytes=0.0
-            if self.machine.ideal
-            else 2.0 * e["permute_passes"] * hidden_size * pairs,
+            num_bytes=2.0 * e["permute_passes"] * hidden_size * pairs,
             memory_bandwidth=self.machine.gpu.memory_bandwidth,
             bandwidth_fraction=e["bandwidth_fraction"],
             latency=0.0,
         )
+        if self.machine.ideal:
+            padding, permuted = np.ones(()), np.zeros(())
+        flops = 2.0 * matrices * hidden_size * width * pairs * padding
+        moved = matrices * hidden_size * width * touched * e["weight"]
         time = self._roofline(e, flops, moved) + permuted
         return np.where(np.asarray(pairs) > 0, time, 0.0)
 
@@ -94,11 +92,15 @@ class Kernels:
         sequences: Numeric,
         context: Numeric,
         cache_bytes_per_token: Numeric,
+        group: Numeric,
         query_bytes: Numeric,
         flops: Numeric,
         cache: CodeArray,
     ) -> FloatArray:
-        """Seconds of attention of new tokens over a cache; it reads each key once."""
+        """Seconds of attention of new tokens over a cache with ``group`` query heads per key head.
+
+        It reads each key once, and again for a share of the group.
+        """
         rows = self.machine.gpu.efficiency.attention_decode
         names = [
             "fp8" if code in (CacheType.FP8, CacheType.INT8, CacheType.INT4) else "bf16"
@@ -108,11 +110,13 @@ class Kernels:
             name: np.asarray([getattr(rows[key], name) for key in names])[cache]
             for name in ("bandwidth_fraction", "latency", "sequence_offset")
         }
-        ideal = self.machine.ideal
-        padding = self.engine.execution.attention_padding_fraction * e["sequence_offset"]
-        padded = context if ideal else context + padding
-        moved = sequences * cache_bytes_per_token * padded + query_bytes
-        share = self.engine.execution.attention_bandwidth_fraction
+        ideal, execution = self.machine.ideal, self.engine.execution
+        keys, reads = np.asarray(context), np.ones(())
+        if not ideal:
+            keys = keys + execution.attention_padding_fraction * e["sequence_offset"]
+            reads = reads + execution.repeated_read_fraction * (np.asarray(group) - 1)
+        moved = sequences * (cache_bytes_per_token * reads) * keys + query_bytes
+        share = execution.attention_bandwidth_fraction
         reached = np.ones(()) if ideal else e["bandwidth_fraction"] * share
         if self.machine.memory_efficiency is not None:
             reached = np.asarray(self.machine.memory_efficiency)
@@ -170,9 +174,12 @@ class Kernels:
 
     @property
     def _kernel_latency_fraction(self) -> float:
-        architecture = self.machine.gpu.architecture
-        own = self.engine.kernel_latency_by_architecture.get(architecture, 1.0)
+        own = self._of_architecture(self.engine.kernel_latency_by_architecture)
         return self.engine.execution.kernel_latency_fraction * own
+
+    def _of_architecture(self, factors: Mapping[str, float]) -> float:
+        """The engine's factor for the generation of this GPU, which is 1 if it names none."""
+        return factors.get(self.machine.gpu.architecture, 1.0)
 
     @property
     def _attention_compute_fraction(self) -> float:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
@@ -15,6 +16,7 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS
 from planner.specs.serving import ServingWorkload
+from planner.validation.columns import SCHEDULED
 from planner.validation.hardware import cluster_of, gpu_class
 from planner.validation.inference.deployments import Deployment, deployment
 from planner.validation.inference.launch import launched
@@ -170,7 +172,7 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
     rule = engine_rule(
         run.text("framework"), run.text("framework_version"), run.number("year"), gpu.name
     )
-    engine = _bounded(library.engine(rule.profile), run)
+    engine = _scheduled(library.engine(rule.profile), run)
     replica = deployment(run, model, gpu, engine, _prefix(run, mode))
     engine, replica = launched(engine, run, replica)
     traffic = _traffic(run, mode)
@@ -272,11 +274,11 @@ def _concurrency(run: Run, mode: Mode) -> float | None:
     return given
 
 
-def _bounded(engine: EngineProfile, run: Run) -> EngineProfile:
-    bound = convention_number(run, "max_num_seqs")
-    if not bound:
-        return engine
-    return replace(engine, scheduler=replace(engine.scheduler, max_num_seqs=int(bound)))
+def _scheduled(engine: EngineProfile, run: Run) -> EngineProfile:
+    """The engine with what the texts of a run say of its scheduler."""
+    said = {name: int(convention_number(run, name) or 0) for name in SCHEDULED}
+    given: dict[str, Any] = {name: value for name, value in said.items() if value}
+    return replace(engine, scheduler=replace(engine.scheduler, **given)) if given else engine
 
 
 def _weight_scale(run: Run, replica: Deployment) -> float:

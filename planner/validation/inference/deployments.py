@@ -108,9 +108,9 @@ def deployment(
 
 
 def _scheduled(run: Run, engine: EngineProfile, prefix: str, name: str) -> int:
-    """A setting of the scheduler: of these workers, else of the source, else the engine's."""
+    """A setting of the scheduler: of these workers, else the engine's."""
     own = run.count(f"{prefix}{name}") if prefix else None
-    return own or int(convention(run, name) or 0) or int(getattr(engine.scheduler, name))
+    return own or int(getattr(engine.scheduler, name))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from planner.specs.engine import EngineProfile, Scheduler
+from planner.validation.columns import SCHEDULED
 from planner.validation.inference.deployments import Deployment
 from planner.validation.inference.setups import benchmark_model
 from planner.validation.runs import Run
 from planner.validation.tables import read_table
 
 _BENCHMARK = re.compile(r"db-dump|source_file=2026-|gap-analysis\.csv")
-_OF_REPLICAS = ("max_num_batched_tokens", "max_num_seqs", "stream_interval")
 _NUMBERS = ("tensor_parallel", "input_tokens", "output_tokens")
 _MOST = 1_000_000
 # What the scripts round a step up to, beside one prompt and the decoding sequences.
@@ -39,7 +39,7 @@ def launched(
     if row is None:
         return engine, replica
     scheduler = _set(engine, run, replica, row)
-    open_names = [name for name in _OF_REPLICAS if row[name] and not run.text(f"decode_{name}")]
+    open_names = [name for name in SCHEDULED if row[name] and not run.text(f"decode_{name}")]
     replica = replace(replica, **{name: getattr(scheduler, name) for name in open_names})
     return replace(engine, scheduler=scheduler), replica
 
@@ -78,8 +78,7 @@ def _set(engine: EngineProfile, run: Run, replica: Deployment, row: Row) -> Sche
         "concurrency": sequences,
         "prompt": prompt + sequences * (1 + (run.count("draft_tokens") or 0)),
     }
-    names = ("poll_interval", "batch_wait", "stream_interval", "max_num_batched_tokens",
-             "max_num_seqs")  # fmt: skip
+    names = ("poll_interval", "batch_wait", *SCHEDULED)
     given = {
         name: words[row[name]] if row[name] in words else int(row[name])
         for name in names

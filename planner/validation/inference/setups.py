@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
+from planner.validation.columns import SCHEDULED
 from planner.validation.runs import Run
 from planner.validation.tables import read_table
 
@@ -25,13 +26,7 @@ _DATABASE = "db-dump"
 _DEEPSEEK = ("deepseek-v3", "deepseek-r1")
 _LAYOUT = ("tensor_parallel", "expert_parallel", "attention_data_parallel")
 _POOLS = ("prefill_", "decode_")
-_POOL_CELLS = (
-    *_LAYOUT,
-    "num_workers",
-    "max_num_batched_tokens",
-    "max_num_seqs",
-    "stream_interval",
-)
+_POOL_CELLS = (*_LAYOUT, "num_workers", *SCHEDULED)
 
 Row = Mapping[str, str]
 
