@@ -67,13 +67,21 @@ EAGER = {
     "attention_bandwidth_fraction": 0.5,
 }
 V0 = SERVING | {"step_overhead": 0.002, "sequence_overhead": 20e-6}
+PORTS = V0 | {
+    "collective_launch_time": 30e-6,
+    "repeated_read_fraction": 0.5,
+    "attention_split.unsplit_bandwidth_fraction": 0.7,
+    "attention_split.unsplit_repeated_read_fraction": 1.5,
+    "linear_compute_by_architecture.cdna3": 0.3,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineStep:
     """The starting values of what is fitted of one engine profile.
 
-    ``also`` lists profiles that take over its fitted values.
+    Parameters outside ``[execution]`` have the name of their table before theirs. ``also`` lists
+    profiles that take over its fitted values.
     """
 
     profile: str
@@ -90,8 +98,8 @@ STEPS = (
     ),
     EngineStep(profile="vllm", start=SERVING | {"step_overhead": 0.001}, most_settings=40),
     EngineStep(profile="vllm-v0", start=V0),
-    EngineStep(profile="vllm-v0-ports", start=V0),
-    EngineStep(profile="vllm-v0-xpu", start=V0),
+    EngineStep(profile="vllm-v0-ports", start=PORTS),
+    EngineStep(profile="vllm-v0-xpu", start=V0 | {"collective_launch_time": 300e-6}),
     EngineStep(profile="fastertransformer", start=SIMPLE),
     EngineStep(profile="llama-cpp", start=LLAMA),
     EngineStep(profile="llama-cpp-ports", start=LLAMA),
@@ -135,14 +143,17 @@ def rows_of(step: EngineStep) -> list[MeasuredInference]:
 
 def fitted(step: EngineStep, rows: Sequence[MeasuredInference]) -> dict[Parameter, float]:
     """The parameters of a step, rounded as they are written."""
-    parameters = [
-        Parameter(owner="execution", name=name, shipped=value) for name, value in step.start.items()
-    ]
+    parameters = [_parameter(label, value) for label, value in step.start.items()]
     best, _ = best_point(rows, parameters, inference_log_ratios, MOST_EVALUATIONS)
     return {
         parameter: float(f"{parameter.value(x):.{DIGITS}g}")
         for parameter, x in zip(parameters, best, strict=True)
     }
+
+
+def _parameter(label: str, start: float) -> Parameter:
+    table, _, name = label.rpartition(".")
+    return Parameter(owner=table or "execution", name=name, shipped=start)
 
 
 @cache
@@ -162,7 +173,7 @@ def _write(path: Path, values: Mapping[Parameter, float], origin: str) -> None:
     document = tomlkit.parse(path.read_text(encoding="utf-8"))
     document["sources"]["fitted"] = origin
     for parameter, value in values.items():
-        number = document["execution"][parameter.name]
+        number = document[parameter.owner][parameter.name]
         unit, scale = unit_of(parameter.name)
         number["value"] = float(f"{value * scale:.{DIGITS}g}")
         number["unit"] = unit

@@ -131,12 +131,23 @@ def _quantities(run: Run) -> Iterator[tuple[str, float]]:
 
 def _engine(case: InferenceCase, values: Mapping[Parameter, float]) -> EngineProfile:
     """The engine of a case under other values; heavier weights keep reading slower."""
-    changed = {p.name: value for p, value in values.items()}
+    changed = {p.name: value for p, value in values.items() if p.owner == "execution"}
     if "weight_bandwidth_fraction" in changed:
         slower = changed["weight_bandwidth_fraction"] / case.weight_scale
         changed["weight_bandwidth_fraction"] = min(slower, 2.0)
     execution = replace(case.engine.execution, **changed)  # type: ignore[arg-type]
-    return replace(case.engine, execution=execution)
+    engine = replace(case.engine, execution=execution)
+    for parameter, value in values.items():
+        if parameter.owner != "execution":
+            engine = _with_entry(engine, parameter.owner, parameter.name, value)
+    return engine
+
+
+def _with_entry(engine: EngineProfile, table: str, name: str, value: float) -> EngineProfile:
+    """A profile with another number in one of its tables beside ``[execution]``."""
+    old = getattr(engine, table)
+    new = {**old, name: value} if isinstance(old, Mapping) else replace(old, **{name: value})
+    return replace(engine, **{table: new})  # type: ignore[arg-type]
 
 
 def _all_of(engine: EngineProfile) -> Iterator[Parameter]:

@@ -35,6 +35,7 @@ class EngineExecution:
     ``native_attention``: its attention kernels are written for the GPU's architecture.
     ``fused_quantization``: casts of activations are part of other kernels.
     ``custom_all_reduce``: small all-reduces use one- or two-shot kernels over peer memory.
+    ``collective_launch_time``: what the host adds to every other all-reduce.
     """
 
     decode_launch_time: Seconds
@@ -53,6 +54,7 @@ class EngineExecution:
     fused_quantization: bool
     custom_all_reduce: bool
     expert_launch_time: Seconds = 0.0
+    collective_launch_time: Seconds = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -93,13 +95,31 @@ class EngineMemory:
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
+class AttentionSplit:
+    """When an engine's decode attention reads the parts of a context at the same time.
+
+    It does for contexts of more than ``context`` tokens, unless the sequences times the query heads
+    of a device are more than ``blocks``. ``unsplit_bandwidth_fraction``: rate of its other kernel
+    over that of the one that splits; ``unsplit_repeated_read_fraction``: its share of the query
+    heads of a group that read the keys again.
+    """
+
+    context: Count
+    blocks: Count
+    unsplit_bandwidth_fraction: Fraction
+    unsplit_repeated_read_fraction: Ratio
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
 class EngineProfile:
     """Few, named, physical parameters of a serving engine; never a factor per model.
 
     ``quantized_ends``: embedding and logits have the type of the layers, as in GGUF files.
     ``kernel_latency_by_architecture``: times ``kernel_latency_fraction`` on GPUs of a generation,
     for which it has other kernels; ``expert_padding_by_architecture``: what those show of the
-    padding that narrow experts have in the measured kernels.
+    padding that narrow experts have in the measured kernels; ``linear_compute_by_architecture``:
+    times ``compute_fraction``, what its library's dense products reach there. Without
+    ``attention_split`` decode attention runs as measured at any size.
     """
 
     name: str
@@ -114,5 +134,7 @@ class EngineProfile:
     quantized_ends: bool = False
     kernel_latency_by_architecture: Mapping[str, Ratio] = Field(default_factory=dict)
     expert_padding_by_architecture: Mapping[str, Ratio] = Field(default_factory=dict)
+    linear_compute_by_architecture: Mapping[str, Fraction] = Field(default_factory=dict)
+    attention_split: AttentionSplit | None = None
     aliases: tuple[str, ...] = ()
     notes: str = ""

@@ -13,6 +13,7 @@ from planner.enums import CacheType, Quantization
 from planner.estimators.inference.estimate import SERVING_REJECTIONS, evaluate_serving
 from planner.estimators.inference.memory import SERVING_MEMORY_PARTS, serving_memory
 from planner.estimators.inference.serving import served_at_concurrency
+from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.static import static_batch
 from planner.estimators.inference.weights import weight_bytes
 from planner.specs.quantization import FORMATS
@@ -100,6 +101,67 @@ def test_kernels_of_single_heads_read_keys_for_every_query_head(model: str, grou
         ((_, operators),) = static_batch(setting, c).decode_step.layers
         seconds.append(sum(float(o.time) for o in operators if o.name == "attention_decode"))
     assert seconds[1] == pytest.approx(group * seconds[0], rel=0.05)
+
+
+def attention_seconds(setting: ServingSetting, concurrency: int, tensor_parallel: int = 1) -> float:
+    """Seconds of decode attention in one layer of a decode step."""
+    c = replicas(num_gpus=tensor_parallel, tensor_parallel=tensor_parallel, concurrency=concurrency)
+    ((_, operators),) = static_batch(setting, c).decode_step.layers
+    return sum(float(o.time) for o in operators if o.name == "attention_decode")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "input_tokens", "tensor_parallel", "concurrency", "unsplit"),
+    [
+        ("mi300x-192gb", 1900, 1, 16, False),
+        ("mi300x-192gb", 1900, 1, 17, True),
+        ("mi300x-192gb", 1900, 4, 64, False),
+        ("mi300x-192gb", 1900, 4, 65, True),
+        ("mi300x-192gb", 300, 1, 16, True),
+        ("mi250", 1900, 1, 32, False),
+        ("mi250", 1900, 1, 33, True),
+    ],
+)
+def test_attention_splits_long_contexts_of_few_blocks(
+    gpu: str, input_tokens: int, tensor_parallel: int, concurrency: int, unsplit: bool
+) -> None:
+    """A block for each of the 32 query heads of a sequence; an MI250 is two devices."""
+    setting = serving_setting(
+        "llama-7b", gpu, engine="vllm-v0-ports", input_tokens=input_tokens, output_tokens=100
+    )
+    engine = setting.engine
+    assert engine.attention_split is not None
+    never = dataclasses.replace(setting, engine=dataclasses.replace(engine, attention_split=None))
+    ratio = attention_seconds(setting, concurrency, tensor_parallel) / attention_seconds(
+        never, concurrency, tensor_parallel
+    )
+    slower = 1 / engine.attention_split.unsplit_bandwidth_fraction
+    assert ratio == pytest.approx(slower if unsplit else 1.0, rel=0.15)
+
+
+def test_products_and_collectives_take_what_the_engine_says_of_them() -> None:
+    shared = serving_setting("llama-7b", "mi300x-192gb", engine="vllm-v0-ports")
+    engine = shared.engine
+    tuned = dataclasses.replace(engine, linear_compute_by_architecture={"cdna3": 1.0})
+    prompts = [
+        static_batch(dataclasses.replace(shared, engine=one), replicas(concurrency=16)).prefill_step
+        for one in (engine, tuned)
+    ]
+    seconds = [
+        next(float(o.time) for o in step.layers[0][1] if o.name == "qkv") for step in prompts
+    ]
+    assert seconds[0] / seconds[1] == pytest.approx(
+        1 / engine.linear_compute_by_architecture["cdna3"], rel=0.1
+    )
+    execution = dataclasses.replace(engine.execution, collective_launch_time=0.0)
+    graphs = dataclasses.replace(engine, execution=execution)
+    c = replicas(num_gpus=2, tensor_parallel=2)
+    steps = [
+        float(static_batch(dataclasses.replace(shared, engine=one), c).decode_step.kernels)
+        for one in (engine, graphs)
+    ]
+    launched = (2 * 32 + 1) * engine.execution.collective_launch_time
+    assert steps[0] - steps[1] == pytest.approx(launched, rel=1e-6)
 
 
 def test_memory_parts_add_up_and_weights_are_those_published() -> None:

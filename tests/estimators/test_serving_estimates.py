@@ -167,6 +167,7 @@ def test_padding_of_attention_counts_as_tokens_of_the_context():
         shape = {
             "sequences": 64.0,
             "cache_bytes_per_token": 8192.0,
+            "heads": 32.0,
             "group": 1.0,
             "query_bytes": 0.0,
         }

@@ -225,6 +225,7 @@ def _decode_core(layer: LayerContext, attention: AttentionSpec) -> StepOperator:
         context=context,
         cache_bytes_per_token=(cached_bytes(rank, attention) - indexed)
         * (1 - rank.configurations.kv_offload),
+        heads=heads,
         group=group,
         query_bytes=2.0 * queries * heads * (qk + v),
         flops=flops,

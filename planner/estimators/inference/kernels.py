@@ -42,6 +42,8 @@ class Kernels:
         flops = 2.0 * area * (k + (0.0 if self.machine.ideal else e["depth_offset"]))
         moved = e["weight"] * n * k + e["activation"] * m * k + 2.0 * m * n
         casts = np.where(e["casts"] > 0, self.machine.memory_time(3.0 * m * k), 0.0)
+        reached = self._of_architecture(self.engine.linear_compute_by_architecture)
+        e["compute_fraction"] = e["compute_fraction"] * reached
         return self._roofline(e, flops, moved) + casts
 
     def experts(
@@ -92,14 +94,15 @@ class Kernels:
         sequences: Numeric,
         context: Numeric,
         cache_bytes_per_token: Numeric,
+        heads: Numeric,
         group: Numeric,
         query_bytes: Numeric,
         flops: Numeric,
         cache: CodeArray,
     ) -> FloatArray:
-        """Seconds of attention of new tokens over a cache with ``group`` query heads per key head.
+        """Seconds of attention of new tokens of a rank's ``heads`` over a cache.
 
-        It reads each key once, and again for a share of the group.
+        It reads each key once, and again for a share of the ``group`` of its query heads.
         """
         rows = self.machine.gpu.efficiency.attention_decode
         names = [
@@ -110,14 +113,14 @@ class Kernels:
             name: np.asarray([getattr(rows[key], name) for key in names])[cache]
             for name in ("bandwidth_fraction", "latency", "sequence_offset")
         }
-        ideal, execution = self.machine.ideal, self.engine.execution
-        keys, reads = np.asarray(context), np.ones(())
+        ideal = self.machine.ideal
+        keys, reads, reached = np.asarray(context), np.ones(()), np.ones(())
         if not ideal:
-            keys = keys + execution.attention_padding_fraction * e["sequence_offset"]
-            reads = reads + execution.repeated_read_fraction * (np.asarray(group) - 1)
+            padding = self.engine.execution.attention_padding_fraction * e["sequence_offset"]
+            share, repeated = self._cache_reads(np.asarray(sequences) * heads, keys)
+            keys, reached = keys + padding, e["bandwidth_fraction"] * share
+            reads = reads + repeated * (np.asarray(group) - 1)
         moved = sequences * (cache_bytes_per_token * reads) * keys + query_bytes
-        share = execution.attention_bandwidth_fraction
-        reached = np.ones(()) if ideal else e["bandwidth_fraction"] * share
         if self.machine.memory_efficiency is not None:
             reached = np.asarray(self.machine.memory_efficiency)
         bandwidth = self.machine.gpu.memory_bandwidth * reached
@@ -125,6 +128,19 @@ class Kernels:
         rate = peak * (1.0 if ideal else self._attention_compute_fraction)
         time = np.maximum(moved / bandwidth, flops / rate)
         return np.where(np.asarray(sequences) > 0, time + self._latency(e["latency"]), 0.0)
+
+    def _cache_reads(self, blocks: Numeric, context: FloatArray) -> tuple[Numeric, Numeric]:
+        """Rate of decode attention over the measured one, and how often a key is read again."""
+        execution, split = self.engine.execution, self.engine.attention_split
+        share, repeated = execution.attention_bandwidth_fraction, execution.repeated_read_fraction
+        if split is None:
+            return share, repeated
+        crowded = np.asarray(blocks) / self.machine.gpu.num_devices > split.blocks
+        unsplit = crowded | (context <= split.context)
+        return (
+            share * np.where(unsplit, split.unsplit_bandwidth_fraction, 1.0),
+            np.where(unsplit, split.unsplit_repeated_read_fraction, repeated),
+        )
 
     def prefill_attention(
         self,
@@ -159,9 +175,12 @@ class Kernels:
     def all_reduce(self, num_bytes: Numeric, group: Group) -> FloatArray:
         """Seconds of an all-reduce: of NCCL's, or of a one-shot kernel where it is faster."""
         ring = self.machine.collective("all_reduce", num_bytes, group)
-        if not self.engine.execution.custom_all_reduce or self.machine.ideal:
+        if self.machine.ideal:
             return ring
-        if not self.machine.has_collective("custom_all_reduce"):
+        launched = self.engine.execution.collective_launch_time
+        ring = ring + np.where(np.asarray(group.size) > 1, launched, 0.0)
+        custom = self.engine.execution.custom_all_reduce
+        if not custom or not self.machine.has_collective("custom_all_reduce"):
             return ring
         direct = self.machine.collective("custom_all_reduce", num_bytes, group)
         inside = self.machine.num_domains(group) <= 1
