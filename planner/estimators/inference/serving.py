@@ -154,6 +154,18 @@ def phases(
     )
 
 
+def wave_time(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
+    """Seconds from the first prompt to the last answer of ``concurrency`` requests at once.
+
+    Their prompts fill the engine's steps one after the other, and so do those of the next
+    wave, as equally long answers end one after the other.
+    """
+    size = configurations.concurrency
+    costs = phases(setting, configurations, size)
+    steps = decode_steps(setting) * costs.decode_step(size)
+    return costs.prompt_time + (size - 1) * costs.queued + steps
+
+
 def _prompts(setting: ServingSetting, tokens: FloatArray, decoding: FloatArray) -> Batch:
     """As many prompts, or as much of one, as so many tokens hold, beside decoding sequences."""
     prompts = np.maximum(tokens / new_tokens(setting), 1.0)

@@ -77,7 +77,9 @@ def step_time(
         count * np.maximum(_launch_time(execution, group, decoding) - time, 0.0)
         for group, (count, time) in zip(setting.model.layer_groups, per_layer, strict=True)
     )
-    overhead = execution.step_overhead + execution.sequence_overhead * batch.sequences
+    # Ranks that share the requests have hosts that work side by side.
+    own_sequences = batch.sequences * rank.attention_share
+    overhead = execution.step_overhead + execution.sequence_overhead * own_sequences
     p, layer_count = c.pipeline_parallel, setting.model.num_hidden_layers
     send = np.where(
         p > 1, setting.machine.send_time(2.0 * rank.tokens * rank.hidden_size, c.stage_gpus), 0.0

@@ -20,6 +20,7 @@ from planner.validation.columns import SCHEDULED
 from planner.validation.hardware import cluster_of, gpu_class
 from planner.validation.inference.deployments import Deployment, deployment
 from planner.validation.inference.launch import launched
+from planner.validation.inference.offline import offline_benchmark
 from planner.validation.inference.setups import with_published_setup
 from planner.validation.inference.tables import (
     EngineRule,
@@ -259,7 +260,9 @@ def _traffic(run: Run, mode: Mode) -> Traffic:
         output_tokens=lengths[1],
         concurrency=_concurrency(run, mode),
         request_rate=run.number("request_rate") or convention_number(run, "request_rate"),
-        num_requests=convention_number(run, "num_requests"),
+        num_requests=(
+            convention_number(run, "num_requests") or offline_benchmark(run).get("num_requests")
+        ),
         burst_share=convention_number(run, "burst_share") or 0.0,
         length_scale=convention_number(run, "length_scale") or 1.0,
         equal_lengths=bool(convention(run, "equal_lengths")),
@@ -276,7 +279,10 @@ def _concurrency(run: Run, mode: Mode) -> float | None:
 
 def _scheduled(engine: EngineProfile, run: Run) -> EngineProfile:
     """The engine with what the texts of a run say of its scheduler."""
-    said = {name: int(convention_number(run, name) or 0) for name in SCHEDULED}
+    stated = offline_benchmark(run)
+    said = {
+        name: int(convention_number(run, name) or 0) or stated.get(name, 0) for name in SCHEDULED
+    }
     given: dict[str, Any] = {name: value for name, value in said.items() if value}
     return replace(engine, scheduler=replace(engine.scheduler, **given)) if given else engine
 

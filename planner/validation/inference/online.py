@@ -11,7 +11,7 @@ from planner.arrays import BoolArray, FloatArray
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import CacheType
 from planner.estimators.inference.memory import ServingMemory, serving_memory
-from planner.estimators.inference.serving import Served, served_at_concurrency
+from planner.estimators.inference.serving import Served, served_at_concurrency, wave_time
 from planner.estimators.inference.setting import ServingSetting
 from planner.validation.inference.cases import InferenceCase
 from planner.validation.inference.deployments import configurations
@@ -43,25 +43,45 @@ def _ending(cases: Sequence[InferenceCase], outcome: Outcome, offered: BoolArray
     number = np.array([case.traffic.num_requests or np.inf for case in cases])
     latency = outcome.quantities["request_latency_s"]
     seen = np.minimum(outcome.quantities["requests_per_s"], 1 / (1 / rate + latency / number))
-    share = np.where(offered, seen / outcome.quantities["requests_per_s"], 1.0)
+    return _slowed(outcome, np.where(offered, seen / outcome.quantities["requests_per_s"], 1.0))
+
+
+def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
+    """Requests that are all there from the start, in waves of as many as there is room for.
+
+    A given concurrency is the scheduler's bound. Of a given number of requests the last wave
+    is smaller; without one, waves have the size that is fastest.
+    """
+    bound = np.array([case.traffic.concurrency or np.inf for case in cases])
+    number = np.array([case.traffic.num_requests or np.inf for case in cases])
+    replicas = Columns.of(cases).replicas
+    setting, grid = _on_grid(cases)
+    memory = serving_memory(setting, grid)
+    most = np.minimum(_room(cases, memory), (bound / replicas)[:, None])
+    rate = np.where(most >= _GRID, _GRID / wave_time(setting, grid), 0.0)
+    each = np.maximum(number / replicas, 1.0)
+    finite = np.isfinite(each)
+    size = np.where(finite, np.clip(most[:, 0], 1.0, each), _GRID[np.argmax(rate, axis=1)])
+    rest = np.where(finite, np.mod(each, size), 0.0)
+    outcome = _outcome(cases, size, np.zeros(len(cases)))
+    deployments = [case.replica for case in cases]
+    full, last = (
+        wave_time(setting, configurations(deployments, list(n)))
+        for n in (size, np.maximum(rest, 1.0))
+    )
+    whole = np.where(finite, each - rest, size)
+    seconds = whole / size * full + np.where(rest > 0, last, 0.0)
+    reached = (whole + rest) / seconds * replicas
+    return _slowed(outcome, reached / outcome.quantities["requests_per_s"])
+
+
+def _slowed(outcome: Outcome, share: FloatArray) -> Outcome:
+    """The outcome with a ``share`` of its rates."""
     quantities = {
         name: values * share if name in RATES else values
         for name, values in outcome.quantities.items()
     }
     return replace(outcome, quantities=quantities)
-
-
-def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
-    """The largest throughput over all concurrencies that there is room for.
-
-    A given concurrency is the scheduler's bound.
-    """
-    bound = np.array([case.traffic.concurrency or np.inf for case in cases])
-    bound = bound / Columns.of(cases).replicas
-    memory, served = _mesh(cases)
-    most = np.minimum(_room(cases, memory), bound[:, None])
-    rate = np.where(most >= _GRID, served.request_rate, 0.0)
-    return _outcome(cases, _GRID[np.argmax(rate, axis=1)], np.zeros(len(cases)))
 
 
 def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, FloatArray]:
@@ -98,12 +118,16 @@ def _room(cases: Sequence[InferenceCase], memory: ServingMemory) -> FloatArray:
 
 def _mesh(cases: Sequence[InferenceCase]) -> tuple[ServingMemory, Served]:
     """Every replica at every concurrency of the grid."""
+    setting, c = _on_grid(cases)
+    memory = serving_memory(setting, c)
+    return memory, served_at_concurrency(setting, c, memory)
+
+
+def _on_grid(cases: Sequence[InferenceCase]) -> tuple[ServingSetting, ServingConfigurations]:
     setting = cases[0].setting
     setting = replace(setting, workload=replace(setting.workload, burst_share=0.0))
     flat = configurations([case.replica for case in cases], [1.0] * len(cases))
-    c = _columns_of(flat, _GRID)
-    memory = serving_memory(setting, c)
-    return memory, served_at_concurrency(setting, c, memory)
+    return setting, _columns_of(flat, _GRID)
 
 
 def _columns_of(flat: ServingConfigurations, grid: FloatArray) -> ServingConfigurations:
