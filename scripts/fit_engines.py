@@ -58,6 +58,8 @@ LLAMA = {
     "compute_fraction": 0.55,
     "attention_bandwidth_fraction": 0.7,
 }
+UNFUSED = {"elementwise_passes": 2.0, "score_passes": 4.0}
+CUDA_VECTORS = {"vector_bandwidth": 8e9, "linear_compute_by_architecture.hopper": 0.7}
 EAGER = {
     "decode_launch_time": 0.0005,
     "step_overhead": 0.002,
@@ -102,7 +104,8 @@ STEPS = (
     EngineStep(profile="vllm-v0-ports", start=PORTS),
     EngineStep(profile="vllm-v0-xpu", start=V0 | {"collective_launch_time": 300e-6}),
     EngineStep(profile="fastertransformer", start=SIMPLE),
-    EngineStep(profile="llama-cpp", start=LLAMA),
+    EngineStep(profile="llama-cpp", start=LLAMA | UNFUSED | CUDA_VECTORS, most_settings=40),
+    EngineStep(profile="llama-cpp-metal", start=LLAMA | UNFUSED),
     EngineStep(profile="llama-cpp-ports", start=LLAMA),
     EngineStep(
         profile="exllama",

@@ -153,5 +153,5 @@ def _with_entry(engine: EngineProfile, table: str, name: str, value: float) -> E
 def _all_of(engine: EngineProfile) -> Iterator[Parameter]:
     for field in fields(EngineExecution):
         value = getattr(engine.execution, field.name)
-        if not isinstance(value, bool):
+        if isinstance(value, float):
             yield Parameter(owner="execution", name=field.name, shipped=float(value))

@@ -30,6 +30,7 @@ _MICROSECONDS = (
     "sequence_overhead",
 )
 _GIBIBYTES = ("reserved", "communication_buffer")
+_GIGABYTES_PER_SECOND = ("vector_bandwidth",)
 _BYTES = ("per_logit", "optimizer_temporary")
 
 
@@ -53,6 +54,8 @@ def unit_of(name: str) -> tuple[str, float]:
         return "ms", 1e3
     if name in _MICROSECONDS:
         return "us", 1e6
+    if name in _GIGABYTES_PER_SECOND:
+        return "GB/s", 1e-9
     if name in _GIBIBYTES:
         return "GiB", 1 / GIB
     return ("B", 1.0) if name in _BYTES else ("1", 1.0)

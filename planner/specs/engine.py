@@ -9,7 +9,14 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from planner.enums import Quantization
-from planner.specs.quantity import BytesOrZero, Fraction, Ratio, Seconds, Share
+from planner.specs.quantity import (
+    BytesOrZero,
+    BytesPerSecondOrZero,
+    Fraction,
+    Ratio,
+    Seconds,
+    Share,
+)
 
 _STRICT = ConfigDict(extra="forbid")
 Count = Annotated[int, Field(ge=1, le=10**7, strict=True)]
@@ -36,6 +43,10 @@ class EngineExecution:
     ``fused_quantization``: casts of activations are part of other kernels.
     ``custom_all_reduce``: small all-reduces use one- or two-shot kernels over peer memory.
     ``collective_launch_time``: what the host adds to every other all-reduce.
+    ``vector_bandwidth``: what a multiprocessor reads at most in products of few rows; 0: no bound.
+    ``score_passes``: how often the scores of a prompt's attention pass memory in 32 bit; fused
+    kernels keep them. ``half_accumulation``: products of 16 bit sum in 16 bit. ``unpacked_rows``:
+    products of more rows unpack quantized weights to 16 bit in memory first; 0: none do.
     """
 
     decode_launch_time: Seconds
@@ -55,6 +66,10 @@ class EngineExecution:
     custom_all_reduce: bool
     expert_launch_time: Seconds = 0.0
     collective_launch_time: Seconds = 0.0
+    vector_bandwidth: BytesPerSecondOrZero = 0.0
+    score_passes: Ratio = 0.0
+    half_accumulation: bool = False
+    unpacked_rows: Annotated[int, Field(ge=0, le=10**7, strict=True)] = 0
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

@@ -176,8 +176,9 @@ class GpuSpec:
     """One GPU. Peaks are dense; a precision that is absent is not supported.
 
     ``allocatable_share``: share of the memory that programs find: error correction, driver and
-    operating system keep the rest. ``num_devices``: devices that programs see it as, each with a
-    process of its own. ``architecture``: the generation, as engine profiles name it.
+    operating system keep the rest. ``fp16_accumulate_flops``: dense peak of products of 16 bit
+    that sum in 16 bit, where it is higher. ``num_devices``: devices that programs see it as, each
+    with a process of its own. ``architecture``: the generation, as engine profiles name it.
     """
 
     name: str
@@ -191,6 +192,7 @@ class GpuSpec:
     scale_out_bandwidth: BytesPerSecond | None = None
     host: HostLink | None = None
     num_multiprocessors: Count | None = None
+    fp16_accumulate_flops: FlopPerSecond | None = None
     num_devices: Count = 1
     architecture: str = ""
     allocatable_share: Share = 1.0

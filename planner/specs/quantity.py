@@ -49,6 +49,7 @@ def _read(dimension: str) -> Callable[[Any, ValidationInfo], Any]:
 Bytes = Annotated[float, BeforeValidator(_read("byte")), Field(gt=0, lt=1e18)]
 BytesOrZero = Annotated[float, BeforeValidator(_read("byte")), Field(ge=0, lt=1e18)]
 BytesPerSecond = Annotated[float, BeforeValidator(_read("byte/s")), Field(gt=0, lt=1e18)]
+BytesPerSecondOrZero = Annotated[float, BeforeValidator(_read("byte/s")), Field(ge=0, lt=1e18)]
 FlopPerSecond = Annotated[float, BeforeValidator(_read("flop/s")), Field(gt=0, lt=1e20)]
 Seconds = Annotated[float, BeforeValidator(_read("second")), Field(ge=0, lt=1e6)]
 Watts = Annotated[float, BeforeValidator(_read("watt")), Field(gt=0, lt=1e6)]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, Numeric
-from planner.enums import CacheType, Quantization
+from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric
+from planner.enums import CacheType, Precision, Quantization
 from planner.estimators.machine import Group, Machine
 from planner.formulas.roofline import memory_bound_time, roofline_time
 from planner.formulas.routing import experts_touched
@@ -20,6 +20,10 @@ from planner.specs.quantization import FORMATS, QuantizationFormat, compute_prec
 
 _TILE_AREA = 128.0**2
 _UNKNOWN_MULTIPROCESSORS = 128
+_SIXTEEN_BIT = np.asarray(Quantization.W16A16, dtype=np.int8)
+_SIXTEEN_BIT_BYTES = 2.0
+_SCORE_BYTES = 4.0
+_VECTOR_ROWS = 8
 _NO_TILES = {"row_offset": 0.0, "column_offset": 0.0, "depth_offset": 0.0, "area_floor": 0.0}
 
 
@@ -34,6 +38,19 @@ class Kernels:
         self, rows: Numeric, columns: Numeric, depth: Numeric, quantization: CodeArray
     ) -> FloatArray:
         """Seconds of ``C[rows, columns] = A B`` with quantized weights B, casts included."""
+        time = self._product(rows, columns, depth, quantization)
+        most = self.engine.execution.unpacked_rows
+        if most == 0 or self.machine.ideal:
+            return time
+        packed = self._matrices["weight"][quantization]
+        weights = np.asarray(columns) * np.asarray(depth)
+        unpacking = self.machine.memory_time((packed + _SIXTEEN_BIT_BYTES) * weights)
+        unpacked = unpacking + self._product(rows, columns, depth, _SIXTEEN_BIT)
+        return np.where((packed < _SIXTEEN_BIT_BYTES) & (np.asarray(rows) > most), unpacked, time)
+
+    def _product(
+        self, rows: Numeric, columns: Numeric, depth: Numeric, quantization: CodeArray
+    ) -> FloatArray:
         e = {name: values[quantization] for name, values in self._matrices.items()}
         m, n, k = rows, np.asarray(columns), np.asarray(depth)
         area = (m + e["row_offset"]) * (n + e["column_offset"]) + e["area_floor"]
@@ -44,7 +61,8 @@ class Kernels:
         casts = np.where(e["casts"] > 0, self.machine.memory_time(3.0 * m * k), 0.0)
         reached = self._of_architecture(self.engine.linear_compute_by_architecture)
         e["compute_fraction"] = e["compute_fraction"] * reached
-        return self._roofline(e, flops, moved) + casts
+        few = np.asarray(m) <= _VECTOR_ROWS
+        return self._roofline(e, flops, moved, bounded=few) + casts
 
     def experts(
         self,
@@ -152,7 +170,7 @@ class Kernels:
         queries: Numeric,
         head_dim: int,
     ) -> FloatArray:
-        """Seconds of fused causal attention over prompts of ``queries`` new tokens each."""
+        """Seconds of causal attention over prompts of ``queries`` new tokens each."""
         time = self.machine.attention_time(
             flops / (1.0 if self.machine.ideal else self.engine.execution.compute_fraction),
             num_bytes,
@@ -162,6 +180,11 @@ class Kernels:
             head_dim,
             native=self.engine.execution.native_attention,
         )
+        passes = self.engine.execution.score_passes
+        if passes > 0 and not self.machine.ideal:
+            # A score costs four FLOPs per element of a head: of the query's and of the value's sum.
+            scores = np.asarray(flops) / (4.0 * head_dim)
+            time = time + self.machine.memory_time(passes * _SCORE_BYTES * scores)
         return np.where(np.asarray(prompts) > 0, time, 0.0)
 
     def elementwise(self, num_bytes: Numeric, kernels: int = 1) -> FloatArray:
@@ -206,9 +229,16 @@ class Kernels:
         fraction = table["head_dim_128"].compute_fraction
         return fraction * self.engine.execution.compute_fraction
 
-    def _roofline(self, e: dict[str, FloatArray], flops: Numeric, moved: Numeric) -> FloatArray:
+    def _roofline(
+        self,
+        e: dict[str, FloatArray],
+        flops: Numeric,
+        moved: Numeric,
+        bounded: bool | BoolArray = False,
+    ) -> FloatArray:
         ideal, execution = self.machine.ideal, self.engine.execution
         memory = e["bandwidth_fraction"] * execution.weight_bandwidth_fraction
+        memory = np.where(bounded, np.minimum(memory, self._vector_bandwidth_fraction), memory)
         if ideal:
             memory = np.ones(())
         if self.machine.memory_efficiency is not None:
@@ -223,6 +253,13 @@ class Kernels:
             latency=self._latency(e["latency"]),
             sharpness=np.inf if ideal else e["sharpness"],
         )
+
+    @property
+    def _vector_bandwidth_fraction(self) -> float:
+        gpu, each = self.machine.gpu, self.engine.execution.vector_bandwidth
+        if each == 0 or gpu.num_multiprocessors is None:
+            return np.inf
+        return gpu.num_multiprocessors * each / gpu.memory_bandwidth
 
     @cached_property
     def _matrices(self) -> dict[str, FloatArray]:
@@ -248,11 +285,17 @@ class Kernels:
             row["latency"] = min(row["latency"], gpu.efficiency.gemm["fp8"].latency)
         return {
             **row,
-            "peak": _peak(gpu, code),
+            "peak": self._matrix_peak(gpu, code),
             "weight": form.weight,
             "activation": activation,
             "casts": float(casts and not ideal),
         }
+
+    def _matrix_peak(self, gpu: GpuSpec, code: Quantization) -> float:
+        sixteen = compute_precision(code, gpu.peak_flops) in (Precision.FP16, Precision.BF16)
+        if sixteen and self.engine.execution.half_accumulation and gpu.fp16_accumulate_flops:
+            return gpu.fp16_accumulate_flops
+        return _peak(gpu, code)
 
     @cached_property
     def _expert_matrices(self) -> dict[str, FloatArray]:

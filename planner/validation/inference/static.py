@@ -17,6 +17,8 @@ from planner.validation.inference.outcome import Columns, Outcome, rates, whole_
 
 SEQUENTIAL = "sequential"
 MICRO_BATCHES = "micro_batches"
+# Copies of the inputs of a graph that ggml's scheduler keeps (GGML_SCHED_MAX_COPIES).
+_IN_FLIGHT = 4.0
 
 
 def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
@@ -69,7 +71,9 @@ def _overlap(cases: Sequence[InferenceCase], c: ServingConfigurations) -> FloatA
     tokens = cases[0].traffic.workload.input_tokens * c.concurrency
     parts = np.ceil(tokens / c.replica_step_tokens)
     p = c.pipeline_parallel
-    return np.where(overlapped, (parts + p - 1) / (parts * p), 1.0)
+    # A stage waits for the last one when as many micro-batches as are kept are under way.
+    steps = p + (parts - 1) * np.maximum(p / _IN_FLIGHT, 1.0)
+    return np.where(overlapped, steps / (parts * p), 1.0)
 
 
 def _logits(cases: Sequence[InferenceCase], c: ServingConfigurations) -> FloatArray:
