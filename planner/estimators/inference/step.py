@@ -116,6 +116,8 @@ def _transfer_wait(rank: Rank, busy: FloatArray) -> FloatArray:
     if not np.any(c.weight_offload > 0) and not np.any(c.kv_offload > 0):
         return np.zeros(())
     bandwidth = host.bandwidth if host is not None and host.bandwidth else np.nan
+    if not rank.setting.machine.ideal:
+        bandwidth *= rank.setting.engine.execution.host_link_fraction
     weights = c.weight_offload * weight_bytes(rank.setting, c).total * c.pipeline_parallel
     batch = rank.batch
     context = batch.context
