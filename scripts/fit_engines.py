@@ -100,7 +100,7 @@ STEPS = (
     ),
     EngineStep(profile="tensorrt-llm", start={"sequence_overhead": 2e-6}, most_settings=60),
     EngineStep(profile="vllm", start=SERVING | {"step_overhead": 0.001}, most_settings=40),
-    EngineStep(profile="vllm-v0", start=V0),
+    EngineStep(profile="vllm-v0", start=V0, also=("vllm-v0-paged",)),
     EngineStep(profile="vllm-v0-ports", start=PORTS),
     EngineStep(profile="vllm-v0-xpu", start=V0 | {"collective_launch_time": 300e-6}),
     EngineStep(profile="fastertransformer", start=SIMPLE),

@@ -74,7 +74,7 @@ def step_time(
     per_layer = [(count, add(o.time for o in operators)) for count, operators in layers]
     kernels = add((*(count * time for count, time in per_layer), *(o.time for o in ends)))
     wait = add(
-        count * np.maximum(_launch_time(execution, group, decoding) - time, 0.0)
+        count * np.maximum(_launch_time(execution, group, batch, decoding) - time, 0.0)
         for group, (count, time) in zip(setting.model.layer_groups, per_layer, strict=True)
     )
     # Ranks that share the requests have hosts that work side by side.
@@ -103,11 +103,16 @@ def step_time(
     )
 
 
-def _launch_time(execution: EngineExecution, group: LayerGroup, decoding: bool) -> float:
-    if decoding:
-        return execution.decode_launch_time
+def _launch_time(
+    execution: EngineExecution, group: LayerGroup, batch: Batch, decoding: bool
+) -> Numeric:
+    """Seconds in which the host launches a layer."""
     routing = execution.expert_launch_time if group.feed_forward.num_experts > 1 else 0.0
-    return execution.prefill_launch_time + routing
+    launched = execution.prefill_launch_time + routing
+    if not decoding:
+        return launched
+    longest = execution.captured_context or np.inf
+    return np.where(batch.context > longest, launched, execution.decode_launch_time)
 
 
 def _transfer_wait(rank: Rank, busy: FloatArray) -> FloatArray:
