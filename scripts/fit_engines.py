@@ -116,7 +116,7 @@ STEPS = (
             "compute_fraction": 0.8,
         },
     ),
-    EngineStep(profile="transformers", start=EAGER),
+    EngineStep(profile="transformers", start=EAGER | {"expert_loop_time": 100e-6}),
     EngineStep(profile="optimum-habana", start=EAGER | {"decode_launch_time": 50e-6}),
     EngineStep(profile="neuron", start=SIMPLE | {"step_overhead": 0.002}),
     EngineStep(

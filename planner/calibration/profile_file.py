@@ -26,6 +26,7 @@ _MICROSECONDS = (
     "decode_launch_time",
     "prefill_launch_time",
     "expert_launch_time",
+    "expert_loop_time",
     "collective_launch_time",
     "sequence_overhead",
 )

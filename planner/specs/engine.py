@@ -44,8 +44,9 @@ class EngineExecution:
     ``custom_all_reduce``: small all-reduces use one- or two-shot kernels over peer memory.
     ``collective_launch_time``: what the host adds to every other all-reduce.
     ``captured_context``: decode steps over longer contexts are launched like those of prompts,
-    without graphs; 0: none are. ``host_link_fraction``: what copies of offloaded weights and cache reach of the host link; pinned
-    copies over PCIe are measured at 24 to 26 of 32 GB/s.
+    without graphs; 0: none are. ``expert_loop_time``: the host's time for each expert of a layer
+    where it launches one after the other. ``host_link_fraction``: what copies of offloaded weights
+    and cache reach of the host link; pinned copies over PCIe are measured at 24 to 26 of 32 GB/s.
     ``vector_bandwidth``: what a multiprocessor reads at most in products of few rows; 0: no bound.
     ``score_passes``: how often the scores of a prompt's attention pass memory in 32 bit; fused
     kernels keep them. ``half_accumulation``: products of 16 bit sum in 16 bit. ``unpacked_rows``:
@@ -68,6 +69,7 @@ class EngineExecution:
     fused_quantization: bool
     custom_all_reduce: bool
     expert_launch_time: Seconds = 0.0
+    expert_loop_time: Seconds = 0.0
     collective_launch_time: Seconds = 0.0
     captured_context: Annotated[int, Field(ge=0, le=10**9, strict=True)] = 0
     host_link_fraction: Fraction = 0.8

@@ -107,12 +107,14 @@ def _launch_time(
     execution: EngineExecution, group: LayerGroup, batch: Batch, decoding: bool
 ) -> Numeric:
     """Seconds in which the host launches a layer."""
-    routing = execution.expert_launch_time if group.feed_forward.num_experts > 1 else 0.0
-    launched = execution.prefill_launch_time + routing
+    experts = group.feed_forward.num_experts
+    looped = execution.expert_loop_time * experts if experts > 1 else 0.0
+    routing = execution.expert_launch_time if experts > 1 else 0.0
+    launched = execution.prefill_launch_time + routing + looped
     if not decoding:
         return launched
     longest = execution.captured_context or np.inf
-    return np.where(batch.context > longest, launched, execution.decode_launch_time)
+    return np.where(batch.context > longest, launched, execution.decode_launch_time + looped)
 
 
 def _transfer_wait(rank: Rank, busy: FloatArray) -> FloatArray:
