@@ -96,7 +96,7 @@ STEPS = (
     EngineStep(
         profile="tensorrt-llm-cpp",
         start=SERVING | {"attention_padding_fraction": 0.5},
-        most_settings=160,
+        most_settings=240,
     ),
     EngineStep(profile="tensorrt-llm", start={"sequence_overhead": 2e-6}, most_settings=60),
     EngineStep(profile="vllm", start=SERVING | {"step_overhead": 0.001}, most_settings=40),

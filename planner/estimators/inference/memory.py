@@ -19,7 +19,8 @@ class ServingMemory:
     """Bytes on one GPU; the parts add up to ``total``.
 
     ``kv_cache`` holds the sequences of the configuration's ``concurrency``, ``room`` is what
-    a cache may take at most, ``sequence`` what one sequence takes at its mean length.
+    a cache may take at most, ``sequence`` what one sequence takes at its mean length, ``longest``
+    at its full length on the rank that holds it, ``whole`` on an average rank.
     """
 
     weights: FloatArray
@@ -29,6 +30,7 @@ class ServingMemory:
     room: FloatArray
     sequence: FloatArray
     longest: FloatArray
+    whole: FloatArray
 
     @property
     def total(self) -> FloatArray:
@@ -38,15 +40,22 @@ class ServingMemory:
     @property
     def most_sequences(self) -> FloatArray:
         """Sequences of mean length that a replica has room for; at least one must fit whole."""
-        whole = self.room >= self.longest
-        count = np.floor(self.room / np.maximum(self.sequence, 1.0))
-        return np.where(whole, np.maximum(count, 1.0), 0.0)
+        return self._most(self.sequence)
+
+    @property
+    def most_whole_sequences(self) -> FloatArray:
+        """The same of sequences that are all at their full length at once."""
+        return self._most(self.whole)
+
+    def _most(self, sequence: FloatArray) -> FloatArray:
+        count = np.floor(self.room / np.maximum(sequence, 1.0))
+        return np.where(self.room >= self.longest, np.maximum(count, 1.0), 0.0)
 
 
 SERVING_MEMORY_PARTS = tuple(
     field.name
     for field in fields(ServingMemory)
-    if field.name not in ("room", "sequence", "longest")
+    if field.name not in ("room", "sequence", "longest", "whole")
 )
 
 
@@ -73,6 +82,7 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
         room=room,
         sequence=typical / c.attention_data_parallel,
         longest=longest,
+        whole=longest / c.attention_data_parallel,
     )
 
 

@@ -47,32 +47,41 @@ def _ending(cases: Sequence[InferenceCase], outcome: Outcome, offered: BoolArray
 
 
 def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
-    """Requests that are all there from the start, in waves of as many as there is room for.
+    """Requests that are all there from the start, in waves of the size that is fastest.
 
-    A given concurrency is the scheduler's bound. Of a given number of requests the last wave
-    is smaller; without one, waves have the size that is fastest.
+    Memory, the scheduler and a given concurrency bound the size. Of a given number of requests
+    the last wave is smaller.
     """
-    bound = np.array([case.traffic.concurrency or np.inf for case in cases])
     number = np.array([case.traffic.num_requests or np.inf for case in cases])
-    replicas = Columns.of(cases).replicas
-    setting, grid = _on_grid(cases)
-    memory = serving_memory(setting, grid)
-    most = np.minimum(_room(cases, memory), (bound / replicas)[:, None])
-    rate = np.where(most >= _GRID, _GRID / wave_time(setting, grid), 0.0)
-    each = np.maximum(number / replicas, 1.0)
-    finite = np.isfinite(each)
-    size = np.where(finite, np.clip(most[:, 0], 1.0, each), _GRID[np.argmax(rate, axis=1)])
-    rest = np.where(finite, np.mod(each, size), 0.0)
+    each = np.maximum(number / Columns.of(cases).replicas, 1.0)
+    sizes = np.minimum(_GRID, np.minimum(_largest_wave(cases), each)[:, None])
+    rate = sizes / _wave_times(cases, sizes)
+    size = sizes[np.arange(len(cases)), np.argmax(rate, axis=1)]
+    rest = np.where(np.isfinite(each), np.mod(each, size), 0.0)
+    waves = np.where(np.isfinite(each), np.floor(each / size), 1.0)
+    full, last = _wave_times(cases, np.stack([size, np.maximum(rest, 1.0)], axis=1)).T
+    seconds = waves * full + np.where(rest > 0, last, 0.0)
     outcome = _outcome(cases, size, np.zeros(len(cases)))
-    deployments = [case.replica for case in cases]
-    full, last = (
-        wave_time(setting, configurations(deployments, list(n)))
-        for n in (size, np.maximum(rest, 1.0))
-    )
-    whole = np.where(finite, each - rest, size)
-    seconds = whole / size * full + np.where(rest > 0, last, 0.0)
-    reached = (whole + rest) / seconds * replicas
+    reached = (waves * size + rest) / seconds * Columns.of(cases).replicas
     return _slowed(outcome, reached / outcome.quantities["requests_per_s"])
+
+
+def _largest_wave(cases: Sequence[InferenceCase]) -> FloatArray:
+    """Sequences at full length that a replica has room for at once, at least one."""
+    given = np.array([case.traffic.concurrency or np.inf for case in cases])
+    most = given / Columns.of(cases).replicas
+    # The more it holds, the more its steps take of the memory.
+    for _ in range(2):
+        setting, c = _at(cases, np.minimum(most, _GRID[-1])[:, None])
+        room = serving_memory(setting, c).most_whole_sequences
+        most = np.minimum(most, _places(cases, room)[:, 0])
+    return np.maximum(most, 1.0)
+
+
+def _wave_times(cases: Sequence[InferenceCase], sizes: FloatArray) -> FloatArray:
+    """Seconds of a wave of every size: shape ``(cases, sizes)``."""
+    setting, c = _at(cases, sizes)
+    return np.broadcast_to(wave_time(setting, c), sizes.shape)
 
 
 def _slowed(outcome: Outcome, share: FloatArray) -> Outcome:
@@ -93,7 +102,7 @@ def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, FloatArray]:
     replicas = Columns.of(cases).replicas
     offered = np.array([case.traffic.request_rate or np.inf for case in cases]) / replicas
     number = np.array([case.traffic.num_requests or np.inf for case in cases]) / replicas
-    most = np.minimum(_room(cases, memory), number[:, None])
+    most = np.minimum(_places(cases, memory.most_sequences), number[:, None])
     rising = np.maximum.accumulate(np.where(most >= _GRID, served.request_rate, 0.0), axis=1)
     fast = rising >= offered[:, None]
     # The first concurrency that is fast enough, or the last that there is room for.
@@ -109,30 +118,29 @@ def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, FloatArray]:
     return found, queue
 
 
-def _room(cases: Sequence[InferenceCase], memory: ServingMemory) -> FloatArray:
+def _places(cases: Sequence[InferenceCase], room: FloatArray) -> FloatArray:
     """Sequences that memory and scheduler let a replica hold, at every concurrency."""
     seqs = cases[0].engine.scheduler.max_num_seqs
     ranks = np.array([case.replica.attention_data_parallel for case in cases])
-    return np.asarray(np.minimum(memory.most_sequences, (seqs * ranks)[:, None]))
+    return np.asarray(np.minimum(room, (seqs * ranks)[:, None]))
 
 
 def _mesh(cases: Sequence[InferenceCase]) -> tuple[ServingMemory, Served]:
     """Every replica at every concurrency of the grid."""
-    setting, c = _on_grid(cases)
+    setting, c = _at(cases, _GRID[None, :])
     memory = serving_memory(setting, c)
     return memory, served_at_concurrency(setting, c, memory)
 
 
-def _on_grid(cases: Sequence[InferenceCase]) -> tuple[ServingSetting, ServingConfigurations]:
+def _at(
+    cases: Sequence[InferenceCase], concurrency: FloatArray
+) -> tuple[ServingSetting, ServingConfigurations]:
+    """Every replica at concurrencies, one row each, and the setting without bursts."""
     setting = cases[0].setting
     setting = replace(setting, workload=replace(setting.workload, burst_share=0.0))
     flat = configurations([case.replica for case in cases], [1.0] * len(cases))
-    return setting, _columns_of(flat, _GRID)
-
-
-def _columns_of(flat: ServingConfigurations, grid: FloatArray) -> ServingConfigurations:
-    values = {name: value[:, None] for name, value in vars(flat).items()}
-    return ServingConfigurations(**{**values, "concurrency": grid[None, :]})
+    columns = {name: value[:, None] for name, value in vars(flat).items()}
+    return setting, ServingConfigurations(**{**columns, "concurrency": concurrency})
 
 
 def _outcome(cases: Sequence[InferenceCase], concurrency: FloatArray, queue: FloatArray) -> Outcome:
