@@ -164,6 +164,83 @@ def test_products_and_collectives_take_what_the_engine_says_of_them() -> None:
     assert steps[0] - steps[1] == pytest.approx(launched, rel=1e-6)
 
 
+def changed(setting: ServingSetting, **execution: Any) -> ServingSetting:
+    """The setting with other values of its engine's execution."""
+    values = dataclasses.replace(setting.engine.execution, **execution)
+    return dataclasses.replace(
+        setting, engine=dataclasses.replace(setting.engine, execution=values)
+    )
+
+
+def prompt_seconds(setting: ServingSetting, operator: str, **values: Any) -> float:
+    """Seconds of an operator in one layer of a step with prompts."""
+    ((_, operators),) = static_batch(setting, replicas(**values)).prefill_step.layers
+    return sum(float(o.time) for o in operators if o.name == operator)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "faster"), [("rtx4090-24gb", 1.9), ("rtx6000-ada", 1.0), ("a100-sxm-80gb", 1.0)]
+)
+def test_sums_in_16_bit_are_faster_on_geforce_alone(gpu: str, faster: float) -> None:
+    setting = serving_setting("llama-7b", gpu, input_tokens=4096)
+    half = changed(setting, half_accumulation=True)
+    ratio = prompt_seconds(setting, "qkv") / prompt_seconds(half, "qkv")
+    assert ratio == pytest.approx(faster, abs=0.1)
+
+
+def test_unpacked_weights_pass_memory_twice_more() -> None:
+    """Read in 4 bits, written in 16: 2.5 bytes of each weight before the product in 16 bit."""
+    setting = serving_setting("llama-7b", "a100-sxm-80gb", input_tokens=512)
+    unpacked = changed(setting, unpacked_rows=32)
+    quantized = {"quantization": Quantization.W4A16}
+    plain = prompt_seconds(setting, "qkv")
+    ways = [prompt_seconds(one, "qkv", **quantized) for one in (setting, unpacked)]
+    gpu = setting.machine.gpu
+    reached = gpu.memory_bandwidth * gpu.efficiency.memory_bound.bandwidth_fraction
+    written = (2 + FORMATS[Quantization.W4A16].weight) * 3 * 4096**2 / reached
+    assert ways[1] - plain == pytest.approx(written, rel=0.1)
+    assert ways[0] != ways[1]
+    assert prompt_seconds(unpacked, "qkv") == plain
+
+
+def test_scores_outside_fused_kernels_grow_with_the_square_of_the_prompt() -> None:
+    added = []
+    for tokens in (2048, 4096):
+        setting = serving_setting("llama-7b", "a100-sxm-80gb", input_tokens=tokens)
+        seconds = [
+            prompt_seconds(one, "attention_prefill")
+            for one in (setting, changed(setting, score_passes=5.0))
+        ]
+        added.append(seconds[1] - seconds[0])
+    assert added[1] / added[0] == pytest.approx(4, rel=0.05)
+
+
+def test_vector_products_read_as_much_as_the_multiprocessors_load() -> None:
+    """108 of them read 1.1 TB/s at 10 GB/s each, half of what an A100 has."""
+    setting = serving_setting("llama-7b", "a100-sxm-80gb", "llama-cpp")
+    seconds = []
+    for each in (10e9, 5e9):
+        bounded = changed(setting, vector_bandwidth=each)
+        ((_, operators),) = static_batch(bounded, replicas()).decode_step.layers
+        seconds.append(sum(float(o.time) for o in operators if o.name == "feed_forward_in"))
+    assert seconds[1] == pytest.approx(2 * seconds[0], rel=0.1)
+
+
+def test_hosts_launch_what_no_graph_holds() -> None:
+    long = serving_setting("qwen2-0.5b", "h100-sxm-80gb", "vllm-v0-paged", input_tokens=8192)
+    waits = [
+        float(static_batch(one, replicas()).decode_step.launch_wait)
+        for one in (long, changed(long, captured_context=16384))
+    ]
+    assert waits[0] > waits[1]
+    mixture = serving_setting("mixtral-8x7b", "h100-sxm-80gb", "transformers")
+    times = [
+        float(static_batch(changed(mixture, expert_loop_time=each), replicas()).decode_step.total)
+        for each in (0.001, 0.002)
+    ]
+    assert times[1] - times[0] == pytest.approx(32 * 8 * 0.001, rel=0.01)
+
+
 def test_memory_parts_add_up_and_weights_are_those_published() -> None:
     """LLaMA-2 70B has 68.98e9 parameters: 128.5 GiB in 16 bit, over two GPUs."""
     setting = serving_setting("llama-2-70b", "h100-sxm-80gb")

@@ -10,6 +10,7 @@ from sample_inference import DISAGGREGATED, row, run_of, runs_of
 from planner.report.validation import write_predictions
 from planner.validation.columns import INFERENCE
 from planner.validation.inference.compare import joined_inference
+from planner.validation.inference.offline import offline_benchmark
 from planner.validation.inference.predict import inference_ranges, predict_inference
 from planner.validation.runs import SHIPPED_INFERENCE, Runs, read_runs
 
@@ -99,6 +100,40 @@ def test_the_best_concurrency_is_at_least_as_fast_as_any():
     for concurrency in ("1", "16", "64"):
         some = only(mode="online", concurrency=concurrency).values
         assert some["output_tokens_per_s"] <= best["output_tokens_per_s"] * 1.2
+
+
+OFFLINE = {"mode": "continuous_max_throughput", "concurrency": "", "model": "llama-2-7b",
+           "input_tokens": "128", "output_tokens": "2048", "gpu": "a100-sxm-40gb"}  # fmt: skip
+
+
+def test_requests_that_fit_at_once_take_little_longer_than_one():
+    few, one = (only(notes=f"{n} requests", **OFFLINE).values for n in (8, 1))
+    assert 6 < few["requests_per_s"] / one["requests_per_s"] < 8
+
+
+def test_the_last_wave_of_a_benchmark_runs_alone():
+    """A cache of 22 GiB holds some 20 sequences of 1.06 GiB; two waves take twice as long."""
+    counts = range(14, 60)
+    rates = [only(notes=f"{n} requests", **OFFLINE).values["requests_per_s"] for n in counts]
+    seconds = [n / rate for n, rate in zip(counts, rates, strict=True)]
+    first = next(i for i in range(1, len(counts)) if seconds[i] > 1.5 * seconds[i - 1])
+    wave = counts[first] - 1
+    again = counts.index(2 * wave)
+    assert rates[again] == pytest.approx(rates[first - 1], rel=0.01)
+    assert seconds[again + 1] > 1.2 * seconds[again]
+
+
+def test_documents_say_how_many_requests_and_what_the_engine_holds():
+    table = {"source": "TensorRT-LLM docs perf-overview.md v0.11.0", "model": "llama-2-70b",
+             "input_tokens": "128", "mode": "continuous_max_throughput"}  # fmt: skip
+    eight = run_of(tensor_parallel="8", output_tokens="2048", **table)
+    assert offline_benchmark(eight) == {
+        "num_requests": 3000, "max_num_seqs": 1024, "max_num_batched_tokens": 16384,
+    }  # fmt: skip
+    four = run_of(tensor_parallel="4", output_tokens="128", **table)
+    assert offline_benchmark(four)["max_num_seqs"] == 4096
+    assert offline_benchmark(four)["num_requests"] == 30000
+    assert not offline_benchmark(run_of(**{**table, "mode": "static_batch"}))
 
 
 def test_a_rate_below_the_limit_is_served():
