@@ -47,20 +47,18 @@ def burst(estimate: ServingEstimate, num_requests: int) -> Burst:
     phases, setting, c = estimate.served.phases, estimate.setting, estimate.configurations
     each = num_requests / _only(c.data_parallel)
     at_once = setting.engine.scheduler.max_num_seqs * _only(c.attention_data_parallel)
-    room = min(_only(c.concurrency), _only(estimate.memory.most_sequences), at_once)
+    room = min(_only(c.concurrency), _only(estimate.memory.most_whole_sequences), at_once)
     batch = max(min(each, room), 1.0)
     steps = decode_steps(setting)
     prompt, lone = _only(phases.queued), _only(phases.prompt_time)
     per_step = _only(c.replica_step_tokens) / new_tokens(setting)
 
-    def wave(size: float) -> float:
-        return lone + (size - 1) * prompt + steps * _only(phases.decode_step(size))
-
+    seconds = _only(phases.wave(batch, steps))
     order = np.arange(max(int(np.ceil(each)), 1), dtype=np.float64)
     full = np.floor(order / batch)
     place = order - full * batch
     size = np.minimum(batch, each - full * batch)
-    start = full * wave(batch)
+    start = full * seconds
     first = start + lone + place * prompt
     # Prompts still to come while this request decodes: at most those of its own steps.
     behind = np.minimum(np.maximum(size - 1 - place, 0.0), steps * per_step)
@@ -70,7 +68,7 @@ def burst(estimate: ServingEstimate, num_requests: int) -> Burst:
         num_requests=num_requests,
         per_replica=each,
         in_a_wave=batch,
-        wave=wave(batch),
+        wave=seconds,
         makespan=float(latencies.max()),
         first_tokens=first,
         latencies=latencies,

@@ -5,26 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric
-from planner.enums import CacheType, Precision, Quantization
+from planner.enums import CacheType, Quantization
+from planner.estimators.inference.kernel_tables import expert_table, matrix_table
 from planner.estimators.machine import Group, Machine
 from planner.formulas.roofline import memory_bound_time, roofline_time
 from planner.formulas.routing import experts_touched
 from planner.specs.engine import EngineProfile
-from planner.specs.gpu import GpuSpec, GroupedGemmEfficiency, TiledGemmEfficiency
-from planner.specs.quantization import FORMATS, QuantizationFormat, compute_precision
 
-_TILE_AREA = 128.0**2
-_UNKNOWN_MULTIPROCESSORS = 128
 _SIXTEEN_BIT = np.asarray(Quantization.W16A16, dtype=np.int8)
 _SIXTEEN_BIT_BYTES = 2.0
 _SCORE_BYTES = 4.0
 _VECTOR_ROWS = 8
-_NO_TILES = {"row_offset": 0.0, "column_offset": 0.0, "depth_offset": 0.0, "area_floor": 0.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,72 +258,8 @@ class Kernels:
 
     @cached_property
     def _matrices(self) -> dict[str, FloatArray]:
-        gpu = self.machine.gpu
-        rows = [self._matrix_row(gpu, FORMATS[code], code) for code in Quantization]
-        table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-        multiprocessors = gpu.num_multiprocessors or _UNKNOWN_MULTIPROCESSORS
-        table["area_floor"] = table["area_floor"] * multiprocessors * _TILE_AREA
-        return table
-
-    def _matrix_row(
-        self, gpu: GpuSpec, form: QuantizationFormat, code: Quantization
-    ) -> dict[str, float]:
-        kernel, is_bare = _kernel_row(gpu, form)
-        names = TiledGemmEfficiency.__dataclass_fields__
-        # The measured kernel reads a cast of the activations too; the ideal one does not.
-        ideal = self.machine.ideal
-        activation = min(form.activation, 2.0) if ideal else form.activation
-        fused = self.engine.execution.fused_quantization
-        casts = form.casts and is_bare and not fused
-        row = {name: kernel[name] for name in names}
-        if fused and not is_bare and "fp8" in gpu.efficiency.gemm:
-            row["latency"] = min(row["latency"], gpu.efficiency.gemm["fp8"].latency)
-        return {
-            **row,
-            "peak": self._matrix_peak(gpu, code),
-            "weight": form.weight,
-            "activation": activation,
-            "casts": float(casts and not ideal),
-        }
-
-    def _matrix_peak(self, gpu: GpuSpec, code: Quantization) -> float:
-        sixteen = compute_precision(code, gpu.peak_flops) in (Precision.FP16, Precision.BF16)
-        if sixteen and self.engine.execution.half_accumulation and gpu.fp16_accumulate_flops:
-            return gpu.fp16_accumulate_flops
-        return _peak(gpu, code)
+        return matrix_table(self.machine.gpu, self.engine.execution, self.machine.ideal)
 
     @cached_property
     def _expert_matrices(self) -> dict[str, FloatArray]:
-        gpu = self.machine.gpu
-        names = GroupedGemmEfficiency.__dataclass_fields__
-        rows = []
-        for code in Quantization:
-            form = FORMATS[code]
-            table = gpu.efficiency.grouped_gemm
-            measured: Any = table.get(form.experts, table["bf16"])
-            row = {name: getattr(measured, name) for name in names}
-            rows.append({**row, "peak": _peak(gpu, code), "weight": form.weight})
-        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
-
-
-def _peak(gpu: GpuSpec, code: Quantization) -> float:
-    precision = compute_precision(code, gpu.peak_flops)
-    return gpu.peak_flops[precision] if precision is not None else float("nan")
-
-
-def _kernel_row(gpu: GpuSpec, form: QuantizationFormat) -> tuple[dict[str, float], bool]:
-    """The measured kernel of a format, and whether its casts are not part of it."""
-    efficiency = gpu.efficiency
-    if form.kernel in efficiency.gemm:
-        return {**_NO_TILES, **vars(efficiency.gemm[form.kernel])}, True
-    if form.kernel in efficiency.quantized_gemm:
-        return dict(vars(efficiency.quantized_gemm[form.kernel])), False
-    if form.kernel in efficiency.wave_gemm:
-        wave = efficiency.wave_gemm[form.kernel]
-        half_a_wave = wave.wave_rounding / 2
-        row = {**_NO_TILES, **{k: v for k, v in vars(wave).items() if k in _ROOFLINE}}
-        return {**row, "depth_offset": wave.depth_offset, "area_floor": half_a_wave}, True
-    return {**_NO_TILES, **vars(efficiency.gemm["bf16"])}, True
-
-
-_ROOFLINE = ("compute_fraction", "bandwidth_fraction", "latency", "sharpness")
+        return expert_table(self.machine.gpu)

@@ -38,6 +38,10 @@ class Phases:
         """Seconds of a step over so many sequences."""
         return np.asarray(self.fixed + self.slope * sequences)
 
+    def wave(self, size: Numeric, steps: Numeric) -> FloatArray:
+        """Seconds of requests that are there at once, their prompts one after the other."""
+        return self.prompt_time + (size - 1) * self.queued + steps * self.decode_step(size)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
@@ -161,9 +165,7 @@ def wave_time(setting: ServingSetting, configurations: ServingConfigurations) ->
     wave, as equally long answers end one after the other.
     """
     size = configurations.concurrency
-    costs = phases(setting, configurations, size)
-    steps = decode_steps(setting) * costs.decode_step(size)
-    return costs.prompt_time + (size - 1) * costs.queued + steps
+    return phases(setting, configurations, size).wave(size, decode_steps(setting))
 
 
 def _prompts(setting: ServingSetting, tokens: FloatArray, decoding: FloatArray) -> Batch:
