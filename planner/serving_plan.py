@@ -99,6 +99,7 @@ def make_serving_plan(request: ServingRequest) -> ServingPlan:
         space=space,
         counts=counts,
         several=len(gpus) > 1,
+        only=len(gpus) * len(engines) == 1,
         notes=notes,
     )
     sources = [
@@ -107,6 +108,10 @@ def make_serving_plan(request: ServingRequest) -> ServingPlan:
         for engine in engines
         for source in reader.sources(gpu, engine, modes=[AGGREGATED] if single else _modes(request))
     ]
+    if not sources:
+        raise SearchSpaceError(
+            f"No GPU has kernels of {engines[0].name}: choose another --engine, or other --gpu."
+        )
     bounds = dict(request.constraints)
     if request.request_rate is not None and counts and not single:
         bounds["request_rate"] = request.request_rate
@@ -136,11 +141,24 @@ class _Reader:
     space: SearchSpace
     counts: tuple[int, ...]
     several: bool
+    only: bool
     notes: Notes
 
     def sources(self, gpu: str | None, engine: EngineProfile, modes: list[str]) -> list[Source]:
-        """One source per mode; one configuration is not sized by the rate."""
+        """One source per mode; one configuration is not sized by the rate.
+
+        Of several GPUs and engines those that do not go together have none.
+        """
         pool = self._pool(gpu, engine, "")
+        silicon = pool.setting.machine.gpu
+        if engine.vendors and silicon.vendor not in engine.vendors:
+            if self.only:
+                owners = " and ".join(engine.vendors)
+                raise SearchSpaceError(
+                    f"{engine.name} has kernels for GPUs of {owners}, not for {silicon.name} of "
+                    f"{silicon.vendor}: choose another --engine."
+                )
+            return []
         prefill, other = pool, self.request.prefill_gpu
         if other is not None and DISAGGREGATED in modes:
             prefill = self._pool(other, engine, "prefill ")

@@ -137,6 +137,7 @@ class EngineProfile:
     """Few, named, physical parameters of a serving engine; never a factor per model.
 
     ``quantized_ends``: embedding and logits have the type of the layers, as in GGUF files.
+    ``vendors``: of the GPUs it has kernels for; all if none is named.
     ``kernel_latency_by_architecture``: times ``kernel_latency_fraction`` on GPUs of a generation,
     for which it has other kernels; ``expert_padding_by_architecture``: what those show of the
     padding that narrow experts have in the measured kernels; ``linear_compute_by_architecture``:
@@ -154,6 +155,7 @@ class EngineProfile:
     expert_parallel: bool = True
     attention_data_parallel: bool = True
     quantized_ends: bool = False
+    vendors: tuple[str, ...] = ()
     kernel_latency_by_architecture: Mapping[str, Ratio] = Field(default_factory=dict)
     expert_padding_by_architecture: Mapping[str, Ratio] = Field(default_factory=dict)
     linear_compute_by_architecture: Mapping[str, Fraction] = Field(default_factory=dict)

@@ -230,6 +230,12 @@ def test_what_the_user_sets_replaces_the_default():
         ({"space": "small"}, SearchSpaceError, "--workload train"),
         ({"engine": "llama-cpp"}, SearchSpaceError, "batches statically"),
         ({"engine": "vlm"}, SpecError, "Did you mean vllm?"),
+        ({"engine": "vllm-v0-xpu"}, SearchSpaceError, "kernels for GPUs of Intel, not for"),
+        (
+            {"engine": "vllm-v0-ports", "gpu": ("h100-sxm-80gb", "b200-sxm-180gb")},
+            SearchSpaceError,
+            "No GPU has kernels of vLLM V0 ports",
+        ),
         ({"mode": "agregated"}, SearchSpaceError, "Did you mean aggregated"),
         ({"mode": "aggregated", "prefill_gpu": "h100"}, SearchSpaceError, "--mode disaggregated"),
         ({"objectives": ("interactivty",)}, SearchSpaceError, "Did you mean interactivity"),
@@ -247,6 +253,21 @@ def test_what_the_user_sets_replaces_the_default():
 def test_bad_requests_say_what_is_wrong(request_, error, words):
     with pytest.raises(error, match=words):
         make_serving_plan(ServingRequest(**{**SMALL, **request_}))
+
+
+def test_engines_are_compared_on_the_gpus_they_have_kernels_for():
+    gpus = ("mi300x-192gb", "h100-sxm-80gb")
+    plan = make_serving_plan(
+        ServingRequest(**{**SMALL, "engine": "all", "gpu": gpus, "mode": "aggregated"})
+    )
+    pairs = {
+        (source.pool.setting.machine.gpu.name, source.pool.setting.engine.name)
+        for source in plan.problem.sources
+    }
+    assert ("mi300x-192gb", "vLLM V0 ports") in pairs
+    assert ("h100-sxm-80gb", "TensorRT-LLM") in pairs
+    assert ("mi300x-192gb", "TensorRT-LLM") not in pairs
+    assert {gpu for gpu, engine in pairs if engine == "vLLM"} == set(gpus)
 
 
 def test_training_does_not_take_a_space_of_serving():
