@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -131,27 +132,22 @@ def _quantities(run: Run) -> Iterator[tuple[str, float]]:
 
 def _engine(case: InferenceCase, values: Mapping[Parameter, float]) -> EngineProfile:
     """The engine of a case under other values; heavier weights keep reading slower."""
-    changed = {p.name: value for p, value in values.items() if p.owner == "execution"}
-    if "weight_bandwidth_fraction" in changed:
-        slower = changed["weight_bandwidth_fraction"] / case.weight_scale
-        changed["weight_bandwidth_fraction"] = min(slower, 2.0)
-    execution = replace(case.engine.execution, **changed)  # type: ignore[arg-type]
-    engine = replace(case.engine, execution=execution)
+    tables: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for parameter, value in values.items():
-        if parameter.owner != "execution":
-            engine = _with_entry(engine, parameter.owner, parameter.name, value)
-    return engine
+        is_scaled = parameter.name == "weight_bandwidth_fraction"
+        set_to = min(value / case.weight_scale, 2.0) if is_scaled else value
+        tables[parameter.owner][parameter.name] = set_to
+    changed = {table: _changed(getattr(case.engine, table), own) for table, own in tables.items()}
+    return replace(case.engine, **changed)
 
 
-def _with_entry(engine: EngineProfile, table: str, name: str, value: float) -> EngineProfile:
-    """A profile with another number in one of its tables beside ``[execution]``."""
-    old = getattr(engine, table)
-    new = {**old, name: value} if isinstance(old, Mapping) else replace(old, **{name: value})
-    return replace(engine, **{table: new})  # type: ignore[arg-type]
+def _changed(table: Any, values: Mapping[str, float]) -> Any:
+    """A table of a profile with other numbers: named ones, or one per architecture."""
+    return {**table, **values} if isinstance(table, Mapping) else replace(table, **values)
 
 
 def _all_of(engine: EngineProfile) -> Iterator[Parameter]:
     for field in fields(EngineExecution):
         value = getattr(engine.execution, field.name)
         if isinstance(value, float):
-            yield Parameter(owner="execution", name=field.name, shipped=float(value))
+            yield Parameter(owner="execution", name=field.name, shipped=value)

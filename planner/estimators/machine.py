@@ -148,7 +148,7 @@ class Machine:
             sequences=sequences,
             num_heads=num_heads,
             sequence_length=sequence_length,
-            num_multiprocessors=self.gpu.num_multiprocessors or _UNKNOWN_MULTIPROCESSORS,
+            num_multiprocessors=self.num_multiprocessors,
             wave_fill=e["wave_fill"],
         )
         offset = 1 + e["sequence_offset"] / sequence_length
@@ -157,6 +157,11 @@ class Machine:
         return self._roofline(
             e, flops=flops * fill * offset, num_bytes=num_bytes, precision=self.sixteen_bit
         )
+
+    @property
+    def num_multiprocessors(self) -> int:
+        """Those of the GPU, or a common number of them."""
+        return self.gpu.num_multiprocessors or _UNKNOWN_MULTIPROCESSORS
 
     def memory_time(self, num_bytes: Numeric, kernels: float = 1) -> FloatArray:
         """Seconds of ``kernels`` memory-bound kernels that move ``num_bytes`` together."""

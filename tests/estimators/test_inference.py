@@ -15,6 +15,7 @@ from planner.estimators.inference.memory import SERVING_MEMORY_PARTS, serving_me
 from planner.estimators.inference.serving import served_at_concurrency
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.static import static_batch
+from planner.estimators.inference.step import InferenceStep
 from planner.estimators.inference.weights import weight_bytes
 from planner.specs.quantization import FORMATS
 from planner.units import GIB
@@ -90,24 +91,38 @@ def test_operators_add_up_to_the_step(model: str, gpus: int) -> None:
         assert sum(map(float, parts)) == pytest.approx(float(step.total))
 
 
-@pytest.mark.parametrize(("model", "group"), [("llama-7b", 1), ("llama-3-8b", 4)])
-def test_kernels_of_single_heads_read_keys_for_every_query_head(model: str, group: int) -> None:
-    shared = serving_setting(model, input_tokens=1900, output_tokens=100)
-    execution = dataclasses.replace(shared.engine.execution, repeated_read_fraction=1.0)
-    engine = dataclasses.replace(shared.engine, execution=execution)
-    c = replicas(concurrency=256)
-    seconds = []
-    for setting in (shared, dataclasses.replace(shared, engine=engine)):
-        ((_, operators),) = static_batch(setting, c).decode_step.layers
-        seconds.append(sum(float(o.time) for o in operators if o.name == "attention_decode"))
-    assert seconds[1] == pytest.approx(group * seconds[0], rel=0.05)
+def changed(setting: ServingSetting, **execution: Any) -> ServingSetting:
+    """The setting with other values of its engine's execution."""
+    values = dataclasses.replace(setting.engine.execution, **execution)
+    return dataclasses.replace(
+        setting, engine=dataclasses.replace(setting.engine, execution=values)
+    )
+
+
+def seconds_of(step: InferenceStep, operator: str) -> float:
+    """Seconds of an operator in one layer of a step, which has it."""
+    ((_, operators),) = step.layers
+    (found,) = (o for o in operators if o.name == operator)
+    return float(found.time)
 
 
 def attention_seconds(setting: ServingSetting, concurrency: int, tensor_parallel: int = 1) -> float:
     """Seconds of decode attention in one layer of a decode step."""
     c = replicas(num_gpus=tensor_parallel, tensor_parallel=tensor_parallel, concurrency=concurrency)
-    ((_, operators),) = static_batch(setting, c).decode_step.layers
-    return sum(float(o.time) for o in operators if o.name == "attention_decode")
+    return seconds_of(static_batch(setting, c).decode_step, "attention_decode")
+
+
+def prompt_seconds(setting: ServingSetting, operator: str, **values: Any) -> float:
+    """Seconds of an operator in one layer of a step with prompts."""
+    return seconds_of(static_batch(setting, replicas(**values)).prefill_step, operator)
+
+
+@pytest.mark.parametrize(("model", "group"), [("llama-7b", 1), ("llama-3-8b", 4)])
+def test_kernels_of_single_heads_read_keys_for_every_query_head(model: str, group: int) -> None:
+    shared = serving_setting(model, input_tokens=1900, output_tokens=100)
+    single = changed(shared, repeated_read_fraction=1.0)
+    seconds = [attention_seconds(setting, 256) for setting in (shared, single)]
+    assert seconds[1] == pytest.approx(group * seconds[0], rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -143,39 +158,20 @@ def test_products_and_collectives_take_what_the_engine_says_of_them() -> None:
     shared = serving_setting("llama-7b", "mi300x-192gb", engine="vllm-v0-ports")
     engine = shared.engine
     tuned = dataclasses.replace(engine, linear_compute_by_architecture={"cdna3": 1.0})
-    prompts = [
-        static_batch(dataclasses.replace(shared, engine=one), replicas(concurrency=16)).prefill_step
-        for one in (engine, tuned)
-    ]
     seconds = [
-        next(float(o.time) for o in step.layers[0][1] if o.name == "qkv") for step in prompts
+        prompt_seconds(dataclasses.replace(shared, engine=one), "qkv", concurrency=16)
+        for one in (engine, tuned)
     ]
     assert seconds[0] / seconds[1] == pytest.approx(
         1 / engine.linear_compute_by_architecture["cdna3"], rel=0.1
     )
-    execution = dataclasses.replace(engine.execution, collective_launch_time=0.0)
-    graphs = dataclasses.replace(engine, execution=execution)
     c = replicas(num_gpus=2, tensor_parallel=2)
     steps = [
-        float(static_batch(dataclasses.replace(shared, engine=one), c).decode_step.kernels)
-        for one in (engine, graphs)
+        float(static_batch(one, c).decode_step.kernels)
+        for one in (shared, changed(shared, collective_launch_time=0.0))
     ]
     launched = (2 * 32 + 1) * engine.execution.collective_launch_time
     assert steps[0] - steps[1] == pytest.approx(launched, rel=1e-6)
-
-
-def changed(setting: ServingSetting, **execution: Any) -> ServingSetting:
-    """The setting with other values of its engine's execution."""
-    values = dataclasses.replace(setting.engine.execution, **execution)
-    return dataclasses.replace(
-        setting, engine=dataclasses.replace(setting.engine, execution=values)
-    )
-
-
-def prompt_seconds(setting: ServingSetting, operator: str, **values: Any) -> float:
-    """Seconds of an operator in one layer of a step with prompts."""
-    ((_, operators),) = static_batch(setting, replicas(**values)).prefill_step.layers
-    return sum(float(o.time) for o in operators if o.name == operator)
 
 
 @pytest.mark.parametrize(
@@ -218,11 +214,9 @@ def test_scores_outside_fused_kernels_grow_with_the_square_of_the_prompt() -> No
 def test_vector_products_read_as_much_as_the_multiprocessors_load() -> None:
     """108 of them read 1.1 TB/s at 10 GB/s each, half of what an A100 has."""
     setting = serving_setting("llama-7b", "a100-sxm-80gb", "llama-cpp")
-    seconds = []
-    for each in (10e9, 5e9):
-        bounded = changed(setting, vector_bandwidth=each)
-        ((_, operators),) = static_batch(bounded, replicas()).decode_step.layers
-        seconds.append(sum(float(o.time) for o in operators if o.name == "feed_forward_in"))
+    bounded = [changed(setting, vector_bandwidth=each) for each in (10e9, 5e9)]
+    steps = [static_batch(one, replicas()).decode_step for one in bounded]
+    seconds = [seconds_of(step, "gate_up") for step in steps]
     assert seconds[1] == pytest.approx(2 * seconds[0], rel=0.1)
 
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.arrays import FloatArray, Numeric
-from planner.enums import AttentionKind, PositionEmbedding, Quantization
+from planner.enums import AttentionKind, PositionEmbedding
+from planner.estimators.inference.kernels import SIXTEEN_BIT
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Rank
 from planner.formulas.attention import attention_core_bytes, attention_core_flops
 from planner.formulas.kv_cache import cache_bytes_per_token, latent_cache_bytes_per_token
 from planner.specs.model import AttentionSpec, LayerGroup
 
-_SIXTEEN_BIT = np.asarray(Quantization.W16A16, dtype=np.int8)
 _STATE_BYTES = 4.0
 _INDEX_BYTES = 1.0
 
@@ -122,7 +122,7 @@ def _latent_projections(layer: LayerContext, attention: AttentionSpec) -> Iterat
             rows=decoded,
             columns=a / t * width,
             depth=rank_kv,
-            quantization=_SIXTEEN_BIT,
+            quantization=SIXTEEN_BIT,
         )
 
 
@@ -135,7 +135,7 @@ def _adapters(layer: LayerContext, columns: Numeric) -> Iterator[StepOperator]:
     sizes = (("lora_down", adapter, rank.hidden_size), ("lora_up", columns, adapter))
     for name, wide, deep in sizes:
         yield layer.linear(
-            name, "lora", rows=rank.tokens, columns=wide, depth=deep, quantization=_SIXTEEN_BIT
+            name, "lora", rows=rank.tokens, columns=wide, depth=deep, quantization=SIXTEEN_BIT
         )
 
 

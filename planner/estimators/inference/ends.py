@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from planner.enums import Quantization
+from planner.estimators.inference.kernels import SIXTEEN_BIT
 from planner.estimators.inference.operators import LayerContext, StepOperator
 
-_SIXTEEN_BIT = np.asarray(Quantization.W16A16, dtype=np.int8)
 _SAMPLING_BYTES = 12.0  # fp32 logits are read by softmax, top-k and sampling
 
 
@@ -19,7 +16,7 @@ def end_operators(layer: LayerContext) -> Iterator[StepOperator]:
     sampled = rank.batch.sequences * rank.attention_share
     columns = rank.setting.model.vocab_size / rank.configurations.tensor_parallel
     quantized = rank.setting.engine.quantized_ends
-    codes = rank.configurations.quantization if quantized else _SIXTEEN_BIT
+    codes = rank.configurations.quantization if quantized else SIXTEEN_BIT
     yield layer.elementwise("embedding", "embedding", num_bytes=4.0 * rank.tokens * h)
     yield layer.tensor_all_reduce("embedding")
     yield layer.elementwise("final_norm", "norm", num_bytes=8.0 * sampled * h)

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.enums import Quantization
+from planner.estimators.inference.kernels import SIXTEEN_BIT
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.formulas.collectives import distinct_share
 from planner.formulas.routing import fullest_rank_factor
 from planner.specs.model import FeedForwardSpec, LayerGroup
-
-_SIXTEEN_BIT = np.asarray(Quantization.W16A16, dtype=np.int8)
 
 
 def feed_forward_block(layer: LayerContext, group: LayerGroup) -> Iterator[StepOperator]:
@@ -55,7 +53,7 @@ def _experts(layer: LayerContext, feed_forward: FeedForwardSpec) -> Iterator[Ste
     rank, c = layer.rank, layer.rank.configurations
     k, h, e = feed_forward.num_experts_per_tok, rank.hidden_size, feed_forward.num_experts
     yield layer.linear(
-        "router", "router", rows=rank.tokens, columns=e, depth=h, quantization=_SIXTEEN_BIT
+        "router", "router", rows=rank.tokens, columns=e, depth=h, quantization=SIXTEEN_BIT
     )
     yield layer.elementwise("choose_experts", "router", num_bytes=8.0 * rank.tokens * e)
     pairs = rank.batch.tokens * k

@@ -8,22 +8,21 @@ import numpy as np
 
 from planner.arrays import FloatArray
 from planner.enums import Precision, Quantization
+from planner.estimators.machine import Machine
 from planner.specs.engine import EngineExecution
 from planner.specs.gpu import GpuSpec, GroupedGemmEfficiency, TiledGemmEfficiency
 from planner.specs.quantization import FORMATS, QuantizationFormat, compute_precision
 
 _TILE_AREA = 128.0**2
-_UNKNOWN_MULTIPROCESSORS = 128
 _NO_TILES = {"row_offset": 0.0, "column_offset": 0.0, "depth_offset": 0.0, "area_floor": 0.0}
 _ROOFLINE = ("compute_fraction", "bandwidth_fraction", "latency", "sharpness")
 
 
-def matrix_table(gpu: GpuSpec, execution: EngineExecution, ideal: bool) -> dict[str, FloatArray]:
+def matrix_table(machine: Machine, execution: EngineExecution) -> dict[str, FloatArray]:
     """Efficiencies, peak [FLOP/s] and bytes per element of dense products, by quantization."""
-    rows = [_matrix_row(gpu, execution, code, ideal) for code in Quantization]
+    rows = [_matrix_row(machine.gpu, execution, code, machine.ideal) for code in Quantization]
     table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    multiprocessors = gpu.num_multiprocessors or _UNKNOWN_MULTIPROCESSORS
-    table["area_floor"] = table["area_floor"] * multiprocessors * _TILE_AREA
+    table["area_floor"] = table["area_floor"] * machine.num_multiprocessors * _TILE_AREA
     return table
 
 

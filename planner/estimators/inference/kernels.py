@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric
+from planner.arrays import CodeArray, FloatArray, Numeric
 from planner.enums import CacheType, Quantization
 from planner.estimators.inference.kernel_tables import expert_table, matrix_table
 from planner.estimators.machine import Group, Machine
@@ -16,7 +16,7 @@ from planner.formulas.roofline import memory_bound_time, roofline_time
 from planner.formulas.routing import experts_touched
 from planner.specs.engine import EngineProfile
 
-_SIXTEEN_BIT = np.asarray(Quantization.W16A16, dtype=np.int8)
+SIXTEEN_BIT = np.asarray(Quantization.W16A16, dtype=np.int8)
 _SIXTEEN_BIT_BYTES = 2.0
 _SCORE_BYTES = 4.0
 _VECTOR_ROWS = 8
@@ -40,7 +40,7 @@ class Kernels:
         packed = self._matrices["weight"][quantization]
         weights = np.asarray(columns) * np.asarray(depth)
         unpacking = self.machine.memory_time((packed + _SIXTEEN_BIT_BYTES) * weights)
-        unpacked = unpacking + self._product(rows, columns, depth, _SIXTEEN_BIT)
+        unpacked = unpacking + self._product(rows, columns, depth, SIXTEEN_BIT)
         return np.where((packed < _SIXTEEN_BIT_BYTES) & (np.asarray(rows) > most), unpacked, time)
 
     def _product(
@@ -54,10 +54,7 @@ class Kernels:
         flops = 2.0 * area * (k + (0.0 if self.machine.ideal else e["depth_offset"]))
         moved = e["weight"] * n * k + e["activation"] * m * k + 2.0 * m * n
         casts = np.where(e["casts"] > 0, self.machine.memory_time(3.0 * m * k), 0.0)
-        reached = self._of_architecture(self.engine.linear_compute_by_architecture)
-        e["compute_fraction"] = e["compute_fraction"] * reached
-        few = np.asarray(m) <= _VECTOR_ROWS
-        return self._roofline(e, flops, moved, bounded=few) + casts
+        return self._roofline(e, flops, moved, self._most_bandwidth_fraction(m)) + casts
 
     def experts(
         self,
@@ -229,11 +226,11 @@ class Kernels:
         e: dict[str, FloatArray],
         flops: Numeric,
         moved: Numeric,
-        bounded: bool | BoolArray = False,
+        most_bandwidth_fraction: Numeric = np.inf,
     ) -> FloatArray:
         ideal, execution = self.machine.ideal, self.engine.execution
         memory = e["bandwidth_fraction"] * execution.weight_bandwidth_fraction
-        memory = np.where(bounded, np.minimum(memory, self._vector_bandwidth_fraction), memory)
+        memory = np.minimum(memory, most_bandwidth_fraction)
         if ideal:
             memory = np.ones(())
         if self.machine.memory_efficiency is not None:
@@ -249,16 +246,19 @@ class Kernels:
             sharpness=np.inf if ideal else e["sharpness"],
         )
 
-    @property
-    def _vector_bandwidth_fraction(self) -> float:
+    def _most_bandwidth_fraction(self, rows: Numeric) -> Numeric:
+        """What the multiprocessors load at most in products of few rows."""
         gpu, each = self.machine.gpu, self.engine.execution.vector_bandwidth
         if each == 0 or gpu.num_multiprocessors is None:
             return np.inf
-        return gpu.num_multiprocessors * each / gpu.memory_bandwidth
+        loaded = gpu.num_multiprocessors * each / gpu.memory_bandwidth
+        return np.where(np.asarray(rows) <= _VECTOR_ROWS, loaded, np.inf)
 
     @cached_property
     def _matrices(self) -> dict[str, FloatArray]:
-        return matrix_table(self.machine.gpu, self.engine.execution, self.machine.ideal)
+        table = matrix_table(self.machine, self.engine.execution)
+        reached = self._of_architecture(self.engine.linear_compute_by_architecture)
+        return {**table, "compute_fraction": table["compute_fraction"] * reached}
 
     @cached_property
     def _expert_matrices(self) -> dict[str, FloatArray]:

@@ -107,9 +107,10 @@ def _launch_time(
     execution: EngineExecution, group: LayerGroup, batch: Batch, decoding: bool
 ) -> Numeric:
     """Seconds in which the host launches a layer."""
-    experts = group.feed_forward.num_experts
-    looped = execution.expert_loop_time * experts if experts > 1 else 0.0
-    routing = execution.expert_launch_time if experts > 1 else 0.0
+    looped = routing = 0.0
+    if group.feed_forward.num_experts > 1:
+        looped = execution.expert_loop_time * group.feed_forward.num_experts
+        routing = execution.expert_launch_time
     launched = execution.prefill_launch_time + routing + looped
     if not decoding:
         return launched

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -173,10 +173,11 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
     rule = engine_rule(
         run.text("framework"), run.text("framework_version"), run.number("year"), gpu.name
     )
-    engine = _scheduled(library.engine(rule.profile), run)
+    stated = offline_benchmark(run)
+    engine = _scheduled(library.engine(rule.profile), run, stated)
     replica = deployment(run, model, gpu, engine, _prefix(run, mode))
     engine, replica = launched(engine, run, replica)
-    traffic = _traffic(run, mode)
+    traffic = _traffic(run, mode, stated)
     scale = _weight_scale(run, replica)
     return InferenceCase(
         mode=mode,
@@ -245,7 +246,7 @@ def _workers(run: Run, pool: str, otherwise: int) -> int:
     return run.count(f"{pool}_num_workers") or otherwise
 
 
-def _traffic(run: Run, mode: Mode) -> Traffic:
+def _traffic(run: Run, mode: Mode, stated: Mapping[str, int]) -> Traffic:
     lengths = []
     for name in ("input_tokens", "output_tokens"):
         length = run.number(name)
@@ -260,9 +261,7 @@ def _traffic(run: Run, mode: Mode) -> Traffic:
         output_tokens=lengths[1],
         concurrency=_concurrency(run, mode),
         request_rate=run.number("request_rate") or convention_number(run, "request_rate"),
-        num_requests=(
-            convention_number(run, "num_requests") or offline_benchmark(run).get("num_requests")
-        ),
+        num_requests=convention_number(run, "num_requests") or stated.get("num_requests"),
         burst_share=convention_number(run, "burst_share") or 0.0,
         length_scale=convention_number(run, "length_scale") or 1.0,
         equal_lengths=bool(convention(run, "equal_lengths")),
@@ -277,9 +276,8 @@ def _concurrency(run: Run, mode: Mode) -> float | None:
     return given
 
 
-def _scheduled(engine: EngineProfile, run: Run) -> EngineProfile:
-    """The engine with what the texts of a run say of its scheduler."""
-    stated = offline_benchmark(run)
+def _scheduled(engine: EngineProfile, run: Run, stated: Mapping[str, int]) -> EngineProfile:
+    """The engine with what the texts of a run, or its document, say of its scheduler."""
     said = {
         name: int(convention_number(run, name) or 0) or stated.get(name, 0) for name in SCHEDULED
     }

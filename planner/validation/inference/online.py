@@ -43,7 +43,7 @@ def _ending(cases: Sequence[InferenceCase], outcome: Outcome, offered: BoolArray
     number = np.array([case.traffic.num_requests or np.inf for case in cases])
     latency = outcome.quantities["request_latency_s"]
     seen = np.minimum(outcome.quantities["requests_per_s"], 1 / (1 / rate + latency / number))
-    return _slowed(outcome, np.where(offered, seen / outcome.quantities["requests_per_s"], 1.0))
+    return _scaled(outcome, np.where(offered, seen / outcome.quantities["requests_per_s"], 1.0))
 
 
 def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
@@ -53,7 +53,8 @@ def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
     the last wave is smaller.
     """
     number = np.array([case.traffic.num_requests or np.inf for case in cases])
-    each = np.maximum(number / Columns.of(cases).replicas, 1.0)
+    replicas = Columns.of(cases).replicas
+    each = np.maximum(number / replicas, 1.0)
     sizes = np.minimum(_GRID, np.minimum(_largest_wave(cases), each)[:, None])
     rate = sizes / _wave_times(cases, sizes)
     size = sizes[np.arange(len(cases)), np.argmax(rate, axis=1)]
@@ -62,8 +63,8 @@ def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
     full, last = _wave_times(cases, np.stack([size, np.maximum(rest, 1.0)], axis=1)).T
     seconds = waves * full + np.where(rest > 0, last, 0.0)
     outcome = _outcome(cases, size, np.zeros(len(cases)))
-    reached = (waves * size + rest) / seconds * Columns.of(cases).replicas
-    return _slowed(outcome, reached / outcome.quantities["requests_per_s"])
+    reached = (waves * size + rest) / seconds * replicas
+    return _scaled(outcome, reached / outcome.quantities["requests_per_s"])
 
 
 def _largest_wave(cases: Sequence[InferenceCase]) -> FloatArray:
@@ -84,10 +85,10 @@ def _wave_times(cases: Sequence[InferenceCase], sizes: FloatArray) -> FloatArray
     return np.broadcast_to(wave_time(setting, c), sizes.shape)
 
 
-def _slowed(outcome: Outcome, share: FloatArray) -> Outcome:
-    """The outcome with a ``share`` of its rates."""
+def _scaled(outcome: Outcome, factor: FloatArray) -> Outcome:
+    """The outcome with its rates times a factor."""
     quantities = {
-        name: values * share if name in RATES else values
+        name: values * factor if name in RATES else values
         for name, values in outcome.quantities.items()
     }
     return replace(outcome, quantities=quantities)
