@@ -150,15 +150,6 @@ class _Reader:
         Of several GPUs and engines those that do not go together have none.
         """
         pool = self._pool(gpu, engine, "")
-        silicon = pool.setting.machine.gpu
-        if engine.vendors and silicon.vendor not in engine.vendors:
-            if self.only:
-                owners = " and ".join(engine.vendors)
-                raise SearchSpaceError(
-                    f"{engine.name} has kernels for GPUs of {owners}, not for {silicon.name} of "
-                    f"{silicon.vendor}: choose another --engine."
-                )
-            return []
         prefill, other = pool, self.request.prefill_gpu
         if other is not None and DISAGGREGATED in modes:
             prefill = self._pool(other, engine, "prefill ")
@@ -166,7 +157,20 @@ class _Reader:
         return [
             Source(mode=mode, pool=pool, prefill=prefill, counts=self.counts, request_rate=rate)
             for mode in modes
+            if all(map(self._has_kernels, (pool, prefill) if mode == DISAGGREGATED else (pool,)))
         ]
+
+    def _has_kernels(self, pool: Pool) -> bool:
+        """Whether the engine has kernels for the GPU; an error where nothing else was asked for."""
+        gpu, engine = pool.setting.machine.gpu, pool.setting.engine
+        if not engine.vendors or gpu.vendor in engine.vendors:
+            return True
+        if self.only:
+            raise SearchSpaceError(
+                f"{engine.name} has kernels for GPUs of {' and '.join(engine.vendors)}, not for "
+                f"{gpu.name} of {gpu.vendor}: choose another --engine."
+            )
+        return False
 
     def _pool(self, name: str | None, engine: EngineProfile, label: str) -> Pool:
         request, notes = self.request, Notes()

@@ -232,6 +232,11 @@ def test_what_the_user_sets_replaces_the_default():
         ({"engine": "vlm"}, SpecError, "Did you mean vllm?"),
         ({"engine": "vllm-v0-xpu"}, SearchSpaceError, "kernels for GPUs of Intel, not for"),
         (
+            {"engine": "tensorrt-llm", "gpu": "h100-sxm-80gb", "prefill_gpu": "mi300x-192gb"},
+            SearchSpaceError,
+            "not for mi300x-192gb of AMD",
+        ),
+        (
             {"engine": "vllm-v0-ports", "gpu": ("h100-sxm-80gb", "b200-sxm-180gb")},
             SearchSpaceError,
             "No GPU has kernels of vLLM V0 ports",
