@@ -88,6 +88,20 @@ class ZeroStage(_Code):
     WEIGHTS = 3
 
 
+class Offload(_Code):
+    """What of a training step lies in host memory while it is not used.
+
+    ``OPTIMIZER``: its states, and the gradients where the host itself computes the update.
+    ``OPTIMIZER_WEIGHTS``: the weights too. ``ACTIVATIONS``: what layers keep for the backward
+    pass.
+    """
+
+    NONE = 0
+    OPTIMIZER = 1
+    OPTIMIZER_WEIGHTS = 2
+    ACTIVATIONS = 3
+
+
 class PipelineSchedule(_Code):
     """Order of forward and backward chunks on a pipeline stage."""
 

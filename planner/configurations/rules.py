@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray, first_true
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import AttentionKind, ComputePrecision, Precision, ZeroStage
+from planner.enums import AttentionKind, ComputePrecision, Offload, Precision, ZeroStage
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -145,6 +145,20 @@ def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
     return np.asarray(violated)
 
 
+def _offload(c: TrainingConfigurations, context: Context) -> BoolArray:
+    if not np.any(c.offload):
+        return np.zeros((), dtype=np.bool_)
+    profile, host = context.framework, context.gpu.host
+    known = [kind.word in (*profile.offloading.kinds, Offload.NONE.word) for kind in Offload]
+    weights_from = profile.states.weights_sharded_from
+    sharded_from = np.asarray([0, ZeroStage.OPTIMIZER, weights_from, 0])[c.offload]
+    alone = c.data_parallel * c.context_parallel == 1
+    violated = ~np.asarray(known)[c.offload] | ((c.zero_stage < sharded_from) & ~alone)
+    if host is None or host.bandwidth is None:
+        violated = violated | (c.offload != Offload.NONE)
+    return np.asarray(violated)
+
+
 def _precision(c: TrainingConfigurations, context: Context) -> BoolArray:
     peaks = context.gpu.peak_flops
     lacking = [Precision(code.word) not in peaks for code in ComputePrecision]
@@ -211,8 +225,20 @@ RULES: tuple[Rule, ...] = tuple(
         ),
         ("zero_stage", "zero_stage > 0 needs more than one data-parallel rank", _zero),
         ("framework", "the framework does not support this combination", _framework),
+        (
+            "offload",
+            "the framework cannot offload this, or not at this zero_stage, or the GPU's link to "
+            "its host is not known",
+            _offload,
+        ),
         ("precision", "the GPU lacks this precision", _precision),
     )
+)
+
+OUT_OF_HOST_MEMORY = Rule(
+    name="out_of_host_memory",
+    description="what is offloaded needs more than the host memory of a GPU",
+    violated=lambda c, _: np.zeros((), dtype=np.bool_),
 )
 
 OUT_OF_MEMORY = Rule(

@@ -7,9 +7,14 @@ from typing import Any
 
 from planner.arrays import BoolArray, CodeArray, FloatArray
 from planner.configurations.table import ConfigurationTable
-from planner.enums import ComputePrecision, Recompute, ZeroStage
+from planner.enums import ComputePrecision, Offload, Recompute, ZeroStage
 
-CODES = {"precision": ComputePrecision, "recompute": Recompute, "zero_stage": ZeroStage}
+CODES = {
+    "precision": ComputePrecision,
+    "recompute": Recompute,
+    "zero_stage": ZeroStage,
+    "offload": Offload,
+}
 FLAGS = ("sequence_parallel", "flash_attention")
 
 
@@ -30,6 +35,7 @@ class TrainingConfigurations(ConfigurationTable):
     global_batch_size: FloatArray
     zero_stage: CodeArray
     recompute: CodeArray
+    offload: CodeArray
     precision: CodeArray
     sequence_parallel: BoolArray
     flash_attention: BoolArray

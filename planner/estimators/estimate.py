@@ -7,7 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray
-from planner.configurations.rules import OUT_OF_MEMORY, RULES, Context, first_broken_rule
+from planner.configurations.rules import (
+    OUT_OF_HOST_MEMORY,
+    OUT_OF_MEMORY,
+    RULES,
+    Context,
+    first_broken_rule,
+)
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.flops import model_flops_per_token, recomputed_flops_per_token
 from planner.estimators.memory import Memory, peak_memory
@@ -16,7 +22,9 @@ from planner.estimators.sharding import stage_parameters
 from planner.estimators.share import Setting, Share
 from planner.estimators.step_time import StepTime
 
-REJECTIONS = (*(rule.name for rule in RULES), OUT_OF_MEMORY.name)
+REJECTIONS = (*(rule.name for rule in RULES), OUT_OF_HOST_MEMORY.name, OUT_OF_MEMORY.name)
+
+_OUT_OF_HOST_MEMORY = np.int8(REJECTIONS.index(OUT_OF_HOST_MEMORY.name) + 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +107,9 @@ def evaluate(
         if flops_efficiency is not None:
             total = _flat_step_time(setting, c, flops_efficiency)
         too_large = ~(memory.peak <= setting.machine.gpu.allocatable_memory)
+        if np.any(c.offload):
+            host_full = (broken == 0) & ~(memory.host <= setting.machine.host_memory)
+            broken = np.where(host_full, _OUT_OF_HOST_MEMORY, broken)
     full = np.int8(len(REJECTIONS))
     rejected_by = np.where((broken == 0) & too_large, full, broken)
     return Estimate(

@@ -30,6 +30,7 @@ from planner.specs.gpu import (
     GemmEfficiency,
     GpuSpec,
     GroupedGemmEfficiency,
+    HostLink,
 )
 
 _PASSES = {
@@ -40,6 +41,8 @@ _PASSES = {
     "all_to_all": 1,
 }
 _UNKNOWN_MULTIPROCESSORS = 128
+# An eighth of two sockets with eight channels of DDR4-3200.
+_USUAL_HOST_MEMORY_BANDWIDTH = 51.2e9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,6 +236,31 @@ class Machine:
             bandwidth=np.where(inside, fabric, self._network_bandwidth),
             latency=0.0 if self.ideal else latency,
         )
+
+    def host_copy_time(self, num_bytes: Numeric, link_fraction: float) -> FloatArray:
+        """Seconds to copy between a GPU and its host while its neighbours do so too."""
+        link = self._host.bandwidth or np.nan
+        reached = link * (1.0 if self.ideal else link_fraction)
+        return np.asarray(num_bytes / np.minimum(reached, self._host_memory_bandwidth))
+
+    def host_memory_time(self, num_bytes: Numeric, memory_fraction: float) -> FloatArray:
+        """Seconds in which the host reads and writes so many bytes for each of its GPUs."""
+        reached = 1.0 if self.ideal else memory_fraction
+        return np.asarray(num_bytes / (self._host_memory_bandwidth * reached))
+
+    @property
+    def host_memory(self) -> float:
+        """Bytes of host memory of a GPU; infinite where nobody says."""
+        return self.cluster.host_memory_per_gpu or self._host.memory_per_gpu or np.inf
+
+    @property
+    def _host(self) -> HostLink:
+        return self.gpu.host or HostLink(description="unknown")
+
+    @property
+    def _host_memory_bandwidth(self) -> float:
+        own = self._host.memory_bandwidth
+        return self.cluster.host_memory_bandwidth or own or _USUAL_HOST_MEMORY_BANDWIDTH
 
     def _local_ranks(self, group: Group) -> FloatArray:
         return ranks_per_domain(

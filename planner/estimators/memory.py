@@ -11,6 +11,15 @@ from planner.arrays import FloatArray, Numeric, add, largest
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import ComputePrecision, Recompute, ZeroStage
 from planner.estimators.frozen import frozen_bytes, gathered_bytes, stage_gathered_bytes
+from planner.estimators.offload import (
+    HOST_GRADIENT_BYTES,
+    host_bytes,
+    keeps_gradients,
+    keeps_states,
+    keeps_weights,
+    moved_activations,
+    moved_away,
+)
 from planner.estimators.saved_activations import all_bytes, layer_bytes, layer_input_bytes
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Share
@@ -49,11 +58,15 @@ _CHANGING = ("gradients", "activations", "working", "gathered", "fragmentation")
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Memory of the candidates for the fullest stage, and their maximum."""
+    """Memory of the candidates for the fullest stage, and their maximum.
+
+    ``host``: bytes in host memory of the GPU that keeps most there.
+    """
 
     stages: tuple[MemoryBreakdown, ...]
     peak: FloatArray
     totals: tuple[FloatArray, ...]
+    host: FloatArray
 
     @property
     def fullest(self) -> MemoryBreakdown:
@@ -72,13 +85,39 @@ def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParame
     groups = share.setting.model.layer_groups
     kept = [layer_bytes(share, group, c.recompute) for group in groups]
     whole = [all_bytes(share, group, core_recomputed=False) for group in groups]
-    parts = _state_parts(share, c, parameters)
+    state = _state_parts(share, c, parameters)
+    candidates = range(len(parameters.dense))
+    moved = [moved_activations(share, c.offload, bytes_per_layer) for bytes_per_layer in kept]
     stages = tuple(
-        _stage_memory(share, c, parameters, stage, kept, whole, parts)
-        for stage in range(len(parameters.dense))
+        _stage_memory(share, c, parameters, stage, kept, whole, moved, state)
+        for stage in candidates
     )
     totals = tuple(stage.total for stage in stages)
-    return Memory(stages=stages, totals=totals, peak=largest(totals))
+    host = np.zeros(())
+    if np.any(c.offload):
+        host = largest(
+            host_bytes(
+                share.setting,
+                c.offload,
+                weights=state("weight", stage),
+                states=state("optimizer", stage),
+                gradients=state("host_gradient", stage),
+                activations=_activations(c, parameters, stage, moved),
+            )
+            for stage in candidates
+        )
+    return Memory(stages=stages, totals=totals, peak=largest(totals), host=host)
+
+
+def _activations(
+    c: TrainingConfigurations, parameters: StageParameters, stage: int, kept: list[FloatArray]
+) -> FloatArray:
+    """Bytes that the layers of a stage keep for the micro-batches in flight."""
+    in_flight = _in_flight(c, parameters.layers.ranks[stage])
+    return add(
+        bytes_per_layer * (count * in_flight)
+        for bytes_per_layer, count in zip(kept, parameters.layers.counts[stage], strict=True)
+    )
 
 
 def _stage_memory(
@@ -88,21 +127,21 @@ def _stage_memory(
     stage: int,
     kept: list[FloatArray],
     whole: list[FloatArray],
+    moved: list[FloatArray],
     state: Callable[[str, int], FloatArray],
 ) -> MemoryBreakdown:
     memory = share.setting.framework.memory
-    in_flight = _in_flight(c, parameters.layers.ranks[stage])
-    activations = add(
-        bytes_per_layer * (count * in_flight)
-        for bytes_per_layer, count in zip(kept, parameters.layers.counts[stage], strict=True)
-    )
+    counts = parameters.layers.counts[stage]
+    away = moved_away(_activations(c, parameters, stage, moved), _largest_held(moved, counts))
+    activations = _activations(c, parameters, stage, kept) - away
     loss = np.where(parameters.is_last[stage], _loss_bytes(share), 0.0)
-    held = _largest_held(whole, parameters.layers.counts[stage])
+    held = _largest_held(whole, counts)
     working = np.maximum(_layer_working_set(share, c, held), loss)
+    on_host = keeps_gradients(share.setting, c.offload)
     backward = MemoryBreakdown(
-        weights=state("weight", stage),
-        gradients=state("gradient", stage),
-        optimizer_states=state("optimizer", stage),
+        weights=np.where(keeps_weights(c.offload), 0.0, state("weight", stage)),
+        gradients=np.where(on_host, 0.0, state("gradient", stage)),
+        optimizer_states=np.where(keeps_states(c.offload), 0.0, state("optimizer", stage)),
         activations=activations,
         working=working,
         gathered=_gathered(share, c, parameters, stage),
@@ -110,7 +149,8 @@ def _stage_memory(
         communication_buffers=np.asarray(memory.communication_buffer),
         reserved=np.asarray(memory.reserved),
     )
-    return _fullest_moment(share, c, backward, state("temporary", stage))
+    temporary = np.where(on_host, 0.0, state("temporary", stage))
+    return _fullest_moment(share, c, backward, temporary)
 
 
 def _fullest_moment(
@@ -181,6 +221,7 @@ def _state_parts(
         "gradient": (_gradient_bytes(share), ZeroStage.GRADIENTS),
         "optimizer": (states.optimizer, ZeroStage.OPTIMIZER),
         "temporary": (memory.optimizer_temporary, ZeroStage.OPTIMIZER),
+        "host_gradient": (HOST_GRADIENT_BYTES, ZeroStage.OPTIMIZER),
     }
 
     def state(name: str, stage: int) -> FloatArray:
@@ -236,7 +277,8 @@ def _gathered(
             whole = trained.dense[stage] + trained.experts[stage]
             gradients = np.where(c.pipeline_parallel > 1, whole, gradients)
     both = weights + gradients * states.gradient_on_wire
-    return np.where(c.zero_stage >= states.weights_sharded_from, both, 0.0)
+    passing = (c.zero_stage >= states.weights_sharded_from) | keeps_weights(c.offload)
+    return np.where(passing, both, 0.0)
 
 
 def _layers_of(parameters: StageParameters) -> list[FloatArray]:

@@ -14,7 +14,17 @@ from planner.estimators.attention_block import attention_block
 from planner.estimators.data_parallel import DataParallelTime, data_parallel_time
 from planner.estimators.ends import embedding_block, logits_block
 from planner.estimators.feed_forward_block import feed_forward_block
+from planner.estimators.offload import (
+    HostCopies,
+    host_copies,
+    host_update_time,
+    keeps_gradients,
+    keeps_states,
+    moved_activations,
+    streamed_states_time,
+)
 from planner.estimators.operators import LayerTime, Operator, layer_time
+from planner.estimators.saved_activations import layer_bytes
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Share
 from planner.estimators.step_time import Block, StepTime
@@ -30,7 +40,8 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
     v chunks per stage; then what shows of the gradient exchange, and the optimizer.
     """
     exchange = data_parallel_time(share.setting, c, parameters)
-    blocks = _blocks(share, c, parameters, exchange)
+    copies = _copies(share, c, parameters)
+    blocks = _blocks(share, c, parameters, exchange, copies)
     transfer = _pipeline_transfer(share, c)
     stages = tuple(
         add((*(block.total * block.counts[stage] for block in blocks), transfer))
@@ -59,8 +70,21 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
     )
 
 
+def _copies(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> HostCopies:
+    groups = share.setting.model.layer_groups
+    moved = [
+        moved_activations(share, c.offload, layer_bytes(share, group, c.recompute))
+        for group in groups
+    ]
+    return host_copies(share.setting, c, parameters, moved)
+
+
 def _blocks(
-    share: Share, c: TrainingConfigurations, parameters: StageParameters, exchange: DataParallelTime
+    share: Share,
+    c: TrainingConfigurations,
+    parameters: StageParameters,
+    exchange: DataParallelTime,
+    copies: HostCopies,
 ) -> tuple[Block, ...]:
     """The layers of each group, then embedding and logits."""
     setting = share.setting
@@ -74,20 +98,26 @@ def _blocks(
         )
         launches = launch + adapter_launches(share, group)
         time = layer_time(operators, c.recompute, launches)
-        forward, backward = exchange.layer_forward[index], exchange.layer_backward[index]
+        gathers = exchange.layer_forward[index], exchange.layer_backward[index]
+        moves = copies.layer_forward[index], copies.layer_backward[index]
         blocks.append(
             Block(
                 time=time,
-                gather=_shown_gather(share, time, forward, backward),
+                gather=_shown_gather(share, time, *gathers),
+                offload=_shown_copies(share, time, *moves),
                 counts=parameters.layers.counts[:, index],
                 whole=float(group.num_hidden_layers),
             )
         )
-    return (*blocks, *_end_blocks(share, c, parameters, exchange))
+    return (*blocks, *_end_blocks(share, c, parameters, exchange, copies))
 
 
 def _end_blocks(
-    share: Share, c: TrainingConfigurations, parameters: StageParameters, exchange: DataParallelTime
+    share: Share,
+    c: TrainingConfigurations,
+    parameters: StageParameters,
+    exchange: DataParallelTime,
+    copies: HostCopies,
 ) -> Iterable[Block]:
     on_stages = {
         embedding_block: parameters.is_first.astype(np.float64),
@@ -96,7 +126,8 @@ def _end_blocks(
     for block, counts in on_stages.items():
         time = layer_time(block(share), c.recompute, 0.0)
         gather = _shown_gather(share, time, exchange.end_forward, exchange.end_backward)
-        yield Block(time=time, gather=gather, counts=counts, whole=1.0)
+        offload = _shown_copies(share, time, copies.end_forward, copies.end_backward)
+        yield Block(time=time, gather=gather, offload=offload, counts=counts, whole=1.0)
 
 
 def _overlap(share: Share) -> Overlap:
@@ -108,16 +139,28 @@ def _shown_gather(
 ) -> FloatArray:
     """What shows of ZeRO's gathers and scatters, forward and backward of one layer."""
     overlap = _overlap(share)
+    return _shown(time, forward, backward, overlap.weight_gather, overlap.interference)
+
+
+def _shown_copies(
+    share: Share, time: LayerTime, forward: FloatArray, backward: FloatArray
+) -> FloatArray:
+    """What shows of copies to and from the host; they take no multiprocessors."""
+    hidden = share.setting.framework.offloading.hidden
+    return _shown(time, forward, backward, hidden, 0.0)
+
+
+def _shown(
+    time: LayerTime, forward: FloatArray, backward: FloatArray, hidden: float, interference: float
+) -> FloatArray:
+    """What shows of transfers beside a layer when a share of them can hide behind it."""
     if not (np.any(forward) or np.any(backward)):
         return np.zeros(())
-    hidden = [
-        exposed_time(communication=n, computation=t, interference=overlap.interference)
+    behind = [
+        exposed_time(communication=n, computation=t, interference=interference)
         for n, t in ((forward, time.forward_total), (backward, time.backward_total))
     ]
-    share_hidden = overlap.weight_gather
-    return add(
-        (*(share_hidden * part for part in hidden), (1 - share_hidden) * (forward + backward))
-    )
+    return add((*(hidden * part for part in behind), (1 - hidden) * (forward + backward)))
 
 
 def _pipeline_transfer(share: Share, c: TrainingConfigurations) -> FloatArray:
@@ -148,7 +191,7 @@ def _optimizer_time(
     share: Share, c: TrainingConfigurations, parameters: StageParameters
 ) -> FloatArray:
     """The optimizer reads and writes the states of the parameters it owns."""
-    traffic = share.setting.framework.states.optimizer_traffic
+    setting = share.setting
     owned = [
         count / np.where(c.zero_stage >= ZeroStage.OPTIMIZER, group.size, 1.0)
         for count, group in (
@@ -156,7 +199,15 @@ def _optimizer_time(
             (parameters.trained.experts, parameters.expert_group),
         )
     ]
-    return share.setting.machine.memory_time(traffic * np.max(add(owned), axis=0))
+    most = np.max(add(owned), axis=0)
+    on_gpu = setting.machine.memory_time(setting.framework.states.optimizer_traffic * most)
+    if not np.any(keeps_states(c.offload)):
+        return on_gpu
+    if np.any(keeps_gradients(setting, c.offload)):
+        offloaded = host_update_time(setting, c, most)
+    else:
+        offloaded = np.maximum(on_gpu, streamed_states_time(setting, most))
+    return np.where(keeps_states(c.offload), offloaded, on_gpu)
 
 
 def _overhead(share: Share, c: TrainingConfigurations) -> FloatArray:

@@ -17,6 +17,7 @@ TIME_PARTS = (
     "launch_wait",
     *COLLECTIVES,
     "weight_gather",
+    "offload",
     "pipeline_transfer",
     "pipeline_bubble",
     "data_parallel",
@@ -30,18 +31,20 @@ class Block:
     """Operators that a stage runs ``counts[stage]`` times per micro-batch.
 
     ``counts`` has shape ``(stages, ...)``; ``whole`` is the number
-    in the whole model. ``gather`` is exposed ZeRO communication [s].
+    in the whole model. ``gather`` is exposed ZeRO communication [s], ``offload`` exposed copies
+    to and from the host.
     """
 
     time: LayerTime
     gather: FloatArray
+    offload: FloatArray
     counts: FloatArray
     whole: Numeric
 
     @property
     def total(self) -> FloatArray:
         """Seconds of one run, forward and backward."""
-        return add((self.time.forward_total, self.time.backward_total, self.gather))
+        return add((self.time.forward_total, self.time.backward_total, self.gather, self.offload))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +85,7 @@ class StepTime:
             waits = block.time.launch_wait_forward + block.time.launch_wait_backward
             sums["launch_wait"] = sums["launch_wait"] + runs * waits
             sums["weight_gather"] = sums["weight_gather"] + runs * block.gather
+            sums["offload"] = sums["offload"] + runs * block.offload
         sums["pipeline_transfer"] = m * self.pipeline_transfer
         for name in ("pipeline_bubble", "data_parallel", "optimizer", "overhead"):
             sums[name] = getattr(self, name)

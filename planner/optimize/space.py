@@ -58,6 +58,7 @@ def defaults(framework: FrameworkProfile, workload: TrainingWorkload) -> dict[st
         "global_batch_size": workload.global_batch_size,
         "zero_stage": framework.default_zero_stage,
         "recompute": "none",
+        "offload": "none",
         "precision": "bf16",
         "sequence_parallel": False,
         "flash_attention": True,

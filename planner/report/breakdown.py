@@ -33,6 +33,7 @@ LAYOUT = (
     "gradient_accumulation_steps",
     "zero_stage",
     "recompute",
+    "offload",
     "precision",
     "sequence_parallel",
     "flash_attention",

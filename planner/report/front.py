@@ -26,6 +26,7 @@ _RANKED = (
     "data_parallel",
     "micro_batch_size",
     "recompute",
+    "offload",
     "context_parallel",
     "expert_parallel",
     "virtual_pipeline",
@@ -35,6 +36,7 @@ _RANKED = (
     "sequence_parallel",
     "flash_attention",
 )
+_WORDS = ("recompute", "offload", "precision", "sequence_parallel", "flash_attention")
 _OF_OBJECTIVE = {
     "throughput": "step_time_s",
     "step_time": "step_time_s",
@@ -125,7 +127,7 @@ def _column(name: str, values: Sequence[object]) -> Column:
         name=name,
         header=header,
         cells=[_cell(name, value) for value in values],
-        numeric=name not in ("recompute", "precision", "sequence_parallel", "flash_attention"),
+        numeric=name not in _WORDS,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from planner.configurations.rules import OUT_OF_MEMORY, RULES
+from planner.configurations.rules import OUT_OF_HOST_MEMORY, OUT_OF_MEMORY, RULES
 from planner.estimators.flops import adapter_parameter_count
 from planner.estimators.parameters import count_parameters
 from planner.estimators.share import Setting
@@ -20,7 +20,9 @@ from planner.report import text
 from planner.report.console import make_table, print_pairs, print_title
 from planner.serving_plan import ServingPlan
 
-_DESCRIPTIONS = {rule.name: rule.description for rule in (*RULES, OUT_OF_MEMORY)}
+_DESCRIPTIONS = {
+    rule.name: rule.description for rule in (*RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
+}
 
 
 def print_question(console: Console, plan: Plan) -> None:

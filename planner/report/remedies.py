@@ -26,6 +26,7 @@ _WIDER: dict[str, tuple[str, ...]] = {
     "micro_batch_size": ("1",),
     "zero_stage": ("1", "2", "3"),
     "flash_attention": ("true",),
+    "offload": ("optimizer", "optimizer_weights", "activations"),
     "precision": ("bf16", "fp16"),
     "tensor_parallel": ("2", "4", "8"),
     "pipeline_parallel": ("2", "4", "8", "16"),

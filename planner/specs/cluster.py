@@ -40,7 +40,10 @@ class ScaleOut:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class ClusterSpec:
-    """How many GPUs of which kind stand in a node, and what joins them."""
+    """How many GPUs of which kind stand in a node, and what joins them.
+
+    ``host_memory_per_gpu``, ``host_memory_bandwidth``: a GPU's share of those of its node.
+    """
 
     name: str
     gpu: str
@@ -49,5 +52,6 @@ class ClusterSpec:
     scale_out: ScaleOut
     max_gpus: Count | None = None
     host_memory_per_gpu: Bytes | None = None
+    host_memory_bandwidth: BytesPerSecond | None = None
     aliases: tuple[str, ...] = ()
     notes: str = ""

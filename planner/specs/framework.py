@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from planner.specs.quantity import Bytes, BytesOrZero, Ratio, Seconds, Share
+from planner.specs.quantity import Bytes, BytesOrZero, Fraction, Ratio, Seconds, Share
 
 _STRICT = ConfigDict(extra="forbid")
 
@@ -118,6 +118,26 @@ class Memory:
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Offloading:
+    """What a framework keeps in host memory, and how it works on it.
+
+    ``kinds``: the values of ``offload`` that it knows. ``host_update``: the host updates what it
+    keeps, and gets the gradients; else optimizer states come to the GPU and go back.
+    ``host_memory_fraction``: what that update reaches of the bandwidth of host memory;
+    ``host_link_fraction``: what copies reach of the host link. ``hidden``: share of the copies
+    that can hide behind computation. ``layer_inputs_alone``: the activations that leave the GPU
+    are the inputs of layers, whatever else is kept.
+    """
+
+    kinds: tuple[str, ...] = ()
+    host_update: bool = True
+    layer_inputs_alone: bool = False
+    host_memory_fraction: Fraction = 0.5
+    host_link_fraction: Fraction = 0.75
+    hidden: Share = 0.7
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
 class FrameworkProfile:
     """Few, named, physical parameters of a framework; never a factor per model."""
 
@@ -126,6 +146,7 @@ class FrameworkProfile:
     overlap: Overlap
     states: States
     memory: Memory
+    offloading: Offloading = Offloading()
     default_zero_stage: Annotated[int, Field(ge=0, le=3)]
     zero_stages: tuple[Annotated[int, Field(ge=0, le=3)], ...]
     pipeline_zero_stages: tuple[Annotated[int, Field(ge=0, le=3)], ...]

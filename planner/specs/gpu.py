@@ -169,6 +169,7 @@ class HostLink:
     description: str
     bandwidth: BytesPerSecond | None = None
     memory_per_gpu: Bytes | None = None
+    memory_bandwidth: BytesPerSecond | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

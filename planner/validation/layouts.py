@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from planner.enums import ComputePrecision, Precision, Recompute
+from planner.enums import ComputePrecision, Offload, Precision, Recompute
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -32,6 +32,15 @@ _PRECISIONS = {
     "int4": "bf16",
 }
 _RECOMPUTE = {code.word: code for code in Recompute}
+_OFFLOAD = {
+    **{code.word: code for code in Offload},
+    "": Offload.NONE,
+    "no": Offload.NONE,
+    "0": Offload.NONE,
+    "optimizer+params": Offload.OPTIMIZER_WEIGHTS,
+}
+# Sources that say ZeRO or FSDP offloads to the host without saying what.
+_CPU_OFFLOAD = ("cpu", "cpu_offload", "zero_cpu_offload", "1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +57,7 @@ class Layout:
     global_batch_size: float
     zero_stage: int
     recompute: Recompute
+    offload: Offload
     precision: ComputePrecision
     sequence_parallel: bool
     flash_attention: bool
@@ -81,8 +91,6 @@ def layouts(context: Open) -> list[Layout]:
         Its precision or its memory management is not modelled, or nothing fits its GPUs.
     """
     run = context.run
-    if run.word("offload") not in ("", "none", "no", "0"):
-        raise NotPredicted(f"offload of {run.word('offload')} is not modelled yet")
     precisions = _precisions(run, context.gpu)
     found = [
         replace(layout, precision=precision)
@@ -122,6 +130,7 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         global_batch_size=1,
         zero_stage=0,
         recompute=Recompute.NONE,
+        offload=_offload(context.run),
         precision=ComputePrecision.BF16,
         sequence_parallel=False,
         flash_attention=since(context.rule.flash_attention_from, year) if flash is None else flash,
@@ -210,6 +219,15 @@ def _recompute(context: Open) -> list[Recompute]:
     if word:
         raise NotPredicted(f"recompute {word!r} is not none, selective or full")
     return [Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL]
+
+
+def _offload(run: Run) -> Offload:
+    word = run.word("offload")
+    if word in _CPU_OFFLOAD:
+        return Offload.OPTIMIZER_WEIGHTS if run.word("zero_stage") == "3" else Offload.OPTIMIZER
+    if word not in _OFFLOAD:
+        raise NotPredicted(f"offload of {word} is not modelled yet")
+    return _OFFLOAD[word]
 
 
 def _sequence_parallel(context: Open, layout: Layout) -> list[bool]:

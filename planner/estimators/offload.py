@@ -1,0 +1,151 @@
+"""What a training step keeps in host memory, and what copying and updating it there takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric, add
+from planner.configurations.training import TrainingConfigurations
+from planner.enums import Offload, ZeroStage
+from planner.estimators.frozen import gathered_bytes
+from planner.estimators.saved_activations import layer_input_bytes
+from planner.estimators.sharding import StageParameters
+from planner.estimators.share import Setting, Share
+
+HOST_GRADIENT_BYTES = 4.0
+"""Bytes per parameter of the gradients that a host sums up and updates with."""
+
+_LAYERS_ON_GPU = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostCopies:
+    """Seconds of copies between a GPU and its host, before overlap.
+
+    ``layer_forward`` and ``layer_backward``: per group, one layer and micro-batch; ``end_forward``
+    and ``end_backward``: embedding or logits.
+    """
+
+    layer_forward: tuple[FloatArray, ...]
+    layer_backward: tuple[FloatArray, ...]
+    end_forward: FloatArray
+    end_backward: FloatArray
+
+
+def keeps_states(offload: CodeArray) -> BoolArray:
+    """Where the host keeps the optimizer states."""
+    return np.asarray((offload == Offload.OPTIMIZER) | (offload == Offload.OPTIMIZER_WEIGHTS))
+
+
+def keeps_gradients(setting: Setting, offload: CodeArray) -> BoolArray:
+    """Where the host keeps the gradients: it updates with them."""
+    return keeps_states(offload) & setting.framework.offloading.host_update
+
+
+def keeps_weights(offload: CodeArray) -> BoolArray:
+    """Where the host keeps the weights."""
+    return np.asarray(offload == Offload.OPTIMIZER_WEIGHTS)
+
+
+def moved_activations(share: Share, offload: CodeArray, kept: FloatArray) -> FloatArray:
+    """Bytes that one layer moves to the host of those it keeps."""
+    if not np.any(offload == Offload.ACTIVATIONS):
+        return np.zeros(())
+    if share.setting.framework.offloading.layer_inputs_alone:
+        kept = np.minimum(kept, layer_input_bytes(share))
+    return np.where(offload == Offload.ACTIVATIONS, kept, 0.0)
+
+
+def moved_away(moved: FloatArray, largest_layer: FloatArray) -> FloatArray:
+    """Bytes that are not on a GPU of those its layers move: all but the layers being copied."""
+    return np.asarray(np.maximum(moved - _LAYERS_ON_GPU * largest_layer, 0.0))
+
+
+def host_copies(
+    setting: Setting,
+    c: TrainingConfigurations,
+    parameters: StageParameters,
+    moved: list[FloatArray],
+) -> HostCopies:
+    """Copies of every configuration; ``moved`` are the activations each group's layer moves.
+
+    Forward and backward pass each fetch the weights that a rank owns, and the backward pass
+    brings away the gradients it owns of every micro-batch.
+    """
+    nothing = np.zeros(())
+    if not np.any(c.offload):
+        none = (nothing,) * len(moved)
+        return HostCopies(
+            layer_forward=none, layer_backward=none, end_forward=nothing, end_backward=nothing
+        )
+    of_layer, of_end = gathered_bytes(setting, c.precision)
+    trained = parameters.trained
+    forward, backward = [], []
+    widths = [*(of_layer for _ in moved), of_end]
+    for index, (activations, width) in enumerate(zip((*moved, nothing), widths, strict=True)):
+        weights = _owned_of(parameters, c, index) * width
+        fetched = np.where(keeps_weights(c.offload), weights, 0.0)
+        gradients = _owned_of(trained, c, index) * setting.framework.states.gradient_on_wire
+        away = np.where(keeps_gradients(setting, c.offload), gradients, 0.0)
+        forward.append(_copy_time(setting, fetched + activations))
+        backward.append(_copy_time(setting, fetched + away + activations))
+    return HostCopies(
+        layer_forward=tuple(forward[:-1]),
+        layer_backward=tuple(backward[:-1]),
+        end_forward=forward[-1],
+        end_backward=backward[-1],
+    )
+
+
+def host_update_time(setting: Setting, c: TrainingConfigurations, owned: FloatArray) -> FloatArray:
+    """Seconds of the optimizer on the host, and of bringing its ``owned`` weights back."""
+    states, offloading = setting.framework.states, setting.framework.offloading
+    update = setting.machine.host_memory_time(
+        owned * states.optimizer_traffic, offloading.host_memory_fraction
+    )
+    back = np.where(keeps_weights(c.offload), 0.0, owned * states.weight_on_wire)
+    return update + _copy_time(setting, back)
+
+
+def streamed_states_time(setting: Setting, owned: FloatArray) -> FloatArray:
+    """Seconds to bring optimizer states to the GPU, while others go back."""
+    return _copy_time(setting, owned * setting.framework.states.optimizer)
+
+
+def host_bytes(
+    setting: Setting,
+    offload: CodeArray,
+    *,
+    weights: FloatArray,
+    states: FloatArray,
+    gradients: FloatArray,
+    activations: FloatArray,
+) -> FloatArray:
+    """Bytes in host memory, of those that a GPU has of each; ``activations`` are moved ones."""
+    return add(
+        (
+            activations,
+            np.where(keeps_states(offload), states, 0.0),
+            np.where(keeps_gradients(setting, offload), gradients, 0.0),
+            np.where(keeps_weights(offload), weights, 0.0),
+        )
+    )
+
+
+def _copy_time(setting: Setting, num_bytes: Numeric) -> FloatArray:
+    fraction = setting.framework.offloading.host_link_fraction
+    copied = setting.machine.host_copy_time(num_bytes, fraction)
+    return np.where(np.asarray(num_bytes) > 0, copied, 0.0)
+
+
+def _owned_of(parameters: StageParameters, c: TrainingConfigurations, index: int) -> FloatArray:
+    """Parameters a rank owns of a layer of group ``index``, or of an end after the last group."""
+    ranks = c.zero_stage >= ZeroStage.OPTIMIZER
+    dense_ranks = np.where(ranks, parameters.dense_group.size, 1.0)
+    if index == len(parameters.layer_dense):
+        return np.asarray(parameters.end / dense_ranks)
+    expert_ranks = np.where(ranks, parameters.expert_group.size, 1.0)
+    dense, experts = parameters.layer_dense[index], parameters.layer_experts[index]
+    return np.asarray(dense / dense_ranks + experts / expert_ranks)
