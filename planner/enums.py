@@ -31,11 +31,15 @@ class _Code(IntEnum):
 
 
 class ComputePrecision(_Code):
-    """Precision of the matrix multiplications of training, as an array code."""
+    """Precision of the matrix multiplications of training, as an array code.
+
+    ``FP4`` is nvfp4: 4 bits, and a scale of 8 bits for 16 of them.
+    """
 
     BF16 = 0
     FP16 = 1
     FP8 = 2
+    FP4 = 3
 
 
 class Quantization(_Code):

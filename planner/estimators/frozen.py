@@ -6,9 +6,9 @@ import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, Numeric, add
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import AdapterKind, ComputePrecision, ZeroStage
+from planner.enums import AdapterKind, ZeroStage
 from planner.estimators.sharding import StageParameters
-from planner.estimators.share import Setting
+from planner.estimators.share import Setting, compute_bytes
 from planner.formulas.adapters import NF4_BYTES
 from planner.formulas.model_states import sharded_bytes
 from planner.specs.workload import TrainingWorkload
@@ -21,7 +21,7 @@ def layer_weight_bytes(workload: TrainingWorkload, precision: CodeArray) -> Floa
     """Bytes per frozen parameter of a layer: as it is quantized, or multiplied."""
     if workload.adapter is AdapterKind.QLORA:
         return np.asarray(NF4_BYTES)
-    return np.where(precision == ComputePrecision.FP8, 1.0, 2.0)
+    return compute_bytes(precision)
 
 
 def gathered_bytes(setting: Setting, precision: CodeArray) -> tuple[Numeric, float]:

@@ -31,6 +31,7 @@ from planner.specs.gpu import (
     GpuSpec,
     GroupedGemmEfficiency,
     HostLink,
+    TiledGemmEfficiency,
 )
 
 _PASSES = {
@@ -41,6 +42,8 @@ _PASSES = {
     "all_to_all": 1,
 }
 _UNKNOWN_MULTIPROCESSORS = 128
+_TILE_AREA = 128.0**2
+_FP4_BYTES = 0.5625
 # An eighth of two sockets with eight channels of DDR4-3200.
 _USUAL_HOST_MEMORY_BANDWIDTH = 51.2e9
 
@@ -88,9 +91,9 @@ class Machine:
         output_bytes: Numeric = 2,
         input_bytes: Numeric = 2,
     ) -> FloatArray:
-        """Seconds of ``C[rows, columns] = A B``."""
+        """Seconds of ``C[rows, columns] = A B``; in fp4 with the cast of A."""
         e = _by_precision(GemmEfficiency, self.gpu.efficiency.gemm, precision)
-        return self._roofline(
+        time = self._roofline(
             e,
             flops=gemm_flops(rows=rows, columns=columns, depth=depth),
             num_bytes=gemm_bytes(
@@ -101,6 +104,36 @@ class Machine:
                 output_bytes=output_bytes,
             ),
             precision=precision,
+        )
+        measured = self.gpu.efficiency.quantized_gemm.get("nvfp4")
+        if measured is None or self.ideal or not np.any(precision == ComputePrecision.FP4):
+            return time
+        in_fp4 = self._tiled_gemm_time(measured, rows, columns, depth, output_bytes)
+        return np.where(precision == ComputePrecision.FP4, in_fp4, time)
+
+    def _tiled_gemm_time(
+        self,
+        e: TiledGemmEfficiency,
+        rows: Numeric,
+        columns: Numeric,
+        depth: Numeric,
+        output_bytes: Numeric,
+    ) -> FloatArray:
+        """Seconds of a product of matrices in fp4, form G8b."""
+        fp4 = np.asarray(ComputePrecision.FP4, dtype=np.int8)
+        floor = e.area_floor * self.num_multiprocessors * _TILE_AREA
+        area = (rows + e.row_offset) * (np.asarray(columns) + e.column_offset) + floor
+        return self._roofline(
+            {name: np.asarray(value) for name, value in vars(e).items()},
+            flops=2.0 * area * (np.asarray(depth) + e.depth_offset),
+            num_bytes=gemm_bytes(
+                rows=rows,
+                columns=columns,
+                depth=depth,
+                input_bytes=_FP4_BYTES,
+                output_bytes=output_bytes,
+            ),
+            precision=fp4,
         )
 
     def grouped_gemm_time(
@@ -116,7 +149,9 @@ class Machine:
 
         The measured kernels' own permutation is left out: it is an operator of its own.
         """
-        e = _by_precision(GroupedGemmEfficiency, self.gpu.efficiency.grouped_gemm, precision)
+        table = dict(self.gpu.efficiency.grouped_gemm)
+        table["fp4"] = table.get("nvfp4", table["bf16"])
+        e = _by_precision(GroupedGemmEfficiency, table, precision)
         rows_per_expert = np.maximum(pairs / np.asarray(experts), 1e-9)
         padding = (1 + e["width_offset"] / width) * (1 + e["row_offset"] / rows_per_expert)
         if self.ideal:
@@ -290,7 +325,7 @@ class Machine:
         sustained: Numeric = efficiency.sustained_compute_fraction
         in_fp8 = efficiency.sustained_fp8_fraction
         if in_fp8 is not None:
-            sustained = np.where(precision == ComputePrecision.FP8, in_fp8, sustained)
+            sustained = np.where(precision >= ComputePrecision.FP8, in_fp8, sustained)
         return roofline_time(
             flops=flops,
             num_bytes=num_bytes,
@@ -312,7 +347,8 @@ def _by_precision(
     kind: Any, table: Mapping[str, Any], precision: CodeArray
 ) -> dict[str, FloatArray]:
     """The efficiencies of each precision code; those of bf16 where there are none of its own."""
-    rows = [table.get(gemm_key(Precision(code.word)), table["bf16"]) for code in ComputePrecision]
+    words = [Precision(code.word) for code in ComputePrecision]
+    rows = [table.get(word, table.get(gemm_key(word), table["bf16"])) for word in words]
     return _columns(kind, rows, precision)
 
 

@@ -55,15 +55,15 @@ def linear(
 ) -> Operator:
     """A matrix multiplication; its backward computes both gradients, of a frozen one the data's.
 
-    In fp8 its operands are cast first; the weight gradient accumulates in place.
+    In fp8 its operands are cast first, in fp4 by the kernels; the weight gradient accumulates
+    in place.
     """
     machine, states = share.setting.machine, share.setting.framework.states
     is_fp8 = share.precision == ComputePrecision.FP8
-    precision = share.precision
+    precision, width = share.precision, share.linear_input_bytes
     if sixteen_bit:
         is_fp8 = np.zeros((), dtype=np.bool_)
-        precision = machine.sixteen_bit
-    width = np.where(is_fp8, 1.0, 2.0)
+        precision, width = machine.sixteen_bit, np.asarray(2.0)
     forward = machine.gemm_time(rows, columns, depth, precision, input_bytes=width)
     data_gradient = machine.gemm_time(rows, depth, columns, precision, input_bytes=width)
     weight_gradient = machine.gemm_time(

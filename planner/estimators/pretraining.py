@@ -32,6 +32,9 @@ from planner.formulas.overlap import exposed_time, partly_hidden
 from planner.formulas.pipeline import bubble_time
 from planner.specs.framework import Overlap
 
+_Passes = tuple[FloatArray, FloatArray]
+"""Seconds of the forward and of the backward pass of one layer or end."""
+
 
 def step_time(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> StepTime:
     """Seconds of a step of every configuration.
@@ -103,8 +106,8 @@ def _blocks(
         blocks.append(
             Block(
                 time=time,
-                gather=_shown_gather(share, time, *gathers),
-                offload=_shown_copies(share, time, *moves),
+                gather=_shown_gather(share, time, gathers),
+                offload=_shown_copies(share, time, gathers, moves),
                 counts=parameters.layers.counts[:, index],
                 whole=float(group.num_hidden_layers),
             )
@@ -125,8 +128,9 @@ def _end_blocks(
     }
     for block, counts in on_stages.items():
         time = layer_time(block(share), c.recompute, 0.0)
-        gather = _shown_gather(share, time, exchange.end_forward, exchange.end_backward)
-        offload = _shown_copies(share, time, copies.end_forward, copies.end_backward)
+        gathers = exchange.end_forward, exchange.end_backward
+        gather = _shown_gather(share, time, gathers)
+        offload = _shown_copies(share, time, gathers, (copies.end_forward, copies.end_backward))
         yield Block(time=time, gather=gather, offload=offload, counts=counts, whole=1.0)
 
 
@@ -134,33 +138,33 @@ def _overlap(share: Share) -> Overlap:
     return share.setting.framework.overlap
 
 
-def _shown_gather(
-    share: Share, time: LayerTime, forward: FloatArray, backward: FloatArray
-) -> FloatArray:
+def _shown_gather(share: Share, time: LayerTime, gathers: _Passes) -> FloatArray:
     """What shows of ZeRO's gathers and scatters, forward and backward of one layer."""
     overlap = _overlap(share)
-    return _shown(time, forward, backward, overlap.weight_gather, overlap.interference)
+    windows = time.forward_total, time.backward_total
+    return _shown(gathers, windows, overlap.weight_gather, overlap.interference)
 
 
-def _shown_copies(
-    share: Share, time: LayerTime, forward: FloatArray, backward: FloatArray
-) -> FloatArray:
-    """What shows of copies to and from the host; they take no multiprocessors."""
-    hidden = share.setting.framework.offloading.hidden
-    return _shown(time, forward, backward, hidden, 0.0)
+def _shown_copies(share: Share, time: LayerTime, gathers: _Passes, copies: _Passes) -> FloatArray:
+    """What shows of copies to and from the host; gathers hide first, and copies then."""
+    if not (np.any(copies[0]) or np.any(copies[1])):
+        return np.zeros(())
+    totals = time.forward_total, time.backward_total
+    forward, backward = (
+        np.maximum(total - gather, 0.0) for total, gather in zip(totals, gathers, strict=True)
+    )
+    return _shown(copies, (forward, backward), share.setting.framework.offloading.hidden, 0.0)
 
 
-def _shown(
-    time: LayerTime, forward: FloatArray, backward: FloatArray, hidden: float, interference: float
-) -> FloatArray:
-    """What shows of transfers beside a layer when a share of them can hide behind it."""
-    if not (np.any(forward) or np.any(backward)):
+def _shown(transfers: _Passes, windows: _Passes, hidden: float, interference: float) -> FloatArray:
+    """What shows of transfers when a share of them can hide behind the windows."""
+    if not (np.any(transfers[0]) or np.any(transfers[1])):
         return np.zeros(())
     behind = [
         exposed_time(communication=n, computation=t, interference=interference)
-        for n, t in ((forward, time.forward_total), (backward, time.backward_total))
+        for n, t in zip(transfers, windows, strict=True)
     ]
-    return add((*(hidden * part for part in behind), (1 - hidden) * (forward + backward)))
+    return add((*(hidden * part for part in behind), (1 - hidden) * (transfers[0] + transfers[1])))
 
 
 def _pipeline_transfer(share: Share, c: TrainingConfigurations) -> FloatArray:

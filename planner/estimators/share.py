@@ -14,6 +14,13 @@ from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
 from planner.specs.workload import TrainingWorkload
 
+_COMPUTE_BYTES = {
+    ComputePrecision.BF16: 2.0,
+    ComputePrecision.FP16: 2.0,
+    ComputePrecision.FP8: 1.0,
+    ComputePrecision.FP4: 0.5625,
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
@@ -76,7 +83,7 @@ class Share:
     @property
     def linear_input_bytes(self) -> FloatArray:
         """Bytes per element of what a matrix multiplication reads and keeps."""
-        return np.where(self.precision == ComputePrecision.FP8, 1.0, 2.0)
+        return compute_bytes(self.precision)
 
     @property
     def tensor_group(self) -> Group:
@@ -91,6 +98,11 @@ class Share:
     def key_value_heads(self, num_key_value_heads: int) -> FloatArray:
         """Key-value heads on this GPU; fewer heads than ranks are replicated."""
         return np.maximum(num_key_value_heads / self.tensor_parallel, 1.0)
+
+
+def compute_bytes(precision: CodeArray) -> FloatArray:
+    """Bytes per element of each precision code, scales included."""
+    return np.asarray([_COMPUTE_BYTES[code] for code in ComputePrecision])[precision]
 
 
 def elementwise_bytes(share: Share, elements: Numeric, bytes_per_element: float) -> FloatArray:

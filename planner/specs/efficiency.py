@@ -50,8 +50,8 @@ def is_measured(provenance: Mapping[str, str], part: str) -> bool:
 
 
 def gemm_key(precision: Precision) -> str:
-    """The row of ``Efficiency.gemm`` for a precision: all but fp8 share that of bf16."""
-    return "fp8" if precision is Precision.FP8 else "bf16"
+    """The row of ``Efficiency.gemm`` for a precision: that of fp8 for fp4, else that of bf16."""
+    return "fp8" if precision in (Precision.FP8, Precision.FP4) else "bf16"
 
 
 def collectives(gpu: GpuSpec, kind: LinkKind) -> Mapping[str, CollectiveEfficiency]:

@@ -26,6 +26,8 @@ _PRECISIONS = {
     "fp8-cs": "fp8",
     "fp8-ds": "fp8",
     "float8": "fp8",
+    "nvfp4": "fp4",
+    "mxfp4": "fp4",
     "bf16-mixed": "bf16",
     # How a frozen model is stored; it is multiplied in 16 bits.
     "nf4": "bf16",
@@ -39,6 +41,8 @@ _OFFLOAD = {
     "0": Offload.NONE,
     "optimizer+params": Offload.OPTIMIZER_WEIGHTS,
 }
+# LLMQ's flag for weights on the host, but for copies in 8 bit: tables name the optimizer alone.
+_MASTER_WEIGHTS = "--offload-master"
 # Sources that say ZeRO or FSDP offloads to the host without saying what.
 _CPU_OFFLOAD = ("cpu", "cpu_offload", "zero_cpu_offload", "1")
 
@@ -225,6 +229,9 @@ def _offload(run: Run) -> Offload:
     word = run.word("offload")
     if word in _CPU_OFFLOAD:
         return Offload.OPTIMIZER_WEIGHTS if run.word("zero_stage") == "3" else Offload.OPTIMIZER
+    in_sixteen_bit = run.word("precision") in ("bf16", "fp16")
+    if word == "optimizer" and in_sixteen_bit and _MASTER_WEIGHTS in run.word("notes"):
+        return Offload.OPTIMIZER_WEIGHTS
     if word not in _OFFLOAD:
         raise NotPredicted(f"offload of {word} is not modelled yet")
     return _OFFLOAD[word]

@@ -15,6 +15,7 @@ from planner.validation.intervals import FEWEST_ROWS, KEYS, LEVEL, conformal_fac
 
 # Orders of magnitude are no residuals but rows that say something else than they seem to.
 LARGEST = math.log(10)
+FEWEST_FOLDS = 3
 _QUANTITIES = ("step_time", "peak_memory")
 _CALIBRATION = {"step_time": "calibration", "peak_memory": "memory_calibration"}
 Keys = tuple[str, ...]
@@ -41,8 +42,8 @@ class Residual:
 class Cell:
     """An interval for a kind of run.
 
-    ``basis``: ``runs`` where the parameters were calibrated on runs of the kind, which then
-    count one by one; else ``sources``, which count together.
+    ``basis``: ``runs`` where the parameters were calibrated on runs of the kind and of several
+    folds, which then count one by one; else ``sources``, which count together.
     """
 
     quantity: str
@@ -161,7 +162,9 @@ def _kinds(keys: Keys) -> Iterator[Keys]:
 
 def _cell(quantity: str, keys: Keys, members: Sequence[Residual]) -> Iterator[Cell]:
     calibrated = sum(residual.calibration for residual in members) >= FEWEST_ROWS
-    basis = "runs" if calibrated and keys[0] and keys[1] else "sources"
+    # One model's runs say how far they are from each other, not how far the next model is.
+    several = len({residual.fold for residual in members}) >= FEWEST_FOLDS
+    basis = "runs" if calibrated and several and keys[0] and keys[1] else "sources"
     low, high = _runs_ends(members) if basis == "runs" else _sources_ends(members, any(keys))
     if len(members) >= FEWEST_ROWS and low > 0 and math.isfinite(high):
         yield Cell(quantity=quantity, keys=keys, low=low, high=high, rows=len(members), basis=basis)

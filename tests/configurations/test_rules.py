@@ -23,6 +23,7 @@ ONE = {
     "global_batch_size": 1,
     "zero_stage": 0,
     "recompute": 0,
+    "offload": 0,
     "precision": 0,
     "sequence_parallel": False,
     "flash_attention": True,
@@ -189,6 +190,15 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {"framework": "megatron-deepspeed"},
     ),
     ("framework", TWO, {"num_gpus": 2, "global_batch_size": 2}, {"framework": "fsdp"}),
+    # ZeRO-1 shards no weights; one rank needs not.
+    (
+        "offload",
+        {"num_gpus": 2, "zero_stage": 1, "global_batch_size": 2, "offload": 2},
+        {"num_gpus": 2, "zero_stage": 3, "global_batch_size": 2, "offload": 2},
+        {"framework": "deepspeed"},
+    ),
+    ("offload", {"offload": 2}, {"offload": 1}, {}),
+    ("offload", {"offload": 1}, {"offload": 2}, {"framework": "fsdp"}),
     ("precision", FP8, {}, {}),
     ("precision", {}, {"precision": 1}, {"gpu": "v100-sxm-32gb"}),
 ]

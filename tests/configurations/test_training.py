@@ -23,6 +23,7 @@ VALUES: dict[str, list[Any]] = {
     "global_batch_size": [32],
     "zero_stage": [0, 1],
     "recompute": [0, 1, 2],
+    "offload": [0],
     "precision": [0],
     "sequence_parallel": [False, True],
     "flash_attention": [True],
@@ -88,6 +89,7 @@ def test_types_hold_large_products() -> None:
     ("name", "value", "shown"),
     [
         ("recompute", 2, "full"),
+        ("offload", 2, "optimizer_weights"),
         ("precision", 2, "fp8"),
         ("zero_stage", 3, 3),
         ("sequence_parallel", np.True_, True),

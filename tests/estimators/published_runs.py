@@ -7,7 +7,7 @@ from typing import Any
 
 from planner import Request
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import ComputePrecision, Recompute
+from planner.enums import ComputePrecision, Offload, Recompute
 from planner.estimators.share import Setting
 from planner.plan import make_plan
 
@@ -20,6 +20,7 @@ ONE = {
     "micro_batch_size": 1,
     "zero_stage": 0,
     "recompute": Recompute.NONE,
+    "offload": Offload.NONE,
     "precision": ComputePrecision.BF16,
     "sequence_parallel": False,
     "flash_attention": True,

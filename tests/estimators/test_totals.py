@@ -19,7 +19,7 @@ from planner.specs.catalogue import names
 
 MODELS = ("llama-65b", "gpt-3-175b", "mixtral-8x7b", "deepseek-v3", "gemma-2-9b", "falcon-40b")
 FRAMEWORKS = tuple(names("frameworks"))
-OUTSIDE_LAYERS = ("launch_wait", "weight_gather", "pipeline_transfer", "pipeline_bubble")
+OUTSIDE_LAYERS = ("launch_wait", "weight_gather", "offload", "pipeline_transfer", "pipeline_bubble")
 OUTSIDE_LAYERS += ("data_parallel", "optimizer", "overhead")
 
 
@@ -43,6 +43,7 @@ def _random_table(seed: int, rows: int = 40) -> TrainingConfigurations:
         global_batch_size=data * micro * count * pipeline,
         zero_stage=draw(0, 1, 2, 3),
         recompute=draw(0, 1, 2),
+        offload=draw(0, 0, 1, 2, 3),
         sequence_parallel=(tensor > 1) & (draw(0, 1) > 0),
         flash_attention=draw(0, 1) > 0,
     )

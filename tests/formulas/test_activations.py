@@ -42,6 +42,7 @@ def _estimate(model: str, tensor: int, sequence: bool, recompute: Recompute) -> 
         global_batch_size=batch,
         zero_stage=0,
         recompute=recompute,
+        offload=0,
         precision=1,
         sequence_parallel=sequence,
         flash_attention=False,

@@ -65,7 +65,7 @@ def test_settings_may_leave_the_space():
         ({"num_gpus": 8}, "give --gpus"),
         ({"data_parallel": 8}, "data_parallel follows from"),
         ({"recompute": "ful"}, "recompute is one of none, .*not 'ful'. Did you mean full"),
-        ({"precision": "fp4"}, "precision is one of .*bf16.*not 'fp4'"),
+        ({"precision": "int3"}, "precision is one of .*bf16.*not 'int3'"),
         ({"zero_stage": 4}, "zero_stage is one of 0, 1, 2, 3, not 4"),
         ({"zero_stage": "one"}, "zero_stage is one of 0, 1, 2, 3, not 'one'"),
         ({"sequence_parallel": "maybe"}, "sequence_parallel is true or false, not 'maybe'"),

@@ -27,6 +27,7 @@ ONE: dict[str, Any] = {
     "global_batch_size": 512,
     "zero_stage": 0,
     "recompute": 0,
+    "offload": 0,
     "precision": 0,
     "sequence_parallel": False,
     "flash_attention": True,

@@ -10,7 +10,7 @@ from scalar_machine import Layout, World
 
 from planner import Request
 from planner.configurations.training import NAMES, TrainingConfigurations
-from planner.enums import ComputePrecision, Recompute
+from planner.enums import ComputePrecision, Offload, Recompute
 from planner.estimators.share import Setting
 from planner.plan import make_plan
 from planner.specs.catalogue import names
@@ -37,7 +37,7 @@ ADAPTERS = (
     "qlora:16:attention",
     "qlora:1:all_linear",
 )
-PRECISIONS = ["bf16", "fp16", "fp8"]
+PRECISIONS = ["bf16", "fp16", "fp8", "fp4"]
 FRAMEWORKS = tuple(names("frameworks"))
 
 
@@ -67,6 +67,7 @@ def make_world(setting: Setting) -> World:
 def make_table(layouts: list[Layout]) -> TrainingConfigurations:
     codes: dict[str, Any] = {
         "recompute": lambda word: Recompute[word.upper()],
+        "offload": lambda word: Offload[word.upper()],
         "precision": lambda word: ComputePrecision[word.upper()],
     }
     plain = codes.get
@@ -99,6 +100,7 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         global_batch_size=d * b * m,
         zero_stage=choose(list(f.pipeline_zero_stages if p > 1 else f.zero_stages)),
         recompute=choose(["none", "selective", "full"]),
+        offload=choose(["none", "none", *f.offloading.kinds]),
         precision=choose([word for word in PRECISIONS if word in setting.machine.gpu.peak_flops]),
         sequence_parallel=t > 1 and choose([True, True, False]),
         flash_attention=choose([True, True, False]),
@@ -117,6 +119,7 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         micro_batch_size=choose([1, 3, 4]),
         global_batch_size=choose([1, 24, 96, 100]),
         zero_stage=choose([0, 1, 2, 3]),
+        offload=choose(["none", "none", *Offload.words()]),
         precision=choose(PRECISIONS),
         sequence_parallel=choose([True, False]),
         flash_attention=choose([True, False]),

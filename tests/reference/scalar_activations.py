@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scalar_adapters import frozen
-from scalar_machine import Layout, World, key_heads, own_tokens, tokens, value_dim
+from scalar_machine import COMPUTE_BYTES, Layout, World, key_heads, own_tokens, tokens, value_dim
 
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
 
@@ -31,7 +31,7 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
 
 def _element(world: World, layout: Layout) -> int:
     """Bytes per element of the kept input of a matrix."""
-    return 1 if layout.precision == "fp8" and world.framework.memory.fp8_inputs else 2
+    return COMPUTE_BYTES[layout.precision] if world.framework.memory.fp8_inputs else 2
 
 
 def _attention(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scalar_machine import Layout, World, elementwise, gemm, tokens, value_dim
+from scalar_machine import COMPUTE_BYTES, Layout, World, elementwise, gemm, tokens, value_dim
 from scalar_parameters import (
     Counts,
     attention_parameters,
@@ -151,7 +151,7 @@ def weight_bytes(world: World, layout: Layout) -> tuple[float, float]:
         return (world.framework.states.weight_on_wire,) * 2
     if world.workload.adapter == "qlora":
         return NF4, 2.0
-    return 1.0 if layout.precision == "fp8" else 2.0, 2.0
+    return COMPUTE_BYTES[layout.precision], 2.0
 
 
 def frozen_counts(world: World, layout: Layout, stage: int) -> list[tuple[float, float, int]]:

@@ -15,6 +15,7 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.model import AttentionSpec, ModelSpec
 from planner.specs.workload import TrainingWorkload
 
+COMPUTE_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5 + 1 / 16}
 PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 
 
@@ -47,6 +48,7 @@ class Layout:
     global_batch_size: int = 1
     zero_stage: int = 0
     recompute: str = "none"
+    offload: str = "none"
     precision: str = "bf16"
     sequence_parallel: bool = False
     flash_attention: bool = True
@@ -86,7 +88,7 @@ def roofline(world: World, e: Any, flops: float, num_bytes: float, precision: st
     gpu = world.gpu
     rate = gpu.peak_flops[precision] * e.compute_fraction
     sustained = gpu.efficiency.sustained_compute_fraction
-    if precision == "fp8" and gpu.efficiency.sustained_fp8_fraction is not None:
+    if precision in ("fp8", "fp4") and gpu.efficiency.sustained_fp8_fraction is not None:
         sustained = gpu.efficiency.sustained_fp8_fraction
     compute = flops / (rate * sustained)
     traffic = num_bytes / (gpu.memory_bandwidth * e.bandwidth_fraction)
@@ -95,7 +97,11 @@ def roofline(world: World, e: Any, flops: float, num_bytes: float, precision: st
 
 
 def _by_precision(table: Any, precision: str) -> Any:
-    return table["fp8"] if precision == "fp8" and "fp8" in table else table["bf16"]
+    """The row of the precision itself; matrices in fp4 are as those in fp8 where it has none."""
+    for name in {"fp4": ("nvfp4", "fp8"), "fp8": ("fp8",)}.get(precision, ()):
+        if name in table:
+            return table[name]
+    return table["bf16"]
 
 
 def gemm(
@@ -106,9 +112,15 @@ def gemm(
     precision: str,
     output_bytes: float = 2,
 ) -> float:
-    """2mnk FLOPs; each operand passes memory once, in 8 bit if computed in 8 bit."""
-    operand = 1 if precision == "fp8" else 2
+    """2mnk FLOPs; each operand passes memory once, in the bits it is computed in."""
+    operand = COMPUTE_BYTES[precision]
     num_bytes = operand * (rows * depth + columns * depth) + output_bytes * rows * columns
+    tiled = world.gpu.efficiency.quantized_gemm
+    if precision == "fp4" and "nvfp4" in tiled:
+        e = tiled["nvfp4"]
+        floor = e.area_floor * (world.gpu.num_multiprocessors or 128) * 128 * 128
+        area = (rows + e.row_offset) * (columns + e.column_offset) + floor
+        return roofline(world, e, 2 * area * (depth + e.depth_offset), num_bytes, precision)
     e = _by_precision(world.gpu.efficiency.gemm, precision)
     return roofline(world, e, 2 * rows * columns * depth, num_bytes, precision)
 

@@ -80,4 +80,16 @@ def _support(world: World, c: Layout) -> set[str]:
     lacking |= c.pipeline_parallel > 1 and c.zero_stage not in profile.pipeline_zero_stages
     for kind in ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"):
         lacking |= getattr(c, kind) > 1 and not getattr(profile, kind)
-    return _named(framework=lacking, precision=c.precision not in world.gpu.peak_flops)
+    precision = c.precision not in world.gpu.peak_flops
+    return _named(framework=lacking, offload=_no_offload(world, c), precision=precision)
+
+
+def _no_offload(world: World, c: Layout) -> bool:
+    """The framework lacks it, its weights are whole on every rank, or there is no known link."""
+    if c.offload == "none":
+        return False
+    profile, host = world.framework, world.gpu.host
+    stages = {"optimizer": 1, "optimizer_weights": profile.states.weights_sharded_from}
+    whole = c.zero_stage < stages.get(c.offload, 0) and c.data_parallel * c.context_parallel != 1
+    unknown = host is None or host.bandwidth is None
+    return c.offload not in profile.offloading.kinds or whole or unknown

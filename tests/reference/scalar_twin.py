@@ -26,6 +26,7 @@ from scalar_machine import (
     send,
     shown,
 )
+from scalar_offload import STATES, moved_bytes, shown_copies, update
 from scalar_parameters import end_parameters, groups, layer_parameters, stage_parameters, stages
 
 Parts = dict[str, float]
@@ -89,8 +90,13 @@ def _add(
     backward_launches = (3 if layout.recompute == "full" else 2) * launch
     waits = max(launch - forward, 0.0), max(backward_launches - backward, 0.0)
     parts["launch_wait"] = parts.get("launch_wait", 0.0) + sum(waits)
-    gather = _gather(world, layout, group, forward + waits[0], backward + waits[1])
+    windows = forward + waits[0], backward + waits[1]
+    transfers = _transfers(world, layout, group)
+    gather = _gather(world, transfers, windows)
     parts["weight_gather"] = parts.get("weight_gather", 0.0) + gather
+    left = (max(t - n, 0.0) for t, n in zip(windows, transfers, strict=True))
+    copies = shown_copies(world, layout, group, *left)
+    parts["offload"] = parts.get("offload", 0.0) + copies
 
 
 def _exchange(
@@ -104,11 +110,9 @@ def _exchange(
     )
 
 
-def _gather(
-    world: World, layout: Layout, group: int | None, forward: float, backward: float
-) -> float:
-    """What shows of ZeRO's gathers and scatters around one layer or end, per micro-batch."""
-    model, states, overlap = world.model, world.framework.states, world.framework.overlap
+def _transfers(world: World, layout: Layout, group: int | None) -> tuple[float, float]:
+    """ZeRO's gathers before one layer or end, its gathers and scatters after, per micro-batch."""
+    model, states = world.model, world.framework.states
     of_layer, of_end = weight_bytes(world, layout)
     if group is None:
         width, counts = of_end, (model.vocab_size * model.hidden_size / layout.tensor_parallel, 0.0)
@@ -120,10 +124,15 @@ def _gather(
     gradients = _exchange(world, layout, "reduce_scatter", states.gradient_on_wire, trained)
     zero = layout.zero_stage
     before = weights if zero >= states.weights_sharded_from else 0.0
-    after = (weights if zero == 3 else 0.0) + (gradients if zero >= 2 else 0.0)
+    return before, (weights if zero == 3 else 0.0) + (gradients if zero >= 2 else 0.0)
+
+
+def _gather(world: World, transfers: tuple[float, float], windows: tuple[float, float]) -> float:
+    """What shows of transfers beside the forward and the backward pass."""
+    overlap = world.framework.overlap
     g, hidden = overlap.interference, overlap.weight_gather
-    beside = shown(before, forward, g) + shown(after, backward, g)
-    return hidden * beside + (1 - hidden) * (before + after)
+    beside = sum(shown(n, t, g) for n, t in zip(transfers, windows, strict=True))
+    return hidden * beside + (1 - hidden) * sum(transfers)
 
 
 def _end_of_step(world: World, layout: Layout, window: float) -> float:
@@ -147,7 +156,8 @@ def _optimizer(world: World, layout: Layout) -> float:
     owned = [
         dense / dense_ranks + own / expert_ranks for dense, own in trained_in_stages(world, layout)
     ]
-    return elementwise(world, world.framework.states.optimizer_traffic * max(owned))
+    on_gpu = elementwise(world, world.framework.states.optimizer_traffic * max(owned))
+    return update(world, layout, on_gpu)
 
 
 def peak_memory(world: World, layout: Layout) -> Parts:
@@ -163,6 +173,9 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
     in_flight = _in_flight(layout, stage)
     input_bytes = 2 * own_tokens(world, layout) * model.hidden_size
     kept = sum(kept_bytes(world, layout, group, layout.recompute) for group in held)
+    moved = [moved_bytes(world, layout, index) for index in stages(model, layout)[stage]]
+    away = max(in_flight * sum(moved) - 2 * max(moved), 0.0)
+    activations = in_flight * kept - away
     largest = max(kept_bytes(world, layout, group, "none") for group in held)
     working = largest / 4 + (largest if layout.recompute == "full" else 0)
     working *= memory.sharded_copies if layout.zero_stage == 3 else 1.0
@@ -177,10 +190,10 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
     }
     temporary = whole.pop("temporary")
     loss_or_backward = whole | {
-        "activations": in_flight * kept,
+        "activations": activations,
         "working": working,
         "gathered": _gathered(world, layout, stage),
-        "fragmentation": memory.fragmentation * (in_flight * kept + working),
+        "fragmentation": memory.fragmentation * (activations + working),
     }
     if not world.framework.states.gradients_persist and layout.num_micro_batches == 1:
         loss_or_backward["gradients"] = 0.0
@@ -227,7 +240,14 @@ def _states(world: World, layout: Layout, stage: int) -> Parts:
     for count, width, kind in frozen_counts(world, layout, stage):
         ranks = groups(layout)[kind][0] if layout.zero_stage >= states.weights_sharded_from else 1
         parts["weights"] += width * count / ranks
-    return parts
+    host_updates = layout.offload in STATES and world.framework.offloading.host_update
+    away = {
+        "weights": layout.offload == "optimizer_weights",
+        "gradients": host_updates,
+        "optimizer_states": layout.offload in STATES,
+        "temporary": host_updates,
+    }
+    return {name: 0.0 if away[name] else num_bytes for name, num_bytes in parts.items()}
 
 
 def _gathered(world: World, layout: Layout, stage: int) -> float:
@@ -236,7 +256,8 @@ def _gathered(world: World, layout: Layout, stage: int) -> float:
     FSDP behind a pipeline keeps all gradients until the last micro-batch.
     """
     model, states = world.model, world.framework.states
-    if layout.zero_stage < states.weights_sharded_from:
+    on_host = layout.offload == "optimizer_weights"
+    if layout.zero_stage < states.weights_sharded_from and not on_host:
         return 0.0
     held = {index: model.layer_groups[index] for index in stages(model, layout)[stage]}
     of_layer, of_end = weight_bytes(world, layout)
@@ -246,7 +267,7 @@ def _gathered(world: World, layout: Layout, stage: int) -> float:
     weights = max(max(layers) * together * of_layer, matrix * of_end)
     trained = [sum(trained_in_layer(world, layout, group)) for group in held.values()]
     gradients = max(max(trained) * together, trained_in_end(world, layout)[0])
-    if layout.zero_stage < 3:
+    if layout.zero_stage == 2 == states.weights_sharded_from:
         ends = end_parameters(model, layout, stage)
         whole = sum(stage_parameters(world, layout)[stage])
         weights = (whole - ends) * of_layer + ends * of_end

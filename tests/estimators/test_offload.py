@@ -1,0 +1,139 @@
+"""Offloading: what leaves the GPU, what the host holds, what copies and updates take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import planner
+from planner.configurations.rules import OUT_OF_HOST_MEMORY
+from planner.estimators.estimate import REJECTIONS, Estimate, evaluate
+from planner.estimators.parameters import count_parameters
+from planner.specs.model_catalogue import load_model
+from planner.units import GIB
+
+PARAMETERS = count_parameters(load_model("llama-2-7b")).total
+LINK = 0.75 * 32e9
+HOST = 51.2e9
+
+
+def offloaded(kind: str, **changes: Any) -> Estimate:
+    """Llama 2 7B with full recomputation on GPUs of one A100 node."""
+    asked: dict[str, Any] = {
+        "model": "llama-2-7b",
+        "gpu": "a100-sxm-80gb",
+        "num_gpus": 8,
+        "framework": "deepspeed",
+        "sequence_length": 2048,
+        "global_batch_size": 64,
+        **{name: value for name, value in changes.items() if name != "settings"},
+    }
+    asked["settings"] = {
+        "zero_stage": 3,
+        "recompute": "full",
+        "offload": kind,
+        "micro_batch_size": 4,
+        **changes.get("settings", {}),
+    }
+    return planner.estimate(**asked).estimate
+
+
+def number(values: Any) -> float:
+    return float(np.ravel(values)[0])
+
+
+def test_optimizer_on_the_host_leaves_weights_on_the_gpu() -> None:
+    """ZeRO-Offload: 2 of 16 bytes per parameter stay on the GPU, 12 + 4 move to the host."""
+    memory = offloaded("optimizer", num_gpus=1, settings={"zero_stage": 0}).memory
+    assert number(memory.fullest.weights) == pytest.approx(2 * PARAMETERS, rel=1e-6)
+    assert number(memory.fullest.gradients) == number(memory.fullest.optimizer_states) == 0
+    assert number(memory.host) == pytest.approx(16 * PARAMETERS, rel=1e-6)
+
+
+def test_weights_on_the_host_are_gathered_by_layers() -> None:
+    memory = offloaded("optimizer_weights").memory
+    assert number(memory.fullest.weights) == 0
+    assert number(memory.fullest.gathered) > 0
+    assert number(memory.host) == pytest.approx(18 * PARAMETERS / 8, rel=1e-3)
+    alone = offloaded("optimizer_weights", num_gpus=1, settings={"zero_stage": 0}).memory
+    assert number(alone.fullest.weights) == 0
+    assert number(alone.fullest.gathered) == pytest.approx(number(memory.fullest.gathered))
+
+
+def test_activations_on_the_host_leave_two_layers() -> None:
+    settings = {"recompute": "none", "micro_batch_size": 1}
+    kept = offloaded("none", settings=settings).memory
+    moved = offloaded("activations", settings=settings).memory
+    whole = number(kept.fullest.activations)
+    assert number(moved.fullest.activations) == pytest.approx(whole * 2 / 32)
+    assert number(moved.host) == pytest.approx(whole)
+
+
+def test_the_host_updates_at_the_speed_of_its_memory() -> None:
+    """38 bytes per parameter at half of the bandwidth, then 2 over the link."""
+    time = offloaded("optimizer", settings={"zero_stage": 2}).time
+    owned = PARAMETERS / 8
+    assert number(time.optimizer) == pytest.approx(owned * (38 / (0.5 * HOST) + 2 / LINK), rel=1e-2)
+    streamed = offloaded("optimizer", framework="llmq", settings={"zero_stage": 1}).time
+    assert number(streamed.optimizer) == pytest.approx(owned * 4 / LINK, rel=1e-2)
+
+
+def test_copies_show_where_there_is_little_to_compute() -> None:
+    """A rank fetches its eighth of the weights twice, and brings its gradients away once."""
+    time = offloaded("optimizer_weights", settings={"micro_batch_size": 1}).time
+    shown = number(time.parts()["offload"])
+    copied = 8 * 6 * PARAMETERS / 8 / LINK
+    assert 0.3 * copied * 0.98 < shown < copied
+    more = offloaded("optimizer_weights", settings={"micro_batch_size": 8}).time
+    assert number(more.parts()["offload"]) < shown / 7
+
+
+def test_gpus_share_the_bandwidth_of_host_memory() -> None:
+    """GB200's link to its host is faster than its half of the host's memory."""
+    estimate = offloaded("optimizer_weights", gpu="gb200-nvl72", num_gpus=4)
+    machine = estimate.setting.machine
+    assert number(machine.host_copy_time(1e9, 1.0)) == pytest.approx(1e9 / 225e9)
+    slow = replace(machine, cluster=replace(machine.cluster, host_memory_bandwidth=20e9))
+    assert number(slow.host_copy_time(1e9, 1.0)) == pytest.approx(1e9 / 20e9)
+
+
+def test_host_memory_has_an_end() -> None:
+    """18 bytes of 7 billion parameters are 113 GiB; GPUs in a DGX A100 have 256 each."""
+    fits = offloaded("optimizer_weights", cluster="dgx-a100")
+    assert number(fits.rejected_by) == 0
+    cluster = replace(fits.setting.machine.cluster, host_memory_per_gpu=10 * GIB)
+    machine = replace(fits.setting.machine, cluster=cluster)
+    full = evaluate(replace(fits.setting, machine=machine), fits.configurations)
+    assert REJECTIONS[int(number(full.rejected_by)) - 1] == OUT_OF_HOST_MEMORY.name
+
+
+def test_offloading_fits_what_does_not_fit() -> None:
+    """The paper's claim: 13 billion parameters on a GPU of 32 GB (arXiv:2101.06840)."""
+    asked: dict[str, Any] = {"model": "llama-2-13b", "gpu": "v100-sxm-32gb", "num_gpus": 1}
+    settings = {"precision": "fp16", "zero_stage": 0, "micro_batch_size": 1}
+    whole = offloaded("none", **asked, settings=settings)
+    moved = offloaded("optimizer", **asked, settings=settings)
+    assert number(whole.rejected_by) > 0
+    assert number(moved.rejected_by) == 0
+
+
+@pytest.mark.parametrize("model", ["llama-3-8b", "mixtral-8x7b"])
+def test_four_bits_are_faster_than_eight_and_slower_than_twice_as_fast(model: str) -> None:
+    steps = {
+        precision: number(
+            planner.estimate(
+                model=model,
+                gpu="b200-sxm-180gb",
+                num_gpus=8,
+                framework="megatron-bridge",
+                sequence_length=8192,
+                global_batch_size=16,
+                settings={"precision": precision, "zero_stage": 1, "micro_batch_size": 1},
+            ).estimate.step_time
+        )
+        for precision in ("bf16", "fp8", "fp4")
+    }
+    assert steps["fp4"] < steps["fp8"] < steps["bf16"] < 2 * steps["fp8"] < 4 * steps["fp4"]

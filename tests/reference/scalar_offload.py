@@ -1,0 +1,89 @@
+"""What lies in host memory, and copies to and from it, in plain floats.
+
+DeepSpeed's ZeRO-Offload (arXiv:2101.06840): gradients go to the host, which updates the
+weights. With weights on the host too (arXiv:2104.07857) each rank fetches those it owns, once
+for the forward and once for the backward pass.
+"""
+
+from __future__ import annotations
+
+from scalar_activations import kept_bytes
+from scalar_adapters import trained_in_end, trained_in_layer, trained_in_stages, weight_bytes
+from scalar_machine import Layout, World, own_tokens, shown
+from scalar_parameters import groups, layer_parameters
+
+STATES = ("optimizer", "optimizer_weights")
+OTHER_HOST = 51.2e9
+
+
+def host_rate(world: World) -> float:
+    """Bandwidth of a GPU's share of host memory."""
+    own = world.gpu.host.memory_bandwidth if world.gpu.host else None
+    return world.cluster.host_memory_bandwidth or own or OTHER_HOST
+
+
+def copy(world: World, num_bytes: float) -> float:
+    if not num_bytes:
+        return 0.0
+    reached = world.gpu.host.bandwidth * world.framework.offloading.host_link_fraction
+    return num_bytes / min(reached, host_rate(world))
+
+
+def moved_bytes(world: World, layout: Layout, index: int) -> float:
+    """Activations that one layer of a group moves to the host."""
+    if layout.offload != "activations":
+        return 0.0
+    kept = kept_bytes(world, layout, world.model.layer_groups[index], layout.recompute)
+    if world.framework.offloading.layer_inputs_alone:
+        return min(kept, 2 * own_tokens(world, layout) * world.model.hidden_size)
+    return kept
+
+
+def shown_copies(
+    world: World, layout: Layout, index: int | None, forward: float, backward: float
+) -> float:
+    """What shows of the copies around one layer or end, per micro-batch."""
+    if layout.offload == "none":
+        return 0.0
+    states, offloading = world.framework.states, world.framework.offloading
+    of_layer, of_end = weight_bytes(world, layout)
+    if index is None:
+        width, counts = (
+            of_end,
+            (
+                world.model.vocab_size * world.model.hidden_size / layout.tensor_parallel,
+                0.0,
+            ),
+        )
+        trained, moved = trained_in_end(world, layout), 0.0
+    else:
+        group = world.model.layer_groups[index]
+        width, counts = of_layer, layer_parameters(world.model, group, layout)
+        trained, moved = trained_in_layer(world, layout, group), moved_bytes(world, layout, index)
+    fetched = width * owned(layout, counts) if layout.offload == "optimizer_weights" else 0.0
+    away = 0.0
+    if layout.offload in STATES and offloading.host_update:
+        away = states.gradient_on_wire * owned(layout, trained)
+    before, after = copy(world, fetched + moved), copy(world, fetched + away + moved)
+    beside = shown(before, forward, 0.0) + shown(after, backward, 0.0)
+    return offloading.hidden * beside + (1 - offloading.hidden) * (before + after)
+
+
+def owned(layout: Layout, counts: tuple[float, float]) -> float:
+    return sum(
+        count / (ranks if layout.zero_stage >= 1 else 1)
+        for count, (ranks, _) in zip(counts, groups(layout), strict=True)
+    )
+
+
+def update(world: World, layout: Layout, on_gpu: float) -> float:
+    """The optimizer where its states are on the host; ``on_gpu`` where they are not."""
+    if layout.offload not in STATES:
+        return on_gpu
+    states, offloading = world.framework.states, world.framework.offloading
+    most = max(owned(layout, counts) for counts in trained_in_stages(world, layout))
+    if not offloading.host_update:
+        return max(on_gpu, copy(world, most * states.optimizer))
+    rate = host_rate(world) * offloading.host_memory_fraction
+    back = 0.0 if layout.offload == "optimizer_weights" else most * states.weight_on_wire
+    return most * states.optimizer_traffic / rate + copy(world, back)
