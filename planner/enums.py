@@ -75,7 +75,8 @@ class Recompute(_Code):
     """What the backward pass computes again instead of keeping it.
 
     ``SELECTIVE`` recomputes the attention core alone (arXiv:2205.05198); a fused kernel
-    does so by itself, so with flash attention it changes nothing.
+    does so by itself, so with flash attention it changes nothing, except where a framework
+    repeats other cheap parts: see ``selective_share`` and ``selective_outputs`` of its profile.
     """
 
     NONE = 0

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.arrays import FloatArray, Numeric
 from planner.enums import AttentionKind, PositionEmbedding
 from planner.estimators.operators import Operator, elementwise, linear, tensor_collectives
-from planner.estimators.share import Share
+from planner.estimators.share import Share, repeats_outputs
 from planner.formulas.attention import (
     attention_core_bytes,
     attention_core_flops,
@@ -26,10 +26,11 @@ def attention_block(share: Share, group: LayerGroup) -> Iterator[Operator]:
     """From the norm before the attention to the residual after it."""
     attention = group.attention
     own = share.own_tokens * share.hidden_size
+    repeats = repeats_outputs(share, group)
     yield elementwise(
         share, "attention_norm", "norm", elements=own, forward_bytes=4, backward_bytes=6
-    )
-    yield from _projections(share, attention)
+    ).repeating(repeats)
+    yield from _projections(share, attention, repeats)
     yield from _rotary(share, attention)
     core = attention_core(share, attention)
     yield core
@@ -53,7 +54,7 @@ def value_dim(attention: AttentionSpec) -> int:
     return attention.v_head_dim or attention.head_dim
 
 
-def _projections(share: Share, attention: AttentionSpec) -> Iterator[Operator]:
+def _projections(share: Share, attention: AttentionSpec, repeats: Numeric) -> Iterator[Operator]:
     t, h = share.tensor_parallel, share.hidden_size
     a, d, dv = attention.num_attention_heads, attention.head_dim, value_dim(attention)
     if attention.kind is AttentionKind.STANDARD:
@@ -65,7 +66,8 @@ def _projections(share: Share, attention: AttentionSpec) -> Iterator[Operator]:
     rank_q, rank_kv = attention.q_lora_rank, attention.kv_lora_rank
     if rank_q:
         yield linear(share, "q_down", "qkv", rows=share.own_tokens, columns=rank_q, depth=h)
-    yield linear(share, "q_up", "qkv", rows=share.tokens, columns=a * d / t, depth=rank_q or h)
+    q_up = linear(share, "q_up", "qkv", rows=share.tokens, columns=a * d / t, depth=rank_q or h)
+    yield q_up.repeating(repeats)
     yield linear(
         share,
         "kv_down",
@@ -75,7 +77,8 @@ def _projections(share: Share, attention: AttentionSpec) -> Iterator[Operator]:
         depth=h,
     )
     up = a * (d - attention.qk_rope_head_dim + dv) / t
-    yield linear(share, "kv_up", "qkv", rows=share.tokens, columns=up, depth=rank_kv)
+    kv_up = linear(share, "kv_up", "qkv", rows=share.tokens, columns=up, depth=rank_kv)
+    yield kv_up.repeating(repeats)
 
 
 def _rotary(share: Share, attention: AttentionSpec) -> Iterator[Operator]:

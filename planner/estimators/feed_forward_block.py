@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.arrays import FloatArray, Numeric
 from planner.estimators.operators import Operator, elementwise, linear, tensor_collectives
-from planner.estimators.share import Share
+from planner.estimators.share import Share, repeats_outputs
 from planner.formulas.collectives import distinct_share
 from planner.formulas.overlap import partly_hidden
 from planner.specs.model import FeedForwardSpec, LayerGroup
@@ -18,12 +18,13 @@ def feed_forward_block(share: Share, group: LayerGroup) -> Iterator[Operator]:
     """From the norm before the feed-forward to the residual after it."""
     feed_forward = group.feed_forward
     own = share.own_tokens * share.hidden_size
+    repeats = repeats_outputs(share, group)
     if not group.parallel_residual:
         yield elementwise(
             share, "feed_forward_norm", "norm", elements=own, forward_bytes=4, backward_bytes=6
-        )
+        ).repeating(repeats)
     if feed_forward.num_experts:
-        yield from _experts(share, feed_forward)
+        yield from _experts(share, feed_forward, repeats)
         if feed_forward.shared_intermediate_size:
             yield from _dense(share, feed_forward, feed_forward.shared_intermediate_size)
     else:
@@ -58,7 +59,7 @@ def _dense(share: Share, feed_forward: FeedForwardSpec, width: int) -> Iterator[
     yield from tensor_collectives(share, "feed_forward")
 
 
-def _experts(share: Share, feed_forward: FeedForwardSpec) -> Iterator[Operator]:
+def _experts(share: Share, feed_forward: FeedForwardSpec, repeats: Numeric) -> Iterator[Operator]:
     """Router, dispatch, routed experts, combine; routing is taken as balanced."""
     k, h = feed_forward.num_experts_per_tok, share.hidden_size
     pairs = share.own_tokens * k
@@ -72,11 +73,11 @@ def _experts(share: Share, feed_forward: FeedForwardSpec) -> Iterator[Operator]:
         sixteen_bit=True,
     )
     yield _permute(share, pairs * h)
-    yield _routed(share, feed_forward)
+    yield _routed(share, feed_forward, repeats)
     yield _all_to_all(share, pairs * h, k)
 
 
-def _routed(share: Share, feed_forward: FeedForwardSpec) -> Operator:
+def _routed(share: Share, feed_forward: FeedForwardSpec, repeats: Numeric) -> Operator:
     """All matrices of the experts on this GPU, each on the tokens sent to it."""
     width, h = feed_forward.moe_intermediate_size, share.hidden_size
     matrices = 3 if feed_forward.gated else 2
@@ -97,6 +98,7 @@ def _routed(share: Share, feed_forward: FeedForwardSpec) -> Operator:
         forward=matmul + activation,
         backward=backward,
         flops=2.0 * matrices * h * width * pairs,
+        selective=repeats * activation / (matmul + activation),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,6 +33,10 @@ class Operator:
     part: str = "compute"
     repeatable: bool = True
     selective: Numeric = 0.0
+
+    def repeating(self, share: Numeric) -> Operator:
+        """The same, of which selective recomputation repeats at least this share."""
+        return replace(self, selective=np.maximum(self.selective, share))
 
     def repeated(self, recompute: CodeArray) -> FloatArray:
         """Seconds of the repeated forward under each ``recompute`` code."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, Numeric, add
-from planner.enums import AdapterTargets, AttentionKind, Recompute
+from planner.enums import AdapterTargets, AttentionKind, ComputePrecision, Recompute
 from planner.estimators.attention_block import value_dim
-from planner.estimators.share import Share
+from planner.estimators.share import Share, repeats_outputs
 from planner.formulas.activations import (
     feed_forward_bytes,
     fused_attention_bytes,
@@ -24,9 +24,31 @@ def layer_bytes(share: Share, group: LayerGroup, recompute: CodeArray) -> FloatA
     whole = all_bytes(share, group, core_recomputed=False)
     without_core = all_bytes(share, group, core_recomputed=True)
     layer_input = layer_input_bytes(share)
-    selective = (1 - repeated) * without_core + repeated * layer_input
+    kept_outputs = without_core - _repeated_bytes(share, group)
+    selective = (1 - repeated) * kept_outputs + repeated * layer_input
     kept = np.where(recompute == Recompute.NONE, whole, selective)
     return np.where(recompute == Recompute.FULL, layer_input, kept)
+
+
+def _repeated_bytes(share: Share, group: LayerGroup) -> FloatArray:
+    """Outputs of norms, of the experts' activation and of latent up-projections, if repeated."""
+    attention, experts = group.attention, group.feed_forward
+    if not np.any(repeats := repeats_outputs(share, group)):
+        return np.zeros(())
+    norms = linear_input_bytes(
+        tokens=share.tokens,
+        width=share.hidden_size,
+        split=share.split,
+        element_bytes=_element_bytes(share) + _feed_forward_element_bytes(share),
+    )
+    pairs = share.own_tokens * experts.num_experts_per_tok
+    activated = pairs * experts.moe_intermediate_size * _feed_forward_element_bytes(share)
+    projected: Numeric = 0.0
+    if attention.kind is AttentionKind.LATENT:
+        widths = _attention_widths(share, attention)
+        projected = fused_attention_bytes(tokens=share.tokens, **{**widths, "num_heads": 0.0})
+    kept = share.setting.framework.memory.kept_activations
+    return repeats * kept * add((norms, activated, projected))
 
 
 def layer_input_bytes(share: Share) -> FloatArray:
@@ -108,6 +130,7 @@ def feed_forward_block_bytes(share: Share, feed_forward: FeedForwardSpec) -> Flo
         gated=feed_forward.gated,
         split=share.tensor_parallel,
         element_bytes=element,
+        activation_bytes=_activation_input_bytes(share),
     )
     return add((block_input, dense, _routed_bytes(share, feed_forward)))
 
@@ -125,6 +148,7 @@ def _routed_bytes(share: Share, feed_forward: FeedForwardSpec) -> FloatArray:
         gated=feed_forward.gated,
         split=1.0,
         element_bytes=element,
+        activation_bytes=_activation_input_bytes(share),
     )
     scores = 4.0 * 2 * share.own_tokens * feed_forward.num_experts
     return add((dispatched, inner, scores))
@@ -133,6 +157,14 @@ def _routed_bytes(share: Share, feed_forward: FeedForwardSpec) -> FloatArray:
 def _element_bytes(share: Share) -> Numeric:
     """Bytes per element of what a linear layer keeps of its input."""
     return share.linear_input_bytes if share.setting.framework.memory.fp8_inputs else 2.0
+
+
+def _activation_input_bytes(share: Share) -> Numeric:
+    """Bytes per element of what the activation function keeps of its inputs."""
+    in_eight_bits = share.setting.framework.memory.fp8_activation_inputs
+    if not (in_eight_bits and share.setting.workload.is_frozen):
+        return 2.0
+    return np.where(share.precision >= ComputePrecision.FP8, 1.0, 2.0)
 
 
 def _feed_forward_element_bytes(share: Share) -> Numeric:

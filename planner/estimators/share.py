@@ -11,7 +11,7 @@ from planner.configurations.training import TrainingConfigurations
 from planner.enums import ComputePrecision
 from planner.estimators.machine import Group, Machine
 from planner.specs.framework import FrameworkProfile
-from planner.specs.model import ModelSpec
+from planner.specs.model import LayerGroup, ModelSpec
 from planner.specs.workload import TrainingWorkload
 
 _COMPUTE_BYTES = {
@@ -98,6 +98,14 @@ class Share:
     def key_value_heads(self, num_key_value_heads: int) -> FloatArray:
         """Key-value heads on this GPU; fewer heads than ranks are replicated."""
         return np.maximum(num_key_value_heads / self.tensor_parallel, 1.0)
+
+
+def repeats_outputs(share: Share, group: LayerGroup) -> Numeric:
+    """1 where selective recomputation repeats what makes a layer's outputs at little cost."""
+    execution = share.setting.framework.execution
+    if not (execution.selective_outputs and group.feed_forward.num_experts):
+        return 0.0
+    return np.where(share.flash_attention, 1.0, 0.0)
 
 
 def compute_bytes(precision: CodeArray) -> FloatArray:

@@ -83,7 +83,8 @@ def feed_forward_bytes(
     gated: bool,
     split: Numeric,
     element_bytes: Numeric,
+    activation_bytes: Numeric = 2.0,
 ) -> FloatArray:
-    """Inputs of the activation function (2 bytes each) and of the down projection."""
-    activation_inputs = 2.0 * (2 if gated else 1)
+    """Inputs of the activation function (``activation_bytes`` each) and of the down projection."""
+    activation_inputs = np.asarray(activation_bytes) * (2 if gated else 1)
     return np.asarray(tokens * intermediate_size * (activation_inputs + element_bytes) / split)

@@ -27,6 +27,8 @@ class Execution:
     ``deduplicated_dispatch``: a token crosses to a scale-up domain once, not per expert.
     ``selective_share``: share of a layer that selective recomputation repeats beside an
     unfused attention core: 0 in Megatron-LM, about half where every other product is kept.
+    ``selective_outputs``: with a fused attention, selective recomputation of layers with experts
+    repeats norms, the experts' activation function and the up-projections of latent attention.
     ``adapter_launch_time``: the host needs it to launch the forward kernels of one adapter.
     ``dequantize_launch_time``: the same for turning one 4-bit matrix into 16 bits.
     ``dequantize_passes``: traffic of that over one read and one write.
@@ -45,6 +47,7 @@ class Execution:
     permute_passes: Ratio
     deduplicated_dispatch: bool
     selective_share: Share
+    selective_outputs: bool = False
     expert_launch_time: Seconds = 0.0
     adapter_launch_time: Seconds = 0.0
     dequantize_launch_time: Seconds = 0.0
@@ -99,6 +102,8 @@ class Memory:
     that the allocator loses. ``gathered_layers``: layers of ZeRO-3 whose full weights and
     gradients are alive at once. ``fp8_inputs``: matrices keep their inputs in 8 bits where
     they are multiplied in 8 bits; else in 16 bits, cast again by the backward pass.
+    ``fp8_activation_inputs``: beside frozen weights the inputs of the activation function are
+    kept in 8 bits too.
     ``kept_activations``: activations that the kernels of a layer keep over those that fused
     ones keep. ``sharded_copies``: what a layer in its backward pass holds where its weights
     are sharded over what it holds where they are not: streams free late.
@@ -112,6 +117,7 @@ class Memory:
     fragmentation: Share
     gathered_layers: Ratio
     fp8_inputs: bool = True
+    fp8_activation_inputs: bool = False
     kept_activations: Ratio = 1.0
     sharded_copies: Ratio = 1.0
     optimizer_temporary: BytesOrZero = 0.0

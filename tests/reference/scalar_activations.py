@@ -24,9 +24,20 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
         **_attention(world, layout, group.attention, recompute),
         **_feed_forward(world, layout, group.feed_forward),
     }
+    if recompute == "selective" and repeats_outputs(world, layout, group):
+        # moe_act, layernorm and mla_up_proj of Megatron-Core; shared experts keep theirs
+        kept |= {"projection_input": 0, "block_input": 0, "expert_down_inputs": 0}
+        if group.attention.kind == "latent":
+            kept |= {"queries": 0, "keys": 0, "values": 0}
     again = world.framework.execution.selective_share if recompute == "selective" else 0.0
     copies = world.framework.memory.kept_activations
     return (1 - again) * copies * sum(kept.values()) + again * layer_input
+
+
+def repeats_outputs(world: World, layout: Layout, group: LayerGroup) -> bool:
+    """Whether selective recomputation makes cheap outputs of a layer with experts again."""
+    wanted = world.framework.execution.selective_outputs and layout.flash_attention
+    return wanted and group.feed_forward.num_experts > 0
 
 
 def _element(world: World, layout: Layout) -> int:
@@ -67,18 +78,20 @@ def _feed_forward(world: World, layout: Layout, mlp: FeedForwardSpec) -> dict[st
     if frozen(world) and world.workload.lora_targets != "all_linear":
         element = 0  # no weight gradient needs the inputs
     inputs = 2 if mlp.gated else 1
+    in_eight_bits = world.framework.memory.fp8_activation_inputs and frozen(world)
+    each = 1 if in_eight_bits and layout.precision in ("fp8", "fp4") else 2
     width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
     f = width / layout.tensor_parallel
     kept = {
         "block_input": element * own * h,
-        "activation_inputs": 2 * inputs * n * f,
+        "activation_inputs": each * inputs * n * f,
         "down_input": element * n * f,
     }
     if mlp.num_experts:
         pairs = own * mlp.num_experts_per_tok
         kept["dispatched"] = element * pairs * h
         kept["expert_outputs"] = 2 * pairs * h
-        kept["expert_activation_inputs"] = 2 * inputs * pairs * mlp.moe_intermediate_size
+        kept["expert_activation_inputs"] = each * inputs * pairs * mlp.moe_intermediate_size
         kept["expert_down_inputs"] = element * pairs * mlp.moe_intermediate_size
         kept["router_logits_and_scores"] = 2 * 4 * own * mlp.num_experts
     return kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from scalar_activations import repeats_outputs
 from scalar_adapters import adapter_times, frozen
 from scalar_machine import (
     Layout,
@@ -40,6 +41,7 @@ class Op:
 
 
 Ops = dict[str, Op]
+_CHEAP = ("attention_norm", "feed_forward_norm", "q_up", "kv_up")
 
 
 def layer(world: World, layout: Layout, group: LayerGroup) -> Ops:
@@ -64,6 +66,13 @@ def layer(world: World, layout: Layout, group: LayerGroup) -> Ops:
     if width:
         ops |= _mlp(world, layout, mlp, width)
     ops["feed_forward_residual"] = _memory(world, own, 6, 6)
+    if repeats_outputs(world, layout, group):
+        pairs = own_tokens(world, layout) * mlp.num_experts_per_tok
+        matrices = 3 if mlp.gated else 2
+        activation = elementwise(world, 2 * matrices * pairs * mlp.moe_intermediate_size)
+        again_of_experts = activation / ops["experts"].forward
+        ops["experts"] = replace(ops["experts"], selective=again_of_experts)
+        ops |= {name: replace(ops[name], selective=1.0) for name in ops if name in _CHEAP}
     share = world.framework.execution.selective_share
     for name, (forward, backward) in adapter_times(world, layout, group).items():
         ops[f"{name}_adapter"] = Op(forward=forward, backward=backward, selective=share)
