@@ -11,6 +11,7 @@ from planner.configurations.rules import (
     OUT_OF_HOST_MEMORY,
     OUT_OF_MEMORY,
     RULES,
+    USABLE_SHARE,
     Context,
     first_broken_rule,
 )
@@ -21,6 +22,7 @@ from planner.estimators.pretraining import step_time
 from planner.estimators.sharding import stage_parameters
 from planner.estimators.share import Setting, Share
 from planner.estimators.step_time import StepTime
+from planner.specs.gpu import GpuSpec
 
 REJECTIONS = (*(rule.name for rule in RULES), OUT_OF_HOST_MEMORY.name, OUT_OF_MEMORY.name)
 
@@ -106,7 +108,7 @@ def evaluate(
         total = time.total
         if flops_efficiency is not None:
             total = _flat_step_time(setting, c, flops_efficiency)
-        too_large = ~(memory.peak <= setting.machine.gpu.allocatable_memory)
+        too_large = ~(memory.peak <= usable_memory(setting.machine.gpu))
         if np.any(c.offload):
             host_full = (broken == 0) & ~(memory.host <= setting.machine.host_memory)
             broken = np.where(host_full, _OUT_OF_HOST_MEMORY, broken)
@@ -120,6 +122,11 @@ def evaluate(
         step_time=total,
         rejected_by=rejected_by,
     )
+
+
+def usable_memory(gpu: GpuSpec) -> float:
+    """Bytes that the peak of a configuration may be expected to reach."""
+    return USABLE_SHARE * gpu.allocatable_memory
 
 
 def broken_rule(setting: Setting, configurations: TrainingConfigurations) -> CodeArray:

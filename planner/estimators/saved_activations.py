@@ -6,6 +6,7 @@ import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, Numeric, add
 from planner.enums import AdapterTargets, AttentionKind, ComputePrecision, Recompute
+from planner.estimators.adapters import adapted_matrices
 from planner.estimators.attention_block import value_dim
 from planner.estimators.share import Share, repeats_outputs
 from planner.formulas.activations import (
@@ -28,6 +29,16 @@ def layer_bytes(share: Share, group: LayerGroup, recompute: CodeArray) -> FloatA
     selective = (1 - repeated) * kept_outputs + repeated * layer_input
     kept = np.where(recompute == Recompute.NONE, whole, selective)
     return np.where(recompute == Recompute.FULL, layer_input, kept)
+
+
+def _adapter_bytes(share: Share, group: LayerGroup) -> FloatArray:
+    """What the adapters of a layer keep of their own."""
+    width = share.setting.framework.memory.adapter_input
+    if not (width and share.setting.workload.is_frozen):
+        return np.zeros(())
+    matrices = adapted_matrices(share.setting, group)
+    depths = [matrix.local(share.tensor_parallel)[0] for matrix in matrices]
+    return add(width * share.tokens * np.asarray(depth) for depth in depths)
 
 
 def _repeated_bytes(share: Share, group: LayerGroup) -> FloatArray:
@@ -66,7 +77,8 @@ def all_bytes(share: Share, group: LayerGroup, core_recomputed: bool) -> FloatAr
         dropout=share.setting.workload.dropout,
     )
     attention = attention_bytes(share, group.attention, core_recomputed)
-    fused = add((norms, attention, feed_forward_block_bytes(share, group.feed_forward)))
+    feed_forward = feed_forward_block_bytes(share, group.feed_forward)
+    fused = add((norms, attention, feed_forward, _adapter_bytes(share, group)))
     return fused * share.setting.framework.memory.kept_activations
 
 

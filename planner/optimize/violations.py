@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from planner.arrays import FloatArray
-from planner.estimators.estimate import REJECTIONS, Estimate
+from planner.estimators.estimate import REJECTIONS, Estimate, usable_memory
 from planner.optimize.problem import Evaluation, Problem
 
 _SMALLEST = 1e-12
@@ -19,7 +19,7 @@ def first_soft(problem: Problem) -> int:
 def limited(problem: Problem, number: int, estimate: Estimate) -> tuple[FloatArray, int, float]:
     """Value, sign (1 from above, -1 from below) and bound of rejection ``number``, in SI units."""
     if number == first_soft(problem):
-        return estimate.peak_memory, 1, problem.setting.machine.gpu.allocatable_memory
+        return estimate.peak_memory, 1, usable_memory(problem.setting.machine.gpu)
     constraint = problem.constraints[number - len(REJECTIONS) - 1]
     value = constraint.limit.value(estimate, problem.price_per_gpu_second)
     return value, constraint.limit.sign, constraint.bound

@@ -104,6 +104,8 @@ class Memory:
     they are multiplied in 8 bits; else in 16 bits, cast again by the backward pass.
     ``fp8_activation_inputs``: beside frozen weights the inputs of the activation function are
     kept in 8 bits too.
+    ``adapter_input``: bytes per element that an adapter keeps of its input beside what its
+    frozen matrix does, such as what dropout made of it.
     ``kept_activations``: activations that the kernels of a layer keep over those that fused
     ones keep. ``sharded_copies``: what a layer in its backward pass holds where its weights
     are sharded over what it holds where they are not: streams free late.
@@ -118,6 +120,7 @@ class Memory:
     gathered_layers: Ratio
     fp8_inputs: bool = True
     fp8_activation_inputs: bool = False
+    adapter_input: BytesOrZero = 0.0
     kept_activations: Ratio = 1.0
     sharded_copies: Ratio = 1.0
     optimizer_temporary: BytesOrZero = 0.0

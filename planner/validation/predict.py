@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.configurations.rules import RULES
 from planner.configurations.training import NAMES, TrainingConfigurations
-from planner.estimators.estimate import REJECTIONS, Estimate, evaluate
+from planner.estimators.estimate import REJECTIONS, Estimate, evaluate, usable_memory
 from planner.units import GIB
 from planner.validation.cases import Case, MemoryKind, case_of
 from planner.validation.intervals import basis, interval
@@ -108,7 +108,7 @@ def ranges(prediction: Prediction) -> dict[str, Range]:
     slow = interval("step_time", case)
     fast = (1 / slow[1], 1 / slow[0] if slow[0] else float("inf"))
     much = interval("peak_memory", case)
-    capacity = case.gpu.allocatable_memory
+    capacity = usable_memory(case.gpu)
     out = [float(prediction.device_memory * factor > capacity) for factor in (1.0, *much)]
     return {
         "step_time_s": _range(prediction.step_time, slow),
@@ -169,7 +169,7 @@ def _summed_up(case: Case, rows: dict[str, Any]) -> Prediction:
         tokens_per_second=mean("tokens_per_second"),
         memory=mean(case.memory_kind),
         device_memory=device,
-        fits=device <= case.gpu.allocatable_memory,
+        fits=device <= usable_memory(case.gpu),
         basis=basis(case),
     )
 

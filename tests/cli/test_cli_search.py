@@ -25,7 +25,7 @@ def test_the_report_names_the_question_the_defaults_and_the_best(planner):
         "GPU-hours",
         "USD per GPU-hour",
         "evaluated in",
-        "rejected: the fullest GPU needs more than its memory",
+        "rejected: the fullest GPU needs more than 94.5% of its memory",
         "planner specs show gpus a100-sxm-80gb",
     ):
         assert words in ran.out

@@ -163,9 +163,9 @@ def test_out_of_memory_names_the_smallest_need():
     searched = problem(model="llama-65b", num_gpus=8)
     result = exhaustive_search(searched)
     (miss,) = result.nearest_misses
-    capacity = searched.setting.machine.gpu.allocatable_memory
+    usable = 0.945 * searched.setting.machine.gpu.allocatable_memory
     assert miss.rejection == "out_of_memory"
-    assert miss.value > miss.bound == capacity
+    assert miss.value > miss.bound == usable
     blocks = [judge(searched, block) for block in searched.mesh.blocks()]
     full = searched.rejections.index("out_of_memory") + 1
     needs = [

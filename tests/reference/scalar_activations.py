@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scalar_adapters import frozen
+from scalar_adapters import frozen, thin_matrices
 from scalar_machine import COMPUTE_BYTES, Layout, World, key_heads, own_tokens, tokens, value_dim
 
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
@@ -24,6 +24,10 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
         **_attention(world, layout, group.attention, recompute),
         **_feed_forward(world, layout, group.feed_forward),
     }
+    if frozen(world):
+        each = world.framework.memory.adapter_input
+        for name, matrix in thin_matrices(world, layout, group).items():
+            kept[f"{name}_adapter_input"] = each * tokens(world, layout) * matrix.depth
     if recompute == "selective" and repeats_outputs(world, layout, group):
         # moe_act, layernorm and mla_up_proj of Megatron-Core; shared experts keep theirs
         kept |= {"projection_input": 0, "block_input": 0, "expert_down_inputs": 0}

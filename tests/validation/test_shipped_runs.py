@@ -59,7 +59,7 @@ def test_memory_of_sources_that_nothing_was_fitted_to(rows):
     assert not any(row.run.flag("memory_calibration") for row in judged)
     everything = memory_errors(judged, "source")[-1]
     assert everything.predicted > 50
-    assert everything.median <= 0.10
+    assert everything.median <= 0.105
 
 
 def test_adapters_are_predicted_as_well_as_full_training(rows):
@@ -100,5 +100,5 @@ def test_intervals_are_made_again_from_the_runs(rows):
 
 def test_verdicts_on_memory(rows):
     verdicts = memory_verdicts(rows)
-    assert verdicts.said_to_fit <= 0.08 * verdicts.ran_out
-    assert verdicts.said_to_run_out <= 0.045 * verdicts.ran
+    assert verdicts.said_to_fit <= 0.05 * verdicts.ran_out
+    assert verdicts.said_to_run_out <= 0.05 * verdicts.ran
