@@ -54,6 +54,7 @@ def _predictions(estimate: Estimate, price_per_gpu_second: float | None) -> dict
         "tflops_per_gpu": estimate.model_flops_per_second_per_gpu / TERA,
         "peak_memory_gib": estimate.peak_memory / GIB,
         "memory_headroom_gib": (capacity - estimate.peak_memory) / GIB,
+        "host_memory_gib": estimate.memory.host / GIB,
         "time_to_train_days": cost.time_to_train / DAY,
         "gpu_hours": cost.gpu_seconds / HOUR,
         "cost_usd": cost.cost,

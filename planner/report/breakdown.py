@@ -90,6 +90,10 @@ def memory_table(console: Console, estimate: Estimate) -> Table:
     table.add_section()
     _add(table, "peak", peak / GIB, peak / capacity, digits=2, style="bold")
     _add(table, "capacity", capacity / GIB, 1.0, digits=2)
+    host = first(estimate.memory.host)
+    if host:
+        share = host / estimate.setting.machine.host_memory
+        table.add_row("in host memory", f"{host / GIB:,.2f}", f"{100 * share:.1f}" if share else "")
     return table
 
 

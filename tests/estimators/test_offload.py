@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from io import StringIO
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import planner
 from planner.configurations.rules import OUT_OF_HOST_MEMORY
 from planner.estimators.estimate import REJECTIONS, Estimate, evaluate
 from planner.estimators.parameters import count_parameters
+from planner.optimize.columns import columns
+from planner.report.breakdown import memory_table
 from planner.specs.model_catalogue import load_model
 from planner.units import GIB
 
@@ -118,6 +122,25 @@ def test_offloading_fits_what_does_not_fit() -> None:
     moved = offloaded("optimizer", **asked, settings=settings)
     assert number(whole.rejected_by) > 0
     assert number(moved.rejected_by) == 0
+
+
+def test_the_table_of_memory_ends_with_what_the_host_holds() -> None:
+    """In GiB, and as a share of the 256 GiB that a GPU of a DGX A100 has there."""
+    found = planner.estimate(
+        model="llama-2-7b",
+        cluster="dgx-a100",
+        num_gpus=8,
+        framework="deepspeed",
+        settings={"zero_stage": 3, "offload": "optimizer_weights", "recompute": "full"},
+    )
+    host = number(found.estimate.memory.host) / GIB
+    console = Console(width=100, file=StringIO(), record=True)
+    console.print(memory_table(console, found.estimate))
+    assert console.export_text().split("in host memory")[1].split() == [
+        f"{host:.2f}",
+        f"{100 * host / 256:.1f}",
+    ]
+    assert columns(found.estimate, None)["host_memory_gib"] == [pytest.approx(host)]
 
 
 @pytest.mark.parametrize("model", ["llama-3-8b", "mixtral-8x7b"])
