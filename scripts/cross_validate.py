@@ -28,7 +28,7 @@ def main() -> None:
     print(f"{'profile':27} {'runs':>5} {'left out':>9} {'in-sample':>10} {'MAPE':>7} {'median':>7}")
     for step in STEPS:
         rows = rows_of(step, silicon)
-        names = folds_of(step)
+        names = folds_of(step, rows)
         left_out = np.concatenate(
             [_left_out(step, rows, names, name) for name in sorted(set(names))]
         )
@@ -44,9 +44,10 @@ def main() -> None:
         silicon |= {p: v for p, v in values.items() if p.is_of_silicon}
 
 
-def folds_of(step: Step) -> list[str]:
-    """The fold of each run of a step: its publisher, or one of five groups of model shapes."""
-    runs = calibration_runs(step)
+def folds_of(step: Step, rows: Sequence[Measured]) -> list[str]:
+    """The fold of each row of a step: its publisher, or one of five groups of model shapes."""
+    lines = {row.line for row in rows}
+    runs = [run for run in calibration_runs(step) if run.line in lines]
     if len({_publisher(source) for source in step.sources}) > 1:
         return [_publisher(run.text("source")) for run in runs]
     shapes = [(run.text("num_hidden_layers"), run.text("hidden_size")) for run in runs]
