@@ -21,7 +21,13 @@ from planner.formulas.collectives import (
     point_to_point_time,
     ranks_per_domain,
 )
-from planner.formulas.roofline import gemm_bytes, gemm_flops, memory_bound_time, roofline_time
+from planner.formulas.roofline import (
+    gemm_bytes,
+    gemm_flops,
+    memory_bound_time,
+    roofline_time,
+    tiled_gemm_flops,
+)
 from planner.specs.cluster import ClusterSpec
 from planner.specs.efficiency import collectives, gemm_key
 from planner.specs.gpu import (
@@ -31,7 +37,6 @@ from planner.specs.gpu import (
     GpuSpec,
     GroupedGemmEfficiency,
     HostLink,
-    TiledGemmEfficiency,
 )
 
 _PASSES = {
@@ -42,8 +47,7 @@ _PASSES = {
     "all_to_all": 1,
 }
 _UNKNOWN_MULTIPROCESSORS = 128
-_TILE_AREA = 128.0**2
-_FP4_BYTES = 0.5625
+TILE_AREA = 128.0**2
 # An eighth of two sockets with eight channels of DDR4-3200.
 _USUAL_HOST_MEMORY_BANDWIDTH = 51.2e9
 
@@ -93,48 +97,31 @@ class Machine:
     ) -> FloatArray:
         """Seconds of ``C[rows, columns] = A B``; in fp4 with the cast of A."""
         e = _by_precision(GemmEfficiency, self.gpu.efficiency.gemm, precision)
-        time = self._roofline(
-            e,
-            flops=gemm_flops(rows=rows, columns=columns, depth=depth),
-            num_bytes=gemm_bytes(
-                rows=rows,
-                columns=columns,
-                depth=depth,
-                input_bytes=input_bytes,
-                output_bytes=output_bytes,
-            ),
-            precision=precision,
+        num_bytes = gemm_bytes(
+            rows=rows,
+            columns=columns,
+            depth=depth,
+            input_bytes=input_bytes,
+            output_bytes=output_bytes,
         )
+        flops = gemm_flops(rows=rows, columns=columns, depth=depth)
+        time = self._roofline(e, flops=flops, num_bytes=num_bytes, precision=precision)
         measured = self.gpu.efficiency.quantized_gemm.get("nvfp4")
-        if measured is None or self.ideal or not np.any(precision == ComputePrecision.FP4):
+        is_fp4 = precision == ComputePrecision.FP4
+        if measured is None or self.ideal or not np.any(is_fp4):
             return time
-        in_fp4 = self._tiled_gemm_time(measured, rows, columns, depth, output_bytes)
-        return np.where(precision == ComputePrecision.FP4, in_fp4, time)
-
-    def _tiled_gemm_time(
-        self,
-        e: TiledGemmEfficiency,
-        rows: Numeric,
-        columns: Numeric,
-        depth: Numeric,
-        output_bytes: Numeric,
-    ) -> FloatArray:
-        """Seconds of a product of matrices in fp4, form G8b."""
-        fp4 = np.asarray(ComputePrecision.FP4, dtype=np.int8)
-        floor = e.area_floor * self.num_multiprocessors * _TILE_AREA
-        area = (rows + e.row_offset) * (np.asarray(columns) + e.column_offset) + floor
-        return self._roofline(
-            {name: np.asarray(value) for name, value in vars(e).items()},
-            flops=2.0 * area * (np.asarray(depth) + e.depth_offset),
-            num_bytes=gemm_bytes(
-                rows=rows,
-                columns=columns,
-                depth=depth,
-                input_bytes=_FP4_BYTES,
-                output_bytes=output_bytes,
-            ),
-            precision=fp4,
+        tiles = tiled_gemm_flops(
+            rows=rows,
+            columns=columns,
+            depth=depth,
+            row_offset=measured.row_offset,
+            column_offset=measured.column_offset,
+            depth_offset=measured.depth_offset,
+            area_floor=measured.area_floor * self.num_multiprocessors * TILE_AREA,
         )
+        kernel = {name: np.asarray(value) for name, value in vars(measured).items()}
+        in_fp4 = self._roofline(kernel, flops=tiles, num_bytes=num_bytes, precision=precision)
+        return np.where(is_fp4, in_fp4, time)
 
     def grouped_gemm_time(
         self,

@@ -87,7 +87,7 @@ def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParame
     whole = [all_bytes(share, group, core_recomputed=False) for group in groups]
     state = _state_parts(share, c, parameters)
     candidates = range(len(parameters.dense))
-    moved = [moved_activations(share, c.offload, bytes_per_layer) for bytes_per_layer in kept]
+    moved = [moved_activations(share, group, c) for group in groups]
     stages = tuple(
         _stage_memory(share, c, parameters, stage, kept, whole, moved, state)
         for stage in candidates
@@ -132,8 +132,10 @@ def _stage_memory(
 ) -> MemoryBreakdown:
     memory = share.setting.framework.memory
     counts = parameters.layers.counts[stage]
-    away = moved_away(_activations(c, parameters, stage, moved), _largest_held(moved, counts))
-    activations = _activations(c, parameters, stage, kept) - away
+    activations = _activations(c, parameters, stage, kept)
+    if np.any(c.offload):
+        away = _activations(c, parameters, stage, moved)
+        activations = activations - moved_away(away, _largest_held(moved, counts))
     loss = np.where(parameters.is_last[stage], _loss_bytes(share), 0.0)
     held = _largest_held(whole, counts)
     working = np.maximum(_layer_working_set(share, c, held), loss)

@@ -10,9 +10,10 @@ from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric, add
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import Offload, ZeroStage
 from planner.estimators.frozen import gathered_bytes
-from planner.estimators.saved_activations import layer_input_bytes
+from planner.estimators.saved_activations import layer_bytes, layer_input_bytes
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Setting, Share
+from planner.specs.model import LayerGroup
 
 HOST_GRADIENT_BYTES = 4.0
 """Bytes per parameter of the gradients that a host sums up and updates with."""
@@ -49,13 +50,15 @@ def keeps_weights(offload: CodeArray) -> BoolArray:
     return np.asarray(offload == Offload.OPTIMIZER_WEIGHTS)
 
 
-def moved_activations(share: Share, offload: CodeArray, kept: FloatArray) -> FloatArray:
-    """Bytes that one layer moves to the host of those it keeps."""
-    if not np.any(offload == Offload.ACTIVATIONS):
+def moved_activations(share: Share, group: LayerGroup, c: TrainingConfigurations) -> FloatArray:
+    """Bytes that one layer of a group moves to the host of those it keeps."""
+    moves = c.offload == Offload.ACTIVATIONS
+    if not np.any(moves):
         return np.zeros(())
+    kept = layer_bytes(share, group, c.recompute)
     if share.setting.framework.offloading.layer_inputs_alone:
         kept = np.minimum(kept, layer_input_bytes(share))
-    return np.where(offload == Offload.ACTIVATIONS, kept, 0.0)
+    return np.where(moves, kept, 0.0)
 
 
 def moved_away(moved: FloatArray, largest_layer: FloatArray) -> FloatArray:

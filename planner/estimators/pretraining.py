@@ -24,7 +24,6 @@ from planner.estimators.offload import (
     streamed_states_time,
 )
 from planner.estimators.operators import LayerTime, Operator, layer_time
-from planner.estimators.saved_activations import layer_bytes
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Share
 from planner.estimators.step_time import Block, StepTime
@@ -75,10 +74,7 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
 
 def _copies(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> HostCopies:
     groups = share.setting.model.layer_groups
-    moved = [
-        moved_activations(share, c.offload, layer_bytes(share, group, c.recompute))
-        for group in groups
-    ]
+    moved = [moved_activations(share, group, c) for group in groups]
     return host_copies(share.setting, c, parameters, moved)
 
 

@@ -62,6 +62,21 @@ def gemm_flops(*, rows: Numeric, columns: Numeric, depth: Numeric) -> FloatArray
     return np.asarray(2.0 * rows * columns * depth)
 
 
+def tiled_gemm_flops(
+    *,
+    rows: Numeric,
+    columns: Numeric,
+    depth: Numeric,
+    row_offset: Numeric,
+    column_offset: Numeric,
+    depth_offset: Numeric,
+    area_floor: Numeric,
+) -> FloatArray:
+    """FLOPs that a GEMM pays for in tiles: 2 ((m + m0)(n + n0) + A0)(k + k0)."""
+    area = (rows + row_offset) * (np.asarray(columns) + column_offset) + area_floor
+    return np.asarray(2.0 * area * (np.asarray(depth) + depth_offset))
+
+
 def gemm_bytes(
     *,
     rows: Numeric,

@@ -8,13 +8,12 @@ import numpy as np
 
 from planner.arrays import FloatArray
 from planner.enums import Precision, Quantization
-from planner.estimators.machine import Machine
+from planner.estimators.machine import TILE_AREA, Machine
 from planner.specs.engine import EngineExecution
 from planner.specs.gpu import GpuSpec, GroupedGemmEfficiency, TiledGemmEfficiency
 from planner.specs.quantization import FORMATS, QuantizationFormat, compute_precision
 
-_TILE_AREA = 128.0**2
-_NO_TILES = {"row_offset": 0.0, "column_offset": 0.0, "depth_offset": 0.0, "area_floor": 0.0}
+NO_TILES = {"row_offset": 0.0, "column_offset": 0.0, "depth_offset": 0.0, "area_floor": 0.0}
 _ROOFLINE = ("compute_fraction", "bandwidth_fraction", "latency", "sharpness")
 
 
@@ -22,7 +21,7 @@ def matrix_table(machine: Machine, execution: EngineExecution) -> dict[str, Floa
     """Efficiencies, peak [FLOP/s] and bytes per element of dense products, by quantization."""
     rows = [_matrix_row(machine.gpu, execution, code, machine.ideal) for code in Quantization]
     table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    table["area_floor"] = table["area_floor"] * machine.num_multiprocessors * _TILE_AREA
+    table["area_floor"] = table["area_floor"] * machine.num_multiprocessors * TILE_AREA
     return table
 
 
@@ -76,12 +75,12 @@ def _kernel_row(gpu: GpuSpec, form: QuantizationFormat) -> tuple[dict[str, float
     """The measured kernel of a format, and whether its casts are not part of it."""
     efficiency = gpu.efficiency
     if form.kernel in efficiency.gemm:
-        return {**_NO_TILES, **vars(efficiency.gemm[form.kernel])}, True
+        return {**NO_TILES, **vars(efficiency.gemm[form.kernel])}, True
     if form.kernel in efficiency.quantized_gemm:
         return dict(vars(efficiency.quantized_gemm[form.kernel])), False
     if form.kernel in efficiency.wave_gemm:
         wave = efficiency.wave_gemm[form.kernel]
         half_a_wave = wave.wave_rounding / 2
-        row = {**_NO_TILES, **{k: v for k, v in vars(wave).items() if k in _ROOFLINE}}
+        row = {**NO_TILES, **{k: v for k, v in vars(wave).items() if k in _ROOFLINE}}
         return {**row, "depth_offset": wave.depth_offset, "area_floor": half_a_wave}, True
-    return {**_NO_TILES, **vars(efficiency.gemm["bf16"])}, True
+    return {**NO_TILES, **vars(efficiency.gemm["bf16"])}, True

@@ -10,9 +10,14 @@ import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, Numeric
 from planner.enums import CacheType, Quantization
-from planner.estimators.inference.kernel_tables import expert_table, matrix_table
+from planner.estimators.inference.kernel_tables import NO_TILES, expert_table, matrix_table
 from planner.estimators.machine import Group, Machine
-from planner.formulas.roofline import memory_bound_time, roofline_time
+from planner.formulas.roofline import (
+    gemm_flops,
+    memory_bound_time,
+    roofline_time,
+    tiled_gemm_flops,
+)
 from planner.formulas.routing import experts_touched
 from planner.specs.engine import EngineProfile
 
@@ -48,10 +53,11 @@ class Kernels:
     ) -> FloatArray:
         e = {name: values[quantization] for name, values in self._matrices.items()}
         m, n, k = rows, np.asarray(columns), np.asarray(depth)
-        area = (m + e["row_offset"]) * (n + e["column_offset"]) + e["area_floor"]
         if self.machine.ideal:
-            area = m * n
-        flops = 2.0 * area * (k + (0.0 if self.machine.ideal else e["depth_offset"]))
+            flops = gemm_flops(rows=m, columns=n, depth=k)
+        else:
+            tiles = {name: e[name] for name in NO_TILES}
+            flops = tiled_gemm_flops(rows=m, columns=n, depth=k, **tiles)
         moved = e["weight"] * n * k + e["activation"] * m * k + 2.0 * m * n
         casts = np.where(e["casts"] > 0, self.machine.memory_time(3.0 * m * k), 0.0)
         return self._roofline(e, flops, moved, self._most_bandwidth_fraction(m)) + casts
