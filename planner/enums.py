@@ -149,12 +149,14 @@ class LinkKind(StrEnum):
 class AttentionKind(StrEnum):
     """Attention with keys and values per head, with a compressed latent, or with a state.
 
-    ``LINEAR`` is the gated delta net: a state of fixed size instead of keys and values.
+    ``LINEAR`` is the gated delta net, ``MAMBA2`` a state-space layer: both have a state of
+    fixed size instead of keys and values.
     """
 
     STANDARD = "standard"
     LATENT = "latent"
     LINEAR = "linear"
+    MAMBA2 = "mamba2"
 
 
 class PositionEmbedding(StrEnum):

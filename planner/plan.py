@@ -12,7 +12,6 @@ from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.estimators.machine import Machine
 from planner.estimators.parameters import count_parameters
 from planner.estimators.share import Setting
-from planner.estimators.unsupported import unsupported_in_training
 from planner.optimize.constraints import constraints
 from planner.optimize.objectives import parse_objectives
 from planner.optimize.problem import Problem
@@ -92,8 +91,6 @@ def make_plan(request: Request) -> Plan:
     notes = Notes()
     counts = gpu_counts(request.num_gpus)
     model = load_model(request.model)
-    if reason := unsupported_in_training(model):
-        raise SpecError(f"Training of {model.name} cannot be estimated: {reason}.")
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
     gpu, cluster = hardware(request.gpu, request.cluster, counts, notes)
     workload = _workload(request, model, notes)
@@ -300,8 +297,7 @@ def _check_length(model: ModelSpec, sequence_length: int) -> None:
 def _space(request: Request, model: ModelSpec, notes: Notes) -> SearchSpace:
     name = request.space
     if name is None:
-        experts = any(group.feed_forward.num_experts for group in model.layer_groups)
-        name = "pretrain_moe" if experts else "pretrain_dense"
+        name = "pretrain_moe" if model.num_experts else "pretrain_dense"
         if _kind(request) is not AdapterKind.NONE:
             name = "fine_tune"
         notes.defaults["space"] = f"{name} (default)"

@@ -29,16 +29,7 @@ def test_published_batches_become_sequences(model: str, expected: tuple[int, int
     assert _workload(model) == expected
 
 
-NOT_TRAINED = ["deepseek-v3.2", "glm-5", "qwen3-next-80b-a3b", "qwen3.5-397b-a17b"]
-
-
-@pytest.mark.parametrize("model", NOT_TRAINED)
-def test_training_with_linear_or_sparse_attention_is_refused(model: str) -> None:
-    with pytest.raises(SpecError, match="linear or sparse attention is not modelled yet"):
-        make_plan(Request(model=model, num_gpus=8))
-
-
-@pytest.mark.parametrize("model", sorted(set(names("models")) - set(NOT_TRAINED)))
+@pytest.mark.parametrize("model", names("models"))
 def test_every_model_has_defaults_that_many_layouts_divide(model: str) -> None:
     _, batch = _workload(model)
     assert batch % 8 == 0

@@ -59,21 +59,21 @@ def _batch(c: TrainingConfigurations, _: Context) -> BoolArray:
 def _heads(c: TrainingConfigurations, context: Context) -> BoolArray:
     t = c.tensor_parallel
     violated = np.zeros((), dtype=np.bool_)
-    for group in context.model.layer_groups:
-        attention = group.attention
-        violated = violated | indivisible(attention.num_attention_heads, t)
-        if attention.kind is AttentionKind.STANDARD:
-            kv = attention.num_key_value_heads
-            violated = violated | (indivisible(kv, t) & indivisible(1.0, kv / t))
+    for attention in context.model.attentions:
+        heads, shared = attention.num_attention_heads, attention.num_key_value_heads
+        if attention.has_state:
+            heads, shared = attention.linear_num_value_heads, attention.linear_num_key_heads
+        violated = violated | indivisible(heads, t)
+        if attention.kind is not AttentionKind.LATENT:
+            copied = (not attention.has_state) & ~indivisible(1.0, shared / t)
+            violated = violated | (indivisible(shared, t) & ~copied)
     return violated
 
 
 def _widths(c: TrainingConfigurations, context: Context) -> BoolArray:
     violated = np.zeros((), dtype=np.bool_)
-    for group in context.model.layer_groups:
-        mlp = group.feed_forward
-        width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
-        violated = violated | indivisible(width, c.tensor_parallel)
+    for mlp in context.model.feed_forwards:
+        violated = violated | indivisible(mlp.shared_width, c.tensor_parallel)
     return violated
 
 
@@ -117,7 +117,7 @@ def _ring_without_flash(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 def _experts(c: TrainingConfigurations, context: Context) -> BoolArray:
     ranks = c.num_gpus / c.pipeline_parallel
-    numbers = {g.feed_forward.num_experts for g in context.model.layer_groups} - {0}
+    numbers = {group.num_experts for group in context.model.layer_groups} - {0}
     violated = indivisible(ranks, c.expert_parallel)
     for number in numbers:
         violated = violated | indivisible(number, c.expert_parallel)
@@ -125,7 +125,7 @@ def _experts(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _experts_need_sequence(c: TrainingConfigurations, context: Context) -> BoolArray:
-    has_experts = any(g.feed_forward.num_experts for g in context.model.layer_groups)
+    has_experts = context.model.num_experts > 0
     return np.asarray(has_experts & (c.tensor_parallel > 1) & ~c.sequence_parallel)
 
 

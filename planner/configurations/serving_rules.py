@@ -48,21 +48,20 @@ def _gpus(c: ServingConfigurations, _: ServingContext) -> BoolArray:
 def _heads(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     t = c.tensor_parallel
     violated = np.zeros((), dtype=np.bool_)
-    for group in context.model.layer_groups:
-        attention = group.attention
-        violated = violated | indivisible(attention.num_attention_heads, t)
-        if attention.kind is AttentionKind.STANDARD:
-            kv = attention.num_key_value_heads
-            violated = violated | (indivisible(kv, t) & indivisible(1.0, kv / t))
+    for attention in context.model.attentions:
+        heads, shared = attention.num_attention_heads, attention.num_key_value_heads
+        if attention.has_state:
+            heads, shared = attention.linear_num_value_heads, attention.linear_num_key_heads
+        violated = violated | indivisible(heads, t)
+        if attention.kind is not AttentionKind.LATENT:
+            violated = violated | (indivisible(shared, t) & indivisible(1.0, shared / t))
     return violated
 
 
 def _widths(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     violated = np.zeros((), dtype=np.bool_)
-    for group in context.model.layer_groups:
-        mlp = group.feed_forward
-        width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
-        violated = violated | indivisible(width, c.tensor_parallel)
+    for mlp in context.model.feed_forwards:
+        violated = violated | indivisible(mlp.shared_width, c.tensor_parallel)
     return violated
 
 
@@ -71,7 +70,7 @@ def _layers(c: ServingConfigurations, context: ServingContext) -> BoolArray:
 
 
 def _experts(c: ServingConfigurations, context: ServingContext) -> BoolArray:
-    numbers = {g.feed_forward.num_experts for g in context.model.layer_groups} - {0}
+    numbers = {group.num_experts for group in context.model.layer_groups} - {0}
     violated = indivisible(c.stage_gpus, c.expert_parallel)
     for number in numbers:
         violated = violated | indivisible(number, c.expert_parallel)
@@ -79,7 +78,7 @@ def _experts(c: ServingConfigurations, context: ServingContext) -> BoolArray:
 
 
 def _attention_data(c: ServingConfigurations, context: ServingContext) -> BoolArray:
-    has_experts = any(g.feed_forward.num_experts for g in context.model.layer_groups)
+    has_experts = context.model.num_experts > 0
     lone = c.concurrency < c.attention_data_parallel
     return np.asarray((c.attention_data_parallel > 1) & (lone if has_experts else True))
 

@@ -13,7 +13,7 @@ from planner.estimators.operators import Operator
 from planner.estimators.parameters import layer_parameters
 from planner.estimators.share import Setting, Share
 from planner.formulas.adapters import adapter_parameters, dequantize_bytes
-from planner.specs.model import LayerGroup
+from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +39,11 @@ class Adapted:
 def adapted_matrices(setting: Setting, group: LayerGroup) -> tuple[Adapted, ...]:
     """The matrices of one layer that have an adapter, as the framework joins them."""
     hidden_size, targets = setting.model.hidden_size, setting.workload.lora_targets
-    found = tuple(_attention(hidden_size, group, targets))
-    if targets is AdapterTargets.ALL_LINEAR:
-        found += tuple(_feed_forward(hidden_size, group))
+    found: tuple[Adapted, ...] = ()
+    if group.attention:
+        found += tuple(_attention(hidden_size, group.attention, targets))
+    if group.feed_forward and targets is AdapterTargets.ALL_LINEAR:
+        found += tuple(_feed_forward(hidden_size, group.feed_forward))
     if setting.framework.execution.fused_projections:
         return tuple(_fused(found))
     return found
@@ -84,10 +86,14 @@ def adapter_launches(share: Share, group: LayerGroup) -> float:
 
 def num_matrices(group: LayerGroup) -> tuple[int, int]:
     """Frozen matrices of the attention and the feed-forward of a layer, routed experts included."""
-    feed_forward = group.feed_forward
+    attention, feed_forward = group.attention, group.feed_forward
+    of_attention = 0 if attention is None else 2 if attention.has_state else 4
+    if feed_forward is None:
+        return of_attention, 0
     each = 3 if feed_forward.gated else 2
-    dense = 1 if feed_forward.shared_intermediate_size or not feed_forward.num_experts else 0
-    return 4, each * (dense + feed_forward.num_experts)
+    dense = 1 if feed_forward.shared_width else 0
+    latent = 2 if feed_forward.moe_latent_size else 0
+    return of_attention, each * (dense + feed_forward.num_experts) + latent
 
 
 def _fused(matrices: tuple[Adapted, ...]) -> Iterator[Adapted]:
@@ -99,8 +105,10 @@ def _fused(matrices: tuple[Adapted, ...]) -> Iterator[Adapted]:
         yield replace(joined[0], columns=sum(matrix.columns for matrix in joined))
 
 
-def _attention(h: int, group: LayerGroup, targets: AdapterTargets) -> Iterator[Adapted]:
-    attention = group.attention
+def _attention(h: int, attention: AttentionSpec, targets: AdapterTargets) -> Iterator[Adapted]:
+    if attention.has_state:
+        yield from _linear_attention(h, attention, targets)
+        return
     a, d = attention.num_attention_heads, attention.head_dim
     dv = attention.v_head_dim or d
     if attention.kind is AttentionKind.LATENT:
@@ -120,12 +128,19 @@ def _attention(h: int, group: LayerGroup, targets: AdapterTargets) -> Iterator[A
         )
 
 
-def _feed_forward(h: int, group: LayerGroup) -> Iterator[Adapted]:
-    feed_forward = group.feed_forward
-    width = feed_forward.intermediate_size
-    if feed_forward.num_experts:
-        width = feed_forward.shared_intermediate_size
-    if not width:
+def _linear_attention(
+    h: int, attention: AttentionSpec, targets: AdapterTargets
+) -> Iterator[Adapted]:
+    """One input projection holds queries, keys and values: none of them has its own adapter."""
+    if targets is AdapterTargets.QUERY_VALUE:
+        return
+    columns, values = attention.linear_projected, attention.linear_values
+    yield Adapted(name="qkvz_adapter", reads="residual", depth=h, columns=columns)
+    yield Adapted(name="output_adapter", reads="values", depth=values, columns=h, split_depth=True)
+
+
+def _feed_forward(h: int, feed_forward: FeedForwardSpec) -> Iterator[Adapted]:
+    if not (width := feed_forward.shared_width):
         return
     for name in ("gate", "up") if feed_forward.gated else ("up",):
         yield Adapted(name=f"{name}_adapter", reads="feed_forward", depth=h, columns=width)
@@ -171,6 +186,8 @@ def _dequantizations(share: Share, group: LayerGroup) -> Iterator[Operator]:
     execution, machine = share.setting.framework.execution, share.setting.machine
     passes = 1.0 if machine.ideal else execution.dequantize_passes
     for name, parameters, kernels in sizes:
+        if not kernels:
+            continue
         traffic = dequantize_bytes(parameters=parameters, passes=passes)
         time = machine.memory_time(traffic, kernels=kernels)
         yield Operator(

@@ -8,6 +8,10 @@ import numpy as np
 
 from planner.arrays import FloatArray, Numeric
 from planner.enums import AttentionKind, PositionEmbedding
+from planner.estimators.linear_attention import (
+    linear_attention_exchange,
+    linear_attention_operators,
+)
 from planner.estimators.operators import Operator, elementwise, linear, tensor_collectives
 from planner.estimators.share import Share, repeats_outputs
 from planner.formulas.attention import (
@@ -24,28 +28,51 @@ _BACKWARD_FLOPS = 2.5  # FlashAttention-2 recomputes the scores: five products f
 
 def attention_block(share: Share, group: LayerGroup) -> Iterator[Operator]:
     """From the norm before the attention to the residual after it."""
-    attention = group.attention
+    if not (attention := group.attention):
+        return
     own = share.own_tokens * share.hidden_size
     repeats = repeats_outputs(share, group)
     yield elementwise(
         share, "attention_norm", "norm", elements=own, forward_bytes=4, backward_bytes=6
     ).repeating(repeats)
+    if attention.has_state:
+        yield from linear_attention_operators(share, attention)
+        yield linear_attention_exchange(share, attention)
+    else:
+        yield from _softmax_attention(share, attention, repeats)
+    yield elementwise(
+        share, "attention_residual", "residual", elements=own, forward_bytes=6, backward_bytes=6
+    )
+    yield from tensor_collectives(share, "attention")
+
+
+def _softmax_attention(
+    share: Share, attention: AttentionSpec, repeats: Numeric
+) -> Iterator[Operator]:
+    """From the projections to the output projection; with context parallelism, its ring."""
     yield from _projections(share, attention, repeats)
     yield from _rotary(share, attention)
+    yield from _indexer(share, attention)
     core = attention_core(share, attention)
     yield core
+    values = attention.num_attention_heads * value_dim(attention) / share.tensor_parallel
+    if attention.attn_output_gate:
+        yield elementwise(
+            share,
+            "output_gate",
+            "attention",
+            elements=share.tokens * values,
+            forward_bytes=6,
+            backward_bytes=10,
+        )
     yield linear(
         share,
         "attention_output",
         "attention_output",
         rows=share.tokens,
         columns=share.hidden_size,
-        depth=attention.num_attention_heads * value_dim(attention) / share.tensor_parallel,
+        depth=values,
     )
-    yield elementwise(
-        share, "attention_residual", "residual", elements=own, forward_bytes=6, backward_bytes=6
-    )
-    yield from tensor_collectives(share, "attention")
     yield _ring_exchange(share, attention, core)
 
 
@@ -59,9 +86,9 @@ def _projections(share: Share, attention: AttentionSpec, repeats: Numeric) -> It
     a, d, dv = attention.num_attention_heads, attention.head_dim, value_dim(attention)
     if attention.kind is AttentionKind.STANDARD:
         keys_and_values = share.key_value_heads(attention.num_key_value_heads) * (d + dv)
-        yield linear(
-            share, "qkv", "qkv", rows=share.tokens, columns=a * d / t + keys_and_values, depth=h
-        )
+        gate = a * dv if attention.attn_output_gate else 0
+        columns = (a * d + gate) / t + keys_and_values
+        yield linear(share, "qkv", "qkv", rows=share.tokens, columns=columns, depth=h)
         return
     rank_q, rank_kv = attention.q_lora_rank, attention.kv_lora_rank
     if rank_q:
@@ -98,6 +125,30 @@ def _rotary(share: Share, attention: AttentionSpec) -> Iterator[Operator]:
     )
 
 
+def _indexer(share: Share, attention: AttentionSpec) -> Iterator[Operator]:
+    """Scores of all keys before a query, which choose those that sparse attention reads.
+
+    Every rank scores with all heads of the indexer; its gradient does so twice.
+    """
+    if not attention.index_topk:
+        return
+    heads, d, s = (
+        attention.index_n_heads,
+        attention.index_head_dim,
+        share.setting.workload.sequence_length,
+    )
+    depth = attention.q_lora_rank
+    yield linear(share, "index_q", "indexer", rows=share.tokens, columns=heads * d, depth=depth)
+    keys = mean_keys_per_query(sequence_length=s, sliding_window=s, causal=True)
+    machine = share.setting.machine
+    flops = 2.0 * heads * d * share.tokens * keys
+    written = machine.memory_time(8.0 * share.tokens * keys, kernels=2)
+    time = np.maximum(flops / machine.peak(machine.sixteen_bit), written)
+    yield Operator(
+        name="index_scores", module="indexer", forward=time, backward=2 * time, flops=flops
+    )
+
+
 def attention_core(share: Share, attention: AttentionSpec) -> Operator:
     """Scores, softmax and weighted values, fused or not."""
     fused_forward, flops = _fused(share, attention)
@@ -118,9 +169,8 @@ def attention_core(share: Share, attention: AttentionSpec) -> Operator:
 def _fused(share: Share, attention: AttentionSpec) -> tuple[FloatArray, FloatArray]:
     s = share.setting.workload.sequence_length
     heads = attention.num_attention_heads / share.tensor_parallel
-    keys = mean_keys_per_query(
-        sequence_length=s, sliding_window=attention.sliding_window or s, causal=True
-    )
+    seen = attention.sliding_window or attention.index_topk or s
+    keys = mean_keys_per_query(sequence_length=s, sliding_window=seen, causal=True)
     dims = {"qk_head_dim": attention.head_dim, "v_head_dim": value_dim(attention)}
     flops = attention_core_flops(
         num_queries=share.tokens, keys_per_query=keys, num_heads=heads, **dims

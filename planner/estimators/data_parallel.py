@@ -75,7 +75,7 @@ def _units(parameters: StageParameters) -> list[tuple[FloatArray, FloatArray]]:
 
 
 def _exchange(setting: Setting, parameters: StageParameters) -> Exchange:
-    has_experts = any(group.feed_forward.num_experts for group in setting.model.layer_groups)
+    has_experts = setting.model.num_experts > 0
 
     def exchange(
         kind: str, bytes_per_parameter: Numeric, dense: FloatArray, experts: FloatArray

@@ -16,7 +16,8 @@ from planner.specs.model import FeedForwardSpec, LayerGroup
 
 def feed_forward_block(share: Share, group: LayerGroup) -> Iterator[Operator]:
     """From the norm before the feed-forward to the residual after it."""
-    feed_forward = group.feed_forward
+    if not (feed_forward := group.feed_forward):
+        return
     own = share.own_tokens * share.hidden_size
     repeats = repeats_outputs(share, group)
     if not group.parallel_residual:
@@ -63,6 +64,7 @@ def _experts(share: Share, feed_forward: FeedForwardSpec, repeats: Numeric) -> I
     """Router, dispatch, routed experts, combine; routing is taken as balanced."""
     k, h = feed_forward.num_experts_per_tok, share.hidden_size
     pairs = share.own_tokens * k
+    width = feed_forward.expert_inputs(h)
     yield linear(
         share,
         "router",
@@ -72,14 +74,19 @@ def _experts(share: Share, feed_forward: FeedForwardSpec, repeats: Numeric) -> I
         depth=h,
         sixteen_bit=True,
     )
-    yield _permute(share, pairs * h)
+    if feed_forward.moe_latent_size:
+        own = share.own_tokens
+        yield linear(share, "latent_down", "experts", rows=own, columns=width, depth=h)
+        yield linear(share, "latent_up", "experts", rows=own, columns=h, depth=width)
+    yield _permute(share, pairs * width)
     yield _routed(share, feed_forward, repeats)
-    yield _all_to_all(share, pairs * h, k)
+    yield _all_to_all(share, pairs * width, k)
 
 
 def _routed(share: Share, feed_forward: FeedForwardSpec, repeats: Numeric) -> Operator:
     """All matrices of the experts on this GPU, each on the tokens sent to it."""
-    width, h = feed_forward.moe_intermediate_size, share.hidden_size
+    width = feed_forward.moe_intermediate_size
+    h = feed_forward.expert_inputs(share.hidden_size)
     matrices = 3 if feed_forward.gated else 2
     pairs = share.own_tokens * feed_forward.num_experts_per_tok
     local_experts = feed_forward.num_experts / share.expert_parallel

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray
-from planner.enums import Recompute
+from planner.enums import AttentionKind, Recompute
 from planner.estimators.adapters import layer_adapter_parameters
 from planner.estimators.attention_block import value_dim
 from planner.estimators.parameters import count_parameters
 from planner.estimators.share import Setting
-from planner.specs.model import ModelSpec
+from planner.formulas.linear_attention import recurrence_flops
+from planner.specs.model import AttentionSpec, ModelSpec
 
 
 def matmul_parameters(model: ModelSpec) -> int:
@@ -19,14 +20,25 @@ def matmul_parameters(model: ModelSpec) -> int:
 
 
 def attention_flops_per_token(model: ModelSpec, sequence_length: int) -> float:
-    """Forward FLOPs of scores and values, every key of the sequence or window counted."""
-    flops = 0.0
-    for group in model.layer_groups:
-        attention = group.attention
-        keys = min(attention.sliding_window or sequence_length, sequence_length)
-        per_key = attention.num_attention_heads * (attention.head_dim + value_dim(attention))
-        flops += group.num_hidden_layers * 2.0 * keys * per_key
-    return flops
+    """Forward FLOPs of scores and values, every key of the sequence or window counted.
+
+    Linear attention and Mamba-2 are counted as the recurrence that they compute.
+    """
+    return sum(
+        group.num_hidden_layers * _core_flops_per_token(group.attention, sequence_length)
+        for group in model.layer_groups
+        if group.attention
+    )
+
+
+def _core_flops_per_token(attention: AttentionSpec, sequence_length: int) -> float:
+    if attention.has_state:
+        delta_rule = attention.kind is AttentionKind.LINEAR
+        state = attention.linear_state
+        return float(recurrence_flops(tokens=1.0, state=state, delta_rule=delta_rule))
+    seen = attention.sliding_window or attention.index_topk or sequence_length
+    per_key = attention.num_attention_heads * (attention.head_dim + value_dim(attention))
+    return 2.0 * min(seen, sequence_length) * per_key
 
 
 def model_flops_per_token(

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 from planner.enums import AttentionKind, PositionEmbedding
 from planner.formulas import parameters as formulas
-from planner.specs.model import AttentionSpec, LayerGroup, ModelSpec
+from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerParameters:
     """One layer; ``feed_forward`` is the dense MLP or the shared expert.
 
-    ``experts`` are all routed experts; ``active_experts`` those one token visits.
+    ``experts`` are all routed experts; ``active_experts`` those one token visits; ``router``
+    includes the projections into and out of the experts' latent space.
     """
 
     attention: int
@@ -66,31 +67,16 @@ class ParameterCount:
 
 def layer_parameters(hidden_size: int, group: LayerGroup) -> LayerParameters:
     """Parameters of one layer of ``group``."""
-    mlp = group.feed_forward
-    width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
-    shape = {"hidden_size": hidden_size, "gated": mlp.gated, "bias": mlp.bias}
-    experts, active_experts = (
-        formulas.expert_parameters(
-            num_experts=number, moe_intermediate_size=mlp.moe_intermediate_size, **shape
-        )
-        for number in (mlp.num_experts, mlp.num_experts_per_tok)
-    )
-    dense = formulas.feed_forward_parameters(intermediate_size=width, **shape)
-    router = formulas.router_parameters(
-        hidden_size=hidden_size,
-        num_experts=mlp.num_experts,
-        router_bias=mlp.router_bias,
-        shared_expert_gate=mlp.shared_expert_gate,
-    )
     norms = formulas.norm_parameters(
         hidden_size=hidden_size, num_norms=group.norms_per_layer, norm_bias=group.norm_bias
     )
+    mlp = group.feed_forward
     return LayerParameters(
-        attention=_attention(hidden_size, group.attention),
-        feed_forward=int(dense) if width else 0,
-        experts=int(experts),
-        active_experts=int(active_experts),
-        router=int(router),
+        attention=_attention(hidden_size, group.attention) if group.attention else 0,
+        feed_forward=_dense(hidden_size, mlp) if mlp else 0,
+        experts=_experts(hidden_size, mlp, mlp.num_experts) if mlp else 0,
+        active_experts=_experts(hidden_size, mlp, mlp.num_experts_per_tok) if mlp else 0,
+        router=_router(hidden_size, mlp) if mlp else 0,
         norms=int(norms),
     )
 
@@ -122,11 +108,43 @@ def count_parameters(model: ModelSpec) -> ParameterCount:
     )
 
 
+def _dense(hidden_size: int, mlp: FeedForwardSpec) -> int:
+    if not mlp.shared_width:
+        return 0
+    dense = formulas.feed_forward_parameters(
+        hidden_size=hidden_size, intermediate_size=mlp.shared_width, gated=mlp.gated, bias=mlp.bias
+    )
+    return int(dense)
+
+
+def _experts(hidden_size: int, mlp: FeedForwardSpec, number: int) -> int:
+    experts = formulas.expert_parameters(
+        hidden_size=mlp.expert_inputs(hidden_size),
+        num_experts=number,
+        moe_intermediate_size=mlp.moe_intermediate_size,
+        gated=mlp.gated,
+        bias=mlp.bias,
+    )
+    return int(experts)
+
+
+def _router(hidden_size: int, mlp: FeedForwardSpec) -> int:
+    router = formulas.router_parameters(
+        hidden_size=hidden_size,
+        num_experts=mlp.num_experts,
+        router_bias=mlp.router_bias,
+        shared_expert_gate=mlp.shared_expert_gate,
+    )
+    return int(router) + 2 * hidden_size * mlp.moe_latent_size
+
+
 def _attention(hidden_size: int, attention: AttentionSpec) -> int:
     if attention.kind == AttentionKind.LATENT:
         return _latent_attention(hidden_size, attention)
-    if attention.kind == AttentionKind.LINEAR:
-        linear = formulas.linear_attention_parameters(
+    if attention.has_state:
+        is_mamba = attention.kind == AttentionKind.MAMBA2
+        count = formulas.mamba2_parameters if is_mamba else formulas.linear_attention_parameters
+        linear = count(
             hidden_size=hidden_size,
             linear_num_key_heads=attention.linear_num_key_heads,
             linear_num_value_heads=attention.linear_num_value_heads,

@@ -95,7 +95,7 @@ def _blocks(
             *feed_forward_block(share, group),
             *adapter_block(share, group),
         )
-        launches = launch + adapter_launches(share, group)
+        launches = launch * group.num_blocks / 2 + adapter_launches(share, group)
         time = layer_time(operators, c.recompute, launches)
         gathers = exchange.layer_forward[index], exchange.layer_backward[index]
         moves = copies.layer_forward[index], copies.layer_backward[index]

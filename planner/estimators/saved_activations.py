@@ -8,6 +8,7 @@ from planner.arrays import CodeArray, FloatArray, Numeric, add
 from planner.enums import AdapterTargets, AttentionKind, ComputePrecision, Recompute
 from planner.estimators.adapters import adapted_matrices
 from planner.estimators.attention_block import value_dim
+from planner.estimators.linear_attention import linear_attention_bytes
 from planner.estimators.share import Share, repeats_outputs
 from planner.formulas.activations import (
     feed_forward_bytes,
@@ -44,18 +45,19 @@ def _adapter_bytes(share: Share, group: LayerGroup) -> FloatArray:
 def _repeated_bytes(share: Share, group: LayerGroup) -> FloatArray:
     """Outputs of norms, of the experts' activation and of latent up-projections, if repeated."""
     attention, experts = group.attention, group.feed_forward
-    if not np.any(repeats := repeats_outputs(share, group)):
+    if experts is None or not np.any(repeats := repeats_outputs(share, group)):
         return np.zeros(())
     norms = linear_input_bytes(
         tokens=share.tokens,
         width=share.hidden_size,
         split=share.split,
-        element_bytes=_element_bytes(share) + _feed_forward_element_bytes(share),
+        element_bytes=(_element_bytes(share) if attention else 0.0)
+        + _feed_forward_element_bytes(share),
     )
     pairs = share.own_tokens * experts.num_experts_per_tok
     activated = pairs * experts.moe_intermediate_size * _feed_forward_element_bytes(share)
     projected: Numeric = 0.0
-    if attention.kind is AttentionKind.LATENT:
+    if attention and attention.kind is AttentionKind.LATENT:
         widths = _attention_widths(share, attention)
         projected = fused_attention_bytes(tokens=share.tokens, **{**widths, "num_heads": 0.0})
     kept = share.setting.framework.memory.kept_activations
@@ -72,18 +74,23 @@ def all_bytes(share: Share, group: LayerGroup, core_recomputed: bool) -> FloatAr
     norms = norm_and_residual_bytes(
         tokens=share.tokens,
         hidden_size=share.hidden_size,
-        num_norms=min(group.norms_per_layer, 2) if not group.parallel_residual else 1,
+        num_norms=1 if group.parallel_residual else min(group.norms_per_layer, group.num_blocks),
+        num_residuals=group.num_blocks,
         split=share.split,
         dropout=share.setting.workload.dropout,
     )
-    attention = attention_bytes(share, group.attention, core_recomputed)
-    feed_forward = feed_forward_block_bytes(share, group.feed_forward)
-    fused = add((norms, attention, feed_forward, _adapter_bytes(share, group)))
-    return fused * share.setting.framework.memory.kept_activations
+    parts = [norms, _adapter_bytes(share, group)]
+    if group.attention:
+        parts.append(attention_bytes(share, group.attention, core_recomputed))
+    if group.feed_forward:
+        parts.append(feed_forward_block_bytes(share, group.feed_forward))
+    return add(parts) * share.setting.framework.memory.kept_activations
 
 
 def attention_bytes(share: Share, attention: AttentionSpec, core_recomputed: bool) -> FloatArray:
     """Input of the projections, queries, keys, values, scores, input of the output."""
+    if attention.has_state:
+        return linear_attention_bytes(share, attention, _element_bytes(share))
     widths = _attention_widths(share, attention)
     fused = fused_attention_bytes(tokens=share.tokens, **widths)
     unfused = unfused_attention_bytes(
@@ -110,8 +117,9 @@ def attention_bytes(share: Share, attention: AttentionSpec, core_recomputed: boo
         element_bytes=2.0,
     )
     is_latent = attention.kind is AttentionKind.LATENT
+    gated = 2.0 * output if attention.attn_output_gate else 0.0
     core = np.where(share.flash_attention, fused, unfused)
-    return add((core, projected, latent if is_latent else 0.0, output))
+    return add((core, projected, latent if is_latent else 0.0, gated, output))
 
 
 def _attention_widths(share: Share, attention: AttentionSpec) -> dict[str, Numeric]:
@@ -133,12 +141,9 @@ def feed_forward_block_bytes(share: Share, feed_forward: FeedForwardSpec) -> Flo
     block_input = linear_input_bytes(
         tokens=share.tokens, width=share.hidden_size, split=share.split, element_bytes=element
     )
-    width = feed_forward.intermediate_size
-    if feed_forward.num_experts:
-        width = feed_forward.shared_intermediate_size
     dense = feed_forward_bytes(
         tokens=share.tokens,
-        intermediate_size=width,
+        intermediate_size=feed_forward.shared_width,
         gated=feed_forward.gated,
         split=share.tensor_parallel,
         element_bytes=element,
@@ -153,7 +158,10 @@ def _routed_bytes(share: Share, feed_forward: FeedForwardSpec) -> FloatArray:
         return np.zeros(())
     element = _feed_forward_element_bytes(share)
     pairs = share.own_tokens * feed_forward.num_experts_per_tok
-    dispatched = pairs * share.hidden_size * (element + 2.0)
+    width = feed_forward.expert_inputs(share.hidden_size)
+    dispatched = pairs * width * (element + 2.0)
+    if feed_forward.moe_latent_size:
+        dispatched = dispatched + share.own_tokens * width * 2.0
     inner = feed_forward_bytes(
         tokens=pairs,
         intermediate_size=feed_forward.moe_intermediate_size,

@@ -114,7 +114,7 @@ def _copied_key_values(
 ) -> FloatArray:
     """What ranks hold beyond their share where there are fewer key-value heads than ranks."""
     attention = group.attention
-    if attention.kind is not AttentionKind.STANDARD:
+    if attention is None or attention.kind is not AttentionKind.STANDARD:
         return np.zeros(())
     heads = attention.num_key_value_heads / tensor_parallel
     width = attention.head_dim + (attention.v_head_dim or attention.head_dim)

@@ -103,7 +103,7 @@ class Share:
 def repeats_outputs(share: Share, group: LayerGroup) -> Numeric:
     """1 where selective recomputation repeats what makes a layer's outputs at little cost."""
     execution = share.setting.framework.execution
-    if not (execution.selective_outputs and group.feed_forward.num_experts):
+    if not (execution.selective_outputs and group.num_experts):
         return 0.0
     return np.where(share.flash_attention, 1.0, 0.0)
 

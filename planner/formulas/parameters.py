@@ -147,6 +147,36 @@ def linear_attention_parameters(
     return projections + gates + convolution + per_head + d_v
 
 
+def mamba2_parameters(
+    *,
+    hidden_size: Numeric,
+    linear_num_key_heads: Numeric,
+    linear_num_value_heads: Numeric,
+    linear_key_head_dim: Numeric,
+    linear_value_head_dim: Numeric,
+    linear_conv_kernel_dim: Numeric,
+) -> Numeric:
+    r"""Parameters of a Mamba-2 layer without its norm before it.
+
+    .. math:: h (2 K + 3 V + a_v) + (w + 1) (2 K + V) + 3 a_v + V
+
+    With :math:`K = a_k d_k` and :math:`V = a_v d_v`: projections of B, C, inputs, gate and
+    step, and output projection; a depthwise convolution over :math:`w` tokens with a bias;
+    decay, step bias and skip per head; the gated norm [1]_.
+
+    References
+    ----------
+    .. [1] T. Dao and A. Gu, "Transformers are SSMs," 2024, arXiv:2405.21060, section 7.
+    """
+    h, w, a_v = hidden_size, linear_conv_kernel_dim, linear_num_value_heads
+    K, V = linear_num_key_heads * linear_key_head_dim, a_v * linear_value_head_dim
+
+    projections = h * (2 * K + 3 * V + a_v)
+    convolution = (w + 1) * (2 * K + V)
+    per_head = 3 * a_v
+    return projections + convolution + per_head + V
+
+
 def feed_forward_parameters(
     *,
     hidden_size: Numeric,

@@ -89,10 +89,9 @@ def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
 def _values(
     choice: Any, counts: list[int], model: ModelSpec, workload: TrainingWorkload
 ) -> list[Any]:
-    experts = max(group.feed_forward.num_experts for group in model.layer_groups)
     bases = {
         "num_hidden_layers": model.num_hidden_layers,
-        "num_experts": max(experts, 1),
+        "num_experts": max(model.num_experts, 1),
         "global_batch_size": workload.global_batch_size,
     }
     return [value for count in counts for value in listed(choice, {**bases, "num_gpus": count})]

@@ -107,14 +107,13 @@ def _cluster(name: str) -> Iterator[str]:
 def _model(name: str) -> Iterator[str]:
     model = load_model(name)
     parameters = count_parameters(model)
-    experts = max(group.feed_forward.num_experts for group in model.layer_groups)
     yield name
     yield f"{parameters.total / GIGA:,.2f}"
     yield str(model.num_hidden_layers)
     yield text.count(model.hidden_size)
-    yield str(model.layer_groups[0].attention.num_attention_heads)
+    yield str(max(attention.num_attention_heads for attention in model.attentions))
     yield text.count(model.vocab_size)
-    yield str(experts) if experts else _UNKNOWN
+    yield str(model.num_experts) if model.num_experts else _UNKNOWN
 
 
 def _space(name: str) -> Iterator[str]:

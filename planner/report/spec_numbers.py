@@ -59,11 +59,9 @@ def _print_model(console: Console, model: ModelSpec) -> None:
     print_pairs(console, facts)
     for number, group in enumerate(model.layer_groups, start=1):
         print_title(console, f"Layers, group {number} of {len(model.layer_groups)}")
-        fields = [*_plain_fields(group), *_plain_fields(group.attention)]
-        print_pairs(
-            console,
-            {n: text.value(g) for n, g in (*fields, *_plain_fields(group.feed_forward))},
-        )
+        blocks = [block for block in (group.attention, group.feed_forward) if block is not None]
+        fields = [field for spec in (group, *blocks) for field in _plain_fields(spec)]
+        print_pairs(console, {name: text.value(given) for name, given in fields})
     if model.training is not None:
         print_title(console, "Published training")
         print_pairs(console, {n: _training(n, g) for n, g in _plain_fields(model.training)})

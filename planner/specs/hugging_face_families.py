@@ -10,10 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from planner.specs import hugging_face_layers as layers
+from planner.specs.hugging_face_dense import DENSE_FAMILIES
+from planner.specs.hugging_face_experts import EXPERT_FAMILIES
 from planner.specs.hugging_face_hybrid import HYBRID_FAMILIES
 from planner.specs.hugging_face_latent import LATENT_FAMILIES
 from planner.specs.hugging_face_layers import Table
+from planner.specs.hugging_face_nemotron import NEMOTRON_FAMILIES
 from planner.specs.hugging_face_reader import ConfigReader
+from planner.specs.hugging_face_remote import REMOTE_FAMILIES
 
 
 def _with_experts(config: ConfigReader) -> list[bool]:
@@ -326,4 +330,12 @@ _FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
     "qwen3_moe": _qwen3_moe,
 }
 
-FAMILIES = dict(sorted((_FAMILIES | LATENT_FAMILIES | HYBRID_FAMILIES).items()))
+_ELSEWHERE = (
+    DENSE_FAMILIES
+    | EXPERT_FAMILIES
+    | HYBRID_FAMILIES
+    | LATENT_FAMILIES
+    | NEMOTRON_FAMILIES
+    | REMOTE_FAMILIES
+)
+FAMILIES = dict(sorted((_FAMILIES | _ELSEWHERE).items()))

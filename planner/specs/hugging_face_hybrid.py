@@ -1,4 +1,4 @@
-"""Families that mix linear with full attention: Qwen3-Next and the Qwen3.5 with experts."""
+"""Families that mix linear with full attention: Qwen3-Next and Qwen3.5."""
 
 from __future__ import annotations
 
@@ -12,25 +12,35 @@ from planner.specs.hugging_face_reader import ConfigReader
 def _qwen3_next(config: ConfigReader) -> Table:
     if config.sequence("mlp_only_layers") or config.size("decoder_sparse_step", 1) != 1:
         config.fault("decoder_sparse_step", "must be 1: layers without experts are not supported")
-    return _hybrid(config)
+    return _hybrid(config, _experts(config))
+
+
+def _qwen3_5(config: ConfigReader) -> Table:
+    return _hybrid(config.text(), layers.dense(config.text())) | _tied(config)
 
 
 def _qwen3_5_moe(config: ConfigReader) -> Table:
-    tied = config.flag("tie_word_embeddings", False)
-    return _hybrid(config.text()) | {"tie_word_embeddings": tied}
+    return _hybrid(config.text(), _experts(config.text())) | _tied(config)
 
 
-def _hybrid(config: ConfigReader) -> Table:
-    def build(is_linear: bool) -> Table:
-        return layers.group(config, _linear(config) if is_linear else _full(config), experts)
+def _tied(config: ConfigReader) -> Table:
+    return {"tie_word_embeddings": config.flag("tie_word_embeddings", False)}
 
-    experts = {
+
+def _experts(config: ConfigReader) -> Table:
+    return {
         "num_experts": config.size("num_experts"),
         "num_experts_per_tok": config.size("num_experts_per_tok"),
         "moe_intermediate_size": config.size("moe_intermediate_size"),
         "shared_intermediate_size": config.size("shared_expert_intermediate_size"),
         "shared_expert_gate": True,
     }
+
+
+def _hybrid(config: ConfigReader, feed_forward: Table) -> Table:
+    def build(is_linear: bool) -> Table:
+        return layers.group(config, _linear(config) if is_linear else _full(config), feed_forward)
+
     every = config.size("full_attention_interval", 4)
     kinds = {"full_attention": False, "linear_attention": True}
     is_linear = layers.told_apart(
@@ -63,7 +73,9 @@ def _linear(config: ConfigReader) -> Table:
 
 
 HYBRID_FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
+    "qwen3_5": _qwen3_5,
     "qwen3_5_moe": _qwen3_5_moe,
     "qwen3_5_moe_text": _qwen3_5_moe,
+    "qwen3_5_text": _qwen3_5,
     "qwen3_next": _qwen3_next,
 }

@@ -33,11 +33,18 @@ def _kimi_k25(config: ConfigReader) -> Table:
 
 
 def _glm_moe_dsa(config: ConfigReader) -> Table:
-    first = config.size("first_k_dense_replace", _GLM_DENSE_LAYERS, least=0)
-    kinds = {"dense": False, "sparse": True}
-    has_experts = layers.told_apart(config, "mlp_layer_types", kinds, lambda layer: layer >= first)
     attention = _attention(config) | _indexer(config, num_heads=32)
-    return _decoder(config, attention, has_experts)
+    return _decoder(config, attention, _glm_experts(config, dense=_GLM_DENSE_LAYERS))
+
+
+def _glm4_moe_lite(config: ConfigReader) -> Table:
+    return _decoder(config, _attention(config), _glm_experts(config, dense=1))
+
+
+def _glm_experts(config: ConfigReader, dense: int) -> list[bool]:
+    first = config.size("first_k_dense_replace", dense, least=0)
+    kinds = {"dense": False, "sparse": True}
+    return layers.told_apart(config, "mlp_layer_types", kinds, lambda layer: layer >= first)
 
 
 def _decoder(
@@ -96,6 +103,7 @@ LATENT_FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
     "deepseek_v2": _deepseek_v2,
     "deepseek_v3": _deepseek_v3,
     "deepseek_v32": _deepseek_v32,
+    "glm4_moe_lite": _glm4_moe_lite,
     "glm_moe_dsa": _glm_moe_dsa,
     "kimi_k2": _deepseek_v3,
     "kimi_k25": _kimi_k25,

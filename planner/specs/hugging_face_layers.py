@@ -11,6 +11,8 @@ from planner.specs.hugging_face_reader import ConfigReader
 Table = dict[str, Any]
 Label = TypeVar("Label", bound=Hashable)
 
+TEXT_PART = "Text part alone, without the vision tower."
+
 
 def decoder(
     config: ConfigReader, layer_groups: Sequence[Table], *, tied: bool = False, **fields: Any
@@ -24,6 +26,13 @@ def decoder(
         "max_position_embeddings": config.optional_size("max_position_embeddings"),
         **fields,
     }
+
+
+def text_part(config: ConfigReader, family: Callable[[ConfigReader], Table]) -> Table:
+    """The language model of one that also sees; either may say that its embeddings are tied."""
+    tied = config.flag("tie_word_embeddings", False)
+    table = family(config.text())
+    return table | {"tie_word_embeddings": tied or table["tie_word_embeddings"], "notes": TEXT_PART}
 
 
 def attention(config: ConfigReader, **fields: Any) -> Table:

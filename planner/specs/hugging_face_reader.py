@@ -103,6 +103,11 @@ class ConfigReader:
         inner = value if isinstance(value, dict) else {}
         return ConfigReader(inner, self.faults, f"{self.prefix}{key}.")
 
+    def or_else(self, defaults: Mapping[str, Any]) -> ConfigReader:
+        """This object, with ``defaults`` where it is silent."""
+        own = {key: value for key, value in self.values.items() if value is not None}
+        return ConfigReader({**defaults, **own}, self.faults, self.prefix)
+
     def text(self) -> ConfigReader:
         """The part of a language model within that of several modes, or this one."""
         return self.table("text_config") if self.values.get("text_config") is not None else self

@@ -18,15 +18,21 @@ QuantizationWord = Annotated[str, AfterValidator(model_checks.one_of(Quantizatio
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class AttentionSpec:
-    """Multi-head, grouped-query or multi-query attention, latent or linear attention.
+    """Multi-head, grouped-query or multi-query attention, latent or linear attention, Mamba-2.
 
     Latent attention (``kind = "latent"``) uses the ``*_lora_rank`` and ``qk_*`` fields;
     ``head_dim`` is then qk_nope_head_dim + qk_rope_head_dim. With ``index_topk`` it is
     DeepSeek's sparse attention: an indexer (``index_*``) chooses the keys of each query.
     Linear attention (``kind = "linear"``), the gated delta net, uses the ``linear_*`` fields
     alone; ``num_attention_heads``, ``num_key_value_heads`` and ``head_dim`` repeat those of
-    the model's full attention, as ``config.json`` does. With ``qk_norm_per_head`` every
-    head has norm weights of its own instead of one ``head_dim`` for all.
+    the model's full attention, as ``config.json`` does. Mamba-2 (``kind = "mamba2"``) is read
+    as the linear attention it is dual to [1]_: its groups of B and C are key heads, the state
+    size their dimension, its heads value heads. With ``qk_norm_per_head`` every head has norm
+    weights of its own instead of one ``head_dim`` for all.
+
+    References
+    ----------
+    .. [1] T. Dao and A. Gu, "Transformers are SSMs," 2024, arXiv:2405.21060, section 5.
     """
 
     num_attention_heads: Size
@@ -58,13 +64,45 @@ class AttentionSpec:
         model_checks.refuse(model_checks.attention_faults(self))
         return self
 
+    @property
+    def has_state(self) -> bool:
+        """Whether a state of fixed size stands for keys and values."""
+        return self.kind in (AttentionKind.LINEAR, AttentionKind.MAMBA2)
+
+    @property
+    def linear_keys(self) -> int:
+        """Width of the keys, and of the queries, of linear attention."""
+        return self.linear_num_key_heads * self.linear_key_head_dim
+
+    @property
+    def linear_values(self) -> int:
+        """Width of the values, of the gate and of the output of linear attention."""
+        return self.linear_num_value_heads * self.linear_value_head_dim
+
+    @property
+    def linear_mixed(self) -> int:
+        """Width of queries, keys and values together, which the convolution mixes."""
+        return 2 * self.linear_keys + self.linear_values
+
+    @property
+    def linear_projected(self) -> int:
+        """Columns of the input projection: what is mixed, the gate, one or two per value head."""
+        per_head = 2 if self.kind is AttentionKind.LINEAR else 1
+        return self.linear_mixed + self.linear_values + per_head * self.linear_num_value_heads
+
+    @property
+    def linear_state(self) -> int:
+        """Numbers in the state of one sequence."""
+        return self.linear_values * self.linear_key_head_dim
+
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class FeedForwardSpec:
     """A dense MLP (``num_experts`` 0) or a mixture of experts.
 
     ``intermediate_size`` is the width of the dense MLP; experts have
-    ``moe_intermediate_size``; all shared experts together ``shared_intermediate_size``.
+    ``moe_intermediate_size``; all shared experts together ``shared_intermediate_size``. With
+    ``moe_latent_size`` tokens are projected to that width before their experts, and back.
     """
 
     intermediate_size: SizeOrZero = 0
@@ -73,6 +111,7 @@ class FeedForwardSpec:
     num_experts: SizeOrZero = 0
     num_experts_per_tok: SizeOrZero = 0
     moe_intermediate_size: SizeOrZero = 0
+    moe_latent_size: SizeOrZero = 0
     shared_intermediate_size: SizeOrZero = 0
     shared_expert_gate: bool = False
     router_bias: bool = False
@@ -82,18 +121,46 @@ class FeedForwardSpec:
         model_checks.refuse(model_checks.feed_forward_faults(self))
         return self
 
+    @property
+    def shared_width(self) -> int:
+        """Width of the MLP that every token passes: the dense one, or the shared experts."""
+        return self.shared_intermediate_size if self.num_experts else self.intermediate_size
+
+    def expert_inputs(self, hidden_size: int) -> int:
+        """Width of what an expert reads and writes."""
+        return self.moe_latent_size or hidden_size
+
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class LayerGroup:
-    """``num_hidden_layers`` equal layers, in one run or spread over the depth."""
+    """``num_hidden_layers`` equal layers, in one run or spread over the depth.
+
+    Hybrid models count attention and feed-forward as layers of their own: such a layer
+    lacks the other, and has one norm.
+    """
 
     num_hidden_layers: Size
-    attention: AttentionSpec
-    feed_forward: FeedForwardSpec
+    attention: AttentionSpec | None = None
+    feed_forward: FeedForwardSpec | None = None
     placement: Placement = Placement.CONTIGUOUS
     norms_per_layer: Annotated[int, Field(ge=1, le=8)] = 2
     norm_bias: bool = False
     parallel_residual: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        model_checks.refuse(model_checks.layer_faults(self))
+        return self
+
+    @property
+    def num_experts(self) -> int:
+        """Routed experts of a layer; 0 where it has none."""
+        return self.feed_forward.num_experts if self.feed_forward else 0
+
+    @property
+    def num_blocks(self) -> int:
+        """Attention and feed-forward, or one of them."""
+        return (self.attention is not None) + (self.feed_forward is not None)
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -148,3 +215,18 @@ class ModelSpec:
     def num_hidden_layers(self) -> int:
         """Layers of all groups."""
         return sum(group.num_hidden_layers for group in self.layer_groups)
+
+    @property
+    def num_experts(self) -> int:
+        """Routed experts of a layer that has most; 0 of a dense model."""
+        return max(group.num_experts for group in self.layer_groups)
+
+    @property
+    def attentions(self) -> tuple[AttentionSpec, ...]:
+        """The attention of each layer group that has one."""
+        return tuple(group.attention for group in self.layer_groups if group.attention)
+
+    @property
+    def feed_forwards(self) -> tuple[FeedForwardSpec, ...]:
+        """The feed-forward of each layer group that has one."""
+        return tuple(group.feed_forward for group in self.layer_groups if group.feed_forward)

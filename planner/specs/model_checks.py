@@ -9,7 +9,13 @@ from planner.enums import AttentionKind, PositionEmbedding
 from planner.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from planner.specs.model import AttentionSpec, FeedForwardSpec, ModelSpec, TrainingDefaults
+    from planner.specs.model import (
+        AttentionSpec,
+        FeedForwardSpec,
+        LayerGroup,
+        ModelSpec,
+        TrainingDefaults,
+    )
 
 MOST_LAYERS = 10_000
 WIDEST_HEAD = 8192
@@ -26,8 +32,14 @@ _LATENT_FIELDS = ("v_head_dim", "qk_rope_head_dim", "q_lora_rank", "kv_lora_rank
 _STANDARD_FLAGS = ("qkv_bias", "output_bias", "qk_norm", "sinks", "attn_output_gate")
 _FIELDS_OF_KINDS = {
     AttentionKind.LATENT: (*_LATENT_FIELDS, *INDEX_FIELDS),
-    AttentionKind.LINEAR: LINEAR_FIELDS,
 }
+_STATE_KINDS = (AttentionKind.LINEAR, AttentionKind.MAMBA2)
+_FEED_FORWARD_WIDTHS = (
+    "intermediate_size",
+    "moe_intermediate_size",
+    "moe_latent_size",
+    "shared_intermediate_size",
+)
 MOST = {"hidden_size": 10**6, "vocab_size": 10**8, "num_experts": 10**5}
 
 
@@ -51,10 +63,13 @@ def attention_faults(attention: AttentionSpec) -> Iterator[str]:
         if attention.kind != kind:
             for name in _set(attention, fields):
                 yield f'{name} needs kind = "{kind}"'
+    if attention.kind in _STATE_KINDS:
+        yield from _linear_faults(attention)
+    else:
+        for name in _set(attention, LINEAR_FIELDS):
+            yield f'{name} needs kind = "linear" or "mamba2"'
     if attention.kind == AttentionKind.LATENT:
         yield from _latent_faults(attention)
-    elif attention.kind == AttentionKind.LINEAR:
-        yield from _linear_faults(attention)
 
 
 def _latent_faults(attention: AttentionSpec) -> Iterator[str]:
@@ -86,7 +101,7 @@ def _indexer_faults(attention: AttentionSpec) -> Iterator[str]:
 def _linear_faults(attention: AttentionSpec) -> Iterator[str]:
     for name in LINEAR_FIELDS:
         if not getattr(attention, name):
-            yield f'kind = "linear" needs {name}'
+            yield f'kind = "{attention.kind}" needs {name}'
     keys, values = attention.linear_num_key_heads, attention.linear_num_value_heads
     if keys and values % keys:
         yield f"linear_num_key_heads {keys} does not divide linear_num_value_heads {values}"
@@ -94,11 +109,19 @@ def _linear_faults(attention: AttentionSpec) -> Iterator[str]:
         if getattr(attention, name) > WIDEST_HEAD:
             yield f"{name} {getattr(attention, name)} is more than {WIDEST_HEAD}"
     for name in _set(attention, (*_STANDARD_FLAGS, "sliding_window")):
-        yield f'{name} does not go with kind = "linear"'
+        yield f'{name} does not go with kind = "{attention.kind}"'
 
 
 def _set(attention: AttentionSpec, names: Iterable[str]) -> list[str]:
     return [name for name in names if getattr(attention, name)]
+
+
+def layer_faults(layer: LayerGroup) -> Iterator[str]:
+    """Faults of one layer group."""
+    if not layer.num_blocks:
+        yield "needs attention, feed_forward, or both"
+    if layer.num_blocks == 1 and layer.parallel_residual:
+        yield "parallel_residual needs both attention and feed_forward"
 
 
 def feed_forward_faults(feed_forward: FeedForwardSpec) -> Iterator[str]:
@@ -132,6 +155,7 @@ def _dense_faults(feed_forward: FeedForwardSpec) -> Iterator[str]:
     for name in (
         "num_experts_per_tok",
         "moe_intermediate_size",
+        "moe_latent_size",
         "shared_intermediate_size",
         "shared_expert_gate",
         "router_bias",
@@ -160,27 +184,29 @@ def model_faults(model: ModelSpec) -> Iterator[str]:
 def _width_faults(model: ModelSpec) -> Iterator[str]:
     limit = WIDEST_TO_HIDDEN * model.hidden_size
     for number, group in enumerate(model.layer_groups):
-        attention, feed_forward = group.attention, group.feed_forward
-        widths = {
-            "num_attention_heads x head_dim": attention.num_attention_heads * attention.head_dim,
-            "q_lora_rank": attention.q_lora_rank,
-            "kv_lora_rank": attention.kv_lora_rank,
-            "linear_num_key_heads x linear_key_head_dim": attention.linear_num_key_heads
-            * attention.linear_key_head_dim,
-            "linear_num_value_heads x linear_value_head_dim": attention.linear_num_value_heads
-            * attention.linear_value_head_dim,
-            "linear_conv_kernel_dim": attention.linear_conv_kernel_dim,
-            "index_n_heads x index_head_dim": attention.index_n_heads * attention.index_head_dim,
-            "intermediate_size": feed_forward.intermediate_size,
-            "moe_intermediate_size": feed_forward.moe_intermediate_size,
-            "shared_intermediate_size": feed_forward.shared_intermediate_size,
-        }
+        widths: dict[str, int] = {}
+        if group.attention:
+            widths |= _attention_widths(group.attention)
+        if group.feed_forward:
+            widths |= {name: getattr(group.feed_forward, name) for name in _FEED_FORWARD_WIDTHS}
         for name, width in widths.items():
             if width > limit:
                 yield (
                     f"layer_groups.{number}: {name} = {width} is more than "
                     f"{WIDEST_TO_HIDDEN} times hidden_size {model.hidden_size}"
                 )
+
+
+def _attention_widths(attention: AttentionSpec) -> dict[str, int]:
+    return {
+        "num_attention_heads x head_dim": attention.num_attention_heads * attention.head_dim,
+        "q_lora_rank": attention.q_lora_rank,
+        "kv_lora_rank": attention.kv_lora_rank,
+        "linear_num_key_heads x linear_key_head_dim": attention.linear_keys,
+        "linear_num_value_heads x linear_value_head_dim": attention.linear_values,
+        "linear_conv_kernel_dim": attention.linear_conv_kernel_dim,
+        "index_n_heads x index_head_dim": attention.index_n_heads * attention.index_head_dim,
+    }
 
 
 def _position_faults(model: ModelSpec) -> Iterator[str]:

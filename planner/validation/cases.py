@@ -24,6 +24,8 @@ from planner.validation.runs import Run
 from planner.validation.tables import FrameworkRule, framework_rule
 
 _RELEASE = re.compile(r"performance summary (\d\d\.\d\d)")
+# CUDA graphs of parts of layers, the router's among them; hybrid models have no others.
+_GRAPHS_OF_PARTS = re.compile(r"cuda graph \S+/\[[^\]]*'moe_router'|hybrid mamba")
 _ADAPTERS = {
     "": AdapterKind.NONE,
     "pretrain": AdapterKind.NONE,
@@ -218,7 +220,8 @@ def memory_kind(run: Run) -> MemoryKind:
 
 
 def _framework(run: Run) -> str:
-    """The framework and its version, which may stand in the name of a source."""
+    """The framework and its version, which may stand in the name of a source, and its graphs."""
     release = _RELEASE.search(run.text("source"))
     version = run.text("framework_version") or (release[1] if release else "")
-    return f"{run.text('framework')} {version}".strip()
+    graphs = "by layer graphs" if _GRAPHS_OF_PARTS.search(run.word("notes")) else ""
+    return " ".join(part for part in (run.text("framework"), version, graphs) if part)

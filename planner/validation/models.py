@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.enums import AttentionKind, PositionEmbedding
-from planner.estimators.unsupported import unsupported_in_training
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
 from planner.validation.library import Library, spelled
 from planner.validation.runs import Run
@@ -38,14 +37,12 @@ def model_of(run: Run, library: Library) -> ModelSpec:
         model = _built_in(run, library, rule.model if rule else "") or _from_columns(run)
     except ValueError as error:
         raise NotPredicted(f"impossible architecture: {_first_line(error)}") from error
-    if reason := unsupported_in_training(model):
-        raise NotPredicted(reason)
     return model
 
 
 def has_experts(model: ModelSpec) -> bool:
     """Whether any layer is a mixture of experts."""
-    return any(group.feed_forward.num_experts for group in model.layer_groups)
+    return model.num_experts > 0
 
 
 def _built_in(run: Run, library: Library, known: str) -> ModelSpec | None:
@@ -64,17 +61,16 @@ def _built_in(run: Run, library: Library, known: str) -> ModelSpec | None:
 
 def _agrees(run: Run, model: ModelSpec) -> bool:
     layers = run.count("num_hidden_layers")
-    groups = model.layer_groups
-    standard = [g.attention for g in groups if g.attention.kind is AttentionKind.STANDARD]
+    standard = [a for a in model.attentions if a.kind is AttentionKind.STANDARD]
     known = {
         "hidden_size": {model.hidden_size},
-        "num_attention_heads": {g.attention.num_attention_heads for g in groups},
+        "num_attention_heads": {attention.num_attention_heads for attention in model.attentions},
         "num_key_value_heads": {attention.num_key_value_heads for attention in standard},
-        "num_experts": {g.feed_forward.num_experts for g in groups},
-        "moe_intermediate_size": {g.feed_forward.moe_intermediate_size for g in groups},
+        "num_experts": {mlp.num_experts for mlp in model.feed_forwards},
+        "moe_intermediate_size": {mlp.moe_intermediate_size for mlp in model.feed_forwards},
     }
     if not has_experts(model):
-        known["intermediate_size"] = {g.feed_forward.intermediate_size for g in groups}
+        known["intermediate_size"] = {mlp.intermediate_size for mlp in model.feed_forwards}
     given = {name: run.count(name) for name in known}
     same = all(given[name] in (None, *values) for name, values in known.items() if values)
     return same and (layers is None or layers <= model.num_hidden_layers)

@@ -11,7 +11,11 @@ from serving_cases import replicas, serving_setting
 
 from planner.enums import CacheType, Quantization
 from planner.estimators.inference.estimate import SERVING_REJECTIONS, evaluate_serving
-from planner.estimators.inference.memory import SERVING_MEMORY_PARTS, serving_memory
+from planner.estimators.inference.memory import (
+    SERVING_MEMORY_PARTS,
+    sequence_bytes,
+    serving_memory,
+)
 from planner.estimators.inference.serving import served_at_concurrency
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.static import static_batch
@@ -242,6 +246,18 @@ def test_memory_parts_add_up_and_weights_are_those_published() -> None:
     parts = sum(float(getattr(memory, name)) for name in SERVING_MEMORY_PARTS)
     assert parts == pytest.approx(float(memory.total))
     assert memory.weights / GIB == pytest.approx(128.5 / 2, rel=0.01)
+
+
+def test_hybrid_models_cache_their_attention_layers_and_keep_states() -> None:
+    """Nemotron 3 Nano: 6 of 52 layers have keys and values, 23 a state in fp32 and 4 taps."""
+    setting = serving_setting("nemotron-3-nano-30b-a3b", "h100-sxm-80gb")
+    short, long = (
+        float(sequence_bytes(setting, replicas(), tokens)) for tokens in (16_000, 32_000)
+    )
+    cached = 16_000 * 6 * 2 * 2 * 128 * 2.0
+    states = 23 * (64 * 64 * 128 * 4 + 4 * 6144 * 2)
+    assert long - short == pytest.approx(cached)
+    assert short - cached == pytest.approx(states, rel=0.002)
 
 
 def test_gguf_files_quantize_embedding_and_logits() -> None:

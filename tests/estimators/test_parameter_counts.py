@@ -29,6 +29,48 @@ CHECKPOINTS = {
     "gpt-j-6b": 6_050_882_784,
     "gpt-neox-20b": 20_554_567_680,
     "tinyllama-1.1b": 1_100_048_384,
+    "gemma-3-1b": 999_885_952,
+    "mistral-small-24b": 23_572_403_200,
+    "mistral-large-2-123b": 122_610_069_504,
+    "olmo-2-7b": 7_298_617_344,
+    "olmo-2-13b": 13_716_198_400,
+    "olmo-2-32b": 32_234_279_936,
+    "olmoe-1b-7b": 6_919_161_856,
+    "granite-3.3-8b": 8_170_864_640,
+    "granite-4.0-micro": 3_402_836_480,
+    "starcoder-15b": 15_517_456_384,
+    "smollm3-3b": 3_075_098_624,
+    "seed-oss-36b": 36_151_104_512,
+    "phi-4": 14_659_507_200,
+    "deepseek-moe-16b": 16_375_728_128,
+    "qwen2.5-vl-7b": 7_615_616_512,
+}
+
+# Of the language model in the class that transformers 5.23 builds from the config.
+TRANSFORMERS = {
+    "gemma-3-4b": 3_880_263_168,
+    "gemma-3-12b": 11_766_034_176,
+    "gemma-3-27b": 27_009_346_304,
+    "glm-4.5": 352_797_829_024,
+    "glm-4.5-air": 106_852_251_264,
+    "glm-4.6": 352_797_829_024,
+    "glm-4.7-flash": 29_943_393_920,
+    "glm-4-32b": 32_566_081_536,
+    "ministral-3-3b": 3_429_006_336,
+    "starcoder2-7b": 7_173_923_840,
+    "starcoder2-15b": 15_957_889_024,
+    "phi-3.5-moe": 41_873_153_344,
+    "dbrx": 131_596_523_520,
+    "command-a-111b": 111_057_580_032,
+    "command-r7b": 8_028_033_024,
+    "exaone-4.0-32b": 32_003_216_384,
+    "ernie-4.5-300b-a47b": 299_484_163_264,
+    "ernie-4.5-21b-a3b": 21_825_437_888,
+    "hunyuan-a13b": 80_393_183_232,
+    "qwen2.5-vl-72b": 72_706_203_648,
+    "qwen3-vl-30b-a3b": 30_532_122_624,
+    "qwen3-vl-235b-a22b": 235_093_634_560,
+    "dots.llm1": 142_774_381_696,
 }
 
 # Model, published billions, half a unit of the last digit that is printed, source.
@@ -65,6 +107,16 @@ ROUNDED = [
     ("gpt-oss-20b", 20.91, 0.005, "arXiv:2508.10925-table-1"),
     ("nemotron-4-340b", 341.0, 0.05, "arXiv:2406.11704-table-1"),
     ("llama-4-scout-17b-16e", 107.8, 0.05, "model-card-text-part"),
+    ("qwen3.5-27b", 27, 0.5, "model-card"),
+    ("qwen3.5-35b-a3b", 35, 0.5, "model-card"),
+    ("nemotron-h-8b", 8.1, 0.05, "arXiv:2504.03624"),
+    ("nemotron-h-47b", 47, 0.5, "arXiv:2504.03624-abstract"),
+    ("nemotron-h-56b", 56, 0.5, "arXiv:2504.03624-abstract"),
+    ("nemotron-nano-9b-v2", 8.89, 0.005, "arXiv:2508.14444"),
+    ("nemotron-nano-12b-v2", 12.31, 0.005, "arXiv:2508.14444"),
+    ("nemotron-3-nano-30b-a3b", 31.6, 0.05, "arXiv:2512.20848"),
+    ("nemotron-3-super-120b-a12b", 120.6, 0.1, "arXiv:2604.12374"),
+    ("nemotron-3-ultra-550b-a55b", 550, 1, "name-of-the-model"),
 ]
 
 # The same for active parameters, by whether the authors count the input embedding; two
@@ -85,11 +137,17 @@ ACTIVE = [
     ("glm-5", False, 40, 1, "model-card"),
     ("qwen3-next-80b-a3b", False, 3, 0.6, "model-card"),
     ("qwen3.5-397b-a17b", True, 17, 0.5, "model-card"),
+    ("qwen3.5-35b-a3b", True, 3, 0.5, "model-card"),
+    ("nemotron-3-nano-30b-a3b", False, 3.2, 0.05, "arXiv:2512.20848"),
+    ("nemotron-3-nano-30b-a3b", True, 3.6, 0.05, "arXiv:2512.20848"),
+    ("nemotron-3-super-120b-a12b", True, 12.7, 0.1, "arXiv:2604.12374"),
+    ("nemotron-3-ultra-550b-a55b", False, 55, 0.5, "name-of-the-model"),
 ]
 
 
 MODELS_OF_EVERY_KIND = [
     "deepseek-v3", "qwen2-57b-a14b", "gpt-oss-20b", "bloom-176b", "glm-5", "qwen3.5-397b-a17b",
+    "nemotron-3-super-120b-a12b",
 ]  # fmt: skip
 
 
@@ -99,6 +157,11 @@ MODELS_OF_EVERY_KIND = [
 )
 def test_total_equals_the_checkpoint(name: str, parameters: int) -> None:
     assert count_parameters(load_model(name)).total == parameters
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_total_equals_the_class_of_transformers(name: str) -> None:
+    assert count_parameters(load_model(name)).total == TRANSFORMERS[name]
 
 
 @pytest.mark.parametrize(

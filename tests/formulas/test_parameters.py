@@ -12,6 +12,7 @@ from planner.formulas.parameters import (
     latent_attention_parameters,
     linear_attention_parameters,
     logits_parameters,
+    mamba2_parameters,
     norm_parameters,
     router_parameters,
 )
@@ -97,6 +98,28 @@ def test_gated_delta_net_of_qwen3_next_tensor_by_tensor() -> None:
         "dt_bias": 32,
         "norm": 128,
         "out_proj": 4096 * 2048,
+    }
+    assert count == sum(tensors.values())
+
+
+def test_mamba2_of_nemotron_3_nano_tensor_by_tensor() -> None:
+    count = mamba2_parameters(
+        hidden_size=2688,
+        linear_num_key_heads=8,
+        linear_num_value_heads=64,
+        linear_key_head_dim=128,
+        linear_value_head_dim=64,
+        linear_conv_kernel_dim=4,
+    )
+    tensors = {
+        "in_proj": 2688 * 10304,
+        "conv1d": (4096 + 2 * 1024) * 4,
+        "conv1d_bias": 4096 + 2 * 1024,
+        "A_log": 64,
+        "D": 64,
+        "dt_bias": 64,
+        "norm": 4096,
+        "out_proj": 4096 * 2688,
     }
     assert count == sum(tensors.values())
 

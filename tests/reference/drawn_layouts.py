@@ -28,6 +28,10 @@ MODELS = {
     "bloom-7b1": {},
     "decilm-7b": {},
     "llama-4-maverick-17b-128e": {"sequence_length": 32768},
+    "qwen3-next-80b-a3b": {},
+    "glm-5": {"sequence_length": 8192},
+    "nemotron-h-8b": {"dropout": True},
+    "nemotron-3-super-120b-a12b": {"sequence_length": 8192},
 }
 GPUS = ("a100-sxm-80gb", "h100-sxm-80gb", "b200-sxm-180gb", "v100-sxm-32gb", "rtx4090-24gb")
 ADAPTERS = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scalar_adapters import frozen, thin_matrices
 from scalar_machine import COMPUTE_BYTES, Layout, World, key_heads, own_tokens, tokens, value_dim
+from scalar_state import State
 
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
 
@@ -17,13 +18,18 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
     layer_input = 2 * own * h
     if recompute == "full":
         return layer_input
-    norms = 1 if group.parallel_residual else min(group.norms_per_layer, 2)
+    blocks = (group.attention is not None) + (group.feed_forward is not None)
+    norms = 1 if group.parallel_residual else min(group.norms_per_layer, blocks)
     kept = {
         "norm_inputs": 2 * own * h * norms,
-        "dropout_masks": 2 * own * h if world.workload.dropout else 0,
-        **_attention(world, layout, group.attention, recompute),
-        **_feed_forward(world, layout, group.feed_forward),
+        "dropout_masks": blocks * own * h if world.workload.dropout else 0,
     }
+    if group.attention and group.attention.kind in ("linear", "mamba2"):
+        kept |= _state(world, layout, State.of(group.attention))
+    elif group.attention:
+        kept |= _attention(world, layout, group.attention, recompute)
+    if group.feed_forward:
+        kept |= _feed_forward(world, layout, group.feed_forward)
     if frozen(world):
         each = world.framework.memory.adapter_input
         for name, matrix in thin_matrices(world, layout, group).items():
@@ -31,7 +37,7 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
     if recompute == "selective" and repeats_outputs(world, layout, group):
         # moe_act, layernorm and mla_up_proj of Megatron-Core; shared experts keep theirs
         kept |= {"projection_input": 0, "block_input": 0, "expert_down_inputs": 0}
-        if group.attention.kind == "latent":
+        if group.attention and group.attention.kind == "latent":
             kept |= {"queries": 0, "keys": 0, "values": 0}
     again = world.framework.execution.selective_share if recompute == "selective" else 0.0
     copies = world.framework.memory.kept_activations
@@ -41,7 +47,7 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
 def repeats_outputs(world: World, layout: Layout, group: LayerGroup) -> bool:
     """Whether selective recomputation makes cheap outputs of a layer with experts again."""
     wanted = world.framework.execution.selective_outputs and layout.flash_attention
-    return wanted and group.feed_forward.num_experts > 0
+    return wanted and group.feed_forward is not None and group.feed_forward.num_experts > 0
 
 
 def _element(world: World, layout: Layout) -> int:
@@ -62,6 +68,8 @@ def _attention(
         "values": 2 * n * keys * dv,
         "output_input": 2 * n * a * dv,
     }
+    if attention.attn_output_gate:
+        kept |= {"gate": 2 * n * a * dv, "ungated_values": 2 * n * a * dv}
     if attention.kind == "latent":
         rank = attention.q_lora_rank + attention.kv_lora_rank + attention.qk_rope_head_dim
         kept["latents"] = 2 * own * rank
@@ -74,6 +82,19 @@ def _attention(
             kept["score_mask"] = scores
             kept["score_dropout"] = 2 * scores
     return kept
+
+
+def _state(world: World, layout: Layout, state: State) -> dict[str, float]:
+    n, t = tokens(world, layout), layout.tensor_parallel
+    return {
+        "projection_input": _element(world, layout)
+        * own_tokens(world, layout)
+        * world.model.hidden_size,
+        "projected": 2 * n * state.projected / t,
+        "convolved": 2 * n * state.channels / t,
+        "scanned": 2 * n * state.inner / t,
+        "output_input": 2 * n * state.inner / t,
+    }
 
 
 def _feed_forward(world: World, layout: Layout, mlp: FeedForwardSpec) -> dict[str, float]:
@@ -93,8 +114,10 @@ def _feed_forward(world: World, layout: Layout, mlp: FeedForwardSpec) -> dict[st
     }
     if mlp.num_experts:
         pairs = own * mlp.num_experts_per_tok
-        kept["dispatched"] = element * pairs * h
-        kept["expert_outputs"] = 2 * pairs * h
+        latent = mlp.moe_latent_size
+        kept["expert_latents"] = 2 * own * latent
+        kept["dispatched"] = element * pairs * (latent or h)
+        kept["expert_outputs"] = 2 * pairs * (latent or h)
         kept["expert_activation_inputs"] = each * inputs * pairs * mlp.moe_intermediate_size
         kept["expert_down_inputs"] = element * pairs * mlp.moe_intermediate_size
         kept["router_logits_and_scores"] = 2 * 4 * own * mlp.num_experts

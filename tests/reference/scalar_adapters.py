@@ -14,8 +14,9 @@ from scalar_parameters import (
     stage_parameters,
     stages,
 )
+from scalar_state import State
 
-from planner.specs.model import LayerGroup
+from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
 
 # Blocks of 64 share an 8-bit scale, 256 of those an fp32 one.
 NF4 = (64 * 256 * 4 + 256 * 8 + 32) / (64 * 256 * 8)
@@ -35,14 +36,25 @@ def frozen(world: World) -> bool:
 
 def thin_matrices(world: World, layout: Layout, group: LayerGroup) -> dict[str, Thin]:
     """Tensor parallelism splits outputs, and the inputs of what ends a block."""
-    h, t, attention, mlp = (
-        world.model.hidden_size,
-        layout.tensor_parallel,
-        group.attention,
-        group.feed_forward,
-    )
+    found: dict[str, Thin] = {}
+    if group.attention:
+        found |= _thin_attention(world, layout, group.attention)
+    if group.feed_forward and world.workload.lora_targets == "all_linear":
+        found |= _thin_feed_forward(world, layout, group.feed_forward)
+    if world.framework.execution.fused_projections:
+        _join(found, "q", "k", "v")
+        _join(found, "up", "gate")
+    return found
+
+
+def _thin_attention(world: World, layout: Layout, attention: AttentionSpec) -> dict[str, Thin]:
+    h, t = world.model.hidden_size, layout.tensor_parallel
     a, d, dv = attention.num_attention_heads, attention.head_dim, value_dim(attention)
     targets = world.workload.lora_targets
+    if attention.kind in ("linear", "mamba2"):
+        state = State.of(attention)
+        whole = {"in": Thin(h, state.projected / t), "output": Thin(state.inner / t, h)}
+        return {} if targets == "query_value" else whole
     if attention.kind == "latent":
         rope = attention.qk_rope_head_dim
         found = {
@@ -56,16 +68,16 @@ def thin_matrices(world: World, layout: Layout, group: LayerGroup) -> dict[str, 
             found["k"] = Thin(h, g * d / t)
     if targets != "query_value":
         found["output"] = Thin(a * dv / t, h)
-    width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
-    if targets == "all_linear" and width:
-        found["up"] = Thin(h, width / t)
-        if mlp.gated:
-            found["gate"] = Thin(h, width / t)
-        found["down"] = Thin(width / t, h)
-    if world.framework.execution.fused_projections:
-        _join(found, "q", "k", "v")
-        _join(found, "up", "gate")
     return found
+
+
+def _thin_feed_forward(world: World, layout: Layout, mlp: FeedForwardSpec) -> dict[str, Thin]:
+    h, t = world.model.hidden_size, layout.tensor_parallel
+    width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
+    if not width:
+        return {}
+    names = ("up", "gate") if mlp.gated else ("up",)
+    return {name: Thin(h, width / t) for name in names} | {"down": Thin(width / t, h)}
 
 
 def _join(found: dict[str, Thin], first: str, *others: str) -> None:
@@ -95,14 +107,24 @@ def adapter_times(
     if world.workload.adapter == "qlora":
         passes = world.framework.execution.dequantize_passes
         parts = (
-            (attention_parameters(world.model, group) / layout.tensor_parallel, 4),
+            (
+                attention_parameters(world.model, group) / layout.tensor_parallel,
+                _attention_kernels(group),
+            ),
             feed_forward_parameters(world.model, group, layout),
         )
         for name, (count, kernels) in zip(("attention", "feed_forward"), parts, strict=True):
             traffic = (NF4 + 2) * passes * count
             time = elementwise(world, traffic) + (kernels - 1) * latency
-            times[f"{name}_dequantize"] = time, time
+            times[f"{name}_dequantize"] = (time, time) if kernels else (0.0, 0.0)
     return times
+
+
+def _attention_kernels(group: LayerGroup) -> int:
+    """Queries, keys, values and output; layers with a state join the first three."""
+    if not group.attention:
+        return 0
+    return 2 if group.attention.kind in ("linear", "mamba2") else 4
 
 
 def launches(world: World, layout: Layout, group: LayerGroup) -> float:
@@ -112,7 +134,7 @@ def launches(world: World, layout: Layout, group: LayerGroup) -> float:
     execution = world.framework.execution
     seconds = len(thin_matrices(world, layout, group)) * execution.adapter_launch_time
     if world.workload.adapter == "qlora":
-        kernels = 4 + feed_forward_parameters(world.model, group, layout)[1]
+        kernels = _attention_kernels(group) + feed_forward_parameters(world.model, group, layout)[1]
         seconds += kernels * execution.dequantize_launch_time
     return seconds
 

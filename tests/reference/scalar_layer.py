@@ -22,6 +22,7 @@ from scalar_machine import (
     tokens,
     value_dim,
 )
+from scalar_state import State, scan
 
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
 
@@ -46,27 +47,13 @@ _CHEAP = ("attention_norm", "feed_forward_norm", "q_up", "kv_up")
 
 def layer(world: World, layout: Layout, group: LayerGroup) -> Ops:
     """One layer: attention block, then feed-forward block."""
-    h = world.model.hidden_size
-    own = own_tokens(world, layout) * h
-    mlp = group.feed_forward
-    ops: Ops = {"attention_norm": _memory(world, own, 4, 6)}
-    ops |= _projections(world, layout, group.attention)
-    ops |= _attention(world, layout, group.attention)
-    heads = group.attention.num_attention_heads / layout.tensor_parallel
-    ops["attention_output"] = _linear(
-        world, layout, tokens(world, layout), h, heads * value_dim(group.attention)
-    )
-    ops["attention_residual"] = _memory(world, own, 6, 6)
-    ops["attention_tensor_parallel"] = _tensor_exchange(world, layout)
-    if not group.parallel_residual:
-        ops["feed_forward_norm"] = _memory(world, own, 4, 6)
-    if mlp.num_experts:
-        ops |= _experts(world, layout, mlp)
-    width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
-    if width:
-        ops |= _mlp(world, layout, mlp, width)
-    ops["feed_forward_residual"] = _memory(world, own, 6, 6)
+    ops: Ops = {}
+    if group.attention:
+        ops |= _attention_block(world, layout, group.attention)
+    if group.feed_forward:
+        ops |= _feed_forward_block(world, layout, group.feed_forward, group.parallel_residual)
     if repeats_outputs(world, layout, group):
+        mlp = group.feed_forward
         pairs = own_tokens(world, layout) * mlp.num_experts_per_tok
         matrices = 3 if mlp.gated else 2
         activation = elementwise(world, 2 * matrices * pairs * mlp.moe_intermediate_size)
@@ -76,6 +63,54 @@ def layer(world: World, layout: Layout, group: LayerGroup) -> Ops:
     share = world.framework.execution.selective_share
     for name, (forward, backward) in adapter_times(world, layout, group).items():
         ops[f"{name}_adapter"] = Op(forward=forward, backward=backward, selective=share)
+    return ops
+
+
+def _attention_block(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
+    h, n = world.model.hidden_size, tokens(world, layout)
+    own = own_tokens(world, layout) * h
+    ops: Ops = {"attention_norm": _memory(world, own, 4, 6)}
+    if attention.kind in ("linear", "mamba2"):
+        ops |= _state_layer(world, layout, State.of(attention))
+    else:
+        ops |= _projections(world, layout, attention)
+        ops |= _attention(world, layout, attention)
+        values = attention.num_attention_heads * value_dim(attention) / layout.tensor_parallel
+        if attention.attn_output_gate:  # sigmoid(gate) * values
+            ops["gate"] = _memory(world, n * values, 6, 10)
+        ops["attention_output"] = _linear(world, layout, n, h, values)
+    ops["attention_residual"] = _memory(world, own, 6, 6)
+    ops["attention_tensor_parallel"] = _tensor_exchange(world, layout)
+    return ops
+
+
+def _state_layer(world: World, layout: Layout, state: State) -> Ops:
+    """Projection, causal convolution, scan, gated norm, projection."""
+    h, n, t = world.model.hidden_size, tokens(world, layout), layout.tensor_parallel
+    seconds = scan(world, layout, state)
+    volume = 2 * n * (state.projected + state.inner) / t
+    traded = all_to_all(world, volume, layout.context_parallel, stride=t)
+    return {
+        "in_projection": _linear(world, layout, n, state.projected / t, h),
+        "convolution": _memory(world, n * state.channels / t, 4, 8),
+        "scan": Op(forward=seconds, backward=2.5 * seconds),
+        "gated_norm": _memory(world, n * state.inner / t, 6, 10),
+        "out_projection": _linear(world, layout, n, h, state.inner / t),
+        "context_parallel": Op(forward=traded, backward=traded, part="context_parallel"),
+    }
+
+
+def _feed_forward_block(
+    world: World, layout: Layout, mlp: FeedForwardSpec, parallel_residual: bool
+) -> Ops:
+    own = own_tokens(world, layout) * world.model.hidden_size
+    ops: Ops = {} if parallel_residual else {"feed_forward_norm": _memory(world, own, 4, 6)}
+    if mlp.num_experts:
+        ops |= _experts(world, layout, mlp)
+    width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
+    if width:
+        ops |= _mlp(world, layout, mlp, width)
+    ops["feed_forward_residual"] = _memory(world, own, 6, 6)
     return ops
 
 
@@ -164,11 +199,28 @@ def _projections(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
         ops["kv_up"] = _linear(world, layout, n, a * (d - rope + dv), kv)
     else:
         keys = key_heads(attention, layout)
-        ops = {"qkv": _linear(world, layout, n, a * d + keys * d + keys * dv, h)}
+        columns = a * d + keys * d + keys * dv + (a * dv if attention.attn_output_gate else 0)
+        ops = {"qkv": _linear(world, layout, n, columns, h)}
         rotated_heads += keys
     if world.model.position_embedding == "rotary":
         ops["rope"] = _memory(world, n * rotated_heads * rotated, 4, 4)
+    if attention.index_topk:
+        ops |= _indexer(world, layout, attention)
     return ops
+
+
+def _indexer(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
+    """arXiv:2512.02556, equation 1: every query scores every earlier token with all heads."""
+    n, s = tokens(world, layout), world.workload.sequence_length
+    width = attention.index_n_heads * attention.index_head_dim
+    pairs = n * (s + 1) / 2
+    compute = 2 * width * pairs / world.gpu.peak_flops[world.sixteen_bit]
+    latency = world.gpu.efficiency.memory_bound.latency
+    seconds = max(compute, elementwise(world, (4 + 4) * pairs) + latency)
+    return {
+        "index_q": _linear(world, layout, n, width, attention.q_lora_rank),
+        "index_scores": Op(forward=seconds, backward=2 * seconds),
+    }
 
 
 def _attention(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
@@ -212,11 +264,12 @@ def _mlp(world: World, layout: Layout, mlp: FeedForwardSpec, width: int) -> Ops:
 
 def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
     """Balanced routing: each GPU's own tokens leave k times and as many arrive."""
-    h, own, e = world.model.hidden_size, own_tokens(world, layout), layout.expert_parallel
+    hidden, own, e = world.model.hidden_size, own_tokens(world, layout), layout.expert_parallel
+    h = mlp.moe_latent_size or hidden
     pairs, width = own * mlp.num_experts_per_tok, mlp.moe_intermediate_size
     matrices = 3 if mlp.gated else 2
     local = mlp.num_experts / e
-    experts = grouped_gemm(world, pairs, local, width, matrices, layout.precision)
+    experts = grouped_gemm(world, pairs, local, h, width, matrices, layout.precision)
     experts += local * world.framework.execution.expert_launch_time
     activation = elementwise(world, 2 * matrices * pairs * width)
     gradients = 1 if frozen(world) else 2
@@ -224,9 +277,14 @@ def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
     permute = sum(elementwise(world, passes * 4 * pairs * h) for _ in ("there", "back"))
     there_and_back = 2 * all_to_all(world, 2 * pairs * h, e, mlp.num_experts_per_tok)
     there_and_back *= 1 - world.framework.overlap.expert_parallel
-    router = _linear(world, layout, own, mlp.num_experts, h, precision=world.sixteen_bit)
+    router = _linear(world, layout, own, mlp.num_experts, hidden, precision=world.sixteen_bit)
+    latent: Ops = {}
+    if mlp.moe_latent_size:
+        latent["down"] = _linear(world, layout, own, h, hidden)
+        latent["up"] = _linear(world, layout, own, hidden, h)
     return {
         "router": router,
+        **{f"latent_{name}": op for name, op in latent.items()},
         "permute": Op(forward=permute, backward=permute),
         "experts": Op(forward=experts + activation, backward=gradients * experts + 2 * activation),
         "all_to_all": Op(forward=there_and_back, backward=there_and_back, part="expert_parallel"),

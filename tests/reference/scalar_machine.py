@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from planner.specs.cluster import ClusterSpec
@@ -126,10 +127,9 @@ def gemm(
 
 
 def grouped_gemm(
-    world: World, pairs: float, experts: float, width: int, matrices: int, precision: str
+    world: World, pairs: float, experts: float, h: int, width: int, matrices: int, precision: str
 ) -> float:
     """The roofline on padded rows and widths, the experts' weights read once."""
-    h = world.model.hidden_size
     e = _by_precision(world.gpu.efficiency.grouped_gemm, precision)
     padding = (1 + e.width_offset / width) * (1 + e.row_offset / (pairs / experts))
     flops = 2 * matrices * h * width * pairs * padding
@@ -140,19 +140,29 @@ def fused_attention(world: World, attention: AttentionSpec, layout: Layout) -> f
     """FlashAttention forward, causal: 2 n k a (d_qk + d_v) FLOPs, q k v o through memory once."""
     s = world.workload.sequence_length
     a = attention.num_attention_heads / layout.tensor_parallel
-    window = min(attention.sliding_window or s, s)
+    window = min(attention.sliding_window or attention.index_topk or s, s)
     mean_keys = (window * (window + 1) / 2 + (s - window) * window) / s
     dims = attention.head_dim + value_dim(attention)
     n = tokens(world, layout)
+    native = world.framework.execution.native_attention
+    kernel = SimpleNamespace(heads=a, head_dim=attention.head_dim, native=native)
+    num_bytes = 2 * n * (a + key_heads(attention, layout)) * dims
+    return fused_kernel(world, layout, kernel, 2 * n * mean_keys * a * dims, num_bytes)
+
+
+def fused_kernel(
+    world: World, layout: Layout, kernel: Any, flops: float, num_bytes: float
+) -> float:
+    """The roofline of attention kernels on work that grows where few tiles fill the GPU."""
+    s = world.workload.sequence_length
     table = world.gpu.efficiency.attention
     sizes = {int(key.removeprefix("head_dim_")): key for key in table}
-    e = table[sizes[min(sizes, key=lambda size: abs(size - attention.head_dim))]]
-    tiles = layout.micro_batch_size * a * math.ceil(s / 128)
+    e = table[sizes[min(sizes, key=lambda size: abs(size - kernel.head_dim))]]
+    tiles = layout.micro_batch_size * kernel.heads * math.ceil(s / 128)
     waves = tiles / (world.gpu.num_multiprocessors or 128)
-    work = 2 * n * mean_keys * a * dims * (1 + e.wave_fill / waves) * (1 + e.sequence_offset / s)
-    if not world.framework.execution.native_attention:
+    work = flops * (1 + e.wave_fill / waves) * (1 + e.sequence_offset / s)
+    if not kernel.native:
         work /= world.gpu.efficiency.portable_attention_fraction
-    num_bytes = 2 * n * (a + key_heads(attention, layout)) * dims
     return roofline(world, e, work, num_bytes, world.sixteen_bit)
 
 
@@ -187,7 +197,9 @@ def collective(world: World, kind: str, num_bytes: float, size: float, stride: f
     return e.base_latency + e.latency_per_rank * (local - 1) + wait + moving
 
 
-def all_to_all(world: World, num_bytes: float, size: int, copies: int) -> float:
+def all_to_all(
+    world: World, num_bytes: float, size: int, copies: int | None = None, stride: int = 1
+) -> float:
     """Each rank sends every other its piece: some over the fabric, some by its own NIC.
 
     A dispatch that sends a token once to each domain carries N (1 - (1 - 1/N)^k) of its k
@@ -197,7 +209,7 @@ def all_to_all(world: World, num_bytes: float, size: int, copies: int) -> float:
         return 0.0
     up, out = world.cluster.scale_up, world.cluster.scale_out
     e = world.gpu.efficiency.collective["all_to_all"]
-    local = min(size, up.domain_size)
+    local = min(size, max(up.domain_size // stride, 1))
     domains = size / local
     wait = seconds_across = 0.0
     piece = num_bytes / size
@@ -205,7 +217,7 @@ def all_to_all(world: World, num_bytes: float, size: int, copies: int) -> float:
     if domains > 1:
         wait = out.base_latency + out.latency_per_doubling * max(math.log2(domains / 2), 0)
         seconds_across = piece * (size - local) / network_rate(world)
-        if world.framework.execution.deduplicated_dispatch:
+        if copies and world.framework.execution.deduplicated_dispatch:
             seconds_across *= domains * (1 - (1 - 1 / domains) ** copies) / copies
     volume = piece * (size - 1)
     ramp = 1 + math.sqrt(e.ramp_bytes / volume)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 from scalar_machine import Layout, World, value_dim
+from scalar_state import State
+from scalar_state import parameters as state_parameters
 
-from planner.specs.model import AttentionSpec, LayerGroup, ModelSpec
+from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
 
 Counts = tuple[float, float]
 
@@ -45,19 +47,29 @@ def stages(model: ModelSpec, layout: Layout) -> list[list[int]]:
 def layer_parameters(model: ModelSpec, group: LayerGroup, layout: Layout) -> tuple[float, float]:
     """Parameters of one layer on one GPU: of all its ranks alike, and of its own experts."""
     h, t, mlp = model.hidden_size, layout.tensor_parallel, group.feed_forward
-    width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
-    norms = group.norms_per_layer * h * (2 if group.norm_bias else 1)
-    router = mlp.num_experts * (h + (1 if mlp.router_bias else 0))
-    router += h if mlp.shared_expert_gate else 0
-    split = sum(_attention_matrices(h, group.attention).values())
-    split += _mlp(h, width, mlp.gated, mlp.bias) if width else 0
-    expert = _mlp(h, mlp.moe_intermediate_size, mlp.gated, mlp.bias)
-    experts = mlp.num_experts * expert / layout.expert_parallel if mlp.num_experts else 0.0
-    return split / t + _copied(h, group.attention, t) + norms + router, experts
+    whole = group.norms_per_layer * h * (2 if group.norm_bias else 1)
+    split, experts = attention_parameters(model, group), 0.0
+    whole += _copied(h, group.attention, t) if group.attention else 0.0
+    if mlp:
+        width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
+        split += _mlp(h, width, mlp.gated, mlp.bias) if width else 0
+        whole += mlp.num_experts * (h + (1 if mlp.router_bias else 0))
+        whole += h if mlp.shared_expert_gate else 0
+        whole += 2 * h * mlp.moe_latent_size
+        experts = mlp.num_experts * _expert(h, mlp) / layout.expert_parallel
+    return split / t + whole, experts
+
+
+def _expert(h: int, mlp: FeedForwardSpec) -> int:
+    if not mlp.num_experts:
+        return 0
+    return _mlp(mlp.moe_latent_size or h, mlp.moe_intermediate_size, mlp.gated, mlp.bias)
 
 
 def attention_parameters(model: ModelSpec, group: LayerGroup) -> float:
     """Of one layer, whole."""
+    if not group.attention:
+        return 0
     return sum(_attention_matrices(model.hidden_size, group.attention).values())
 
 
@@ -66,18 +78,18 @@ def feed_forward_parameters(
 ) -> tuple[float, int]:
     """Parameters of one layer on a GPU, and the number of their matrices in the layer."""
     h, mlp = model.hidden_size, group.feed_forward
+    if not mlp:
+        return 0.0, 0
     width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
     count = _mlp(h, width, mlp.gated, mlp.bias) / layout.tensor_parallel if width else 0.0
-    if mlp.num_experts:
-        expert = _mlp(h, mlp.moe_intermediate_size, mlp.gated, mlp.bias)
-        count += mlp.num_experts * expert / layout.expert_parallel
+    count += mlp.num_experts * _expert(h, mlp) / layout.expert_parallel
     blocks = (1 if width else 0) + mlp.num_experts
-    return count, blocks * (3 if mlp.gated else 2)
+    return count, blocks * (3 if mlp.gated else 2) + (2 if mlp.moe_latent_size else 0)
 
 
 def _copied(h: int, attention: AttentionSpec, t: int) -> float:
     """Key and value weights a rank holds beyond its share: a head is copied, not split."""
-    if attention.kind == "latent":
+    if attention.kind != "standard":
         return 0.0
     share = attention.num_key_value_heads / t
     held = max(share, 1.0)
@@ -91,6 +103,8 @@ def _mlp(h: int, width: int, gated: bool, bias: bool) -> int:
 
 
 def _attention_matrices(h: int, attention: AttentionSpec) -> dict[str, int]:
+    if attention.kind in ("linear", "mamba2"):
+        return state_parameters(h, State.of(attention))
     a, g, d = attention.num_attention_heads, attention.num_key_value_heads, attention.head_dim
     dv = value_dim(attention)
     if attention.kind == "latent":
@@ -102,6 +116,7 @@ def _attention_matrices(h: int, attention: AttentionSpec) -> dict[str, int]:
             "kv_norm": kv,
             "kv_up": kv * a * (d - rope + dv),
             "output": a * dv * h,
+            **_indexer(h, attention),
         }
     norm_sets = (a + g) if attention.qk_norm_per_head else 2
     return {
@@ -111,9 +126,19 @@ def _attention_matrices(h: int, attention: AttentionSpec) -> dict[str, int]:
         "output": a * d * h,
         "qkv_bias": (a + 2 * g) * d if attention.qkv_bias else 0,
         "output_bias": h if attention.output_bias else 0,
+        "gate": h * a * dv if attention.attn_output_gate else 0,
         "qk_norm": norm_sets * d if attention.qk_norm else 0,
         "sinks": a if attention.sinks else 0,
     }
+
+
+def _indexer(h: int, attention: AttentionSpec) -> dict[str, int]:
+    """Queries from the latent, one key with a layer norm, a weight per query head."""
+    if not attention.index_topk:
+        return {}
+    heads, d = attention.index_n_heads, attention.index_head_dim
+    queries = attention.q_lora_rank * heads * d
+    return {"index_q": queries, "index_k": h * d + 2 * d, "index_weights": h * heads}
 
 
 def end_parameters(model: ModelSpec, layout: Layout, stage: int) -> float:

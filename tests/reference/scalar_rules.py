@@ -28,11 +28,16 @@ def _shape(world: World, c: Layout) -> set[str]:
     t, heads, widths = c.tensor_parallel, False, False
     for group in world.model.layer_groups:
         attention, mlp = group.attention, group.feed_forward
-        kv = attention.num_key_value_heads
-        heads |= attention.num_attention_heads % t != 0
-        heads |= attention.kind == "standard" and kv % t != 0 and t % kv != 0
-        width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
-        widths |= width % t != 0
+        if attention and attention.kind in ("linear", "mamba2"):
+            heads |= attention.linear_num_value_heads % t != 0
+            heads |= attention.linear_num_key_heads % t != 0
+        elif attention:
+            kv = attention.num_key_value_heads
+            heads |= attention.num_attention_heads % t != 0
+            heads |= attention.kind == "standard" and kv % t != 0 and t % kv != 0
+        if mlp:
+            width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
+            widths |= width % t != 0
     return _named(attention_heads=heads, intermediate_size=widths)
 
 
@@ -59,7 +64,7 @@ def _sequence(world: World, c: Layout) -> set[str]:
 
 
 def _experts(world: World, c: Layout) -> set[str]:
-    counts = [g.feed_forward.num_experts for g in world.model.layer_groups]
+    counts = [g.feed_forward.num_experts for g in world.model.layer_groups if g.feed_forward]
     sparse, e = any(counts), c.expert_parallel
     uneven = any(count % e for count in counts if count)
     uneven |= (c.num_gpus // c.pipeline_parallel) % e != 0

@@ -59,7 +59,8 @@ def stage_parts(world: World, layout: Layout, stage: int) -> Parts:
     parts: Parts = {}
     for index in stages(model, layout)[stage]:
         group = model.layer_groups[index]
-        time = launch + launches(world, layout, group)
+        blocks = (group.attention is not None) + (group.feed_forward is not None)
+        time = launch * blocks / 2 + launches(world, layout, group)
         _add(parts, world, layout, layer(world, layout, group), time, index)
     if stage == 0:
         _add(parts, world, layout, embedding(world, layout), 0.0, None)

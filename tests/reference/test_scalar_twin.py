@@ -28,6 +28,15 @@ from scalar_machine import Layout, World
 
 from planner.estimators.estimate import REJECTIONS, Estimate, evaluate
 
+MODELS_OF_ADAPTERS = [
+    "llama-7b",
+    "mixtral-8x7b",
+    "deepseek-v3",
+    "falcon-40b",
+    "qwen3-next-80b-a3b",
+    "nemotron-3-super-120b-a12b",
+]
+
 
 def _assert_equal(estimate: Estimate, row: int, world: World, layout: Layout) -> None:
     def at(values: Any) -> float:
@@ -66,7 +75,7 @@ def test_table_of_random_configurations_equals_the_twin(model: str, framework: s
 @pytest.mark.parametrize(
     "framework", ["hf-trainer", "nemo", "megatron-bridge", "fsdp", "torchtitan"]
 )
-@pytest.mark.parametrize("model", ["llama-7b", "mixtral-8x7b", "deepseek-v3", "falcon-40b"])
+@pytest.mark.parametrize("model", MODELS_OF_ADAPTERS)
 def test_adapters_of_random_configurations_equal_the_twin(
     model: str, framework: str, adapter: str
 ) -> None:
@@ -94,7 +103,9 @@ def test_one_random_configuration_equals_the_twin(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("model", ["llama-65b", "deepseek-v3", "falcon-40b"])
+@pytest.mark.parametrize(
+    "model", ["llama-65b", "deepseek-v3", "falcon-40b", "nemotron-3-super-120b-a12b"]
+)
 def test_rules_reject_what_the_twin_rejects(model: str, framework: str) -> None:
     """Each rejection is one the twin finds too, and nothing it finds is let through."""
     choose = chooser(7)

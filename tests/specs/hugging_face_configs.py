@@ -2,6 +2,10 @@
 
 from typing import Any
 
+from hugging_face_dense_configs import DENSE_CONFIGS
+from hugging_face_expert_configs import EXPERT_CONFIGS
+from hugging_face_hybrid_configs import HYBRID_CONFIGS
+
 CONFIGS: dict[str, dict[str, Any]] = {
     "llama-2-70b": {
         "model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672,
@@ -216,3 +220,5 @@ CONFIGS: dict[str, dict[str, Any]] = {
         },
     },
 }  # fmt: skip
+
+CONFIGS |= DENSE_CONFIGS | EXPERT_CONFIGS | HYBRID_CONFIGS

@@ -81,11 +81,12 @@ def test_training_defaults_are_the_published_ones(
         ("attention", "kind", "latent", "needs kv_lora_rank"),
         ("attention", "qk_norm_per_head", True, "needs qk_norm"),
         ("attention", "index_topk", 2048, 'index_topk needs kind = "latent"'),
-        ("attention", "linear_num_key_heads", 8, 'linear_num_key_heads needs kind = "linear"'),
+        ("attention", "linear_num_key_heads", 8, 'linear_num_key_heads needs kind = "lin'),
         ("attention", "kind", "linear", 'kind = "linear" needs linear_conv_kernel_dim'),
         ("feed_forward", "intermediate_size", 0, "needs intermediate_size"),
         ("feed_forward", "intermediate_size", 10**9, "more than 256 times hidden_size"),
         ("feed_forward", "intermediate_size", "2048", "valid integer"),
+        ("feed_forward", "moe_latent_size", 512, "moe_latent_size needs num_experts"),
         ("feed_forward", "num_experts", 8, "num_experts needs moe_intermediate_size"),
         ("feed_forward", "num_experts_per_tok", 2, "num_experts_per_tok needs num_experts"),
         ("layer", "num_hidden_layers", 20_000, "20000 layers are more than"),
@@ -126,6 +127,8 @@ LINEAR = {
         (LINEAR | {"sliding_window": 128}, 'sliding_window does not go with kind = "linear"'),
         (LINEAR | {"qk_norm": True}, 'qk_norm does not go with kind = "linear"'),
         (LINEAR | {"kv_lora_rank": 64}, 'kv_lora_rank needs kind = "latent"'),
+        (LINEAR | {"kind": "mamba2", "qk_norm": True}, 'qk_norm does not go with kind = "mamba2"'),
+        ({"kind": "mamba2"}, 'kind = "mamba2" needs linear_key_head_dim'),
     ],
 )
 def test_kinds_of_attention_do_not_mix(attention: dict, message: str) -> None:
@@ -135,7 +138,26 @@ def test_kinds_of_attention_do_not_mix(attention: dict, message: str) -> None:
         check_spec(ModelSpec, tables["model"], where="tiny.toml")
 
 
-@pytest.mark.parametrize("attention", [LATENT, LATENT | INDEXER, LINEAR])
+@pytest.mark.parametrize(
+    ("dropped", "change", "message"),
+    [
+        (("attention", "feed_forward"), {}, "needs attention, feed_forward, or both"),
+        (("attention",), {"parallel_residual": True}, "parallel_residual needs both"),
+    ],
+)
+def test_a_layer_is_one_block_or_two(dropped: tuple[str, ...], change: dict, message: str) -> None:
+    tables = _tables()
+    for name in dropped:
+        del tables["layer"][name]
+    tables["layer"].update(change)
+    with pytest.raises(SpecError, match=message):
+        check_spec(ModelSpec, tables["model"], where="tiny.toml")
+
+
+MAMBA2 = LINEAR | {"kind": "mamba2"}
+
+
+@pytest.mark.parametrize("attention", [LATENT, LATENT | INDEXER, LINEAR, MAMBA2])
 def test_each_kind_of_attention_is_accepted(attention: dict) -> None:
     tables = _tables()
     tables["attention"].update(attention)

@@ -177,8 +177,8 @@ UNNAMED = dict.fromkeys(MODEL, "")
         ({"num_gpus": "7"}, "no layout"),
         ({"global_batch_size": "4"}, "no layout"),
         ({"recompute": "some"}, "recompute 'some'"),
-        ({"model": "Qwen3-Next-80B-A3B"}, "linear or sparse attention is not modelled yet"),
-        (UNNAMED | {"model": "GLM-5"}, "linear or sparse attention is not modelled yet"),
+        ({"model": "DeepSeek-V4-Flash"}, "linear or compressed attention is not modelled yet"),
+        ({"model": "Jamba 1.5 Mini"}, "state-space layers beside others are modelled in Nemotron"),
     ],
 )
 def test_what_cannot_be_predicted_says_why(library, changes, reason):

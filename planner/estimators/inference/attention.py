@@ -21,10 +21,12 @@ _INDEX_BYTES = 1.0
 
 def attention_block(layer: LayerContext, group: LayerGroup) -> Iterator[StepOperator]:
     """From the norm before the attention to the sum over the tensor-parallel ranks."""
-    rank, attention = layer.rank, group.attention
+    rank = layer.rank
+    if not (attention := group.attention):
+        return
     own = rank.tokens * rank.hidden_size
     yield layer.elementwise("attention_norm", "norm", num_bytes=8.0 * own)
-    if attention.kind is AttentionKind.LINEAR:
+    if attention.has_state:
         yield from _linear_attention(layer, attention)
     else:
         yield from _projections(layer, attention)
@@ -47,9 +49,9 @@ def value_dim(attention: AttentionSpec) -> int:
     return attention.v_head_dim or attention.head_dim
 
 
-def cached_bytes(rank: Rank, attention: AttentionSpec) -> FloatArray:
+def cached_bytes(rank: Rank, attention: AttentionSpec | None) -> FloatArray:
     """Bytes of one token of one sequence in this rank's cache of one layer."""
-    if attention.kind is AttentionKind.LINEAR:
+    if attention is None or attention.has_state:
         return np.zeros(())
     if attention.kind is AttentionKind.LATENT:
         latent = latent_cache_bytes_per_token(
@@ -66,17 +68,12 @@ def cached_bytes(rank: Rank, attention: AttentionSpec) -> FloatArray:
     )
 
 
-def state_bytes(rank: Rank, attention: AttentionSpec) -> FloatArray:
+def state_bytes(rank: Rank, attention: AttentionSpec | None) -> FloatArray:
     """Bytes of the fixed-size state of one sequence in one layer of linear attention."""
-    if attention.kind is not AttentionKind.LINEAR:
+    if attention is None or not attention.has_state:
         return np.zeros(())
-    matrices = (
-        attention.linear_num_value_heads
-        * attention.linear_key_head_dim
-        * attention.linear_value_head_dim
-    )
-    taps = attention.linear_conv_kernel_dim * _linear_widths(attention)[0]
-    return np.asarray((_STATE_BYTES * matrices + 2.0 * taps) / _tp(rank))
+    taps = attention.linear_conv_kernel_dim * attention.linear_mixed
+    return np.asarray((_STATE_BYTES * attention.linear_state + 2.0 * taps) / _tp(rank))
 
 
 def visible(context: Numeric, attention: AttentionSpec) -> FloatArray:
@@ -234,18 +231,11 @@ def _decode_core(layer: LayerContext, attention: AttentionSpec) -> StepOperator:
     return StepOperator(name="attention_decode", module="attention", time=time, flops=flops)
 
 
-def _linear_widths(attention: AttentionSpec) -> tuple[int, int]:
-    """Columns of the query, key and value projection, and of values alone."""
-    keys = attention.linear_num_key_heads * attention.linear_key_head_dim
-    values = attention.linear_num_value_heads * attention.linear_value_head_dim
-    return 2 * keys + values, values
-
-
 def _linear_attention(layer: LayerContext, attention: AttentionSpec) -> Iterator[StepOperator]:
     """Projections, convolution, and the update of a fixed-size state per sequence."""
     rank, t = layer.rank, _tp(layer.rank)
-    mixed, values = _linear_widths(attention)
-    columns = (mixed + values + 2 * attention.linear_num_value_heads) / t
+    mixed, values = attention.linear_mixed, attention.linear_values
+    columns = attention.linear_projected / t
     yield layer.linear(
         "linear_qkvz", "qkv", rows=rank.tokens, columns=columns, depth=rank.hidden_size
     )

@@ -15,7 +15,8 @@ from planner.specs.model import FeedForwardSpec, LayerGroup
 
 def feed_forward_block(layer: LayerContext, group: LayerGroup) -> Iterator[StepOperator]:
     """From the norm before the feed-forward to what its ranks exchange."""
-    feed_forward = group.feed_forward
+    if not (feed_forward := group.feed_forward):
+        return
     own = layer.rank.tokens * layer.rank.hidden_size
     if not group.parallel_residual:
         yield layer.elementwise("feed_forward_norm", "norm", num_bytes=8.0 * own)
@@ -52,10 +53,21 @@ def _experts(layer: LayerContext, feed_forward: FeedForwardSpec) -> Iterator[Ste
     """Router, routed experts, and the exchange around them."""
     rank, c = layer.rank, layer.rank.configurations
     k, h, e = feed_forward.num_experts_per_tok, rank.hidden_size, feed_forward.num_experts
+    inputs = feed_forward.expert_inputs(h)
     yield layer.linear(
         "router", "router", rows=rank.tokens, columns=e, depth=h, quantization=SIXTEEN_BIT
     )
     yield layer.elementwise("choose_experts", "router", num_bytes=8.0 * rank.tokens * e)
+    if feed_forward.moe_latent_size:
+        for name, columns, depth in (("latent_down", inputs, h), ("latent_up", h, inputs)):
+            yield layer.linear(
+                name,
+                "experts",
+                rows=rank.tokens,
+                columns=columns,
+                depth=depth,
+                quantization=SIXTEEN_BIT,
+            )
     pairs = rank.batch.tokens * k
     width = feed_forward.moe_intermediate_size / c.expert_tensor_parallel
     matrices = 3 if feed_forward.gated else 2
@@ -70,7 +82,7 @@ def _experts(layer: LayerContext, feed_forward: FeedForwardSpec) -> Iterator[Ste
         num_experts=e,
         num_experts_per_tok=k,
         local_experts=e / c.expert_parallel,
-        hidden_size=h,
+        hidden_size=inputs,
         width=width,
         matrices=matrices,
         quantization=c.expert_quantization,
@@ -81,12 +93,12 @@ def _experts(layer: LayerContext, feed_forward: FeedForwardSpec) -> Iterator[Ste
         name="experts",
         module="experts",
         time=time + activation,
-        flops=2.0 * matrices * h * width * mine,
+        flops=2.0 * matrices * inputs * width * mine,
     )
-    yield _exchange(layer, k)
+    yield _exchange(layer, k, inputs)
 
 
-def _exchange(layer: LayerContext, copies: int) -> StepOperator:
+def _exchange(layer: LayerContext, copies: int, width: int) -> StepOperator:
     """What the ranks of the experts exchange.
 
     Ranks that hold the same tokens add up their results. With data-parallel attention each
@@ -101,7 +113,7 @@ def _exchange(layer: LayerContext, copies: int) -> StepOperator:
     )
     domains = layer.kernels.machine.num_domains(group)
     sent = distinct_share(num_copies=copies, num_domains=domains)
-    own = 2.0 * rank.tokens * rank.hidden_size * np.minimum(copies, c.expert_parallel)
+    own = 2.0 * rank.tokens * width * np.minimum(copies, c.expert_parallel)
     there = layer.kernels.machine.collective("all_to_all", own, group, sent_across=sent)
     apart = np.minimum(gathered, 2.0 * there)
     time = np.where(c.attention_data_parallel > 1, apart, together)

@@ -12,6 +12,7 @@ from planner.estimators.inference.attention import cached_bytes, state_bytes
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
 from planner.estimators.inference.weights import weight_bytes
 from planner.formulas.kv_cache import paged_tokens
+from planner.specs.model import AttentionSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +98,8 @@ def sequence_bytes(
     uneven = np.ceil(layers / c.pipeline_parallel) / layers
     parts = []
     for group in setting.model.layer_groups:
-        kept = min(tokens, group.attention.sliding_window or tokens)
+        window = group.attention.sliding_window if group.attention else None
+        kept = min(tokens, window or tokens)
         held = paged_tokens(tokens=kept, block_size=setting.engine.memory.block_size)
         per_layer = held * cached_bytes(rank, group.attention) + state_bytes(rank, group.attention)
         parts.append(group.num_hidden_layers * per_layer)
@@ -108,18 +110,19 @@ def _activation_bytes(setting: ServingSetting, c: ServingConfigurations) -> Floa
     """The largest layer's working set of a step, and the logits of what is sampled."""
     model = setting.model
     tokens = step_tokens(setting, c)
-    widths = [
-        max(
-            (2 if f.gated else 1) * max(f.intermediate_size, f.shared_intermediate_size),
-            2 * f.moe_intermediate_size * f.num_experts_per_tok,
-            a.num_attention_heads * a.head_dim + 2 * a.num_key_value_heads * a.head_dim,
-        )
-        for f, a in ((group.feed_forward, group.attention) for group in model.layer_groups)
-    ]
+    widths = [_attention_width(attention) for attention in model.attentions]
+    for mlp in model.feed_forwards:
+        widths.append((2 if mlp.gated else 1) * mlp.shared_width)
+        widths.append(2 * mlp.moe_intermediate_size * mlp.num_experts_per_tok)
     layer = 2.0 * tokens * (4 * model.hidden_size + max(widths) / c.tensor_parallel)
     layer = layer * setting.engine.memory.activation_copies
     logits = 4.0 * np.minimum(c.concurrency, tokens) * model.vocab_size / c.tensor_parallel
     return np.maximum(layer, 2.0 * tokens * 4 * model.hidden_size + logits)
+
+
+def _attention_width(attention: AttentionSpec) -> int:
+    heads = attention.num_attention_heads + 2 * attention.num_key_value_heads
+    return max(heads * attention.head_dim, attention.linear_projected if attention.has_state else 0)
 
 
 def step_tokens(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:

@@ -108,14 +108,17 @@ def _launch_time(
 ) -> Numeric:
     """Seconds in which the host launches a layer."""
     looped = routing = 0.0
-    if group.feed_forward.num_experts > 1:
-        looped = execution.expert_loop_time * group.feed_forward.num_experts
+    if group.num_experts > 1:
+        looped = execution.expert_loop_time * group.num_experts
         routing = execution.expert_launch_time
-    launched = execution.prefill_launch_time + routing + looped
+    blocks = group.num_blocks / 2
+    launched = blocks * execution.prefill_launch_time + routing + looped
     if not decoding:
         return launched
     longest = execution.captured_context or np.inf
-    return np.where(batch.context > longest, launched, execution.decode_launch_time + looped)
+    return np.where(
+        batch.context > longest, launched, blocks * execution.decode_launch_time + looped
+    )
 
 
 def _transfer_wait(rank: Rank, busy: FloatArray) -> FloatArray:

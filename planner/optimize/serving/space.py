@@ -53,11 +53,10 @@ def serving_mesh(
             raise SearchSpaceError(_unknown_parameter(name))
     limit = _DEFAULTS | {"max_num_batched_tokens": engine.scheduler.max_num_batched_tokens}
     choices = {**limit, **space.parameters, **settings}
-    experts = max(group.feed_forward.num_experts for group in model.layer_groups)
     bases = {
         "num_gpus": max(counts or [_LARGEST_REPLICA]),
         "num_hidden_layers": model.num_hidden_layers,
-        "num_experts": max(experts, 1),
+        "num_experts": max(model.num_experts, 1),
         "global_batch_size": 1,
     }
     values = {name: listed(choice, bases) for name, choice in choices.items()}
@@ -65,7 +64,7 @@ def serving_mesh(
         name: checked(ServingConfigurations, name, values[name])
         for name in (*_LAYOUT, *_CACHE, "concurrency", "max_num_batched_tokens")
     }
-    if not experts and "attention_data_parallel" not in settings:
+    if not model.num_experts and "attention_data_parallel" not in settings:
         table["attention_data_parallel"] = [1]
     if "concurrency" not in settings:
         # More requests than the engine runs at once would only wait.
@@ -76,8 +75,8 @@ def serving_mesh(
     return OpenMesh(
         kind=ServingConfigurations,
         axes=[
-            _layouts(table, values["expert_parallel"], counts, bool(experts)),
-            _quantizations(space, settings, model, bool(experts)),
+            _layouts(table, values["expert_parallel"], counts, model.num_experts > 0),
+            _quantizations(space, settings, model, model.num_experts > 0),
             combinations(ServingConfigurations, _CACHE, table),
             combinations(ServingConfigurations, ("max_num_batched_tokens",), table),
             combinations(ServingConfigurations, ("concurrency",), table),
