@@ -9,13 +9,13 @@ import numpy as np
 from planner.arrays import FloatArray, Numeric
 from planner.enums import AttentionKind, PositionEmbedding
 from planner.estimators.inference.kernels import SIXTEEN_BIT
+from planner.estimators.inference.linear_attention import linear_attention_operators
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Rank
 from planner.formulas.attention import attention_core_bytes, attention_core_flops
 from planner.formulas.kv_cache import cache_bytes_per_token, latent_cache_bytes_per_token
 from planner.specs.model import AttentionSpec, LayerGroup
 
-_STATE_BYTES = 4.0
 _INDEX_BYTES = 1.0
 
 
@@ -27,7 +27,7 @@ def attention_block(layer: LayerContext, group: LayerGroup) -> Iterator[StepOper
     own = rank.tokens * rank.hidden_size
     yield layer.elementwise("attention_norm", "norm", num_bytes=8.0 * own)
     if attention.has_state:
-        yield from _linear_attention(layer, attention)
+        yield from linear_attention_operators(layer, attention)
     else:
         yield from _projections(layer, attention)
         yield from _rotary(layer, attention)
@@ -66,14 +66,6 @@ def cached_bytes(rank: Rank, attention: AttentionSpec | None) -> FloatArray:
         v_head_dim=value_dim(attention),
         element_bytes=rank.cache_bytes,
     )
-
-
-def state_bytes(rank: Rank, attention: AttentionSpec | None) -> FloatArray:
-    """Bytes of the fixed-size state of one sequence in one layer of linear attention."""
-    if attention is None or not attention.has_state:
-        return np.zeros(())
-    taps = attention.linear_conv_kernel_dim * attention.linear_mixed
-    return np.asarray((_STATE_BYTES * attention.linear_state + 2.0 * taps) / _tp(rank))
 
 
 def visible(context: Numeric, attention: AttentionSpec) -> FloatArray:
@@ -229,28 +221,3 @@ def _decode_core(layer: LayerContext, attention: AttentionSpec) -> StepOperator:
         cache=rank.configurations.kv_cache,
     )
     return StepOperator(name="attention_decode", module="attention", time=time, flops=flops)
-
-
-def _linear_attention(layer: LayerContext, attention: AttentionSpec) -> Iterator[StepOperator]:
-    """Projections, convolution, and the update of a fixed-size state per sequence."""
-    rank, t = layer.rank, _tp(layer.rank)
-    mixed, values = attention.linear_mixed, attention.linear_values
-    columns = attention.linear_projected / t
-    yield layer.linear(
-        "linear_qkvz", "qkv", rows=rank.tokens, columns=columns, depth=rank.hidden_size
-    )
-    moved = 4.0 * rank.tokens * mixed / t
-    yield layer.elementwise("convolution", "attention", num_bytes=moved, kernels=2)
-    batch = rank.batch
-    sequences = (batch.decoding + batch.prompts) * rank.attention_share
-    state = 2.0 * sequences * state_bytes(rank, attention)
-    yield layer.elementwise(
-        "state_update", "attention", num_bytes=state + 6.0 * rank.tokens * mixed / t, kernels=2
-    )
-    yield layer.linear(
-        "attention_output",
-        "attention_output",
-        rows=rank.tokens,
-        columns=rank.hidden_size,
-        depth=values / t,
-    )

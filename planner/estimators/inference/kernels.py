@@ -185,6 +185,28 @@ class Kernels:
             time = time + self.machine.memory_time(passes * _SCORE_BYTES * scores)
         return np.where(np.asarray(prompts) > 0, time, 0.0)
 
+    def linear_scan(
+        self,
+        *,
+        flops: Numeric,
+        num_bytes: Numeric,
+        prompts: Numeric,
+        heads: Numeric,
+        queries: Numeric,
+        head_dim: int,
+    ) -> FloatArray:
+        """Seconds of linear attention over prompts; its kernels are written for no one GPU."""
+        time = self.machine.attention_time(
+            flops / (1.0 if self.machine.ideal else self.engine.execution.compute_fraction),
+            num_bytes,
+            prompts,
+            heads,
+            np.maximum(queries, 1.0),
+            head_dim,
+            native=False,
+        )
+        return np.where(np.asarray(prompts) > 0, time, 0.0)
+
     def elementwise(self, num_bytes: Numeric, kernels: int = 1) -> FloatArray:
         """Seconds of memory-bound kernels, as the engine fuses them; the ideal fuses all."""
         if self.machine.ideal:

@@ -8,7 +8,8 @@ import numpy as np
 
 from planner.arrays import FloatArray, add
 from planner.configurations.serving import ServingConfigurations
-from planner.estimators.inference.attention import cached_bytes, state_bytes
+from planner.estimators.inference.attention import cached_bytes
+from planner.estimators.inference.linear_attention import state_bytes
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
 from planner.estimators.inference.weights import weight_bytes
 from planner.formulas.kv_cache import paged_tokens
