@@ -68,6 +68,12 @@ EAGER = {
     "compute_fraction": 0.9,
     "attention_bandwidth_fraction": 0.5,
 }
+MODULES = {
+    "decode_launch_time": 60e-6,
+    "step_overhead": 0.0005,
+    "weight_bandwidth_fraction": 0.8,
+    "compute_fraction": 0.8,
+}
 V0 = SERVING | {"step_overhead": 0.002, "sequence_overhead": 20e-6}
 PORTS = V0 | {
     "collective_launch_time": 30e-6,
@@ -107,15 +113,8 @@ STEPS = (
     EngineStep(profile="llama-cpp", start=LLAMA | UNFUSED | CUDA_VECTORS, most_settings=40),
     EngineStep(profile="llama-cpp-metal", start=LLAMA | UNFUSED),
     EngineStep(profile="llama-cpp-ports", start=LLAMA),
-    EngineStep(
-        profile="exllama",
-        start={
-            "decode_launch_time": 60e-6,
-            "step_overhead": 0.0005,
-            "weight_bandwidth_fraction": 0.8,
-            "compute_fraction": 0.8,
-        },
-    ),
+    EngineStep(profile="exllama", start=MODULES | {"decode_launch_time": 30e-6}),
+    EngineStep(profile="autoawq", start=MODULES),
     EngineStep(profile="transformers", start=EAGER | {"expert_loop_time": 100e-6}),
     EngineStep(profile="optimum-habana", start=EAGER | {"decode_launch_time": 50e-6}),
     EngineStep(profile="neuron", start=SIMPLE | {"step_overhead": 0.002}),

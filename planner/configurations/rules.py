@@ -180,8 +180,8 @@ RULES: tuple[Rule, ...] = tuple(
         ),
         (
             "attention_heads",
-            "tensor_parallel must divide the attention heads, and divide the key-value heads "
-            "or be a multiple of them",
+            "tensor_parallel must divide the heads of attention and of states, and divide the "
+            "key-value heads or be a multiple of them",
             _heads,
         ),
         ("intermediate_size", "tensor_parallel must divide the feed-forward width", _widths),

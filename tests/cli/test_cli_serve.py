@@ -146,7 +146,11 @@ BAD = {
     "neither GPUs nor rate": (SERVE[:7], 3, "--request-rate"),
     "context too long": ((*SERVE, "--input-tokens", "131072"), 2, "positions for 131,072"),
     "no kernels": ((*INFER, "--set", "quantization=fp8"), 4, "has no kernels"),
-    "heads": ((*ONE, "--set", "tensor_parallel=3", "--gpus", "3"), 4, "divide the attention heads"),
+    "heads": (
+        (*ONE, "--set", "tensor_parallel=3", "--gpus", "3"),
+        4,
+        "divide the heads of attention",
+    ),
     "cache too large": ((*INFER, "--set", "concurrency=4000"), 4, "room for"),
     "price unknown": (
         (*SERVE, "--gpu", "h800", "--objective", "cost_per_million_tokens"),

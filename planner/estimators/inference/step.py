@@ -123,12 +123,9 @@ def _launch_time(
 
 def _transfer_wait(rank: Rank, busy: FloatArray) -> FloatArray:
     """What copying offloaded weights and cache over the host link adds to a step."""
-    c, host = rank.configurations, rank.setting.machine.gpu.host
+    c, machine = rank.configurations, rank.setting.machine
     if not np.any(c.weight_offload > 0) and not np.any(c.kv_offload > 0):
         return np.zeros(())
-    bandwidth = host.bandwidth if host is not None and host.bandwidth else np.nan
-    if not rank.setting.machine.ideal:
-        bandwidth *= rank.setting.engine.execution.host_link_fraction
     weights = c.weight_offload * weight_bytes(rank.setting, c).total * c.pipeline_parallel
     batch = rank.batch
     context = batch.context
@@ -137,4 +134,5 @@ def _transfer_wait(rank: Rank, busy: FloatArray) -> FloatArray:
         for group in rank.setting.model.layer_groups
     )
     read = c.kv_offload * cache * context * batch.decoding * rank.attention_share
-    return np.maximum((weights + read) / bandwidth - busy, 0.0)
+    link_fraction = rank.setting.engine.execution.host_link_fraction
+    return np.maximum(machine.host_copy_time(weights + read, link_fraction) - busy, 0.0)
