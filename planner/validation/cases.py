@@ -223,5 +223,6 @@ def _framework(run: Run) -> str:
     """The framework and its version, which may stand in the name of a source, and its graphs."""
     release = _RELEASE.search(run.text("source"))
     version = run.text("framework_version") or (release[1] if release else "")
-    graphs = "by layer graphs" if _GRAPHS_OF_PARTS.search(run.word("notes")) else ""
+    in_layers = run.word("cuda_graphs") == "layers" or _GRAPHS_OF_PARTS.search(run.word("notes"))
+    graphs = "by layer graphs" if in_layers else ""
     return " ".join(part for part in (run.text("framework"), version, graphs) if part)

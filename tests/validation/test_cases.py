@@ -51,6 +51,10 @@ def test_frameworks_find_their_profile(framework, profile, nearest):
     [
         ({"source": "Megatron-Bridge performance summary 26.04"}, "NeMo"),
         ({"source": "Megatron-Bridge performance summary 26.06"}, "Megatron-Bridge"),
+        ({"source": "summary 26.06", "cuda_graphs": "layers"}, "NeMo"),
+        ({"notes": "cuda graph transformer_engine/['attn', 'moe_router']"}, "NeMo"),
+        ({"notes": "cuda graph transformer_engine/mlp"}, "Megatron-Bridge"),
+        ({"notes": "cuda graph full_iteration/[]"}, "Megatron-Bridge"),
         ({"framework_version": "25.09"}, "NeMo"),
     ],
 )
