@@ -18,7 +18,7 @@ from planner.estimators.step_time import TIME_PARTS
 from planner.specs.catalogue import names
 
 MODELS = ("llama-65b", "gpt-3-175b", "mixtral-8x7b", "deepseek-v3", "gemma-2-9b", "falcon-40b")
-MODELS += ("qwen3-next-80b-a3b", "glm-5", "nemotron-3-super-120b-a12b")
+MODELS += ("glm-5", "nemotron-3-super-120b-a12b")
 FRAMEWORKS = tuple(names("frameworks"))
 OUTSIDE_LAYERS = ("launch_wait", "weight_gather", "offload", "pipeline_transfer", "pipeline_bubble")
 OUTSIDE_LAYERS += ("data_parallel", "optimizer", "overhead")

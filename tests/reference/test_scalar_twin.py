@@ -64,8 +64,8 @@ def test_table_of_random_configurations_equals_the_twin(model: str, framework: s
     world = make_world(setting)
     drawn = (draw_layout(choose, setting) for _ in range(400))
     comparable = (layout for layout in drawn if not scalar_rules.broken(world, layout))
-    layouts = list(islice(comparable, 15))
-    assert len(layouts) == 15
+    layouts = list(islice(comparable, 10))
+    assert len(layouts) == 10
     estimate = evaluate(setting, make_table(layouts))
     for row, layout in enumerate(layouts):
         _assert_equal(estimate, row, world, layout)
@@ -103,9 +103,7 @@ def test_one_random_configuration_equals_the_twin(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize(
-    "model", ["llama-65b", "deepseek-v3", "falcon-40b", "nemotron-3-super-120b-a12b"]
-)
+@pytest.mark.parametrize("model", ["llama-65b", "deepseek-v3", "falcon-40b", "nemotron-h-8b"])
 def test_rules_reject_what_the_twin_rejects(model: str, framework: str) -> None:
     """Each rejection is one the twin finds too, and nothing it finds is let through."""
     choose = chooser(7)

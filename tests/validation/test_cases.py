@@ -33,7 +33,7 @@ def case(library, **changes):
         ("llm-foundry/Composer (PyTorch FSDP)", "fsdp", False),
         ("PyTorch FSDP (fms-fsdp) + torch.compile", "torchtitan", True),
         ("torchtitan (PyTorch FSDP2)", "torchtitan", False),
-        ("NeMo AutoModel (PyTorch FSDP2)", "torchtitan", True),
+        ("NeMo AutoModel (PyTorch FSDP2)", "nemo-automodel", False),
         ("xtuner (HF + DeepSpeed ZeRO-3)", "deepspeed", False),
         ("DeepSpeed ZeRO-3", "deepspeed", False),
         ("MaxText (JAX)", "torchtitan", True),

@@ -51,6 +51,7 @@ LARGEST_MEDIANS = {
     (STATIC, THROUGHPUT, "llama.cpp Metal"): 0.14,
     (STATIC, THROUGHPUT, "gpt-fast"): 0.10,
     (STATIC, THROUGHPUT, "AutoAWQ"): 0.08,
+    (STATIC, THROUGHPUT, "ExLlama"): 0.10,
     (STATIC, THROUGHPUT, "Transformers"): 0.14,
     (STATIC, THROUGHPUT, "all"): 0.12,
     (STATIC, (MEMORY,), "all"): 0.07,
