@@ -77,7 +77,14 @@ STEPS = (
             "execution.elementwise_passes": 1.2,
             "execution.softmax_passes": 6.0,
         },
-        also=(("megatron-lm", "execution.softmax_passes"),),
+        also=(
+            ("megatron-lm", "execution.softmax_passes"),
+            ("megatron-lm-2022", "execution.layer_launch_time"),
+            ("megatron-lm-2022", "execution.micro_batch_overhead"),
+            ("megatron-lm-2022", "execution.step_overhead"),
+            ("megatron-lm-2022", "execution.elementwise_passes"),
+            ("megatron-lm-2022", "execution.softmax_passes"),
+        ),
     ),
     Step(
         profile="nemo",

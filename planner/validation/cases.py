@@ -220,9 +220,12 @@ def memory_kind(run: Run) -> MemoryKind:
 
 
 def _framework(run: Run) -> str:
-    """The framework and its version, which may stand in the name of a source, and its graphs."""
+    """The framework, its version, which may stand in the name of a source, its switches, its year."""
     release = _RELEASE.search(run.text("source"))
     version = run.text("framework_version") or (release[1] if release else "")
     in_layers = run.word("cuda_graphs") == "layers" or _GRAPHS_OF_PARTS.search(run.word("notes"))
     graphs = "by layer graphs" if in_layers else ""
-    return " ".join(part for part in (run.text("framework"), version, graphs) if part)
+    overlapped = run.flag("tp_comm_overlap") or "--tp-comm-overlap" in run.word("notes")
+    overlap = "tp-comm-overlap" if overlapped else ""
+    parts = (run.text("framework"), version, graphs, overlap, run.text("year"))
+    return " ".join(part for part in parts if part)

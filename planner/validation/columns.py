@@ -102,6 +102,7 @@ TRAINING = Schema(
         "calibration",
         "memory_calibration",
         "scale_out_per_gpu",
+        "tp_comm_overlap",
         "measured_out_of_memory",
     ),
     numbers=("year", "zero_stage", "scale_out_gbit_per_s", "params_billion_reported", "lora_rank"),

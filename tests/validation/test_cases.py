@@ -55,11 +55,15 @@ def test_frameworks_find_their_profile(framework, profile, nearest):
         ({"notes": "cuda graph transformer_engine/['attn', 'moe_router']"}, "NeMo"),
         ({"notes": "cuda graph transformer_engine/mlp"}, "Megatron-Bridge"),
         ({"notes": "cuda graph full_iteration/[]"}, "Megatron-Bridge"),
+        ({"framework": "Megatron-LM", "year": "2021"}, "Megatron-LM 2022"),
+        ({"framework": "Megatron-LM", "year": "2024"}, "Megatron-LM"),
+        ({"framework": "Megatron-LM", "year": "2024", "tp_comm_overlap": "1"}, "NeMo"),
+        ({"framework": "Megatron-LM", "notes": "--tp-comm-overlap (needs SP)"}, "NeMo"),
         ({"framework_version": "25.09"}, "NeMo"),
     ],
 )
 def test_a_release_has_its_own_profile(library, changes, profile):
-    found = case(library, framework="Megatron-Bridge", **changes)
+    found = case(library, **{"framework": "Megatron-Bridge"} | changes)
     assert found.setting.framework.name == profile
 
 
