@@ -220,7 +220,7 @@ def memory_kind(run: Run) -> MemoryKind:
 
 
 def _framework(run: Run) -> str:
-    """The framework, its version, which may stand in the name of a source, its switches, its year."""
+    """The framework, its version (which may stand in the name of a source), switches and year."""
     release = _RELEASE.search(run.text("source"))
     version = run.text("framework_version") or (release[1] if release else "")
     in_layers = run.word("cuda_graphs") == "layers" or _GRAPHS_OF_PARTS.search(run.word("notes"))
