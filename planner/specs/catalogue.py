@@ -67,6 +67,13 @@ def find(kind: SpecKind | str, name: str) -> Path:
     raise SpecError(_unknown(SpecKind(kind), name, files, aliases))
 
 
+def aliased(kind: SpecKind | str, name: str) -> Path | None:
+    """The file that has ``name`` among its aliases, if there is one."""
+    files = _files(kind)
+    known = _aliases(files).get(_normalised(name))
+    return None if known is None else files[known]
+
+
 def load_gpu(name: str) -> GpuSpec:
     """A GPU by name, alias or path, completed with the defaults of its class.
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from planner.errors import SpecError
-from planner.specs.catalogue import find
+from planner.specs.catalogue import aliased, find
 from planner.specs.hugging_face import find_config, is_repository, read_config
 from planner.specs.load import read_spec
 from planner.specs.model import ModelSpec
@@ -33,10 +32,5 @@ def load_model(name: str) -> ModelSpec:
 
 def _built_in(repository: str) -> ModelSpec | None:
     """The built-in model that has ``repository`` among its aliases, if there is one."""
-    try:
-        path = find(SpecKind.MODELS, repository.rpartition("/")[2])
-    except SpecError:
-        return None
-    model = read_spec(ModelSpec, path)
-    known = {alias.lower() for alias in model.aliases}
-    return model if repository.lower() in known else None
+    path = aliased(SpecKind.MODELS, repository)
+    return None if path is None else read_spec(ModelSpec, path)

@@ -42,6 +42,13 @@ def test_a_model_is_found_by_name_alias_repository_and_path(tmp_path: Path) -> N
         assert load_model(other) == by_name
 
 
+def test_repositories_find_their_models_without_a_network() -> None:
+    for path in FILES:
+        repositories = [word for word in read_toml(path).get("aliases", []) if "/" in word]
+        for repository in repositories[:1]:
+            assert load_model(repository) == load_model(path.stem)
+
+
 def test_an_unknown_name_gets_a_close_match() -> None:
     with pytest.raises(SpecError, match="llama-65b"):
         load_model("lama-65b")
