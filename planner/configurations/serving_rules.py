@@ -49,9 +49,7 @@ def _heads(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     t = c.tensor_parallel
     violated = np.zeros((), dtype=np.bool_)
     for attention in context.model.attentions:
-        heads, shared = attention.num_attention_heads, attention.num_key_value_heads
-        if attention.has_state:
-            heads, shared = attention.linear_num_value_heads, attention.linear_num_key_heads
+        heads, shared = attention.split_heads
         violated = violated | indivisible(heads, t)
         if attention.kind is not AttentionKind.LATENT:
             violated = violated | (indivisible(shared, t) & indivisible(1.0, shared / t))

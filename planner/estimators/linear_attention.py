@@ -44,30 +44,12 @@ def linear_attention_operators(share: Share, attention: AttentionSpec) -> Iterat
 
 def _scan(share: Share, attention: AttentionSpec) -> Operator:
     """The chunked scan over the sequence, in kernels that are not written for one GPU."""
-    t, n = share.tensor_parallel, share.tokens
-    delta_rule = attention.kind is AttentionKind.LINEAR
-    heads = attention.linear_num_value_heads / t
-    values, state = attention.linear_values / t, attention.linear_state / t
-    flops = chunked_scan_flops(
-        tokens=n,
-        key_width=attention.linear_keys / t,
-        value_width=values,
-        expanded_key_width=heads * attention.linear_key_head_dim,
-        state=state,
-        delta_rule=delta_rule,
-    )
-    moved = chunked_scan_bytes(
-        tokens=n,
-        mixed_width=attention.linear_mixed / t,
-        value_width=values,
-        state=state,
-        delta_rule=delta_rule,
-    )
+    flops, moved = scan_work(attention, share.tokens, share.tensor_parallel)
     forward = share.setting.machine.attention_time(
         flops,
         moved,
         share.sequences,
-        heads,
+        attention.linear_num_value_heads / share.tensor_parallel,
         share.setting.workload.sequence_length,
         attention.linear_value_head_dim,
         native=False,
@@ -79,6 +61,32 @@ def _scan(share: Share, attention: AttentionSpec) -> Operator:
         backward=_BACKWARD * forward,
         flops=flops,
     )
+
+
+def scan_work(
+    attention: AttentionSpec, tokens: FloatArray, tensor_parallel: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """FLOPs and bytes of the chunked scan over so many tokens on one tensor-parallel rank."""
+    delta_rule = attention.kind is AttentionKind.LINEAR
+    values, state = attention.linear_values / tensor_parallel, attention.linear_state
+    flops = chunked_scan_flops(
+        tokens=tokens,
+        key_width=attention.linear_keys / tensor_parallel,
+        value_width=values,
+        expanded_key_width=attention.linear_state
+        / attention.linear_value_head_dim
+        / tensor_parallel,
+        state=state / tensor_parallel,
+        delta_rule=delta_rule,
+    )
+    moved = chunked_scan_bytes(
+        tokens=tokens,
+        mixed_width=attention.linear_mixed / tensor_parallel,
+        value_width=values,
+        state=state / tensor_parallel,
+        delta_rule=delta_rule,
+    )
+    return flops, moved
 
 
 def linear_attention_exchange(share: Share, attention: AttentionSpec) -> Operator:

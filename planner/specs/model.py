@@ -70,6 +70,13 @@ class AttentionSpec:
         return self.kind in (AttentionKind.LINEAR, AttentionKind.MAMBA2)
 
     @property
+    def split_heads(self) -> tuple[int, int]:
+        """Heads that tensor parallelism divides: of queries, or of values of a state; of keys."""
+        if self.has_state:
+            return self.linear_num_value_heads, self.linear_num_key_heads
+        return self.num_attention_heads, self.num_key_value_heads
+
+    @property
     def linear_keys(self) -> int:
         """Width of the keys, and of the queries, of linear attention."""
         return self.linear_num_key_heads * self.linear_key_head_dim

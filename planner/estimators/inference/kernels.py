@@ -169,15 +169,8 @@ class Kernels:
         head_dim: int,
     ) -> FloatArray:
         """Seconds of causal attention over prompts of ``queries`` new tokens each."""
-        time = self.machine.attention_time(
-            flops / (1.0 if self.machine.ideal else self.engine.execution.compute_fraction),
-            num_bytes,
-            prompts,
-            heads,
-            np.maximum(queries, 1.0),
-            head_dim,
-            native=self.engine.execution.native_attention,
-        )
+        native = self.engine.execution.native_attention
+        time = self._over_prompts(flops, num_bytes, prompts, heads, queries, head_dim, native)
         passes = self.engine.execution.score_passes
         if passes > 0 and not self.machine.ideal:
             # A score costs four FLOPs per element of a head: of the query's and of the value's sum.
@@ -196,16 +189,29 @@ class Kernels:
         head_dim: int,
     ) -> FloatArray:
         """Seconds of linear attention over prompts; its kernels are written for no one GPU."""
-        time = self.machine.attention_time(
-            flops / (1.0 if self.machine.ideal else self.engine.execution.compute_fraction),
+        time = self._over_prompts(flops, num_bytes, prompts, heads, queries, head_dim, False)
+        return np.where(np.asarray(prompts) > 0, time, 0.0)
+
+    def _over_prompts(
+        self,
+        flops: Numeric,
+        num_bytes: Numeric,
+        prompts: Numeric,
+        heads: Numeric,
+        queries: Numeric,
+        head_dim: int,
+        native: bool,
+    ) -> FloatArray:
+        reached = 1.0 if self.machine.ideal else self.engine.execution.compute_fraction
+        return self.machine.attention_time(
+            flops / reached,
             num_bytes,
             prompts,
             heads,
             np.maximum(queries, 1.0),
             head_dim,
-            native=False,
+            native=native,
         )
-        return np.where(np.asarray(prompts) > 0, time, 0.0)
 
     def elementwise(self, num_bytes: Numeric, kernels: int = 1) -> FloatArray:
         """Seconds of memory-bound kernels, as the engine fuses them; the ideal fuses all."""

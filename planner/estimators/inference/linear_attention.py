@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.arrays import FloatArray
-from planner.enums import AttentionKind
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Rank
-from planner.formulas.linear_attention import chunked_scan_bytes, chunked_scan_flops
+from planner.estimators.linear_attention import scan_work
 from planner.specs.model import AttentionSpec
 
 _STATE_BYTES = 4.0
@@ -56,29 +55,12 @@ def _linear_scan(layer: LayerContext, attention: AttentionSpec) -> StepOperator:
     rank, batch, t = layer.rank, layer.rank.batch, layer.rank.configurations.tensor_parallel
     tokens = batch.prefill_tokens * rank.attention_share
     prompts = batch.prompts * rank.attention_share
-    delta_rule = attention.kind is AttentionKind.LINEAR
-    heads = attention.linear_num_value_heads / t
-    values, state = attention.linear_values / t, attention.linear_state / t
-    flops = chunked_scan_flops(
-        tokens=tokens,
-        key_width=attention.linear_keys / t,
-        value_width=values,
-        expanded_key_width=heads * attention.linear_key_head_dim,
-        state=state,
-        delta_rule=delta_rule,
-    )
-    moved = chunked_scan_bytes(
-        tokens=tokens,
-        mixed_width=attention.linear_mixed / t,
-        value_width=values,
-        state=state,
-        delta_rule=delta_rule,
-    )
+    flops, moved = scan_work(attention, tokens, t)
     time = layer.kernels.linear_scan(
         flops=flops,
         num_bytes=moved + 2.0 * prompts * state_bytes(rank, attention),
         prompts=prompts,
-        heads=heads,
+        heads=attention.linear_num_value_heads / t,
         queries=tokens / np.maximum(prompts, 1e-9),
         head_dim=attention.linear_value_head_dim,
     )
