@@ -68,22 +68,24 @@ def scan_work(
 ) -> tuple[FloatArray, FloatArray]:
     """FLOPs and bytes of the chunked scan over so many tokens on one tensor-parallel rank."""
     delta_rule = attention.kind is AttentionKind.LINEAR
-    values, state = attention.linear_values / tensor_parallel, attention.linear_state
+    heads = attention.linear_num_value_heads / tensor_parallel
+    values, state = (
+        attention.linear_values / tensor_parallel,
+        attention.linear_state / tensor_parallel,
+    )
     flops = chunked_scan_flops(
         tokens=tokens,
         key_width=attention.linear_keys / tensor_parallel,
         value_width=values,
-        expanded_key_width=attention.linear_state
-        / attention.linear_value_head_dim
-        / tensor_parallel,
-        state=state / tensor_parallel,
+        expanded_key_width=heads * attention.linear_key_head_dim,
+        state=state,
         delta_rule=delta_rule,
     )
     moved = chunked_scan_bytes(
         tokens=tokens,
         mixed_width=attention.linear_mixed / tensor_parallel,
         value_width=values,
-        state=state / tensor_parallel,
+        state=state,
         delta_rule=delta_rule,
     )
     return flops, moved

@@ -62,16 +62,20 @@ def find(kind: SpecKind | str, name: str) -> Path:
         if word in files:
             return files[word]
     aliases = _aliases(files)
-    if _normalised(name) in aliases:
-        return files[aliases[_normalised(name)]]
+    if path := _by_alias(name, files, aliases):
+        return path
     raise SpecError(_unknown(SpecKind(kind), name, files, aliases))
 
 
 def aliased(kind: SpecKind | str, name: str) -> Path | None:
     """The file that has ``name`` among its aliases, if there is one."""
     files = _files(kind)
-    known = _aliases(files).get(_normalised(name))
-    return None if known is None else files[known]
+    return _by_alias(name, files, _aliases(files))
+
+
+def _by_alias(name: str, files: Mapping[str, Path], aliases: Mapping[str, str]) -> Path | None:
+    stem = aliases.get(_normalised(name))
+    return None if stem is None else files[stem]
 
 
 def load_gpu(name: str) -> GpuSpec:

@@ -53,14 +53,12 @@ def _same_layers(config: ConfigReader, mlp: Table | None = None, **attention: An
 
 def _gemma3_text(config: ConfigReader) -> Table:
     config = config.or_else({**_GEMMA3, "sliding_window": 4096})
-    bias = config.flag("attention_bias", False)
     groups = _with_windows(
         config,
         _all_but_every(config, "sliding_window_pattern", 6),
         {"norms_per_layer": 4},
-        qkv_bias=bias,
-        output_bias=bias,
         qk_norm=True,
+        **layers.biased(config),
     )
     return layers.decoder(config, groups, tied=True)
 
@@ -113,21 +111,9 @@ def _olmo3(config: ConfigReader) -> Table:
 
 
 def _olmo_groups(config: ConfigReader, is_windowed: Sequence[bool]) -> list[Table]:
-    bias = config.flag("attention_bias", False)
     return _with_windows(
-        config,
-        is_windowed,
-        qkv_bias=bias,
-        output_bias=bias,
-        qk_norm=True,
-        qk_norm_per_head=True,
+        config, is_windowed, qk_norm=True, qk_norm_per_head=True, **layers.biased(config)
     )
-
-
-def _granite(config: ConfigReader) -> Table:
-    bias = config.flag("attention_bias", False)
-    mlp = {"bias": config.flag("mlp_bias", False)}
-    return _same_layers(config, mlp, qkv_bias=bias, output_bias=bias)
 
 
 def _seed_oss(config: ConfigReader) -> Table:
@@ -182,12 +168,11 @@ def _exaone4(config: ConfigReader) -> Table:
 
 
 def _cohere2(config: ConfigReader) -> Table:
-    bias = config.flag("attention_bias", False)
     group = {"norms_per_layer": 1, "parallel_residual": True}
     config.refuse("use_qk_norm", only=False)
     config = config.or_else({"sliding_window": 4096})
     kinds = _all_but_every(config, "sliding_window_pattern", 4)
-    groups = _with_windows(config, kinds, group, qkv_bias=bias, output_bias=bias)
+    groups = _with_windows(config, kinds, group, **layers.biased(config))
     return layers.decoder(config, groups, tied=True)
 
 
@@ -214,10 +199,9 @@ def _gpt_bigcode(config: ConfigReader) -> Table:
 
 
 def _nemotron(config: ConfigReader) -> Table:
-    bias = config.flag("attention_bias", False)
     return layers.layer_norm_decoder(
         config,
-        layers.attention(config, qkv_bias=bias, output_bias=bias),
+        layers.attention(config, **layers.biased(config)),
         config.size("intermediate_size"),
         bias=config.flag("mlp_bias", False),
         tied=False,
@@ -225,9 +209,8 @@ def _nemotron(config: ConfigReader) -> Table:
 
 
 def _arcee(config: ConfigReader) -> Table:
-    bias = config.flag("attention_bias", False)
     mlp = {"gated": False, "bias": config.flag("mlp_bias", False)}
-    return _same_layers(config, mlp, qkv_bias=bias, output_bias=bias)
+    return _same_layers(config, mlp, **layers.biased(config))
 
 
 def _stablelm(config: ConfigReader) -> Table:
@@ -259,8 +242,7 @@ def _qwen3_vl(config: ConfigReader) -> Table:
 
 
 def _qwen3_text(config: ConfigReader) -> Table:
-    bias = config.flag("attention_bias", False)
-    return _same_layers(config, qkv_bias=bias, output_bias=bias, qk_norm=True)
+    return _same_layers(config, qk_norm=True, **layers.biased(config))
 
 
 DENSE_FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
@@ -276,7 +258,6 @@ DENSE_FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
     "glm4v": _glm4v,
     "glm4v_text": _glm4v,
     "gpt_bigcode": _gpt_bigcode,
-    "granite": _granite,
     "hunyuan_v1_dense": _hunyuan_v1_dense,
     "internlm3": _internlm3,
     "ministral": _ministral,

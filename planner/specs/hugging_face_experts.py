@@ -36,11 +36,6 @@ def _decoder(
     return layers.decoder(config, layers.groups(kinds, build), **fields)
 
 
-def _biased(config: ConfigReader, key: str = "attention_bias") -> Table:
-    bias = config.flag(key, False)
-    return {"qkv_bias": bias, "output_bias": bias}
-
-
 def _after_dense(config: ConfigReader, default: int) -> list[bool]:
     """For every layer, whether it has experts: all after the first, dense ones."""
     first = config.size("first_k_dense_replace", default, least=0)
@@ -79,7 +74,7 @@ def _dots1(config: ConfigReader) -> Table:
     window = config.optional_size("sliding_window")
     if any(layers.windowed(config, lambda layer: window is not None and layer >= first)):
         config.fault("layer_types", "other than full_attention are not supported")
-    attention = layers.attention(config, qk_norm=True, **_biased(config))
+    attention = layers.attention(config, qk_norm=True, **layers.biased(config))
     experts = _deepseek_experts(config, shared=0, router_bias=True)
     return _decoder(config, attention, experts, _after_dense(config, default=0))
 
@@ -89,12 +84,14 @@ def _deepseek(config: ConfigReader) -> Table:
     kinds = [
         after and layer % step == 0 for layer, after in enumerate(_after_dense(config, default=0))
     ]
-    attention = layers.attention(config, **_biased(config))
+    attention = layers.attention(config, **layers.biased(config))
     return _decoder(config, attention, _deepseek_experts(config, shared=0), kinds)
 
 
 def _olmoe(config: ConfigReader) -> Table:
-    attention = layers.attention(config, qk_norm=True, qk_norm_per_head=True, **_biased(config))
+    attention = layers.attention(
+        config, qk_norm=True, qk_norm_per_head=True, **layers.biased(config)
+    )
     experts = _routed(config, "num_experts", "num_experts_per_tok", "intermediate_size")
     return _decoder(config, attention, experts)
 
@@ -108,7 +105,7 @@ def _granitemoe(config: ConfigReader) -> Table:
         "intermediate_size",
         shared_intermediate_size=shared,
     )
-    return _decoder(config, layers.attention(config, **_biased(config)), experts)
+    return _decoder(config, layers.attention(config, **layers.biased(config)), experts)
 
 
 def _granitemoehybrid(config: ConfigReader) -> Table:
@@ -119,14 +116,14 @@ def _granitemoehybrid(config: ConfigReader) -> Table:
     position: Table = {"position_embedding": "rotary" if rotary else "none"}
     if config.size("num_local_experts", 8, least=0):
         return _granitemoe(config) | position
-    attention = layers.attention(config, **_biased(config))
+    attention = layers.attention(config, **layers.biased(config))
     mlp = {"intermediate_size": config.size("shared_intermediate_size", 1024)}
     return layers.decoder(config, [layers.group(config, attention, mlp)], **position)
 
 
 def _phimoe(config: ConfigReader) -> Table:
     window = config.optional_size("sliding_window")
-    attention = layers.attention(config, sliding_window=window, **_biased(config))
+    attention = layers.attention(config, sliding_window=window, **layers.biased(config))
     experts = _routed(config, "num_local_experts", "num_experts_per_tok", "intermediate_size")
     return _decoder(
         config,
@@ -182,7 +179,9 @@ def _hunyuan_v1_moe(config: ConfigReader) -> Table:
         "moe_intermediate_size": width,
         "shared_intermediate_size": _alike(config, "num_shared_expert", 1) * width,
     }
-    return _decoder(config, layers.attention(config, qk_norm=norm, **_biased(config)), experts)
+    return _decoder(
+        config, layers.attention(config, qk_norm=norm, **layers.biased(config)), experts
+    )
 
 
 def _alike(config: ConfigReader, key: str, default: int | None = None) -> int:
@@ -202,7 +201,7 @@ def _qwen3_vl_moe(config: ConfigReader) -> Table:
 def _qwen3_text(config: ConfigReader) -> Table:
     if config.sequence("mlp_only_layers") or config.size("decoder_sparse_step", 1) != 1:
         config.fault("decoder_sparse_step", "must be 1: layers without experts are not supported")
-    attention = layers.attention(config, qk_norm=True, **_biased(config))
+    attention = layers.attention(config, qk_norm=True, **layers.biased(config))
     experts = _routed(config, "num_experts", "num_experts_per_tok", "moe_intermediate_size")
     return _decoder(config, attention, experts)
 

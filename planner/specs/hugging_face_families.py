@@ -28,8 +28,7 @@ def _with_experts(config: ConfigReader) -> list[bool]:
 
 
 def _llama(config: ConfigReader) -> Table:
-    bias = config.flag("attention_bias", False)
-    attention = layers.attention(config, qkv_bias=bias, output_bias=bias)
+    attention = layers.attention(config, **layers.biased(config))
     mlp = layers.dense(config, bias=config.flag("mlp_bias", False))
     return layers.decoder(config, [layers.group(config, attention, mlp)])
 
@@ -72,8 +71,7 @@ def _qwen2(config: ConfigReader) -> Table:
 
 
 def _qwen3(config: ConfigReader) -> Table:
-    bias = config.flag("attention_bias", False)
-    return _qwen(config, qkv_bias=bias, output_bias=bias, qk_norm=True)
+    return _qwen(config, qk_norm=True, **layers.biased(config))
 
 
 def _qwen_experts(config: ConfigReader, attention: Table, shared: Table) -> Table:
@@ -98,8 +96,7 @@ def _qwen2_moe(config: ConfigReader) -> Table:
 
 
 def _qwen3_moe(config: ConfigReader) -> Table:
-    bias = config.flag("attention_bias", False)
-    attention = layers.attention(config, qkv_bias=bias, output_bias=bias, qk_norm=True)
+    attention = layers.attention(config, qk_norm=True, **layers.biased(config))
     return _qwen_experts(config, attention, {})
 
 
@@ -117,8 +114,7 @@ def _minimax_m2(config: ConfigReader) -> Table:
 
 
 def _gemma(config: ConfigReader) -> Table:
-    bias = config.flag("attention_bias", False)
-    attention = layers.attention(config, qkv_bias=bias, output_bias=bias)
+    attention = layers.attention(config, **layers.biased(config))
     return layers.decoder(
         config, [layers.group(config, attention, layers.dense(config))], tied=True
     )
@@ -180,8 +176,7 @@ def _gptj(config: ConfigReader) -> Table:
 
 
 def _gpt_neox(config: ConfigReader) -> Table:
-    bias = config.flag("attention_bias", True)
-    attention = layers.attention(config, qkv_bias=bias, output_bias=bias)
+    attention = layers.attention(config, **layers.biased(config, default=True))
     group = {"parallel_residual": config.flag("use_parallel_residual", True)}
     width = config.size("intermediate_size")
     return layers.layer_norm_decoder(config, attention, width, group_fields=group, tied=False)
@@ -314,6 +309,7 @@ _FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
     "gpt_neox": _gpt_neox,
     "gpt_oss": _gpt_oss,
     "gptj": _gptj,
+    "granite": _llama,
     "llama": _llama,
     "llama4": _llama4,
     "llama4_text": _llama4,

@@ -50,13 +50,11 @@ def _hybrid(config: ConfigReader, feed_forward: Table) -> Table:
 
 
 def _full(config: ConfigReader) -> Table:
-    bias = config.flag("attention_bias", False)
     return layers.attention(
         config,
-        qkv_bias=bias,
-        output_bias=bias,
         qk_norm=True,
         attn_output_gate=config.flag("attn_output_gate", True),
+        **layers.biased(config),
     )
 
 

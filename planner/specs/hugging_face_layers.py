@@ -49,6 +49,12 @@ def attention(config: ConfigReader, **fields: Any) -> Table:
     }
 
 
+def biased(config: ConfigReader, default: bool = False) -> Table:
+    """What ``attention_bias`` says: biases of all four projections, or of none."""
+    bias = config.flag("attention_bias", default)
+    return {"qkv_bias": bias, "output_bias": bias}
+
+
 def _head_dim(config: ConfigReader, heads: int) -> int:
     hidden = config.optional_size("hidden_size")
     if hidden is None:

@@ -10,6 +10,7 @@ from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.model_checks import MOST_LAYERS
 
 _LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+_ONE_BLOCK = {"norms_per_layer": 1}
 _RENAMED = {"linear_attention": "mamba", "full_attention": "attention"}
 
 
@@ -25,9 +26,6 @@ def _nemotron_h(config: ConfigReader) -> Table:
     }
     groups = layers.groups(_kinds(config), lambda kind: blocks[kind](config) | _ONE_BLOCK)
     return layers.decoder(config, groups, position_embedding="none")
-
-
-_ONE_BLOCK = {"norms_per_layer": 1}
 
 
 def _kinds(config: ConfigReader) -> Sequence[str]:
@@ -64,8 +62,7 @@ def _mamba(config: ConfigReader) -> Table:
 
 
 def _attention(config: ConfigReader) -> Table:
-    bias = config.flag("attention_bias", False)
-    attention = layers.attention(config, qkv_bias=bias, output_bias=bias)
+    attention = layers.attention(config, **layers.biased(config))
     return {"attention": attention | _head_dim(config)}
 
 

@@ -30,10 +30,10 @@ LINEAR_FIELDS = (
 INDEX_FIELDS = ("index_n_heads", "index_head_dim", "index_topk")
 _LATENT_FIELDS = ("v_head_dim", "qk_rope_head_dim", "q_lora_rank", "kv_lora_rank")
 _STANDARD_FLAGS = ("qkv_bias", "output_bias", "qk_norm", "sinks", "attn_output_gate")
-_FIELDS_OF_KINDS = {
-    AttentionKind.LATENT: (*_LATENT_FIELDS, *INDEX_FIELDS),
+_KINDS_OF_FIELDS = {
+    (*_LATENT_FIELDS, *INDEX_FIELDS): (AttentionKind.LATENT,),
+    LINEAR_FIELDS: (AttentionKind.LINEAR, AttentionKind.MAMBA2),
 }
-_STATE_KINDS = (AttentionKind.LINEAR, AttentionKind.MAMBA2)
 _FEED_FORWARD_WIDTHS = (
     "intermediate_size",
     "moe_intermediate_size",
@@ -59,17 +59,15 @@ def attention_faults(attention: AttentionSpec) -> Iterator[str]:
         yield f"head_dim {attention.head_dim} is more than {WIDEST_HEAD}"
     if attention.qk_norm_per_head and not attention.qk_norm:
         yield "qk_norm_per_head needs qk_norm = true"
-    for kind, fields in _FIELDS_OF_KINDS.items():
-        if attention.kind != kind:
+    for fields, kinds in _KINDS_OF_FIELDS.items():
+        if attention.kind not in kinds:
+            needed = " or ".join(f'"{kind}"' for kind in kinds)
             for name in _set(attention, fields):
-                yield f'{name} needs kind = "{kind}"'
-    if attention.kind in _STATE_KINDS:
-        yield from _linear_faults(attention)
-    else:
-        for name in _set(attention, LINEAR_FIELDS):
-            yield f'{name} needs kind = "linear" or "mamba2"'
+                yield f"{name} needs kind = {needed}"
     if attention.kind == AttentionKind.LATENT:
         yield from _latent_faults(attention)
+    elif attention.has_state:
+        yield from _linear_faults(attention)
 
 
 def _latent_faults(attention: AttentionSpec) -> Iterator[str]:
@@ -170,6 +168,8 @@ def model_faults(model: ModelSpec) -> Iterator[str]:
         yield "name is empty"
     if not model.layer_groups:
         yield "layer_groups is empty"
+    elif not model.attentions:
+        yield "no layer group has attention"
     if len(set(model.aliases)) < len(model.aliases) or "" in model.aliases:
         yield "aliases are empty or written twice"
     if model.num_hidden_layers > MOST_LAYERS:

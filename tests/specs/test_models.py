@@ -161,6 +161,13 @@ def test_a_layer_is_one_block_or_two(dropped: tuple[str, ...], change: dict, mes
         check_spec(ModelSpec, tables["model"], where="tiny.toml")
 
 
+def test_some_layer_has_attention() -> None:
+    tables = _tables()
+    del tables["layer"]["attention"]
+    with pytest.raises(SpecError, match="no layer group has attention"):
+        check_spec(ModelSpec, tables["model"], where="tiny.toml")
+
+
 MAMBA2 = LINEAR | {"kind": "mamba2"}
 
 

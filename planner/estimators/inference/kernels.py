@@ -159,18 +159,13 @@ class Kernels:
         )
 
     def prefill_attention(
-        self,
-        *,
-        flops: Numeric,
-        num_bytes: Numeric,
-        prompts: Numeric,
-        heads: Numeric,
-        queries: Numeric,
-        head_dim: int,
+        self, *, flops: Numeric, prompts: Numeric, head_dim: int, **sizes: Numeric
     ) -> FloatArray:
-        """Seconds of causal attention over prompts of ``queries`` new tokens each."""
+        """Seconds of causal attention over prompts; ``sizes`` are those of ``prompt_kernel``."""
         native = self.engine.execution.native_attention
-        time = self._over_prompts(flops, num_bytes, prompts, heads, queries, head_dim, native)
+        time = self.prompt_kernel(
+            flops=flops, prompts=prompts, head_dim=head_dim, native=native, **sizes
+        )
         passes = self.engine.execution.score_passes
         if passes > 0 and not self.machine.ideal:
             # A score costs four FLOPs per element of a head: of the query's and of the value's sum.
@@ -178,22 +173,9 @@ class Kernels:
             time = time + self.machine.memory_time(passes * _SCORE_BYTES * scores)
         return np.where(np.asarray(prompts) > 0, time, 0.0)
 
-    def linear_scan(
+    def prompt_kernel(
         self,
         *,
-        flops: Numeric,
-        num_bytes: Numeric,
-        prompts: Numeric,
-        heads: Numeric,
-        queries: Numeric,
-        head_dim: int,
-    ) -> FloatArray:
-        """Seconds of linear attention over prompts; its kernels are written for no one GPU."""
-        time = self._over_prompts(flops, num_bytes, prompts, heads, queries, head_dim, False)
-        return np.where(np.asarray(prompts) > 0, time, 0.0)
-
-    def _over_prompts(
-        self,
         flops: Numeric,
         num_bytes: Numeric,
         prompts: Numeric,
@@ -202,9 +184,12 @@ class Kernels:
         head_dim: int,
         native: bool,
     ) -> FloatArray:
-        reached = 1.0 if self.machine.ideal else self.engine.execution.compute_fraction
-        return self.machine.attention_time(
-            flops / reached,
+        """Seconds of a fused kernel over prompts of ``queries`` new tokens each.
+
+        ``native``: it is written for this architecture.
+        """
+        time = self.machine.attention_time(
+            flops / (1.0 if self.machine.ideal else self.engine.execution.compute_fraction),
             num_bytes,
             prompts,
             heads,
@@ -212,6 +197,7 @@ class Kernels:
             head_dim,
             native=native,
         )
+        return np.where(np.asarray(prompts) > 0, time, 0.0)
 
     def elementwise(self, num_bytes: Numeric, kernels: int = 1) -> FloatArray:
         """Seconds of memory-bound kernels, as the engine fuses them; the ideal fuses all."""

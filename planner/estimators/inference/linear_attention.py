@@ -51,18 +51,19 @@ def linear_attention_operators(
 
 
 def _linear_scan(layer: LayerContext, attention: AttentionSpec) -> StepOperator:
-    """The chunked scan over prompts, which leaves a state for each."""
+    """The chunked scan over prompts, which leaves a state for each; written for no one GPU."""
     rank, batch, t = layer.rank, layer.rank.batch, layer.rank.configurations.tensor_parallel
     tokens = batch.prefill_tokens * rank.attention_share
     prompts = batch.prompts * rank.attention_share
     flops, moved = scan_work(attention, tokens, t)
-    time = layer.kernels.linear_scan(
+    time = layer.kernels.prompt_kernel(
         flops=flops,
         num_bytes=moved + 2.0 * prompts * state_bytes(rank, attention),
         prompts=prompts,
         heads=attention.linear_num_value_heads / t,
         queries=tokens / np.maximum(prompts, 1e-9),
         head_dim=attention.linear_value_head_dim,
+        native=False,
     )
     return StepOperator(name="linear_scan", module="attention", time=time, flops=flops)
 
