@@ -146,6 +146,18 @@ class LinkKind(StrEnum):
     NETWORK = "network"
 
 
+class AttentionKernels(StrEnum):
+    """What fused attention kernels are written for.
+
+    ``NATIVE``: each architecture (cuDNN, FlashAttention-3); ``FLASH_ATTENTION_2``: Ampere and Ada;
+    ``PORTABLE``: none in particular (Triton, FlashAttention-1).
+    """
+
+    NATIVE = "native"
+    FLASH_ATTENTION_2 = "flash_attention_2"
+    PORTABLE = "portable"
+
+
 class AttentionKind(StrEnum):
     """Attention with keys and values per head, with a compressed latent, or with a state.
 

@@ -27,28 +27,19 @@ from planner.validation.runs import Run, read_runs
 PROFILES = Path(planner.__file__).parent / "framework_profiles"
 CLASSES = Path(planner.__file__).parents[1] / "hardware_specs" / "efficiency"
 DIGITS = 3
-# What the host does is the same with fused kernels.
-HOST_TIMES = (
-    "execution.layer_launch_time",
-    "execution.adapter_launch_time",
-    "execution.dequantize_launch_time",
-    "execution.micro_batch_overhead",
-    "execution.step_overhead",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """Runs of ``sources``, and the starting values of what is fitted to them.
 
-    ``also`` lists profiles that take over the fitted values of this one. ``memory``: it is
-    fitted to peak memory, on the runs that are marked for that; else to step time.
+    Profiles that name this fit as the source of a number take over its value. ``memory``: it
+    is fitted to peak memory, on the runs that are marked for that; else to step time.
     """
 
     profile: str
     sources: tuple[str, ...]
     start: Mapping[str, float]
-    also: tuple[tuple[str, str], ...] = ()
     memory: bool = False
 
 
@@ -76,15 +67,8 @@ STEPS = (
             "execution.step_overhead": 0.005,
             "execution.elementwise_passes": 1.2,
             "execution.softmax_passes": 6.0,
+            "overlap.pipeline_parallel": 0.9,
         },
-        also=(
-            ("megatron-lm", "execution.softmax_passes"),
-            ("megatron-lm-2022", "execution.layer_launch_time"),
-            ("megatron-lm-2022", "execution.micro_batch_overhead"),
-            ("megatron-lm-2022", "execution.step_overhead"),
-            ("megatron-lm-2022", "execution.elementwise_passes"),
-            ("megatron-lm-2022", "execution.softmax_passes"),
-        ),
     ),
     Step(
         profile="nemo",
@@ -95,13 +79,6 @@ STEPS = (
             "overlap.tensor_parallel": 0.8,
             "overlap.interference": 0.1,
         },
-        also=(
-            ("megatron-lm", "execution.elementwise_passes"),
-            ("megatron-lm", "execution.micro_batch_overhead"),
-            ("megatron-bridge", "execution.micro_batch_overhead"),
-            ("megatron-bridge", "overlap.tensor_parallel"),
-            ("megatron-bridge", "overlap.interference"),
-        ),
     ),
     Step(
         profile="hf-trainer",
@@ -115,7 +92,6 @@ STEPS = (
             "execution.step_overhead": 0.05,
             "execution.elementwise_passes": 2.0,
         },
-        also=tuple(("hf-trainer-triton", name) for name in HOST_TIMES),
     ),
     Step(
         profile="hf-trainer-triton",
@@ -135,20 +111,12 @@ STEPS = (
         profile="hf-fsdp",
         sources=("fms-acceleration",),
         start={"memory.kept_activations": 1.5},
-        also=(
-            ("hf-bf16", "memory.kept_activations"),
-            ("fsdp-bf16", "memory.kept_activations"),
-        ),
         memory=True,
     ),
     Step(
         profile="hf-trainer-triton",
         sources=("fms-acceleration",),
         start={"memory.kept_activations": 1.5, "memory.sharded_copies": 1.5},
-        also=(
-            ("hf-trainer", "memory.kept_activations"),
-            ("hf-trainer", "memory.sharded_copies"),
-        ),
         memory=True,
     ),
     Step(
@@ -178,7 +146,7 @@ def main() -> None:
         for parameter, value in values.items():
             unit, scale = unit_of(parameter.name)
             print(f"{step.profile:20} {parameter.label:36} {value * scale:.{DIGITS}g} {unit}")
-            for path, section in _places(step, parameter):
+            for path, section in _places(step, parameter, key):
                 _write(path, section, parameter.name, value, origin, key)
 
 
@@ -218,12 +186,18 @@ def _rounded(parameter: Parameter, value: float) -> float:
     return float(f"{value * scale:.{DIGITS}g}") / scale
 
 
-def _places(step: Step, parameter: Parameter) -> list[tuple[Path, str]]:
+def _places(step: Step, parameter: Parameter, key: str) -> list[tuple[Path, str]]:
     """The files and tables that hold a parameter."""
     if parameter.is_of_silicon:
         return [(CLASSES / f"{parameter.owner}.toml", "efficiency")]
-    others = [profile for profile, label in step.also if label == parameter.label]
-    return [(PROFILES / f"{name}.toml", parameter.owner) for name in (step.profile, *others)]
+    own = PROFILES / f"{step.profile}.toml"
+    others = [path for path in sorted(PROFILES.glob("*.toml")) if _cites(path, parameter, key)]
+    return [(path, parameter.owner) for path in dict.fromkeys((own, *others))]
+
+
+def _cites(path: Path, parameter: Parameter, key: str) -> bool:
+    number = tomlkit.parse(path.read_text(encoding="utf-8"))[parameter.owner].get(parameter.name)
+    return isinstance(number, dict) and number.get("source") == key
 
 
 def _write(path: Path, section: str, name: str, value: float, origin: str, key: str) -> None:

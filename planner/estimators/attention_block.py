@@ -23,6 +23,10 @@ from planner.formulas.attention import (
 from planner.formulas.overlap import exposed_time
 from planner.specs.model import AttentionSpec, LayerGroup
 
+# Casts to fp32 and back, scale, mask and softmax move 36 bytes per score where the fused kernel
+# moves 4; they are 5 kernels more beside about 18 of a layer.
+_FALLBACK_PASSES = 16.0
+_FALLBACK_LAUNCHES = 5 / 18
 _BACKWARD_FLOPS = 2.5  # FlashAttention-2 recomputes the scores: five products for two
 
 
@@ -166,6 +170,22 @@ def attention_core(share: Share, attention: AttentionSpec) -> Operator:
     )
 
 
+def softmax_launches(share: Share, group: LayerGroup) -> Numeric:
+    """Seconds of the host for a softmax that falls back to several kernels, forward."""
+    attention, machine = group.attention, share.setting.machine
+    if attention is None or attention.has_state or machine.ideal:
+        return 0.0
+    extra = _FALLBACK_LAUNCHES * share.setting.framework.execution.layer_launch_time
+    return np.where(share.flash_attention, 0.0, extra * _falls_back(share, attention))
+
+
+def _falls_back(share: Share, attention: AttentionSpec) -> FloatArray:
+    """1 where the unfused attention has no softmax kernel for its batches and heads, else 0."""
+    matrices = share.sequences * attention.num_attention_heads / share.tensor_parallel
+    multiple = share.setting.framework.execution.softmax_multiple
+    return np.where(np.mod(matrices, multiple) != 0, 1.0, 0.0)
+
+
 def _fused(share: Share, attention: AttentionSpec) -> tuple[FloatArray, FloatArray]:
     s = share.setting.workload.sequence_length
     heads = attention.num_attention_heads / share.tensor_parallel
@@ -188,7 +208,7 @@ def _fused(share: Share, attention: AttentionSpec) -> tuple[FloatArray, FloatArr
         heads,
         s,
         attention.head_dim,
-        native=share.setting.framework.execution.native_attention,
+        kernels=share.setting.framework.execution.attention_kernels,
     )
     return time, flops
 
@@ -200,12 +220,13 @@ def _unfused(share: Share, attention: AttentionSpec) -> tuple[FloatArray, FloatA
     batch = share.sequences * heads
     scores = machine.gemm_time(batch * s, s, attention.head_dim, machine.sixteen_bit)
     values = machine.gemm_time(batch * s, value_dim(attention), s, machine.sixteen_bit)
+    passes = share.setting.framework.execution.softmax_passes
     softmax = machine.memory_time(
         unfused_softmax_bytes(
             sequences=share.sequences,
             num_heads=heads,
             sequence_length=s,
-            passes=share.setting.framework.execution.softmax_passes,
+            passes=passes + _FALLBACK_PASSES * _falls_back(share, attention),
         )
     )
     flops = attention_core_flops(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.arrays import FloatArray, Numeric, add
-from planner.enums import AttentionKind
+from planner.enums import AttentionKernels, AttentionKind
 from planner.estimators.machine import Group
 from planner.estimators.operators import Operator, elementwise, linear
 from planner.estimators.share import Share
@@ -52,7 +52,7 @@ def _scan(share: Share, attention: AttentionSpec) -> Operator:
         attention.linear_num_value_heads / share.tensor_parallel,
         share.setting.workload.sequence_length,
         attention.linear_value_head_dim,
-        native=False,
+        kernels=AttentionKernels.PORTABLE,
     )
     return Operator(
         name="linear_scan",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, Numeric
-from planner.enums import ComputePrecision, Precision
+from planner.enums import AttentionKernels, ComputePrecision, Precision
 from planner.formulas.attention import wave_fill_factor
 from planner.formulas.collectives import (
     all_to_all_bandwidth,
@@ -158,17 +158,11 @@ class Machine:
         num_heads: Numeric,
         sequence_length: Numeric,
         head_dim: int,
-        native: bool,
+        kernels: AttentionKernels,
     ) -> FloatArray:
-        """Seconds of a fused attention kernel in 16 bit, forward.
-
-        ``native``: the kernel is written for this architecture.
-        """
+        """Seconds of a fused attention kernel in 16 bit, forward."""
         e = self._attention(head_dim)
-        if not native:
-            e["compute_fraction"] = (
-                e["compute_fraction"] * self.gpu.efficiency.portable_attention_fraction
-            )
+        e["compute_fraction"] = e["compute_fraction"] * self._attention_rate(kernels)
         fill = wave_fill_factor(
             sequences=sequences,
             num_heads=num_heads,
@@ -182,6 +176,15 @@ class Machine:
         return self._roofline(
             e, flops=flops * fill * offset, num_bytes=num_bytes, precision=self.sixteen_bit
         )
+
+    def _attention_rate(self, kernels: AttentionKernels) -> float:
+        """Rate of attention kernels over that of kernels written for this GPU."""
+        e = self.gpu.efficiency
+        if kernels is AttentionKernels.NATIVE:
+            return 1.0
+        if kernels is AttentionKernels.FLASH_ATTENTION_2 and e.flash_attention_2_fraction:
+            return e.flash_attention_2_fraction
+        return e.portable_attention_fraction
 
     @property
     def num_multiprocessors(self) -> int:

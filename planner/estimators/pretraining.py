@@ -10,7 +10,7 @@ from planner.arrays import FloatArray, add, largest
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import ZeroStage
 from planner.estimators.adapters import adapter_block, adapter_launches
-from planner.estimators.attention_block import attention_block
+from planner.estimators.attention_block import attention_block, softmax_launches
 from planner.estimators.data_parallel import DataParallelTime, data_parallel_time
 from planner.estimators.ends import embedding_block, logits_block
 from planner.estimators.feed_forward_block import feed_forward_block
@@ -95,8 +95,12 @@ def _blocks(
             *feed_forward_block(share, group),
             *adapter_block(share, group),
         )
-        launches = launch * group.num_blocks / 2 + adapter_launches(share, group)
-        time = layer_time(operators, c.recompute, launches)
+        launches = (
+            launch * group.num_blocks / 2,
+            softmax_launches(share, group),
+            adapter_launches(share, group),
+        )
+        time = layer_time(operators, c.recompute, add(launches))
         gathers = exchange.layer_forward[index], exchange.layer_backward[index]
         moves = copies.layer_forward[index], copies.layer_backward[index]
         blocks.append(

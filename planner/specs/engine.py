@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from planner.enums import Quantization
+from planner.enums import AttentionKernels, Quantization
 from planner.specs.quantity import (
     BytesOrZero,
     BytesPerSecondOrZero,
@@ -39,7 +39,7 @@ class EngineExecution:
     ``attention_padding_fraction``: what its decode attention shows of the tokens that the
     measured kernels read beside those of a sequence. ``repeated_read_fraction``: share of the query
     heads of a group that read its keys from memory again after the first, in decode.
-    ``native_attention``: its attention kernels are written for the GPU's architecture.
+    ``attention_kernels``: what its fused attention kernels are written for.
     ``fused_quantization``: casts of activations are part of other kernels.
     ``custom_all_reduce``: small all-reduces use one- or two-shot kernels over peer memory.
     ``collective_launch_time``: what the host adds to every other all-reduce.
@@ -65,7 +65,7 @@ class EngineExecution:
     kernel_latency_fraction: Ratio
     attention_padding_fraction: Ratio
     repeated_read_fraction: Ratio
-    native_attention: bool
+    attention_kernels: AttentionKernels
     fused_quantization: bool
     custom_all_reduce: bool
     expert_launch_time: Seconds = 0.0

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
+from planner.enums import AttentionKernels
 from planner.specs.quantity import Bytes, BytesOrZero, Fraction, Ratio, Seconds, Share
 
 _STRICT = ConfigDict(extra="forbid")
@@ -18,9 +19,11 @@ class Execution:
 
     ``layer_launch_time``: the host needs it to launch one layer's forward kernels; a
     backward pass takes twice as long; CUDA graphs or compilation make it small.
-    ``native_attention``: its attention kernels are written for the GPU's architecture.
+    ``attention_kernels``: what its fused attention kernels are written for.
     ``elementwise_passes``: traffic of elementwise kernels over that of fused ones.
     ``softmax_passes``: reads and writes of the score matrix by unfused attention.
+    ``softmax_multiple``: its softmax kernel takes sequences times heads of a GPU that this
+    divides; others fall back to a kernel for each operation.
     ``permute_passes``: traffic of sorting tokens by expert over one read and one write.
     ``expert_launch_time``: what each expert of a GPU adds to the forward pass of a layer, where
     their products are kernels of their own; a backward pass takes twice as long.
@@ -41,13 +44,14 @@ class Execution:
     micro_batch_overhead: Seconds
     step_overhead: Seconds
     elementwise_passes: Ratio
-    native_attention: bool
+    attention_kernels: AttentionKernels
     softmax_passes: Ratio
     loss_passes: Ratio
     permute_passes: Ratio
     deduplicated_dispatch: bool
     selective_share: Share
     selective_outputs: bool = False
+    softmax_multiple: Annotated[int, Field(ge=1)] = 1
     expert_launch_time: Seconds = 0.0
     adapter_launch_time: Seconds = 0.0
     dequantize_launch_time: Seconds = 0.0

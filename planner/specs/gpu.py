@@ -134,8 +134,9 @@ class Efficiency:
     ``sustained_compute_fraction``: the clock under hours of training over that of a burst;
     ``sustained_fp8_fraction``: that of products in 8 bit, where it is another one.
     ``portable_attention_fraction``: rate of attention kernels not written for this
-    architecture over that of its own. ``attention_backward_fraction``: rate of the
-    backward kernel over that of the forward kernel.
+    architecture over that of its own; ``flash_attention_2_fraction``: that of FlashAttention-2,
+    where it is another one. ``attention_backward_fraction``: rate of the backward kernel over
+    that of the forward kernel.
     """
 
     gemm: Mapping[str, GemmEfficiency]
@@ -149,6 +150,7 @@ class Efficiency:
     portable_attention_fraction: Fraction
     attention_backward_fraction: Fraction
     sustained_fp8_fraction: Fraction | None = None
+    flash_attention_2_fraction: Fraction | None = None
     wave_gemm: Mapping[str, WaveGemmEfficiency] = Field(default_factory=dict)
 
 

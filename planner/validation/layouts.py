@@ -17,6 +17,9 @@ from planner.validation.tables import FrameworkRule
 # A run without a year is taken to be of now.
 _YEAR = 2025
 _FP8_FROM = 2024
+# Every configuration that NVIDIA, AMD and their partners published of its language models since
+# v3.1 computes in 8 or 4 bits.
+_EIGHT_BIT_BENCHMARK = "MLPerf Training"
 _MOST_TENSOR_PARALLEL = 8
 _MOST_MICRO_BATCH = 16
 _MOST_VIRTUAL = 12
@@ -253,7 +256,7 @@ def _precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
     """The precision of the matrices; where none is given, 16 bits or what came into use."""
     word = run.word("precision")
     if not word:
-        return _likely_precisions(int(run.number("year") or _YEAR), gpu)
+        return _likely_precisions(run, gpu)
     known = {code.word: code for code in ComputePrecision}
     code = known.get(_PRECISIONS.get(word, word))
     if code is None:
@@ -263,12 +266,14 @@ def _precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
     return [code]
 
 
-def _likely_precisions(year: int, gpu: GpuSpec) -> list[ComputePrecision]:
+def _likely_precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
     bf16 = Precision.BF16 in gpu.peak_flops
-    likely = [ComputePrecision.BF16 if bf16 else ComputePrecision.FP16]
-    if year >= _FP8_FROM and Precision.FP8 in gpu.peak_flops:
-        likely.append(ComputePrecision.FP8)
-    return likely
+    sixteen_bit = ComputePrecision.BF16 if bf16 else ComputePrecision.FP16
+    if (run.number("year") or _YEAR) < _FP8_FROM or Precision.FP8 not in gpu.peak_flops:
+        return [sixteen_bit]
+    if run.text("source").startswith(_EIGHT_BIT_BENCHMARK):
+        return [ComputePrecision.FP8]
+    return [sixteen_bit, ComputePrecision.FP8]
 
 
 def since(first: int | None, year: float | None) -> bool:

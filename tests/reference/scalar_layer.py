@@ -223,6 +223,14 @@ def _indexer(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
     }
 
 
+def softmax_falls_back(world: World, layout: Layout, attention: AttentionSpec | None) -> bool:
+    """Megatron's softmax kernel takes multiples of 4 matrices."""
+    if layout.flash_attention or attention is None or attention.has_state:
+        return False
+    matrices = layout.micro_batch_size * attention.num_attention_heads // layout.tensor_parallel
+    return matrices % world.framework.execution.softmax_multiple > 0
+
+
 def _attention(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
     s, b = world.workload.sequence_length, layout.micro_batch_size
     a, d, dv = attention.num_attention_heads, attention.head_dim, value_dim(attention)
@@ -230,6 +238,8 @@ def _attention(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
     if not layout.flash_attention:
         precision = world.sixteen_bit
         passes = world.framework.execution.softmax_passes
+        if softmax_falls_back(world, layout, attention):  # fp32 kernels: 36 bytes for 4
+            passes += 16
         time = gemm(world, b * a * s, s, d, precision) + gemm(world, b * a * s, dv, s, precision)
         time += elementwise(world, 2 * passes * b * a * s * s)
         return {"core": Op(forward=time, backward=2 * time, selective=1.0)}

@@ -144,8 +144,8 @@ def fused_attention(world: World, attention: AttentionSpec, layout: Layout) -> f
     mean_keys = (window * (window + 1) / 2 + (s - window) * window) / s
     dims = attention.head_dim + value_dim(attention)
     n = tokens(world, layout)
-    native = world.framework.execution.native_attention
-    kernel = SimpleNamespace(heads=a, head_dim=attention.head_dim, native=native)
+    written_for = world.framework.execution.attention_kernels
+    kernel = SimpleNamespace(heads=a, head_dim=attention.head_dim, kernels=written_for)
     num_bytes = 2 * n * (a + key_heads(attention, layout)) * dims
     return fused_kernel(world, layout, kernel, 2 * n * mean_keys * a * dims, num_bytes)
 
@@ -161,8 +161,11 @@ def fused_kernel(
     tiles = layout.micro_batch_size * kernel.heads * math.ceil(s / 128)
     waves = tiles / (world.gpu.num_multiprocessors or 128)
     work = flops * (1 + e.wave_fill / waves) * (1 + e.sequence_offset / s)
-    if not kernel.native:
-        work /= world.gpu.efficiency.portable_attention_fraction
+    rates = {
+        "native": 1.0,
+        "flash_attention_2": world.gpu.efficiency.flash_attention_2_fraction,
+    }
+    work /= rates.get(kernel.kernels) or world.gpu.efficiency.portable_attention_fraction
     return roofline(world, e, work, num_bytes, world.sixteen_bit)
 
 

@@ -85,6 +85,6 @@ def scan_bytes_per_token(state: State) -> float:
 def scan(world: World, layout: Layout, state: State) -> float:
     """Forward seconds, at the efficiency of attention kernels that are portable."""
     n, t = tokens(world, layout), layout.tensor_parallel
-    kernel = SimpleNamespace(heads=state.heads / t, head_dim=state.value, native=False)
+    kernel = SimpleNamespace(heads=state.heads / t, head_dim=state.value, kernels="portable")
     flops = n * scan_flops_per_token(state) / t
     return fused_kernel(world, layout, kernel, flops, n * scan_bytes_per_token(state) / t)

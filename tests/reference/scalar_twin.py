@@ -16,7 +16,7 @@ from scalar_adapters import (
     trained_in_stages,
     weight_bytes,
 )
-from scalar_layer import Ops, embedding, layer, logits
+from scalar_layer import Ops, embedding, layer, logits, softmax_falls_back
 from scalar_machine import (
     Layout,
     World,
@@ -61,6 +61,8 @@ def stage_parts(world: World, layout: Layout, stage: int) -> Parts:
         group = model.layer_groups[index]
         blocks = (group.attention is not None) + (group.feed_forward is not None)
         time = launch * blocks / 2 + launches(world, layout, group)
+        if softmax_falls_back(world, layout, group.attention):  # five kernels more than 18
+            time += launch * 5 / 18
         _add(parts, world, layout, layer(world, layout, group), time, index)
     if stage == 0:
         _add(parts, world, layout, embedding(world, layout), 0.0, None)
@@ -89,7 +91,10 @@ def _add(
             parts[name] = parts.get(name, 0.0) + seconds
         forward, backward = forward + op.forward, backward + op.backward + repeat
     backward_launches = (3 if layout.recompute == "full" else 2) * launch
-    waits = max(launch - forward, 0.0), max(backward_launches - backward, 0.0)
+    waits = [
+        (host**8 + gpu**8) ** (1 / 8) - gpu
+        for host, gpu in ((launch, forward), (backward_launches, backward))
+    ]
     parts["launch_wait"] = parts.get("launch_wait", 0.0) + sum(waits)
     windows = forward + waits[0], backward + waits[1]
     transfers = _transfers(world, layout, group)

@@ -12,12 +12,14 @@ from planner.validation.residuals import cells, residuals
 
 # Recorded errors with a margin: a change that makes one larger has to say so here.
 LARGEST_ERRORS = {
-    "VIA-Research/vTrain ground_truth_single.csv": ("mape", 0.10),
-    "VIA-Research/vTrain ground_truth_multi.csv": ("mape", 0.08),
+    "VIA-Research/vTrain ground_truth_single.csv": ("mape", 0.07),
+    "VIA-Research/vTrain ground_truth_multi.csv": ("mape", 0.06),
     "llm-foundry benchmarking README": ("mape", 0.06),
     "NeMo 24.07 performance summary": ("median", 0.08),
     "Qwen README fine-tuning profile": ("median", 0.06),
     "fms-acceleration benchmark refs": ("median", 0.07),
+    "InternEvo train_performance": ("mape", 0.15),
+    "xtuner legacy speed benchmark": ("mape", 0.14),
     "NeMo AutoModel performance summary": ("median", 0.12),
     "Megatron-LM README H100 weak-scaling table (2024-07)": ("mape", 0.06),
     "Megatron-LM README table Apr-2021 (= arXiv 2104.04473 Table 1)": ("mape", 0.04),
@@ -57,6 +59,25 @@ def test_errors_of_memory_do_not_grow(rows, source):
     (errors,) = (e for e in memory_errors(rows, "source") if e.name == source)
     measure, limit = LARGEST_MEMORY_ERRORS[source]
     assert getattr(errors, measure) <= limit
+
+
+def test_a_softmax_without_its_kernel_slows_small_micro_batches(rows):
+    """vTrain, 16 heads on 8 GPUs: a micro-batch of 1 takes longer than one of 2."""
+    times = {}
+    for row in rows:
+        number = row.run.number
+        if row.run.text("source").endswith("single.csv") and number("tensor_parallel") == 8:
+            micro_batch, batch = number("micro_batch_size"), number("global_batch_size")
+            shape = number("num_hidden_layers"), number("hidden_size"), batch / micro_batch
+            found = row.prediction.step_time, number("measured_step_time_s")
+            times[*shape, micro_batch] = found
+    pairs = [
+        (times[key], times[*key[:3], 2]) for key in times if key[3] == 1 and (*key[:3], 2) in times
+    ]
+    assert len(pairs) >= 10
+    for one, two in pairs:
+        assert one[1] > 1.1 * two[1]
+        assert one[0] > 1.1 * two[0]
 
 
 def test_memory_of_sources_that_nothing_was_fitted_to(rows):

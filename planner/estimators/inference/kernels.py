@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, Numeric
-from planner.enums import CacheType, Quantization
+from planner.enums import AttentionKernels, CacheType, Quantization
 from planner.estimators.inference.kernel_tables import NO_TILES, expert_table, matrix_table
 from planner.estimators.machine import Group, Machine
 from planner.formulas.roofline import (
@@ -162,9 +162,9 @@ class Kernels:
         self, *, flops: Numeric, prompts: Numeric, head_dim: int, **sizes: Numeric
     ) -> FloatArray:
         """Seconds of causal attention over prompts; ``sizes`` are those of ``prompt_kernel``."""
-        native = self.engine.execution.native_attention
+        kernels = self.engine.execution.attention_kernels
         time = self.prompt_kernel(
-            flops=flops, prompts=prompts, head_dim=head_dim, native=native, **sizes
+            flops=flops, prompts=prompts, head_dim=head_dim, kernels=kernels, **sizes
         )
         passes = self.engine.execution.score_passes
         if passes > 0 and not self.machine.ideal:
@@ -182,12 +182,9 @@ class Kernels:
         heads: Numeric,
         queries: Numeric,
         head_dim: int,
-        native: bool,
+        kernels: AttentionKernels,
     ) -> FloatArray:
-        """Seconds of a fused kernel over prompts of ``queries`` new tokens each.
-
-        ``native``: it is written for this architecture.
-        """
+        """Seconds of a fused kernel over prompts of ``queries`` new tokens each."""
         time = self.machine.attention_time(
             flops / (1.0 if self.machine.ideal else self.engine.execution.compute_fraction),
             num_bytes,
@@ -195,7 +192,7 @@ class Kernels:
             heads,
             np.maximum(queries, 1.0),
             head_dim,
-            native=native,
+            kernels=kernels,
         )
         return np.where(np.asarray(prompts) > 0, time, 0.0)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.arrays import FloatArray
+from planner.enums import AttentionKernels
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Rank
 from planner.estimators.linear_attention import scan_work
@@ -63,7 +64,7 @@ def _linear_scan(layer: LayerContext, attention: AttentionSpec) -> StepOperator:
         heads=attention.linear_num_value_heads / t,
         queries=tokens / np.maximum(prompts, 1e-9),
         head_dim=attention.linear_value_head_dim,
-        native=False,
+        kernels=AttentionKernels.PORTABLE,
     )
     return StepOperator(name="linear_scan", module="attention", time=time, flops=flops)
 
