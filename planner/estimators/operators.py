@@ -10,7 +10,7 @@ import numpy as np
 from planner.arrays import CodeArray, FloatArray, Numeric, add
 from planner.enums import ComputePrecision, Recompute
 from planner.estimators.share import Share, elementwise_bytes
-from planner.formulas.overlap import launched_time, partly_hidden
+from planner.formulas.overlap import partly_hidden
 
 COLLECTIVES = ("tensor_parallel", "context_parallel", "expert_parallel")
 
@@ -139,7 +139,7 @@ def tensor_collectives(share: Share, module: str) -> Iterator[Operator]:
 class LayerTime:
     """Seconds of one layer and micro-batch on one GPU, summed over its operators.
 
-    ``launch_wait`` is what the host adds where it does not launch kernels fast enough.
+    ``launch_wait`` is what the host adds when it cannot launch kernels fast enough.
     """
 
     operators: tuple[Operator, ...]
@@ -163,18 +163,17 @@ class LayerTime:
 def layer_time(
     operators: Iterable[Operator], recompute: CodeArray, launch_time: Numeric
 ) -> LayerTime:
-    """Sum a layer; the host needs ``launch_time`` to launch its forward pass."""
+    """Sum a layer; forward and backward each last at least as long as their launches."""
     operators = tuple(operators)
     forward = add(o.forward for o in operators)
     backward = add(o.backward for o in operators)
     repeated = add(o.repeated(recompute) for o in operators)
     launches = np.where(recompute == Recompute.FULL, 3.0, 2.0) * launch_time
-    kernels = backward + repeated
     return LayerTime(
         operators=operators,
         forward=forward,
         backward=backward,
         recompute=repeated,
-        launch_wait_forward=launched_time(launches=launch_time, kernels=forward) - forward,
-        launch_wait_backward=launched_time(launches=launches, kernels=kernels) - kernels,
+        launch_wait_forward=np.maximum(launch_time - forward, 0.0),
+        launch_wait_backward=np.maximum(launches - (backward + repeated), 0.0),
     )

@@ -1,4 +1,4 @@
-"""What runs beside something else: what of it shows."""
+"""Communication behind computation: what of it shows."""
 
 from __future__ import annotations
 
@@ -22,14 +22,3 @@ def exposed_time(
 def partly_hidden(*, communication: Numeric, hidden: Numeric) -> FloatArray:
     """Seconds that show when a share ``hidden`` of a transfer is pipelined with a kernel."""
     return np.asarray(communication * (1 - np.asarray(hidden)))
-
-
-def launched_time(*, launches: Numeric, kernels: Numeric) -> FloatArray:
-    """Seconds of kernels that take ``kernels`` and that the host needs ``launches`` to launch.
-
-    The slower of the two sets the pace. Where they are close each waits for the other now and
-    then: ``(l^8 + k^8)^(1/8)``, 9 % over either where they are equal. The exponent is chosen
-    on VIA-Research/vTrain (A100), whose runs lie on both sides.
-    """
-    eighth_powers = np.asarray(launches, dtype=np.float64) ** 8 + np.asarray(kernels) ** 8
-    return np.asarray(np.sqrt(np.sqrt(np.sqrt(eighth_powers))))

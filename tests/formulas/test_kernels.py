@@ -13,7 +13,7 @@ from planner.formulas.attention import (
     wave_fill_factor,
 )
 from planner.formulas.money import energy, gpu_seconds, time_to_train
-from planner.formulas.overlap import exposed_time, launched_time, partly_hidden
+from planner.formulas.overlap import exposed_time, partly_hidden
 from planner.formulas.roofline import gemm_bytes, gemm_flops, memory_bound_time, roofline_time
 
 # An A100: 312 TFLOP/s, 2 TB/s; the balance is 156 FLOP per byte.
@@ -130,14 +130,6 @@ def test_exposed_time(
         communication=communication, computation=computation, interference=interference
     )
     assert shown == pytest.approx(expected)
-
-
-def test_the_slower_of_host_and_gpu_sets_the_pace() -> None:
-    kernels = np.array([0.0, 1e-4, 1e-3, 1e-2])
-    times = launched_time(launches=1e-3, kernels=kernels)
-    assert times == pytest.approx([1e-3, 1e-3, 1e-3 * 2 ** (1 / 8), 1e-2])
-    assert np.all(times >= np.maximum(kernels, 1e-3))
-    assert launched_time(launches=0.0, kernels=kernels) == pytest.approx(kernels)
 
 
 def test_partly_hidden() -> None:

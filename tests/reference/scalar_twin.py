@@ -91,10 +91,7 @@ def _add(
             parts[name] = parts.get(name, 0.0) + seconds
         forward, backward = forward + op.forward, backward + op.backward + repeat
     backward_launches = (3 if layout.recompute == "full" else 2) * launch
-    waits = [
-        (host**8 + gpu**8) ** (1 / 8) - gpu
-        for host, gpu in ((launch, forward), (backward_launches, backward))
-    ]
+    waits = max(launch - forward, 0.0), max(backward_launches - backward, 0.0)
     parts["launch_wait"] = parts.get("launch_wait", 0.0) + sum(waits)
     windows = forward + waits[0], backward + waits[1]
     transfers = _transfers(world, layout, group)

@@ -12,8 +12,8 @@ from planner.validation.residuals import cells, residuals
 
 # Recorded errors with a margin: a change that makes one larger has to say so here.
 LARGEST_ERRORS = {
-    "VIA-Research/vTrain ground_truth_single.csv": ("mape", 0.07),
-    "VIA-Research/vTrain ground_truth_multi.csv": ("mape", 0.06),
+    "VIA-Research/vTrain ground_truth_single.csv": ("mape", 0.075),
+    "VIA-Research/vTrain ground_truth_multi.csv": ("mape", 0.065),
     "llm-foundry benchmarking README": ("mape", 0.06),
     "NeMo 24.07 performance summary": ("median", 0.08),
     "Qwen README fine-tuning profile": ("median", 0.06),
