@@ -134,5 +134,5 @@ def _all_of(profile: FrameworkProfile) -> Iterable[Parameter]:
         section = getattr(profile, owner)
         for field in fields(kind):
             value = getattr(section, field.name)
-            if not isinstance(value, bool):
-                yield Parameter(owner=owner, name=field.name, shipped=float(value))
+            if isinstance(value, float):
+                yield Parameter(owner=owner, name=field.name, shipped=value)

@@ -53,6 +53,13 @@ def parameters(library, *names):
     return parameters_of(library.framework("megatron-lm"), names)
 
 
+def test_measured_numbers_can_be_fitted_and_facts_cannot(library):
+    profile = library.framework("megatron-lm")
+    found = {parameter.name for parameter in parameters_of(profile, None)}
+    assert {"layer_launch_time", "softmax_passes", "interference", "reserved"} <= found
+    assert not found & {"softmax_multiple", "attention_kernels", "fused_projections"}
+
+
 def test_memory_and_time_are_fitted_together(library):
     names = parameters(library, "memory.reserved", "execution.elementwise_passes")
     rows = measured(library, names, reserved=5 * GIB, elementwise_passes=3.0)
