@@ -37,7 +37,8 @@ def mesh(
     choices: dict[str, Any] = {**defaults(framework, workload), **space.parameters, **settings}
     for name in choices:
         if name not in NAMES or name == "num_gpus":
-            raise SearchSpaceError(_unknown_parameter(name))
+            where = "" if name in settings else f"Search space {space.name}: "
+            raise SearchSpaceError(where + _unknown_parameter(name))
     table = {
         name: checked(TrainingConfigurations, name, _values(choice, counts, model, workload))
         for name, choice in choices.items()

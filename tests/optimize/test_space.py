@@ -85,6 +85,12 @@ def test_unknown_parameters_and_values_are_refused(settings, message):
         problem(settings=settings)
 
 
+def test_a_faulty_space_is_named(space_file):
+    space = space_file("tensor_paralel = [1, 2]\n")
+    with pytest.raises(SearchSpaceError, match="Search space mine: Unknown.*tensor_parallel"):
+        problem(space=space)
+
+
 @pytest.mark.parametrize(
     ("text", "flag"), [("yes", True), ("On", True), (1, True), ("false", False), (0, False)]
 )

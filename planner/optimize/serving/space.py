@@ -50,7 +50,8 @@ def serving_mesh(
     """
     for name in (*space.parameters, *settings):
         if name not in SERVING_NAMES or name == "num_gpus":
-            raise SearchSpaceError(_unknown_parameter(name))
+            where = "" if name in settings else f"Search space {space.name}: "
+            raise SearchSpaceError(where + _unknown_parameter(name))
     limit = _DEFAULTS | {"max_num_batched_tokens": engine.scheduler.max_num_batched_tokens}
     choices = {**limit, **space.parameters, **settings}
     bases = {
