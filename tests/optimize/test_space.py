@@ -87,7 +87,7 @@ def test_unknown_parameters_and_values_are_refused(settings, message):
 
 def test_a_faulty_space_is_named(space_file):
     space = space_file("tensor_paralel = [1, 2]\n")
-    with pytest.raises(SearchSpaceError, match="Search space mine: Unknown.*tensor_parallel"):
+    with pytest.raises(SearchSpaceError, match=r"Search space mine: Unknown.*tensor_parallel"):
         problem(space=space)
 
 
