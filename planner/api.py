@@ -94,8 +94,10 @@ def estimate(
         return _training_estimate(request)
     if workload not in ("inference", "serve"):
         raise SearchSpaceError(f"The workload is train, inference or serve, not {workload!r}.")
-    (source,) = one_configuration(ServingRequest(**request)).problem.sources
-    return static_once(source) if workload == "inference" else serve_once(source, burst)
+    static = workload == "inference"
+    plan = one_configuration(ServingRequest(**request), None if static else burst)
+    (source,) = plan.problem.sources
+    return static_once(source) if static else serve_once(source, burst)
 
 
 def _training_estimate(request: Mapping[str, Any]) -> Evaluation:

@@ -293,10 +293,10 @@ def _note_quantization(request: ServingRequest, model: ModelSpec, notes: Notes) 
         )
 
 
-def one_configuration(request: ServingRequest) -> ServingPlan:
+def one_configuration(request: ServingRequest, burst: int | None = None) -> ServingPlan:
     """The plan of one configuration: what is not set keeps its default.
 
-    Without GPUs it is one replica; with a rate and no concurrency, all concurrencies.
+    Without GPUs it is one replica; with a rate or a burst and no concurrency, all concurrencies.
 
     Raises
     ------
@@ -304,7 +304,8 @@ def one_configuration(request: ServingRequest) -> ServingPlan:
         Something is unknown, faulty or impossible, or there are several configurations.
     """
     settings = dict(request.settings)
-    free = request.request_rate is not None and "concurrency" not in settings
+    asked = request.request_rate is not None or burst is not None
+    free = asked and "concurrency" not in settings
     if free:
         settings["concurrency"] = list(range(1, _MOST_CONCURRENT + 1))
     plan = make_serving_plan(replace(request, space=SINGLE, settings=settings))

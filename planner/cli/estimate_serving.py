@@ -36,7 +36,7 @@ def estimate_serving(given: dict[str, Any]) -> None:
         raise SearchSpaceError("--burst is an option of --workload serve.")
     if static and request.request_rate is not None:
         raise SearchSpaceError("--request-rate is an option of --workload serve.")
-    plan = one_configuration(request)
+    plan = one_configuration(request, given["burst"])
     (source,) = plan.problem.sources
     found = static_once(source) if static else serve_once(source, given["burst"])
     if found.rejected_by:

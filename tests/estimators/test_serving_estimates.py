@@ -115,6 +115,22 @@ def test_a_burst_takes_whole_waves():
     assert ends(400) == pytest.approx(4 * one_wave)
 
 
+def test_a_burst_fills_the_engine_where_no_concurrency_is_given():
+    def answered(number: int, **settings: int) -> tuple[float, float]:
+        fixed = {"tensor_parallel": 4, "quantization": "fp8"}
+        found = planner.estimate(
+            workload="serve", **SERVE, settings={**fixed, **settings}, burst=number
+        )
+        assert found.burst is not None
+        assert not found.rejected_by
+        return found.burst.makespan, float(found.estimate.configurations.concurrency[0])
+
+    assert answered(7) == answered(7, concurrency=4)  # two replicas hold 4 and 3
+    makespan, held = answered(100_000)
+    assert held > 50
+    assert makespan < answered(100_000, concurrency=50)[0]
+
+
 def test_a_static_answer_without_a_cache_computes_all_again():
     assert (
         one("inference", settings={"kv_cache": "none"})["decode_latency_s"]

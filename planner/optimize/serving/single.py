@@ -106,7 +106,9 @@ class InferenceEvaluation:
 
 
 def serve_once(source: Source, num_requests: int | None = None) -> ServingEvaluation:
-    """The one configuration of a source; with a rate, at the concurrency that reaches it.
+    """The one configuration of a source, of several concurrencies at the one that is asked for.
+
+    That reaches the rate, or else holds as much of the burst as finds room.
 
     Raises
     ------
@@ -119,8 +121,10 @@ def serve_once(source: Source, num_requests: int | None = None) -> ServingEvalua
         raise SearchSpaceError(f"A burst is of 1 to {_LARGEST_BATCH:,} requests.")
     configurations = _only(source)
     rate = source.pool.setting.workload.request_rate
-    if rate is not None and configurations.size > 1:
+    if configurations.size > 1 and rate is not None:
         configurations = _at_rate(source, configurations, rate)
+    elif configurations.size > 1 and num_requests is not None:
+        configurations = _for_burst(source, configurations, num_requests)
     estimate = evaluate_serving(source.pool.setting, configurations)
     code = int(np.ravel(estimate.rejected_by)[0])
     served = burst(estimate, num_requests) if num_requests is not None else None
@@ -187,6 +191,16 @@ def _largest(
 def _only(source: Source) -> ServingConfigurations:
     (block,) = source.pool.mesh.blocks()
     return block.rows(np.arange(block.size))
+
+
+def _for_burst(
+    source: Source, configurations: ServingConfigurations, num_requests: int
+) -> ServingConfigurations:
+    """The most requests in flight that find room, and that the burst has for each replica."""
+    estimate = evaluate_serving(source.pool.setting, configurations)
+    useful = configurations.concurrency < num_requests / configurations.data_parallel + 1
+    fitting = np.flatnonzero(useful & (estimate.rejected_by == 0))
+    return configurations.rows(fitting[-1:] if fitting.size else [0])
 
 
 def _at_rate(
