@@ -115,7 +115,7 @@ STEPS = (
     EngineStep(profile="llama-cpp-ports", start=LLAMA),
     EngineStep(profile="exllama", start=MODULES | {"decode_launch_time": 30e-6}),
     EngineStep(profile="autoawq", start=MODULES),
-    EngineStep(profile="lmdeploy", start={"weight_bandwidth_fraction": 1.0}),
+    EngineStep(profile="lmdeploy", start={"quantized_bandwidth_fraction": 1.0}),
     EngineStep(profile="transformers", start=EAGER | {"expert_loop_time": 100e-6}),
     EngineStep(profile="optimum-habana", start=EAGER | {"decode_launch_time": 50e-6}),
     EngineStep(profile="neuron", start=SIMPLE | {"step_overhead": 0.002}),

@@ -34,7 +34,8 @@ class EngineExecution:
     ``request_overhead``: tokenization and transport before a request's first step.
     ``elementwise_passes``: traffic of elementwise kernels over that of fused ones.
     ``weight_bandwidth_fraction``, ``compute_fraction``, ``attention_bandwidth_fraction``: rate
-    of its kernels over the best measured on the GPU. ``kernel_latency_fraction``: what
+    of its kernels over the best measured on the GPU; ``quantized_bandwidth_fraction``: the first
+    of dense products of quantized weights over that of others. ``kernel_latency_fraction``: what
     shows of the start of a kernel measured alone, when graphs launch the next one early.
     ``attention_padding_fraction``: what its decode attention shows of the tokens that the
     measured kernels read beside those of a sequence. ``repeated_read_fraction``: share of the query
@@ -73,6 +74,7 @@ class EngineExecution:
     collective_launch_time: Seconds = 0.0
     captured_context: Annotated[int, Field(ge=0, le=10**9, strict=True)] = 0
     host_link_fraction: Fraction = 0.8
+    quantized_bandwidth_fraction: Fraction = 1.0
     vector_bandwidth: BytesPerSecondOrZero = 0.0
     score_passes: Ratio = 0.0
     half_accumulation: bool = False

@@ -239,6 +239,20 @@ def test_hosts_launch_what_no_graph_holds() -> None:
     assert times[1] - times[0] == pytest.approx(32 * 8 * 0.001, rel=0.01)
 
 
+def test_kernels_of_quantized_weights_have_a_rate_of_their_own() -> None:
+    setting = serving_setting("llama-3.1-8b", "rtx4090-24gb", "lmdeploy")
+    slow, fast = (changed(setting, quantized_bandwidth_fraction=rate) for rate in (1.0, 1.25))
+    sixteen, four = (
+        [
+            float(static_batch(one, replicas(quantization=code)).decode_step.kernels)
+            for one in (slow, fast)
+        ]
+        for code in (Quantization.W16A16, Quantization.W4A16)
+    )
+    assert sixteen[0] == sixteen[1]
+    assert 0.8 < four[1] / four[0] < 0.95
+
+
 def test_memory_parts_add_up_and_weights_are_those_published() -> None:
     """LLaMA-2 70B has 68.98e9 parameters: 128.5 GiB in 16 bit, over two GPUs."""
     setting = serving_setting("llama-2-70b", "h100-sxm-80gb")

@@ -275,7 +275,11 @@ class Kernels:
     def _matrices(self) -> dict[str, FloatArray]:
         table = matrix_table(self.machine, self.engine.execution)
         reached = self._of_architecture(self.engine.linear_compute_by_architecture)
-        return {**table, "compute_fraction": table["compute_fraction"] * reached}
+        is_quantized = table["weight"] < _SIXTEEN_BIT_BYTES
+        share = self.engine.execution.quantized_bandwidth_fraction
+        read = table["bandwidth_fraction"] * np.where(is_quantized, share, 1.0)
+        compute = table["compute_fraction"] * reached
+        return {**table, "compute_fraction": compute, "bandwidth_fraction": read}
 
     @cached_property
     def _expert_matrices(self) -> dict[str, FloatArray]:
