@@ -52,6 +52,8 @@ class EngineExecution:
     ``score_passes``: how often the scores of a prompt's attention pass memory in 32 bit; fused
     kernels keep them. ``half_accumulation``: products of 16 bit sum in 16 bit. ``unpacked_rows``:
     products of more rows unpack quantized weights to 16 bit in memory first; 0: none do.
+    ``fp8_unpack_instructions``: of a lane, to turn a cached 8-bit float into 16 bits for one query
+    head on a GPU without such a type.
     """
 
     decode_launch_time: Seconds
@@ -77,6 +79,7 @@ class EngineExecution:
     quantized_bandwidth_fraction: Fraction = 1.0
     vector_bandwidth: BytesPerSecondOrZero = 0.0
     score_passes: Ratio = 0.0
+    fp8_unpack_instructions: Ratio = 40.0
     half_accumulation: bool = False
     unpacked_rows: Annotated[int, Field(ge=0, le=10**7, strict=True)] = 0
 

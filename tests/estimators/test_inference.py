@@ -253,6 +253,16 @@ def test_kernels_of_quantized_weights_have_a_rate_of_their_own() -> None:
     assert 0.8 < four[1] / four[0] < 0.95
 
 
+@pytest.mark.parametrize(("gpu", "slower"), [("a100-sxm-80gb", True), ("h100-sxm-80gb", False)])
+def test_an_8_bit_cache_is_unpacked_where_the_gpu_has_no_such_type(gpu: str, slower: bool) -> None:
+    setting = serving_setting("llama-3-8b", gpu, "vllm-v0", input_tokens=2048)
+    sixteen, eight = (
+        float(static_batch(setting, replicas(concurrency=32, kv_cache=cache)).decode_step.kernels)
+        for cache in (CacheType.BF16, CacheType.FP8)
+    )
+    assert (eight > 2 * sixteen) if slower else (eight < sixteen)
+
+
 def test_memory_parts_add_up_and_weights_are_those_published() -> None:
     """LLaMA-2 70B has 68.98e9 parameters: 128.5 GiB in 16 bit, over two GPUs."""
     setting = serving_setting("llama-2-70b", "h100-sxm-80gb")

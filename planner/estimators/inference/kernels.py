@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, Numeric
-from planner.enums import AttentionKernels, CacheType, Quantization
+from planner.enums import AttentionKernels, CacheType, Precision, Quantization
 from planner.estimators.inference.kernel_tables import NO_TILES, expert_table, matrix_table
 from planner.estimators.machine import Group, Machine
 from planner.formulas.roofline import (
@@ -143,7 +143,19 @@ class Kernels:
         peak = self.machine.peak(self.machine.sixteen_bit)
         rate = peak * (1.0 if ideal else self._attention_compute_fraction)
         time = np.maximum(moved / bandwidth, flops / rate)
+        elements = np.asarray(sequences) * cache_bytes_per_token * np.asarray(context)
+        unpacked = np.where(cache == CacheType.FP8, elements * group * self._unpack_time, 0.0)
+        time = np.maximum(time, unpacked)
         return np.where(np.asarray(sequences) > 0, time + self._latency(e["latency"]), 0.0)
+
+    @property
+    def _unpack_time(self) -> float:
+        """Seconds in which the GPU turns an 8-bit float into 16 bits; 0 where it has the type."""
+        peaks = self.machine.gpu.peak_flops
+        if self.machine.ideal or Precision.FP8 in peaks or Precision.FP32 not in peaks:
+            return 0.0
+        # A lane's fused multiply-add is one instruction and two FLOPs.
+        return 2.0 * self.engine.execution.fp8_unpack_instructions / peaks[Precision.FP32]
 
     def _cache_reads(self, blocks: Numeric, context: FloatArray) -> tuple[Numeric, Numeric]:
         """Rate of decode attention over the measured one, and how often a key is read again."""
