@@ -116,7 +116,10 @@ STEPS = (
     EngineStep(profile="exllama", start=MODULES | {"decode_launch_time": 30e-6}),
     EngineStep(profile="autoawq", start=MODULES),
     EngineStep(profile="lmdeploy", start={"quantized_bandwidth_fraction": 1.0}),
-    EngineStep(profile="transformers", start=EAGER | {"expert_loop_time": 100e-6}),
+    EngineStep(
+        profile="transformers", start=EAGER | {"expert_loop_time": 100e-6}, also=("litgpt",)
+    ),
+    EngineStep(profile="litgpt", start={"quantized_launch_time": 70e-6}),
     EngineStep(profile="optimum-habana", start=EAGER | {"decode_launch_time": 50e-6}),
     EngineStep(profile="neuron", start=SIMPLE | {"step_overhead": 0.002}),
     EngineStep(
@@ -133,8 +136,9 @@ def main() -> None:
         error = np.abs(np.expm1(inference_log_ratios(rows, values)[0]))
         origin = f"fitted by scripts/fit_engines.py to {len(rows)} measurements"
         print(f"{step.profile}: {len(rows)} measurements, median error {np.median(error):.1%}")
-        for name in (step.profile, *step.also):
-            _write(PROFILES / f"{name}.toml", values, origin)
+        _write(step.profile, values, origin, "fitted")
+        for name in step.also:
+            _write(name, values, origin, f"fitted_{step.profile.replace('-', '_')}")
         for parameter, value in values.items():
             print(f"  {parameter.name:30} {value:.{DIGITS}g}")
 
@@ -173,15 +177,16 @@ def _library() -> Library:
     return Library()
 
 
-def _write(path: Path, values: Mapping[Parameter, float], origin: str) -> None:
+def _write(profile: str, values: Mapping[Parameter, float], origin: str, key: str) -> None:
+    path = PROFILES / f"{profile}.toml"
     document = tomlkit.parse(path.read_text(encoding="utf-8"))
-    document["sources"]["fitted"] = origin
+    document["sources"][key] = origin
     for parameter, value in values.items():
         number = document[parameter.owner][parameter.name]
         unit, scale = unit_of(parameter.name)
         number["value"] = float(f"{value * scale:.{DIGITS}g}")
         number["unit"] = unit
-        number["source"] = "fitted"
+        number["source"] = key
     path.write_text(tomlkit.dumps(document), encoding="utf-8")
 
 

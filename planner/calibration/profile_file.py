@@ -28,6 +28,7 @@ _MICROSECONDS = (
     "expert_launch_time",
     "expert_loop_time",
     "collective_launch_time",
+    "quantized_launch_time",
     "sequence_overhead",
 )
 _GIBIBYTES = ("reserved", "communication_buffer")

@@ -52,6 +52,7 @@ class EngineExecution:
     ``score_passes``: how often the scores of a prompt's attention pass memory in 32 bit; fused
     kernels keep them. ``half_accumulation``: products of 16 bit sum in 16 bit. ``unpacked_rows``:
     products of more rows unpack quantized weights to 16 bit in memory first; 0: none do.
+    ``quantized_launch_time``: what the host adds to launch a product of quantized weights.
     ``fp8_unpack_instructions``: of a lane, to turn a cached 8-bit float into 16 bits for one query
     head on a GPU without such a type.
     """
@@ -74,6 +75,7 @@ class EngineExecution:
     expert_launch_time: Seconds = 0.0
     expert_loop_time: Seconds = 0.0
     collective_launch_time: Seconds = 0.0
+    quantized_launch_time: Seconds = 0.0
     captured_context: Annotated[int, Field(ge=0, le=10**9, strict=True)] = 0
     host_link_fraction: Fraction = 0.8
     quantized_bandwidth_fraction: Fraction = 1.0

@@ -27,13 +27,14 @@ class Residual:
     """Logarithm of measured over predicted of one run, and what kind of run it is.
 
     ``source`` is the first word of the run's: the same figures recur over releases and
-    tables of a publisher. ``fold`` is what is left out together.
+    tables of a publisher. ``fold`` is what is left out together, ``shape`` the model it is of.
     """
 
     quantity: str
     keys: Keys
     source: str
     fold: str
+    shape: str
     calibration: bool
     value: float
 
@@ -136,6 +137,7 @@ def _residual(row: Row, quantity: str, ratio: float, alone: Set[str]) -> Iterato
         keys=keys_of(case),
         source=source,
         fold=f"{source} {shape}" if source in alone else source,
+        shape=shape,
         calibration=bool(row.run.flag(_CALIBRATION[quantity])),
         value=-math.log(ratio),
     )
@@ -163,7 +165,7 @@ def _kinds(keys: Keys) -> Iterator[Keys]:
 def _cell(quantity: str, keys: Keys, members: Sequence[Residual]) -> Iterator[Cell]:
     calibrated = sum(residual.calibration for residual in members) >= FEWEST_ROWS
     # One model's runs say how far they are from each other, not how far the next model is.
-    several = len({residual.fold for residual in members}) >= FEWEST_FOLDS
+    several = len({(residual.source, residual.shape) for residual in members}) >= FEWEST_FOLDS
     basis = "runs" if calibrated and several and keys[0] and keys[1] else "sources"
     low, high = _runs_ends(members) if basis == "runs" else _sources_ends(members, any(keys))
     if len(members) >= FEWEST_ROWS and low > 0 and math.isfinite(high):

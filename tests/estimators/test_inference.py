@@ -253,6 +253,18 @@ def test_kernels_of_quantized_weights_have_a_rate_of_their_own() -> None:
     assert 0.8 < four[1] / four[0] < 0.95
 
 
+def test_hosts_launch_more_for_each_quantized_matrix() -> None:
+    """LLaMA has seven matrices in each of its 32 layers; 16-bit ones launch nothing more."""
+    setting = serving_setting("llama-2-7b", "h100-sxm-80gb", "litgpt")
+    slow, fast = (changed(setting, quantized_launch_time=each) for each in (0.0003, 0.0002))
+    for code, more in ((Quantization.W4A16, 32 * 7 * 0.0001), (Quantization.W16A16, 0.0)):
+        waits = [
+            float(static_batch(one, replicas(quantization=code)).decode_step.total)
+            for one in (slow, fast)
+        ]
+        assert waits[0] - waits[1] == pytest.approx(more)
+
+
 @pytest.mark.parametrize(("gpu", "slower"), [("a100-sxm-80gb", True), ("h100-sxm-80gb", False)])
 def test_an_8_bit_cache_is_unpacked_where_the_gpu_has_no_such_type(gpu: str, slower: bool) -> None:
     setting = serving_setting("llama-3-8b", gpu, "vllm-v0", input_tokens=2048)

@@ -45,6 +45,7 @@ def case(library):
         ("flexgen", "", None, "h100-sxm-80gb", "deepspeed-inference"),
         ("optimum-habana-deepspeed", "", None, "gaudi2", "optimum-habana"),
         ("hf-transformers", "4.46", None, "h100-sxm-80gb", "transformers"),
+        ("litgpt", "", None, "a100-sxm-40gb", "litgpt"),
         ("something new", "", None, "h100-sxm-80gb", "transformers"),
     ],
 )

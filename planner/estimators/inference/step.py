@@ -8,6 +8,8 @@ import numpy as np
 
 from planner.arrays import FloatArray, Numeric, add
 from planner.configurations.serving import ServingConfigurations
+from planner.enums import Quantization
+from planner.estimators.adapters import num_matrices
 from planner.estimators.inference.attention import attention_block, cached_bytes
 from planner.estimators.inference.ends import end_operators
 from planner.estimators.inference.feed_forward import feed_forward_block
@@ -15,7 +17,6 @@ from planner.estimators.inference.kernels import Kernels
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
 from planner.estimators.inference.weights import weight_bytes
-from planner.specs.engine import EngineExecution
 from planner.specs.model import LayerGroup
 
 
@@ -74,7 +75,7 @@ def step_time(
     per_layer = [(count, add(o.time for o in operators)) for count, operators in layers]
     kernels = add((*(count * time for count, time in per_layer), *(o.time for o in ends)))
     wait = add(
-        count * np.maximum(_launch_time(execution, group, batch, decoding) - time, 0.0)
+        count * np.maximum(_launch_time(rank, group, decoding) - time, 0.0)
         for group, (count, time) in zip(setting.model.layer_groups, per_layer, strict=True)
     )
     # Ranks that share the requests have hosts that work side by side.
@@ -103,22 +104,29 @@ def step_time(
     )
 
 
-def _launch_time(
-    execution: EngineExecution, group: LayerGroup, batch: Batch, decoding: bool
-) -> Numeric:
+def _launch_time(rank: Rank, group: LayerGroup, decoding: bool) -> Numeric:
     """Seconds in which the host launches a layer."""
-    looped = routing = 0.0
+    execution = rank.setting.engine.execution
+    each, routing = _quantized_launches(rank, group), 0.0
     if group.num_experts > 1:
-        looped = execution.expert_loop_time * group.num_experts
+        each = each + execution.expert_loop_time * group.num_experts
         routing = execution.expert_launch_time
     blocks = group.num_blocks / 2
-    launched = blocks * execution.prefill_launch_time + routing + looped
+    launched = blocks * execution.prefill_launch_time + routing + each
     if not decoding:
         return launched
     longest = execution.captured_context or np.inf
-    return np.where(
-        batch.context > longest, launched, blocks * execution.decode_launch_time + looped
-    )
+    captured = blocks * execution.decode_launch_time + each
+    return np.where(rank.batch.context > longest, launched, captured)
+
+
+def _quantized_launches(rank: Rank, group: LayerGroup) -> Numeric:
+    """What the host adds for the quantized matrices of a layer."""
+    c, time = rank.configurations, rank.setting.engine.execution.quantized_launch_time
+    of_attention, of_feed_forward = num_matrices(group)
+    experts = c.expert_quantization if group.num_experts > 1 else c.quantization
+    in_attention = np.where(c.quantization == Quantization.W16A16, 0, of_attention)
+    return time * (in_attention + np.where(experts == Quantization.W16A16, 0, of_feed_forward))
 
 
 def _transfer_wait(rank: Rank, busy: FloatArray) -> FloatArray:

@@ -61,6 +61,7 @@ def _residuals(row: InferenceRow, alone: Set[str]) -> Iterator[Residual]:
                 keys=inference_keys(case),
                 source=fold,
                 fold=fold,
+                shape=case.model.name,
                 calibration=bool(row.run.flag("calibration")),
                 value=-math.log(ratio),
             )
