@@ -1,0 +1,195 @@
+"""What an engine says of its kernels, and of the host that launches them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from serving_cases import replicas, serving_setting
+
+from planner.enums import CacheType, Quantization
+from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.inference.static import static_batch
+from planner.estimators.inference.step import InferenceStep
+from planner.specs.quantization import FORMATS
+
+
+def changed(setting: ServingSetting, **execution: Any) -> ServingSetting:
+    """The setting with other values of its engine's execution."""
+    values = dataclasses.replace(setting.engine.execution, **execution)
+    return dataclasses.replace(
+        setting, engine=dataclasses.replace(setting.engine, execution=values)
+    )
+
+
+def seconds_of(step: InferenceStep, operator: str) -> float:
+    """Seconds of an operator in one layer of a step, which has it."""
+    ((_, operators),) = step.layers
+    (found,) = (o for o in operators if o.name == operator)
+    return float(found.time)
+
+
+def attention_seconds(setting: ServingSetting, concurrency: int, tensor_parallel: int = 1) -> float:
+    """Seconds of decode attention in one layer of a decode step."""
+    c = replicas(num_gpus=tensor_parallel, tensor_parallel=tensor_parallel, concurrency=concurrency)
+    return seconds_of(static_batch(setting, c).decode_step, "attention_decode")
+
+
+def prompt_seconds(setting: ServingSetting, operator: str, **values: Any) -> float:
+    """Seconds of an operator in one layer of a step with prompts."""
+    return seconds_of(static_batch(setting, replicas(**values)).prefill_step, operator)
+
+
+@pytest.mark.parametrize(("model", "group"), [("llama-7b", 1), ("llama-3-8b", 4)])
+def test_kernels_of_single_heads_read_keys_for_every_query_head(model: str, group: int) -> None:
+    shared = serving_setting(model, input_tokens=1900, output_tokens=100)
+    single = changed(shared, repeated_read_fraction=1.0)
+    seconds = [attention_seconds(setting, 256) for setting in (shared, single)]
+    assert seconds[1] == pytest.approx(group * seconds[0], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "input_tokens", "tensor_parallel", "concurrency", "unsplit"),
+    [
+        ("mi300x-192gb", 1900, 1, 16, False),
+        ("mi300x-192gb", 1900, 1, 17, True),
+        ("mi300x-192gb", 1900, 4, 64, False),
+        ("mi300x-192gb", 1900, 4, 65, True),
+        ("mi300x-192gb", 300, 1, 16, True),
+        ("mi250", 1900, 1, 32, False),
+        ("mi250", 1900, 1, 33, True),
+    ],
+)
+def test_attention_splits_long_contexts_of_few_blocks(
+    gpu: str, input_tokens: int, tensor_parallel: int, concurrency: int, unsplit: bool
+) -> None:
+    """A block for each of the 32 query heads of a sequence; an MI250 is two devices."""
+    setting = serving_setting(
+        "llama-7b", gpu, engine="vllm-v0-ports", input_tokens=input_tokens, output_tokens=100
+    )
+    engine = setting.engine
+    assert engine.attention_split is not None
+    never = dataclasses.replace(setting, engine=dataclasses.replace(engine, attention_split=None))
+    ratio = attention_seconds(setting, concurrency, tensor_parallel) / attention_seconds(
+        never, concurrency, tensor_parallel
+    )
+    slower = 1 / engine.attention_split.unsplit_bandwidth_fraction
+    assert ratio == pytest.approx(slower if unsplit else 1.0, rel=0.15)
+
+
+def test_products_and_collectives_take_what_the_engine_says_of_them() -> None:
+    shared = serving_setting("llama-7b", "mi300x-192gb", engine="vllm-v0-ports")
+    engine = shared.engine
+    tuned = dataclasses.replace(engine, linear_compute_by_architecture={"cdna3": 1.0})
+    seconds = [
+        prompt_seconds(dataclasses.replace(shared, engine=one), "qkv", concurrency=16)
+        for one in (engine, tuned)
+    ]
+    assert seconds[0] / seconds[1] == pytest.approx(
+        1 / engine.linear_compute_by_architecture["cdna3"], rel=0.1
+    )
+    c = replicas(num_gpus=2, tensor_parallel=2)
+    steps = [
+        float(static_batch(one, c).decode_step.kernels)
+        for one in (shared, changed(shared, collective_launch_time=0.0))
+    ]
+    launched = (2 * 32 + 1) * engine.execution.collective_launch_time
+    assert steps[0] - steps[1] == pytest.approx(launched, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "faster"), [("rtx4090-24gb", 1.9), ("rtx6000-ada", 1.0), ("a100-sxm-80gb", 1.0)]
+)
+def test_sums_in_16_bit_are_faster_on_geforce_alone(gpu: str, faster: float) -> None:
+    setting = serving_setting("llama-7b", gpu, input_tokens=4096)
+    half = changed(setting, half_accumulation=True)
+    ratio = prompt_seconds(setting, "qkv") / prompt_seconds(half, "qkv")
+    assert ratio == pytest.approx(faster, abs=0.1)
+
+
+def test_unpacked_weights_pass_memory_twice_more() -> None:
+    """Read in 4 bits, written in 16: 2.5 bytes of each weight before the product in 16 bit."""
+    setting = serving_setting("llama-7b", "a100-sxm-80gb", input_tokens=512)
+    unpacked = changed(setting, unpacked_rows=32)
+    quantized = {"quantization": Quantization.W4A16}
+    plain = prompt_seconds(setting, "qkv")
+    ways = [prompt_seconds(one, "qkv", **quantized) for one in (setting, unpacked)]
+    gpu = setting.machine.gpu
+    reached = gpu.memory_bandwidth * gpu.efficiency.memory_bound.bandwidth_fraction
+    written = (2 + FORMATS[Quantization.W4A16].weight) * 3 * 4096**2 / reached
+    assert ways[1] - plain == pytest.approx(written, rel=0.1)
+    assert ways[0] != ways[1]
+    assert prompt_seconds(unpacked, "qkv") == plain
+
+
+def test_scores_outside_fused_kernels_grow_with_the_square_of_the_prompt() -> None:
+    added = []
+    for tokens in (2048, 4096):
+        setting = serving_setting("llama-7b", "a100-sxm-80gb", input_tokens=tokens)
+        seconds = [
+            prompt_seconds(one, "attention_prefill")
+            for one in (setting, changed(setting, score_passes=5.0))
+        ]
+        added.append(seconds[1] - seconds[0])
+    assert added[1] / added[0] == pytest.approx(4, rel=0.05)
+
+
+def test_vector_products_read_as_much_as_the_multiprocessors_load() -> None:
+    """108 of them read 1.1 TB/s at 10 GB/s each, half of what an A100 has."""
+    setting = serving_setting("llama-7b", "a100-sxm-80gb", "llama-cpp")
+    bounded = [changed(setting, vector_bandwidth=each) for each in (10e9, 5e9)]
+    steps = [static_batch(one, replicas()).decode_step for one in bounded]
+    seconds = [seconds_of(step, "gate_up") for step in steps]
+    assert seconds[1] == pytest.approx(2 * seconds[0], rel=0.1)
+
+
+def test_hosts_launch_what_no_graph_holds() -> None:
+    long = serving_setting("qwen2-0.5b", "h100-sxm-80gb", "vllm-v0-paged", input_tokens=8192)
+    waits = [
+        float(static_batch(one, replicas()).decode_step.launch_wait)
+        for one in (long, changed(long, captured_context=16384))
+    ]
+    assert waits[0] > waits[1]
+    mixture = serving_setting("mixtral-8x7b", "h100-sxm-80gb", "transformers")
+    times = [
+        float(static_batch(changed(mixture, expert_loop_time=each), replicas()).decode_step.total)
+        for each in (0.001, 0.002)
+    ]
+    assert times[1] - times[0] == pytest.approx(32 * 8 * 0.001, rel=0.01)
+
+
+def test_kernels_of_quantized_weights_have_a_rate_of_their_own() -> None:
+    setting = serving_setting("llama-3.1-8b", "rtx4090-24gb", "lmdeploy")
+    slow, fast = (changed(setting, quantized_bandwidth_fraction=rate) for rate in (1.0, 1.25))
+    sixteen, four = (
+        [
+            float(static_batch(one, replicas(quantization=code)).decode_step.kernels)
+            for one in (slow, fast)
+        ]
+        for code in (Quantization.W16A16, Quantization.W4A16)
+    )
+    assert sixteen[0] == sixteen[1]
+    assert 0.8 < four[1] / four[0] < 0.95
+
+
+def test_hosts_launch_more_for_each_quantized_matrix() -> None:
+    """LLaMA has seven matrices in each of its 32 layers; 16-bit ones launch nothing more."""
+    setting = serving_setting("llama-2-7b", "h100-sxm-80gb", "litgpt")
+    slow, fast = (changed(setting, quantized_launch_time=each) for each in (0.0003, 0.0002))
+    for code, more in ((Quantization.W4A16, 32 * 7 * 0.0001), (Quantization.W16A16, 0.0)):
+        waits = [
+            float(static_batch(one, replicas(quantization=code)).decode_step.total)
+            for one in (slow, fast)
+        ]
+        assert waits[0] - waits[1] == pytest.approx(more)
+
+
+@pytest.mark.parametrize(("gpu", "slower"), [("a100-sxm-80gb", True), ("h100-sxm-80gb", False)])
+def test_an_8_bit_cache_is_unpacked_where_the_gpu_has_no_such_type(gpu: str, slower: bool) -> None:
+    setting = serving_setting("llama-3-8b", gpu, "vllm-v0", input_tokens=2048)
+    sixteen, eight = (
+        float(static_batch(setting, replicas(concurrency=32, kv_cache=cache)).decode_step.kernels)
+        for cache in (CacheType.BF16, CacheType.FP8)
+    )
+    assert (eight > 2 * sixteen) if slower else (eight < sixteen)
