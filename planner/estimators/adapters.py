@@ -80,20 +80,8 @@ def adapter_launches(share: Share, group: LayerGroup) -> float:
     count = len(adapted_matrices(share.setting, group))
     time = count * execution.adapter_launch_time
     if workload.adapter is AdapterKind.QLORA:
-        time += sum(num_matrices(group)) * execution.dequantize_launch_time
+        time += sum(group.num_matrices) * execution.dequantize_launch_time
     return time
-
-
-def num_matrices(group: LayerGroup) -> tuple[int, int]:
-    """Frozen matrices of the attention and the feed-forward of a layer, routed experts included."""
-    attention, feed_forward = group.attention, group.feed_forward
-    of_attention = 0 if attention is None else 2 if attention.has_state else 4
-    if feed_forward is None:
-        return of_attention, 0
-    each = 3 if feed_forward.gated else 2
-    dense = 1 if feed_forward.shared_width else 0
-    latent = 2 if feed_forward.moe_latent_size else 0
-    return of_attention, each * (dense + feed_forward.num_experts) + latent
 
 
 def _fused(matrices: tuple[Adapted, ...]) -> Iterator[Adapted]:
@@ -177,7 +165,7 @@ def _adapter(share: Share, matrix: Adapted) -> Operator:
 def _dequantizations(share: Share, group: LayerGroup) -> Iterator[Operator]:
     """Every frozen matrix becomes 16-bit before each product that reads it."""
     layer = layer_parameters(share.hidden_size, group)
-    attention, feed_forward = num_matrices(group)
+    attention, feed_forward = group.num_matrices
     local = layer.feed_forward / share.tensor_parallel + layer.experts / share.expert_parallel
     sizes = (
         ("attention_dequantize", layer.attention / share.tensor_parallel, attention),

@@ -9,7 +9,6 @@ import numpy as np
 from planner.arrays import FloatArray, Numeric, add
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import Quantization
-from planner.estimators.adapters import num_matrices
 from planner.estimators.inference.attention import attention_block, cached_bytes
 from planner.estimators.inference.ends import end_operators
 from planner.estimators.inference.feed_forward import feed_forward_block
@@ -123,7 +122,7 @@ def _launch_time(rank: Rank, group: LayerGroup, decoding: bool) -> Numeric:
 def _quantized_launches(rank: Rank, group: LayerGroup) -> Numeric:
     """What the host adds for the quantized matrices of a layer."""
     c, time = rank.configurations, rank.setting.engine.execution.quantized_launch_time
-    of_attention, of_feed_forward = num_matrices(group)
+    of_attention, of_feed_forward = group.num_matrices
     experts = c.expert_quantization if group.num_experts > 1 else c.quantization
     in_attention = np.where(c.quantization == Quantization.W16A16, 0, of_attention)
     return time * (in_attention + np.where(experts == Quantization.W16A16, 0, of_feed_forward))
