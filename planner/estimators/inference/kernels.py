@@ -143,9 +143,10 @@ class Kernels:
         peak = self.machine.peak(self.machine.sixteen_bit)
         rate = peak * (1.0 if ideal else self._attention_compute_fraction)
         time = np.maximum(moved / bandwidth, flops / rate)
-        elements = np.asarray(sequences) * cache_bytes_per_token * np.asarray(context)
-        unpacked = np.where(cache == CacheType.FP8, elements * group * self._unpack_time, 0.0)
-        time = np.maximum(time, unpacked)
+        if self._unpack_time > 0:
+            elements = np.asarray(sequences) * cache_bytes_per_token * np.asarray(context)
+            unpacked = elements * group * self._unpack_time
+            time = np.maximum(time, np.where(cache == CacheType.FP8, unpacked, 0.0))
         return np.where(np.asarray(sequences) > 0, time + self._latency(e["latency"]), 0.0)
 
     @property

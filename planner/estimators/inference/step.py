@@ -122,6 +122,8 @@ def _launch_time(rank: Rank, group: LayerGroup, decoding: bool) -> Numeric:
 def _quantized_launches(rank: Rank, group: LayerGroup) -> Numeric:
     """What the host adds for the quantized matrices of a layer."""
     c, time = rank.configurations, rank.setting.engine.execution.quantized_launch_time
+    if time == 0:
+        return 0.0
     of_attention, of_feed_forward = group.num_matrices
     experts = c.expert_quantization if group.num_experts > 1 else c.quantization
     in_attention = np.where(c.quantization == Quantization.W16A16, 0, of_attention)
