@@ -51,6 +51,12 @@ SIMPLE = {
     "compute_fraction": 0.8,
     "attention_bandwidth_fraction": 0.7,
 }
+COLLECTIVES = {
+    "collective_launch_time": 20e-6,
+    "elementwise_passes": 2.0,
+    "weight_bandwidth_fraction": 0.9,
+    "compute_fraction": 0.9,
+}
 LLAMA = {
     "decode_launch_time": 20e-6,
     "step_overhead": 0.0003,
@@ -109,7 +115,7 @@ STEPS = (
     EngineStep(profile="vllm-v0", start=V0, also=("vllm-v0-paged",)),
     EngineStep(profile="vllm-v0-ports", start=PORTS),
     EngineStep(profile="vllm-v0-xpu", start=V0 | {"collective_launch_time": 300e-6}),
-    EngineStep(profile="fastertransformer", start=SIMPLE),
+    EngineStep(profile="fastertransformer", start=COLLECTIVES),
     EngineStep(profile="llama-cpp", start=LLAMA | UNFUSED | CUDA_VECTORS, most_settings=40),
     EngineStep(profile="llama-cpp-metal", start=LLAMA | UNFUSED),
     EngineStep(profile="llama-cpp-ports", start=LLAMA),
