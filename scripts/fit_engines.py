@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import tomlkit
+from fit_profiles import fit_key, holders, write
 
 import planner
 from planner.calibration.fit import best_point
@@ -28,7 +28,6 @@ from planner.calibration.inference import (
     thinned,
 )
 from planner.calibration.parameters import Parameter
-from planner.calibration.profile_file import unit_of
 from planner.validation.library import Library
 from planner.validation.runs import SHIPPED_INFERENCE, Runs, read_runs
 
@@ -94,13 +93,12 @@ PORTS = V0 | {
 class EngineStep:
     """The starting values of what is fitted of one engine profile.
 
-    Parameters outside ``[execution]`` have the name of their table before theirs. ``also`` lists
-    profiles that take over its fitted values.
+    Parameters outside ``[execution]`` have the name of their table before theirs. Profiles that
+    name this fit as the source of a number take over its value.
     """
 
     profile: str
     start: Mapping[str, float]
-    also: tuple[str, ...] = ()
     most_settings: int = 24
 
 
@@ -112,7 +110,7 @@ STEPS = (
     ),
     EngineStep(profile="tensorrt-llm", start={"sequence_overhead": 2e-6}, most_settings=60),
     EngineStep(profile="vllm", start=SERVING | {"step_overhead": 0.001}, most_settings=40),
-    EngineStep(profile="vllm-v0", start=V0, also=("vllm-v0-paged",)),
+    EngineStep(profile="vllm-v0", start=V0),
     EngineStep(profile="vllm-v0-ports", start=PORTS),
     EngineStep(profile="vllm-v0-xpu", start=V0 | {"collective_launch_time": 300e-6}),
     EngineStep(profile="fastertransformer", start=COLLECTIVES),
@@ -122,9 +120,7 @@ STEPS = (
     EngineStep(profile="exllama", start=MODULES | {"decode_launch_time": 30e-6}),
     EngineStep(profile="autoawq", start=MODULES),
     EngineStep(profile="lmdeploy", start={"quantized_bandwidth_fraction": 1.0}),
-    EngineStep(
-        profile="transformers", start=EAGER | {"expert_loop_time": 100e-6}, also=("litgpt",)
-    ),
+    EngineStep(profile="transformers", start=EAGER | {"expert_loop_time": 100e-6}),
     EngineStep(profile="litgpt", start={"quantized_launch_time": 70e-6}),
     EngineStep(profile="optimum-habana", start=EAGER | {"decode_launch_time": 50e-6}),
     EngineStep(profile="neuron", start=SIMPLE | {"step_overhead": 0.002}),
@@ -142,10 +138,10 @@ def main() -> None:
         error = np.abs(np.expm1(inference_log_ratios(rows, values)[0]))
         origin = f"fitted by scripts/fit_engines.py to {len(rows)} measurements"
         print(f"{step.profile}: {len(rows)} measurements, median error {np.median(error):.1%}")
-        _write(step.profile, values, origin, "fitted")
-        for name in step.also:
-            _write(name, values, origin, f"fitted_{step.profile.replace('-', '_')}")
+        key, own = fit_key(step.profile), PROFILES / f"{step.profile}.toml"
         for parameter, value in values.items():
+            for path in holders(own, parameter, key):
+                write(path, parameter.owner, parameter.name, value, origin, key)
             print(f"  {parameter.name:30} {value:.{DIGITS}g}")
 
 
@@ -181,19 +177,6 @@ def _calibration_runs() -> Runs:
 @cache
 def _library() -> Library:
     return Library()
-
-
-def _write(profile: str, values: Mapping[Parameter, float], origin: str, key: str) -> None:
-    path = PROFILES / f"{profile}.toml"
-    document = tomlkit.parse(path.read_text(encoding="utf-8"))
-    document["sources"][key] = origin
-    for parameter, value in values.items():
-        number = document[parameter.owner][parameter.name]
-        unit, scale = unit_of(parameter.name)
-        number["value"] = float(f"{value * scale:.{DIGITS}g}")
-        number["unit"] = unit
-        number["source"] = key
-    path.write_text(tomlkit.dumps(document), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -142,12 +142,12 @@ def main() -> None:
         values = fitted(step, rows)
         silicon |= {p: v for p, v in values.items() if p.is_of_silicon}
         origin = f"fitted by scripts/fit_profiles.py to {len(rows)} runs: {', '.join(step.sources)}"
-        key = f"fitted_{step.profile.replace('-', '_')}{'_memory' if step.memory else ''}"
+        key = fit_key(step.profile) + ("_memory" if step.memory else "")
         for parameter, value in values.items():
             unit, scale = unit_of(parameter.name)
             print(f"{step.profile:20} {parameter.label:36} {value * scale:.{DIGITS}g} {unit}")
             for path, section in _places(step, parameter, key):
-                _write(path, section, parameter.name, value, origin, key)
+                write(path, section, parameter.name, value, origin, key)
 
 
 def calibration_runs(step: Step) -> list[Run]:
@@ -191,21 +191,34 @@ def _places(step: Step, parameter: Parameter, key: str) -> list[tuple[Path, str]
     if parameter.is_of_silicon:
         return [(CLASSES / f"{parameter.owner}.toml", "efficiency")]
     own = PROFILES / f"{step.profile}.toml"
-    others = [path for path in sorted(PROFILES.glob("*.toml")) if _cites(path, parameter, key)]
-    return [(path, parameter.owner) for path in dict.fromkeys((own, *others))]
+    return [(path, parameter.owner) for path in holders(own, parameter, key)]
+
+
+def fit_key(profile: str) -> str:
+    """What numbers fitted to the runs of a profile name as their source."""
+    return f"fitted_{profile.replace('-', '_')}"
+
+
+def holders(own: Path, parameter: Parameter, key: str) -> list[Path]:
+    """The profile a parameter is fitted for, and those beside it that cite the fit for it."""
+    others = [path for path in sorted(own.parent.glob("*.toml")) if _cites(path, parameter, key)]
+    return list(dict.fromkeys((own, *others)))
 
 
 def _cites(path: Path, parameter: Parameter, key: str) -> bool:
-    number = tomlkit.parse(path.read_text(encoding="utf-8"))[parameter.owner].get(parameter.name)
+    document = tomlkit.parse(path.read_text(encoding="utf-8"))
+    number = document.get(parameter.owner, {}).get(parameter.name)
     return isinstance(number, dict) and number.get("source") == key
 
 
-def _write(path: Path, section: str, name: str, value: float, origin: str, key: str) -> None:
+def write(path: Path, section: str, name: str, value: float, origin: str, key: str) -> None:
+    """Write a fitted value into a table of a file, and where it comes from."""
     document = tomlkit.parse(path.read_text(encoding="utf-8"))
     document["sources"][key] = origin
     number = document[section][name]
-    _, scale = unit_of(name)
+    unit, scale = unit_of(name)
     number["value"] = float(f"{value * scale:.{DIGITS}g}")
+    number["unit"] = unit
     number["source"] = key
     path.write_text(tomlkit.dumps(document), encoding="utf-8")
 

@@ -2,19 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from planner.configurations.table import ConfigurationTable
 from planner.errors import SearchSpaceError, did_you_mean
-from planner.specs.search_space import Dense, Divisors, Multiples, PowersOfTwo, expand
+from planner.specs.search_space import (
+    Dense,
+    Divisors,
+    Multiples,
+    PowersOfTwo,
+    SearchSpace,
+    expand,
+)
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _LARGEST = 10**9
 
 Kind = type[ConfigurationTable]
+
+
+def refuse_unknown(
+    space: SearchSpace, settings: Mapping[str, Any], known: Sequence[str], derived: Sequence[str]
+) -> None:
+    """Check that a space and the user's settings name parameters; ``derived`` follow from others.
+
+    Raises
+    ------
+    SearchSpaceError
+        One of them is no parameter; where it is not the user's, the space is named.
+    """
+    for name in (*space.parameters, *settings):
+        if name in known and name != "num_gpus":
+            continue
+        where = "" if name in settings else f"Search space {space.name}: "
+        if name == "num_gpus":
+            problem = "num_gpus is not a parameter of a space: give --gpus."
+        elif name in derived:
+            degrees = "the number of GPUs and the other degrees"
+            problem = f"{name} follows from {degrees}; set those instead."
+        else:
+            names = [parameter for parameter in known if parameter != "num_gpus"]
+            hint = did_you_mean(name, names)
+            problem = f"Unknown parameter {name!r}.{hint} Known: {', '.join(names)}."
+        raise SearchSpaceError(where + problem)
 
 
 def listed(choice: Any, bases: Mapping[str, int]) -> list[Any]:

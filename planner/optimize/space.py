@@ -7,8 +7,8 @@ from typing import Any
 
 from planner.configurations.enumerate import Mesh
 from planner.configurations.training import NAMES, TrainingConfigurations
-from planner.errors import SearchSpaceError, did_you_mean
-from planner.optimize.choices import checked, listed
+from planner.errors import SearchSpaceError
+from planner.optimize.choices import checked, listed, refuse_unknown
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
@@ -33,12 +33,9 @@ def mesh(
     SearchSpaceError
         A parameter or a value is unknown, or there is no value left.
     """
+    refuse_unknown(space, settings, NAMES, derived=("data_parallel",))
     counts = sorted(set(num_gpus))
     choices: dict[str, Any] = {**defaults(framework, workload), **space.parameters, **settings}
-    for name in choices:
-        if name not in NAMES or name == "num_gpus":
-            where = "" if name in settings else f"Search space {space.name}: "
-            raise SearchSpaceError(where + _unknown_parameter(name))
     table = {
         name: checked(TrainingConfigurations, name, _values(choice, counts, model, workload))
         for name, choice in choices.items()
@@ -96,15 +93,3 @@ def _values(
         "global_batch_size": workload.global_batch_size,
     }
     return [value for count in counts for value in listed(choice, {**bases, "num_gpus": count})]
-
-
-def _unknown_parameter(name: str) -> str:
-    if name == "num_gpus":
-        return "num_gpus is not a parameter of a space: give --gpus."
-    known = [parameter for parameter in NAMES if parameter != "num_gpus"]
-    if name == "data_parallel":
-        return (
-            "data_parallel follows from the number of GPUs and the other degrees;"
-            " set those instead."
-        )
-    return f"Unknown parameter {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}."

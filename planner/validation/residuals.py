@@ -15,7 +15,7 @@ from planner.validation.intervals import FEWEST_ROWS, KEYS, LEVEL, conformal_fac
 
 # Orders of magnitude are no residuals but rows that say something else than they seem to.
 LARGEST = math.log(10)
-FEWEST_FOLDS = 3
+FEWEST_SHAPES = 3
 _QUANTITIES = ("step_time", "peak_memory")
 _CALIBRATION = {"step_time": "calibration", "peak_memory": "memory_calibration"}
 Keys = tuple[str, ...]
@@ -44,7 +44,7 @@ class Cell:
     """An interval for a kind of run.
 
     ``basis``: ``runs`` where the parameters were calibrated on runs of the kind and of several
-    folds, which then count one by one; else ``sources``, which count together.
+    shapes, which then count one by one; else ``sources``, which count together.
     """
 
     quantity: str
@@ -165,7 +165,7 @@ def _kinds(keys: Keys) -> Iterator[Keys]:
 def _cell(quantity: str, keys: Keys, members: Sequence[Residual]) -> Iterator[Cell]:
     calibrated = sum(residual.calibration for residual in members) >= FEWEST_ROWS
     # One model's runs say how far they are from each other, not how far the next model is.
-    several = len({(residual.source, residual.shape) for residual in members}) >= FEWEST_FOLDS
+    several = len({(residual.source, residual.shape) for residual in members}) >= FEWEST_SHAPES
     basis = "runs" if calibrated and several and keys[0] and keys[1] else "sources"
     low, high = _runs_ends(members) if basis == "runs" else _sources_ends(members, any(keys))
     if len(members) >= FEWEST_ROWS and low > 0 and math.isfinite(high):

@@ -9,8 +9,7 @@ import numpy as np
 
 from planner.configurations.enumerate import OpenMesh, combinations
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
-from planner.errors import SearchSpaceError, did_you_mean
-from planner.optimize.choices import checked, listed
+from planner.optimize.choices import checked, listed, refuse_unknown
 from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
@@ -48,10 +47,7 @@ def serving_mesh(
     SearchSpaceError
         A parameter or a value is unknown, or there is no value left.
     """
-    for name in (*space.parameters, *settings):
-        if name not in SERVING_NAMES or name == "num_gpus":
-            where = "" if name in settings else f"Search space {space.name}: "
-            raise SearchSpaceError(where + _unknown_parameter(name))
+    refuse_unknown(space, settings, SERVING_NAMES, derived=("data_parallel", "replicas"))
     limit = _DEFAULTS | {"max_num_batched_tokens": engine.scheduler.max_num_batched_tokens}
     choices = {**limit, **space.parameters, **settings}
     bases = {
@@ -141,12 +137,3 @@ def _quantizations(
         pairs = [(code, expert) for code in others for expert in own]
     columns = np.asarray(pairs, dtype=np.int8)
     return {"quantization": columns[:, 0], "expert_quantization": columns[:, 1]}
-
-
-def _unknown_parameter(name: str) -> str:
-    if name == "num_gpus":
-        return "num_gpus is not a parameter of a space: give --gpus."
-    known = [parameter for parameter in SERVING_NAMES if parameter != "num_gpus"]
-    if name in ("data_parallel", "replicas"):
-        return f"{name} follows from the number of GPUs and the other degrees; set those instead."
-    return f"Unknown parameter {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}."
