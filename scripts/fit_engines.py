@@ -133,7 +133,7 @@ STEPS = (
 def main() -> None:
     """Fit all steps, write the files, print the values."""
     for step in STEPS:
-        rows = rows_of(step)
+        rows = thinned(measurements(step), step.most_settings)
         values = fitted(step, rows)
         error = np.abs(np.expm1(inference_log_ratios(rows, values)[0]))
         origin = f"fitted by scripts/fit_engines.py to {len(rows)} measurements"
@@ -145,10 +145,9 @@ def main() -> None:
             print(f"  {parameter.name:30} {value:.{DIGITS}g}")
 
 
-def rows_of(step: EngineStep) -> list[MeasuredInference]:
-    """The calibration runs of an engine, thinned."""
-    _, rows = measured_inference(_calibration_runs(), _library(), step.profile)
-    return thinned(rows, step.most_settings)
+def measurements(step: EngineStep, calibrating: bool = True) -> list[MeasuredInference]:
+    """What the runs of an engine measured: those marked for calibration, or all."""
+    return measured_inference(_runs(calibrating), _library(), step.profile)[1]
 
 
 def fitted(step: EngineStep, rows: Sequence[MeasuredInference]) -> dict[Parameter, float]:
@@ -167,10 +166,12 @@ def _parameter(label: str, start: float) -> Parameter:
 
 
 @cache
-def _calibration_runs() -> Runs:
-    """The runs of both tables that are marked for calibration, under all their columns."""
+def _runs(calibrating: bool) -> Runs:
+    """The runs of both tables under all their columns: those marked for calibration, or all."""
     tables = [read_runs(path) for path in SHIPPED_INFERENCE]
-    rows = tuple(run for table in tables for run in table.rows if run.flag("calibration"))
+    rows = tuple(
+        run for table in tables for run in table.rows if run.flag("calibration") or not calibrating
+    )
     return replace(tables[0], rows=rows)
 
 

@@ -17,6 +17,7 @@ from planner.validation.inference.cases import InferenceCase, Mode, inference_ca
 from planner.validation.inference.compare import THROUGHPUT
 from planner.validation.inference.outcome import RATES
 from planner.validation.inference.predict import predict_inference_group
+from planner.validation.inference.residuals import publisher
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted
 from planner.validation.runs import Run, Runs
@@ -30,10 +31,11 @@ _WORST = 20.0
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredInference:
-    """A case, one of its measured quantities, and how much it counts."""
+    """A case, one of its measured quantities, how much it counts, and who published it."""
 
     case: InferenceCase
     line: int
+    publisher: str
     quantity: str
     value: float
     weight: float
@@ -118,7 +120,12 @@ def _measured(run: Run, library: Library) -> Iterator[MeasuredInference]:
         value = run.number(f"measured_{quantity}")
         if value:
             yield MeasuredInference(
-                case=case, line=run.line, quantity=quantity, value=value, weight=weight
+                case=case,
+                line=run.line,
+                publisher=publisher(run),
+                quantity=quantity,
+                value=value,
+                weight=weight,
             )
 
 

@@ -96,6 +96,9 @@ class Scheduler:
     ``poll_interval``: decode steps between two looks for new requests. ``batch_wait``: decode
     steps that a prompt waits for others to be computed with. ``stream_interval``: tokens that a
     decode worker collects before it sends them; what computes prompts sends the first at once.
+    ``pipeline_tokens``: a static batch passes the pipeline in micro-batches that are halved until
+    they have at most so many new tokens, and is cut into one per stage only where that divides
+    it; 0: it is always cut into one per stage.
     """
 
     continuous: bool
@@ -106,6 +109,7 @@ class Scheduler:
     poll_interval: Count = 1
     batch_wait: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 0
     stream_interval: Count = 1
+    pipeline_tokens: Annotated[int, Field(ge=0, le=10**7, strict=True)] = 0
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

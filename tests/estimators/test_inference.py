@@ -246,3 +246,21 @@ def test_a_cpu_serves_too() -> None:
     batch = static_batch(setting, replicas())
     fastest = 13.5e9 / setting.machine.gpu.memory_bandwidth
     assert fastest < batch.time_per_output_token < 5 * fastest
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "concurrency", "in_prefill", "in_decode"),
+    [(1, 256, 1, 1), (3, 32, 1, 1), (3, 64, 2, 1), (3, 96, 3, 3), (3, 100, 2, 1), (3, 9, 3, 3)],
+)
+def test_fastertransformer_halves_a_batch_until_its_tokens_are_few(
+    pipeline: int, concurrency: int, in_prefill: int, in_decode: int
+) -> None:
+    """At most 1,024 tokens pass its pipeline together; equal shares where stages divide."""
+    setting = serving_setting("llama-7b", engine="fastertransformer", input_tokens=20)
+    c = replicas(num_gpus=pipeline, pipeline_parallel=pipeline, concurrency=concurrency)
+    batch = static_batch(setting, c)
+    prefill, decode = batch.prefill_step, batch.decode_step
+    assert batch.time_to_first_token == pytest.approx(
+        prefill.total + (in_prefill - 1) * prefill.slowest_stage
+    )
+    assert batch.time_per_output_token == pytest.approx(decode.cycle(in_decode))

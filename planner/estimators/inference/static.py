@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.arrays import FloatArray, Numeric
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import CacheType
 from planner.estimators.inference.serving import (
@@ -41,12 +41,11 @@ class StaticBatch:
 def static_batch(setting: ServingSetting, configurations: ServingConfigurations) -> StaticBatch:
     """Prefill and decode of every configuration's batch; decode at its mean length.
 
-    No server stands before it. A pipeline cuts the batch into as many micro-batches as it
-    has stages. Without a cache every token computes the whole sequence again.
+    No server stands before it. A pipeline cuts the batch into micro-batches. Without a cache
+    every token computes the whole sequence again.
     """
     c, w = configurations, setting.workload
-    p = c.pipeline_parallel
-    micro = np.maximum(c.concurrency / p, 1.0)
+    micro = _micro_batch(setting, c, new_tokens(setting))
     parts = c.concurrency / micro
     tokens = micro * new_tokens(setting)
     rounds = np.maximum(np.ceil(tokens / np.maximum(c.replica_step_tokens, 1.0)), 1.0)
@@ -54,8 +53,9 @@ def static_batch(setting: ServingSetting, configurations: ServingConfigurations)
     prompts = np.maximum(micro / rounds, 1.0)
     prefill = step_time(setting, c, prompt_batch(setting, prompts, size, np.zeros(())), False)
     first = prefill.total + (parts * rounds - 1) * prefill.slowest_stage
+    micro = _micro_batch(setting, c, np.ones(()))
     decode = step_time(setting, c, decode_batch(setting, micro), True)
-    step = decode.cycle(parts) * (1 + w.draft_cost)
+    step = decode.cycle(c.concurrency / micro) * (1 + w.draft_cost)
     again = c.kv_cache == CacheType.NONE
     longer = (w.input_tokens + w.output_tokens / 2) / w.input_tokens
     per_token = np.where(again, prefill.total * rounds * longer, step) / tokens_per_step(setting)
@@ -67,3 +67,18 @@ def static_batch(setting: ServingSetting, configurations: ServingConfigurations)
         request_latency=first + max(w.output_tokens - 1, 0) * per_token,
         batch=c.concurrency,
     )
+
+
+def _micro_batch(
+    setting: ServingSetting, configurations: ServingConfigurations, tokens: Numeric
+) -> FloatArray:
+    """Sequences that pass a pipeline together, of so many new tokens each."""
+    p, batch = configurations.pipeline_parallel, configurations.concurrency
+    most = setting.engine.scheduler.pipeline_tokens
+    if most == 0:
+        return np.maximum(batch / p, 1.0)
+    share = np.where(batch % p == 0, batch / p, batch)
+    whole = np.maximum(np.floor(share), 1.0).astype(np.int64)
+    largest_power = (whole & -whole).astype(float)
+    wanted = 2.0 ** np.ceil(np.log2(np.maximum(share * tokens / most, 1.0)))
+    return np.where(p > 1, share / np.minimum(wanted, largest_power), batch)

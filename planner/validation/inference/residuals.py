@@ -10,6 +10,7 @@ from planner.validation.inference.cases import Mode
 from planner.validation.inference.compare import MEMORY, THROUGHPUT, InferenceRow, source_name
 from planner.validation.inference.intervals import inference_keys
 from planner.validation.residuals import LARGEST, Residual, apart
+from planner.validation.runs import Run
 
 _QUANTITIES = {
     "time_to_first_token": ("time_to_first_token_s",),
@@ -17,8 +18,8 @@ _QUANTITIES = {
     "throughput": THROUGHPUT,
     "peak_memory": (MEMORY,),
 }
-# Collections of one benchmark, whose files have no publisher of their own.
-_COLLECTION = "serving"
+COLLECTION = "serving"
+"""Publisher of the collections of one benchmark, whose files name none of their own."""
 
 
 def inference_residuals(rows: Sequence[InferenceRow]) -> list[Residual]:
@@ -29,6 +30,13 @@ def inference_residuals(rows: Sequence[InferenceRow]) -> list[Residual]:
     """
     alone = _alone(rows)
     return [residual for row in rows for residual in _residuals(row, alone)]
+
+
+def publisher(run: Run) -> str:
+    """The first word of a source; the collections of serving runs are one."""
+    if run.text("source") == source_name(run):
+        return run.text("source").partition(" ")[0]
+    return COLLECTION
 
 
 def serving_layout_factor(rows: Iterable[InferenceRow]) -> tuple[float, int]:
@@ -51,7 +59,7 @@ def _residuals(row: InferenceRow, alone: Set[str]) -> Iterator[Residual]:
     case = row.prediction.case
     if case is None or row.prediction.reason:
         return
-    source = _publisher(row)
+    source = publisher(row.run)
     fold = f"{source} {case.model.name}" if source in alone else source
     for quantity, names in _QUANTITIES.items():
         ratio = row.time_ratio(row.first_measured(names) or "")
@@ -72,13 +80,6 @@ def _alone(rows: Iterable[InferenceRow]) -> set[str]:
     publishers: defaultdict[str, set[str]] = defaultdict(set)
     for row in rows:
         if row.prediction.case is not None and row.run.flag("calibration"):
-            publishers[row.prediction.case.rule.profile].add(_publisher(row))
+            publishers[row.prediction.case.rule.profile].add(publisher(row.run))
     alone = {name for names in publishers.values() if len(names) == 1 for name in names}
-    return alone | {_COLLECTION}
-
-
-def _publisher(row: InferenceRow) -> str:
-    """The first word of a source; the collections of serving runs are one."""
-    if row.run.text("source") == source_name(row.run):
-        return row.run.text("source").partition(" ")[0]
-    return _COLLECTION
+    return alone | {COLLECTION}

@@ -1,0 +1,79 @@
+"""Errors of the fitted engine profiles on runs their parameters were not fitted to.
+
+Repeats each fit of fit_engines.py without some of its runs, whole publishers where an engine was
+fitted to several, else whole models, in five groups at most; of the serving benchmarks, which
+are one publisher, models. Each fit predicts all shipped runs of what it did not see, whether they
+are marked for calibration or not. Changes no file:
+
+    python scripts/cross_validate_engines.py [profile ...]
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from cross_validate import FOLDS
+from fit_engines import STEPS, EngineStep, fitted, measurements
+
+from planner.arrays import FloatArray
+from planner.calibration.inference import MeasuredInference, inference_log_ratios, thinned
+from planner.validation.inference.residuals import COLLECTION
+
+
+def main() -> None:
+    """Print in-sample and left-out errors of the named steps, or of all, by kind of run."""
+    named = sys.argv[1:] or [step.profile for step in STEPS]
+    print(f"{'profile':18} {'runs':26} {'rows':>5} {'in-sample':>10} {'MAPE':>7} {'median':>7}")
+    for step in (step for step in STEPS if step.profile in named):
+        known, asked = measurements(step), measurements(step, calibrating=False)
+        inside, outside = _errors(step, known, asked), _left_out(step, known, asked)
+        for mode in sorted({row.case.mode for row in asked}):
+            mine = [index for index, row in enumerate(asked) if row.case.mode is mode]
+            print(
+                f"{step.profile:18} {mode.value:26} {len(mine):5} {np.median(inside[mine]):10.1%} "
+                f"{outside[mine].mean():7.1%} {np.median(outside[mine]):7.1%}",
+                flush=True,
+            )
+
+
+def _left_out(
+    step: EngineStep, known: Sequence[MeasuredInference], asked: Sequence[MeasuredInference]
+) -> FloatArray:
+    """Absolute errors on ``asked``, each by a fit to the rows of ``known`` in other folds."""
+    fold_of = folds(known, asked)
+    errors = np.full(len(asked), np.nan)
+    for fold in sorted({fold_of(row) for row in asked}):
+        mine = [index for index, row in enumerate(asked) if fold_of(row) == fold]
+        others = [row for row in known if fold_of(row) != fold]
+        errors[mine] = _errors(step, others, [asked[index] for index in mine])
+    return errors
+
+
+def folds(
+    known: Sequence[MeasuredInference], asked: Sequence[MeasuredInference]
+) -> Callable[[MeasuredInference], str]:
+    """What names the fold of a row: its publisher, or one of five groups of models."""
+    is_alone = len({row.publisher for row in known}) == 1
+    seen = sorted({row.case.model.name for row in known})
+    models = [*seen, *sorted({row.case.model.name for row in asked} - set(seen))]
+
+    def name(row: MeasuredInference) -> str:
+        if is_alone or row.publisher == COLLECTION:
+            return str(models.index(row.case.model.name) % FOLDS)
+        return row.publisher
+
+    return name
+
+
+def _errors(
+    step: EngineStep, known: Sequence[MeasuredInference], asked: Sequence[MeasuredInference]
+) -> FloatArray:
+    """Absolute errors of time on ``asked`` of the step fitted to ``known``, as fractions."""
+    values = fitted(step, thinned(known, step.most_settings))
+    return np.abs(np.expm1(inference_log_ratios(asked, values)[0]))
+
+
+if __name__ == "__main__":
+    main()
