@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
-from planner.enums import AdapterKind, AdapterTargets, Precision
+from planner.enums import AdapterKind, Precision
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.estimators.machine import Machine
 from planner.estimators.parameters import count_parameters
@@ -29,9 +28,11 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.load import check_spec, digest, provenance, read_toml, text_digest
 from planner.specs.model import ModelSpec
 from planner.specs.model_catalogue import load_model
+from planner.specs.multi_token import with_mtp
 from planner.specs.price import price_per_gpu_hour
 from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
+from planner.trained import adapter_fields, adapter_kind, mtp_num_layers
 from planner.units import HOUR, parse_quantity
 
 DEFAULT_GPU = "a100-sxm-80gb"
@@ -41,10 +42,6 @@ _TOKENS_PER_PARAMETER = 20
 _FINE_TUNING_BATCH = 128
 _FINE_TUNING_TOKENS = 1e9
 _ADAPTER_FRAMEWORK = "hf-trainer"
-_LORA_RANK = 16
-_MOST_LORA_RANK = 100_000
-
-_Words = TypeVar("_Words", bound=StrEnum)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +91,7 @@ def make_plan(request: Request) -> Plan:
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
     gpu, cluster = hardware(request.gpu, request.cluster, counts, notes)
     workload = _workload(request, model, notes)
+    model = with_mtp(model, mtp_num_layers(request, model, notes.defaults))
     space = _space(request, model, notes)
     framework = _framework(request, space, notes)
     machine = Machine(
@@ -203,7 +201,7 @@ def _workload(request: Request, model: ModelSpec, notes: Notes) -> TrainingWorkl
         notes.defaults["total_tokens"] = f"{tokens / 1e9:,.0f} billion ({origin})"
     _check_length(model, s)
     values = {"sequence_length": s, "global_batch_size": batch, "total_tokens": tokens}
-    adapter = _adapter(request, notes)
+    adapter = adapter_fields(request, notes.defaults)
     return check_spec(
         TrainingWorkload, {**values, "dropout": request.dropout, **adapter}, where="the workload"
     )
@@ -211,7 +209,7 @@ def _workload(request: Request, model: ModelSpec, notes: Notes) -> TrainingWorkl
 
 def _default_batch(request: Request, model: ModelSpec, sequence_length: int) -> tuple[int, str]:
     """Sequences of a step where the user gives none, and where they come from."""
-    if _kind(request) is not AdapterKind.NONE:
+    if adapter_kind(request) is not AdapterKind.NONE:
         return _FINE_TUNING_BATCH, "default of fine-tuning"
     given = model.training.global_batch_tokens if model.training else None
     batch = _sequences((given or _BATCH_TOKENS) / sequence_length)
@@ -220,53 +218,13 @@ def _default_batch(request: Request, model: ModelSpec, sequence_length: int) -> 
 
 def _default_tokens(request: Request, model: ModelSpec) -> tuple[float, str]:
     """Tokens of a run where the user gives none, and where they come from."""
-    if _kind(request) is not AdapterKind.NONE:
+    if adapter_kind(request) is not AdapterKind.NONE:
         return _FINE_TUNING_TOKENS, "default of fine-tuning"
     given = model.training.total_tokens if model.training else None
     if given is not None:
         return given, _origin(model, True)
     tokens = float(_TOKENS_PER_PARAMETER * count_parameters(model).total)
     return tokens, "20 per parameter, arXiv:2203.15556"
-
-
-def _adapter(request: Request, notes: Notes) -> dict[str, Any]:
-    """What is trained; the rank and the targets of adapters are reported where they are ours."""
-    kind = _kind(request)
-    given = {"lora_rank": request.lora_rank, "lora_targets": request.lora_targets}
-    if kind is AdapterKind.NONE:
-        useless = [name for name, value in given.items() if value is not None]
-        if useless:
-            raise SearchSpaceError(f"{useless[0]} needs an adapter: lora or qlora.")
-        return {"adapter": kind}
-    rank, targets = request.lora_rank, request.lora_targets
-    if rank is None:
-        rank = _LORA_RANK
-        notes.defaults["lora_rank"] = f"{rank} (default)"
-    elif isinstance(rank, bool) or not isinstance(rank, int) or not 1 <= rank <= _MOST_LORA_RANK:
-        raise SearchSpaceError(
-            f"lora_rank is a whole number from 1 to {_MOST_LORA_RANK:,}, not {rank!r}."
-        )
-    if targets is None:
-        targets = AdapterTargets.ATTENTION
-        notes.defaults["lora_targets"] = f"{targets} (default)"
-    return {
-        "adapter": kind,
-        "lora_rank": rank,
-        "lora_targets": _word("lora_targets", targets, AdapterTargets),
-    }
-
-
-def _kind(request: Request) -> AdapterKind:
-    return _word("adapter", request.adapter, AdapterKind)
-
-
-def _word(name: str, given: str, kind: type[_Words]) -> _Words:
-    """A member of a closed set of words, in any case and with dashes or underscores."""
-    text = str(given).strip().lower().replace("-", "_")
-    if text not in list(kind):
-        hint = did_you_mean(text, list(kind))
-        raise SearchSpaceError(f"{name} {given!r} is unknown.{hint} Known: {', '.join(kind)}.")
-    return kind(text)
 
 
 def _sequences(tokens_over_length: float) -> int:
@@ -298,7 +256,7 @@ def _space(request: Request, model: ModelSpec, notes: Notes) -> SearchSpace:
     name = request.space
     if name is None:
         name = "pretrain_moe" if model.num_experts else "pretrain_dense"
-        if _kind(request) is not AdapterKind.NONE:
+        if adapter_kind(request) is not AdapterKind.NONE:
             name = "fine_tune"
         notes.defaults["space"] = f"{name} (default)"
     return read_space(name, "framework", notes)
@@ -328,7 +286,7 @@ def _framework(request: Request, space: SearchSpace, notes: Notes) -> FrameworkP
     name = request.framework or space.framework
     if request.framework is None:
         origin = "of the space"
-        if _kind(request) is not AdapterKind.NONE and space.name == "single":
+        if adapter_kind(request) is not AdapterKind.NONE and space.name == "single":
             name, origin = _ADAPTER_FRAMEWORK, "default of adapters"
         notes.defaults["framework"] = f"{name} ({origin})"
     path = find("frameworks", name)

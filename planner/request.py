@@ -21,6 +21,8 @@ class Request:
     settings : parameter -> value or values, replacing those of the space
     sequence_length, global_batch_size, total_tokens : tokens, sequences, tokens
         The model's published run where not given.
+    mtp_num_layers : modules of multi-token prediction that are trained; those of the model's
+        publisher where not given, none with an adapter
     adapter : ``none`` trains every weight; ``lora`` and ``qlora`` train low-rank adapters of
         weights that are frozen, for qlora in 4 bits
     lora_rank, lora_targets : rank of the adapters; ``query_value``, ``attention`` or
@@ -46,6 +48,7 @@ class Request:
     global_batch_size: int | None = None
     total_tokens: float | None = None
     dropout: bool = False
+    mtp_num_layers: int | None = None
     adapter: str = "none"
     lora_rank: int | None = None
     lora_targets: str | None = None

@@ -25,6 +25,7 @@ def estimate(
     tokens: options.Tokens = None,
     price: options.Price = None,
     dropout: options.Dropout = False,
+    mtp_num_layers: options.MtpNumLayers = None,
     adapter: options.Adapter = "none",
     lora_rank: options.LoraRank = None,
     lora_targets: options.LoraTargets = None,

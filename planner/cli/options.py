@@ -89,6 +89,13 @@ MemoryEfficiency = Annotated[
 Dropout = Annotated[
     bool, typer.Option("--dropout", help="Train with dropout: its masks take memory.")
 ]
+MtpNumLayers = Annotated[
+    int | None,
+    typer.Option(
+        help="Modules of multi-token prediction to train; as published if not given, none with "
+        "an adapter."
+    ),
+]
 Adapter = Annotated[
     str,
     typer.Option(
@@ -176,6 +183,7 @@ _OF_REQUEST = (
     "global_batch_size",
     "price",
     "dropout",
+    "mtp_num_layers",
     "adapter",
     "lora_rank",
     "lora_targets",

@@ -39,6 +39,7 @@ def search(
     mfu: options.ModelFlopsUtilization = None,
     price: options.Price = None,
     dropout: options.Dropout = False,
+    mtp_num_layers: options.MtpNumLayers = None,
     adapter: options.Adapter = "none",
     lora_rank: options.LoraRank = None,
     lora_targets: options.LoraTargets = None,

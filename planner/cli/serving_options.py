@@ -87,6 +87,7 @@ _OF_TRAINING = (
     "cost",
     "mfu",
     "dropout",
+    "mtp_num_layers",
     "adapter",
     "lora_targets",
     "flops_efficiency",

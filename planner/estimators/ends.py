@@ -1,4 +1,4 @@
-"""Operators at the two ends of the model: embedding, final norm, logits, loss."""
+"""Operators at the two ends of the model: embedding, final norm, logits, loss, later tokens."""
 
 from __future__ import annotations
 
@@ -56,6 +56,29 @@ def logits_block(share: Share) -> Iterator[Operator]:
         repeatable=False,
     )
     yield _vocabulary_reduce(share, "logits_tensor_parallel", "logits", backward=True)
+
+
+def prediction_block(share: Share) -> Iterator[Operator]:
+    """What a module of multi-token prediction has beside its layers, on the last stage.
+
+    Two norms, the projection of state and embedding to one state, and logits of its own tokens.
+    """
+    h = share.hidden_size
+    inputs = 2.0 * share.own_tokens * h
+    norms = elementwise(
+        share, "prediction_norms", "norm", elements=inputs, forward_bytes=4, backward_bytes=6
+    )
+    yield _not_repeated(norms)
+    yield linear(
+        share,
+        "prediction_projection",
+        "prediction",
+        rows=share.tokens,
+        columns=h / share.tensor_parallel,
+        depth=2 * h,
+        repeatable=False,
+    )
+    yield from logits_block(share)
 
 
 def _not_repeated(operator: Operator) -> Operator:

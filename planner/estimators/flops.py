@@ -15,8 +15,12 @@ from planner.specs.model import AttentionSpec, ModelSpec
 
 
 def matmul_parameters(model: ModelSpec) -> int:
-    """Parameters that one token is multiplied with; looked-up embeddings are not."""
-    return count_parameters(model).active
+    """Parameters that one token is multiplied with, shared logits as often as they are used.
+
+    Looked-up embeddings are not.
+    """
+    shared = model.mtp_num_layers * model.vocab_size * model.hidden_size
+    return count_parameters(model).active + shared
 
 
 def attention_flops_per_token(model: ModelSpec, sequence_length: int) -> float:
@@ -81,7 +85,7 @@ def recomputed_flops_per_token(
     ``selective_share`` of the matrices is repeated under selective recomputation.
     """
     attention = attention_flops_per_token(model, sequence_length)
-    logits = model.vocab_size * model.hidden_size
+    logits = (1 + model.mtp_num_layers) * model.vocab_size * model.hidden_size
     matrices = 2.0 * (matmul_parameters(model) - logits)
     selective = np.where(flash_attention, 0.0, attention) + selective_share * matrices
     partly = np.where(recompute == Recompute.SELECTIVE, selective, 0.0)

@@ -208,9 +208,15 @@ def _layer_working_set(share: Share, c: TrainingConfigurations, layer: FloatArra
 
 
 def _loss_bytes(share: Share) -> FloatArray:
-    """Logits and their copies at the peak of the cross-entropy."""
-    logits = share.tokens * share.setting.model.vocab_size / share.tensor_parallel
-    return np.asarray(logits * share.setting.framework.memory.per_logit)
+    """Logits and their copies at the peak of the cross-entropy, of all tokens predicted at once.
+
+    Modules of multi-token prediction keep what their norms and their projection read.
+    """
+    model = share.setting.model
+    logits = share.tokens * model.vocab_size / share.tensor_parallel
+    read = 2.0 * (2 + 2) * share.own_tokens * model.hidden_size
+    each = logits * share.setting.framework.memory.per_logit
+    return np.asarray(each + model.mtp_num_layers * (each + read))
 
 
 def _state_parts(

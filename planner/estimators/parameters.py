@@ -35,7 +35,8 @@ class ParameterCount:
     """A whole model; tied logits count in ``embedding``.
 
     ``active_experts`` is the part of ``experts`` one token visits, ``looked_up`` the part
-    of ``embedding`` that no matrix multiplication reads.
+    of ``embedding`` that no matrix multiplication reads, ``prediction`` what modules of
+    multi-token prediction have beside layers.
     """
 
     embedding: int
@@ -45,6 +46,7 @@ class ParameterCount:
     router: int
     norms: int
     logits: int
+    prediction: int
     active_experts: int
     looked_up: int
 
@@ -52,7 +54,7 @@ class ParameterCount:
     def total(self) -> int:
         """Parameters of the model."""
         layers = self.attention + self.feed_forward + self.experts + self.router + self.norms
-        return self.embedding + layers + self.logits
+        return self.embedding + layers + self.logits + self.prediction
 
     @property
     def active_with_embedding(self) -> int:
@@ -81,6 +83,16 @@ def layer_parameters(hidden_size: int, group: LayerGroup) -> LayerParameters:
     )
 
 
+def prediction_parameters(model: ModelSpec) -> int:
+    """Parameters of a module of multi-token prediction beside its layers.
+
+    The projection of two states to one, their norms and that before the logits.
+    """
+    h = model.hidden_size
+    norms = formulas.norm_parameters(hidden_size=h, num_norms=3, norm_bias=model.final_norm_bias)
+    return 2 * h * h + int(norms)
+
+
 def count_parameters(model: ModelSpec) -> ParameterCount:
     """Parameters of ``model``, as its checkpoint stores them."""
     hidden = model.hidden_size
@@ -104,6 +116,7 @@ def count_parameters(model: ModelSpec) -> ParameterCount:
         router=sum(number * layer.router for number, layer in layers),
         norms=sum(number * layer.norms for number, layer in layers) + _norms_outside_layers(model),
         logits=int(logits),
+        prediction=model.mtp_num_layers * prediction_parameters(model),
         looked_up=embedding - used,
     )
 

@@ -12,7 +12,7 @@ from planner.enums import ZeroStage
 from planner.estimators.adapters import adapter_block, adapter_launches
 from planner.estimators.attention_block import attention_block, softmax_launches
 from planner.estimators.data_parallel import DataParallelTime, data_parallel_time
-from planner.estimators.ends import embedding_block, logits_block
+from planner.estimators.ends import embedding_block, logits_block, prediction_block
 from planner.estimators.feed_forward_block import feed_forward_block
 from planner.estimators.offload import (
     HostCopies,
@@ -122,16 +122,20 @@ def _end_blocks(
     exchange: DataParallelTime,
     copies: HostCopies,
 ) -> Iterable[Block]:
+    modules = share.setting.model.mtp_num_layers
     on_stages = {
-        embedding_block: parameters.is_first.astype(np.float64),
-        logits_block: parameters.is_last.astype(np.float64),
+        embedding_block: (1.0, parameters.is_first),
+        logits_block: (1.0, parameters.is_last),
     }
-    for block, counts in on_stages.items():
+    if modules:
+        on_stages[prediction_block] = (float(modules), parameters.is_last)
+    for block, (whole, is_there) in on_stages.items():
         time = layer_time(block(share), c.recompute, 0.0)
         gathers = exchange.end_forward, exchange.end_backward
         gather = _shown_gather(share, time, gathers)
         offload = _shown_copies(share, time, gathers, (copies.end_forward, copies.end_backward))
-        yield Block(time=time, gather=gather, offload=offload, counts=counts, whole=1.0)
+        counts = whole * is_there.astype(np.float64)
+        yield Block(time=time, gather=gather, offload=offload, counts=counts, whole=whole)
 
 
 def _overlap(share: Share) -> Overlap:

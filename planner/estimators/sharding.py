@@ -128,11 +128,17 @@ def _on_stages(layers: StageLayers, per_layer: tuple[FloatArray, ...]) -> FloatA
 def _end_parameters(
     model: ModelSpec, tensor_parallel: FloatArray, is_first: BoolArray, is_last: BoolArray
 ) -> FloatArray:
-    """Embedding on the first stage, logits on the last; tied ones that meet are one matrix."""
-    counts = count_parameters(model)
+    """Embedding on the first stage, logits on the last; tied ones that meet are one matrix.
+
+    Multi-token prediction embeds tokens on the last stage, too.
+    """
+    counts, modules = count_parameters(model), model.mtp_num_layers
     logits = counts.logits / tensor_parallel
     matrix = model.vocab_size * model.hidden_size / tensor_parallel
-    copy = np.where(is_first, 0.0, matrix) if model.tie_word_embeddings else 0.0
+    copied = model.tie_word_embeddings or modules > 0
+    copy = np.where(is_first, 0.0, matrix) if copied else 0.0
     norms = (2 if model.final_norm_bias else 1) * float(model.hidden_size)
     first = counts.embedding / tensor_parallel + (norms if model.embedding_norm else 0.0)
-    return np.where(is_first, first, 0.0) + np.where(is_last, logits + copy + norms, 0.0)
+    projected = modules * (2.0 * model.hidden_size**2 / tensor_parallel + 3 * norms)
+    last = logits + copy + norms + projected
+    return np.where(is_first, first, 0.0) + np.where(is_last, last, 0.0)

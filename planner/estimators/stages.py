@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from planner.arrays import FloatArray
 from planner.enums import Placement
+from planner.estimators.parameters import layer_parameters
 from planner.specs.model import LayerGroup, ModelSpec
 
 
@@ -32,13 +33,15 @@ def stage_layers(
 ) -> StageLayers:
     """The stages of every pair of arguments, whose axes are the trailing ones.
 
-    Layers are dealt to the p v chunks as evenly as possible; the first and the last chunk,
-    which also hold embedding and logits, are the first to go without an extra layer. Counts
-    are zero where there are more chunks than layers.
+    Layers are dealt to the p v chunks as evenly as possible. Where they do not divide, the last
+    chunk goes without one for its logits, or without as many as those of multi-token prediction
+    are worth, then the first without one for its embedding. Counts are zero where there are more
+    chunks than layers.
     """
     p, v = np.broadcast_arrays(pipeline_parallel, virtual_pipeline)
     pairs, inverse = np.unique(np.stack([p.ravel(), v.ravel()]), axis=1, return_inverse=True)
-    found = [_candidates(model.layer_groups, *pair) for pair in pairs.T.tolist()]
+    worth = _logits_in_layers(model)
+    found = [_candidates(model.layer_groups, worth, *pair) for pair in pairs.T.tolist()]
     most = max(len(ranks) for _, ranks in found)
     padded = [[_padded(array, most) for array in pair] for pair in found]
     counts, ranks = (
@@ -57,14 +60,14 @@ def _padded(stages: FloatArray, length: int) -> FloatArray:
 
 @lru_cache(maxsize=4096)
 def _candidates(
-    groups: tuple[LayerGroup, ...], p: float, v: float
+    groups: tuple[LayerGroup, ...], logits_in_layers: int, p: float, v: float
 ) -> tuple[FloatArray, FloatArray]:
     """Counts and ranks of the candidate stages of one pipeline."""
     kinds = layer_kinds(groups)
     chunks = int(p * v)
     if chunks != p * v or chunks > len(kinds):
         return np.zeros((3, len(groups))), np.zeros(3)
-    ends = np.cumsum(chunk_sizes(len(kinds), chunks))
+    ends = np.cumsum(chunk_sizes(len(kinds), chunks, logits_in_layers))
     one_hot = np.eye(len(groups))[kinds]
     per_chunk = np.add.reduceat(one_hot, np.concatenate([[0], ends[:-1]]), axis=0)
     stages = per_chunk.reshape(int(v), int(p), len(groups)).sum(axis=0)
@@ -81,13 +84,36 @@ def _inner(stages: FloatArray) -> list[int]:
     return kept or [0]
 
 
-def chunk_sizes(num_layers: int, num_chunks: int) -> NDArray[np.int64]:
-    """Layers per chunk; extra layers go to the inner chunks first, the last chunk last."""
-    base, extra = divmod(num_layers, num_chunks)
-    order = [*range(1, num_chunks - 1), 0, num_chunks - 1]
-    sizes = np.full(num_chunks, base)
-    sizes[order[:extra]] += 1
+def chunk_sizes(num_layers: int, num_chunks: int, logits_in_layers: int) -> NDArray[np.int64]:
+    """Layers per chunk; what divides unevenly is missing at the end, at the start, inside."""
+    most = -(-num_layers // num_chunks)
+    missing = most * num_chunks - num_layers
+    sizes = np.full(num_chunks, most)
+    at_end = min(missing, logits_in_layers, most - 1)
+    sizes[-1] -= at_end
+    elsewhere = [0, *range(num_chunks - 2, 0, -1)]
+    sizes[elsewhere[: missing - at_end]] -= 1
     return sizes
+
+
+def _logits_in_layers(model: ModelSpec) -> int:
+    """Layers that the last chunk goes without for its logits.
+
+    One, as Megatron-Core's splits that account for the loss; where there are logits of later
+    tokens, too, pipelines are laid out by hand: what a token meets in so many layers, rounded up.
+    """
+    if not model.mtp_num_layers:
+        return 1
+    layers = [
+        (group.num_hidden_layers, layer_parameters(model.hidden_size, group))
+        for group in model.layer_groups
+    ]
+    met = sum(
+        count * (layer.attention + layer.feed_forward + layer.active_experts)
+        for count, layer in layers
+    )
+    logits = (1 + model.mtp_num_layers) * model.vocab_size * model.hidden_size
+    return -(-logits * model.num_hidden_layers // met)
 
 
 def layer_kinds(groups: tuple[LayerGroup, ...]) -> NDArray[np.int64]:

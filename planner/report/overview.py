@@ -29,11 +29,12 @@ def print_question(console: Console, plan: Plan) -> None:
     """The model, the GPUs and every value that nobody gave."""
     setting = plan.problem.setting
     model, machine = setting.model, setting.machine
-    parameters = text.large(count_parameters(model).total)
+    parameters = f"{text.large(count_parameters(model).total)} parameters"
+    if model.mtp_num_layers:
+        modules = "module" if model.mtp_num_layers == 1 else f"{model.mtp_num_layers} modules"
+        parameters += f" with the {modules} of multi-token prediction"
     counts = " or ".join(text.count(n) for n in plan.problem.mesh.values["num_gpus"])
-    console.print(
-        f"{model.name} ({parameters} parameters) on {counts} x {machine.gpu.name}", style="bold"
-    )
+    console.print(f"{model.name} ({parameters}) on {counts} x {machine.gpu.name}", style="bold")
     if setting.workload.is_frozen:
         console.print(trained(setting))
     if not machine.cluster.name.endswith("-default"):

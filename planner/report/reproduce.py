@@ -15,6 +15,7 @@ _OPTIONS = (
     "framework",
     "sequence_length",
     "price",
+    "mtp_num_layers",
     "lora_rank",
     "lora_targets",
     "flops_efficiency",

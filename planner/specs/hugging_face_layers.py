@@ -14,6 +14,9 @@ Label = TypeVar("Label", bound=Hashable)
 TEXT_PART = "Text part alone, without the vision tower."
 
 
+_PREDICTION_MODULES = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+
+
 def decoder(
     config: ConfigReader, layer_groups: Sequence[Table], *, tied: bool = False, **fields: Any
 ) -> Table:
@@ -24,8 +27,14 @@ def decoder(
         "layer_groups": tuple(layer_groups),
         "tie_word_embeddings": config.flag("tie_word_embeddings", tied),
         "max_position_embeddings": config.optional_size("max_position_embeddings"),
+        "num_nextn_predict_layers": _prediction_modules(config),
         **fields,
     }
+
+
+def _prediction_modules(config: ConfigReader) -> int:
+    """Modules of multi-token prediction, by the names that families give them."""
+    return max(config.size(name, 0, least=0) for name in _PREDICTION_MODULES)
 
 
 def text_part(config: ConfigReader, family: Callable[[ConfigReader], Table]) -> Table:

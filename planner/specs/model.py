@@ -201,7 +201,9 @@ class ModelSpec:
     """A decoder-only language model.
 
     ``quantization``, ``expert_quantization``: types of the published weights where they are
-    not 16 bit; serving starts from them, training ignores them.
+    not 16 bit; serving starts from them, training ignores them. ``num_nextn_predict_layers``:
+    modules of multi-token prediction that the publisher trained after ``layer_groups``;
+    ``mtp_num_layers``: those whose layers are among them, see `planner.specs.multi_token`.
     """
 
     name: str
@@ -216,6 +218,8 @@ class ModelSpec:
     embedding_norm: bool = False
     final_norm_bias: bool = False
     logits_bias: bool = False
+    num_nextn_predict_layers: SizeOrZero = 0
+    mtp_num_layers: SizeOrZero = 0
     training: TrainingDefaults | None = None
     quantization: QuantizationWord | None = None
     expert_quantization: QuantizationWord | None = None

@@ -14,6 +14,7 @@ from planner.specs.cluster import ClusterSpec
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
+from planner.specs.multi_token import with_mtp
 from planner.specs.workload import TrainingWorkload
 from planner.validation.hardware import cluster_of, gpu_class, scale
 from planner.validation.layouts import Layout, Open, layouts, since
@@ -26,6 +27,7 @@ from planner.validation.tables import FrameworkRule, framework_rule
 _RELEASE = re.compile(r"performance summary (\d\d\.\d\d)")
 # CUDA graphs of parts of layers, the router's among them; hybrid models have no others.
 _GRAPHS_OF_PARTS = re.compile(r"cuda graph \S+/\[[^\]]*'moe_router'|hybrid mamba")
+_WITHOUT_MTP = re.compile(r"(?:w/o|without|no) mtp")
 _ADAPTERS = {
     "": AdapterKind.NONE,
     "pretrain": AdapterKind.NONE,
@@ -136,8 +138,8 @@ def case_of(run: Run, library: Library) -> Case:
     length = run.count("sequence_length")
     if length is None or length > _LONGEST_SEQUENCE:
         raise NotPredicted("the sequence length is not given, or absurd")
-    model = model_of(run, library)
     rule = framework_rule(_framework(run))
+    model = _trained(run, model_of(run, library), rule, adapter)
     loss = _loss(run, rule)
     rule = _rule(rule, run, adapter, loss)
     shipped = library.framework(rule.profile)
@@ -164,6 +166,17 @@ def case_of(run: Run, library: Library) -> Case:
         adapter=adapter,
         lora_rank=run.count("lora_rank") or _LORA_RANK,
     )
+
+
+def _trained(run: Run, model: ModelSpec, rule: FrameworkRule, adapter: AdapterKind) -> ModelSpec:
+    """The model with the modules of multi-token prediction that a run trains."""
+    stated = run.number("mtp_num_layers")
+    if stated is not None:
+        return with_mtp(model, int(stated))
+    with_modules = rule.trains_mtp and adapter is AdapterKind.NONE
+    if not with_modules or _WITHOUT_MTP.search(run.word("notes")):
+        return model
+    return with_mtp(model, model.num_nextn_predict_layers)
 
 
 def _rule(rule: FrameworkRule, run: Run, adapter: AdapterKind, loss: str) -> FrameworkRule:

@@ -89,6 +89,7 @@ TRAINING = Schema(
         "global_batch_size",
     ),
     counts_or_zero=(
+        "mtp_num_layers",
         "num_experts",
         "num_experts_per_tok",
         "moe_intermediate_size",

@@ -26,7 +26,7 @@ class FrameworkRule:
     ``memory_kind``: what the framework itself prints; empty if that is not known.
     ``adapter_profile`` stands for the framework where it trains an adapter, if another one
     does, ``fused_adapter_profile`` where it does so with fused kernels; ``lora_targets`` is
-    what it then adapts.
+    what it then adapts. ``trains_mtp``: its recipes train a model's multi-token prediction.
     """
 
     pattern: str
@@ -44,6 +44,7 @@ class FrameworkRule:
     adapter_profile: str
     fused_adapter_profile: str
     lora_targets: str
+    trains_mtp: bool
 
     def of_adapter(self, *, fused: bool) -> FrameworkRule:
         """The rule for a run that trains an adapter, with fused kernels or without."""
@@ -97,6 +98,7 @@ def _framework_rules() -> tuple[FrameworkRule, ...]:
             adapter_profile=row["adapter_profile"],
             fused_adapter_profile=row["fused_adapter_profile"] or row["adapter_profile"],
             lora_targets=row["lora_targets"] or AdapterTargets.ATTENTION,
+            trains_mtp=row["trains_mtp"] == "1",
         )
         for row in read_table("frameworks.csv")
     )

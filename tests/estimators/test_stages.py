@@ -11,6 +11,7 @@ from published_runs import configuration, setting
 from planner.estimators.parameters import count_parameters, layer_parameters
 from planner.estimators.sharding import stage_parameters
 from planner.estimators.stages import chunk_sizes, layer_kinds, stage_layers
+from planner.specs.model_catalogue import load_model
 
 FIRST, LAST = 0, -1
 
@@ -19,7 +20,7 @@ FIRST, LAST = 0, -1
 @given(layers=st.integers(1, 500), data=st.data())
 def test_chunks_hold_all_layers_as_evenly_as_possible(layers: int, data: st.DataObject) -> None:
     chunks = data.draw(st.integers(1, layers))
-    sizes = chunk_sizes(layers, chunks)
+    sizes = chunk_sizes(layers, chunks, 1)
     assert sizes.sum() == layers
     assert sizes.max() - sizes.min() <= 1
     assert sizes[0] <= sizes[1:-1].min(initial=layers)
@@ -60,9 +61,8 @@ def test_gemma_alternates_windows() -> None:
 
 def test_deepseek_v3_starts_with_three_dense_layers() -> None:
     """arXiv:2412.19437, section 4.2: all but the first three layers have experts."""
-    kinds = layer_kinds(setting("deepseek-v3").model.layer_groups)
-    assert kinds.tolist() == [0] * 3 + [1] * 58
-    spec = setting("deepseek-v3").model
+    spec = load_model("deepseek-v3")
+    assert layer_kinds(spec.layer_groups).tolist() == [0] * 3 + [1] * 58
     layers = stage_layers(spec, np.float64(16), np.float64(1)).counts
     assert layers[FIRST].tolist() == [3, 0]
     assert layers[LAST].tolist() == [0, 3]
@@ -70,7 +70,7 @@ def test_deepseek_v3_starts_with_three_dense_layers() -> None:
 
 def test_interleaved_chunks_stand_a_pipeline_apart() -> None:
     """arXiv:2104.04473, section 2.2.2: with p = 2 and v = 2 stage 0 holds chunks 0 and 2."""
-    layers = stage_layers(setting("deepseek-v3").model, np.float64(2), np.float64(15)).counts
+    layers = stage_layers(load_model("deepseek-v3"), np.float64(2), np.float64(15)).counts
     # 30 chunks of 61 layers: chunk 1 has three layers, the others two.
     assert layers[FIRST].sum() == 30
     assert layers[LAST].sum() == 31

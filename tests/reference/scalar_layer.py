@@ -140,6 +140,15 @@ def logits(world: World, layout: Layout) -> Ops:
     }
 
 
+def prediction(world: World, layout: Layout) -> Ops:
+    """A module of multi-token prediction beside its layer (arXiv:2412.19437, equation 21)."""
+    h, n = world.model.hidden_size, tokens(world, layout)
+    both = own_tokens(world, layout) * 2 * h
+    joined = _linear(world, layout, n, h / layout.tensor_parallel, 2 * h)
+    own = {"norms": _once(_memory(world, both, 4, 6)), "projection": _once(joined)}
+    return own | logits(world, layout)
+
+
 def _once(op: Op) -> Op:
     """The ends of a model are never recomputed."""
     return replace(op, selective=0.0, full=0.0)

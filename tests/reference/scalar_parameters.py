@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import ceil
 
 from scalar_machine import Layout, World, value_dim
 from scalar_state import State
@@ -29,19 +30,42 @@ def stages(model: ModelSpec, layout: Layout) -> list[list[int]]:
     """The layers of every stage: chunk c stands on stage c mod p (arXiv:2104.04473, 2.2).
 
     Where layers do not divide, inner chunks take the extra ones, then the first, then the
-    last, as embedding and logits stand there (arXiv:2407.21783, section 3.3.2).
+    last, as embedding and logits stand there (arXiv:2407.21783, section 3.3.2). The last one
+    leaves as many as the logits of multi-token prediction weigh, but keeps one.
     """
     layers, p = layer_list(model), layout.pipeline_parallel
     chunks = p * layout.virtual_pipeline
     sizes = [len(layers) // chunks] * chunks
     inner_first = [*range(1, chunks - 1), 0, chunks - 1]
-    for chunk in inner_first[: len(layers) % chunks]:
+    extra = len(layers) % chunks
+    for chunk in inner_first[:extra]:
         sizes[chunk] += 1
+    for _ in range(1, int(_layers_like_logits(model))):
+        light = [chunk for chunk in inner_first[extra:-1] if sizes[chunk] < max(sizes)]
+        if extra and sizes[-1] > 1 and light:
+            sizes[-1] -= 1
+            sizes[light[0]] += 1
     held: list[list[int]] = [[] for _ in range(p)]
     for chunk, size in enumerate(sizes):
         taken, layers = layers[:size], layers[size:]
         held[chunk % p] += taken
     return held
+
+
+def _layers_like_logits(model: ModelSpec) -> int:
+    """How many layers have as many parameters per token as all logits, rounded up."""
+    if model.mtp_num_layers == 0:
+        return 1
+    per_token = 0
+    for index in layer_list(model):
+        group = model.layer_groups[index]
+        per_token += attention_parameters(model, group)
+        if mlp := group.feed_forward:
+            width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
+            per_token += _mlp(model.hidden_size, width, mlp.gated, mlp.bias) if width else 0
+            per_token += mlp.num_experts_per_tok * _expert(model.hidden_size, mlp)
+    logits = (1 + model.mtp_num_layers) * model.vocab_size * model.hidden_size
+    return ceil(Fraction(logits * len(layer_list(model)), int(per_token)))
 
 
 def layer_parameters(model: ModelSpec, group: LayerGroup, layout: Layout) -> tuple[float, float]:
@@ -145,7 +169,8 @@ def end_parameters(model: ModelSpec, layout: Layout, stage: int) -> float:
     """Embedding and its norm on the first stage, final norm and logits on the last.
 
     Tied weights are one matrix where both stand on one stage, else a copy on each. Every
-    tensor-parallel rank holds the norms whole.
+    tensor-parallel rank holds the norms whole. Modules of multi-token prediction (arXiv:2412.19437,
+    section 2.2) have a copy of the embedding, three norms and a projection of two states to one.
     """
     h, t, last = model.hidden_size, layout.tensor_parallel, layout.pipeline_parallel - 1
     matrix = model.vocab_size * h
@@ -158,6 +183,11 @@ def end_parameters(model: ModelSpec, layout: Layout, stage: int) -> float:
     if stage == last:
         count += 0 if model.tie_word_embeddings and last == 0 else matrix
         count += model.vocab_size if model.logits_bias else 0
+        modules = model.mtp_num_layers
+        if modules:
+            untied_copy = last > 0 and not model.tie_word_embeddings
+            count += modules * 2 * h * h + (matrix if untied_copy else 0)
+            norms += modules * 3 * norm
     return count / t + norms
 
 

@@ -16,7 +16,7 @@ from scalar_adapters import (
     trained_in_stages,
     weight_bytes,
 )
-from scalar_layer import Ops, embedding, layer, logits, softmax_falls_back
+from scalar_layer import Ops, embedding, layer, logits, prediction, softmax_falls_back
 from scalar_machine import (
     Layout,
     World,
@@ -68,6 +68,8 @@ def stage_parts(world: World, layout: Layout, stage: int) -> Parts:
         _add(parts, world, layout, embedding(world, layout), 0.0, None)
     if stage == last:
         _add(parts, world, layout, logits(world, layout), 0.0, None)
+        for _ in range(model.mtp_num_layers):
+            _add(parts, world, layout, prediction(world, layout), 0.0, None)
     if last > 0:
         num_bytes = 2 * own_tokens(world, layout) * model.hidden_size
         distance = layout.num_gpus / layout.pipeline_parallel
@@ -186,7 +188,9 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
     if stage == layout.pipeline_parallel - 1:
         tokens = layout.micro_batch_size * world.workload.sequence_length / layout.context_parallel
         vocabulary = model.vocab_size / layout.tensor_parallel
-        working = max(working, memory.per_logit * tokens * vocabulary)
+        loss = memory.per_logit * tokens * vocabulary
+        read = 2 * own_tokens(world, layout) * 2 * (2 * model.hidden_size)
+        working = max(working, loss + model.mtp_num_layers * (loss + read))
     whole = _states(world, layout, stage) | {
         "communication_buffers": memory.communication_buffer,
         "reserved": memory.reserved,

@@ -47,6 +47,24 @@ def test_frameworks_find_their_profile(framework, profile, nearest):
 
 
 @pytest.mark.parametrize(
+    ("changes", "modules"),
+    [
+        pytest.param({"framework": "Megatron-Bridge"}, 1, id="its recipes train the module"),
+        pytest.param({"framework": "Megatron-LM"}, 0, id="others do not"),
+        pytest.param({"framework": "Megatron-Bridge", "notes": "DeepSeekV3 (w/o MTP)"}, 0, id="no"),
+        pytest.param({"framework": "Megatron-Bridge", "mtp_num_layers": "0"}, 0, id="zero"),
+        pytest.param({"framework": "Megatron-LM", "mtp_num_layers": "2"}, 2, id="two"),
+        pytest.param({"framework": "Megatron-Bridge", "workload": "lora"}, 0, id="adapters"),
+    ],
+)
+def test_multi_token_prediction_is_that_of_the_run_or_of_the_recipes(library, changes, modules):
+    shape = dict.fromkeys(MODEL, "")
+    found = case(library, **{**shape, "model": "deepseek-v3", **changes})
+    assert found.model.mtp_num_layers == modules
+    assert found.model.num_hidden_layers == 61 + modules
+
+
+@pytest.mark.parametrize(
     ("changes", "profile"),
     [
         ({"source": "Megatron-Bridge performance summary 26.04"}, "NeMo"),
