@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.enums import AdapterKind, Precision
-from planner.errors import SearchSpaceError, SpecError, did_you_mean
+from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.machine import Machine
 from planner.estimators.parameters import count_parameters
 from planner.estimators.share import Setting

@@ -3,8 +3,8 @@
 Each step fits a few parameters of one engine to the runs that are marked for calibration, on
 a few dozen settings spread evenly over them, of TensorRT-LLM's C++ runtime, whose runs span most
 releases and GPUs, on more. Starting values stand here, so that running it again changes no
-byte. SGLang keeps its starting values, and so does TensorRT-LLM's PyTorch runtime but for what a
-sequence costs the host: fits of more to their runs made those left out worse:
+byte. SGLang keeps its starting values, and so do TensorRT-LLM and vLLM V0 but for what the host
+needs: fits of more to their runs made those left out worse (cross_validate_engines.py):
 
     python scripts/fit_engines.py && python scripts/make_intervals.py
 """
@@ -35,9 +35,8 @@ PROFILES = Path(planner.__file__).parent / "engine_profiles"
 DIGITS = 3
 MOST_EVALUATIONS = 8
 
-SERVING = {
-    "step_overhead": 0.0005,
-    "sequence_overhead": 1e-6,
+HOST = {"step_overhead": 0.0005, "sequence_overhead": 1e-6}
+SERVING = HOST | {
     "request_overhead": 0.02,
     "weight_bandwidth_fraction": 1.0,
     "compute_fraction": 1.0,
@@ -103,14 +102,10 @@ class EngineStep:
 
 
 STEPS = (
-    EngineStep(
-        profile="tensorrt-llm-cpp",
-        start=SERVING | {"attention_padding_fraction": 0.5},
-        most_settings=240,
-    ),
+    EngineStep(profile="tensorrt-llm-cpp", start=HOST, most_settings=240),
     EngineStep(profile="tensorrt-llm", start={"sequence_overhead": 2e-6}, most_settings=60),
     EngineStep(profile="vllm", start=SERVING | {"step_overhead": 0.001}, most_settings=40),
-    EngineStep(profile="vllm-v0", start=V0),
+    EngineStep(profile="vllm-v0", start=HOST | {"sequence_overhead": 20e-6}),
     EngineStep(profile="vllm-v0-ports", start=PORTS),
     EngineStep(profile="vllm-v0-xpu", start=V0 | {"collective_launch_time": 300e-6}),
     EngineStep(profile="fastertransformer", start=COLLECTIVES),
