@@ -32,8 +32,11 @@ def main() -> None:
     for step in (step for step in STEPS if step.profile in named):
         known, asked = measurements(step), measurements(step, calibrating=False)
         inside, outside = _errors(step, known, asked), _left_out(step, known, asked)
+        could = ~np.isnan(outside)
         for mode in sorted({row.case.mode for row in asked}):
-            mine = [index for index, row in enumerate(asked) if row.case.mode is mode]
+            mine = [i for i, row in enumerate(asked) if row.case.mode is mode and could[i]]
+            if not mine:
+                continue
             print(
                 f"{step.profile:18} {mode.value:26} {len(mine):5} {np.median(inside[mine]):10.1%} "
                 f"{outside[mine].mean():7.1%} {np.median(outside[mine]):7.1%}",
@@ -44,13 +47,17 @@ def main() -> None:
 def _left_out(
     step: EngineStep, known: Sequence[MeasuredInference], asked: Sequence[MeasuredInference]
 ) -> FloatArray:
-    """Absolute errors on ``asked``, each by a fit to the rows of ``known`` in other folds."""
+    """Absolute errors on ``asked``, each by a fit to the rows of ``known`` in other folds.
+
+    NaN where there are none.
+    """
     fold_of = folds(known, asked)
     errors = np.full(len(asked), np.nan)
     for fold in sorted({fold_of(row) for row in asked}):
         mine = [index for index, row in enumerate(asked) if fold_of(row) == fold]
         others = [row for row in known if fold_of(row) != fold]
-        errors[mine] = _errors(step, others, [asked[index] for index in mine])
+        if others:
+            errors[mine] = _errors(step, others, [asked[index] for index in mine])
     return errors
 
 

@@ -103,6 +103,9 @@ class EngineStep:
 
 STEPS = (
     EngineStep(profile="tensorrt-llm-cpp", start=HOST, most_settings=240),
+    EngineStep(
+        profile="tensorrt-llm-cpp-mmha", start={"repeated_read_fraction": 0.5}, most_settings=120
+    ),
     EngineStep(profile="tensorrt-llm", start={"sequence_overhead": 2e-6}, most_settings=60),
     EngineStep(profile="vllm", start=SERVING | {"step_overhead": 0.001}, most_settings=40),
     EngineStep(profile="vllm-v0", start=HOST | {"sequence_overhead": 20e-6}),

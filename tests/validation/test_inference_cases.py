@@ -25,6 +25,9 @@ def case(library):
     [
         ("trtllm", "1.0.0rc3", None, "h100-sxm-80gb", "tensorrt-llm"),
         ("tensorrt-llm+triton", "0.14.0", 2024, "h100-sxm-80gb", "tensorrt-llm-cpp"),
+        ("tensorrt-llm", "0.10.0", 2024, "h100-sxm-80gb", "tensorrt-llm-cpp-mmha"),
+        ("tensorrt-llm", "0.11.0", 2024, "h100-sxm-80gb", "tensorrt-llm-cpp"),
+        ("tensorrt-llm", "", 2024, "h100-sxm-80gb", "tensorrt-llm-cpp"),
         ("nim-trtllm", "", None, "h100-sxm-80gb", "tensorrt-llm-cpp"),
         ("vllm", "0.6.1", 2024, "h100-sxm-80gb", "vllm-v0"),
         ("vllm", "", 2024, "h100-sxm-80gb", "vllm-v0"),
