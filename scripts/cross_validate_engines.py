@@ -28,7 +28,7 @@ _NEARLY_ALL = 0.9
 def main() -> None:
     """Print in-sample and left-out errors of the named steps, or of all, by kind of run."""
     named = sys.argv[1:] or [step.profile for step in STEPS]
-    print(f"{'profile':18} {'runs':26} {'rows':>5} {'in-sample':>10} {'MAPE':>7} {'median':>7}")
+    print(f"{'profile':21} {'runs':25} {'rows':>5} {'in-sample':>10} {'MAPE':>7} {'median':>7}")
     for step in (step for step in STEPS if step.profile in named):
         known, asked = measurements(step), measurements(step, calibrating=False)
         inside, outside = _errors(step, known, asked), _left_out(step, known, asked)
@@ -38,7 +38,7 @@ def main() -> None:
             if not mine:
                 continue
             print(
-                f"{step.profile:18} {mode.value:26} {len(mine):5} {np.median(inside[mine]):10.1%} "
+                f"{step.profile:21} {mode.value:25} {len(mine):5} {np.median(inside[mine]):10.1%} "
                 f"{outside[mine].mean():7.1%} {np.median(outside[mine]):7.1%}",
                 flush=True,
             )
