@@ -10,10 +10,10 @@ from planner.enums import AdapterKind, AdapterTargets
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.request import Request
 from planner.specs.model import ModelSpec
+from planner.specs.multi_token import MOST_MODULES
 
 _LORA_RANK = 16
 _MOST_LORA_RANK = 100_000
-_MOST_MODULES = 100
 
 _Words = TypeVar("_Words", bound=StrEnum)
 
@@ -76,9 +76,9 @@ def mtp_num_layers(request: Request, model: ModelSpec, defaults: MutableMapping[
         if published:
             defaults["mtp_num_layers"] = f"{published} (published run of {model.name})"
         return published
-    if not _is_whole(asked, 0, _MOST_MODULES):
+    if not _is_whole(asked, 0, MOST_MODULES):
         raise SearchSpaceError(
-            f"mtp_num_layers is a whole number from 0 to {_MOST_MODULES}, not {asked!r}."
+            f"mtp_num_layers is a whole number from 0 to {MOST_MODULES}, not {asked!r}."
         )
     if asked and is_frozen:
         raise SearchSpaceError(

@@ -14,7 +14,7 @@ from planner.specs.cluster import ClusterSpec
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
-from planner.specs.multi_token import with_mtp
+from planner.specs.multi_token import MOST_MODULES, with_mtp
 from planner.specs.workload import TrainingWorkload
 from planner.validation.hardware import cluster_of, gpu_class, scale
 from planner.validation.layouts import Layout, Open, layouts, since
@@ -172,6 +172,8 @@ def _trained(run: Run, model: ModelSpec, rule: FrameworkRule, adapter: AdapterKi
     """The model with the modules of multi-token prediction that a run trains."""
     stated = run.number("mtp_num_layers")
     if stated is not None:
+        if stated > MOST_MODULES:
+            raise NotPredicted("the number of multi-token prediction modules is absurd")
         return with_mtp(model, int(stated))
     with_modules = rule.trains_mtp and adapter is AdapterKind.NONE
     if not with_modules or _WITHOUT_MTP.search(run.word("notes")):
