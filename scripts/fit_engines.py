@@ -56,12 +56,12 @@ COLLECTIVES = {
     "compute_fraction": 0.9,
 }
 LLAMA = {
-    "decode_launch_time": 20e-6,
     "step_overhead": 0.0003,
     "weight_bandwidth_fraction": 0.85,
     "compute_fraction": 0.55,
     "attention_bandwidth_fraction": 0.7,
 }
+LAUNCHED = LLAMA | {"decode_launch_time": 20e-6}
 UNFUSED = {"elementwise_passes": 2.0, "score_passes": 4.0}
 CUDA_VECTORS = {"vector_bandwidth": 8e9, "linear_compute_by_architecture.hopper": 0.7}
 EAGER = {
@@ -112,9 +112,11 @@ STEPS = (
     EngineStep(profile="vllm-v0-ports", start=PORTS),
     EngineStep(profile="vllm-v0-xpu", start=V0 | {"collective_launch_time": 300e-6}),
     EngineStep(profile="fastertransformer", start=COLLECTIVES),
-    EngineStep(profile="llama-cpp", start=LLAMA | UNFUSED | CUDA_VECTORS, most_settings=40),
-    EngineStep(profile="llama-cpp-metal", start=LLAMA | UNFUSED),
-    EngineStep(profile="llama-cpp-ports", start=LLAMA),
+    EngineStep(
+        profile="llama-cpp", start=LLAMA | {"score_passes": 4.0} | CUDA_VECTORS, most_settings=40
+    ),
+    EngineStep(profile="llama-cpp-metal", start=LAUNCHED | UNFUSED),
+    EngineStep(profile="llama-cpp-ports", start=LAUNCHED),
     EngineStep(profile="exllama", start=MODULES | {"decode_launch_time": 30e-6}),
     EngineStep(profile="autoawq", start=MODULES),
     EngineStep(profile="lmdeploy", start={"quantized_bandwidth_fraction": 1.0}),
