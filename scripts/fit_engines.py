@@ -143,6 +143,7 @@ def main() -> None:
             for path in holders(own, parameter, key):
                 write(path, parameter.owner, parameter.name, value, origin, key)
             print(f"  {parameter.name:30} {value:.{DIGITS}g}")
+        _library.cache_clear()  # later steps may build on these values
 
 
 def measurements(step: EngineStep, calibrating: bool = True) -> list[MeasuredInference]:
