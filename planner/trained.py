@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 from planner.enums import AdapterKind, AdapterTargets
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.request import Request
-from planner.specs.model import ModelSpec
-from planner.specs.multi_token import MOST_MODULES
+from planner.specs.model import MOST_MODULES, ModelSpec
 
 _LORA_RANK = 16
 _MOST_LORA_RANK = 100_000

@@ -27,7 +27,10 @@ _NEARLY_ALL = 0.9
 
 def main() -> None:
     """Print in-sample and left-out errors of the named steps, or of all, by kind of run."""
-    named = sys.argv[1:] or [step.profile for step in STEPS]
+    profiles = [step.profile for step in STEPS]
+    named = sys.argv[1:] or profiles
+    if unknown := sorted(set(named) - set(profiles)):
+        sys.exit(f"Nothing is fitted of {', '.join(unknown)}, only of {', '.join(profiles)}.")
     print(f"{'profile':21} {'runs':25} {'rows':>5} {'in-sample':>10} {'MAPE':>7} {'median':>7}")
     for step in (step for step in STEPS if step.profile in named):
         known, asked = measurements(step), measurements(step, calibrating=False)

@@ -8,7 +8,7 @@ from planner.arrays import BoolArray, CodeArray, FloatArray
 from planner.enums import AttentionKind, Recompute
 from planner.estimators.adapters import layer_adapter_parameters
 from planner.estimators.attention_block import value_dim
-from planner.estimators.parameters import count_parameters
+from planner.estimators.parameters import count_parameters, logits_met
 from planner.estimators.share import Setting
 from planner.formulas.linear_attention import recurrence_flops
 from planner.specs.model import AttentionSpec, ModelSpec
@@ -85,8 +85,7 @@ def recomputed_flops_per_token(
     ``selective_share`` of the matrices is repeated under selective recomputation.
     """
     attention = attention_flops_per_token(model, sequence_length)
-    logits = (1 + model.mtp_num_layers) * model.vocab_size * model.hidden_size
-    matrices = 2.0 * (matmul_parameters(model) - logits)
+    matrices = 2.0 * (matmul_parameters(model) - logits_met(model))
     selective = np.where(flash_attention, 0.0, attention) + selective_share * matrices
     partly = np.where(recompute == Recompute.SELECTIVE, selective, 0.0)
     return np.where(recompute == Recompute.FULL, matrices + attention, partly)

@@ -93,6 +93,11 @@ def prediction_parameters(model: ModelSpec) -> int:
     return 2 * h * h + int(norms)
 
 
+def logits_met(model: ModelSpec) -> int:
+    """Parameters of the logits, as often as a token meets them: once, and once per module."""
+    return (1 + model.mtp_num_layers) * model.vocab_size * model.hidden_size
+
+
 def count_parameters(model: ModelSpec) -> ParameterCount:
     """Parameters of ``model``, as its checkpoint stores them."""
     hidden = model.hidden_size

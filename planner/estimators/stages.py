@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from planner.arrays import FloatArray
 from planner.enums import Placement
-from planner.estimators.parameters import layer_parameters
+from planner.estimators.parameters import count_parameters, logits_met
 from planner.specs.model import LayerGroup, ModelSpec
 
 
@@ -104,16 +104,9 @@ def _logits_in_layers(model: ModelSpec) -> int:
     """
     if not model.mtp_num_layers:
         return 1
-    layers = [
-        (group.num_hidden_layers, layer_parameters(model.hidden_size, group))
-        for group in model.layer_groups
-    ]
-    met = sum(
-        count * (layer.attention + layer.feed_forward + layer.active_experts)
-        for count, layer in layers
-    )
-    logits = (1 + model.mtp_num_layers) * model.vocab_size * model.hidden_size
-    return -(-logits * model.num_hidden_layers // met)
+    counts = count_parameters(model)
+    in_layers = counts.attention + counts.feed_forward + counts.active_experts
+    return -(-logits_met(model) * model.num_hidden_layers // in_layers)
 
 
 def layer_kinds(groups: tuple[LayerGroup, ...]) -> NDArray[np.int64]:

@@ -12,8 +12,6 @@ Table = dict[str, Any]
 Label = TypeVar("Label", bound=Hashable)
 
 TEXT_PART = "Text part alone, without the vision tower."
-
-
 _PREDICTION_MODULES = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
 
 

@@ -13,6 +13,9 @@ from planner.specs import model_checks
 _STRICT = ConfigDict(extra="forbid")
 Size = Annotated[int, Field(ge=1, le=10**9, strict=True)]
 SizeOrZero = Annotated[int, Field(ge=0, le=10**9, strict=True)]
+MOST_MODULES = 100
+"""More modules of multi-token prediction than any model has make no sense."""
+Modules = Annotated[int, Field(ge=0, le=MOST_MODULES, strict=True)]
 QuantizationWord = Annotated[str, AfterValidator(model_checks.one_of(Quantization.words()))]
 
 
@@ -218,8 +221,8 @@ class ModelSpec:
     embedding_norm: bool = False
     final_norm_bias: bool = False
     logits_bias: bool = False
-    num_nextn_predict_layers: SizeOrZero = 0
-    mtp_num_layers: SizeOrZero = 0
+    num_nextn_predict_layers: Modules = 0
+    mtp_num_layers: Modules = 0
     training: TrainingDefaults | None = None
     quantization: QuantizationWord | None = None
     expert_quantization: QuantizationWord | None = None

@@ -6,9 +6,6 @@ from dataclasses import replace
 
 from planner.specs.model import LayerGroup, ModelSpec
 
-MOST_MODULES = 100
-"""More modules than any model has make no sense."""
-
 
 def with_mtp(model: ModelSpec, count: int) -> ModelSpec:
     """The model with ``count`` modules of multi-token prediction [1]_ among its layers.

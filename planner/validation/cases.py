@@ -13,8 +13,8 @@ from planner.estimators.share import Setting
 from planner.specs.cluster import ClusterSpec
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
-from planner.specs.model import ModelSpec
-from planner.specs.multi_token import MOST_MODULES, with_mtp
+from planner.specs.model import MOST_MODULES, ModelSpec
+from planner.specs.multi_token import with_mtp
 from planner.specs.workload import TrainingWorkload
 from planner.validation.hardware import cluster_of, gpu_class, scale
 from planner.validation.layouts import Layout, Open, layouts, since

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,12 @@ import pytest
 from published_runs import configuration
 
 from planner import Request
-from planner.errors import SearchSpaceError
+from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.estimate import evaluate
 from planner.estimators.parameters import count_parameters
 from planner.estimators.stages import chunk_sizes, stage_layers
 from planner.plan import Plan, make_plan
+from planner.specs.catalogue import find
 from planner.specs.model_catalogue import load_model
 from planner.specs.multi_token import with_mtp
 
@@ -79,6 +81,14 @@ def test_layers_leave_the_last_stage_for_the_logits_of_the_module() -> None:
     assert chunk_sizes(62, 16, 9).tolist() == [*[4] * 15, 2]
     assert chunk_sizes(5, 4, 9).sum() == 5
     assert chunk_sizes(5, 4, 9).min() == 1
+
+
+def test_an_absurd_number_of_published_modules_is_a_fault_of_the_file(tmp_path: Path) -> None:
+    text = find("models", "deepseek-v3").read_text(encoding="utf-8")
+    path = tmp_path / "absurd.toml"
+    path.write_text(text.replace("predict_layers = 1", "predict_layers = 1000"), encoding="utf-8")
+    with pytest.raises(SpecError, match="num_nextn_predict_layers"):
+        load_model(str(path))
 
 
 def test_published_modules_are_trained_unless_another_number_is_asked_for() -> None:

@@ -53,9 +53,9 @@ def static_batch(setting: ServingSetting, configurations: ServingConfigurations)
     prompts = np.maximum(micro / rounds, 1.0)
     prefill = step_time(setting, c, prompt_batch(setting, prompts, size, np.zeros(())), False)
     first = prefill.total + (parts * rounds - 1) * prefill.slowest_stage
-    micro = _micro_batch(setting, c, np.ones(()))
-    decode = step_time(setting, c, decode_batch(setting, micro), True)
-    step = decode.cycle(c.concurrency / micro) * (1 + w.draft_cost)
+    decoding = _micro_batch(setting, c, np.ones(()))
+    decode = step_time(setting, c, decode_batch(setting, decoding), True)
+    step = decode.cycle(c.concurrency / decoding) * (1 + w.draft_cost)
     again = c.kv_cache == CacheType.NONE
     longer = (w.input_tokens + w.output_tokens / 2) / w.input_tokens
     per_token = np.where(again, prefill.total * rounds * longer, step) / tokens_per_step(setting)
