@@ -43,6 +43,7 @@ class EngineExecution:
     ``attention_kernels``: what its fused attention kernels are written for.
     ``fused_quantization``: casts of activations are part of other kernels.
     ``custom_all_reduce``: small all-reduces use one- or two-shot kernels over peer memory.
+    ``joined_all_reduce``: blocks that run side by side are added up before one all-reduce.
     ``collective_launch_time``: what the host adds to every other all-reduce.
     ``captured_context``: decode steps over longer contexts are launched like those of prompts,
     without graphs; 0: none are. ``expert_loop_time``: the host's time for each expert of a layer
@@ -54,7 +55,10 @@ class EngineExecution:
     products of more rows unpack quantized weights to 16 bit in memory first; 0: none do.
     ``quantized_launch_time``: what the host adds to launch a product of quantized weights.
     ``fp8_unpack_instructions``: of a lane, to turn a cached 8-bit float into 16 bits for one query
-    head on a GPU without such a type.
+    head on a GPU without such a type. ``vector_attention_instructions``: of a lane, for a cached
+    16-bit element and one query head, in decode attention without tensor cores, with
+    ``vector_attention_instructions_8bit`` where the cache has 8 bits; 0: it uses tensor cores, as
+    it does for groups of ``tensor_core_group`` query heads.
     """
 
     decode_launch_time: Seconds
@@ -72,6 +76,7 @@ class EngineExecution:
     attention_kernels: AttentionKernels
     fused_quantization: bool
     custom_all_reduce: bool
+    joined_all_reduce: bool = False
     expert_launch_time: Seconds = 0.0
     expert_loop_time: Seconds = 0.0
     collective_launch_time: Seconds = 0.0
@@ -82,6 +87,9 @@ class EngineExecution:
     vector_bandwidth: BytesPerSecondOrZero = 0.0
     score_passes: Ratio = 0.0
     fp8_unpack_instructions: Ratio = 40.0
+    vector_attention_instructions: Ratio = 0.0
+    vector_attention_instructions_8bit: Ratio = 0.0
+    tensor_core_group: Annotated[int, Field(ge=0, le=10**4, strict=True)] = 0
     half_accumulation: bool = False
     unpacked_rows: Annotated[int, Field(ge=0, le=10**7, strict=True)] = 0
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from serving_cases import replicas, serving_setting
 
-from planner.enums import CacheType, Quantization
+from planner.enums import CacheType, Precision, Quantization
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.static import static_batch
 from planner.estimators.inference.step import InferenceStep
@@ -193,3 +193,39 @@ def test_an_8_bit_cache_is_unpacked_where_the_gpu_has_no_such_type(gpu: str, slo
         for cache in (CacheType.BF16, CacheType.FP8)
     )
     assert (eight > 2 * sixteen) if slower else (eight < sixteen)
+
+
+@pytest.mark.parametrize(("cache", "instructions"), [(CacheType.BF16, 40.0), (CacheType.FP8, 60.0)])
+def test_attention_on_vector_lanes_costs_instructions_for_every_query_head(
+    cache: CacheType, instructions: float
+) -> None:
+    """Of keys and values: 16 sequences, 8 heads of 128 and 4 queries on each, 1,950 tokens."""
+    shared = serving_setting("llama-3-8b", "h100-sxm-80gb", input_tokens=1900, output_tokens=100)
+    lanes = {"vector_attention_instructions": 40.0, "vector_attention_instructions_8bit": 60.0}
+    seconds = [
+        seconds_of(
+            static_batch(one, replicas(concurrency=16, kv_cache=cache)).decode_step,
+            "attention_decode",
+        )
+        for one in (shared, changed(shared, **lanes), changed(shared, **lanes, tensor_core_group=4))
+    ]
+    peak = shared.machine.gpu.peak_flops[Precision.FP32]
+    elements = 16 * 2 * 8 * 128 * 1950
+    started = 2e-5
+    assert seconds[1] == pytest.approx(4 * elements * 2 * instructions / peak, abs=started)
+    assert seconds[0] == seconds[2] < seconds[1]
+
+
+@pytest.mark.parametrize(("model", "reduced"), [("falcon-40b", 60), ("llama-13b", 0)])
+def test_blocks_side_by_side_share_an_all_reduce_where_the_engine_joins_them(
+    model: str, reduced: int
+) -> None:
+    apart = serving_setting(model, "l40s-48gb")
+    c = replicas(num_gpus=2, tensor_parallel=2)
+    steps = [
+        static_batch(one, c).decode_step for one in (apart, changed(apart, joined_all_reduce=True))
+    ]
+    each = seconds_of(steps[0], "attention_all_reduce")
+    saved = float(steps[0].kernels - steps[1].kernels)
+    assert each > 0
+    assert saved == pytest.approx(reduced * each)

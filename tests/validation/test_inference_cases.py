@@ -25,7 +25,9 @@ def case(library):
     [
         ("trtllm", "1.0.0rc3", None, "h100-sxm-80gb", "tensorrt-llm"),
         ("tensorrt-llm+triton", "0.14.0", 2024, "h100-sxm-80gb", "tensorrt-llm-cpp"),
-        ("tensorrt-llm", "0.10.0", 2024, "h100-sxm-80gb", "tensorrt-llm-cpp-mmha"),
+        ("tensorrt-llm", "0.7.1", 2024, "h100-sxm-80gb", "tensorrt-llm-cpp-mmha"),
+        ("tensorrt-llm", "0.8.0", 2024, "h100-sxm-80gb", "tensorrt-llm-cpp-xqa"),
+        ("tensorrt-llm", "0.10.0", 2024, "h100-sxm-80gb", "tensorrt-llm-cpp-xqa"),
         ("tensorrt-llm", "0.11.0", 2024, "h100-sxm-80gb", "tensorrt-llm-cpp"),
         ("tensorrt-llm", "", 2024, "h100-sxm-80gb", "tensorrt-llm-cpp"),
         ("nim-trtllm", "", None, "h100-sxm-80gb", "tensorrt-llm-cpp"),

@@ -41,7 +41,8 @@ def attention_block(layer: LayerContext, group: LayerGroup) -> Iterator[StepOper
             columns=rank.hidden_size,
             depth=attention.num_attention_heads * value_dim(attention) / _tp(rank),
         )
-    yield layer.tensor_all_reduce("attention")
+    if not (group.parallel_residual and rank.setting.engine.execution.joined_all_reduce):
+        yield layer.tensor_all_reduce("attention")
 
 
 def value_dim(attention: AttentionSpec) -> int:

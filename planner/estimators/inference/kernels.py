@@ -143,20 +143,26 @@ class Kernels:
         peak = self.machine.peak(self.machine.sixteen_bit)
         rate = peak * (1.0 if ideal else self._attention_compute_fraction)
         time = np.maximum(moved / bandwidth, flops / rate)
-        if self._unpack_time > 0:
-            elements = np.asarray(sequences) * cache_bytes_per_token * np.asarray(context)
-            unpacked = elements * group * self._unpack_time
-            time = np.maximum(time, np.where(cache == CacheType.FP8, unpacked, 0.0))
+        cached = np.asarray(sequences) * cache_bytes_per_token * np.asarray(context)
+        time = np.maximum(time, cached * group * self._instruction_time(cache, group))
         return np.where(np.asarray(sequences) > 0, time + self._latency(e["latency"]), 0.0)
 
-    @property
-    def _unpack_time(self) -> float:
-        """Seconds in which the GPU turns an 8-bit float into 16 bits; 0 where it has the type."""
-        peaks = self.machine.gpu.peak_flops
-        if self.machine.ideal or Precision.FP8 in peaks or Precision.FP32 not in peaks:
+    def _instruction_time(self, cache: CodeArray, group: Numeric) -> Numeric:
+        """Seconds of the vector instructions for a cached byte and one query head."""
+        execution, peaks = self.engine.execution, self.machine.gpu.peak_flops
+        if self.machine.ideal or Precision.FP32 not in peaks:
             return 0.0
+        on_lanes = np.asarray(group) != execution.tensor_core_group
+        eight_bit = on_lanes * execution.vector_attention_instructions_8bit
+        unpacked = 0.0 if Precision.FP8 in peaks else execution.fp8_unpack_instructions
+        of_cache = {
+            CacheType.BF16: on_lanes * execution.vector_attention_instructions / _SIXTEEN_BIT_BYTES,
+            CacheType.FP8: np.maximum(eight_bit, unpacked),
+            CacheType.INT8: eight_bit,
+        }
+        instructions = np.select([cache == code for code in of_cache], list(of_cache.values()))
         # A lane's fused multiply-add is one instruction and two FLOPs.
-        return 2.0 * self.engine.execution.fp8_unpack_instructions / peaks[Precision.FP32]
+        return np.asarray(2.0 * instructions / peaks[Precision.FP32])
 
     def _cache_reads(self, blocks: Numeric, context: FloatArray) -> tuple[Numeric, Numeric]:
         """Rate of decode attention over the measured one, and how often a key is read again."""
