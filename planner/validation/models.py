@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from planner.enums import AttentionKind, PositionEmbedding
@@ -15,7 +16,10 @@ _GPT_VOCABULARY = 51200
 _LLAMA_VOCABULARY = 32000
 _HEAD_DIM = 128
 _WIDEST = 10**6
-_VARIANTS = {"chat", "instruct", "base", "hf", "it"}
+_VARIANT = re.compile(
+    r"[-.](?:base|instruct|chat|it|hf|sft|q?lora|bf16|fp16|fp8|nvfp4|mxfp4|fp4|int8|int4"
+    r"|[48]-?bit|bnb|awq|gptq|gguf|kv)$"
+)
 
 
 class NotPredicted(Exception):
@@ -40,6 +44,12 @@ def model_of(run: Run, library: Library) -> ModelSpec:
     return model
 
 
+def without_variant(name: str) -> str:
+    """A spelled name without the last word of its release or its format; empty if it has none."""
+    shorter = _VARIANT.sub("", name)
+    return shorter if shorter != name else ""
+
+
 def has_experts(model: ModelSpec) -> bool:
     """Whether any layer is a mixture of experts."""
     return model.num_experts > 0
@@ -47,15 +57,13 @@ def has_experts(model: ModelSpec) -> bool:
 
 def _built_in(run: Run, library: Library, known: str) -> ModelSpec | None:
     """The built-in model of a run's name, if nothing in its columns contradicts it."""
-    words = spelled(known or run.text("model")).split("-")
+    name = spelled(known or run.text("model"))
     described = run.count("hidden_size") is not None
-    while len(words) > 1 or (words and words[0]):
-        model = library.model("-".join(words))
+    while name:
+        model = library.model(name)
         if model is not None and _agrees(run, model):
             return _adapted(run, model)
-        last = words.pop()
-        if not described and last not in _VARIANTS:
-            return None
+        name = name.rpartition("-")[0] if described else without_variant(name)
     return None
 
 

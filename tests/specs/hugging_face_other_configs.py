@@ -1,4 +1,4 @@
-"""Configs of models that are not built in."""
+"""Configs of models of other families."""
 
 from typing import Any
 

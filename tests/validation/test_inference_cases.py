@@ -21,6 +21,19 @@ def case(library):
 
 
 @pytest.mark.parametrize(
+    ("written", "model"),
+    [
+        ("TheBloke/Qwen1.5-72B-Chat-GPTQ-Int4", "Qwen1.5 72B"),
+        ("unsloth/Llama-3.2-1B-Instruct-bnb-4bit", "Llama 3.2 1B"),
+        ("Llama2-70B LoRA", "Llama 2 70B"),
+        ("amd/Llama-3.1-405B-Instruct-FP8-KV", "Llama 3.1 405B"),
+    ],
+)
+def test_releases_and_formats_are_no_other_models(library, case, written, model):
+    assert case(model=written).model.name == model
+
+
+@pytest.mark.parametrize(
     ("engine", "version", "year", "gpu", "profile"),
     [
         ("trtllm", "1.0.0rc3", None, "h100-sxm-80gb", "tensorrt-llm"),

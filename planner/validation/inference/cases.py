@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -29,7 +28,7 @@ from planner.validation.inference.tables import (
     engine_rule,
 )
 from planner.validation.library import Library, spelled
-from planner.validation.models import NotPredicted, has_experts, model_of
+from planner.validation.models import NotPredicted, has_experts, model_of, without_variant
 from planner.validation.runs import Run
 
 _LONGEST = 100_000_000
@@ -38,7 +37,6 @@ _LONGEST = 100_000_000
 _ACCEPTANCE = {1: 0.85, 2: 0.8}
 _LEAST_ACCEPTED = 0.75
 _DRAFT_COST = 0.05
-_VARIANT = re.compile(r"[-.](?:fp8|nvfp4|mxfp4|fp4|bf16|instruct|chat|it|hf|awq|gptq.*|fp8-kv)$")
 
 
 class Mode(StrEnum):
@@ -209,10 +207,7 @@ def served_model(run: Run, library: Library) -> ModelSpec:
         model = library.model(name)
         if model is not None:
             return model
-        shorter = _VARIANT.sub("", name)
-        if shorter == name:
-            break
-        name = shorter
+        name = without_variant(name)
     return model_of(run, library)
 
 
