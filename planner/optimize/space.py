@@ -26,7 +26,8 @@ def mesh(
 ) -> Mesh:
     """All combinations of the space's values, narrowed by ``settings``.
 
-    ``settings`` maps a parameter to a value or several; it replaces what the space says.
+    ``settings`` maps a parameter to a value or several; it replaces what the space says. Where
+    neither says a ZeRO stage, ranks that share their states with nobody shard nothing.
 
     Raises
     ------
@@ -35,12 +36,16 @@ def mesh(
     """
     refuse_unknown(space, settings, NAMES, derived=("data_parallel",))
     counts = sorted(set(num_gpus))
-    choices: dict[str, Any] = {**defaults(framework, workload), **space.parameters, **settings}
+    said: dict[str, Any] = {**space.parameters, **settings}
+    choices: dict[str, Any] = {**defaults(framework, workload), **said}
     table = {
         name: checked(TrainingConfigurations, name, _values(choice, counts, model, workload))
         for name, choice in choices.items()
     }
     table["num_gpus"] = checked(TrainingConfigurations, "num_gpus", counts)
+    alone = min(table["tensor_parallel"]) * min(table["pipeline_parallel"]) >= counts[-1]
+    if alone and "zero_stage" not in said and 0 in framework.zero_stages:
+        table["zero_stage"] = checked(TrainingConfigurations, "zero_stage", [0])
     return Mesh(values={name: table[name] for name in NAMES})
 
 

@@ -151,3 +151,17 @@ def test_parameters_that_nobody_mentions_have_one_value(space_file):
 def test_faulty_spaces_are_refused(space_file, parameter):
     with pytest.raises(SearchSpaceError):
         problem(space=space_file(parameter + "\n"))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "settings", "stage"),
+    [
+        (8, {}, 1),
+        (1, {}, 0),
+        (8, {"tensor_parallel": ["4"], "pipeline_parallel": ["2"]}, 0),
+        (1, {"zero_stage": ["1"]}, 1),
+    ],
+)
+def test_a_rank_alone_shards_nothing_unless_it_is_asked_to(gpus, settings, stage):
+    request = {"model": "tinyllama-1.1b", "num_gpus": gpus, "space": "single"}
+    assert choices(**request, settings=settings)["zero_stage"] == [stage]
