@@ -182,8 +182,8 @@ def test_same_silicon_shares_figures_but_not_the_claim_of_measurement() -> None:
 
 
 def test_cards_without_measurements_take_the_defaults_of_their_link() -> None:
-    l40s, bridged = load_gpu("l40s"), load_gpu("rtx3090")
-    assert l40s.efficiency.collective["all_reduce"].bandwidth_fraction == 0.4
+    card, bridged = load_gpu("l4"), load_gpu("rtx3090")
+    assert card.efficiency.collective["all_reduce"].bandwidth_fraction == 0.4
     own = collectives(bridged, LinkKind.PCIE)
     assert own is bridged.efficiency.collective
     assert collectives(bridged, LinkKind.NVLINK)["all_reduce"].bandwidth_fraction == 0.9
