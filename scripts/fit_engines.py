@@ -4,7 +4,7 @@ Each step fits a few parameters of one engine to the runs that are marked for ca
 a few dozen settings spread evenly over them, of TensorRT-LLM's C++ runtime, whose runs span most
 releases and GPUs, on more. Starting values stand here, so that running it again changes no
 byte. SGLang keeps its starting values, and so do TensorRT-LLM and vLLM V0 but for what the host
-needs and what early kernels read again: fits of more to their runs made those left out worse
+needs and the instructions of early kernels: fits of more to their runs made those left out worse
 (cross_validate_engines.py):
 
     python scripts/fit_engines.py && python scripts/make_intervals.py

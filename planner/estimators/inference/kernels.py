@@ -150,15 +150,17 @@ class Kernels:
     def _instruction_time(self, cache: CodeArray, group: Numeric) -> Numeric:
         """Seconds of the vector instructions for a cached byte and one query head."""
         execution, peaks = self.engine.execution, self.machine.gpu.peak_flops
-        if self.machine.ideal or Precision.FP32 not in peaks:
+        sixteen_bit = execution.vector_attention_instructions
+        eight_bit = execution.vector_attention_instructions_8bit
+        unpacked = 0.0 if Precision.FP8 in peaks else execution.fp8_unpack_instructions
+        is_free = sixteen_bit == eight_bit == unpacked == 0
+        if self.machine.ideal or is_free or Precision.FP32 not in peaks:
             return 0.0
         on_lanes = np.asarray(group) != execution.tensor_core_group
-        eight_bit = on_lanes * execution.vector_attention_instructions_8bit
-        unpacked = 0.0 if Precision.FP8 in peaks else execution.fp8_unpack_instructions
         of_cache = {
-            CacheType.BF16: on_lanes * execution.vector_attention_instructions / _SIXTEEN_BIT_BYTES,
-            CacheType.FP8: np.maximum(eight_bit, unpacked),
-            CacheType.INT8: eight_bit,
+            CacheType.BF16: on_lanes * sixteen_bit / _SIXTEEN_BIT_BYTES,
+            CacheType.FP8: np.maximum(on_lanes * eight_bit, unpacked),
+            CacheType.INT8: on_lanes * eight_bit,
         }
         instructions = np.select([cache == code for code in of_cache], list(of_cache.values()))
         # A lane's fused multiply-add is one instruction and two FLOPs.
