@@ -46,7 +46,7 @@ class Quantization(_Code):
     """Types of the weights and of the activations that a matrix multiplication reads.
 
     ``W8A8`` is int8, ``W4A4`` int4; ``W4A8`` computes in 8 bit, the ``A16`` ones in 16 bit.
-    ``MXFP4`` weights compute in 8 bit where the GPU has fp4, else in 16 bit.
+    ``MXFP4`` weights compute in 16 bit.
     """
 
     W16A16 = 0
