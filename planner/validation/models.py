@@ -18,7 +18,7 @@ _HEAD_DIM = 128
 _WIDEST = 10**6
 _VARIANT = re.compile(
     r"[-.](?:base|instruct|chat|it|hf|sft|q?lora|bf16|fp16|fp8|nvfp4|mxfp4|fp4|int8|int4"
-    r"|[48]-?bit|bnb|awq|gptq|gguf|kv)$"
+    r"|[48]-?bit|bnb|awq|gptq.*|gguf|kv)$"
 )
 
 

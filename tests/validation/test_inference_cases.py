@@ -24,12 +24,13 @@ def case(library):
     ("written", "model"),
     [
         ("TheBloke/Qwen1.5-72B-Chat-GPTQ-Int4", "Qwen1.5 72B"),
+        ("TheBloke/Llama-2-7B-GPTQ-4bit-128g", "Llama 2 7B"),
         ("unsloth/Llama-3.2-1B-Instruct-bnb-4bit", "Llama 3.2 1B"),
         ("Llama2-70B LoRA", "Llama 2 70B"),
         ("amd/Llama-3.1-405B-Instruct-FP8-KV", "Llama 3.1 405B"),
     ],
 )
-def test_releases_and_formats_are_no_other_models(library, case, written, model):
+def test_releases_and_formats_are_no_other_models(case, written, model):
     assert case(model=written).model.name == model
 
 
