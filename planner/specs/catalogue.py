@@ -189,7 +189,8 @@ def _aliases(files: Mapping[str, Path]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, path in files.items():
         for alias in _aliases_in(path):
-            found.setdefault(_normalised(alias), name)
+            for word in (alias, alias.rpartition("/")[2]):  # a repository, without its owner too
+                found.setdefault(_normalised(word), name)
     return found
 
 

@@ -30,7 +30,9 @@ def test_every_file_loads_and_names_its_sources(path: Path) -> None:
 def test_names_and_aliases_are_unique() -> None:
     words = Counter(path.stem.lower() for path in FILES)
     for path in FILES:
-        words.update(alias.lower() for alias in read_toml(path).get("aliases", []))
+        aliases = [alias.lower() for alias in read_toml(path).get("aliases", [])]
+        repositories = {alias.rpartition("/")[2] for alias in aliases if "/" in alias}
+        words.update([*aliases, *(repositories - {path.stem.lower()})])
     assert [word for word, times in words.items() if times > 1] == []
 
 
@@ -48,6 +50,7 @@ def test_repositories_find_their_models_without_a_network() -> None:
         repositories = [word for word in read_toml(path).get("aliases", []) if "/" in word]
         for repository in repositories[:1]:
             assert load_model(repository) == load_model(path.stem)
+            assert load_model(repository.rpartition("/")[2]) == load_model(path.stem)
 
 
 def test_an_unknown_name_gets_a_close_match() -> None:
