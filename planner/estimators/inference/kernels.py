@@ -143,8 +143,10 @@ class Kernels:
         peak = self.machine.peak(self.machine.sixteen_bit)
         rate = peak * (1.0 if ideal else self._attention_compute_fraction)
         time = np.maximum(moved / bandwidth, flops / rate)
-        cached = np.asarray(sequences) * cache_bytes_per_token * np.asarray(context)
-        time = np.maximum(time, cached * group * self._instruction_time(cache, group))
+        each = self._instruction_time(cache, group)
+        if np.any(each):
+            cached = np.asarray(sequences) * cache_bytes_per_token * np.asarray(context)
+            time = np.maximum(time, cached * group * each)
         return np.where(np.asarray(sequences) > 0, time + self._latency(e["latency"]), 0.0)
 
     def _instruction_time(self, cache: CodeArray, group: Numeric) -> Numeric:
