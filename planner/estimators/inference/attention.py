@@ -102,7 +102,7 @@ def _latent_projections(layer: LayerContext, attention: AttentionSpec) -> Iterat
     down = rank_kv + rope + rank_q
     yield layer.linear("qkv_down", "qkv", rows=rank.tokens, columns=down, depth=h)
     yield layer.linear("q_up", "qkv", rows=rank.tokens, columns=a * d / t, depth=rank_q or h)
-    prompt = rank.batch.prefill_tokens * rank.attention_share
+    prompt = rank.prompt_tokens
     decoded = rank.tokens - prompt
     yield layer.linear("kv_up", "qkv", rows=prompt, columns=a * (d - rope + dv) / t, depth=rank_kv)
     for name, width in (("absorb_keys", d - rope), ("absorb_values", dv)):
@@ -149,8 +149,8 @@ def _indexer(layer: LayerContext, attention: AttentionSpec) -> Iterator[StepOper
     depth = attention.q_lora_rank or rank.hidden_size
     yield layer.linear("index_q", "indexer", rows=rank.tokens, columns=heads * d, depth=depth)
     batch = rank.batch
-    decoding = batch.decoding * rank.attention_share
-    prompt = batch.prefill_tokens * rank.attention_share
+    decoding = rank.decoding
+    prompt = rank.prompt_tokens
     pairs = prompt * batch.prefill_keys + decoding * batch.tokens_per_sequence * batch.context
     moved = _INDEX_BYTES * d * (decoding * batch.context + prompt)
     peak = layer.kernels.machine.peak(layer.kernels.machine.sixteen_bit)
@@ -167,8 +167,8 @@ def _indexer(layer: LayerContext, attention: AttentionSpec) -> Iterator[StepOper
 def _prefill_core(layer: LayerContext, attention: AttentionSpec) -> StepOperator:
     rank, batch = layer.rank, layer.rank.batch
     heads = attention.num_attention_heads / _tp(rank)
-    tokens = batch.prefill_tokens * rank.attention_share
-    prompts = batch.prompts * rank.attention_share
+    tokens = rank.prompt_tokens
+    prompts = batch.prompts * rank.prompt_share
     dims = {"qk_head_dim": attention.head_dim, "v_head_dim": value_dim(attention)}
     flops = attention_core_flops(
         num_queries=tokens,
@@ -197,7 +197,7 @@ def _prefill_core(layer: LayerContext, attention: AttentionSpec) -> StepOperator
 def _decode_core(layer: LayerContext, attention: AttentionSpec) -> StepOperator:
     rank, batch = layer.rank, layer.rank.batch
     heads = attention.num_attention_heads / _tp(rank)
-    sequences = batch.decoding * rank.attention_share
+    sequences = rank.decoding
     queries = sequences * batch.tokens_per_sequence
     context = visible(batch.context, attention)
     qk, v = attention.head_dim, value_dim(attention)

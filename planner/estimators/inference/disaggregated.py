@@ -67,9 +67,10 @@ def prefill_workers(
 ) -> PrefillWorkers:
     """Time and room of workers for prompts; ``setting`` is that of the whole deployment."""
     alone = replace(setting, workload=replace(setting.workload, output_tokens=1, draft_tokens=0))
-    whole, limit = new_tokens(alone), configurations.replica_step_tokens
+    whole, limit = new_tokens(alone), configurations.max_num_batched_tokens
     rounds = np.maximum(whole / limit, 1.0)
-    together = np.maximum(np.floor(limit / whole), 1.0)
+    ranks = configurations.attention_data_parallel
+    together = np.maximum(np.floor(limit / whole), 1.0) * ranks
     p = configurations.pipeline_parallel
     c = replace(configurations, concurrency=together * p)
     nothing = np.zeros(())

@@ -119,12 +119,13 @@ def _prefill_times(setting: ServingSetting, pools: Pools) -> tuple[FloatArray, F
     new, ranks = new_tokens(setting), c.attention_data_parallel
     rounds = np.maximum(np.ceil(new * ranks / c.replica_step_tokens), 1.0)
     p = c.pipeline_parallel
-    batch = prompt_batch(setting, ranks / rounds, new * ranks / rounds, np.zeros(()))
+    batch = prompt_batch(setting, ranks, new * ranks / rounds, np.zeros(()))
     alone = step_time(setting, c, batch, decoding=False)
     most = np.minimum(np.floor(c.replica_step_tokens / new), pools.prefill_seqs * ranks)
     full = np.maximum(most, ranks / rounds)
+    busy = np.maximum(full, ranks)
     queued = step_time(
-        setting, c, prompt_batch(setting, full, full * new, np.zeros(())), decoding=False
+        setting, c, prompt_batch(setting, busy, full * new, np.zeros(())), decoding=False
     ).cycle(p)
     service = np.minimum(alone.cycle(p) * rounds, queued * ranks / full)
     return alone.total * rounds, service / p

@@ -13,7 +13,7 @@ _SAMPLING_BYTES = 12.0  # fp32 logits are read by softmax, top-k and sampling
 def end_operators(layer: LayerContext) -> Iterator[StepOperator]:
     """Embedding, final norm, logits of the tokens to be sampled, sampling."""
     rank, h = layer.rank, layer.rank.hidden_size
-    sampled = rank.batch.sequences * rank.attention_share
+    sampled = rank.sampled
     columns = rank.setting.model.vocab_size / rank.configurations.tensor_parallel
     quantized = rank.setting.engine.quantized_ends
     codes = rank.configurations.quantization if quantized else SIXTEEN_BIT

@@ -54,8 +54,8 @@ def linear_attention_operators(
 def _linear_scan(layer: LayerContext, attention: AttentionSpec) -> StepOperator:
     """The chunked scan over prompts, which leaves a state for each; written for no one GPU."""
     rank, batch, t = layer.rank, layer.rank.batch, layer.rank.configurations.tensor_parallel
-    tokens = batch.prefill_tokens * rank.attention_share
-    prompts = batch.prompts * rank.attention_share
+    tokens = rank.prompt_tokens
+    prompts = batch.prompts * rank.prompt_share
     flops, moved = scan_work(attention, tokens, t)
     time = layer.kernels.prompt_kernel(
         flops=flops,
@@ -72,7 +72,7 @@ def _linear_scan(layer: LayerContext, attention: AttentionSpec) -> StepOperator:
 def _state_update(layer: LayerContext, attention: AttentionSpec) -> StepOperator:
     """One step of the recurrence for every sequence that decodes."""
     rank, batch = layer.rank, layer.rank.batch
-    decoding = batch.decoding * rank.attention_share
+    decoding = rank.decoding
     tokens = decoding * batch.tokens_per_sequence
     states = 2.0 * decoding * state_bytes(rank, attention)
     moved = states + 6.0 * tokens * attention.linear_mixed / rank.configurations.tensor_parallel

@@ -133,15 +133,18 @@ def phases(
     new = new_tokens(setting)
     room = np.maximum(c.replica_step_tokens - whole, 1.0)
     most = np.maximum(np.minimum(c.replica_step_tokens / new, whole), 1.0)
-    parts = np.maximum(new / room, 1.0)
-    one, filled = np.minimum(new, room), np.minimum(most * new, room)
+    # A prompt is computed by one attention rank, a queue of them by all.
+    ranks = c.attention_data_parallel
+    one, filled = np.minimum(new, room / ranks), np.minimum(most * new, room)
+    parts = np.maximum(new / one, 1.0)
+    busy = np.maximum(filled / new, np.minimum(ranks, whole))
     if setting.engine.scheduler.chunked_prefill:
         beside, micro_batches, decode = whole / p, np.minimum(whole, p), times[0] / draft
     else:
         beside, micro_batches, decode = np.zeros(()), p, np.zeros(())
     prompt, queue = (
-        step_time(setting, c, _prompts(setting, tokens, beside), decoding=False)
-        for tokens in (one, filled)
+        step_time(setting, c, prompt_batch(setting, prompts, tokens, beside), decoding=False)
+        for prompts, tokens in ((np.ones(()), one), (busy, filled))
     )
     single, full = (np.maximum(step.cycle(micro_batches) - decode, 0.0) for step in (prompt, queue))
     single = single * parts
@@ -166,12 +169,6 @@ def wave_time(setting: ServingSetting, configurations: ServingConfigurations) ->
     """
     size = configurations.concurrency
     return phases(setting, configurations, size).wave(size, decode_steps(setting))
-
-
-def _prompts(setting: ServingSetting, tokens: FloatArray, decoding: FloatArray) -> Batch:
-    """As many prompts, or as much of one, as so many tokens hold, beside decoding sequences."""
-    prompts = np.maximum(tokens / new_tokens(setting), 1.0)
-    return prompt_batch(setting, prompts, tokens, decoding)
 
 
 def _gathered(setting: ServingSetting, sequences: FloatArray) -> FloatArray:

@@ -72,11 +72,6 @@ class Batch:
         """Tokens whose linear layers the replica computes."""
         return self.decoding * self.tokens_per_sequence + self.prefill_tokens
 
-    @property
-    def sequences(self) -> FloatArray:
-        """Sequences whose next token is sampled."""
-        return self.decoding * self.tokens_per_sequence + self.prompts
-
 
 @dataclass(frozen=True, kw_only=True)
 class Rank:
@@ -92,14 +87,39 @@ class Rank:
         return self.setting.model.hidden_size
 
     @property
-    def attention_share(self) -> FloatArray:
-        """Share of the replica's sequences whose attention this rank takes part in."""
-        return 1.0 / self.configurations.attention_data_parallel
+    def decode_share(self) -> FloatArray:
+        """Share of the decoding sequences whose attention the busiest rank takes part in."""
+        return self._busiest_share(self.batch.decoding)
+
+    @property
+    def prompt_share(self) -> FloatArray:
+        """Share of the prompts that the busiest rank takes part in: at least one of them."""
+        return self._busiest_share(self.batch.prompts)
+
+    def _busiest_share(self, sequences: FloatArray) -> FloatArray:
+        even = 1.0 / self.configurations.attention_data_parallel
+        return np.maximum(even, 1.0 / np.maximum(sequences, 1.0))
+
+    @property
+    def prompt_tokens(self) -> FloatArray:
+        """Prompt tokens in this rank's attention and dense matrices."""
+        return self.batch.prefill_tokens * self.prompt_share
+
+    @property
+    def decoding(self) -> FloatArray:
+        """Decoding sequences in this rank's attention."""
+        return self.batch.decoding * self.decode_share
 
     @property
     def tokens(self) -> FloatArray:
         """Tokens in this rank's attention and dense matrices."""
-        return self.batch.tokens * self.attention_share
+        return self.decoding * self.batch.tokens_per_sequence + self.prompt_tokens
+
+    @property
+    def sampled(self) -> FloatArray:
+        """Tokens that this rank samples."""
+        drafted = self.decoding * self.batch.tokens_per_sequence
+        return drafted + self.batch.prompts * self.prompt_share
 
     @property
     def cache_bytes(self) -> FloatArray:

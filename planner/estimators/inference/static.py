@@ -48,9 +48,11 @@ def static_batch(setting: ServingSetting, configurations: ServingConfigurations)
     micro = _micro_batch(setting, c, new_tokens(setting))
     parts = c.concurrency / micro
     tokens = micro * new_tokens(setting)
-    rounds = np.maximum(np.ceil(tokens / np.maximum(c.replica_step_tokens, 1.0)), 1.0)
+    # Fewer prompts than attention ranks leave ranks idle.
+    held = np.maximum(tokens, c.attention_data_parallel * new_tokens(setting))
+    rounds = np.maximum(np.ceil(held / np.maximum(c.replica_step_tokens, 1.0)), 1.0)
     size = tokens / rounds
-    prompts = np.maximum(micro / rounds, 1.0)
+    prompts = np.maximum(micro / rounds, np.minimum(micro, c.attention_data_parallel))
     prefill = step_time(setting, c, prompt_batch(setting, prompts, size, np.zeros(())), False)
     first = prefill.total + (parts * rounds - 1) * prefill.slowest_stage
     decoding = _micro_batch(setting, c, np.ones(()))

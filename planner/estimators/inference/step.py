@@ -78,7 +78,7 @@ def step_time(
         for group, (count, time) in zip(setting.model.layer_groups, per_layer, strict=True)
     )
     # Ranks that share the requests have hosts that work side by side.
-    own_sequences = batch.sequences * rank.attention_share
+    own_sequences = rank.sampled
     overhead = execution.step_overhead + execution.sequence_overhead * own_sequences
     p, layer_count = c.pipeline_parallel, setting.model.num_hidden_layers
     send = np.where(
@@ -142,6 +142,6 @@ def _transfer_wait(rank: Rank, busy: FloatArray) -> FloatArray:
         group.num_hidden_layers * cached_bytes(rank, group.attention)
         for group in rank.setting.model.layer_groups
     )
-    read = c.kv_offload * cache * context * batch.decoding * rank.attention_share
+    read = c.kv_offload * cache * context * rank.decoding
     link_fraction = rank.setting.engine.execution.host_link_fraction
     return np.maximum(machine.host_copy_time(weights + read, link_fraction) - busy, 0.0)
