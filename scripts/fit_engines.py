@@ -122,6 +122,11 @@ STEPS = (
     EngineStep(profile="lmdeploy", start={"quantized_bandwidth_fraction": 1.0}),
     EngineStep(profile="transformers", start=EAGER | {"expert_loop_time": 100e-6}),
     EngineStep(profile="litgpt", start={"quantized_launch_time": 70e-6}),
+    EngineStep(
+        profile="deepspeed-inference",
+        start={"host_link_fraction": 0.8, "host_attention_fraction": 0.5},
+    ),
+    EngineStep(profile="flexgen", start={"host_attention_fraction": 0.5, "unpacking_bytes": 10.0}),
     EngineStep(profile="optimum-habana", start=EAGER | {"decode_launch_time": 50e-6}),
     EngineStep(profile="neuron", start=SIMPLE | {"step_overhead": 0.002}),
     EngineStep(

@@ -49,10 +49,15 @@ class EngineExecution:
     without graphs; 0: none are. ``expert_loop_time``: the host's time for each expert of a layer
     where it launches one after the other. ``host_link_fraction``: what copies of offloaded weights
     and cache reach of the host link; pinned copies over PCIe are measured at 24 to 26 of 32 GB/s.
+    ``hidden_copies``: share of a step's computation behind which they can hide.
+    ``host_attention_fraction``: what decode attention over an offloaded 16-bit cache reaches of
+    the host's memory bandwidth where the host computes it; 0: the GPU does, on a copy.
     ``vector_bandwidth``: what a multiprocessor reads at most in products of few rows; 0: no bound.
     ``score_passes``: how often the scores of a prompt's attention pass memory in 32 bit; fused
     kernels keep them. ``half_accumulation``: products of 16 bit sum in 16 bit. ``unpacked_rows``:
-    products of more rows unpack quantized weights to 16 bit in memory first; 0: none do.
+    products of so many rows or more unpack quantized weights to 16 bit in memory first; 0: none
+    do. ``unpacking_bytes``: what that moves for a weight, or for an element of a cache of fewer
+    than 16 bits; 0: one kernel reads and writes a weight, and attention reads the cache as it is.
     ``quantized_launch_time``: what the host adds to launch a product of quantized weights.
     ``fp8_unpack_instructions``: of a lane, to turn a cached 8-bit float into 16 bits for one query
     head on a GPU without such a type. ``vector_attention_instructions``: of a lane, for a cached
@@ -83,6 +88,8 @@ class EngineExecution:
     quantized_launch_time: Seconds = 0.0
     captured_context: Annotated[int, Field(ge=0, le=10**9, strict=True)] = 0
     host_link_fraction: Fraction = 0.8
+    hidden_copies: Share = 1.0
+    host_attention_fraction: Share = 0.0
     quantized_bandwidth_fraction: Fraction = 1.0
     vector_bandwidth: BytesPerSecondOrZero = 0.0
     score_passes: Ratio = 0.0
@@ -92,6 +99,7 @@ class EngineExecution:
     tensor_core_group: Annotated[int, Field(ge=0, le=10**4, strict=True)] = 0
     half_accumulation: bool = False
     unpacked_rows: Annotated[int, Field(ge=0, le=10**7, strict=True)] = 0
+    unpacking_bytes: Ratio = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

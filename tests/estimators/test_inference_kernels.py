@@ -111,7 +111,7 @@ def test_sums_in_16_bit_are_faster_on_geforce_alone(gpu: str, faster: float) -> 
 def test_unpacked_weights_pass_memory_twice_more() -> None:
     """Read in 4 bits, written in 16: 2.5 bytes of each weight before the product in 16 bit."""
     setting = serving_setting("llama-7b", "a100-sxm-80gb", input_tokens=512)
-    unpacked = changed(setting, unpacked_rows=32)
+    unpacked = changed(setting, unpacked_rows=33)
     quantized = {"quantization": Quantization.W4A16}
     plain = prompt_seconds(setting, "qkv")
     ways = [prompt_seconds(one, "qkv", **quantized) for one in (setting, unpacked)]

@@ -61,7 +61,9 @@ def test_releases_and_formats_are_no_other_models(case, written, model):
         ("torchao-gptfast", "", None, "h100-sxm-80gb", "gpt-fast"),
         ("autoawq", "", None, "h100-sxm-80gb", "autoawq"),
         ("exllamav2", "", None, "rtx4090-24gb", "exllama"),
-        ("flexgen", "", None, "h100-sxm-80gb", "deepspeed-inference"),
+        ("flexgen", "", None, "h100-sxm-80gb", "flexgen"),
+        ("deepspeed-zero-inference", "", None, "a6000-48gb", "deepspeed-inference"),
+        ("hf-accelerate", "", None, "t4-16gb", "transformers"),
         ("optimum-habana-deepspeed", "", None, "gaudi2", "optimum-habana"),
         ("hf-transformers", "4.46", None, "h100-sxm-80gb", "transformers"),
         ("litgpt", "", None, "a100-sxm-40gb", "litgpt"),
@@ -215,6 +217,13 @@ def test_offloading_and_disks(case):
     assert (found.replica.weight_offload, found.replica.kv_offload) == (1, 1)
     with pytest.raises(NotPredicted, match="disk"):
         case(notes="OFFLOAD to disk")
+    compressed = case(
+        framework="flexgen", notes="OFFLOAD to cpu; 4-bit group compression of weights and KV"
+    ).replica
+    assert (compressed.weight_offload, compressed.kv_offload) == (1, 1)
+    assert compressed.kv_cache is CacheType.INT4
+    streamed = case(framework="deepspeed-zero-inference", notes="OFFLOAD to cpu").replica
+    assert (streamed.weight_offload, streamed.kv_offload) == (1, 0)
 
 
 def test_heavier_weights_read_slower(case):

@@ -221,4 +221,8 @@ def _decode_core(layer: LayerContext, attention: AttentionSpec) -> StepOperator:
         flops=flops,
         cache=rank.configurations.kv_cache,
     )
-    return StepOperator(name="attention_decode", module="attention", time=time, flops=flops)
+    held = sequences * context * (cached_bytes(rank, attention) - indexed)
+    unpacking = layer.kernels.cache_unpacking(held, rank.cache_bytes)
+    return StepOperator(
+        name="attention_decode", module="attention", time=time + unpacking, flops=flops
+    )

@@ -39,14 +39,25 @@ class Kernels:
     ) -> FloatArray:
         """Seconds of ``C[rows, columns] = A B`` with quantized weights B, casts included."""
         time = self._product(rows, columns, depth, quantization)
-        most = self.engine.execution.unpacked_rows
-        if most == 0 or self.machine.ideal:
+        least = self.engine.execution.unpacked_rows
+        if least == 0 or self.machine.ideal:
             return time
         packed = self._matrices["weight"][quantization]
         weights = np.asarray(columns) * np.asarray(depth)
-        unpacking = self.machine.memory_time((packed + _SIXTEEN_BIT_BYTES) * weights)
-        unpacked = unpacking + self._product(rows, columns, depth, SIXTEEN_BIT)
-        return np.where((packed < _SIXTEEN_BIT_BYTES) & (np.asarray(rows) > most), unpacked, time)
+        moved = self.engine.execution.unpacking_bytes or packed + _SIXTEEN_BIT_BYTES
+        unpacked = self.machine.memory_time(moved * weights) + self._product(
+            rows, columns, depth, SIXTEEN_BIT
+        )
+        return np.where((packed < _SIXTEEN_BIT_BYTES) & (np.asarray(rows) >= least), unpacked, time)
+
+    def cache_unpacking(self, num_bytes: Numeric, element_bytes: FloatArray) -> FloatArray:
+        """Seconds to unpack a cache of fewer than 16 bits before attention reads it."""
+        moved = self.engine.execution.unpacking_bytes
+        if moved == 0 or self.machine.ideal:
+            return np.zeros(())
+        is_packed = (element_bytes > 0) & (element_bytes < _SIXTEEN_BIT_BYTES)
+        elements = np.asarray(num_bytes) / np.where(is_packed, element_bytes, 1.0)
+        return np.where(is_packed, self.machine.memory_time(moved * elements), 0.0)
 
     def _product(
         self, rows: Numeric, columns: Numeric, depth: Numeric, quantization: CodeArray

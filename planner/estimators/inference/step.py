@@ -9,13 +9,13 @@ import numpy as np
 from planner.arrays import FloatArray, Numeric, add
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import Quantization
-from planner.estimators.inference.attention import attention_block, cached_bytes
+from planner.estimators.inference.attention import attention_block
 from planner.estimators.inference.ends import end_operators
 from planner.estimators.inference.feed_forward import feed_forward_block
 from planner.estimators.inference.kernels import Kernels
+from planner.estimators.inference.offload import offload_wait
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
-from planner.estimators.inference.weights import weight_bytes
 from planner.specs.model import LayerGroup
 
 
@@ -25,8 +25,8 @@ class InferenceStep:
 
     ``layers`` holds the operators of one layer of each group with the number of layers,
     ``ends`` those outside them. ``launch_wait``: the GPU waits for the host to launch.
-    ``transfer_wait``: it waits for offloaded weights and cache. ``slowest_stage``: seconds of
-    the pipeline stage that the others wait for.
+    ``transfer_wait``: it waits for offloaded weights and cache, or for the host that attends to
+    it. ``slowest_stage``: seconds of the pipeline stage that the others wait for.
     """
 
     layers: tuple[tuple[int, tuple[StepOperator, ...]], ...]
@@ -97,7 +97,7 @@ def step_time(
         kernels=kernels,
         pipeline=np.asarray((p - 1) * send),
         launch_wait=np.zeros(()) if ideal else wait,
-        transfer_wait=_transfer_wait(rank, busy),
+        transfer_wait=offload_wait(rank, busy),
         overhead=np.zeros(()) if ideal else np.asarray(overhead),
         slowest_stage=slowest + send + (0.0 if ideal else overhead),
     )
@@ -128,20 +128,3 @@ def _quantized_launches(rank: Rank, group: LayerGroup) -> Numeric:
     experts = c.expert_quantization if group.num_experts > 1 else c.quantization
     in_attention = np.where(c.quantization == Quantization.W16A16, 0, of_attention)
     return time * (in_attention + np.where(experts == Quantization.W16A16, 0, of_feed_forward))
-
-
-def _transfer_wait(rank: Rank, busy: FloatArray) -> FloatArray:
-    """What copying offloaded weights and cache over the host link adds to a step."""
-    c, machine = rank.configurations, rank.setting.machine
-    if not np.any(c.weight_offload > 0) and not np.any(c.kv_offload > 0):
-        return np.zeros(())
-    weights = c.weight_offload * weight_bytes(rank.setting, c).total * c.pipeline_parallel
-    batch = rank.batch
-    context = batch.context
-    cache = add(
-        group.num_hidden_layers * cached_bytes(rank, group.attention)
-        for group in rank.setting.model.layer_groups
-    )
-    read = c.kv_offload * cache * context * rank.decoding
-    link_fraction = rank.setting.engine.execution.host_link_fraction
-    return np.maximum(machine.host_copy_time(weights + read, link_fraction) - busy, 0.0)

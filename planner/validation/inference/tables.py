@@ -79,7 +79,7 @@ def cache_type(run: Run, profile: str) -> CacheType:
         "kv_caches.csv",
         engine=profile,
         weights=run.word("weight_precision"),
-        cache=run.word("kv_cache_precision"),
+        cache=run.word("kv_cache_precision") or convention(run, "kv_cache"),
     )
     return CacheType[row["cache_type"].upper()]
 

@@ -1,0 +1,66 @@
+"""What weights and cache in host memory add to a step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.arrays import FloatArray, Numeric, add
+from planner.enums import AttentionKind
+from planner.estimators.inference.attention import cached_bytes, visible
+from planner.estimators.inference.setting import Rank
+from planner.estimators.inference.weights import weight_bytes
+from planner.specs.model import AttentionSpec
+
+_SIXTEEN_BIT_BYTES = 2.0
+
+
+def offload_wait(rank: Rank, busy: FloatArray) -> FloatArray:
+    """Seconds of a step in which the GPU waits for its host, beside ``busy`` ones of its own.
+
+    Weights, and the cache where the GPU attends to it, are copied over the host link while the
+    GPU computes. Where the host attends to the cache, the GPU waits for that.
+    """
+    c, machine = rank.configurations, rank.setting.machine
+    if not np.any(c.weight_offload > 0) and not np.any(c.kv_offload > 0):
+        return np.zeros(())
+    execution = rank.setting.engine.execution
+    weights = c.weight_offload * weight_bytes(rank.setting, c).total * c.pipeline_parallel
+    by_host = _host_attends(rank)
+    cache = np.where(by_host, 0.0, _offloaded_cache(rank, copied=False))
+    hidden = (1.0 if machine.ideal else execution.hidden_copies) * busy
+    copied = machine.host_copy_time(weights + cache, execution.host_link_fraction)
+    wait = np.maximum(copied - hidden, 0.0)
+    if not np.any(by_host):
+        return wait
+    read = np.where(by_host, _offloaded_cache(rank, copied=True), 0.0)
+    return wait + machine.host_memory_time(read, execution.host_attention_fraction)
+
+
+def _host_attends(rank: Rank) -> FloatArray:
+    """Where the host computes decode attention: an ideal engine leaves it to the GPU."""
+    computes = rank.setting.engine.execution.host_attention_fraction > 0
+    return np.asarray(
+        computes and not rank.setting.machine.ideal and rank.cache_bytes >= _SIXTEEN_BIT_BYTES
+    )
+
+
+def _offloaded_cache(rank: Rank, copied: bool) -> FloatArray:
+    """Bytes of the offloaded cache that a decode step moves, of all layers.
+
+    With ``copied`` a copy of the keys and values is written and read for each query head, where
+    query heads share them.
+    """
+    sequences = rank.configurations.kv_offload * rank.decoding
+    return add(
+        group.num_hidden_layers * _cache_of(rank, group.attention, copied) * sequences
+        for group in rank.setting.model.layer_groups
+    )
+
+
+def _cache_of(rank: Rank, attention: AttentionSpec | None, copied: bool) -> Numeric:
+    if attention is None or attention.has_state:
+        return 0.0
+    held = cached_bytes(rank, attention) * visible(rank.batch.context, attention)
+    heads = attention.num_attention_heads / attention.num_key_value_heads
+    shared = attention.kind is not AttentionKind.LATENT and heads > 1
+    return held * (1 + 2 * heads) if copied and shared else held

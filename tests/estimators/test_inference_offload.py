@@ -1,0 +1,105 @@
+"""Weights and cache in host memory: what is copied, hidden, unpacked and left to the host."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from serving_cases import replicas, serving_setting
+
+from planner.enums import CacheType, Quantization
+from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.inference.static import static_batch
+from planner.estimators.inference.step import InferenceStep
+
+# Two bytes of keys and values of 32 layers with 4,096 elements each: of OPT-6.7B.
+CACHE_PER_TOKEN = 2 * 2 * 32 * 4096
+USUAL_HOST_BANDWIDTH = 51.2e9
+
+
+def setting_of(model: str = "opt-6.7b", engine: str = "vllm", **execution: Any) -> ServingSetting:
+    """A model on an A6000, with other values of its engine's execution."""
+    setting = serving_setting(model, "a6000-48gb", engine, input_tokens=512, output_tokens=32)
+    values = dataclasses.replace(setting.engine.execution, **execution)
+    return dataclasses.replace(
+        setting, engine=dataclasses.replace(setting.engine, execution=values)
+    )
+
+
+def step(setting: ServingSetting, **values: Any) -> InferenceStep:
+    """A decode step of one GPU."""
+    return static_batch(setting, replicas(**values)).decode_step
+
+
+def waited(setting: ServingSetting, **values: Any) -> float:
+    """Seconds that a decode step waits for the host."""
+    return float(step(setting, **values).transfer_wait.ravel()[0])
+
+
+def test_the_host_attends_to_an_offloaded_cache_at_the_rate_of_its_memory() -> None:
+    setting = setting_of(host_attention_fraction=0.25)
+    read = 64 * (512 + 16) * CACHE_PER_TOKEN
+    found = waited(setting, concurrency=64, kv_offload=1.0)
+    assert found == pytest.approx(read / (0.25 * USUAL_HOST_BANDWIDTH))
+
+
+def test_half_of_the_cache_on_the_host_takes_it_half_as_long() -> None:
+    setting = setting_of(host_attention_fraction=0.25)
+    whole = waited(setting, concurrency=64, kv_offload=1.0)
+    assert waited(setting, concurrency=64, kv_offload=0.5) == pytest.approx(whole / 2)
+
+
+def test_its_attention_copies_keys_for_each_query_head_that_shares_them() -> None:
+    setting = setting_of("llama-2-70b", host_attention_fraction=0.25)
+    read = 8 * (512 + 16) * 2 * 2 * 80 * 1024
+    found = waited(setting, concurrency=8, kv_offload=1.0)
+    assert found == pytest.approx((1 + 2 * 8) * read / (0.25 * USUAL_HOST_BANDWIDTH))
+
+
+def test_a_cache_of_fewer_bits_is_copied_and_unpacked_on_the_gpu() -> None:
+    setting = setting_of(host_attention_fraction=0.25, hidden_copies=0.0, unpacking_bytes=20.0)
+    batch = {"concurrency": 64, "kv_cache": CacheType.INT4}
+    copied = 64 * (512 + 16) * CACHE_PER_TOKEN / 2 * (0.5 + 2 / 64)
+    assert waited(setting, **batch, kv_offload=1.0) == pytest.approx(copied / (0.8 * 32e9))
+    plain = dataclasses.replace(
+        setting,
+        engine=dataclasses.replace(
+            setting.engine,
+            execution=dataclasses.replace(setting.engine.execution, unpacking_bytes=0.0),
+        ),
+    )
+    more = step(setting, **batch).kernels - step(plain, **batch).kernels
+    gpu = setting.machine.gpu
+    reached = gpu.memory_bandwidth * gpu.efficiency.memory_bound.bandwidth_fraction
+    elements = 64 * (512 + 16) * CACHE_PER_TOKEN / 2
+    assert float(more.ravel()[0]) == pytest.approx(20 * elements / reached, rel=0.01)
+
+
+def test_copies_add_to_a_step_that_cannot_hide_them() -> None:
+    hidden, shown = setting_of(), setting_of(hidden_copies=0.0)
+    whole = waited(shown, concurrency=64, weight_offload=1.0)
+    busy = float(step(hidden, concurrency=64).kernels.ravel()[0])
+    assert waited(hidden, concurrency=64, weight_offload=1.0) == pytest.approx(
+        whole - busy, rel=0.05
+    )
+    assert whole > 0.9 * 2 * 6.5e9 / (0.8 * 32e9)
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "batch", "values", "tokens_per_s"),
+    [
+        ("deepspeed-inference", "opt-66b", 40, {"kv_offload": 1.0}, 3.63),
+        ("deepspeed-inference", "opt-30b", 24, {"quantization": Quantization.W4A16}, 22.74),
+        ("flexgen", "opt-30b", 200, {"kv_offload": 1.0}, 13.24),
+        ("flexgen", "opt-175b", 16, {"quantization": Quantization.W4A16}, 1.50),
+    ],
+)
+def test_published_rates(
+    engine: str, model: str, batch: int, values: dict[str, Any], tokens_per_s: float
+) -> None:
+    """512 tokens in and 32 out: microsoft/DeepSpeedExamples, zero_inference/README.md."""
+    found = static_batch(
+        setting_of(model, engine), replicas(concurrency=batch, weight_offload=1.0, **values)
+    )
+    assert float(found.output_rate(32).ravel()[0]) == pytest.approx(tokens_per_s, rel=0.15)
