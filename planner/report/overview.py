@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -105,4 +106,4 @@ def print_assumed(console: Console, plan: Plan | ServingPlan) -> None:
     for spec in plan.digests:
         kind, _, name = spec.partition(" ")
         if kind in kinds:
-            console.print(f"  planner specs show {kind}s {name}")
+            console.print(f"  planner specs show {kind}s {shlex.quote(name)}")

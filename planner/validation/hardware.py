@@ -13,12 +13,14 @@ from planner.units import UNITS
 from planner.validation.runs import Run
 
 _GIGABIT = UNITS["byte/s"]["Gbit/s"]
+_GIGABYTE = UNITS["byte"]["GB"]
 _PCIE_BANDWIDTH = 25e9
 _LARGEST_NODE = 16
 _LARGEST_CLUSTER = 512
 # Sources that count a node's Omni-Path links instead of giving a rate; a link has 100 Gbit/s.
 _OMNI_PATH = re.compile(r"(\d+) omni-path links/node")
 _OMNI_PATH_RATE = 100.0
+_HOST_MEMORY = re.compile(r"(\d+) gb (?:host )?dram")
 _PER_GPU = re.compile(r"([\d.]+)\s*gb(?:it)?/s per gpu")
 
 
@@ -32,6 +34,7 @@ def cluster_of(run: Run, gpu: GpuSpec) -> ClusterSpec:
     return replace(
         cluster,
         gpus_per_node=per_node,
+        host_memory_per_gpu=_host_memory(run) or cluster.host_memory_per_gpu,
         scale_up=fabric,
         scale_out=replace(
             cluster.scale_out, bandwidth=_network(run, per_node) or cluster.scale_out.bandwidth
@@ -68,6 +71,13 @@ def _fabric(run: Run, gpu: GpuSpec, cluster: ClusterSpec) -> ScaleUp:
         return cluster.scale_up
     bandwidth = gpu.host.bandwidth if gpu.host is not None else None
     return replace(cluster.scale_up, kind=LinkKind.PCIE, bandwidth=bandwidth or _PCIE_BANDWIDTH)
+
+
+def _host_memory(run: Run) -> float | None:
+    """Bytes of host memory of a GPU where the notes tell those of the node."""
+    told = _HOST_MEMORY.search(run.word("notes"))
+    gpus = run.count("gpus_per_node") or run.count("num_gpus") or 1
+    return float(told[1]) * _GIGABYTE / gpus if told else None
 
 
 def _network(run: Run, gpus_per_node: int) -> float | None:

@@ -18,8 +18,9 @@ from planner.estimators.inference.serving import Served, served_at_concurrency
 from planner.estimators.inference.setting import ServingSetting
 from planner.formulas.queueing import mean_wait, waiting_percentile
 
+OUT_OF_HOST_MEMORY = "out_of_host_memory"
 OUT_OF_MEMORY = "out_of_memory"
-SERVING_REJECTIONS = (*(rule.name for rule in SERVING_RULES), OUT_OF_MEMORY)
+SERVING_REJECTIONS = (*(rule.name for rule in SERVING_RULES), OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,5 +117,8 @@ def serving_rejections(
 ) -> CodeArray:
     """As `broken_serving_rule`, and whether the requests find room in the memory."""
     broken = broken_serving_rule(setting, configurations)
-    too_large = ~(memory.most_sequences >= configurations.concurrency)
-    return np.where((broken == 0) & too_large, np.int8(len(SERVING_REJECTIONS)), broken)
+    last = len(SERVING_REJECTIONS)
+    for room, number in ((memory.room, last), (memory.host_room, last - 1)):
+        too_large = ~(room.holds(room.sequence) >= configurations.concurrency)
+        broken = np.where((broken == 0) & too_large, np.int8(number), broken)
+    return broken

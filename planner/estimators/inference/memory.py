@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
-from planner.arrays import FloatArray, add
+from planner.arrays import BoolArray, FloatArray, Numeric, add
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.attention import cached_bytes
 from planner.estimators.inference.linear_attention import state_bytes
@@ -17,22 +19,56 @@ from planner.specs.model import AttentionSpec
 
 
 @dataclass(frozen=True, kw_only=True)
+class Room:
+    """Bytes that a cache may take of one GPU, or of the host memory of one.
+
+    ``sequence``: what one sequence takes of it at its mean length, ``longest`` at its full length
+    on the rank that holds it, ``whole`` on an average rank.
+    """
+
+    size: FloatArray
+    sequence: FloatArray
+    longest: FloatArray
+    whole: FloatArray
+
+    def mapped(self, change: Callable[[FloatArray], FloatArray]) -> Room:
+        """The room with every array changed."""
+        return Room(**{name: change(value) for name, value in vars(self).items()})
+
+    def holds(self, sequence: FloatArray) -> FloatArray:
+        """Sequences of so many bytes that find room; at least one must fit whole."""
+        count = np.floor(self.size / np.maximum(sequence, 1.0))
+        return np.where(self.size >= self.longest, np.maximum(count, 1.0), 0.0)
+
+    def holds_at_once(self, sequences: Numeric, ranks: FloatArray) -> BoolArray:
+        """Whether so many sequences of full length find room, spread over so many ranks."""
+        return np.asarray(self.longest * sequences / ranks <= self.size)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServingMemory:
     """Bytes on one GPU; the parts add up to ``total``.
 
-    ``kv_cache`` holds the sequences of the configuration's ``concurrency``, ``room`` is what
-    a cache may take at most, ``sequence`` what one sequence takes at its mean length, ``longest``
-    at its full length on the rank that holds it, ``whole`` on an average rank.
+    ``kv_cache`` holds the sequences of the configuration's ``concurrency``; ``room`` is what the
+    GPU has for it, ``host_room`` what its host has. ``host``: bytes of host memory that offloaded
+    weights and cache take for this GPU.
     """
 
     weights: FloatArray
     kv_cache: FloatArray
     activations: FloatArray
     reserved: FloatArray
-    room: FloatArray
-    sequence: FloatArray
-    longest: FloatArray
-    whole: FloatArray
+    room: Room
+    host_room: Room
+    host: FloatArray
+
+    def mapped(self, change: Callable[[FloatArray], FloatArray]) -> ServingMemory:
+        """The memory with every array changed."""
+        changed: dict[str, Any] = {
+            name: value.mapped(change) if isinstance(value, Room) else change(value)
+            for name, value in vars(self).items()
+        }
+        return ServingMemory(**changed)
 
     @property
     def total(self) -> FloatArray:
@@ -41,50 +77,65 @@ class ServingMemory:
 
     @property
     def most_sequences(self) -> FloatArray:
-        """Sequences of mean length that a replica has room for; at least one must fit whole."""
-        return self._most(self.sequence)
+        """Sequences of mean length that a replica and its hosts have room for."""
+        on_host = self.host_room.holds(self.host_room.sequence)
+        return np.minimum(self.room.holds(self.room.sequence), on_host)
 
     @property
     def most_whole_sequences(self) -> FloatArray:
         """The same of sequences that are all at their full length at once."""
-        return self._most(self.whole)
-
-    def _most(self, sequence: FloatArray) -> FloatArray:
-        count = np.floor(self.room / np.maximum(sequence, 1.0))
-        return np.where(self.room >= self.longest, np.maximum(count, 1.0), 0.0)
+        on_host = self.host_room.holds(self.host_room.whole)
+        return np.minimum(self.room.holds(self.room.whole), on_host)
 
 
 SERVING_MEMORY_PARTS = tuple(
-    field.name
-    for field in fields(ServingMemory)
-    if field.name not in ("room", "sequence", "longest", "whole")
+    field.name for field in fields(ServingMemory) if field.name not in ("room", "host_room", "host")
 )
 
 
 def serving_memory(setting: ServingSetting, configurations: ServingConfigurations) -> ServingMemory:
     """Memory of every configuration."""
     c, engine = configurations, setting.engine
-    weights = weight_bytes(setting, c).total * (1 - c.weight_offload)
+    held = weight_bytes(setting, c).total
+    weights = held * (1 - c.weight_offload)
     activations = _activation_bytes(setting, c)
     reserved = np.asarray(engine.memory.reserved)
-    room = setting.usable_memory - weights - activations - reserved
+    size = setting.usable_memory - weights - activations - reserved
     lengths = setting.workload
-    longest = sequence_bytes(setting, c, lengths.input_tokens + lengths.output_tokens)
-    mean = sequence_bytes(setting, c, lengths.input_tokens + lengths.output_tokens / 2)
+    longest = _cache_bytes(setting, c, lengths.input_tokens + lengths.output_tokens)
+    mean = _cache_bytes(setting, c, lengths.input_tokens + lengths.output_tokens / 2)
     # Of few sequences all may be long at once; of many some are always short.
     typical = mean + (longest - mean) / np.sqrt(np.maximum(c.concurrency, 1.0))
     if not engine.scheduler.continuous:
         typical = longest
-    share = c.concurrency / c.attention_data_parallel
+    kept = _room(size, longest, typical, c, 1 - c.kv_offload)
+    offloaded = held * c.weight_offload
+    on_host = _room(setting.machine.host_memory - offloaded, longest, typical, c, c.kv_offload)
     return ServingMemory(
         weights=weights,
-        kv_cache=np.minimum(typical * share, np.maximum(room, longest)),
+        kv_cache=np.minimum(kept.sequence * c.concurrency, np.maximum(size, kept.longest)),
         activations=activations,
         reserved=reserved,
-        room=room,
-        sequence=typical / c.attention_data_parallel,
-        longest=longest,
-        whole=longest / c.attention_data_parallel,
+        room=kept,
+        host_room=on_host,
+        host=offloaded + on_host.sequence * c.concurrency,
+    )
+
+
+def _room(
+    size: FloatArray,
+    longest: FloatArray,
+    typical: FloatArray,
+    c: ServingConfigurations,
+    share: FloatArray,
+) -> Room:
+    """The room of a device that keeps this share of each sequence's cache."""
+    ranks = c.attention_data_parallel
+    return Room(
+        size=size,
+        sequence=share * typical / ranks,
+        longest=share * longest,
+        whole=share * longest / ranks,
     )
 
 
@@ -92,7 +143,11 @@ def sequence_bytes(
     setting: ServingSetting, configurations: ServingConfigurations, tokens: float
 ) -> FloatArray:
     """Bytes of the cache of one sequence on one GPU of the fullest stage."""
-    c = configurations
+    return _cache_bytes(setting, configurations, tokens) * (1 - configurations.kv_offload)
+
+
+def _cache_bytes(setting: ServingSetting, c: ServingConfigurations, tokens: float) -> FloatArray:
+    """The same with what is offloaded."""
     zero = np.zeros(())
     rank = Rank(setting=setting, configurations=c, batch=Batch.of_decode(zero, zero))
     layers = setting.model.num_hidden_layers
@@ -104,7 +159,7 @@ def sequence_bytes(
         held = paged_tokens(tokens=kept, block_size=setting.engine.memory.block_size)
         per_layer = held * cached_bytes(rank, group.attention) + state_bytes(rank, group.attention)
         parts.append(group.num_hidden_layers * per_layer)
-    return add(parts) * uneven * (1 - c.kv_offload)
+    return add(parts) * uneven
 
 
 def _activation_bytes(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:

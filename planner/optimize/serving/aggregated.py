@@ -90,6 +90,7 @@ def _rows(source: Source, configurations: ServingConfigurations) -> dict[str, li
 def _needed(estimate: ServingEstimate) -> tuple[np.ndarray, np.ndarray]:
     """Bytes that the weights and all requests take on a GPU, and what the engine may use."""
     memory, setting = estimate.memory, estimate.setting
-    cache = np.maximum(memory.sequence * estimate.configurations.concurrency, memory.longest)
+    sequences = memory.room.sequence * estimate.configurations.concurrency
+    cache = np.maximum(sequences, memory.room.longest)
     needed = memory.weights + memory.activations + memory.reserved + cache
     return needed, np.asarray(setting.usable_memory)

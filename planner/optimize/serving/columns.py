@@ -168,6 +168,7 @@ def _memory(
     return {
         "peak_memory_gib": _floats(memory.total / GIB, shape),
         **parts,
+        "host_memory_gib": _floats(memory.host / GIB, shape),
         "most_sequences": _counts(memory.most_sequences, shape),
     }
 

@@ -199,7 +199,7 @@ def _rows(
 
     return {
         "configurations": workers.configurations.rows(indices),
-        "memory": type(memory)(**{name: flat(value) for name, value in vars(memory).items()}),
+        "memory": memory.mapped(flat),
         **{name: flat(getattr(workers, name)) for name in names},
     }
 

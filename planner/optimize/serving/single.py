@@ -13,6 +13,7 @@ from planner.configurations.serving import ServingConfigurations
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.estimators.inference.burst import Burst, burst
 from planner.estimators.inference.estimate import (
+    OUT_OF_HOST_MEMORY,
     OUT_OF_MEMORY,
     SERVING_REJECTIONS,
     ServingEstimate,
@@ -145,8 +146,9 @@ def static_once(source: Source) -> InferenceEvaluation:
     largest = largest_batch(setting, configurations)
     code = int(np.ravel(broken_serving_rule(setting, configurations))[0])
     rejection = SERVING_REJECTIONS[code - 1] if code else ""
-    if not rejection and largest < float(np.ravel(configurations.concurrency)[0]):
-        rejection = OUT_OF_MEMORY
+    if not rejection and largest < (batch := float(np.ravel(configurations.concurrency)[0])):
+        on_gpu = memory.room.holds_at_once(batch, configurations.attention_data_parallel)
+        rejection = OUT_OF_HOST_MEMORY if bool(np.ravel(on_gpu)[0]) else OUT_OF_MEMORY
     return InferenceEvaluation(
         source=source,
         configurations=configurations,
@@ -161,8 +163,9 @@ def largest_batch(setting: ServingSetting, configurations: ServingConfigurations
     """The most requests of full length that find room together; 0 if not even one."""
 
     def fits(memory: ServingMemory, batch: FloatArray) -> BoolArray:
-        needed = memory.longest * batch / configurations.attention_data_parallel
-        return np.asarray(needed <= memory.room)
+        ranks = configurations.attention_data_parallel
+        on_host = memory.host_room.holds_at_once(batch, ranks)
+        return memory.room.holds_at_once(batch, ranks) & on_host
 
     return _largest(setting, configurations, fits)
 

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from planner.estimators.inference.burst import Burst
-from planner.estimators.inference.estimate import OUT_OF_MEMORY
+from planner.estimators.inference.estimate import OUT_OF_HOST_MEMORY, OUT_OF_MEMORY
 from planner.estimators.inference.serving import decode_batch
 from planner.estimators.inference.step import InferenceStep, step_time
 from planner.optimize.serving.single import InferenceEvaluation, ServingEvaluation, most_concurrent
@@ -33,7 +33,6 @@ from planner.report.serving.question import describe_serving, print_serving_ques
 from planner.report.serving.rows import serving_blocks
 from planner.report.serving.sure import confidence_in, sure_pairs
 from planner.serving_plan import ServingPlan
-from planner.units import GIB
 from planner.validation.confidence import ServingConfidence
 
 
@@ -93,8 +92,7 @@ def _print_head(
     print_title(console, "The configuration")
     console.print(settings_text(row))
     print_title(console, "Memory of the fullest GPU")
-    capacity = found.source.pool.setting.machine.gpu.allocatable_memory / GIB
-    console.print(memory_parts_table(console, row, capacity))
+    console.print(memory_parts_table(console, row, found.source.pool.setting.machine))
 
 
 def _prefill(found: InferenceEvaluation, seconds: float) -> str:
@@ -130,7 +128,7 @@ def misfit_message(plan: ServingPlan, found: InferenceEvaluation | ServingEvalua
     """Why the configuration is impossible, or how many requests would fit."""
     row = _row(found)
     name, reason = plan.problem.setting.model.name, found.rejected_by
-    if reason != OUT_OF_MEMORY:
+    if reason not in (OUT_OF_MEMORY, OUT_OF_HOST_MEMORY):
         words = describe_serving(plan.problem, reason)
         return f"The configuration is impossible for {name} on {where(plan)}.\n" + wrapped(
             f"{words}: {_values(row)}", "  "
@@ -138,15 +136,20 @@ def misfit_message(plan: ServingPlan, found: InferenceEvaluation | ServingEvalua
     memory = found.memory if isinstance(found, InferenceEvaluation) else found.estimate.memory
     setting = found.source.pool.setting
     length = setting.workload.input_tokens + setting.workload.output_tokens
-    fixed = first(memory.weights + memory.activations + memory.reserved)
+    if reason == OUT_OF_MEMORY:
+        fixed = first(memory.weights + memory.activations + memory.reserved)
+        has, each = setting.usable_memory, memory.room.longest
+        held, of = "weights, activations and reserve take", f"that {setting.engine.name} may use"
+    else:
+        has, each = setting.machine.host_memory, memory.host_room.longest
+        fixed = has - first(memory.host_room.size)
+        held, of = "offloaded weights take", "of host memory that a GPU has"
     fits = _fits(found)
     lines = [
         f"The configuration does not fit {name} on {where(plan)}.",
         wrapped(
-            f"weights, activations and reserve take {text.gibibytes(fixed)} of the "
-            f"{text.gibibytes(setting.usable_memory)} that "
-            f"{setting.engine.name} may use; a request of {length:,} tokens takes "
-            f"{text.gibibytes(first(memory.longest))}",
+            f"{held} {text.gibibytes(fixed)} of the {text.gibibytes(has)} {of}; "
+            f"a request of {length:,} tokens takes {text.gibibytes(first(each))}",
             "  ",
         ),
         f"  room for {fits:,} of {row['concurrency']:,} requests",

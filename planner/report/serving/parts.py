@@ -15,10 +15,12 @@ from planner.estimators.inference.percentiles import (
     request_latency_percentile,
     time_per_output_token_percentile,
 )
+from planner.estimators.machine import Machine
 from planner.optimize.serving.columns import PARAMETERS
 from planner.report import text
 from planner.report.breakdown import first
 from planner.report.console import make_table
+from planner.units import GIB
 
 _SHARES = (0.5, 0.9, 0.99)
 
@@ -32,8 +34,9 @@ def settings_text(row: Mapping[str, Any]) -> str:
     return "  ".join(plain)
 
 
-def memory_parts_table(console: Console, row: Mapping[str, Any], capacity: float) -> Table:
+def memory_parts_table(console: Console, row: Mapping[str, Any], machine: Machine) -> Table:
     """Memory of the fullest GPU by part, in GiB and as a share of the capacity."""
+    capacity = machine.gpu.allocatable_memory / GIB
     table = make_table(console)
     table.add_column("part", no_wrap=True)
     table.add_column("GiB", justify="right", no_wrap=True)
@@ -45,6 +48,9 @@ def memory_parts_table(console: Console, row: Mapping[str, Any], capacity: float
     peak = row["peak_memory_gib"]
     table.add_row("peak", f"{peak:.2f}", f"{100 * peak / capacity:.1f}", style="bold")
     table.add_row("capacity", f"{capacity:.2f}", "100.0")
+    if host := row["host_memory_gib"]:
+        share = 100 * host * GIB / machine.host_memory
+        table.add_row("in host memory", f"{host:,.2f}", f"{share:.1f}" if share else "")
     return table
 
 

@@ -26,7 +26,6 @@ from planner.report.serving.question import describe_serving, print_serving_ques
 from planner.report.serving.sure import confidence_in, sure_pairs
 from planner.request import ServingRequest
 from planner.serving_plan import ServingPlan
-from planner.units import GIB
 
 _PLAIN = {
     "expert_parallel": 1,
@@ -70,10 +69,9 @@ def _print_best(console: Console, request: ServingRequest, result: ServingResult
     print_title(console, "The best plan")
     console.print(settings_text(row))
     console.print()
-    capacity = source.pool.setting.machine.gpu.allocatable_memory / GIB
     of = "GPU" if row["mode"] == AGGREGATED else "decode GPU"
     console.print(f"Memory of the fullest {of}", style="bold")
-    console.print(memory_parts_table(console, row, capacity))
+    console.print(memory_parts_table(console, row, source.pool.setting.machine))
     print_title(console, "Speed")
     if row["mode"] == AGGREGATED:
         estimate = evaluate_serving(source.pool.setting, configuration_of(row))

@@ -1,0 +1,56 @@
+"""Serving with weights and cache in host memory, as a user sees it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pandas as pd
+import pytest
+
+OFFLOADED = (
+    "estimate", "--workload", "inference", "--model", "opt-30b", "--gpu", "a6000-48gb",
+    "--gpus", "1", "--engine", "deepspeed-inference", "--input-tokens", "512",
+    "--output-tokens", "32", "--set", "weight_offload=1", "--set", "kv_offload=1",
+)  # fmt: skip
+
+
+def test_the_table_tells_what_the_host_holds(planner):
+    out = planner(*OFFLOADED, "--set", "concurrency=16").out
+    held = float(re.search(r"in host memory +([\d.]+)", out)[1])
+    weights, cache = 2 * 29.97e9, 16 * 544 * 2 * 2 * 48 * 7168
+    assert held == pytest.approx((weights + cache) / 2**30, rel=0.01)
+    assert "transfer wait" in out
+
+
+def test_a_host_without_room_is_named_with_what_would_fit(planner):
+    ran = planner(*OFFLOADED, "--set", "concurrency=96")
+    assert ran.exit_code != 0
+    said = ran.out + ran.err
+    assert "of host memory that a GPU" in " ".join(said.split())
+    fits = int(re.search(r"Try --set concurrency=(\d+)\.", said)[1])
+    assert planner(*OFFLOADED, "--set", f"concurrency={fits}").exit_code == 0
+    assert planner(*OFFLOADED, "--set", f"concurrency={fits + 1}").exit_code != 0
+
+
+def test_a_search_rejects_plans_beyond_the_host_memory(planner, tmp_path):
+    path = tmp_path / "all.csv"
+    search = (
+        "search", "--workload", "serve", *OFFLOADED[3:9], "--set", "quantization=w16a16",
+        "--set", "weight_offload=1", "--set", "kv_offload=1", "--all", "--csv", path,
+    )  # fmt: skip
+    ran = planner(*search, "--set", "concurrency=8,600")
+    assert ran.exit_code == 0
+    assert "what is offloaded needs more than the host memory of a GPU" in ran.out
+    rows = pd.read_csv(path)
+    assert set(rows.concurrency) == {8}
+    assert rows.host_memory_gib.between(50, 100).all()
+    assert planner(*search, "--set", "concurrency=600").exit_code != 0
+
+
+def test_the_commands_it_prints_can_be_typed(planner):
+    out = planner(*OFFLOADED, "--set", "concurrency=16").out
+    commands = re.findall(r"^  planner (specs show .*)$", out, re.MULTILINE)
+    assert len(commands) == 2
+    for command in commands:
+        assert planner(*shlex.split(command)).exit_code == 0
