@@ -19,6 +19,12 @@ from planner.specs.model import ModelSpec
 from planner.specs.model_catalogue import load_model
 from planner.specs.paths import SpecKind
 
+_VARIANT = re.compile(
+    r"[-.](?:base|pt|instruct|chat|it|hf|sft|dpo|thinking|reasoning|preview|q?lora"
+    r"|bf16|fp16|fp8|nvfp4|mxfp4|fp4(?:-v\d)?|int8|int4|w\d+a\d+|quantized|dynamic|block"
+    r"|[48]-?bit|bnb|awq|gptq.*|gguf|kv|\d{4})$"
+)
+
 
 @dataclass(kw_only=True)
 class Library:
@@ -69,7 +75,18 @@ class Library:
             model = load_model(name)
             for word in (name, model.name, *model.aliases):
                 models.setdefault(spelled(word), model)
-        return models
+        return {**_shortened(models), **models}
+
+
+def _shortened(models: Mapping[str, ModelSpec]) -> dict[str, ModelSpec]:
+    """The names without release or format that only one model has."""
+    found: dict[str, list[ModelSpec]] = {}
+    for word, model in models.items():
+        while word := without_variant(word):
+            known = found.setdefault(word, [])
+            if not any(model is other for other in known):
+                known.append(model)
+    return {word: known[0] for word, known in found.items() if len(known) == 1}
 
 
 def replacing(path: Path) -> Library:
@@ -94,6 +111,12 @@ def _stem(name: str, kind: SpecKind, type_: type[Any], path: Path) -> str:
         if read_spec(type_, find(kind, stem)).name == name:
             return stem
     raise SpecError(f"{path}: no shipped profile is named {name!r}; keep its name.")
+
+
+def without_variant(name: str) -> str:
+    """A spelled name without the last word of its release or its format; empty if it has none."""
+    shorter = _VARIANT.sub("", name)
+    return shorter if shorter != name else ""
 
 
 def spelled(name: str) -> str:

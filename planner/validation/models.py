@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from planner.enums import AttentionKind, PositionEmbedding
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
-from planner.validation.library import Library, spelled
+from planner.validation.library import Library, spelled, without_variant
 from planner.validation.runs import Run
 from planner.validation.tables import model_rule
 
@@ -16,10 +15,6 @@ _GPT_VOCABULARY = 51200
 _LLAMA_VOCABULARY = 32000
 _HEAD_DIM = 128
 _WIDEST = 10**6
-_VARIANT = re.compile(
-    r"[-.](?:base|instruct|chat|it|hf|sft|q?lora|bf16|fp16|fp8|nvfp4|mxfp4|fp4|int8|int4"
-    r"|[48]-?bit|bnb|awq|gptq.*|gguf|kv)$"
-)
 
 
 class NotPredicted(Exception):
@@ -42,12 +37,6 @@ def model_of(run: Run, library: Library) -> ModelSpec:
     except ValueError as error:
         raise NotPredicted(f"impossible architecture: {_first_line(error)}") from error
     return model
-
-
-def without_variant(name: str) -> str:
-    """A spelled name without the last word of its release or its format; empty if it has none."""
-    shorter = _VARIANT.sub("", name)
-    return shorter if shorter != name else ""
 
 
 def has_experts(model: ModelSpec) -> bool:

@@ -28,6 +28,11 @@ def case(library):
         ("unsloth/Llama-3.2-1B-Instruct-bnb-4bit", "Llama 3.2 1B"),
         ("Llama2-70B LoRA", "Llama 2 70B"),
         ("amd/Llama-3.1-405B-Instruct-FP8-KV", "Llama 3.1 405B"),
+        ("RedHatAI/Llama-3.3-70B-Instruct-quantized.w8a8", "Llama 3.3 70B"),
+        ("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", "Llama 3.3 70B"),
+        ("nvidia/DeepSeek-R1-0528-FP4-v2", "DeepSeek-V3"),
+        ("Mistral-Small-3.2-24B", "Mistral Small 3.1 24B"),
+        ("moonshotai/Kimi-K2-Instruct-0905", "Kimi K2"),
     ],
 )
 def test_releases_and_formats_are_no_other_models(case, written, model):

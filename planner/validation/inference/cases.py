@@ -27,8 +27,8 @@ from planner.validation.inference.tables import (
     convention_number,
     engine_rule,
 )
-from planner.validation.library import Library, spelled
-from planner.validation.models import NotPredicted, has_experts, model_of, without_variant
+from planner.validation.library import Library, spelled, without_variant
+from planner.validation.models import NotPredicted, has_experts, model_of
 from planner.validation.runs import Run
 
 _LONGEST = 100_000_000
