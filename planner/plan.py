@@ -25,11 +25,12 @@ from planner.specs.catalogue import (
 from planner.specs.cluster import ClusterSpec
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
-from planner.specs.load import check_spec, digest, provenance, read_toml, text_digest
+from planner.specs.load import check_spec, digest, read_toml, text_digest
 from planner.specs.model import ModelSpec
 from planner.specs.model_catalogue import load_model
 from planner.specs.multi_token import with_mtp
 from planner.specs.price import price_per_gpu_hour
+from planner.specs.profile import load_framework
 from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
 from planner.trained import adapter_fields, adapter_kind, mtp_num_layers
@@ -289,11 +290,9 @@ def _framework(request: Request, space: SearchSpace, notes: Notes) -> FrameworkP
         if adapter_kind(request) is not AdapterKind.NONE and space.name == "single":
             name, origin = _ADAPTER_FRAMEWORK, "default of adapters"
         notes.defaults["framework"] = f"{name} ({origin})"
-    path = find("frameworks", name)
-    table = read_toml(path)
-    profile = check_spec(FrameworkProfile, table, where=str(path))
-    notes.spec("framework", profile.name, digest(path), provenance(table))
-    return profile
+    found = load_framework(name)
+    notes.spec("framework", found.spec.name, found.digest, found.provenance)
+    return found.spec
 
 
 def price_per_gpu_second(

@@ -30,11 +30,12 @@ from planner.plan import (
     share_of_peak,
 )
 from planner.request import ServingRequest
-from planner.specs.catalogue import find, names
+from planner.specs.catalogue import names
 from planner.specs.engine import EngineProfile
-from planner.specs.load import check_spec, digest, provenance, read_toml, text_digest
+from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
 from planner.specs.model_catalogue import load_model
+from planner.specs.profile import load_engine
 from planner.specs.search_space import SearchSpace
 from planner.specs.serving import ServingWorkload
 
@@ -246,11 +247,9 @@ def _engines(
 
 
 def _engine(name: str, notes: Notes) -> EngineProfile:
-    path = find("engines", name)
-    table = read_toml(path)
-    engine = check_spec(EngineProfile, table, where=str(path))
-    notes.spec("engine", engine.name, digest(path), provenance(table))
-    return engine
+    found = load_engine(name)
+    notes.spec("engine", found.spec.name, found.digest, found.provenance)
+    return found.spec
 
 
 def _modes(request: ServingRequest) -> list[str]:

@@ -215,7 +215,9 @@ def write(path: Path, section: str, name: str, value: float, origin: str, key: s
     """Write a fitted value into a table of a file, and where it comes from."""
     document = tomlkit.parse(path.read_text(encoding="utf-8"))
     document["sources"][key] = origin
-    number = document[section][name]
+    number = document[section].get(name)
+    if number is None:  # inherited until now
+        number = document[section][name] = tomlkit.inline_table()
     unit, scale = unit_of(name)
     number["value"] = float(f"{value * scale:.{DIGITS}g}")
     number["unit"] = unit

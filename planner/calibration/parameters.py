@@ -12,7 +12,7 @@ from planner.specs.framework import Execution, FrameworkProfile, Memory, Overlap
 from planner.validation.cases import Case
 
 _SECTIONS = {"execution": Execution, "overlap": Overlap, "memory": Memory}
-_SHARES = ("selective_share", "fragmentation")
+_SHARES = ("selective_share", "fragmentation", "hidden_copies")
 # Traffic over that of fused kernels, which nothing undercuts.
 _AT_LEAST_ONE = (
     "elementwise_passes",

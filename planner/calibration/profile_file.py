@@ -68,10 +68,19 @@ def profile_text(shipped: Path, fit: Fit, origin: str) -> str:
     import tomlkit
 
     document: Any = tomlkit.parse(shipped.read_text(encoding="utf-8"))
-    document["sources"][SOURCE] = origin
+    _table(document, "sources")[SOURCE] = origin
     for parameter, value in fit.values.items():
         unit, scale = unit_of(parameter.name)
         number = tomlkit.inline_table()
         number |= {"value": float(f"{value * scale:.{_DIGITS}g}"), "unit": unit, "source": SOURCE}
-        document[parameter.owner][parameter.name] = number
+        _table(document, parameter.owner)[parameter.name] = number
     return str(document.as_string())
+
+
+def _table(document: Any, name: str) -> Any:
+    """A table of a document, which a profile that extends another may lack."""
+    import tomlkit
+
+    if name not in document:
+        document[name] = tomlkit.table()
+    return document[name]

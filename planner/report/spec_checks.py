@@ -9,13 +9,12 @@ from planner.errors import PlannerError, SpecError
 from planner.optimize.serving.space import serving_mesh
 from planner.optimize.space import mesh
 from planner.report.spec_lists import KINDS, spec_kind
-from planner.specs.catalogue import find, load_cluster, load_gpu
-from planner.specs.engine import EngineProfile
-from planner.specs.framework import FrameworkProfile
+from planner.specs.catalogue import load_cluster, load_gpu
 from planner.specs.load import read_spec
 from planner.specs.model_catalogue import load_model
 from planner.specs.paths import SpecKind, price_files, spec_folders
 from planner.specs.price import read_prices
+from planner.specs.profile import load_engine, load_framework
 from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
 
@@ -91,9 +90,9 @@ def _check(kind: SpecKind | None, path: Path) -> None:
     elif kind is SpecKind.MODELS:
         load_model(name)
     elif kind is SpecKind.FRAMEWORKS:
-        read_spec(FrameworkProfile, find(kind, name))
+        load_framework(name)
     elif kind is SpecKind.ENGINES:
-        read_spec(EngineProfile, find(kind, name))
+        load_engine(name)
     else:
         _check_space(path)
 
@@ -104,7 +103,7 @@ def _check_space(path: Path) -> None:
     if space.engine:
         _check_serving_space(space)
         return
-    profile = read_spec(FrameworkProfile, find(SpecKind.FRAMEWORKS, space.framework))
+    profile = load_framework(space.framework).spec
     workload = TrainingWorkload(sequence_length=2048, global_batch_size=1024, total_tokens=1e9)
     mesh(
         space,
@@ -117,7 +116,7 @@ def _check_space(path: Path) -> None:
 
 
 def _check_serving_space(space: SearchSpace) -> None:
-    engine = read_spec(EngineProfile, find(SpecKind.ENGINES, space.engine))
+    engine = load_engine(space.engine).spec
     serving_mesh(space, {}, counts=[_EXAMPLE_GPUS], model=load_model(_EXAMPLE_MODEL), engine=engine)
 
 

@@ -12,12 +12,11 @@ from planner.estimators.parameters import count_parameters
 from planner.report import text
 from planner.report.console import make_table, print_pairs
 from planner.specs.catalogue import find, load_cluster, load_gpu, names
-from planner.specs.engine import EngineProfile
-from planner.specs.framework import FrameworkProfile
 from planner.specs.load import read_spec
 from planner.specs.model_catalogue import load_model
 from planner.specs.paths import SpecKind
 from planner.specs.price import price_per_gpu_hour
+from planner.specs.profile import load_engine, load_framework
 from planner.specs.search_space import SearchSpace
 from planner.units import GIB, GIGA, HOUR, TERA
 
@@ -124,7 +123,7 @@ def _space(name: str) -> Iterator[str]:
 
 
 def _framework(name: str) -> Iterator[str]:
-    profile = read_spec(FrameworkProfile, find(SpecKind.FRAMEWORKS, name))
+    profile = load_framework(name).spec
     kinds = ("tensor", "pipeline", "context", "expert")
     yield name
     yield ", ".join(kind for kind in kinds if getattr(profile, f"{kind}_parallel")) or "data only"
@@ -133,7 +132,7 @@ def _framework(name: str) -> Iterator[str]:
 
 
 def _engine(name: str) -> Iterator[str]:
-    engine = read_spec(EngineProfile, find(SpecKind.ENGINES, name))
+    engine = load_engine(name).spec
     yield name
     yield "continuous" if engine.scheduler.continuous else "static"
     yield text.count(engine.scheduler.max_num_seqs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -17,6 +18,7 @@ from planner.specs.model import ModelSpec
 from planner.specs.model_catalogue import load_model
 from planner.specs.paths import SpecKind
 from planner.specs.price import list_price, price_per_gpu_hour
+from planner.specs.profile import profile_table
 from planner.units import HOUR
 
 
@@ -32,16 +34,24 @@ def print_spec(console: Console, kind: SpecKind, name: str) -> None:
         _print_model(console, load_model(name))
         return
     path = find(kind, name)
-    table = read_toml(path)
-    if kind is SpecKind.GPUS:
-        table, _ = with_defaults(table, str(path))
+    table, others = _table(kind, path)
     sources = table.pop("sources", {})
     console.print(f"{kind.singular} {table.get('name', path.stem)}", style="bold")
     console.print(str(path), soft_wrap=True)
+    for other in others:
+        console.print(f"extends {other}", soft_wrap=True)
     _print_sections(console, table, sources)
     if kind is SpecKind.GPUS:
         _print_prices(console, str(table.get("name", "")))
     _print_sources(console, table, sources)
+
+
+def _table(kind: SpecKind, path: Path) -> tuple[dict[str, Any], tuple[Path, ...]]:
+    """The tables of a spec, and the files of the profiles it builds on."""
+    if kind in (SpecKind.FRAMEWORKS, SpecKind.ENGINES):
+        return profile_table(kind, path)
+    table = read_toml(path)
+    return (with_defaults(table, str(path))[0] if kind is SpecKind.GPUS else table), ()
 
 
 def _print_model(console: Console, model: ModelSpec) -> None:

@@ -99,7 +99,7 @@ def load_gpu_with_provenance(name: str) -> Loaded[GpuSpec]:
     """
     path = find(SpecKind.GPUS, name)
     table, defaults = with_defaults(read_toml(path), str(path))
-    return _loaded(GpuSpec, table, path, *defaults)
+    return loaded(GpuSpec, table, path, *defaults)
 
 
 def load_cluster(name: str) -> ClusterSpec:
@@ -122,7 +122,7 @@ def load_cluster_with_provenance(name: str) -> Loaded[ClusterSpec]:
         It is unknown, or its file has faults.
     """
     path = find(SpecKind.CLUSTERS, name)
-    return _loaded(ClusterSpec, read_toml(path), path)
+    return loaded(ClusterSpec, read_toml(path), path)
 
 
 def default_cluster(gpu: GpuSpec) -> ClusterSpec:
@@ -160,7 +160,14 @@ def _own_fabric(gpu: GpuSpec) -> ScaleUp:
     return ScaleUp(kind=link.kind, bandwidth=link.bandwidth, domain_size=link.domain_size)
 
 
-def _loaded(kind: type[Spec], table: Mapping[str, Any], path: Path, *others: Path) -> Loaded[Spec]:
+def loaded(kind: type[Spec], table: Mapping[str, Any], path: Path, *others: Path) -> Loaded[Spec]:
+    """A table as a spec with the source of each number; ``others``: files it was completed from.
+
+    Raises
+    ------
+    SpecError
+        With one line per fault.
+    """
     spec = check_spec(kind, table, where=str(path))
     texts = table.get("sources", {})
     origins = {key: texts.get(source, source) for key, source in provenance(table).items()}

@@ -83,11 +83,11 @@ def _completed(
     files: list[Path] = []
     for name in names:
         default, used = _default_tables(name, where, seen)
-        efficiency = _merged(efficiency, default["efficiency"])
+        efficiency = merged(efficiency, default["efficiency"])
         sources |= default["sources"]
         files += used
     if names:
-        own["efficiency"] = _merged(efficiency, own.get("efficiency", {}))
+        own["efficiency"] = merged(efficiency, own.get("efficiency", {}))
     if sources and isinstance(own.get("sources", {}), dict):
         own["sources"] = sources | own.get("sources", {})
     return own, files
@@ -132,13 +132,16 @@ def _renamed(table: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return renamed
 
 
-def _merged(below: Any, above: Any) -> Any:
-    # A quantity is replaced as a whole: its number must not keep another's source.
+def merged(below: Any, above: Any) -> Any:
+    """Nested tables, the second over the first.
+
+    A quantity is replaced as a whole: its number must not keep another's source.
+    """
     tables = isinstance(below, dict) and isinstance(above, dict)
     if not tables or "value" in below or "value" in above:
         return above
     return {
-        key: _merged(below[key], above[key])
+        key: merged(below[key], above[key])
         if key in below and key in above
         else (above if key in above else below)[key]
         for key in _ordered_union(below, above)

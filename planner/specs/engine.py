@@ -13,6 +13,7 @@ from planner.specs.quantity import (
     BytesOrZero,
     BytesPerSecondOrZero,
     Fraction,
+    FractionOrZero,
     Ratio,
     Seconds,
     Share,
@@ -89,7 +90,7 @@ class EngineExecution:
     captured_context: Annotated[int, Field(ge=0, le=10**9, strict=True)] = 0
     host_link_fraction: Fraction = 0.8
     hidden_copies: Share = 1.0
-    host_attention_fraction: Share = 0.0
+    host_attention_fraction: FractionOrZero = 0.0
     quantized_bandwidth_fraction: Fraction = 1.0
     vector_bandwidth: BytesPerSecondOrZero = 0.0
     score_passes: Ratio = 0.0

@@ -54,5 +54,6 @@ FlopPerSecond = Annotated[float, BeforeValidator(_read("flop/s")), Field(gt=0, l
 Seconds = Annotated[float, BeforeValidator(_read("second")), Field(ge=0, lt=1e6)]
 Watts = Annotated[float, BeforeValidator(_read("watt")), Field(gt=0, lt=1e6)]
 Fraction = Annotated[float, BeforeValidator(_read("1")), Field(gt=0, le=2)]
+FractionOrZero = Annotated[float, BeforeValidator(_read("1")), Field(ge=0, le=2)]
 Share = Annotated[float, BeforeValidator(_read("1")), Field(ge=0, le=1)]
 Ratio = Annotated[float, BeforeValidator(_read("1")), Field(ge=0, lt=1e9)]

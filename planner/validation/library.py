@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from planner.errors import SpecError
 from planner.specs.catalogue import find, load_gpu, names
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
-from planner.specs.load import read_spec, read_toml
+from planner.specs.load import read_toml
 from planner.specs.model import ModelSpec
 from planner.specs.model_catalogue import load_model
 from planner.specs.paths import SpecKind
+from planner.specs.profile import kind_of_profile, load_engine, load_framework
 
 _VARIANT = re.compile(
     r"[-.](?:base|pt|instruct|chat|it|hf|sft|dpo|thinking|reasoning|preview|q?lora"
@@ -52,8 +52,7 @@ class Library:
         if name in self.profiles:
             return self.profiles[name]
         if name not in self._frameworks:
-            path = find(SpecKind.FRAMEWORKS, name)
-            self._frameworks[name] = read_spec(FrameworkProfile, path)
+            self._frameworks[name] = load_framework(name).spec
         return self._frameworks[name]
 
     def engine(self, name: str) -> EngineProfile:
@@ -61,7 +60,7 @@ class Library:
         if name in self.engines:
             return self.engines[name]
         if name not in self._engines:
-            self._engines[name] = read_spec(EngineProfile, find(SpecKind.ENGINES, name))
+            self._engines[name] = load_engine(name).spec
         return self._engines[name]
 
     def model(self, name: str) -> ModelSpec | None:
@@ -97,18 +96,17 @@ def replacing(path: Path) -> Library:
     SpecError
         The file has faults, or no shipped profile has its name.
     """
-    if "scheduler" in read_toml(path):
-        engine = read_spec(EngineProfile, path)
-        return Library(engines={_stem(engine.name, SpecKind.ENGINES, EngineProfile, path): engine})
-    profile = read_spec(FrameworkProfile, path)
-    stem = _stem(profile.name, SpecKind.FRAMEWORKS, FrameworkProfile, path)
-    return Library(profiles={stem: profile})
+    if kind_of_profile(path) is SpecKind.ENGINES:
+        engine = load_engine(str(path)).spec
+        return Library(engines={_stem(engine.name, SpecKind.ENGINES, path): engine})
+    profile = load_framework(str(path)).spec
+    return Library(profiles={_stem(profile.name, SpecKind.FRAMEWORKS, path): profile})
 
 
-def _stem(name: str, kind: SpecKind, type_: type[Any], path: Path) -> str:
+def _stem(name: str, kind: SpecKind, path: Path) -> str:
     """The shipped profile of a name."""
     for stem in names(kind):
-        if read_spec(type_, find(kind, stem)).name == name:
+        if read_toml(find(kind, stem)).get("name") == name:
             return stem
     raise SpecError(f"{path}: no shipped profile is named {name!r}; keep its name.")
 

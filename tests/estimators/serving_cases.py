@@ -8,10 +8,9 @@ from planner.configurations.serving import ServingConfigurations
 from planner.enums import CacheType, Quantization
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
-from planner.specs.catalogue import default_cluster, find, load_gpu
-from planner.specs.engine import EngineProfile
-from planner.specs.load import read_spec
+from planner.specs.catalogue import default_cluster, load_gpu
 from planner.specs.model_catalogue import load_model
+from planner.specs.profile import load_engine
 from planner.specs.serving import ServingWorkload
 
 
@@ -28,7 +27,7 @@ def serving_setting(
     return ServingSetting(
         machine=Machine(gpu=silicon, cluster=default_cluster(silicon), ideal=ideal),
         model=load_model(model),
-        engine=read_spec(EngineProfile, find("engines", engine)),
+        engine=load_engine(engine).spec,
         workload=ServingWorkload(**{**lengths, **workload}),
     )
 

@@ -13,6 +13,7 @@ from planner.calibration.profile_file import profile_text
 from planner.calibration.runs import measured_runs
 from planner.errors import CalibrationError
 from planner.specs.catalogue import find
+from planner.specs.profile import load_framework
 from planner.units import GIB
 from planner.validation.library import Library
 from planner.validation.predict import predict_group
@@ -111,3 +112,17 @@ def test_bytes_are_written_in_their_units(library):
     assert memory["reserved"]["value"] == pytest.approx(5, rel=0.1)
     assert memory["kept_activations"]["value"] == pytest.approx(1.5, rel=0.05)
     assert memory["kept_activations"]["source"] == "calibrated"
+
+
+def test_a_profile_that_extends_another_gets_the_tables_it_lacks(library, tmp_path):
+    names = parameters(library, "memory.reserved", "execution.step_overhead")
+    rows = measured(library, names, reserved=5 * GIB, step_overhead=0.02)
+    fitted = fit(rows, names, log_ratios)
+    source = tmp_path / "mine.toml"
+    source.write_text('name = "Mine"\nextends = "megatron-lm"\n')
+    source.write_text(profile_text(source, fitted, "a test"))
+    found = load_framework(str(source))
+    shipped = load_framework("megatron-lm").spec
+    assert found.provenance["memory.reserved"] == "a test"
+    assert found.spec.memory.reserved == pytest.approx(fitted.values[names[0]], rel=1e-3)
+    assert found.spec.states == shipped.states

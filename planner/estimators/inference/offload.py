@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric, add
+from planner.arrays import BoolArray, FloatArray, Numeric, add
 from planner.enums import AttentionKind
 from planner.estimators.inference.attention import cached_bytes, visible
 from planner.estimators.inference.setting import Rank
@@ -26,17 +26,17 @@ def offload_wait(rank: Rank, busy: FloatArray) -> FloatArray:
     execution = rank.setting.engine.execution
     weights = c.weight_offload * weight_bytes(rank.setting, c).total * c.pipeline_parallel
     by_host = _host_attends(rank)
-    cache = np.where(by_host, 0.0, _offloaded_cache(rank, copied=False))
+    cache = np.where(by_host, 0.0, _offloaded_cache(rank))
     hidden = (1.0 if machine.ideal else execution.hidden_copies) * busy
     copied = machine.host_copy_time(weights + cache, execution.host_link_fraction)
     wait = np.maximum(copied - hidden, 0.0)
     if not np.any(by_host):
         return wait
-    read = np.where(by_host, _offloaded_cache(rank, copied=True), 0.0)
+    read = np.where(by_host, _offloaded_cache(rank, for_each_head=True), 0.0)
     return wait + machine.host_memory_time(read, execution.host_attention_fraction)
 
 
-def _host_attends(rank: Rank) -> FloatArray:
+def _host_attends(rank: Rank) -> BoolArray:
     """Where the host computes decode attention: an ideal engine leaves it to the GPU."""
     computes = rank.setting.engine.execution.host_attention_fraction > 0
     return np.asarray(
@@ -44,23 +44,22 @@ def _host_attends(rank: Rank) -> FloatArray:
     )
 
 
-def _offloaded_cache(rank: Rank, copied: bool) -> FloatArray:
+def _offloaded_cache(rank: Rank, for_each_head: bool = False) -> FloatArray:
     """Bytes of the offloaded cache that a decode step moves, of all layers.
 
-    With ``copied`` a copy of the keys and values is written and read for each query head, where
-    query heads share them.
+    ``for_each_head``: where query heads share keys and values, each writes and reads a copy.
     """
     sequences = rank.configurations.kv_offload * rank.decoding
     return add(
-        group.num_hidden_layers * _cache_of(rank, group.attention, copied) * sequences
+        group.num_hidden_layers * _cache_of(rank, group.attention, for_each_head) * sequences
         for group in rank.setting.model.layer_groups
     )
 
 
-def _cache_of(rank: Rank, attention: AttentionSpec | None, copied: bool) -> Numeric:
+def _cache_of(rank: Rank, attention: AttentionSpec | None, for_each_head: bool) -> Numeric:
     if attention is None or attention.has_state:
         return 0.0
     held = cached_bytes(rank, attention) * visible(rank.batch.context, attention)
     heads = attention.num_attention_heads / attention.num_key_value_heads
-    shared = attention.kind is not AttentionKind.LATENT and heads > 1
-    return held * (1 + 2 * heads) if copied and shared else held
+    is_shared = attention.kind is not AttentionKind.LATENT and heads > 1
+    return held * (1 + 2 * heads) if for_each_head and is_shared else held

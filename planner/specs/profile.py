@@ -1,0 +1,95 @@
+"""Profiles of frameworks and engines, which may build on another one of their kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from planner.errors import SpecError
+from planner.specs.catalogue import Loaded, find, loaded
+from planner.specs.efficiency import merged
+from planner.specs.engine import EngineProfile
+from planner.specs.framework import FrameworkProfile
+from planner.specs.load import read_toml
+from planner.specs.paths import SpecKind
+
+EXTENDS = "extends"
+_OWN = ("name", "aliases", "notes")
+
+
+def load_framework(name: str) -> Loaded[FrameworkProfile]:
+    """A framework profile by name, alias or path, with the source of each number.
+
+    Raises
+    ------
+    SpecError
+        It is unknown, or its file or one that it extends has faults.
+    """
+    path = find(SpecKind.FRAMEWORKS, name)
+    table, others = profile_table(SpecKind.FRAMEWORKS, path)
+    return loaded(FrameworkProfile, table, path, *others)
+
+
+def load_engine(name: str) -> Loaded[EngineProfile]:
+    """An engine profile by name, alias or path, with the source of each number.
+
+    Raises
+    ------
+    SpecError
+        It is unknown, or its file or one that it extends has faults.
+    """
+    path = find(SpecKind.ENGINES, name)
+    table, others = profile_table(SpecKind.ENGINES, path)
+    return loaded(EngineProfile, table, path, *others)
+
+
+def kind_of_profile(path: Path) -> SpecKind:
+    """Whether a file is a profile of an engine or of a framework.
+
+    Raises
+    ------
+    SpecError
+        It cannot be read.
+    """
+    table = read_toml(path)
+    if EXTENDS in table:
+        try:
+            table, _ = profile_table(SpecKind.ENGINES, path)
+        except SpecError:
+            return SpecKind.FRAMEWORKS
+    return SpecKind.ENGINES if "scheduler" in table else SpecKind.FRAMEWORKS
+
+
+def profile_table(
+    kind: SpecKind, path: Path, seen: tuple[Path, ...] = ()
+) -> tuple[dict[str, Any], tuple[Path, ...]]:
+    """The tables of a profile over those of the one it ``extends``, and the files of these.
+
+    Name, aliases and notes are a profile's own.
+
+    Raises
+    ------
+    SpecError
+        A file cannot be read, or what it extends is unknown or itself.
+    """
+    table = read_toml(path)
+    if EXTENDS not in table:
+        return table, ()
+    parent = table.pop(EXTENDS)
+    below = _parent(kind, parent, path)
+    lineage = (*seen, path.resolve())
+    if below.resolve() in lineage:
+        raise SpecError(f"{path}: extends leads back to {parent!r}.")
+    inherited, others = profile_table(kind, below, lineage)
+    own = {key: table[key] for key in _OWN if key in table}
+    kept = {key: value for key, value in inherited.items() if key not in _OWN}
+    return merged(own | kept, table), (below, *others)
+
+
+def _parent(kind: SpecKind, parent: Any, path: Path) -> Path:
+    if not isinstance(parent, str):
+        raise SpecError(f"{path}: extends must be the name or the path of a profile.")
+    try:
+        return find(kind, str(path.parent / parent) if parent.endswith(".toml") else parent)
+    except SpecError as error:
+        raise SpecError(f"{path}: extends: {error}") from error
