@@ -32,7 +32,7 @@ def case(library):
         ("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", "Llama 3.3 70B"),
         ("nvidia/DeepSeek-R1-0528-FP4-v2", "DeepSeek-V3"),
         ("Mistral-Small-3.2-24B", "Mistral Small 3.1 24B"),
-        ("moonshotai/Kimi-K2-Instruct-0905", "Kimi K2"),
+        ("mistralai/Mistral-Nemo-12B-Instruct-2407", "Mistral NeMo 12B"),
     ],
 )
 def test_releases_and_formats_are_no_other_models(case, written, model):
