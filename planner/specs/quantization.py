@@ -68,7 +68,7 @@ FORMATS: Mapping[Quantization, QuantizationFormat] = {
     ),
     Quantization.MXFP4: QuantizationFormat(
         weight=0.5 + 1 / 32, activation=2.0, compute=_SIXTEEN, kernel="int4_weight_only",
-        experts="bf16",
+        experts="mxfp4",
     ),
 }  # fmt: skip
 
