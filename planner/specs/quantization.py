@@ -55,7 +55,7 @@ FORMATS: Mapping[Quantization, QuantizationFormat] = {
         kernel="int4_weight_only", experts="fp8", casts=True,
     ),
     Quantization.FP8: QuantizationFormat(
-        weight=1.0, activation=1.0, compute=(Precision.FP8,), kernel="fp8", experts="fp8",
+        weight=1.0, activation=1.0, compute=(Precision.FP8,), kernel="fp8", experts="fp8_tensor",
         casts=True,
     ),
     Quantization.FP8_BLOCK: QuantizationFormat(

@@ -32,7 +32,7 @@ def expert_table(gpu: GpuSpec) -> dict[str, FloatArray]:
     for code in Quantization:
         form = FORMATS[code]
         table = gpu.efficiency.grouped_gemm
-        measured: Any = table.get(form.experts, table["bf16"])
+        measured: Any = table.get(form.experts, table.get(form.experts.partition("_")[0], table["bf16"]))
         row = {name: getattr(measured, name) for name in names}
         rows.append({**row, "peak": _peak(gpu, code), "weight": form.weight})
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
