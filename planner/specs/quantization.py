@@ -44,7 +44,7 @@ FORMATS: Mapping[Quantization, QuantizationFormat] = {
     ),
     Quantization.W4A16: QuantizationFormat(
         weight=0.5 + 2 / 128, activation=2.0, compute=_SIXTEEN, kernel="int4_weight_only",
-        experts="bf16",
+        experts="int4_weight_only",
     ),
     Quantization.W4A8: QuantizationFormat(
         weight=0.5 + 2 / 128, activation=1.0, compute=_EIGHT, kernel="int4_weight_only",
