@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 from serving_cases import replicas, serving_setting
 
 from planner.enums import CacheType, Precision, Quantization
+from planner.estimators.inference.kernels import Kernels
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.static import static_batch
 from planner.estimators.inference.step import InferenceStep
@@ -229,3 +231,36 @@ def test_blocks_side_by_side_share_an_all_reduce_where_the_engine_joins_them(
     saved = float(steps[0].kernels - steps[1].kernels)
     assert each > 0
     assert saved == pytest.approx(reduced * each)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "quantization", "shape", "milliseconds"),
+    [
+        ("h200-sxm-141gb", Quantization.MXFP4, (8192, 2880, 2880, 128, 4), 4.302),
+        ("h200-sxm-141gb", Quantization.MXFP4, (4096, 2880, 2880, 32, 4), 2.200),
+        ("h200-sxm-141gb", Quantization.FP8, (4096, 4096, 14336 / 2, 8, 2), 1.055),
+        ("h200-sxm-141gb", Quantization.FP8, (1024, 4096, 14336 / 4, 8, 2), 0.202),
+        ("h200-sxm-141gb", Quantization.W4A16, (2048, 7168, 2048 / 8, 256, 8), 0.987),
+        ("a100-sxm-80gb", Quantization.W4A16, (1024, 4096, 14336 / 2, 8, 2), 2.408),
+        ("b300-sxm", Quantization.MXFP4, (8192, 2880, 2880, 128, 4), 0.805),
+    ],
+)
+def test_experts_take_what_was_measured(
+    gpu: str, quantization: Quantization, shape: tuple[float, ...], milliseconds: float
+) -> None:
+    """Tables of aiconfigurator-core 0.12.0: TensorRT-LLM 1.3.0rc20, of int4 SGLang 0.5.10."""
+    tokens, hidden_size, width, num_experts, per_token = shape
+    setting = serving_setting("mixtral-8x7b", gpu, "tensorrt-llm-cpp")
+    seconds = Kernels(machine=setting.machine, engine=setting.engine).experts(
+        tokens=tokens,
+        pairs=tokens * per_token,
+        num_experts=int(num_experts),
+        num_experts_per_tok=int(per_token),
+        local_experts=num_experts,
+        hidden_size=int(hidden_size),
+        width=width,
+        matrices=3,
+        quantization=np.asarray(quantization),
+        dispersion=1.0,
+    )
+    assert 1e3 * float(seconds) == pytest.approx(milliseconds, rel=0.3)

@@ -14,6 +14,8 @@ from planner.specs.gpu import GpuSpec, GroupedGemmEfficiency, TiledGemmEfficienc
 from planner.specs.quantization import FORMATS, QuantizationFormat, compute_precision
 
 NO_TILES = {"row_offset": 0.0, "column_offset": 0.0, "depth_offset": 0.0, "area_floor": 0.0}
+# What stands for experts that were not measured on a GPU, if not those of 16 bit.
+_NEAREST_EXPERTS = {"fp8_tensor": "fp8"}
 _ROOFLINE = ("compute_fraction", "bandwidth_fraction", "latency", "sharpness")
 
 
@@ -32,7 +34,8 @@ def expert_table(gpu: GpuSpec) -> dict[str, FloatArray]:
     for code in Quantization:
         form = FORMATS[code]
         table = gpu.efficiency.grouped_gemm
-        measured: Any = table.get(form.experts, table.get(form.experts.partition("_")[0], table["bf16"]))
+        nearest = table.get(_NEAREST_EXPERTS.get(form.experts, "bf16"), table["bf16"])
+        measured: Any = table.get(form.experts, nearest)
         row = {name: getattr(measured, name) for name in names}
         rows.append({**row, "peak": _peak(gpu, code), "weight": form.weight})
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
