@@ -18,7 +18,7 @@ import tomlkit
 import planner
 from planner.calibration.fit import Measured, best_point, log_ratios
 from planner.calibration.parameters import Parameter, with_values
-from planner.calibration.profile_file import unit_of
+from planner.calibration.profile_file import table_of, unit_of
 from planner.calibration.runs import measured_runs
 from planner.units import GIB
 from planner.validation.library import Library
@@ -214,10 +214,9 @@ def _cites(path: Path, parameter: Parameter, key: str) -> bool:
 def write(path: Path, section: str, name: str, value: float, origin: str, key: str) -> None:
     """Write a fitted value into a table of a file, and where it comes from."""
     document = tomlkit.parse(path.read_text(encoding="utf-8"))
-    document["sources"][key] = origin
-    number = document[section].get(name)
-    if number is None:  # inherited until now
-        number = document[section][name] = tomlkit.inline_table()
+    table_of(document, "sources")[key] = origin
+    table = table_of(document, section)
+    number = table.setdefault(name, tomlkit.inline_table())  # inherited until now
     unit, scale = unit_of(name)
     number["value"] = float(f"{value * scale:.{DIGITS}g}")
     number["unit"] = unit

@@ -68,17 +68,17 @@ def profile_text(shipped: Path, fit: Fit, origin: str) -> str:
     import tomlkit
 
     document: Any = tomlkit.parse(shipped.read_text(encoding="utf-8"))
-    _table(document, "sources")[SOURCE] = origin
+    table_of(document, "sources")[SOURCE] = origin
     for parameter, value in fit.values.items():
         unit, scale = unit_of(parameter.name)
         number = tomlkit.inline_table()
         number |= {"value": float(f"{value * scale:.{_DIGITS}g}"), "unit": unit, "source": SOURCE}
-        _table(document, parameter.owner)[parameter.name] = number
+        table_of(document, parameter.owner)[parameter.name] = number
     return str(document.as_string())
 
 
-def _table(document: Any, name: str) -> Any:
-    """A table of a document, which a profile that extends another may lack."""
+def table_of(document: Any, name: str) -> Any:
+    """A table of a TOML document, which a profile that extends another may lack."""
     import tomlkit
 
     if name not in document:

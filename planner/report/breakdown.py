@@ -12,6 +12,7 @@ from rich.text import Text
 
 from planner.estimators.cost import RunCost, run_cost
 from planner.estimators.estimate import Estimate
+from planner.estimators.machine import Machine
 from planner.estimators.memory import MEMORY_PARTS
 from planner.optimize.columns import columns
 from planner.optimize.problem import Problem
@@ -90,11 +91,15 @@ def memory_table(console: Console, estimate: Estimate) -> Table:
     table.add_section()
     _add(table, "peak", peak / GIB, peak / capacity, digits=2, style="bold")
     _add(table, "capacity", capacity / GIB, 1.0, digits=2)
-    host = first(estimate.memory.host)
-    if host:
-        share = host / estimate.setting.machine.host_memory
-        table.add_row("in host memory", f"{host / GIB:,.2f}", f"{100 * share:.1f}" if share else "")
+    add_host_memory(table, first(estimate.memory.host), estimate.setting.machine)
     return table
+
+
+def add_host_memory(table: Table, num_bytes: float, machine: Machine) -> None:
+    """A row of what is offloaded, if anything is, with its share of the host's memory if known."""
+    if num_bytes:
+        share = 100 * num_bytes / machine.host_memory
+        table.add_row("in host memory", f"{num_bytes / GIB:,.2f}", f"{share:.1f}" if share else "")
 
 
 def time_table(console: Console, estimate: Estimate) -> Table:

@@ -10,7 +10,7 @@ from planner.specs.catalogue import Loaded, find, loaded
 from planner.specs.efficiency import merged
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
-from planner.specs.load import read_toml
+from planner.specs.load import Spec, read_toml
 from planner.specs.paths import SpecKind
 
 EXTENDS = "extends"
@@ -25,9 +25,7 @@ def load_framework(name: str) -> Loaded[FrameworkProfile]:
     SpecError
         It is unknown, or its file or one that it extends has faults.
     """
-    path = find(SpecKind.FRAMEWORKS, name)
-    table, others = profile_table(SpecKind.FRAMEWORKS, path)
-    return loaded(FrameworkProfile, table, path, *others)
+    return _load(SpecKind.FRAMEWORKS, FrameworkProfile, name)
 
 
 def load_engine(name: str) -> Loaded[EngineProfile]:
@@ -38,9 +36,7 @@ def load_engine(name: str) -> Loaded[EngineProfile]:
     SpecError
         It is unknown, or its file or one that it extends has faults.
     """
-    path = find(SpecKind.ENGINES, name)
-    table, others = profile_table(SpecKind.ENGINES, path)
-    return loaded(EngineProfile, table, path, *others)
+    return _load(SpecKind.ENGINES, EngineProfile, name)
 
 
 def kind_of_profile(path: Path) -> SpecKind:
@@ -84,6 +80,12 @@ def profile_table(
     own = {key: table[key] for key in _OWN if key in table}
     kept = {key: value for key, value in inherited.items() if key not in _OWN}
     return merged(own | kept, table), (below, *others)
+
+
+def _load(kind: SpecKind, profile: type[Spec], name: str) -> Loaded[Spec]:
+    path = find(kind, name)
+    table, others = profile_table(kind, path)
+    return loaded(profile, table, path, *others)
 
 
 def _parent(kind: SpecKind, parent: Any, path: Path) -> Path:

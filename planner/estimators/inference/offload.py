@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from planner.arrays import BoolArray, FloatArray, Numeric, add
-from planner.enums import AttentionKind
+from planner.enums import AttentionKind, CacheType
 from planner.estimators.inference.attention import cached_bytes, visible
 from planner.estimators.inference.setting import Rank
 from planner.estimators.inference.weights import weight_bytes
 from planner.specs.model import AttentionSpec
-
-_SIXTEEN_BIT_BYTES = 2.0
 
 
 def offload_wait(rank: Rank, busy: FloatArray) -> FloatArray:
@@ -39,9 +37,8 @@ def offload_wait(rank: Rank, busy: FloatArray) -> FloatArray:
 def _host_attends(rank: Rank) -> BoolArray:
     """Where the host computes decode attention: an ideal engine leaves it to the GPU."""
     computes = rank.setting.engine.execution.host_attention_fraction > 0
-    return np.asarray(
-        computes and not rank.setting.machine.ideal and rank.cache_bytes >= _SIXTEEN_BIT_BYTES
-    )
+    is_plain = rank.configurations.kv_cache == CacheType.BF16
+    return np.asarray(computes and not rank.setting.machine.ideal and is_plain)
 
 
 def _offloaded_cache(rank: Rank, for_each_head: bool = False) -> FloatArray:

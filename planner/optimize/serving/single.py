@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.arrays import BoolArray, FloatArray
+from planner.configurations.rules import OUT_OF_HOST_MEMORY
 from planner.configurations.serving import ServingConfigurations
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.estimators.inference.burst import Burst, burst
 from planner.estimators.inference.estimate import (
-    OUT_OF_HOST_MEMORY,
     OUT_OF_MEMORY,
     SERVING_REJECTIONS,
     ServingEstimate,
@@ -148,7 +148,7 @@ def static_once(source: Source) -> InferenceEvaluation:
     rejection = SERVING_REJECTIONS[code - 1] if code else ""
     if not rejection and largest < (batch := float(np.ravel(configurations.concurrency)[0])):
         on_gpu = memory.room.holds_at_once(batch, configurations.attention_data_parallel)
-        rejection = OUT_OF_HOST_MEMORY if bool(np.ravel(on_gpu)[0]) else OUT_OF_MEMORY
+        rejection = OUT_OF_HOST_MEMORY.name if bool(np.ravel(on_gpu)[0]) else OUT_OF_MEMORY
     return InferenceEvaluation(
         source=source,
         configurations=configurations,

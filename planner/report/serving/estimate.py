@@ -10,8 +10,9 @@ from typing import Any
 
 from rich.console import Console
 
+from planner.configurations.rules import OUT_OF_HOST_MEMORY
 from planner.estimators.inference.burst import Burst
-from planner.estimators.inference.estimate import OUT_OF_HOST_MEMORY, OUT_OF_MEMORY
+from planner.estimators.inference.estimate import OUT_OF_MEMORY
 from planner.estimators.inference.serving import decode_batch
 from planner.estimators.inference.step import InferenceStep, step_time
 from planner.optimize.serving.single import InferenceEvaluation, ServingEvaluation, most_concurrent
@@ -128,7 +129,7 @@ def misfit_message(plan: ServingPlan, found: InferenceEvaluation | ServingEvalua
     """Why the configuration is impossible, or how many requests would fit."""
     row = _row(found)
     name, reason = plan.problem.setting.model.name, found.rejected_by
-    if reason not in (OUT_OF_MEMORY, OUT_OF_HOST_MEMORY):
+    if reason not in (OUT_OF_MEMORY, OUT_OF_HOST_MEMORY.name):
         words = describe_serving(plan.problem, reason)
         return f"The configuration is impossible for {name} on {where(plan)}.\n" + wrapped(
             f"{words}: {_values(row)}", "  "

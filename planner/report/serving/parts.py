@@ -18,7 +18,7 @@ from planner.estimators.inference.percentiles import (
 from planner.estimators.machine import Machine
 from planner.optimize.serving.columns import PARAMETERS
 from planner.report import text
-from planner.report.breakdown import first
+from planner.report.breakdown import add_host_memory, first
 from planner.report.console import make_table
 from planner.units import GIB
 
@@ -48,9 +48,7 @@ def memory_parts_table(console: Console, row: Mapping[str, Any], machine: Machin
     peak = row["peak_memory_gib"]
     table.add_row("peak", f"{peak:.2f}", f"{100 * peak / capacity:.1f}", style="bold")
     table.add_row("capacity", f"{capacity:.2f}", "100.0")
-    if host := row["host_memory_gib"]:
-        share = 100 * host * GIB / machine.host_memory
-        table.add_row("in host memory", f"{host:,.2f}", f"{share:.1f}" if share else "")
+    add_host_memory(table, row["host_memory_gib"] * GIB, machine)
     return table
 
 

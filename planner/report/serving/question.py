@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rich.console import Console
 
+from planner.configurations.rules import OUT_OF_HOST_MEMORY
 from planner.configurations.serving_rules import SERVING_RULES
-from planner.estimators.inference.estimate import OUT_OF_HOST_MEMORY, OUT_OF_MEMORY
+from planner.estimators.inference.estimate import OUT_OF_MEMORY
 from planner.estimators.parameters import count_parameters
 from planner.optimize.serving.problem import ServingProblem
 from planner.report import text
@@ -16,7 +17,7 @@ from planner.specs.serving import ServingWorkload
 
 _DESCRIPTIONS = {
     **{rule.name: rule.description for rule in SERVING_RULES},
-    OUT_OF_HOST_MEMORY: "what is offloaded needs more than the host memory of a GPU",
+    OUT_OF_HOST_MEMORY.name: OUT_OF_HOST_MEMORY.description,
     OUT_OF_MEMORY: "weights and the cache of all requests need more than the engine may use",
 }
 
