@@ -88,6 +88,25 @@ def test_batches_beyond_the_room_run_one_after_the_other():
     assert many["output_tokens_per_s"] == pytest.approx(some["output_tokens_per_s"], rel=0.1)
 
 
+def test_engines_that_reserve_whole_answers_run_a_batch_in_waves():
+    """argonne-lcf/LLM-Inference-Bench@4211f5d, Llama-2-7B in TensorRT-LLM on A100-40GB.
+
+    16, 32 and 64 requests of 1,024 + 1,024 tokens took 22.9, 44.9 and 90.7 s.
+    """
+    crowded = {"framework": "tensorrt-llm", "framework_version": "0.11.0", "gpu": "a100-sxm-40gb",
+               "model": "llama-2-7b", "input_tokens": "1024", "output_tokens": "1024"}  # fmt: skip
+
+    def seconds(concurrency):
+        return only(concurrency=str(concurrency), **crowded).values["request_latency_s"]
+
+    room = next(n for n in range(16, 33) if seconds(n + 1) > 1.3 * seconds(n))
+    assert seconds(room + 1) == pytest.approx(seconds(room) + seconds(1))
+    assert seconds(3 * room) == pytest.approx(3 * seconds(room))
+    measured = {16: 22.9, 32: 44.9, 64: 90.7}
+    for concurrency, latency in measured.items():
+        assert seconds(concurrency) == pytest.approx(latency, rel=0.15)
+
+
 def test_stages_one_at_a_time_are_as_slow_as_one_gpu():
     split = {"num_gpus": "4", "pipeline_parallel": "4"}
     single = only(framework="hf-transformers").values["time_per_output_token_s"]

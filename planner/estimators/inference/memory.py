@@ -106,7 +106,7 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
     mean = _cache_bytes(setting, c, lengths.input_tokens + lengths.output_tokens / 2)
     # Of few sequences all may be long at once; of many some are always short.
     typical = mean + (longest - mean) / np.sqrt(np.maximum(c.concurrency, 1.0))
-    if not engine.scheduler.continuous:
+    if engine.scheduler.whole_requests or not engine.scheduler.continuous:
         typical = longest
     kept = _room(size, longest, typical, c, 1 - c.kv_offload)
     offloaded = held * c.weight_offload

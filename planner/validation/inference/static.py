@@ -24,23 +24,30 @@ _IN_FLIGHT = 4.0
 def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
     """Times and rates of whole batches.
 
-    A continuous engine without room for all requests runs them as room comes free; one
-    without continuous batching needs room for all. Stages that work one at a time are timed
-    as one GPU with the memory of all.
+    A continuous engine without room for all requests runs them as room comes free, or, where
+    it needs room for whole requests, in waves that end together; one without continuous batching
+    needs room for all. Stages that work one at a time are timed as one GPU with the memory of all.
     """
     setting, columns = cases[0].setting, Columns.of(cases)
     batch = np.array([case.traffic.concurrency or 1.0 for case in cases]) / columns.replicas
     deployments = [case.replica for case in cases]
     c = configurations(deployments, list(batch))
     memory = serving_memory(setting, c)
-    room = memory.most_sequences
-    continuous = setting.engine.scheduler.continuous
-    running = np.clip(room, 1.0, batch) if continuous else batch
-    timed = _timed(cases, replace(c, concurrency=running))
-    times = static_batch(setting, timed)
-    first = times.time_to_first_token * _overlap(cases, c)
-    token = np.broadcast_to(times.time_per_output_token, batch.shape)
-    latency = _latency(columns, first, token) * batch / running
+    room, scheduler = memory.most_sequences, setting.engine.scheduler
+    running = np.clip(room, 1.0, batch) if scheduler.continuous else batch
+
+    def times(sequences: FloatArray) -> tuple[FloatArray, FloatArray]:
+        of_batch = static_batch(setting, _timed(cases, replace(c, concurrency=sequences)))
+        first = of_batch.time_to_first_token * _overlap(cases, c)
+        return first, np.broadcast_to(of_batch.time_per_output_token, batch.shape)
+
+    first, token = times(running)
+    whole = _latency(columns, first, token)
+    latency = whole * batch / running
+    if scheduler.whole_requests:
+        rest = np.mod(batch, running)
+        last = _latency(columns, *times(np.maximum(rest, 1.0)))
+        latency = whole * np.floor(batch / running) + np.where(rest > 0, last, 0.0)
     return Outcome(
         quantities={
             "time_to_first_token_s": first,
@@ -50,7 +57,7 @@ def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
         },
         memory=whole_memory(memory, columns.weight_scale) + _logits(cases, c),
         reserved=np.broadcast_to(memory.reserved, batch.shape),
-        fits=np.broadcast_to(room >= (1.0 if continuous else batch), batch.shape),
+        fits=np.broadcast_to(room >= (1.0 if scheduler.continuous else batch), batch.shape),
     )
 
 
