@@ -80,7 +80,12 @@ MODULES = {
     "compute_fraction": 0.8,
 }
 V0 = SERVING | {"step_overhead": 0.002, "sequence_overhead": 20e-6}
-VECTORS = {"vector_attention_instructions": 4.0, "vector_attention_instructions_8bit": 6.0}
+VECTORS = {"vector_attention_instructions_8bit": 6.0}
+RUN = HOST | {
+    "sequence_overhead": 10e-6,
+    "vector_attention_instructions": 6.0,
+    "attention_block_bandwidth": 45e9,
+}
 PORTS = V0 | {
     "collective_launch_time": 30e-6,
     "repeated_read_fraction": 0.5,
@@ -106,6 +111,7 @@ class EngineStep:
 STEPS = (
     EngineStep(profile="tensorrt-llm-cpp", start=HOST, most_settings=240),
     EngineStep(profile="tensorrt-llm-cpp-xqa", start=VECTORS, most_settings=120),
+    EngineStep(profile="tensorrt-llm-run", start=RUN, most_settings=120),
     EngineStep(profile="tensorrt-llm", start={"sequence_overhead": 2e-6}, most_settings=60),
     EngineStep(profile="vllm", start=SERVING | {"step_overhead": 0.001}, most_settings=40),
     EngineStep(profile="vllm-v0", start=HOST | {"sequence_overhead": 20e-6}),

@@ -32,7 +32,7 @@ _MICROSECONDS = (
     "sequence_overhead",
 )
 _GIBIBYTES = ("reserved", "communication_buffer")
-_GIGABYTES_PER_SECOND = ("vector_bandwidth",)
+_GIGABYTES_PER_SECOND = ("vector_bandwidth", "attention_block_bandwidth")
 _BYTES = ("per_logit", "optimizer_temporary")
 
 

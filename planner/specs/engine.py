@@ -64,7 +64,10 @@ class EngineExecution:
     head on a GPU without such a type. ``vector_attention_instructions``: of a lane, for a cached
     16-bit element and one query head, in decode attention without tensor cores, with
     ``vector_attention_instructions_8bit`` where the cache has 8 bits; 0: it uses tensor cores, as
-    it does for groups of ``tensor_core_group`` query heads.
+    it does for groups of ``tensor_core_group`` query heads where sequences times key heads are at
+    least the share ``tensor_core_blocks`` of the multiprocessors. ``attention_block_bandwidth``:
+    what one block of threads reads at most in decode attention that gives each head of a sequence
+    to one block; 0: it splits contexts over blocks.
     """
 
     decode_launch_time: Seconds
@@ -98,6 +101,8 @@ class EngineExecution:
     vector_attention_instructions: Ratio = 0.0
     vector_attention_instructions_8bit: Ratio = 0.0
     tensor_core_group: Annotated[int, Field(ge=0, le=10**4, strict=True)] = 0
+    tensor_core_blocks: Ratio = 0.0
+    attention_block_bandwidth: BytesPerSecondOrZero = 0.0
     half_accumulation: bool = False
     unpacked_rows: Annotated[int, Field(ge=0, le=10**7, strict=True)] = 0
     unpacking_bytes: Ratio = 0.0

@@ -24,7 +24,8 @@ class ServingWorkload:
     popularity over its squared mean; 0 is balanced routing. ``burst_share``: share of the requests
     that arrive together before any has finished, as at the start of a benchmark.
     ``equal_lengths``: all requests have the very same lengths, so that those which start
-    together end together.
+    together end together. ``equal_prompts``: they have the very same tokens, so that those of a
+    step choose the experts of one request.
     """
 
     input_tokens: Tokens
@@ -38,3 +39,4 @@ class ServingWorkload:
     expert_dispersion: Annotated[float, Field(ge=0, le=100)] = 2.0
     burst_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     equal_lengths: bool = False
+    equal_prompts: bool = False

@@ -218,6 +218,39 @@ def test_attention_on_vector_lanes_costs_instructions_for_every_query_head(
     assert seconds[0] == seconds[2] < seconds[1]
 
 
+@pytest.mark.parametrize(("sequences", "on_lanes"), [(4, True), (5, False)])
+def test_tensor_cores_wait_for_blocks_on_a_share_of_the_multiprocessors(
+    sequences: int, on_lanes: bool
+) -> None:
+    """A quarter of 132 multiprocessors is 33 blocks: one for each of 8 key heads of a sequence."""
+    shared = serving_setting("llama-3-8b", "h100-sxm-80gb", input_tokens=1900, output_tokens=100)
+    lanes = {"vector_attention_instructions": 400.0, "tensor_core_group": 4}
+    quick = attention_seconds(changed(shared, **lanes), sequences)
+    found = attention_seconds(changed(shared, **lanes, tensor_core_blocks=0.25), sequences)
+    assert (found > quick) == on_lanes
+
+
+@pytest.mark.parametrize(
+    ("model", "ranks", "layers", "milliseconds"),
+    [("mistral-7b", 1, 32, 0.92), ("llama-2-70b", 4, 80, 2.2)],
+)
+def test_one_block_for_each_head_reads_a_context_at_its_own_pace(
+    model: str, ranks: int, layers: int, milliseconds: float
+) -> None:
+    """argonne-lcf/LLM-Inference-Bench@4211f5d: what 2,880 more cached tokens add to a step.
+
+    It is the same for 8 key heads on one H100 and for 2 on each of four.
+    """
+    short, long = (
+        attention_seconds(
+            serving_setting(model, "h100-sxm-80gb", "tensorrt-llm-run",
+                            input_tokens=n, output_tokens=n), 1, ranks
+        )
+        for n in (128, 2048)
+    )  # fmt: skip
+    assert layers * (long - short) * 1e3 == pytest.approx(milliseconds, rel=0.25)
+
+
 @pytest.mark.parametrize(("model", "reduced"), [("falcon-40b", 60), ("llama-13b", 0)])
 def test_blocks_side_by_side_share_an_all_reduce_where_the_engine_joins_them(
     model: str, reduced: int

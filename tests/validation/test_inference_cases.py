@@ -82,6 +82,24 @@ def test_engines_find_their_profile(library, engine, version, year, gpu, profile
 
 
 @pytest.mark.parametrize(
+    ("version", "year", "gpu", "mode", "profile"),
+    [
+        ("", 2024, "h100-sxm-80gb", "static_batch", "tensorrt-llm-run"),
+        ("0.11.0", 2024, "a100-sxm-40gb", "static_batch", "tensorrt-llm-run"),
+        ("", 2024, "h100-sxm-80gb", "online", "tensorrt-llm-cpp"),
+        ("", 2025, "h100-sxm-80gb", "static_batch", "tensorrt-llm"),
+        ("", 2024, "gh200-96gb", "static_batch", "tensorrt-llm-cpp"),
+        ("0.9.0", 2024, "h100-sxm-80gb", "static_batch", "tensorrt-llm-cpp-xqa"),
+        ("0.12.0", 2024, "h100-sxm-80gb", "static_batch", "tensorrt-llm-cpp"),
+    ],
+)
+def test_static_batches_of_tensorrt_llm_have_a_driver_of_their_own(
+    version, year, gpu, mode, profile
+):
+    assert engine_rule("tensorrt-llm", version, year, gpu, mode).profile == profile
+
+
+@pytest.mark.parametrize(
     ("changes", "dense", "experts"),
     [
         ({}, "W16A16", "W16A16"),

@@ -107,6 +107,16 @@ def test_engines_that_reserve_whole_answers_run_a_batch_in_waves():
         assert seconds(concurrency) == pytest.approx(latency, rel=0.15)
 
 
+def test_equal_prompts_choose_the_experts_of_one():
+    """argonne-lcf/LLM-Inference-Bench@47d0f04 repeats one text for all sequences of a batch."""
+    batch = {"model": "mixtral-8x7b", "framework": "tensorrt-llm", "year": "2024",
+             "framework_version": "", "num_gpus": "4", "tensor_parallel": "4"}  # fmt: skip
+    one, many = (only(concurrency=n, **batch).values for n in ("1", "16"))
+    equal = only(concurrency="16", **{**batch, "source": "argonne LLM-Inference-Bench"}).values
+    alone = one["time_per_output_token_s"]
+    assert alone < equal["time_per_output_token_s"] < many["time_per_output_token_s"] * 0.8
+
+
 def test_stages_one_at_a_time_are_as_slow_as_one_gpu():
     split = {"num_gpus": "4", "pipeline_parallel": "4"}
     single = only(framework="hf-transformers").values["time_per_output_token_s"]

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from planner.arrays import FloatArray
 from planner.estimators.inference.kernels import SIXTEEN_BIT
 from planner.estimators.inference.operators import LayerContext, StepOperator
+from planner.estimators.inference.setting import Rank
 from planner.formulas.collectives import distinct_share
 from planner.formulas.routing import fullest_rank_factor
 from planner.specs.model import FeedForwardSpec, LayerGroup
@@ -77,7 +79,7 @@ def _experts(layer: LayerContext, feed_forward: FeedForwardSpec) -> Iterator[Ste
         fullest = np.ones(())
     mine = pairs / c.expert_parallel * fullest
     time = layer.kernels.experts(
-        tokens=rank.batch.tokens,
+        tokens=_choosing(rank),
         pairs=mine,
         num_experts=e,
         num_experts_per_tok=k,
@@ -96,6 +98,14 @@ def _experts(layer: LayerContext, feed_forward: FeedForwardSpec) -> Iterator[Ste
         flops=2.0 * matrices * inputs * width * mine,
     )
     yield _exchange(layer, k, inputs)
+
+
+def _choosing(rank: Rank) -> FloatArray:
+    """Tokens that choose experts each on their own."""
+    batch = rank.batch
+    if not rank.setting.workload.equal_prompts:
+        return batch.tokens
+    return np.asarray(batch.tokens / np.maximum(batch.decoding + batch.prompts, 1.0))
 
 
 def _exchange(layer: LayerContext, copies: int, width: int) -> StepOperator:

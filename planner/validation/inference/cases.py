@@ -66,6 +66,7 @@ class Traffic:
     burst_share: float
     length_scale: float
     equal_lengths: bool
+    equal_prompts: bool
     draft_tokens: int
 
     @property
@@ -76,6 +77,7 @@ class Traffic:
             output_tokens=max(round(self.output_tokens * self.length_scale), 1),
             burst_share=self.burst_share,
             equal_lengths=self.equal_lengths,
+            equal_prompts=self.equal_prompts,
             draft_tokens=self.draft_tokens,
             acceptance_rate=_acceptance(self.draft_tokens),
             draft_cost=_DRAFT_COST * self.draft_tokens,
@@ -168,9 +170,8 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
     if convention(run, "disk"):
         raise NotPredicted("weights on disk are not modelled yet")
     model = served_model(run, library)
-    rule = engine_rule(
-        run.text("framework"), run.text("framework_version"), run.number("year"), gpu.name
-    )
+    version, year = run.text("framework_version"), run.number("year")
+    rule = engine_rule(run.text("framework"), version, year, gpu.name, mode.value)
     stated = offline_benchmark(run)
     engine = _scheduled(library.engine(rule.profile), run, stated)
     replica = deployment(run, model, gpu, engine, _prefix(run, mode))
@@ -260,6 +261,7 @@ def _traffic(run: Run, mode: Mode, stated: Mapping[str, int]) -> Traffic:
         burst_share=convention_number(run, "burst_share") or 0.0,
         length_scale=convention_number(run, "length_scale") or 1.0,
         equal_lengths=bool(convention(run, "equal_lengths")),
+        equal_prompts=bool(convention(run, "equal_prompts")),
         draft_tokens=run.count("draft_tokens") or 0,
     )
 

@@ -23,10 +23,12 @@ class EngineRule:
     """Which profile stands for an engine; ``nearest``: it is only the closest to it.
 
     ``version`` is a pattern of versions it holds for; a run without a version is taken to
-    have one of them ``until`` this year. ``gpu`` is a pattern of the devices it holds for.
+    have one of them ``until`` this year. ``gpu`` and ``mode`` are patterns of the devices and
+    of the modes of runs that it holds for.
     """
 
     pattern: str
+    mode: str
     gpu: str
     version: str
     until: int | None
@@ -34,9 +36,10 @@ class EngineRule:
     profile: str
     nearest: bool
 
-    def matches(self, engine: str, version: str, year: float | None, gpu: str) -> bool:
-        """Whether it is about this engine in this version on this device."""
-        if not re.search(self.pattern, engine.lower()) or not re.search(self.gpu, gpu):
+    def matches(self, engine: str, version: str, year: float | None, gpu: str, mode: str) -> bool:
+        """Whether it is about this engine in this version on this device in this mode."""
+        found = ((self.pattern, engine.lower()), (self.gpu, gpu), (self.mode, mode))
+        if not all(re.search(pattern, word) for pattern, word in found):
             return False
         if not self.version:
             return True
@@ -46,10 +49,11 @@ class EngineRule:
 
 
 def engine_rule(
-    engine: str, version: str = "", year: float | None = None, gpu: str = ""
+    engine: str, version: str = "", year: float | None = None, gpu: str = "", mode: str = ""
 ) -> EngineRule:
     """The first rule that matches an engine; the last one matches all."""
-    return next(rule for rule in _engine_rules() if rule.matches(engine, version, year, gpu))
+    asked = (engine, version, year, gpu, mode)
+    return next(rule for rule in _engine_rules() if rule.matches(*asked))
 
 
 def rule_of_profile(engine: EngineProfile, gpu: str) -> EngineRule:
@@ -113,6 +117,7 @@ def _engine_rules() -> tuple[EngineRule, ...]:
     return tuple(
         EngineRule(
             pattern=row["pattern"],
+            mode=row["mode"],
             gpu=row["gpu"],
             version=row["version"],
             until=int(row["until"]) if row["until"] else None,
