@@ -23,26 +23,28 @@ from planner.calibration.inference import MeasuredInference, inference_log_ratio
 from planner.validation.inference.residuals import COLLECTION
 
 _NEARLY_ALL = 0.9
+_MEASURED = {"time_to_first_token_s": "first token", "time_per_output_token_s": "each token"}
 
 
 def main() -> None:
-    """Print in-sample and left-out errors of the named steps, or of all, by kind of run."""
+    """Print errors of the named steps, or of all, by kind of run and what it measured."""
     profiles = [step.profile for step in STEPS]
     named = sys.argv[1:] or profiles
     if unknown := sorted(set(named) - set(profiles)):
         sys.exit(f"Nothing is fitted of {', '.join(unknown)}, only of {', '.join(profiles)}.")
-    print(f"{'profile':21} {'runs':25} {'rows':>5} {'in-sample':>10} {'MAPE':>7} {'median':>7}")
+    print(f"{'profile':21} {'runs':25} {'of':12} {'rows':>5} {'in-sample':>10} {'MAPE':>7} median")
     for step in (step for step in STEPS if step.profile in named):
         known, asked = measurements(step), measurements(step, calibrating=False)
         inside, outside = _errors(step, known, asked), _left_out(step, known, asked)
-        could = ~np.isnan(outside)
-        for mode in sorted({row.case.mode for row in asked}):
-            mine = [i for i, row in enumerate(asked) if row.case.mode is mode and could[i]]
+        kinds = [(row.case.mode.value, _MEASURED.get(row.quantity, "rate")) for row in asked]
+        for kind in sorted(set(kinds)):
+            mine = [i for i, own in enumerate(kinds) if own == kind and not np.isnan(outside[i])]
             if not mine:
                 continue
             print(
-                f"{step.profile:21} {mode.value:25} {len(mine):5} {np.median(inside[mine]):10.1%} "
-                f"{outside[mine].mean():7.1%} {np.median(outside[mine]):7.1%}",
+                f"{step.profile:21} {kind[0]:25} {kind[1]:12} {len(mine):5} "
+                f"{np.median(inside[mine]):10.1%} {outside[mine].mean():7.1%} "
+                f"{np.median(outside[mine]):6.1%}",
                 flush=True,
             )
 

@@ -172,7 +172,8 @@ class EngineProfile:
     """Few, named, physical parameters of a serving engine; never a factor per model.
 
     ``quantized_ends``: embedding and logits have the type of the layers, as in GGUF files.
-    ``vendors``: of the GPUs it has kernels for; all if none is named.
+    ``vendors``: of the GPUs it has kernels for; all if none is named. ``sliding_windows``:
+    attention and cache stop at the window of a model; without it they hold all tokens.
     ``kernel_latency_by_architecture``: times ``kernel_latency_fraction`` on GPUs of a generation,
     for which it has other kernels; ``expert_padding_by_architecture``: what those show of the
     padding that narrow experts have in the measured kernels; ``linear_compute_by_architecture``:
@@ -190,6 +191,7 @@ class EngineProfile:
     expert_parallel: bool = True
     attention_data_parallel: bool = True
     quantized_ends: bool = False
+    sliding_windows: bool = True
     vendors: tuple[str, ...] = ()
     kernel_latency_by_architecture: Mapping[str, Ratio] = Field(default_factory=dict)
     expert_padding_by_architecture: Mapping[str, Ratio] = Field(default_factory=dict)

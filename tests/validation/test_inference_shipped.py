@@ -38,7 +38,10 @@ LARGEST_MEDIANS = {
     (SERVING, FIRST, "SGLang"): 0.31,
     (SERVING, FIRST, "vLLM"): 0.25,
     (STATIC, THROUGHPUT, "FasterTransformer"): 0.06,
-    (STATIC, THROUGHPUT, "TensorRT-LLM C++"): 0.14,
+    (STATIC, THROUGHPUT, "TensorRT-LLM C++"): 0.12,
+    (STATIC, THROUGHPUT, "TensorRT-LLM C++ XQA"): 0.18,
+    (STATIC, THROUGHPUT, "TensorRT-LLM C++ MMHA"): 0.14,
+    (STATIC, THROUGHPUT, "TensorRT-LLM run.py"): 0.10,
     (STATIC, THROUGHPUT, "TensorRT-LLM"): 0.14,
     (STATIC, THROUGHPUT, "vLLM V0"): 0.10,
     (STATIC, THROUGHPUT, "vLLM V0 ports"): 0.10,
@@ -107,7 +110,7 @@ def test_intervals_hold_runs_they_were_not_made_of(tables):
 
 def test_verdicts_on_memory(tables):
     verdicts = inference_verdicts(tables[STATIC])
-    assert verdicts.said_to_fit <= 0.10 * verdicts.ran_out
+    assert verdicts.said_to_fit <= 0.05 * verdicts.ran_out
     assert verdicts.said_to_run_out <= 0.01 * verdicts.ran
 
 

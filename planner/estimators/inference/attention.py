@@ -11,7 +11,7 @@ from planner.enums import AttentionKind, PositionEmbedding
 from planner.estimators.inference.kernels import SIXTEEN_BIT
 from planner.estimators.inference.linear_attention import linear_attention_operators
 from planner.estimators.inference.operators import LayerContext, StepOperator
-from planner.estimators.inference.setting import Rank
+from planner.estimators.inference.setting import Rank, ServingSetting
 from planner.formulas.attention import attention_core_bytes, attention_core_flops
 from planner.formulas.kv_cache import cache_bytes_per_token, latent_cache_bytes_per_token
 from planner.specs.model import AttentionSpec, LayerGroup
@@ -69,10 +69,15 @@ def cached_bytes(rank: Rank, attention: AttentionSpec | None) -> FloatArray:
     )
 
 
-def visible(context: Numeric, attention: AttentionSpec) -> FloatArray:
+def visible(rank: Rank, context: Numeric, attention: AttentionSpec) -> FloatArray:
     """Cached tokens that a query attends to: at most a window, or the chosen ones."""
-    limit = attention.sliding_window or attention.index_topk or np.inf
+    limit = window(rank.setting, attention) or attention.index_topk or np.inf
     return np.minimum(context, limit)
+
+
+def window(setting: ServingSetting, attention: AttentionSpec) -> int | None:
+    """Tokens that the cache of a sequence keeps at most."""
+    return attention.sliding_window if setting.engine.sliding_windows else None
 
 
 def _tp(rank: Rank) -> FloatArray:
@@ -172,7 +177,7 @@ def _prefill_core(layer: LayerContext, attention: AttentionSpec) -> StepOperator
     dims = {"qk_head_dim": attention.head_dim, "v_head_dim": value_dim(attention)}
     flops = attention_core_flops(
         num_queries=tokens,
-        keys_per_query=visible(batch.prefill_keys, attention),
+        keys_per_query=visible(rank, batch.prefill_keys, attention),
         num_heads=heads,
         **dims,
     )
@@ -199,7 +204,7 @@ def _decode_core(layer: LayerContext, attention: AttentionSpec) -> StepOperator:
     heads = attention.num_attention_heads / _tp(rank)
     sequences = rank.decoding
     queries = sequences * batch.tokens_per_sequence
-    context = visible(batch.context, attention)
+    context = visible(rank, batch.context, attention)
     qk, v = attention.head_dim, value_dim(attention)
     if attention.kind is AttentionKind.LATENT:
         qk, v = attention.kv_lora_rank + attention.qk_rope_head_dim, attention.kv_lora_rank

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.arrays import BoolArray, FloatArray, Numeric, add
 from planner.configurations.serving import ServingConfigurations
-from planner.estimators.inference.attention import cached_bytes
+from planner.estimators.inference.attention import cached_bytes, window
 from planner.estimators.inference.linear_attention import state_bytes
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
 from planner.estimators.inference.weights import weight_bytes
@@ -154,8 +154,8 @@ def _cache_bytes(setting: ServingSetting, c: ServingConfigurations, tokens: floa
     uneven = np.ceil(layers / c.pipeline_parallel) / layers
     parts = []
     for group in setting.model.layer_groups:
-        window = group.attention.sliding_window if group.attention else None
-        kept = min(tokens, window or tokens)
+        most = window(setting, group.attention) if group.attention else None
+        kept = min(tokens, most or tokens)
         held = paged_tokens(tokens=kept, block_size=setting.engine.memory.block_size)
         per_layer = held * cached_bytes(rank, group.attention) + state_bytes(rank, group.attention)
         parts.append(group.num_hidden_layers * per_layer)

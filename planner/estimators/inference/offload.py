@@ -56,7 +56,7 @@ def _offloaded_cache(rank: Rank, for_each_head: bool = False) -> FloatArray:
 def _cache_of(rank: Rank, attention: AttentionSpec | None, for_each_head: bool) -> Numeric:
     if attention is None or attention.has_state:
         return 0.0
-    held = cached_bytes(rank, attention) * visible(rank.batch.context, attention)
+    held = cached_bytes(rank, attention) * visible(rank, rank.batch.context, attention)
     heads = attention.num_attention_heads / attention.num_key_value_heads
     is_shared = attention.kind is not AttentionKind.LATENT and heads > 1
     return held * (1 + 2 * heads) if for_each_head and is_shared else held

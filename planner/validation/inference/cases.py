@@ -15,6 +15,7 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS
 from planner.specs.serving import ServingWorkload
+from planner.units import GIB
 from planner.validation.columns import SCHEDULED
 from planner.validation.hardware import cluster_of, gpu_class
 from planner.validation.inference.deployments import Deployment, deployment
@@ -126,6 +127,7 @@ class InferenceCase:
             self.model.name,
             self.model.num_hidden_layers,
             self.gpu.name,
+            self.gpu.memory_capacity,
             self.cluster,
             self.rule.profile,
             self.engine.execution.weight_bandwidth_fraction,
@@ -167,6 +169,8 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
     gpu = library.gpu(run.text("gpu"))
     if gpu is None:
         raise NotPredicted(f"unknown GPU {run.text('gpu') or '(none given)'}")
+    if capacity := convention_number(run, "memory_capacity_gib"):
+        gpu = replace(gpu, memory_capacity=capacity * GIB)
     if convention(run, "disk"):
         raise NotPredicted("weights on disk are not modelled yet")
     model = served_model(run, library)
