@@ -154,17 +154,18 @@ class Kernels:
         peak = self.machine.peak(self.machine.sixteen_bit)
         rate = peak * (1.0 if ideal else self._attention_compute_fraction)
         time = np.maximum(moved / bandwidth, flops / rate)
-        key_heads = np.asarray(heads) / group
-        each = self._instruction_time(cache, group, np.asarray(sequences) * key_heads)
+        each = self._instruction_time(cache, group, sequences, heads)
         if np.any(each):
             cached = np.asarray(sequences) * cache_bytes_per_token * np.asarray(context)
             time = np.maximum(time, cached * group * each)
         if alone := 0.0 if ideal else self.engine.execution.attention_block_bandwidth:
-            read = cache_bytes_per_token / key_heads * np.asarray(context)
-            time = np.maximum(time, read / alone)
+            of_head = np.asarray(cache_bytes_per_token) * group / heads
+            time = np.maximum(time, of_head * context / alone)
         return np.where(np.asarray(sequences) > 0, time + self._latency(e["latency"]), 0.0)
 
-    def _instruction_time(self, cache: CodeArray, group: Numeric, blocks: FloatArray) -> Numeric:
+    def _instruction_time(
+        self, cache: CodeArray, group: Numeric, sequences: Numeric, heads: Numeric
+    ) -> Numeric:
         """Seconds of the vector instructions for a cached byte and one query head."""
         execution, peaks = self.engine.execution, self.machine.gpu.peak_flops
         sixteen_bit = execution.vector_attention_instructions
@@ -173,8 +174,9 @@ class Kernels:
         is_free = sixteen_bit == eight_bit == unpacked == 0
         if self.machine.ideal or is_free or Precision.FP32 not in peaks:
             return 0.0
-        fewest = execution.tensor_core_blocks * self.machine.num_multiprocessors
-        on_lanes = (np.asarray(group) != execution.tensor_core_group) | (blocks < fewest)
+        blocks = np.asarray(sequences) * heads / group
+        is_small = blocks < execution.tensor_core_blocks * self.machine.num_multiprocessors
+        on_lanes = (np.asarray(group) != execution.tensor_core_group) | is_small
         of_cache = {
             CacheType.BF16: on_lanes * sixteen_bit / _SIXTEEN_BIT_BYTES,
             CacheType.FP8: np.maximum(on_lanes * eight_bit, unpacked),
