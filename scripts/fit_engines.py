@@ -12,7 +12,8 @@ needs and the instructions of early kernels: fits of more to their runs made tho
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -29,7 +30,9 @@ from planner.calibration.inference import (
     thinned,
 )
 from planner.calibration.parameters import Parameter
+from planner.validation.inference.cases import InferenceCase, inference_case
 from planner.validation.library import Library
+from planner.validation.models import NotPredicted
 from planner.validation.runs import SHIPPED_INFERENCE, Runs, read_runs
 
 PROFILES = Path(planner.__file__).parent / "engine_profiles"
@@ -157,9 +160,22 @@ def main() -> None:
         _library.cache_clear()  # later steps may build on these values
 
 
-def measurements(step: EngineStep, calibrating: bool = True) -> list[MeasuredInference]:
+def measurements(
+    step: EngineStep, calibrating: bool = True, disaggregated: bool = False
+) -> list[MeasuredInference]:
     """What the runs of an engine measured: those marked for calibration, or all."""
-    return measured_inference(_runs(calibrating), _library(), step.profile)[1]
+    return measured_inference(_runs(calibrating), _library(), step.profile, disaggregated)[1]
+
+
+def profiles_with_runs() -> tuple[str, ...]:
+    """The engine profiles of the shipped runs that can be predicted, by name."""
+    return tuple(sorted({case.rule.profile for case in _cases()}))
+
+
+def _cases() -> Iterator[InferenceCase]:
+    for run in _runs(calibrating=False).rows:
+        with suppress(NotPredicted):
+            yield inference_case(run, _library())
 
 
 def fitted(step: EngineStep, rows: Sequence[MeasuredInference]) -> dict[Parameter, float]:

@@ -46,19 +46,20 @@ class MeasuredInference:
 
 
 def measured_inference(
-    runs: Runs, library: Library, profile: str | None
+    runs: Runs, library: Library, profile: str | None, disaggregated: bool = False
 ) -> tuple[str, list[MeasuredInference]]:
     """What was measured with one engine profile, and the profile's name.
 
     Without a name it is the profile most rows belong to. Rows of disaggregated serving are
-    left out: two pools explain them.
+    left out unless they are asked for: two pools explain them.
 
     Raises
     ------
     CalibrationError
         No row can be used.
     """
-    found = [one for run in runs.rows for one in _measured(run, library)]
+    read = (one for run in runs.rows for one in _measured(run, library))
+    found = [one for one in read if disaggregated or one.case.mode is not Mode.DISAGGREGATED]
     counts = Counter(one.case.rule.profile for one in found)
     if profile is None and counts:
         profile = counts.most_common(1)[0][0]
@@ -113,8 +114,6 @@ def _measured(run: Run, library: Library) -> Iterator[MeasuredInference]:
     try:
         case = inference_case(run, library)
     except NotPredicted:
-        return
-    if case.mode is Mode.DISAGGREGATED:
         return
     for quantity, weight in _quantities(run):
         value = run.number(f"measured_{quantity}")
