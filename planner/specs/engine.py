@@ -120,7 +120,8 @@ class Scheduler:
     decode worker collects before it sends them; what computes prompts sends the first at once.
     ``pipeline_tokens``: a static batch passes the pipeline in micro-batches that are halved until
     they have at most so many new tokens, and is cut into one per stage only where that divides
-    it; 0: it is always cut into one per stage. ``whole_requests``: a request starts only when the
+    it; 0: it is always cut into one per stage. ``pipeline_overlap``: its micro-batches are on the
+    stages at the same time; without it one passes all stages after the other. ``whole_requests``: a request starts only when the
     cache has room for its longest answer; without it the cache fills as answers grow.
     """
 
@@ -133,6 +134,7 @@ class Scheduler:
     batch_wait: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 0
     stream_interval: Count = 1
     pipeline_tokens: Annotated[int, Field(ge=0, le=10**7, strict=True)] = 0
+    pipeline_overlap: bool = True
     whole_requests: bool = False
 
 

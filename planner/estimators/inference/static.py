@@ -54,10 +54,14 @@ def static_batch(setting: ServingSetting, configurations: ServingConfigurations)
     size = tokens / rounds
     prompts = np.maximum(micro / rounds, np.minimum(micro, c.attention_data_parallel))
     prefill = step_time(setting, c, prompt_batch(setting, prompts, size, np.zeros(())), False)
-    first = prefill.total + (parts * rounds - 1) * prefill.slowest_stage
+    overlap = setting.engine.scheduler.pipeline_overlap
+    later = prefill.slowest_stage if overlap else prefill.total
+    first = prefill.total + (parts * rounds - 1) * later
     decoding = _micro_batch(setting, c, np.ones(()))
     decode = step_time(setting, c, decode_batch(setting, decoding), True)
-    step = decode.cycle(c.concurrency / decoding) * (1 + w.draft_cost)
+    shared = c.concurrency / decoding
+    cycle = decode.cycle(shared) if overlap else shared * decode.total
+    step = cycle * (1 + w.draft_cost)
     again = c.kv_cache == CacheType.NONE
     longer = (w.input_tokens + w.output_tokens / 2) / w.input_tokens
     per_token = np.where(again, prefill.total * rounds * longer, step) / tokens_per_step(setting)
