@@ -121,8 +121,9 @@ class Scheduler:
     ``pipeline_tokens``: a static batch passes the pipeline in micro-batches that are halved until
     they have at most so many new tokens, and is cut into one per stage only where that divides
     it; 0: it is always cut into one per stage. ``pipeline_overlap``: its micro-batches are on the
-    stages at the same time; without it one passes all stages after the other. ``whole_requests``: a request starts only when the
-    cache has room for its longest answer; without it the cache fills as answers grow.
+    stages at the same time; without it one passes all stages after the other.
+    ``whole_requests``: a request starts only when the cache has room for its longest answer;
+    without it the cache fills as answers grow.
     """
 
     continuous: bool
