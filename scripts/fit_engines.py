@@ -112,7 +112,7 @@ class EngineStep:
 
 
 STEPS = (
-    EngineStep(profile="tensorrt-llm-cpp", start=HOST, most_settings=240),
+    EngineStep(profile="tensorrt-llm-cpp", start=HOST, most_settings=480),
     EngineStep(profile="tensorrt-llm-cpp-xqa", start=VECTORS, most_settings=120),
     EngineStep(profile="tensorrt-llm-run", start=RUN, most_settings=120),
     EngineStep(profile="tensorrt-llm", start={"sequence_overhead": 2e-6}, most_settings=60),

@@ -164,6 +164,30 @@ def test_prompts_wait_for_others_to_be_computed_with():
     assert 10 * step < later < 21 * step
 
 
+def test_requests_that_come_at_a_rate_do_not_start_together():
+    """As often as they come, not as answers end; both replicas hold as many."""
+    setting, c = pool(input_tokens=4000, output_tokens=500, settings={"concurrency": 64})
+    memory = serving_memory(setting, c)
+    waiting, coming = (
+        served_at_concurrency(
+            replace(setting, workload=replace(setting.workload, request_rate=rate)), c, memory
+        )
+        for rate in (None, 5.0)
+    )
+    assert np.all(coming.time_to_first_token < waiting.time_to_first_token)
+    np.testing.assert_array_equal(coming.phases.prefill, waiting.phases.prefill)
+
+
+def test_engines_that_reserve_whole_answers_hold_fewer_requests():
+    setting, c = pool(input_tokens=1000, output_tokens=3000, settings={"concurrency": 64})
+    engine = replace(
+        setting.engine, scheduler=replace(setting.engine.scheduler, whole_requests=True)
+    )
+    grown, reserved = (serving_memory(one, c) for one in (setting, replace(setting, engine=engine)))
+    np.testing.assert_array_equal(reserved.most_sequences, reserved.most_whole_sequences)
+    assert np.all(reserved.most_sequences < 0.8 * grown.most_sequences)
+
+
 def test_launching_experts_slows_prompts_and_not_answers():
     slow = {"expert_launch_time": 0.01}
     dense, launched = (served(execution=e).phases for e in (None, slow))

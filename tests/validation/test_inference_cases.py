@@ -99,6 +99,21 @@ def test_static_batches_of_tensorrt_llm_have_a_driver_of_their_own(
     assert engine_rule("tensorrt-llm", version, year, gpu, mode).profile == profile
 
 
+def test_only_clients_that_wait_for_answers_start_together(library):
+    notes = {"mode": "online", "notes": "request rate 4 req/s"}
+    offered = inference_case(run_of(concurrency="", **notes), library).traffic.workload
+    assert (offered.request_rate, offered.burst_share) == (4.0, 0.0)
+    held = inference_case(run_of(concurrency="8", **notes), library).traffic.workload
+    assert held.request_rate is None
+    assert held.burst_share > 0
+
+
+def test_a_source_may_say_how_much_memory_its_cards_have(library):
+    stated = run_of(gpu="a10-24gb", notes='test environment "2 * A10, 20G / 2 * A800, 80G"')
+    assert inference_case(stated, library).gpu.memory_capacity == 20 * 2**30
+    assert inference_case(run_of(gpu="a10-24gb"), library).gpu.memory_capacity == 24 * 2**30
+
+
 @pytest.mark.parametrize(
     ("changes", "dense", "experts"),
     [

@@ -242,8 +242,13 @@ def _scheduled_after(setting: ServingSetting, rate: FloatArray, step: FloatArray
 
 
 def _together(setting: ServingSetting) -> float:
-    """Share of the requests that start together with all others."""
+    """Share of the requests that start together with all others.
+
+    Answers that end together bring the next requests together in closed loops alone.
+    """
     share, scheduler = setting.workload.burst_share, setting.engine.scheduler
+    if setting.workload.request_rate is not None:
+        return share
     if setting.workload.equal_lengths and not scheduler.chunked_prefill:
         return 1.0
     return share + (1 - share) * scheduler.clustering

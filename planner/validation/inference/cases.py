@@ -72,11 +72,16 @@ class Traffic:
 
     @property
     def workload(self) -> ServingWorkload:
-        """The same for the estimator, which counts whole tokens and at least one."""
+        """The same for the estimator, which counts whole tokens and at least one.
+
+        Only clients that wait for answers start together.
+        """
+        rate = self.request_rate if self.concurrency is None else None
         return ServingWorkload(
             input_tokens=max(round(self.input_tokens * self.length_scale), 1),
             output_tokens=max(round(self.output_tokens * self.length_scale), 1),
-            burst_share=self.burst_share,
+            request_rate=rate,
+            burst_share=self.burst_share if rate is None else 0.0,
             equal_lengths=self.equal_lengths,
             equal_prompts=self.equal_prompts,
             draft_tokens=self.draft_tokens,
