@@ -42,7 +42,8 @@ def main() -> None:
     totals: defaultdict[str, list[Error]] = defaultdict(list)
     for name in named:
         asked = measurements(steps[name], calibrating=False, disaggregated=True)
-        inside, outside = _errors(steps[name], [], asked), _left_out(steps[name], asked)
+        inside = _errors(steps[name], [], asked)
+        outside = _left_out(steps[name], asked) if steps[name].start else inside
         errors = [
             (row.case.mode.value, _MEASURED.get(row.quantity, "rate"), known, left_out)
             for row, known, left_out in zip(asked, inside, outside, strict=True)
@@ -80,8 +81,6 @@ def _left_out(step: EngineStep, asked: Sequence[MeasuredInference]) -> FloatArra
 
     NaN where there are none.
     """
-    if not step.start:
-        return _errors(step, [], asked)
     known = measurements(step)
     fold_of = folds(known, asked)
     errors = np.full(len(asked), np.nan)

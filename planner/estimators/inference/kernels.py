@@ -158,9 +158,10 @@ class Kernels:
         if np.any(each):
             cached = np.asarray(sequences) * cache_bytes_per_token * np.asarray(context)
             time = np.maximum(time, cached * group * each)
-        if alone := 0.0 if ideal else self.engine.execution.attention_block_bandwidth:
+        block_bandwidth = self.engine.execution.attention_block_bandwidth
+        if block_bandwidth and not ideal:
             of_head = np.asarray(cache_bytes_per_token) * group / heads
-            time = np.maximum(time, of_head * context / alone)
+            time = np.maximum(time, of_head * context / block_bandwidth)
         return np.where(np.asarray(sequences) > 0, time + self._latency(e["latency"]), 0.0)
 
     def _instruction_time(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from planner.estimators.inference.serving import (
     prompt_batch,
     tokens_per_step,
 )
-from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import InferenceStep, step_time
 
 
@@ -53,15 +53,11 @@ def static_batch(setting: ServingSetting, configurations: ServingConfigurations)
     rounds = np.maximum(np.ceil(held / np.maximum(c.replica_step_tokens, 1.0)), 1.0)
     size = tokens / rounds
     prompts = np.maximum(micro / rounds, np.minimum(micro, c.attention_data_parallel))
-    prefill = step_time(setting, c, prompt_batch(setting, prompts, size, np.zeros(())), False)
-    overlap = setting.engine.scheduler.pipeline_overlap
-    later = prefill.slowest_stage if overlap else prefill.total
-    first = prefill.total + (parts * rounds - 1) * later
+    prefill = _step(setting, c, prompt_batch(setting, prompts, size, np.zeros(())), False)
+    first = prefill.total + (parts * rounds - 1) * prefill.slowest_stage
     decoding = _micro_batch(setting, c, np.ones(()))
-    decode = step_time(setting, c, decode_batch(setting, decoding), True)
-    shared = c.concurrency / decoding
-    cycle = decode.cycle(shared) if overlap else shared * decode.total
-    step = cycle * (1 + w.draft_cost)
+    decode = _step(setting, c, decode_batch(setting, decoding), True)
+    step = decode.cycle(c.concurrency / decoding) * (1 + w.draft_cost)
     again = c.kv_cache == CacheType.NONE
     longer = (w.input_tokens + w.output_tokens / 2) / w.input_tokens
     per_token = np.where(again, prefill.total * rounds * longer, step) / tokens_per_step(setting)
@@ -73,6 +69,16 @@ def static_batch(setting: ServingSetting, configurations: ServingConfigurations)
         request_latency=first + max(w.output_tokens - 1, 0) * per_token,
         batch=c.concurrency,
     )
+
+
+def _step(
+    setting: ServingSetting, configurations: ServingConfigurations, batch: Batch, decoding: bool
+) -> InferenceStep:
+    """A step of a micro-batch; without overlap the next one waits for all stages."""
+    step = step_time(setting, configurations, batch, decoding)
+    if setting.engine.scheduler.pipeline_overlap:
+        return step
+    return replace(step, slowest_stage=step.total)
 
 
 def _micro_batch(

@@ -15,7 +15,14 @@ from planner.estimators.inference.serving import Served, served_at_concurrency, 
 from planner.estimators.inference.setting import ServingSetting
 from planner.validation.inference.cases import InferenceCase
 from planner.validation.inference.deployments import configurations
-from planner.validation.inference.outcome import RATES, Columns, Outcome, rates, whole_memory
+from planner.validation.inference.outcome import (
+    RATES,
+    Columns,
+    Outcome,
+    in_waves,
+    rates,
+    whole_memory,
+)
 
 # Concurrencies that are tried where none is given: half powers of two.
 _GRID: FloatArray = 2.0 ** np.arange(0.0, 13.5, 0.5)
@@ -58,12 +65,13 @@ def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
     sizes = np.minimum(_GRID, np.minimum(_largest_wave(cases), each)[:, None])
     rate = sizes / _wave_times(cases, sizes)
     size = sizes[np.arange(len(cases)), np.argmax(rate, axis=1)]
-    rest = np.where(np.isfinite(each), np.mod(each, size), 0.0)
-    waves = np.where(np.isfinite(each), np.floor(each / size), 1.0)
-    full, last = _wave_times(cases, np.stack([size, np.maximum(rest, 1.0)], axis=1)).T
-    seconds = waves * full + np.where(rest > 0, last, 0.0)
+    served = np.where(np.isfinite(each), each, size)
+
+    def wave(requests: FloatArray) -> FloatArray:
+        return _wave_times(cases, requests[:, None])[:, 0]
+
     outcome = _outcome(cases, size, np.zeros(len(cases)))
-    reached = (waves * size + rest) / seconds * replicas
+    reached = served / in_waves(served, size, wave(size), wave) * replicas
     return _scaled(outcome, reached / outcome.quantities["requests_per_s"])
 
 

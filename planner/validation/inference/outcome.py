@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,6 +64,23 @@ def rates(
         "output_tokens_per_s": np.where(columns.decode_rate, decoded, output),
         "total_tokens_per_s": requests * (columns.input_tokens + columns.output_tokens),
     }
+
+
+def in_waves(
+    number: FloatArray,
+    size: FloatArray,
+    full: FloatArray,
+    smaller: Callable[[FloatArray], FloatArray],
+) -> FloatArray:
+    """Seconds of a number of requests in waves of a size, one after the other.
+
+    ``full``: seconds of a wave of that size, ``smaller``: of one of fewer requests, the last.
+    """
+    rest = np.mod(number, size)
+    whole = np.floor(number / size) * full
+    if not np.any(rest):
+        return np.asarray(whole)
+    return np.asarray(whole + np.where(rest > 0, smaller(np.maximum(rest, 1.0)), 0.0))
 
 
 def whole_memory(memory: ServingMemory, scale: FloatArray) -> FloatArray:

@@ -13,7 +13,7 @@ from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.static import static_batch
 from planner.validation.inference.cases import InferenceCase
 from planner.validation.inference.deployments import configurations
-from planner.validation.inference.outcome import Columns, Outcome, rates, whole_memory
+from planner.validation.inference.outcome import Columns, Outcome, in_waves, rates, whole_memory
 
 SEQUENTIAL = "sequential"
 MICRO_BATCHES = "micro_batches"
@@ -42,12 +42,11 @@ def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
         return first, np.broadcast_to(of_batch.time_per_output_token, batch.shape)
 
     first, token = times(running)
-    whole = _latency(columns, first, token)
-    latency = whole * batch / running
+    latency = _latency(columns, first, token)
     if scheduler.whole_requests:
-        rest = np.mod(batch, running)
-        last = _latency(columns, *times(np.maximum(rest, 1.0)))
-        latency = whole * np.floor(batch / running) + np.where(rest > 0, last, 0.0)
+        latency = in_waves(batch, running, latency, lambda rest: _latency(columns, *times(rest)))
+    else:
+        latency = latency * batch / running
     return Outcome(
         quantities={
             "time_to_first_token_s": first,
