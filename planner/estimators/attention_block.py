@@ -218,8 +218,8 @@ def _unfused(share: Share, attention: AttentionSpec) -> tuple[FloatArray, FloatA
     machine = share.setting.machine
     heads = attention.num_attention_heads / share.tensor_parallel
     batch = share.sequences * heads
-    scores = machine.gemm_time(batch * s, s, attention.head_dim, machine.sixteen_bit)
-    values = machine.gemm_time(batch * s, value_dim(attention), s, machine.sixteen_bit)
+    scores = _batched_product(share, batch * s, s, attention.head_dim, attention)
+    values = _batched_product(share, batch * s, value_dim(attention), s, attention)
     passes = share.setting.framework.execution.softmax_passes
     softmax = machine.memory_time(
         unfused_softmax_bytes(
@@ -237,6 +237,17 @@ def _unfused(share: Share, attention: AttentionSpec) -> tuple[FloatArray, FloatA
         v_head_dim=value_dim(attention),
     )
     return scores + values + softmax, flops
+
+
+def _batched_product(
+    share: Share, rows: FloatArray, columns: int, depth: int, attention: AttentionSpec
+) -> FloatArray:
+    """Seconds of the products of all heads, on tensor cores where the size of a head suits them."""
+    machine = share.setting.machine
+    time = machine.gemm_time(rows, columns, depth, machine.sixteen_bit)
+    if attention.head_dim % share.setting.framework.execution.head_dim_multiple == 0:
+        return time
+    return np.maximum(time, machine.vector_product_time(rows, columns, depth))
 
 
 def _ring_exchange(share: Share, attention: AttentionSpec, core: Operator) -> Operator:

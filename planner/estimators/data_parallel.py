@@ -11,6 +11,7 @@ from planner.arrays import CodeArray, FloatArray, Numeric
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import ZeroStage
 from planner.estimators.frozen import gathered_bytes
+from planner.estimators.gradients import Gradients
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Setting
 
@@ -35,6 +36,7 @@ def data_parallel_time(
 ) -> DataParallelTime:
     """Communication of every configuration over its data-parallel and expert groups."""
     states = setting.framework.states
+    gradients = Gradients.of(setting, c.precision)
     exchange = _exchange(setting, parameters)
     zero = c.zero_stage
     forward, backward = [], []
@@ -46,14 +48,14 @@ def data_parallel_time(
         strict=True,
     ):
         gather = exchange("all_gather", width, dense, experts)
-        scatter = exchange("reduce_scatter", states.gradient_on_wire, *trained)
+        scatter = exchange("reduce_scatter", gradients.on_wire, *trained)
         forward.append(np.where(zero >= states.weights_sharded_from, gather, 0.0))
         backward.append(
             np.where(zero == ZeroStage.WEIGHTS, gather, 0.0)
             + np.where(zero >= ZeroStage.GRADIENTS, scatter, 0.0)
         )
     step = tuple(
-        _step_exchange(setting, exchange, zero, dense, experts)
+        _step_exchange(setting, exchange, gradients, zero, dense, experts)
         for dense, experts in zip(parameters.trained.dense, parameters.trained.experts, strict=True)
     )
     return DataParallelTime(
@@ -95,19 +97,22 @@ def _exchange(setting: Setting, parameters: StageParameters) -> Exchange:
 def _step_exchange(
     setting: Setting,
     exchange: Exchange,
+    gradients: Gradients,
     zero: CodeArray,
     dense: FloatArray,
     experts: FloatArray,
 ) -> FloatArray:
     """All-reduce without ZeRO; ZeRO-1 scatters gradients and gathers weights, ZeRO-2 gathers.
 
+    Some all-reduce gradients under ZeRO-1 too.
     Where weights are sharded between steps, the forward pass gathers them instead.
     """
     states = setting.framework.states
-    reduce = exchange("all_reduce", states.gradient_on_wire, dense, experts)
-    scatter = exchange("reduce_scatter", states.gradient_on_wire, dense, experts)
+    reduce = exchange("all_reduce", gradients.on_wire, dense, experts)
+    scatter = exchange("reduce_scatter", gradients.on_wire, dense, experts)
     gather = exchange("all_gather", states.weight_on_wire, dense, experts)
-    sharded = np.where(zero == ZeroStage.OPTIMIZER, scatter + gather, 0.0)
+    summed = np.where(gradients.scattered, scatter, reduce)
+    sharded = np.where(zero == ZeroStage.OPTIMIZER, summed + gather, 0.0)
     if states.weights_sharded_from > ZeroStage.GRADIENTS:
         sharded = np.where(zero == ZeroStage.GRADIENTS, gather, sharded)
     return np.where(zero == ZeroStage.NONE, reduce, sharded)

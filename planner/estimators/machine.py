@@ -123,6 +123,14 @@ class Machine:
         in_fp4 = self._roofline(kernel, flops=tiles, num_bytes=num_bytes, precision=precision)
         return np.where(is_fp4, in_fp4, time)
 
+    def vector_product_time(self, rows: Numeric, columns: Numeric, depth: Numeric) -> FloatArray:
+        """Seconds of a 16-bit product without tensor cores; 0 where its rate is not known."""
+        reached = self.gpu.efficiency.vector_product_fraction
+        peak = self.gpu.peak_flops.get(Precision.FP32)
+        if reached is None or peak is None or self.ideal:
+            return np.zeros(())
+        return gemm_flops(rows=rows, columns=columns, depth=depth) / (peak * reached)
+
     def grouped_gemm_time(
         self,
         pairs: Numeric,

@@ -9,8 +9,9 @@ import numpy as np
 
 from planner.arrays import FloatArray, Numeric, add, largest
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import ComputePrecision, Recompute, ZeroStage
+from planner.enums import Recompute, ZeroStage
 from planner.estimators.frozen import frozen_bytes, gathered_bytes, stage_gathered_bytes
+from planner.estimators.gradients import Gradients
 from planner.estimators.offload import (
     HOST_GRADIENT_BYTES,
     host_bytes,
@@ -226,7 +227,7 @@ def _state_parts(
     trained = parameters.trained
     rules: dict[str, tuple[Numeric, ZeroStage]] = {
         "weight": (states.weight, ZeroStage(states.weights_sharded_from)),
-        "gradient": (_gradient_bytes(share), ZeroStage.GRADIENTS),
+        "gradient": (Gradients.of(share.setting, share.precision).kept, ZeroStage.GRADIENTS),
         "optimizer": (states.optimizer, ZeroStage.OPTIMIZER),
         "temporary": (memory.optimizer_temporary, ZeroStage.OPTIMIZER),
         "host_gradient": (HOST_GRADIENT_BYTES, ZeroStage.OPTIMIZER),
@@ -252,14 +253,6 @@ def _state_parts(
         return own
 
     return state
-
-
-def _gradient_bytes(share: Share) -> Numeric:
-    """Bytes per parameter of the gradients, in fp16 or in other precisions."""
-    states = share.setting.framework.states
-    if states.gradient_fp16 is None:
-        return states.gradient
-    return np.where(share.precision == ComputePrecision.FP16, states.gradient_fp16, states.gradient)
 
 
 def _gathered(

@@ -9,6 +9,7 @@ import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, Numeric, add
 from planner.enums import ComputePrecision, Recompute
+from planner.estimators.gradients import Gradients
 from planner.estimators.share import Share, elementwise_bytes
 from planner.formulas.overlap import partly_hidden
 
@@ -60,7 +61,7 @@ def linear(
     """A matrix multiplication; its backward computes both gradients, of a frozen one the data's.
 
     In fp8 its operands are cast first, in fp4 by the kernels; the weight gradient accumulates
-    in place.
+    in place, unless other kernels do it.
     """
     machine, states = share.setting.machine, share.setting.framework.states
     is_fp8 = share.precision == ComputePrecision.FP8
@@ -68,10 +69,12 @@ def linear(
     if sixteen_bit:
         is_fp8 = np.zeros((), dtype=np.bool_)
         precision, width = machine.sixteen_bit, np.asarray(2.0)
+    traffic = Gradients.of(share.setting, share.precision).accumulation_traffic
+    accumulated = np.where(np.asarray(traffic) > 0, 2.0, 2 * states.gradient)
     forward = machine.gemm_time(rows, columns, depth, precision, input_bytes=width)
     data_gradient = machine.gemm_time(rows, depth, columns, precision, input_bytes=width)
     weight_gradient = machine.gemm_time(
-        columns, depth, rows, precision, input_bytes=width, output_bytes=2 * states.gradient
+        columns, depth, rows, precision, input_bytes=width, output_bytes=accumulated
     )
     if share.setting.workload.is_frozen:
         weight_gradient = np.zeros(())
@@ -106,6 +109,28 @@ def elementwise(
         backward=machine.memory_time(elementwise_bytes(share, elements, backward_bytes)),
         flops=np.zeros(()),
         selective=share.setting.framework.execution.selective_share,
+    )
+
+
+def gradient_accumulation(
+    share: Share, num_parameters: Numeric, num_micro_batches: FloatArray
+) -> Iterator[Operator]:
+    """Adding a micro-batch's gradients to those before it, by kernels of their own.
+
+    Those of the first of a step are added to nothing; the time is the mean over them.
+    """
+    traffic = Gradients.of(share.setting, share.precision).accumulation_traffic
+    if not np.any(traffic):
+        return
+    nothing = np.zeros(())
+    once = share.setting.machine.memory_time(traffic * num_parameters)
+    yield Operator(
+        name="gradient_accumulation",
+        module="gradient_accumulation",
+        forward=nothing,
+        backward=np.where(traffic > 0, once * (1 - 1 / num_micro_batches), 0.0),
+        flops=nothing,
+        repeatable=False,
     )
 
 

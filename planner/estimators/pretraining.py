@@ -23,7 +23,12 @@ from planner.estimators.offload import (
     moved_activations,
     streamed_states_time,
 )
-from planner.estimators.operators import LayerTime, Operator, layer_time
+from planner.estimators.operators import (
+    LayerTime,
+    Operator,
+    gradient_accumulation,
+    layer_time,
+)
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Share
 from planner.estimators.step_time import Block, StepTime
@@ -94,6 +99,9 @@ def _blocks(
             *attention_block(share, group),
             *feed_forward_block(share, group),
             *adapter_block(share, group),
+            *gradient_accumulation(
+                share, _trained_in_layer(parameters, index), c.num_micro_batches
+            ),
         )
         launches = (
             launch * group.num_blocks / 2,
@@ -130,12 +138,19 @@ def _end_blocks(
     if modules:
         on_stages[prediction_block] = (float(modules), parameters.is_last)
     for block, (whole, is_there) in on_stages.items():
-        time = layer_time(block(share), c.recompute, 0.0)
+        summed = gradient_accumulation(share, parameters.trained.end, c.num_micro_batches)
+        time = layer_time((*block(share), *summed), c.recompute, 0.0)
         gathers = exchange.end_forward, exchange.end_backward
         gather = _shown_gather(share, time, gathers)
         offload = _shown_copies(share, time, gathers, (copies.end_forward, copies.end_backward))
         counts = whole * is_there.astype(np.float64)
         yield Block(time=time, gather=gather, offload=offload, counts=counts, whole=whole)
+
+
+def _trained_in_layer(parameters: StageParameters, group: int) -> FloatArray:
+    """Parameters of a layer of a group that get gradients, on one GPU."""
+    trained = parameters.trained
+    return np.asarray(trained.layer_dense[group] + trained.layer_experts[group])
 
 
 def _overlap(share: Share) -> Overlap:

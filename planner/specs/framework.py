@@ -24,6 +24,8 @@ class Execution:
     ``softmax_passes``: reads and writes of the score matrix by unfused attention.
     ``softmax_multiple``: its softmax kernel takes sequences times heads of a GPU that this
     divides; others fall back to a kernel for each operation.
+    ``head_dim_multiple``: the batched products of an unfused attention use tensor cores for
+    heads whose size this divides; others run on FP32 lanes.
     ``permute_passes``: traffic of sorting tokens by expert over one read and one write.
     ``expert_launch_time``: what each expert of a GPU adds to the forward pass of a layer, where
     their products are kernels of their own; a backward pass takes twice as long.
@@ -52,6 +54,7 @@ class Execution:
     selective_share: Share
     selective_outputs: bool = False
     softmax_multiple: Annotated[int, Field(ge=1)] = 1
+    head_dim_multiple: Annotated[int, Field(ge=1)] = 1
     expert_launch_time: Seconds = 0.0
     adapter_launch_time: Seconds = 0.0
     dequantize_launch_time: Seconds = 0.0
@@ -75,11 +78,23 @@ class Overlap:
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Fp16States:
+    """What is otherwise in fp16 training, where gradients are not accumulated in more bits."""
+
+    gradient: BytesOrZero
+    gradient_on_wire: Bytes
+    accumulation_traffic: BytesOrZero = 0.0
+    scattered_gradients: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
 class States:
     """Bytes per parameter that persist, and on the wire.
 
-    ``gradient_fp16``: of gradients in fp16 training, where those of bf16 are accumulated
-    in more bits. ``gradients_persist``: they have buffers of their own; else a backward pass
+    ``accumulation_traffic``: what kernels of their own read and write per micro-batch to add
+    up gradients; 0 where the product that makes them does. ``scattered_gradients``: optimizer
+    states that are sharded get their gradients by a reduce-scatter; else all are all-reduced.
+    ``gradients_persist``: they have buffers of their own; else a backward pass
     allocates them and the optimizer step frees them.
     ``weights_sharded_from``: the ZeRO stage from which weights are sharded between steps.
     FSDP does so from 2, where it gathers them once per micro-batch and keeps them until
@@ -93,8 +108,10 @@ class States:
     weight_on_wire: Bytes
     optimizer_traffic: Bytes
     weights_sharded_from: Annotated[int, Field(ge=2, le=3)] = 3
-    gradient_fp16: BytesOrZero | None = None
+    accumulation_traffic: BytesOrZero = 0.0
+    scattered_gradients: bool = True
     gradients_persist: bool = True
+    fp16: Fp16States | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

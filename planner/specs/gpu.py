@@ -136,7 +136,8 @@ class Efficiency:
     ``portable_attention_fraction``: rate of attention kernels not written for this
     architecture over that of its own; ``flash_attention_2_fraction``: that of FlashAttention-2,
     where it is another one. ``attention_backward_fraction``: rate of the backward kernel over
-    that of the forward kernel.
+    that of the forward kernel. ``vector_product_fraction``: of the FP32 peak, what 16-bit
+    products reach that have no kernels on tensor cores.
     """
 
     gemm: Mapping[str, GemmEfficiency]
@@ -151,6 +152,7 @@ class Efficiency:
     attention_backward_fraction: Fraction
     sustained_fp8_fraction: Fraction | None = None
     flash_attention_2_fraction: Fraction | None = None
+    vector_product_fraction: Fraction | None = None
     wave_gemm: Mapping[str, WaveGemmEfficiency] = Field(default_factory=dict)
 
 

@@ -16,6 +16,7 @@ from scalar_machine import (
     gemm,
     grouped_gemm,
     key_heads,
+    of_gradients,
     own_tokens,
     send,
     shown,
@@ -174,7 +175,9 @@ def _linear(
 ) -> Op:
     """Forward C = A B; backward both gradients, the weights' one accumulated in place."""
     precision = precision or layout.precision
-    accumulated = 2 * world.framework.states.gradient
+    states = world.framework.states
+    by_itself = of_gradients(world, layout, "accumulation_traffic") > 0
+    accumulated = 2.0 if by_itself else 2 * states.gradient
     forward = gemm(world, rows, columns, depth, precision)
     backward = gemm(world, rows, depth, columns, precision)
     if not frozen(world):
@@ -184,6 +187,15 @@ def _linear(
         backward += elementwise(world, 3 * rows * columns)
     share = world.framework.execution.selective_share
     return Op(forward=forward, backward=backward, selective=share)
+
+
+def accumulation(world: World, layout: Layout, counts: tuple[float, float]) -> Ops:
+    """Every micro-batch but the first adds its gradients to those before it."""
+    traffic, m = of_gradients(world, layout, "accumulation_traffic"), layout.num_micro_batches
+    if not traffic:
+        return {}
+    seconds = elementwise(world, traffic * sum(counts)) * (m - 1) / m
+    return {"accumulation": Op(forward=0.0, backward=seconds, full=0.0)}
 
 
 def _tensor_exchange(world: World, layout: Layout) -> Op:
@@ -250,6 +262,9 @@ def _attention(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
         if softmax_falls_back(world, layout, attention):  # fp32 kernels: 36 bytes for 4
             passes += 16
         time = gemm(world, b * a * s, s, d, precision) + gemm(world, b * a * s, dv, s, precision)
+        lanes = world.gpu.efficiency.vector_product_fraction
+        if d % world.framework.execution.head_dim_multiple and lanes:
+            time = 2 * b * a * s * s * (d + dv) / (world.gpu.peak_flops["fp32"] * lanes)
         time += elementwise(world, 2 * passes * b * a * s * s)
         return {"core": Op(forward=time, backward=2 * time, selective=1.0)}
     forward = fused_attention(world, attention, layout)

@@ -75,6 +75,13 @@ def own_tokens(world: World, layout: Layout) -> float:
     return tokens(world, layout) / split
 
 
+def of_gradients(world: World, layout: Layout, name: str) -> float:
+    """A number of the framework's states, that of fp16 training where it has its own."""
+    states = world.framework.states
+    in_fp16 = layout.precision == "fp16" and states.fp16 is not None
+    return getattr(states.fp16 if in_fp16 else states, name)
+
+
 def value_dim(attention: AttentionSpec) -> int:
     return attention.v_head_dim or attention.head_dim
 

@@ -16,12 +16,13 @@ from scalar_adapters import (
     trained_in_stages,
     weight_bytes,
 )
-from scalar_layer import Ops, embedding, layer, logits, prediction, softmax_falls_back
+from scalar_layer import Ops, accumulation, embedding, layer, logits, prediction, softmax_falls_back
 from scalar_machine import (
     Layout,
     World,
     collective,
     elementwise,
+    of_gradients,
     own_tokens,
     send,
     shown,
@@ -33,17 +34,29 @@ Parts = dict[str, float]
 
 
 def step_time(world: World, layout: Layout) -> Parts:
-    """Exposed seconds of a step by part, with their sum as ``total``.
+    """Exposed seconds of a step by part, with their sum as ``total``."""
+    return step_times(world, layout)[0]
+
+
+def step_times(world: World, layout: Layout) -> list[Parts]:
+    """The same with the parts of each stage that is as slow as the slowest.
 
     The slowest stage runs its m micro-batches; filling and draining takes every other
     stage once, or 1/v of it with v chunks per stage.
     """
-    profile = world.framework
     per_stage = [stage_parts(world, layout, stage) for stage in range(layout.pipeline_parallel)]
     times = [sum(parts.values()) for parts in per_stage]
-    slowest = max(times)
-    m = layout.num_micro_batches
-    parts = {name: m * seconds for name, seconds in per_stage[times.index(slowest)].items()}
+    slowest = [parts for parts, time in zip(per_stage, times, strict=True) if _tied(time, times)]
+    return [_of_step(world, layout, parts, times) for parts in slowest]
+
+
+def _tied(time: float, times: list[float]) -> bool:
+    return time >= max(times) * (1 - 1e-9)
+
+
+def _of_step(world: World, layout: Layout, of_stage: Parts, times: list[float]) -> Parts:
+    profile, slowest, m = world.framework, max(times), layout.num_micro_batches
+    parts = {name: m * seconds for name, seconds in of_stage.items()}
     parts["pipeline_bubble"] = (sum(times) - slowest) / layout.virtual_pipeline
     parts["data_parallel"] = _end_of_step(world, layout, slowest)
     parts["optimizer"] = _optimizer(world, layout)
@@ -63,13 +76,15 @@ def stage_parts(world: World, layout: Layout, stage: int) -> Parts:
         time = launch * blocks / 2 + launches(world, layout, group)
         if softmax_falls_back(world, layout, group.attention):  # five kernels more than 18
             time += launch * 5 / 18
-        _add(parts, world, layout, layer(world, layout, group), time, index)
+        added = accumulation(world, layout, trained_in_layer(world, layout, group))
+        _add(parts, world, layout, layer(world, layout, group) | added, time, index)
+    added = accumulation(world, layout, trained_in_end(world, layout))
     if stage == 0:
-        _add(parts, world, layout, embedding(world, layout), 0.0, None)
+        _add(parts, world, layout, embedding(world, layout) | added, 0.0, None)
     if stage == last:
-        _add(parts, world, layout, logits(world, layout), 0.0, None)
+        _add(parts, world, layout, logits(world, layout) | added, 0.0, None)
         for _ in range(model.mtp_num_layers):
-            _add(parts, world, layout, prediction(world, layout), 0.0, None)
+            _add(parts, world, layout, prediction(world, layout) | added, 0.0, None)
     if last > 0:
         num_bytes = 2 * own_tokens(world, layout) * model.hidden_size
         distance = layout.num_gpus / layout.pipeline_parallel
@@ -126,7 +141,8 @@ def _transfers(world: World, layout: Layout, group: int | None) -> tuple[float, 
         width, counts = of_layer, layer_parameters(model, model.layer_groups[group], layout)
         trained = trained_in_layer(world, layout, model.layer_groups[group])
     weights = _exchange(world, layout, "all_gather", width, counts)
-    gradients = _exchange(world, layout, "reduce_scatter", states.gradient_on_wire, trained)
+    on_wire = of_gradients(world, layout, "gradient_on_wire")
+    gradients = _exchange(world, layout, "reduce_scatter", on_wire, trained)
     zero = layout.zero_stage
     before = weights if zero >= states.weights_sharded_from else 0.0
     return before, (weights if zero == 3 else 0.0) + (gradients if zero >= 2 else 0.0)
@@ -144,9 +160,12 @@ def _end_of_step(world: World, layout: Layout, window: float) -> float:
     """The longest exchange of a stage, partly behind its last micro-batch."""
     states, overlap = world.framework.states, world.framework.overlap
     longest = 0.0
+    on_wire = of_gradients(world, layout, "gradient_on_wire")
+    scattered = of_gradients(world, layout, "scattered_gradients")
     for counts in trained_in_stages(world, layout):
-        reduce = _exchange(world, layout, "all_reduce", states.gradient_on_wire, counts)
-        scatter = _exchange(world, layout, "reduce_scatter", states.gradient_on_wire, counts)
+        reduce = _exchange(world, layout, "all_reduce", on_wire, counts)
+        scatter = _exchange(world, layout, "reduce_scatter", on_wire, counts)
+        scatter = scatter if scattered else reduce
         gather = _exchange(world, layout, "all_gather", states.weight_on_wire, counts)
         between = gather if states.weights_sharded_from > 2 else 0.0
         longest = max(longest, [reduce, scatter + gather, between, 0.0][layout.zero_stage])
@@ -229,12 +248,9 @@ def _in_flight(layout: Layout, stage: int) -> float:
 def _states(world: World, layout: Layout, stage: int) -> Parts:
     """arXiv:1910.02054, section 5: each state is whole, or divided from some stage on."""
     states = world.framework.states
-    gradient = states.gradient
-    if layout.precision == "fp16" and states.gradient_fp16 is not None:
-        gradient = states.gradient_fp16
     names = {
         "weights": (states.weight, states.weights_sharded_from),
-        "gradients": (gradient, 2),
+        "gradients": (of_gradients(world, layout, "gradient"), 2),
         "optimizer_states": (states.optimizer, 1),
         "temporary": (world.framework.memory.optimizer_temporary, 1),
     }

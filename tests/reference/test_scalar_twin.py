@@ -43,11 +43,12 @@ def _assert_equal(estimate: Estimate, row: int, world: World, layout: Layout) ->
     def at(values: Any) -> float:
         return float(np.broadcast_to(values, estimate.configurations.shape)[row])
 
-    time = scalar_twin.step_time(world, layout)
+    times = scalar_twin.step_times(world, layout)
     parts = {name: at(seconds) for name, seconds in estimate.time.parts().items()}
-    assert at(estimate.step_time) == pytest.approx(time.pop("total"), rel=1e-9), layout
-    expected = {name: time.get(name, 0.0) for name in parts}
-    assert parts == pytest.approx(expected, rel=1e-9, abs=1e-12), layout
+    assert at(estimate.step_time) == pytest.approx(times[0]["total"], rel=1e-9), layout
+    expected = [{name: time.get(name, 0.0) for name in parts} for time in times]
+    matches = (pytest.approx(one, rel=1e-9, abs=1e-12) for one in expected)
+    assert any(parts == match for match in matches), (layout, parts, expected)
     memory = scalar_twin.peak_memory(world, layout)
     assert at(estimate.peak_memory) == pytest.approx(memory.pop("total"), rel=1e-9), layout
     fullest = estimate.memory.fullest

@@ -167,7 +167,7 @@ def test_unknown_parallel_sizes_take_what_fits(library):
         ({"scale_out_gbit_per_s": "400", "scale_out_per_gpu": "1"}, 50e9),
         ({"scale_out_gbit_per_s": "400", "notes": "400 Gb/s per GPU"}, 50e9),
         ({"scale_out_gbit_per_s": "3200", "notes": "RDMA 400 Gb/s per GPU"}, 50e9),
-        ({"notes": "4 Omni-Path links/node"}, 6.25e9),
+        ({"notes": "4 Omni-Path links/node"}, 135e9 / 8 / 8),
     ],
 )
 def test_the_network_is_per_gpu_inside(library, changes, expected):
