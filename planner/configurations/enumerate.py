@@ -20,7 +20,7 @@ Table = TypeVar("Table", bound=ConfigurationTable)
 AXES: tuple[tuple[str, ...], ...] = (
     ("num_gpus", "tensor_parallel", "context_parallel", "expert_parallel"),
     ("micro_batch_size", "sequence_parallel", "precision", "flash_attention"),
-    ("recompute", "zero_stage", "offload"),
+    ("recompute", "zero_stage", "data_parallel_replicas", "offload"),
     ("global_batch_size", "pipeline_parallel", "virtual_pipeline"),
 )
 

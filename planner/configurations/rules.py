@@ -131,6 +131,18 @@ def _zero(c: TrainingConfigurations, _: Context) -> BoolArray:
     return np.asarray((c.zero_stage > ZeroStage.NONE) & (c.data_parallel * c.context_parallel == 1))
 
 
+def _replicas(c: TrainingConfigurations, context: Context) -> BoolArray:
+    replicas = c.data_parallel_replicas
+    if np.all(replicas == 1):
+        return np.zeros((), dtype=np.bool_)
+    ranks = c.data_parallel * c.context_parallel
+    violated = (ranks <= replicas) | indivisible(ranks, replicas)
+    if context.model.num_experts > 0:
+        copies = c.num_gpus / (c.pipeline_parallel * c.expert_parallel)
+        violated = violated | indivisible(copies, replicas)
+    return np.asarray((replicas > 1) & (violated | (c.zero_stage == ZeroStage.NONE)))
+
+
 def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
     f = context.framework
     violated = ~np.isin(c.zero_stage, f.zero_stages)
@@ -140,6 +152,8 @@ def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
     for name in ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"):
         if not getattr(f, name):
             violated = violated | (getattr(c, name) > 1)
+    if not f.hybrid_sharding:
+        violated = violated | (c.data_parallel_replicas > 1)
     return np.asarray(violated)
 
 
@@ -222,6 +236,12 @@ RULES: tuple[Rule, ...] = tuple(
             _experts_need_sequence,
         ),
         ("zero_stage", "zero_stage > 0 needs more than one data-parallel rank", _zero),
+        (
+            "data_parallel_replicas",
+            "data_parallel_replicas > 1 needs zero_stage > 0, and divides the data-parallel ranks "
+            "with two or more left to shard over",
+            _replicas,
+        ),
         ("framework", "the framework does not support this combination", _framework),
         (
             "offload",

@@ -34,6 +34,7 @@ class TrainingConfigurations(ConfigurationTable):
     micro_batch_size: FloatArray
     global_batch_size: FloatArray
     zero_stage: CodeArray
+    data_parallel_replicas: FloatArray
     recompute: CodeArray
     offload: CodeArray
     precision: CodeArray

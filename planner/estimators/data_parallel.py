@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +11,7 @@ from planner.configurations.training import TrainingConfigurations
 from planner.enums import ZeroStage
 from planner.estimators.frozen import gathered_bytes
 from planner.estimators.gradients import Gradients
+from planner.estimators.machine import Group
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Setting
 
@@ -37,7 +37,7 @@ def data_parallel_time(
     """Communication of every configuration over its data-parallel and expert groups."""
     states = setting.framework.states
     gradients = Gradients.of(setting, c.precision)
-    exchange = _exchange(setting, parameters)
+    exchange = _Exchange(setting=setting, parameters=parameters)
     zero = c.zero_stage
     forward, backward = [], []
     of_layer, of_end = gathered_bytes(setting, c.precision)
@@ -47,8 +47,8 @@ def data_parallel_time(
         [*(of_layer for _ in parameters.layer_dense), of_end],
         strict=True,
     ):
-        gather = exchange("all_gather", width, dense, experts)
-        scatter = exchange("reduce_scatter", gradients.on_wire, *trained)
+        gather = exchange.one("all_gather", width, dense, experts)
+        scatter = exchange.scattered_gradients(gradients.on_wire, *trained)
         forward.append(np.where(zero >= states.weights_sharded_from, gather, 0.0))
         backward.append(
             np.where(zero == ZeroStage.WEIGHTS, gather, 0.0)
@@ -67,36 +67,56 @@ def data_parallel_time(
     )
 
 
-Exchange = Callable[[str, Numeric, FloatArray, FloatArray], FloatArray]
-
-
 def _units(parameters: StageParameters) -> list[tuple[FloatArray, FloatArray]]:
     """Dense and expert parameters of what ZeRO gathers at once: a layer of each group, an end."""
     layers = zip(parameters.layer_dense, parameters.layer_experts, strict=True)
     return [*layers, (parameters.end, np.zeros(()))]
 
 
-def _exchange(setting: Setting, parameters: StageParameters) -> Exchange:
-    has_experts = setting.model.num_experts > 0
+@dataclass(frozen=True, kw_only=True)
+class _Exchange:
+    """Collectives over the groups of a setting's parameters."""
 
-    def exchange(
-        kind: str, bytes_per_parameter: Numeric, dense: FloatArray, experts: FloatArray
+    setting: Setting
+    parameters: StageParameters
+
+    def one(
+        self, kind: str, bytes_per_parameter: Numeric, dense: FloatArray, experts: FloatArray
+    ) -> FloatArray:
+        """Seconds among the ranks that shard a copy."""
+        groups = self.parameters.dense_group, self.parameters.expert_group
+        return self._over(groups, kind, bytes_per_parameter * dense, bytes_per_parameter * experts)
+
+    def scattered_gradients(
+        self, bytes_per_parameter: Numeric, dense: FloatArray, experts: FloatArray
+    ) -> FloatArray:
+        """Seconds to scatter gradients within a copy, and to add up its shards over the copies."""
+        within = self.one("reduce_scatter", bytes_per_parameter, dense, experts)
+        p = self.parameters
+        if np.all(p.dense_replicas.size == 1):
+            return within
+        shards = (
+            bytes_per_parameter * dense / p.dense_group.size,
+            bytes_per_parameter * experts / p.expert_group.size,
+        )
+        return within + self._over((p.dense_replicas, p.expert_replicas), "all_reduce", *shards)
+
+    def _over(
+        self, groups: tuple[Group, Group], kind: str, dense: FloatArray, experts: FloatArray
     ) -> FloatArray:
         if not np.any(dense):
             return np.zeros(())
-        machine = setting.machine
-        everyone = machine.collective(kind, bytes_per_parameter * dense, parameters.dense_group)
-        if not has_experts:
+        machine = self.setting.machine
+        everyone = machine.collective(kind, dense, groups[0])
+        if self.setting.model.num_experts == 0:
             return everyone
-        own = machine.collective(kind, bytes_per_parameter * experts, parameters.expert_group)
+        own = machine.collective(kind, experts, groups[1])
         return everyone + np.where(experts > 0, own, 0.0)
-
-    return exchange
 
 
 def _step_exchange(
     setting: Setting,
-    exchange: Exchange,
+    exchange: _Exchange,
     gradients: Gradients,
     zero: CodeArray,
     dense: FloatArray,
@@ -108,9 +128,9 @@ def _step_exchange(
     Where weights are sharded between steps, the forward pass gathers them instead.
     """
     states = setting.framework.states
-    reduce = exchange("all_reduce", gradients.on_wire, dense, experts)
-    scatter = exchange("reduce_scatter", gradients.on_wire, dense, experts)
-    gather = exchange("all_gather", states.weight_on_wire, dense, experts)
+    reduce = exchange.one("all_reduce", gradients.on_wire, dense, experts)
+    scatter = exchange.scattered_gradients(gradients.on_wire, dense, experts)
+    gather = exchange.one("all_gather", states.weight_on_wire, dense, experts)
     summed = np.where(gradients.scattered, scatter, reduce)
     sharded = np.where(zero == ZeroStage.OPTIMIZER, summed + gather, 0.0)
     if states.weights_sharded_from > ZeroStage.GRADIENTS:

@@ -61,7 +61,7 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
     )
     data_parallel = _shown_exchange(share, exchange, slowest)
     optimizer = _optimizer_time(share, c, parameters)
-    overhead = _overhead(share, c)
+    overhead = _overhead(share, c, parameters)
     m = c.num_micro_batches
     return StepTime(
         total=add((m * slowest, bubble, data_parallel, optimizer, overhead)),
@@ -233,10 +233,12 @@ def _optimizer_time(
     return np.where(keeps_states(c.offload), offloaded, on_gpu)
 
 
-def _overhead(share: Share, c: TrainingConfigurations) -> FloatArray:
+def _overhead(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> FloatArray:
     if share.setting.machine.ideal:
         return np.zeros(())
     execution = share.setting.framework.execution
-    return np.asarray(
-        execution.step_overhead + c.num_micro_batches * execution.micro_batch_overhead
-    )
+    overhead = execution.step_overhead + c.num_micro_batches * execution.micro_batch_overhead
+    if execution.weight_broadcast_time:
+        waiting = execution.weight_broadcast_time * (parameters.dense_group.size - 1)
+        overhead = overhead + np.where(c.zero_stage == ZeroStage.OPTIMIZER, waiting, 0.0)
+    return np.asarray(overhead)

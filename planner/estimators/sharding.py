@@ -23,7 +23,9 @@ class StageParameters:
 
     ``dense`` and ``experts`` have shape ``(stages, ...)``, the candidates of
     `planner.estimators.stages.StageLayers`. ``layer_dense`` and ``layer_experts`` hold one
-    layer of each group, ``end`` the embedding or logits matrix. ``is_first`` and
+    layer of each group, ``end`` the embedding or logits matrix. ZeRO shards over
+    ``dense_group`` and ``expert_group``; ``dense_replicas`` and ``expert_replicas`` hold the
+    same shards. ``is_first`` and
     ``is_last`` tell where embedding and logits stand. ``adapters`` are what is trained of it.
     """
 
@@ -37,6 +39,8 @@ class StageParameters:
     end: FloatArray
     dense_group: Group
     expert_group: Group
+    dense_replicas: Group
+    expert_replicas: Group
     adapters: StageParameters | None = None
 
     @property
@@ -86,6 +90,10 @@ def _whole(model: ModelSpec, c: TrainingConfigurations) -> StageParameters:
     experts = tuple(layer.experts / c.expert_parallel for layer in per_layer)
     ends = _end_parameters(model, c.tensor_parallel, is_first, is_last)
     ranks = c.tensor_parallel * c.context_parallel * c.data_parallel
+    dense_group, expert_group = (
+        Group(size=ranks / stride / c.data_parallel_replicas, stride=stride)
+        for stride in (c.tensor_parallel, c.expert_parallel)
+    )
     return StageParameters(
         layers=layers,
         is_first=is_first,
@@ -95,9 +103,16 @@ def _whole(model: ModelSpec, c: TrainingConfigurations) -> StageParameters:
         layer_dense=dense,
         layer_experts=experts,
         end=model.vocab_size * model.hidden_size / c.tensor_parallel,
-        dense_group=Group(size=ranks / c.tensor_parallel, stride=c.tensor_parallel),
-        expert_group=Group(size=ranks / c.expert_parallel, stride=c.expert_parallel),
+        dense_group=dense_group,
+        expert_group=expert_group,
+        dense_replicas=_replicas(dense_group, c),
+        expert_replicas=_replicas(expert_group, c),
     )
+
+
+def _replicas(shards: Group, c: TrainingConfigurations) -> Group:
+    """Ranks that hold the same shard in each copy."""
+    return Group(size=c.data_parallel_replicas, stride=shards.size * shards.stride)
 
 
 def _dense_share(

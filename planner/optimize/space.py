@@ -60,6 +60,7 @@ def defaults(framework: FrameworkProfile, workload: TrainingWorkload) -> dict[st
         "micro_batch_size": 1,
         "global_batch_size": workload.global_batch_size,
         "zero_stage": framework.default_zero_stage,
+        "data_parallel_replicas": 1,
         "recompute": "none",
         "offload": "none",
         "precision": "bf16",

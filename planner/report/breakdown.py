@@ -33,6 +33,7 @@ LAYOUT = (
     "global_batch_size",
     "gradient_accumulation_steps",
     "zero_stage",
+    "data_parallel_replicas",
     "recompute",
     "offload",
     "precision",

@@ -32,6 +32,7 @@ _RANKED = (
     "virtual_pipeline",
     "global_batch_size",
     "zero_stage",
+    "data_parallel_replicas",
     "precision",
     "sequence_parallel",
     "flash_attention",

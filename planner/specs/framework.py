@@ -40,6 +40,8 @@ class Execution:
     ``fused_projections``: queries, keys and values are one matrix with one adapter, and so are
     gate and up.
     ``loss_passes``: reads and writes of the logits by forward and backward of the loss.
+    ``weight_broadcast_time``: what each rank that shards a copy adds to a step of ZeRO-1, where
+    ranks broadcast their new weights one after the other.
     """
 
     layer_launch_time: Seconds
@@ -60,6 +62,7 @@ class Execution:
     dequantize_launch_time: Seconds = 0.0
     dequantize_passes: Ratio = 1.0
     fused_projections: bool = False
+    weight_broadcast_time: Seconds = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -169,7 +172,10 @@ class Offloading:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class FrameworkProfile:
-    """Few, named, physical parameters of a framework; never a factor per model."""
+    """Few, named, physical parameters of a framework; never a factor per model.
+
+    ``hybrid_sharding``: it can shard states over groups of data-parallel ranks that hold copies.
+    """
 
     name: str
     execution: Execution
@@ -185,5 +191,6 @@ class FrameworkProfile:
     context_parallel: bool = True
     expert_parallel: bool = True
     interleaved_schedule: bool = True
+    hybrid_sharding: bool = False
     aliases: tuple[str, ...] = ()
     notes: str = ""

@@ -85,6 +85,7 @@ TRAINING = Schema(
         "virtual_pipeline",
         "context_parallel",
         "data_parallel",
+        "data_parallel_replicas",
         "micro_batch_size",
         "global_batch_size",
     ),

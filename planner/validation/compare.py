@@ -40,6 +40,7 @@ _LAYOUT = [
     "expert_parallel",
     "data_parallel",
     "zero_stage",
+    "data_parallel_replicas",
     "sequence_parallel",
     "recompute",
     "flash_attention",

@@ -63,6 +63,7 @@ class Layout:
     micro_batch_size: int
     global_batch_size: float
     zero_stage: int
+    data_parallel_replicas: int
     recompute: Recompute
     offload: Offload
     precision: ComputePrecision
@@ -136,6 +137,7 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         micro_batch_size=1,
         global_batch_size=1,
         zero_stage=0,
+        data_parallel_replicas=1,
         recompute=Recompute.NONE,
         offload=_offload(context.run),
         precision=ComputePrecision.BF16,
@@ -155,7 +157,9 @@ def _fits_gpus(layout: Layout, run: Run) -> bool:
 
 def _switched(context: Open, layout: Layout) -> Iterator[Layout]:
     """The layout with each plausible set of switches."""
-    layout = replace(layout, zero_stage=_zero_stage(context, layout))
+    zero_stage = _zero_stage(context, layout)
+    replicas = context.run.count("data_parallel_replicas") if zero_stage else None
+    layout = replace(layout, zero_stage=zero_stage, data_parallel_replicas=replicas or 1)
     for recompute, split in product(_recompute(context), _sequence_parallel(context, layout)):
         yield replace(layout, recompute=recompute, sequence_parallel=split)
 

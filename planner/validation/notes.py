@@ -16,6 +16,9 @@ _STATED = {
     "global_batch_size": r"\bgbs=(\d{1,6})\b",
     "precision": r"^(bf16|fp8|mxfp8|nvfp4)\b",
 }
+# Data-parallel ranks over which one copy of the states is sharded, or the ranks of a node.
+_SHARDS = re.compile(r"zero1=(\d{1,4}) \(|fsdp=(\d{1,4}) \(hsdp\)|hsdp \(zero-3 inside a node")
+_GPUS_PER_NODE = 8
 _ACCUMULATED = re.compile(r"grad[- ]accum (\d{1,4})\b")
 
 
@@ -32,7 +35,19 @@ def with_notes(run: Run) -> Run:
         for column, pattern in _STATED.items()
         if not run.text(column) and (match := re.search(pattern, notes))
     }
-    return replace(run, cells={**run.cells, **_batch(run, notes), **found})
+    return replace(run, cells={**run.cells, **_batch(run, notes), **_replicas(run, notes), **found})
+
+
+def _replicas(run: Run, notes: str) -> dict[str, str]:
+    """How many copies of the states there are, where the notes tell the ranks that share one."""
+    told, num_gpus = _SHARDS.search(notes), run.count("num_gpus")
+    if told is None or not num_gpus or run.text("data_parallel_replicas"):
+        return {}
+    split = run.count("tensor_parallel") or 1
+    ranks = num_gpus // (split * (run.count("pipeline_parallel") or 1))
+    in_node = (run.count("gpus_per_node") or _GPUS_PER_NODE) // split
+    shards = int(told[1] or told[2] or in_node)
+    return {"data_parallel_replicas": str(max(ranks // max(shards, 1), 1))}
 
 
 def _batch(run: Run, notes: str) -> dict[str, str]:

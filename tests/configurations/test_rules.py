@@ -22,12 +22,14 @@ ONE = {
     "micro_batch_size": 1,
     "global_batch_size": 1,
     "zero_stage": 0,
+    "data_parallel_replicas": 1,
     "recompute": 0,
     "offload": 0,
     "precision": 0,
     "sequence_parallel": False,
     "flash_attention": True,
 }
+FOUR = {"num_gpus": 4, "global_batch_size": 4}
 TWO = {"num_gpus": 2, "tensor_parallel": 2}
 PIPELINE = {"num_gpus": 2, "pipeline_parallel": 2}
 FP8 = {"precision": 2}
@@ -176,6 +178,38 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {**TWO, "zero_stage": 1},
         {"num_gpus": 2, "context_parallel": 2, "zero_stage": 1},
         {},
+    ),
+    (
+        "data_parallel_replicas",
+        {**FOUR, "zero_stage": 0, "data_parallel_replicas": 2},
+        {**FOUR, "zero_stage": 3, "data_parallel_replicas": 2},
+        {"framework": "fsdp"},
+    ),
+    # Nobody is left to shard with.
+    (
+        "data_parallel_replicas",
+        {**FOUR, "zero_stage": 3, "data_parallel_replicas": 4},
+        {**FOUR, "zero_stage": 3},
+        {"framework": "fsdp"},
+    ),
+    (
+        "data_parallel_replicas",
+        {**FOUR, "zero_stage": 3, "data_parallel_replicas": 3},
+        {**FOUR, "zero_stage": 3, "data_parallel_replicas": 2},
+        {"framework": "fsdp"},
+    ),
+    # Two copies of every expert on four GPUs are on two of them each, four are on one.
+    (
+        "data_parallel_replicas",
+        {**FOUR, "zero_stage": 3, "data_parallel_replicas": 2, "expert_parallel": 4},
+        {**FOUR, "zero_stage": 3, "data_parallel_replicas": 2, "expert_parallel": 2},
+        {"framework": "torchtitan", "model": "mixtral-8x7b"},
+    ),
+    (
+        "framework",
+        {**FOUR, "zero_stage": 3, "data_parallel_replicas": 2},
+        {**FOUR, "zero_stage": 3},
+        {"framework": "deepspeed"},
     ),
     (
         "framework",

@@ -22,6 +22,7 @@ VALUES: dict[str, list[Any]] = {
     "micro_batch_size": [1, 2],
     "global_batch_size": [32],
     "zero_stage": [0, 1],
+    "data_parallel_replicas": [1, 2],
     "recompute": [0, 1, 2],
     "offload": [0],
     "precision": [0],
@@ -39,7 +40,7 @@ def _tuples(table: TrainingConfigurations) -> list[tuple[Any, ...]]:
 def test_mesh_holds_every_combination_once() -> None:
     (block,) = MESH.blocks()
     rows = _tuples(block)
-    assert len(rows) == len(set(rows)) == MESH.num_rows == 2 * 3 * 2 * 2 * 2 * 2 * 3 * 2
+    assert len(rows) == len(set(rows)) == MESH.num_rows == 2 * 3 * 2 * 2 * 2 * 2 * 2 * 3 * 2
     for position, name in enumerate(NAMES):
         assert {row[position] for row in rows} == set(VALUES[name])
 

@@ -19,6 +19,7 @@ ONE = {
     "expert_parallel": 1,
     "micro_batch_size": 1,
     "zero_stage": 0,
+    "data_parallel_replicas": 1,
     "recompute": Recompute.NONE,
     "offload": Offload.NONE,
     "precision": ComputePrecision.BF16,

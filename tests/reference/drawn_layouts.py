@@ -111,6 +111,7 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         precision=choose([word for word in PRECISIONS if word in setting.machine.gpu.peak_flops]),
         sequence_parallel=t > 1 and choose([True, True, False]),
         flash_attention=choose([True, True, False]),
+        data_parallel_replicas=choose([1, 1, 2, 4]) if f.hybrid_sharding and d > 1 else 1,
     )
 
 
@@ -130,6 +131,7 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         precision=choose(PRECISIONS),
         sequence_parallel=choose([True, False]),
         flash_attention=choose([True, False]),
+        data_parallel_replicas=choose([1, 2, 3]),
     )
 
 

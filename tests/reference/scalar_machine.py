@@ -48,6 +48,7 @@ class Layout:
     micro_batch_size: int = 1
     global_batch_size: int = 1
     zero_stage: int = 0
+    data_parallel_replicas: int = 1
     recompute: str = "none"
     offload: str = "none"
     precision: str = "bf16"

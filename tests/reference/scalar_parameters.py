@@ -205,7 +205,7 @@ def stage_parameters(world: World, layout: Layout) -> list[tuple[float, float]]:
 
 
 def groups(layout: Layout) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Size and stride of the ranks that hold the same dense and the same expert weights."""
-    per_stage = layout.num_gpus / layout.pipeline_parallel
+    """Size and stride of the ranks that shard one copy of the dense and of the expert weights."""
+    of_copy = layout.num_gpus / layout.pipeline_parallel / layout.data_parallel_replicas
     t, e = layout.tensor_parallel, layout.expert_parallel
-    return (per_stage / t, t), (per_stage / e, e)
+    return (of_copy / t, t), (of_copy / e, e)

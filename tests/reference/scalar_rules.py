@@ -75,8 +75,14 @@ def _experts(world: World, c: Layout) -> set[str]:
 
 
 def _sharding(world: World, c: Layout) -> set[str]:
-    alone = c.data_parallel * c.context_parallel == 1
-    return _named(zero_stage=c.zero_stage > 0 and alone)
+    ranks, replicas = c.data_parallel * c.context_parallel, c.data_parallel_replicas
+    uneven = ranks % replicas != 0 or ranks // replicas < 2
+    if any(g.feed_forward.num_experts for g in world.model.layer_groups if g.feed_forward):
+        uneven |= c.num_gpus / (c.pipeline_parallel * c.expert_parallel) % replicas != 0
+    return _named(
+        zero_stage=c.zero_stage > 0 and ranks == 1,
+        data_parallel_replicas=replicas > 1 and (uneven or c.zero_stage == 0),
+    )
 
 
 def _support(world: World, c: Layout) -> set[str]:
@@ -85,6 +91,7 @@ def _support(world: World, c: Layout) -> set[str]:
     lacking |= c.pipeline_parallel > 1 and c.zero_stage not in profile.pipeline_zero_stages
     for kind in ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"):
         lacking |= getattr(c, kind) > 1 and not getattr(profile, kind)
+    lacking |= c.data_parallel_replicas > 1 and not profile.hybrid_sharding
     precision = c.precision not in world.gpu.peak_flops
     return _named(framework=lacking, offload=_no_offload(world, c), precision=precision)
 

@@ -61,6 +61,9 @@ def _of_step(world: World, layout: Layout, of_stage: Parts, times: list[float]) 
     parts["data_parallel"] = _end_of_step(world, layout, slowest)
     parts["optimizer"] = _optimizer(world, layout)
     overhead = profile.execution.step_overhead + m * profile.execution.micro_batch_overhead
+    if layout.zero_stage == 1:
+        (ranks, _), _ = groups(layout)
+        overhead += profile.execution.weight_broadcast_time * (ranks - 1)
     parts["overhead"] = overhead
     return parts | {"total": sum(parts.values())}
 
@@ -130,6 +133,17 @@ def _exchange(
     )
 
 
+def _scattered(world: World, layout: Layout, counts: tuple[float, float]) -> float:
+    """Gradients scatter within a copy; the ranks of each shard then add it up over the copies."""
+    width = of_gradients(world, layout, "gradient_on_wire")
+    seconds = _exchange(world, layout, "reduce_scatter", width, counts)
+    for count, (ranks, stride) in zip(counts, groups(layout), strict=True):
+        if count:
+            copies = layout.data_parallel_replicas, ranks * stride
+            seconds += collective(world, "all_reduce", width * count / ranks, *copies)
+    return seconds
+
+
 def _transfers(world: World, layout: Layout, group: int | None) -> tuple[float, float]:
     """ZeRO's gathers before one layer or end, its gathers and scatters after, per micro-batch."""
     model, states = world.model, world.framework.states
@@ -141,8 +155,7 @@ def _transfers(world: World, layout: Layout, group: int | None) -> tuple[float, 
         width, counts = of_layer, layer_parameters(model, model.layer_groups[group], layout)
         trained = trained_in_layer(world, layout, model.layer_groups[group])
     weights = _exchange(world, layout, "all_gather", width, counts)
-    on_wire = of_gradients(world, layout, "gradient_on_wire")
-    gradients = _exchange(world, layout, "reduce_scatter", on_wire, trained)
+    gradients = _scattered(world, layout, trained)
     zero = layout.zero_stage
     before = weights if zero >= states.weights_sharded_from else 0.0
     return before, (weights if zero == 3 else 0.0) + (gradients if zero >= 2 else 0.0)
@@ -164,8 +177,7 @@ def _end_of_step(world: World, layout: Layout, window: float) -> float:
     scattered = of_gradients(world, layout, "scattered_gradients")
     for counts in trained_in_stages(world, layout):
         reduce = _exchange(world, layout, "all_reduce", on_wire, counts)
-        scatter = _exchange(world, layout, "reduce_scatter", on_wire, counts)
-        scatter = scatter if scattered else reduce
+        scatter = _scattered(world, layout, counts) if scattered else reduce
         gather = _exchange(world, layout, "all_gather", states.weight_on_wire, counts)
         between = gather if states.weights_sharded_from > 2 else 0.0
         longest = max(longest, [reduce, scatter + gather, between, 0.0][layout.zero_stage])
