@@ -44,6 +44,7 @@ def _estimate(model: str, tensor: int, sequence: bool, recompute: Recompute) -> 
         recompute=recompute,
         offload=0,
         precision=1,
+        data_parallel_replicas=1,
         sequence_parallel=sequence,
         flash_attention=False,
     )

@@ -26,6 +26,7 @@ ONE: dict[str, Any] = {
     "micro_batch_size": 1,
     "global_batch_size": 512,
     "zero_stage": 0,
+    "data_parallel_replicas": 1,
     "recompute": 0,
     "offload": 0,
     "precision": 0,
@@ -51,6 +52,7 @@ def mesh(**values: Any) -> Mesh:
         "expert_parallel": [1, 8],
         "virtual_pipeline": [1, 2],
         "zero_stage": [0, 1, 3],
+        "data_parallel_replicas": [1, 2],
         "recompute": [0, 1, 2],
         "sequence_parallel": [False, True],
     }

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from tables import FRAMEWORKS, GPUS, MODELS, mesh, setting, table, with_gpu, with_links
 
 from planner.configurations.training import TrainingConfigurations
+from planner.estimators.data_parallel import data_parallel_time
 from planner.estimators.estimate import Estimate, evaluate
+from planner.estimators.sharding import stage_parameters
 from planner.estimators.share import Setting
 
 SLOW = settings(max_examples=20, deadline=None)
@@ -87,6 +89,29 @@ def test_zero_stages_shard_more_and_more(model: str, framework: str) -> None:
     assert np.all(_falls(estimate.peak_memory[:2]))
     persistent = estimate.peak_memory - estimate.memory.fullest.gathered
     assert np.all(_falls(persistent))
+
+
+@pytest.mark.parametrize(("framework", "zero"), [("megatron-lm", 1), ("torchtitan", 3)])
+@pytest.mark.parametrize("model", MODELS)
+def test_more_copies_hold_more_states(model: str, framework: str, zero: int) -> None:
+    """Two copies over 64 ranks are each what one over 32 is."""
+    s = setting(model, framework)
+    copies = evaluate(s, table(zero_stage=zero, data_parallel_replicas=[1, 2, 4, 32]))
+    assert np.all(_falls(_states(copies)[..., ::-1]))
+    fewer = evaluate(s, table(zero_stage=[zero], num_gpus=32, global_batch_size=256))
+    assert _states(copies)[..., 1] == pytest.approx(_states(fewer)[..., 0])
+
+
+def test_copies_within_a_node_gather_over_its_fabric_alone() -> None:
+    """FSDP over a slow network: gathers stay in a node, sums of shards do not."""
+    slow = with_links(setting("llama-65b", "fsdp"), out=1e-3)
+    layouts = (table(zero_stage=3, data_parallel_replicas=copies) for copies in (1, 8))
+    whole, hybrid = (
+        data_parallel_time(slow, layout, stage_parameters(slow.model, layout)) for layout in layouts
+    )
+    assert hybrid.layer_forward[0] < whole.layer_forward[0] / 100
+    in_node = hybrid.layer_forward[0]
+    assert 10 * in_node < hybrid.layer_backward[0] < whole.layer_backward[0]
 
 
 @pytest.mark.parametrize("zero", [0, 1, 3])
