@@ -18,9 +18,15 @@ Table = TypeVar("Table", bound=ConfigurationTable)
 # Parameters that appear in the same formulas share an axis: what a formula does not depend
 # on costs it nothing, and the last axis is long enough for numpy's inner loops.
 AXES: tuple[tuple[str, ...], ...] = (
-    ("num_gpus", "tensor_parallel", "context_parallel", "expert_parallel"),
+    (
+        "num_gpus",
+        "tensor_parallel",
+        "context_parallel",
+        "expert_parallel",
+        "data_parallel_replicas",
+    ),
     ("micro_batch_size", "sequence_parallel", "precision", "flash_attention"),
-    ("recompute", "zero_stage", "data_parallel_replicas", "offload"),
+    ("recompute", "zero_stage", "offload"),
     ("global_batch_size", "pipeline_parallel", "virtual_pipeline"),
 )
 
