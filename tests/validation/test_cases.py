@@ -307,3 +307,34 @@ def test_accumulated_batch_is_read_from_the_notes(library):
     changes = {"tensor_parallel": "1", "sequence_parallel": "0", "global_batch_size": ""}
     (layout,) = case(library, **changes, notes=notes).layouts
     assert layout.global_batch_size == 8 * 2 * 8
+
+
+def test_a_command_quoted_beside_a_table_tells_no_batch(library):
+    notes = "batch total not clear for this table (quoted command uses grad-accum 8), left empty"
+    changes = {"tensor_parallel": "1", "sequence_parallel": "0", "global_batch_size": ""}
+    (layout,) = case(library, **changes, notes=notes).layouts
+    assert layout.global_batch_size == 2 * 8
+
+
+@pytest.mark.parametrize(
+    ("changes", "replicas"),
+    [
+        pytest.param({"data_parallel_replicas": "4"}, 4, id="the column"),
+        pytest.param({"notes": "zero1=4 (optimizer sharded inside groups)"}, 4, id="4 of 16 ranks"),
+        pytest.param({"notes": "zero1=-1 (optimizer sharded over all DP ranks)"}, 1, id="all"),
+        pytest.param({"notes": "sharding: data=-1, fsdp=8 (HSDP)"}, 2, id="8 of 16 ranks"),
+        pytest.param(
+            {"notes": "HSDP (ZeRO-3 inside a node, replicated across nodes)", "zero_stage": "3"},
+            4,
+            id="4 pairs of 2 in a node of 8",
+        ),
+        pytest.param(
+            {"data_parallel_replicas": "2", "notes": "zero1=4 (groups)"}, 2, id="column first"
+        ),
+        pytest.param({"data_parallel_replicas": "4", "zero_stage": "0"}, 1, id="nothing sharded"),
+        pytest.param({}, 1, id="nobody says"),
+    ],
+)
+def test_copies_of_sharded_states(library, changes, replicas):
+    (layout,) = case(library, num_gpus="32", **changes).layouts
+    assert layout.data_parallel_replicas == replicas
