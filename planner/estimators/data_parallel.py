@@ -47,7 +47,7 @@ def data_parallel_time(
         [*(of_layer for _ in parameters.layer_dense), of_end],
         strict=True,
     ):
-        gather = exchange.one("all_gather", width, dense, experts)
+        gather = exchange.in_copy("all_gather", width, dense, experts)
         scatter = exchange.scattered_gradients(gradients.on_wire, *trained)
         forward.append(np.where(zero >= states.weights_sharded_from, gather, 0.0))
         backward.append(
@@ -80,7 +80,7 @@ class _Exchange:
     setting: Setting
     parameters: StageParameters
 
-    def one(
+    def in_copy(
         self, kind: str, bytes_per_parameter: Numeric, dense: FloatArray, experts: FloatArray
     ) -> FloatArray:
         """Seconds among the ranks that shard a copy."""
@@ -91,7 +91,7 @@ class _Exchange:
         self, bytes_per_parameter: Numeric, dense: FloatArray, experts: FloatArray
     ) -> FloatArray:
         """Seconds to scatter gradients within a copy, and to add up its shards over the copies."""
-        within = self.one("reduce_scatter", bytes_per_parameter, dense, experts)
+        within = self.in_copy("reduce_scatter", bytes_per_parameter, dense, experts)
         p = self.parameters
         if np.all(p.dense_replicas.size == 1):
             return within
@@ -124,13 +124,13 @@ def _step_exchange(
 ) -> FloatArray:
     """All-reduce without ZeRO; ZeRO-1 scatters gradients and gathers weights, ZeRO-2 gathers.
 
-    Some all-reduce gradients under ZeRO-1 too.
-    Where weights are sharded between steps, the forward pass gathers them instead.
+    Some frameworks all-reduce gradients under ZeRO-1 too. Where weights are sharded between
+    steps, the forward pass gathers them instead.
     """
     states = setting.framework.states
-    reduce = exchange.one("all_reduce", gradients.on_wire, dense, experts)
+    reduce = exchange.in_copy("all_reduce", gradients.on_wire, dense, experts)
     scatter = exchange.scattered_gradients(gradients.on_wire, dense, experts)
-    gather = exchange.one("all_gather", states.weight_on_wire, dense, experts)
+    gather = exchange.in_copy("all_gather", states.weight_on_wire, dense, experts)
     summed = np.where(gradients.scattered, scatter, reduce)
     sharded = np.where(zero == ZeroStage.OPTIMIZER, summed + gather, 0.0)
     if states.weights_sharded_from > ZeroStage.GRADIENTS:

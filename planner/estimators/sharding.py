@@ -23,10 +23,10 @@ class StageParameters:
 
     ``dense`` and ``experts`` have shape ``(stages, ...)``, the candidates of
     `planner.estimators.stages.StageLayers`. ``layer_dense`` and ``layer_experts`` hold one
-    layer of each group, ``end`` the embedding or logits matrix. ZeRO shards over
-    ``dense_group`` and ``expert_group``; ``dense_replicas`` and ``expert_replicas`` hold the
-    same shards. ``is_first`` and
-    ``is_last`` tell where embedding and logits stand. ``adapters`` are what is trained of it.
+    layer of each group, ``end`` the embedding or logits matrix. ``is_first`` and
+    ``is_last`` tell where embedding and logits stand. ZeRO shards over ``dense_group`` and
+    ``expert_group``; ranks of ``dense_replicas`` and ``expert_replicas`` hold the same shard.
+    ``adapters`` are what is trained of it.
     """
 
     layers: StageLayers
