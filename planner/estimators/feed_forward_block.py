@@ -13,6 +13,9 @@ from planner.formulas.collectives import distinct_share
 from planner.formulas.overlap import partly_hidden
 from planner.specs.model import FeedForwardSpec, LayerGroup
 
+# In fp32, two casts and two products of 8 bytes each and a sum of 4 for both gradients.
+_BIAS_BACKWARD = 1.5
+
 
 def feed_forward_block(share: Share, group: LayerGroup) -> Iterator[Operator]:
     """From the norm before the feed-forward to the residual after it."""
@@ -80,6 +83,9 @@ def _experts(share: Share, feed_forward: FeedForwardSpec, repeats: Numeric) -> I
         yield linear(share, "latent_up", "experts", rows=own, columns=h, depth=width)
     yield _permute(share, pairs * width)
     yield _routed(share, feed_forward, repeats)
+    passes = share.setting.framework.execution.expert_bias_passes
+    if feed_forward.bias and passes and not share.setting.machine.ideal:
+        yield _expert_bias(share, passes * pairs * width)
     yield _all_to_all(share, pairs * width, k)
 
 
@@ -106,6 +112,21 @@ def _routed(share: Share, feed_forward: FeedForwardSpec, repeats: Numeric) -> Op
         backward=backward,
         flops=2.0 * matrices * h * width * pairs,
         selective=repeats * activation / (matmul + activation),
+    )
+
+
+def _expert_bias(share: Share, passed: FloatArray) -> Operator:
+    """Adding the weighted bias of each expert to its outputs, by kernels of its own.
+
+    The backward pass casts as often, and sums the gradients of biases and weights.
+    """
+    time = share.setting.machine.memory_time(2.0 * passed)
+    return Operator(
+        name="expert_bias",
+        module="experts",
+        forward=time,
+        backward=_BIAS_BACKWARD * time,
+        flops=np.zeros(()),
     )
 
 

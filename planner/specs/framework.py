@@ -29,6 +29,8 @@ class Execution:
     ``permute_passes``: traffic of sorting tokens by expert over one read and one write.
     ``expert_launch_time``: what each expert of a GPU adds to the forward pass of a layer, where
     their products are kernels of their own; a backward pass takes twice as long.
+    ``expert_bias_passes``: reads and writes of the experts' outputs in 16 bits that their bias
+    takes, where it is added by kernels of its own.
     ``deduplicated_dispatch``: a token crosses to a scale-up domain once, not per expert.
     ``selective_share``: share of a layer that selective recomputation repeats beside an
     unfused attention core: 0 in Megatron-LM, about half where every other product is kept.
@@ -58,6 +60,7 @@ class Execution:
     softmax_multiple: Annotated[int, Field(ge=1)] = 1
     head_dim_multiple: Annotated[int, Field(ge=1)] = 1
     expert_launch_time: Seconds = 0.0
+    expert_bias_passes: Ratio = 0.0
     adapter_launch_time: Seconds = 0.0
     dequantize_launch_time: Seconds = 0.0
     dequantize_passes: Ratio = 1.0

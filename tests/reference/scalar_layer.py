@@ -316,7 +316,12 @@ def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
     if mlp.moe_latent_size:
         latent["down"] = _linear(world, layout, own, h, hidden)
         latent["up"] = _linear(world, layout, own, hidden, h)
-    return {
+    bias: Ops = {}
+    passes = world.framework.execution.expert_bias_passes
+    if mlp.bias and passes:  # 16-bit passes forward, half as many again backward
+        seconds = elementwise(world, 2 * passes * pairs * h)
+        bias["expert_bias"] = Op(forward=seconds, backward=1.5 * seconds)
+    return bias | {
         "router": router,
         **{f"latent_{name}": op for name, op in latent.items()},
         "permute": Op(forward=permute, backward=permute),
