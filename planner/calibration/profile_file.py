@@ -18,6 +18,7 @@ _MILLISECONDS = (
     "layer_launch_time",
     "adapter_launch_time",
     "dequantize_launch_time",
+    "weight_broadcast_time",
     "micro_batch_overhead",
     "step_overhead",
     "request_overhead",

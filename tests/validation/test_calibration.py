@@ -1,7 +1,7 @@
 """Fits of made-up measurements: what is found again, refused, and written."""
 
 import tomllib
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -9,10 +9,11 @@ from sample_runs import row, runs_of
 
 from planner.calibration.fit import Measured, fit, log_ratios
 from planner.calibration.parameters import parameters_of, with_values
-from planner.calibration.profile_file import profile_text
+from planner.calibration.profile_file import profile_text, unit_of
 from planner.calibration.runs import measured_runs
 from planner.errors import CalibrationError
 from planner.specs.catalogue import find
+from planner.specs.framework import Execution
 from planner.specs.profile import load_framework
 from planner.units import GIB
 from planner.validation.library import Library
@@ -59,6 +60,13 @@ def test_measured_numbers_can_be_fitted_and_facts_cannot(library):
     found = {parameter.name for parameter in parameters_of(profile, None)}
     assert {"layer_launch_time", "softmax_passes", "interference", "reserved"} <= found
     assert not found & {"softmax_multiple", "attention_kernels", "fused_projections"}
+
+
+def test_every_time_of_a_framework_has_its_unit():
+    endings = ("_time", "_overhead")
+    times = [one.name for one in fields(Execution) if one.name.endswith(endings)]
+    assert len(times) == 7
+    assert all(unit_of(name)[0] in ("us", "ms") for name in times)
 
 
 def test_memory_and_time_are_fitted_together(library):
