@@ -44,7 +44,7 @@ ADAPTERS = (
 PRECISIONS = ["bf16", "fp16", "fp8", "fp4"]
 ALL_FRAMEWORKS = tuple(names("frameworks"))
 # These differ from another one in numbers alone.
-ALIKE = {"fsdp-bf16", "hf-bf16", "megatron-lm-2022", "nemo-automodel"}
+ALIKE = {"fsdp-bf16", "fsdp-compiled", "hf-bf16", "megatron-lm-2022", "nemo-automodel"}
 FRAMEWORKS = tuple(name for name in ALL_FRAMEWORKS if name not in ALIKE)
 
 
