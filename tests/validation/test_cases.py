@@ -31,7 +31,7 @@ def case(library, **changes):
         ("Megatron-Bridge/Megatron-Core 26.06", "megatron-bridge", False),
         ("megatron-deepspeed", "megatron-deepspeed", False),
         ("llm-foundry/Composer (PyTorch FSDP)", "fsdp", False),
-        ("PyTorch FSDP (fms-fsdp) + torch.compile", "torchtitan", True),
+        ("PyTorch FSDP (fms-fsdp) + torch.compile", "fsdp-compiled", True),
         ("torchtitan (PyTorch FSDP2)", "torchtitan", False),
         ("NeMo AutoModel (PyTorch FSDP2)", "nemo-automodel", False),
         ("xtuner (HF + DeepSpeed ZeRO-3)", "deepspeed", False),

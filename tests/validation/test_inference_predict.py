@@ -275,11 +275,22 @@ def test_odd_cells_never_break_a_prediction(sample):
     odd = ["", "0", "1", "3", "7", "1e6", "1e300", "0.5", "-1", "x"]
     rows = []
     for run in sample.rows:
-        name = generator.choice([*INFERENCE.numeric])
+        name = generator.choice(sorted(INFERENCE.numeric))
         cell = generator.choice(odd)
         if INFERENCE.fault(name, cell) is None:
             rows.append(type(run)(line=run.line, cells={**run.cells, name: cell}))
     for prediction in predict_inference(Runs(columns=sample.columns, rows=tuple(rows))):
+        assert bool(prediction.reason) != bool(inference_ranges(prediction))
+        assert all(math.isfinite(value) for value in prediction.values.values())
+
+
+@pytest.mark.parametrize("cell", ["1e6", "1e7", "1e300"])
+@pytest.mark.parametrize("name", sorted(INFERENCE.numeric))
+def test_large_numbers_never_break_a_prediction(sample, name, cell):
+    run = sample.rows[0]
+    if INFERENCE.fault(name, cell) is None:
+        rows = (type(run)(line=run.line, cells={**run.cells, name: cell}),)
+        (prediction,) = predict_inference(Runs(columns=sample.columns, rows=rows))
         assert bool(prediction.reason) != bool(inference_ranges(prediction))
         assert all(math.isfinite(value) for value in prediction.values.values())
 

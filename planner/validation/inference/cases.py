@@ -33,6 +33,7 @@ from planner.validation.models import NotPredicted, has_experts, model_of
 from planner.validation.runs import Run
 
 _LONGEST = 100_000_000
+_HIGHEST_RATE = 1e6
 # DeepSeek-V3's own module for drafts: 85 to 90 % of the first drafted tokens are accepted
 # (arXiv:2412.19437, section 5.4.3), fewer of those after it; it is one layer and the logits.
 _ACCEPTANCE = {1: 0.85, 2: 0.8}
@@ -261,11 +262,14 @@ def _traffic(run: Run, mode: Mode, stated: Mapping[str, int]) -> Traffic:
         lengths.append(length)
     if not any(lengths):
         raise NotPredicted("neither prompt nor answer has tokens")
+    rate = run.number("request_rate") or convention_number(run, "request_rate")
+    if rate and rate > _HIGHEST_RATE:
+        raise NotPredicted("the request rate is absurd")
     return Traffic(
         input_tokens=lengths[0],
         output_tokens=lengths[1],
         concurrency=_concurrency(run, mode),
-        request_rate=run.number("request_rate") or convention_number(run, "request_rate"),
+        request_rate=rate,
         num_requests=convention_number(run, "num_requests") or stated.get("num_requests"),
         burst_share=convention_number(run, "burst_share") or 0.0,
         length_scale=convention_number(run, "length_scale") or 1.0,
