@@ -36,7 +36,7 @@ def data_parallel_time(
 ) -> DataParallelTime:
     """Communication of every configuration over its data-parallel and expert groups."""
     states = setting.framework.states
-    gradients = Gradients.of(setting, c.precision)
+    gradients = Gradients.of(setting.framework, c.precision)
     exchange = _Exchange(setting=setting, parameters=parameters)
     zero = c.zero_stage
     forward, backward = [], []

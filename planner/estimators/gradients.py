@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.arrays import CodeArray, Numeric
 from planner.enums import ComputePrecision
-from planner.estimators.share import Setting
+from planner.specs.framework import FrameworkProfile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +24,9 @@ class Gradients:
     scattered: Numeric
 
     @classmethod
-    def of(cls, setting: Setting, precision: CodeArray) -> Gradients:
-        """Those of the framework under each precision code."""
-        states = setting.framework.states
+    def of(cls, framework: FrameworkProfile, precision: CodeArray) -> Gradients:
+        """Those of a framework under each precision code."""
+        states = framework.states
         is_fp16 = precision == ComputePrecision.FP16
 
         def either(name: str) -> Numeric:

@@ -11,7 +11,6 @@ from planner.arrays import FloatArray, Numeric, add, largest
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import Recompute, ZeroStage
 from planner.estimators.frozen import frozen_bytes, gathered_bytes, stage_gathered_bytes
-from planner.estimators.gradients import Gradients
 from planner.estimators.offload import (
     HOST_GRADIENT_BYTES,
     host_bytes,
@@ -227,7 +226,7 @@ def _state_parts(
     trained = parameters.trained
     rules: dict[str, tuple[Numeric, ZeroStage]] = {
         "weight": (states.weight, ZeroStage(states.weights_sharded_from)),
-        "gradient": (Gradients.of(share.setting, share.precision).kept, ZeroStage.GRADIENTS),
+        "gradient": (share.gradients.kept, ZeroStage.GRADIENTS),
         "optimizer": (states.optimizer, ZeroStage.OPTIMIZER),
         "temporary": (memory.optimizer_temporary, ZeroStage.OPTIMIZER),
         "host_gradient": (HOST_GRADIENT_BYTES, ZeroStage.OPTIMIZER),

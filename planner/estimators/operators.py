@@ -9,7 +9,6 @@ import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, Numeric, add
 from planner.enums import ComputePrecision, Recompute
-from planner.estimators.gradients import Gradients
 from planner.estimators.share import Share, elementwise_bytes
 from planner.formulas.overlap import partly_hidden
 
@@ -69,8 +68,9 @@ def linear(
     if sixteen_bit:
         is_fp8 = np.zeros((), dtype=np.bool_)
         precision, width = machine.sixteen_bit, np.asarray(2.0)
-    traffic = Gradients.of(share.setting, share.precision).accumulation_traffic
-    accumulated = np.where(np.asarray(traffic) > 0, 2.0, 2 * states.gradient)
+    accumulated = np.where(
+        np.asarray(share.gradients.accumulation_traffic) > 0, 2.0, 2 * states.gradient
+    )
     forward = machine.gemm_time(rows, columns, depth, precision, input_bytes=width)
     data_gradient = machine.gemm_time(rows, depth, columns, precision, input_bytes=width)
     weight_gradient = machine.gemm_time(
@@ -119,7 +119,7 @@ def gradient_accumulation(
 
     Those of the first of a step are added to nothing; the time is the mean over them.
     """
-    traffic = Gradients.of(share.setting, share.precision).accumulation_traffic
+    traffic = share.gradients.accumulation_traffic
     if not np.any(traffic):
         return
     nothing = np.zeros(())

@@ -137,8 +137,8 @@ def _end_blocks(
     }
     if modules:
         on_stages[prediction_block] = (float(modules), parameters.is_last)
+    summed = tuple(gradient_accumulation(share, parameters.trained.end, c.num_micro_batches))
     for block, (whole, is_there) in on_stages.items():
-        summed = gradient_accumulation(share, parameters.trained.end, c.num_micro_batches)
         time = layer_time((*block(share), *summed), c.recompute, 0.0)
         gathers = exchange.end_forward, exchange.end_backward
         gather = _shown_gather(share, time, gathers)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import ComputePrecision
+from planner.estimators.gradients import Gradients
 from planner.estimators.machine import Group, Machine
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import LayerGroup, ModelSpec
@@ -84,6 +86,11 @@ class Share:
     def linear_input_bytes(self) -> FloatArray:
         """Bytes per element of what a matrix multiplication reads and keeps."""
         return compute_bytes(self.precision)
+
+    @cached_property
+    def gradients(self) -> Gradients:
+        """What the framework does with gradients in each precision."""
+        return Gradients.of(self.setting.framework, self.precision)
 
     @property
     def tensor_group(self) -> Group:
