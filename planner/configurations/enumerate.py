@@ -25,8 +25,8 @@ AXES: tuple[tuple[str, ...], ...] = (
         "expert_parallel",
         "data_parallel_replicas",
     ),
-    ("micro_batch_size", "sequence_parallel", "precision", "flash_attention"),
-    ("recompute", "zero_stage", "offload"),
+    ("micro_batch_size", "sequence_parallel", "precision", "flash_attention", "fp8_attention"),
+    ("recompute", "recompute_num_layers", "zero_stage", "offload"),
     ("global_batch_size", "pipeline_parallel", "virtual_pipeline"),
 )
 

@@ -9,7 +9,14 @@ import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray, first_true
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import AttentionKind, ComputePrecision, Offload, Precision, ZeroStage
+from planner.enums import (
+    AttentionKind,
+    ComputePrecision,
+    Offload,
+    Precision,
+    Recompute,
+    ZeroStage,
+)
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -26,6 +33,8 @@ class Context:
     workload: TrainingWorkload
 
 
+# cuDNN's attention in 8 bit: 128, or 192 for the keys of latent attention.
+_WIDEST_FP8_HEAD = 192
 # The chunks that also hold embedding and logits.
 _LIGHTER_CHUNKS = 2
 
@@ -143,6 +152,23 @@ def _replicas(c: TrainingConfigurations, context: Context) -> BoolArray:
     return np.asarray((replicas > 1) & (violated | (c.zero_stage == ZeroStage.NONE)))
 
 
+def _recomputed_layers(c: TrainingConfigurations, context: Context) -> BoolArray:
+    layers = c.recompute_num_layers
+    if not np.any(layers):
+        return np.zeros((), dtype=np.bool_)
+    all_of_stage = layers >= context.model.num_hidden_layers / c.pipeline_parallel
+    return np.asarray((layers > 0) & ((c.recompute != Recompute.FULL) | all_of_stage))
+
+
+def _fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
+    if not np.any(c.fp8_attention):
+        return np.zeros((), dtype=np.bool_)
+    widest = max((a.head_dim for a in context.model.attentions if not a.has_state), default=0)
+    lacking = context.gpu.efficiency.fp8_attention is None or widest > _WIDEST_FP8_HEAD
+    wider = c.precision < ComputePrecision.FP8
+    return np.asarray(c.fp8_attention & (lacking | wider | ~c.flash_attention))
+
+
 def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
     f = context.framework
     violated = ~np.isin(c.zero_stage, f.zero_stages)
@@ -154,6 +180,10 @@ def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
             violated = violated | (getattr(c, name) > 1)
     if not f.hybrid_sharding:
         violated = violated | (c.data_parallel_replicas > 1)
+    if not f.partial_recompute:
+        violated = violated | (c.recompute_num_layers > 0)
+    if not f.fp8_attention:
+        violated = violated | c.fp8_attention
     return np.asarray(violated)
 
 
@@ -241,6 +271,17 @@ RULES: tuple[Rule, ...] = tuple(
             "data_parallel_replicas > 1 needs zero_stage > 0, and divides the data-parallel ranks "
             "with two or more left to shard over",
             _replicas,
+        ),
+        (
+            "recompute_num_layers",
+            "recompute_num_layers > 0 needs full recomputation of fewer layers than a stage has",
+            _recomputed_layers,
+        ),
+        (
+            "fp8_attention",
+            "fp8_attention needs flash_attention, precision fp8 or fp4, heads of at most "
+            f"{_WIDEST_FP8_HEAD}, and a GPU with such kernels",
+            _fp8_attention,
         ),
         ("framework", "the framework does not support this combination", _framework),
         (

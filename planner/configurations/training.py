@@ -15,7 +15,7 @@ CODES = {
     "zero_stage": ZeroStage,
     "offload": Offload,
 }
-FLAGS = ("sequence_parallel", "flash_attention")
+FLAGS = ("sequence_parallel", "flash_attention", "fp8_attention")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +36,12 @@ class TrainingConfigurations(ConfigurationTable):
     zero_stage: CodeArray
     data_parallel_replicas: FloatArray
     recompute: CodeArray
+    recompute_num_layers: FloatArray
     offload: CodeArray
     precision: CodeArray
     sequence_parallel: BoolArray
     flash_attention: BoolArray
+    fp8_attention: BoolArray
 
     @property
     def data_parallel(self) -> FloatArray:

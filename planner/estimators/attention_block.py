@@ -160,11 +160,13 @@ def attention_core(share: Share, attention: AttentionSpec) -> Operator:
     fused = share.flash_attention
     machine = share.setting.machine
     slowdown = 1.0 if machine.ideal else machine.gpu.efficiency.attention_backward_fraction
+    faster_forward, faster_backward = machine.fp8_attention_rates(share.fp8_attention)
+    fused_backward = _BACKWARD_FLOPS * fused_forward / slowdown
     return Operator(
         name="attention_core",
         module="attention",
-        forward=np.where(fused, fused_forward, unfused_forward),
-        backward=np.where(fused, _BACKWARD_FLOPS * fused_forward / slowdown, 2 * unfused_forward),
+        forward=np.where(fused, fused_forward / faster_forward, unfused_forward),
+        backward=np.where(fused, fused_backward / faster_backward, 2 * unfused_forward),
         flops=np.where(fused, flops, unfused_flops),
         selective=np.where(share.flash_attention, 0.0, 1.0),
     )

@@ -19,6 +19,7 @@ from planner.configurations.training import TrainingConfigurations
 from planner.estimators.flops import model_flops_per_token, recomputed_flops_per_token
 from planner.estimators.memory import Memory, peak_memory
 from planner.estimators.pretraining import step_time
+from planner.estimators.recomputation import Recomputation
 from planner.estimators.sharding import stage_parameters
 from planner.estimators.share import Setting, Share
 from planner.estimators.step_time import StepTime
@@ -149,7 +150,7 @@ def _hardware_flops_per_token(setting: Setting, c: TrainingConfigurations) -> Fl
     repeated = recomputed_flops_per_token(
         setting.model,
         s,
-        c.recompute,
+        Recomputation.of(c, setting.model.num_hidden_layers),
         c.flash_attention,
         setting.framework.execution.selective_share,
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray
-from planner.enums import AttentionKind, Recompute
+from planner.arrays import BoolArray, FloatArray
+from planner.enums import AttentionKind
 from planner.estimators.adapters import layer_adapter_parameters
 from planner.estimators.attention_block import value_dim
 from planner.estimators.parameters import count_parameters, logits_met
+from planner.estimators.recomputation import Recomputation
 from planner.estimators.share import Setting
 from planner.formulas.linear_attention import recurrence_flops
 from planner.specs.model import AttentionSpec, ModelSpec
@@ -76,7 +77,7 @@ def adapter_parameter_count(setting: Setting) -> int:
 def recomputed_flops_per_token(
     model: ModelSpec,
     sequence_length: int,
-    recompute: CodeArray,
+    again: Recomputation,
     flash_attention: BoolArray,
     selective_share: float = 0.0,
 ) -> FloatArray:
@@ -87,5 +88,5 @@ def recomputed_flops_per_token(
     attention = attention_flops_per_token(model, sequence_length)
     matrices = 2.0 * (matmul_parameters(model) - logits_met(model))
     selective = np.where(flash_attention, 0.0, attention) + selective_share * matrices
-    partly = np.where(recompute == Recompute.SELECTIVE, selective, 0.0)
-    return np.where(recompute == Recompute.FULL, matrices + attention, partly)
+    partly = np.where(again.selective, selective, 0.0)
+    return np.where(again.any_full, again.full * (matrices + attention), partly)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, Numeric
+from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric
 from planner.enums import AttentionKernels, ComputePrecision, Precision
 from planner.formulas.attention import wave_fill_factor
 from planner.formulas.collectives import (
@@ -184,6 +184,19 @@ class Machine:
         return self._roofline(
             e, flops=flops * fill * offset, num_bytes=num_bytes, precision=self.sixteen_bit
         )
+
+    def fp8_attention_rates(self, used: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """Rates of attention in 8 bit over those in 16 bit where it is ``used``, else 1.
+
+        Forward, then backward; without latencies, the ratio of the peaks.
+        """
+        e = self.gpu.efficiency.fp8_attention
+        if e is None or not np.any(used):
+            return np.ones(()), np.ones(())
+        fp8 = np.asarray(ComputePrecision.FP8, dtype=np.int8)
+        ideal = self.peak(fp8) / self.peak(self.sixteen_bit)
+        forward, backward = (ideal, ideal) if self.ideal else (e.forward, e.backward)
+        return np.where(used, forward, 1.0), np.where(used, backward, 1.0)
 
     def _attention_rate(self, kernels: AttentionKernels) -> float:
         """Rate of attention kernels over that of kernels written for this GPU."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.arrays import FloatArray, Numeric, add, largest
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import Recompute, ZeroStage
+from planner.enums import ZeroStage
 from planner.estimators.frozen import frozen_bytes, gathered_bytes, stage_gathered_bytes
 from planner.estimators.offload import (
     HOST_GRADIENT_BYTES,
@@ -83,7 +83,7 @@ class Memory:
 def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> Memory:
     """Memory of every configuration, on each of its candidate stages."""
     groups = share.setting.model.layer_groups
-    kept = [layer_bytes(share, group, c.recompute) for group in groups]
+    kept = [layer_bytes(share, group) for group in groups]
     whole = [all_bytes(share, group, core_recomputed=False) for group in groups]
     state = _state_parts(share, c, parameters)
     candidates = range(len(parameters.dense))
@@ -202,7 +202,7 @@ def _largest_held(values: list[FloatArray], counts: FloatArray) -> FloatArray:
 def _layer_working_set(share: Share, c: TrainingConfigurations, layer: FloatArray) -> FloatArray:
     """Gradients in flight in one layer, and what full recomputation builds up again."""
     memory = share.setting.framework.memory
-    rebuilt = np.where(c.recompute == Recompute.FULL, layer, 0.0)
+    rebuilt = np.where(share.recomputation.any_full, layer, 0.0)
     late = np.where(c.zero_stage == ZeroStage.WEIGHTS, memory.sharded_copies, 1.0)
     return late * (rebuilt + layer / 4) + layer_input_bytes(share)
 

@@ -55,7 +55,7 @@ def moved_activations(share: Share, group: LayerGroup, c: TrainingConfigurations
     moves = c.offload == Offload.ACTIVATIONS
     if not np.any(moves):
         return np.zeros(())
-    kept = layer_bytes(share, group, c.recompute)
+    kept = layer_bytes(share, group)
     if share.setting.framework.offloading.layer_inputs_alone:
         kept = np.minimum(kept, layer_input_bytes(share))
     return np.where(moves, kept, 0.0)

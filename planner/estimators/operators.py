@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, Numeric, add
-from planner.enums import ComputePrecision, Recompute
+from planner.arrays import FloatArray, Numeric, add
+from planner.enums import ComputePrecision
+from planner.estimators.recomputation import Recomputation
 from planner.estimators.share import Share, elementwise_bytes
 from planner.formulas.overlap import partly_hidden
 
@@ -38,12 +39,12 @@ class Operator:
         """The same, of which selective recomputation repeats at least this share."""
         return replace(self, selective=np.maximum(self.selective, share))
 
-    def repeated(self, recompute: CodeArray) -> FloatArray:
-        """Seconds of the repeated forward under each ``recompute`` code."""
+    def repeated(self, again: Recomputation) -> FloatArray:
+        """Seconds of the repeated forward, the mean over the layers."""
         if not self.repeatable:
             return np.zeros(())
-        partly = np.where(recompute == Recompute.SELECTIVE, self.selective * self.forward, 0.0)
-        return np.where(recompute == Recompute.FULL, self.forward, partly)
+        partly = np.where(again.selective, self.selective * self.forward, 0.0)
+        return np.where(again.any_full, again.full * self.forward, partly)
 
 
 def linear(
@@ -186,14 +187,14 @@ class LayerTime:
 
 
 def layer_time(
-    operators: Iterable[Operator], recompute: CodeArray, launch_time: Numeric
+    operators: Iterable[Operator], again: Recomputation, launch_time: Numeric
 ) -> LayerTime:
     """Sum a layer; forward and backward each last at least as long as their launches."""
     operators = tuple(operators)
     forward = add(o.forward for o in operators)
     backward = add(o.backward for o in operators)
-    repeated = add(o.repeated(recompute) for o in operators)
-    launches = np.where(recompute == Recompute.FULL, 3.0, 2.0) * launch_time
+    repeated = add(o.repeated(again) for o in operators)
+    launches = (2.0 + again.full) * launch_time
     return LayerTime(
         operators=operators,
         forward=forward,

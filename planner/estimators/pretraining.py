@@ -67,7 +67,7 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
         total=add((m * slowest, bubble, data_parallel, optimizer, overhead)),
         blocks=blocks,
         stage_times=stages,
-        recompute=c.recompute,
+        recomputation=share.recomputation,
         num_micro_batches=m,
         pipeline_transfer=transfer,
         pipeline_bubble=bubble,
@@ -108,7 +108,7 @@ def _blocks(
             softmax_launches(share, group),
             adapter_launches(share, group),
         )
-        time = layer_time(operators, c.recompute, add(launches))
+        time = layer_time(operators, share.recomputation, add(launches))
         gathers = exchange.layer_forward[index], exchange.layer_backward[index]
         moves = copies.layer_forward[index], copies.layer_backward[index]
         blocks.append(
@@ -139,7 +139,7 @@ def _end_blocks(
         on_stages[prediction_block] = (float(modules), parameters.is_last)
     summed = tuple(gradient_accumulation(share, parameters.trained.end, c.num_micro_batches))
     for block, (whole, is_there) in on_stages.items():
-        time = layer_time((*block(share), *summed), c.recompute, 0.0)
+        time = layer_time((*block(share), *summed), share.recomputation, 0.0)
         gathers = exchange.end_forward, exchange.end_backward
         gather = _shown_gather(share, time, gathers)
         offload = _shown_copies(share, time, gathers, (copies.end_forward, copies.end_backward))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, Numeric, add
-from planner.enums import AdapterTargets, AttentionKind, ComputePrecision, Recompute
+from planner.arrays import FloatArray, Numeric, add
+from planner.enums import AdapterTargets, AttentionKind, ComputePrecision
 from planner.estimators.adapters import adapted_matrices
 from planner.estimators.attention_block import value_dim
 from planner.estimators.linear_attention import linear_attention_bytes
@@ -20,16 +20,20 @@ from planner.formulas.activations import (
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
 
 
-def layer_bytes(share: Share, group: LayerGroup, recompute: CodeArray) -> FloatArray:
-    """Bytes one layer keeps per micro-batch; full recomputation keeps its input alone."""
+def layer_bytes(share: Share, group: LayerGroup) -> FloatArray:
+    """Bytes one layer keeps per micro-batch, the mean over those repeated whole and the others.
+
+    Full recomputation keeps the layer's input alone.
+    """
+    again = share.recomputation
     repeated = share.setting.framework.execution.selective_share
     whole = all_bytes(share, group, core_recomputed=False)
     without_core = all_bytes(share, group, core_recomputed=True)
     layer_input = layer_input_bytes(share)
     kept_outputs = without_core - _repeated_bytes(share, group)
     selective = (1 - repeated) * kept_outputs + repeated * layer_input
-    kept = np.where(recompute == Recompute.NONE, whole, selective)
-    return np.where(recompute == Recompute.FULL, layer_input, kept)
+    kept = np.where(again.selective, selective, whole)
+    return np.where(again.any_full, again.full * layer_input + (1 - again.full) * whole, kept)
 
 
 def _adapter_bytes(share: Share, group: LayerGroup) -> FloatArray:

@@ -12,6 +12,7 @@ from planner.configurations.training import TrainingConfigurations
 from planner.enums import ComputePrecision
 from planner.estimators.gradients import Gradients
 from planner.estimators.machine import Group, Machine
+from planner.estimators.recomputation import Recomputation
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import LayerGroup, ModelSpec
 from planner.specs.workload import TrainingWorkload
@@ -46,6 +47,8 @@ class Share:
     precision: CodeArray
     sequence_parallel: BoolArray
     flash_attention: BoolArray
+    fp8_attention: BoolArray
+    recomputation: Recomputation
 
     @classmethod
     def of(cls, setting: Setting, configurations: TrainingConfigurations) -> Share:
@@ -60,6 +63,8 @@ class Share:
             precision=c.precision,
             sequence_parallel=c.sequence_parallel,
             flash_attention=c.flash_attention,
+            fp8_attention=c.fp8_attention,
+            recomputation=Recomputation.of(c, setting.model.num_hidden_layers),
         )
 
     @property

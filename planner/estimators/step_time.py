@@ -9,6 +9,7 @@ import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, Numeric, add
 from planner.estimators.operators import COLLECTIVES, LayerTime, Operator
+from planner.estimators.recomputation import Recomputation
 
 TIME_PARTS = (
     "forward",
@@ -57,7 +58,7 @@ class StepTime:
     total: FloatArray
     blocks: tuple[Block, ...]
     stage_times: tuple[FloatArray, ...]
-    recompute: CodeArray
+    recomputation: Recomputation
     num_micro_batches: FloatArray
     pipeline_transfer: FloatArray
     pipeline_bubble: FloatArray
@@ -100,7 +101,7 @@ class StepTime:
                     {
                         "forward": runs * operator.forward,
                         "backward": runs * operator.backward,
-                        "recompute": runs * operator.repeated(self.recompute),
+                        "recompute": runs * operator.repeated(self.recomputation),
                     },
                 )
 

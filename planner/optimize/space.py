@@ -62,10 +62,12 @@ def defaults(framework: FrameworkProfile, workload: TrainingWorkload) -> dict[st
         "zero_stage": framework.default_zero_stage,
         "data_parallel_replicas": 1,
         "recompute": "none",
+        "recompute_num_layers": 0,
         "offload": "none",
         "precision": "bf16",
         "sequence_parallel": False,
         "flash_attention": True,
+        "fp8_attention": False,
     }
 
 

@@ -35,10 +35,12 @@ LAYOUT = (
     "zero_stage",
     "data_parallel_replicas",
     "recompute",
+    "recompute_num_layers",
     "offload",
     "precision",
     "sequence_parallel",
     "flash_attention",
+    "fp8_attention",
 )
 _SIDE_BY_SIDE = 78
 _FLAT = (

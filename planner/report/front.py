@@ -33,11 +33,20 @@ _RANKED = (
     "global_batch_size",
     "zero_stage",
     "data_parallel_replicas",
+    "recompute_num_layers",
     "precision",
     "sequence_parallel",
     "flash_attention",
+    "fp8_attention",
 )
-_WORDS = ("recompute", "offload", "precision", "sequence_parallel", "flash_attention")
+_WORDS = (
+    "recompute",
+    "offload",
+    "precision",
+    "sequence_parallel",
+    "flash_attention",
+    "fp8_attention",
+)
 _OF_OBJECTIVE = {
     "throughput": "step_time_s",
     "step_time": "step_time_s",

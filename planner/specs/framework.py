@@ -178,6 +178,8 @@ class FrameworkProfile:
     """Few, named, physical parameters of a framework; never a factor per model.
 
     ``hybrid_sharding``: it can shard states over groups of data-parallel ranks that hold copies.
+    ``partial_recompute``: it can repeat some layers of a stage whole, and keep all of the others.
+    ``fp8_attention``: it has attention kernels in 8 bit.
     """
 
     name: str
@@ -195,5 +197,7 @@ class FrameworkProfile:
     expert_parallel: bool = True
     interleaved_schedule: bool = True
     hybrid_sharding: bool = False
+    partial_recompute: bool = False
+    fp8_attention: bool = False
     aliases: tuple[str, ...] = ()
     notes: str = ""

@@ -128,6 +128,14 @@ class CollectiveEfficiency:
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Fp8AttentionEfficiency:
+    """Rates of training's attention kernels in 8 bit over those in 16 bit."""
+
+    forward: Fraction
+    backward: Fraction
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
 class Efficiency:
     """What the kernels of a GPU reach, by operator kind and precision or head size.
 
@@ -137,7 +145,8 @@ class Efficiency:
     architecture over that of its own; ``flash_attention_2_fraction``: that of FlashAttention-2,
     where it is another one. ``attention_backward_fraction``: rate of the backward kernel over
     that of the forward kernel. ``vector_product_fraction``: of the FP32 peak, what 16-bit
-    products reach that have no kernels on tensor cores.
+    products reach that have no kernels on tensor cores. ``fp8_attention``: absent where training
+    has no attention kernels in 8 bit.
     """
 
     gemm: Mapping[str, GemmEfficiency]
@@ -153,6 +162,7 @@ class Efficiency:
     sustained_fp8_fraction: Fraction | None = None
     flash_attention_2_fraction: Fraction | None = None
     vector_product_fraction: Fraction | None = None
+    fp8_attention: Fp8AttentionEfficiency | None = None
     wave_gemm: Mapping[str, WaveGemmEfficiency] = Field(default_factory=dict)
 
 

@@ -24,7 +24,7 @@ from planner.validation.notes import with_notes
 from planner.validation.runs import Run
 from planner.validation.tables import FrameworkRule, framework_rule
 
-_RELEASE = re.compile(r"performance summary (\d\d\.\d\d)")
+_RELEASE = re.compile(r"performance summary (\d\d\.\d\d)|(MLPerf Training v\d\.\d)")
 # CUDA graphs of parts of layers, the router's among them; hybrid models have no others.
 _GRAPHS_OF_PARTS = re.compile(r"cuda graph \S+/\[[^\]]*'moe_router'|hybrid mamba")
 _WITHOUT_MTP = re.compile(r"(?:w/o|without|no) mtp")
@@ -235,12 +235,12 @@ def memory_kind(run: Run) -> MemoryKind:
 
 
 def _framework(run: Run) -> str:
-    """The framework, its version (which may stand in the name of a source), switches and year."""
+    """The framework, its version (which may stand in the name of a source), GPU, switches, year."""
     release = _RELEASE.search(run.text("source"))
-    version = run.text("framework_version") or (release[1] if release else "")
+    version = run.text("framework_version") or (release[release.lastindex or 0] if release else "")
     in_layers = run.word("cuda_graphs") == "layers" or _GRAPHS_OF_PARTS.search(run.word("notes"))
     graphs = "by layer graphs" if in_layers else ""
     overlapped = run.flag("tp_comm_overlap") or "--tp-comm-overlap" in run.word("notes")
     overlap = "tp-comm-overlap" if overlapped else ""
-    parts = (run.text("framework"), version, graphs, overlap, run.text("year"))
+    parts = (run.text("framework"), version, run.text("gpu"), graphs, overlap, run.text("year"))
     return " ".join(part for part in parts if part)

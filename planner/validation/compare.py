@@ -43,7 +43,9 @@ _LAYOUT = [
     "data_parallel_replicas",
     "sequence_parallel",
     "recompute",
+    "recompute_num_layers",
     "flash_attention",
+    "fp8_attention",
     "micro_batch_size",
 ]
 

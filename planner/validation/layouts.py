@@ -21,6 +21,7 @@ _FP8_FROM = 2024
 # v3.1 computes in 8 or 4 bits.
 _EIGHT_BIT_BENCHMARK = "MLPerf Training"
 _MOST_TENSOR_PARALLEL = 8
+_MOST_CONTEXT_PARALLEL = 8
 _MOST_MICRO_BATCH = 16
 _MOST_VIRTUAL = 12
 _MICRO_BATCHES_PER_STAGE = 4
@@ -65,10 +66,12 @@ class Layout:
     zero_stage: int
     data_parallel_replicas: int
     recompute: Recompute
+    recompute_num_layers: int
     offload: Offload
     precision: ComputePrecision
     sequence_parallel: bool
     flash_attention: bool
+    fp8_attention: bool
 
     @property
     def data_parallel(self) -> float:
@@ -117,9 +120,9 @@ def _parallel(context: Open) -> Iterator[Layout]:
     num_gpus = run.count("num_gpus")
     if num_gpus is None:
         raise NotPredicted("the number of GPUs is not given")
-    context_parallel = run.count("context_parallel") or 1
-    for tensor, pipeline in product(_tensor(context), _pipeline(context)):
-        layout = _bare(context, num_gpus, tensor, pipeline, context_parallel)
+    splits = product(_tensor(context), _pipeline(context), _context(context))
+    for tensor, pipeline, ring in splits:
+        layout = _bare(context, num_gpus, tensor, pipeline, ring)
         if _fits_gpus(layout, run):
             yield from _switched(context, layout)
 
@@ -139,10 +142,12 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         zero_stage=0,
         data_parallel_replicas=1,
         recompute=Recompute.NONE,
+        recompute_num_layers=0,
         offload=_offload(context.run),
         precision=ComputePrecision.BF16,
         sequence_parallel=False,
         flash_attention=since(context.rule.flash_attention_from, year) if flash is None else flash,
+        fp8_attention=bool(context.run.flag("fp8_attention")),
     )
 
 
@@ -161,7 +166,13 @@ def _switched(context: Open, layout: Layout) -> Iterator[Layout]:
     replicas = context.run.count("data_parallel_replicas") if zero_stage else None
     layout = replace(layout, zero_stage=zero_stage, data_parallel_replicas=replicas or 1)
     for recompute, split in product(_recompute(context), _sequence_parallel(context, layout)):
-        yield replace(layout, recompute=recompute, sequence_parallel=split)
+        part = context.run.count("recompute_num_layers") if recompute is Recompute.FULL else None
+        yield replace(
+            layout,
+            recompute=recompute,
+            recompute_num_layers=part or 0,
+            sequence_parallel=split,
+        )
 
 
 def _batches(context: Open, layout: Layout) -> Iterator[Layout]:
@@ -169,7 +180,11 @@ def _batches(context: Open, layout: Layout) -> Iterator[Layout]:
     given = context.run.number("global_batch_size")
     micro = context.run.count("micro_batch_size")
     per_rank = None if given is None else given / layout.data_parallel
-    for size in [micro] if micro else _micro_batches(per_rank):
+    sizes = [micro] if micro else _micro_batches(per_rank)
+    if shared := context.run.number("gpus_per_sequence"):
+        split = layout.num_gpus / layout.data_parallel
+        sizes = [size for size in sizes if size * shared == split]
+    for size in sizes:
         accumulated = _MICRO_BATCHES_PER_STAGE * layout.pipeline_parallel
         steps = accumulated if layout.pipeline_parallel > 1 else 1
         batch = given or layout.data_parallel * size * steps
@@ -216,6 +231,14 @@ def _pipeline(context: Open) -> list[int]:
     return _powers_of_two(context.model.num_hidden_layers)
 
 
+def _context(context: Open) -> list[int]:
+    """One, as tables that tell no context parallelism had none, unless the others explain less."""
+    given, shared = context.run.count("context_parallel"), context.run.number("gpus_per_sequence")
+    if given or not shared or not context.profile.context_parallel:
+        return [given or 1]
+    return _powers_of_two(_MOST_CONTEXT_PARALLEL)
+
+
 def _zero_stage(context: Open, layout: Layout) -> int:
     if layout.data_parallel * layout.context_parallel == 1:
         return 0
@@ -257,17 +280,21 @@ def _sequence_parallel(context: Open, layout: Layout) -> list[bool]:
 
 
 def _precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
-    """The precision of the matrices; where none is given, 16 bits or what came into use."""
-    word = run.word("precision")
-    if not word:
+    """The precisions the matrices may have; where none is given, 16 bits or what came into use."""
+    words = run.word("precision")
+    if not words:
         return _likely_precisions(run, gpu)
+    return [_precision(word, gpu) for word in words.split("/")]
+
+
+def _precision(word: str, gpu: GpuSpec) -> ComputePrecision:
     known = {code.word: code for code in ComputePrecision}
     code = known.get(_PRECISIONS.get(word, word))
     if code is None:
         raise NotPredicted(f"training in {word} is not modelled yet")
     if Precision(code.word) not in gpu.peak_flops:
         raise NotPredicted(f"{gpu.name} lacks {code.word}")
-    return [code]
+    return code
 
 
 def _likely_precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:

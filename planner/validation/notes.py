@@ -15,10 +15,13 @@ _STATED = {
     "virtual_pipeline": r"\bvp=(\d{1,4})\b",
     "global_batch_size": r"\bgbs=(\d{1,6})\b",
     "precision": r"^(bf16|fp8|mxfp8|nvfp4)\b",
+    "recompute_num_layers": r"(?:full-layer recompute of|num-ckpt-layers=)\s?([1-9]\d{0,3})\b",
+    "gpus_per_sequence": r"tp\*pp\*cp/micro_batch = ([1-9]\d{0,3})\b",
 }
 # Data-parallel ranks over which one copy of the states is sharded, or the ranks of a node.
 _SHARDS = re.compile(r"zero1=(\d{1,4}) \(|fsdp=(\d{1,4}) \(hsdp\)|hsdp \(zero-3 inside a node")
 _GPUS_PER_NODE = 8
+_FP8_ATTENTION = re.compile(r"\bfp8 attention flag (?:1|true)\b")
 # A command quoted beside a table whose batch its source leaves open tells nothing of its rows.
 _ACCUMULATED = re.compile(r"(?<!command uses )grad[- ]accum (\d{1,4})\b")
 
@@ -36,6 +39,12 @@ def with_notes(run: Run) -> Run:
         for column, pattern in _STATED.items()
         if not run.text(column) and (match := re.search(pattern, notes))
     }
+    if not run.text("precision") and "ships both fp8 and nvfp4" in notes:
+        found["precision"] = "fp8/nvfp4"
+    if "recompute_num_layers" in found:
+        found["recompute"] = "full"
+    if not run.text("fp8_attention") and _FP8_ATTENTION.search(notes):
+        found["fp8_attention"] = "1"
     return replace(run, cells={**run.cells, **_batch(run, notes), **_replicas(run, notes), **found})
 
 
