@@ -182,7 +182,11 @@ class Machine:
         if self.ideal:
             fill, offset = np.ones(()), np.ones(())
         return self._roofline(
-            e, flops=flops * fill * offset, num_bytes=num_bytes, precision=self.sixteen_bit
+            e,
+            flops=flops * fill * offset,
+            num_bytes=num_bytes,
+            precision=self.sixteen_bit,
+            sustained=self.gpu.efficiency.sustained_attention_fraction,
         )
 
     def fp8_attention_rates(self, used: BoolArray) -> tuple[FloatArray, FloatArray]:
@@ -330,13 +334,15 @@ class Machine:
         return 1.0 if self.ideal else measured
 
     def _roofline(
-        self, e: dict[str, FloatArray], flops: Numeric, num_bytes: Numeric, precision: CodeArray
+        self,
+        e: dict[str, FloatArray],
+        flops: Numeric,
+        num_bytes: Numeric,
+        precision: CodeArray,
+        sustained: Numeric | None = None,
     ) -> FloatArray:
-        efficiency = self.gpu.efficiency
-        sustained: Numeric = efficiency.sustained_compute_fraction
-        in_fp8 = efficiency.sustained_fp8_fraction
-        if in_fp8 is not None:
-            sustained = np.where(precision >= ComputePrecision.FP8, in_fp8, sustained)
+        if sustained is None:
+            sustained = self._sustained(precision)
         return roofline_time(
             flops=flops,
             num_bytes=num_bytes,
@@ -346,6 +352,17 @@ class Machine:
             bandwidth_fraction=self._bandwidth_fraction(e["bandwidth_fraction"]),
             latency=0.0 if self.ideal else e["latency"],
             sharpness=np.inf if self.ideal else e["sharpness"],
+        )
+
+    def _sustained(self, precision: CodeArray) -> Numeric:
+        """The clock under hours of products in each precision code over that of a burst."""
+        efficiency = self.gpu.efficiency
+        if efficiency.sustained_fp8_fraction is None:
+            return efficiency.sustained_compute_fraction
+        return np.where(
+            precision >= ComputePrecision.FP8,
+            efficiency.sustained_fp8_fraction,
+            efficiency.sustained_compute_fraction,
         )
 
     def _attention(self, head_dim: int) -> dict[str, FloatArray]:

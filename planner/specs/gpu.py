@@ -140,7 +140,8 @@ class Efficiency:
     """What the kernels of a GPU reach, by operator kind and precision or head size.
 
     ``sustained_compute_fraction``: the clock under hours of training over that of a burst;
-    ``sustained_fp8_fraction``: that of products in 8 bit, where it is another one.
+    ``sustained_fp8_fraction`` and ``sustained_attention_fraction``: those of products in 8 bit and
+    of attention, where they are others.
     ``portable_attention_fraction``: rate of attention kernels not written for this
     architecture over that of its own; ``flash_attention_2_fraction``: that of FlashAttention-2,
     where it is another one. ``attention_backward_fraction``: rate of the backward kernel over
@@ -160,6 +161,7 @@ class Efficiency:
     portable_attention_fraction: Fraction
     attention_backward_fraction: Fraction
     sustained_fp8_fraction: Fraction | None = None
+    sustained_attention_fraction: Fraction | None = None
     flash_attention_2_fraction: Fraction | None = None
     vector_product_fraction: Fraction | None = None
     fp8_attention: Fp8AttentionEfficiency | None = None

@@ -92,11 +92,18 @@ def key_heads(attention: AttentionSpec, layout: Layout) -> float:
     return max(attention.num_key_value_heads / layout.tensor_parallel, 1.0)
 
 
-def roofline(world: World, e: Any, flops: float, num_bytes: float, precision: str) -> float:
-    """t0 + ((F/(P e))^q + (B/(W b))^q)^(1/q)."""
+def roofline(
+    world: World,
+    e: Any,
+    flops: float,
+    num_bytes: float,
+    precision: str,
+    own: float | None = None,
+) -> float:
+    """t0 + ((F/(P e))^q + (B/(W b))^q)^(1/q), P under a sustained clock, maybe the kernel's own."""
     gpu = world.gpu
     rate = gpu.peak_flops[precision] * e.compute_fraction
-    sustained = gpu.efficiency.sustained_compute_fraction
+    sustained = own or gpu.efficiency.sustained_compute_fraction
     if precision in ("fp8", "fp4") and gpu.efficiency.sustained_fp8_fraction is not None:
         sustained = gpu.efficiency.sustained_fp8_fraction
     compute = flops / (rate * sustained)
@@ -174,7 +181,8 @@ def fused_kernel(
         "flash_attention_2": world.gpu.efficiency.flash_attention_2_fraction,
     }
     work /= rates.get(kernel.kernels) or world.gpu.efficiency.portable_attention_fraction
-    return roofline(world, e, work, num_bytes, world.sixteen_bit)
+    own = world.gpu.efficiency.sustained_attention_fraction
+    return roofline(world, e, work, num_bytes, world.sixteen_bit, own)
 
 
 def elementwise(world: World, num_bytes: float) -> float:
