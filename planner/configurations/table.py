@@ -17,12 +17,14 @@ class ConfigurationTable:
     A flat table holds equal-length vectors; an open mesh holds one axis per group of
     parameters, so that a formula costs only the axes it depends on. Quantities are float64,
     choices (``codes``) int8, switches (``flags``) bool;
-    ``shares`` are quantities from 0 to 1.
+    ``shares`` are quantities from 0 to 1; of the other quantities, which are counted from 1,
+    ``from_zero`` may be 0.
     """
 
     codes: ClassVar[Mapping[str, Any]] = {}
     flags: ClassVar[tuple[str, ...]] = ()
     shares: ClassVar[tuple[str, ...]] = ()
+    from_zero: ClassVar[tuple[str, ...]] = ()
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @classmethod

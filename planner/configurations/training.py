@@ -24,6 +24,7 @@ class TrainingConfigurations(ConfigurationTable):
 
     codes = CODES
     flags = FLAGS
+    from_zero = ("recompute_num_layers",)
 
     num_gpus: FloatArray
     tensor_parallel: FloatArray

@@ -78,7 +78,9 @@ def _check(kind: Kind, name: str, value: Any) -> Any:
         return _flag(name, value)
     if name in kind.codes:
         return _code(kind, name, value)
-    return _share(name, value) if name in kind.shares else _count(name, value)
+    if name in kind.shares:
+        return _share(name, value)
+    return _count(name, value, least=0 if name in kind.from_zero else 1)
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -107,10 +109,10 @@ def _share(name: str, value: Any) -> float:
     return number
 
 
-def _count(name: str, value: Any) -> int:
+def _count(name: str, value: Any, least: int) -> int:
     number = _number(value)
-    if isinstance(value, bool) or not (number >= 1 and number == np.floor(number)):
-        raise SearchSpaceError(f"{name} is a whole number of at least 1, not {value!r}.")
+    if isinstance(value, bool) or not (number >= least and number == np.floor(number)):
+        raise SearchSpaceError(f"{name} is a whole number of at least {least}, not {value!r}.")
     if number > _LARGEST:
         raise SearchSpaceError(f"{name} = {value} is beyond what can be planned ({_LARGEST:,}).")
     return int(number)

@@ -28,6 +28,8 @@ ONE = {
     "precision": 0,
     "sequence_parallel": False,
     "flash_attention": True,
+    "fp8_attention": False,
+    "recompute_num_layers": 0,
 }
 FOUR = {"num_gpus": 4, "global_batch_size": 4}
 TWO = {"num_gpus": 2, "tensor_parallel": 2}
@@ -204,6 +206,50 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {**FOUR, "zero_stage": 3, "data_parallel_replicas": 2, "expert_parallel": 4},
         {**FOUR, "zero_stage": 3, "data_parallel_replicas": 2, "expert_parallel": 2},
         {"framework": "torchtitan", "model": "mixtral-8x7b"},
+    ),
+    (
+        "recompute_num_layers",
+        {"recompute_num_layers": 4},
+        {"recompute": 2, "recompute_num_layers": 4},
+        {},
+    ),
+    # All 16 layers of a stage are what 0 stands for.
+    (
+        "recompute_num_layers",
+        {**PIPELINE, "recompute": 2, "recompute_num_layers": 16},
+        {**PIPELINE, "recompute": 2, "recompute_num_layers": 15},
+        {},
+    ),
+    (
+        "fp8_attention",
+        {"fp8_attention": True},
+        {**FP8, "fp8_attention": True},
+        {"gpu": "h100-sxm-80gb"},
+    ),
+    (
+        "fp8_attention",
+        {**FP8, "fp8_attention": True},
+        FP8,
+        {"gpu": "mi300x-192gb"},
+    ),
+    # Heads of 256.
+    (
+        "fp8_attention",
+        {**FP8, "fp8_attention": True},
+        FP8,
+        {"gpu": "h100-sxm-80gb", "model": "gemma-2-9b"},
+    ),
+    (
+        "framework",
+        {"recompute": 2, "recompute_num_layers": 4},
+        {"recompute": 2},
+        {"framework": "deepspeed"},
+    ),
+    (
+        "framework",
+        {**FP8, "fp8_attention": True},
+        FP8,
+        {"gpu": "h100-sxm-80gb", "framework": "torchtitan"},
     ),
     (
         "framework",

@@ -28,6 +28,8 @@ VALUES: dict[str, list[Any]] = {
     "precision": [0],
     "sequence_parallel": [False, True],
     "flash_attention": [True],
+    "fp8_attention": [False],
+    "recompute_num_layers": [0, 2],
 }
 MESH = Mesh(values=VALUES)
 
@@ -40,7 +42,7 @@ def _tuples(table: TrainingConfigurations) -> list[tuple[Any, ...]]:
 def test_mesh_holds_every_combination_once() -> None:
     (block,) = MESH.blocks()
     rows = _tuples(block)
-    assert len(rows) == len(set(rows)) == MESH.num_rows == 2 * 3 * 2 * 2 * 2 * 2 * 2 * 3 * 2
+    assert len(rows) == len(set(rows)) == MESH.num_rows == 2 * 3 * 2 * 2 * 2 * 2 * 2 * 3 * 2 * 2
     for position, name in enumerate(NAMES):
         assert {row[position] for row in rows} == set(VALUES[name])
 

@@ -25,6 +25,8 @@ ONE = {
     "precision": ComputePrecision.BF16,
     "sequence_parallel": False,
     "flash_attention": True,
+    "fp8_attention": False,
+    "recompute_num_layers": 0,
 }
 
 

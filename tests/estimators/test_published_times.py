@@ -10,6 +10,7 @@ from planner.enums import ComputePrecision, Recompute
 from planner.estimators.cost import run_cost
 from planner.estimators.estimate import Estimate, evaluate
 from planner.estimators.flops import model_flops_per_token, recomputed_flops_per_token
+from planner.estimators.recomputation import Recomputation
 
 LLAMA_GPU_HOURS = {  # arXiv:2302.13971, Table 15
     "llama-7b": 82_432,
@@ -122,8 +123,8 @@ def _equation_3(layers: int, hidden: int) -> float:
 def test_flops_with_full_recomputation(model: str, layers: int, hidden: int) -> None:
     """The paper leaves out biases and norms, below 0.1 % of the parameters."""
     spec = setting(model, sequence_length=S).model
-    full, flash = np.int8(Recompute.FULL), np.bool_(False)
-    repeated = recomputed_flops_per_token(spec, S, full, flash)
+    full = Recomputation(full=np.ones(()), selective=np.bool_(False))
+    repeated = recomputed_flops_per_token(spec, S, full, np.bool_(False))
     flops = model_flops_per_token(spec, S) + float(repeated)
     assert flops == pytest.approx(_equation_3(layers, hidden), rel=1e-3)
 
@@ -163,8 +164,8 @@ def test_selective_recomputation_repeats_few_flops(model: str, overhead: float) 
     """The repeated attention cores, over the forward pass of the linear layers."""
     spec = setting(model, sequence_length=S).model
     layers, hidden = GPT_SIZES[model]
-    selective, flash = np.int8(Recompute.SELECTIVE), np.bool_(False)
-    repeated = float(recomputed_flops_per_token(spec, S, selective, flash))
+    selective = Recomputation(full=np.zeros(()), selective=np.bool_(True))
+    repeated = float(recomputed_flops_per_token(spec, S, selective, np.bool_(False)))
     assert repeated / (24 * layers * hidden**2) == pytest.approx(overhead, abs=0.001)
 
 

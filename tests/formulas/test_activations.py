@@ -42,11 +42,13 @@ def _estimate(model: str, tensor: int, sequence: bool, recompute: Recompute) -> 
         global_batch_size=batch,
         zero_stage=0,
         recompute=recompute,
+        recompute_num_layers=0,
         offload=0,
         precision=1,
         data_parallel_replicas=1,
         sequence_parallel=sequence,
         flash_attention=False,
+        fp8_attention=False,
     )
     return evaluate(setting, configurations)
 
@@ -57,7 +59,7 @@ def _layer(model: str, tensor: int, sequence: bool, recompute: Recompute) -> flo
     estimate = _estimate(model, tensor, sequence, recompute)
     share = Share.of(estimate.setting, estimate.configurations)
     group = estimate.setting.model.layer_groups[0]
-    kept = layer_bytes(share, group, estimate.configurations.recompute)
+    kept = layer_bytes(share, group)
     return float(kept) / (S * micro * hidden)
 
 

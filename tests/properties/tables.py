@@ -32,6 +32,8 @@ ONE: dict[str, Any] = {
     "precision": 0,
     "sequence_parallel": False,
     "flash_attention": True,
+    "fp8_attention": False,
+    "recompute_num_layers": 0,
 }
 
 

@@ -96,6 +96,9 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
     v = choose([1, 1, 2, 3]) if p > 1 and f.interleaved_schedule else 1
     b = choose([1, 2, 4])
     m = p * choose([1, 2, 3]) if v > 1 else choose([1, 2, 7, 32])
+    precision = choose([word for word in PRECISIONS if word in setting.machine.gpu.peak_flops])
+    recompute = choose(["none", "selective", "full"])
+    kernels = f.fp8_attention and setting.machine.gpu.efficiency.fp8_attention is not None
     return Layout(
         num_gpus=t * p * c * d,
         tensor_parallel=t,
@@ -106,11 +109,13 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         micro_batch_size=b,
         global_batch_size=d * b * m,
         zero_stage=choose(list(f.pipeline_zero_stages if p > 1 else f.zero_stages)),
-        recompute=choose(["none", "selective", "full"]),
+        recompute=recompute,
+        recompute_num_layers=choose([0, 0, 1, 2]) * (recompute == "full" and f.partial_recompute),
         offload=choose(["none", "none", *f.offloading.kinds]),
-        precision=choose([word for word in PRECISIONS if word in setting.machine.gpu.peak_flops]),
+        precision=precision,
         sequence_parallel=t > 1 and choose([True, True, False]),
         flash_attention=choose([True, True, False]),
+        fp8_attention=kernels and precision in ("fp8", "fp4") and choose([True, False]),
         data_parallel_replicas=choose([1, 1, 2, 4]) if f.hybrid_sharding and d > 1 else 1,
     )
 
@@ -127,10 +132,13 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         micro_batch_size=choose([1, 3, 4]),
         global_batch_size=choose([1, 24, 96, 100]),
         zero_stage=choose([0, 1, 2, 3]),
+        recompute=choose(["none", "selective", "full", "full"]),
+        recompute_num_layers=choose([0, 0, 1, 40]),
         offload=choose(["none", "none", *Offload.words()]),
         precision=choose(PRECISIONS),
         sequence_parallel=choose([True, False]),
         flash_attention=choose([True, False]),
+        fp8_attention=choose([True, False, False]),
         data_parallel_replicas=choose([1, 2, 3]),
     )
 

@@ -9,6 +9,16 @@ from scalar_state import State
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
 
 
+def repeated_layers(world: World, layout: Layout) -> float:
+    """Share of the layers that full recomputation repeats: some of each stage, or all."""
+    if layout.recompute != "full":
+        return 0.0
+    if not layout.recompute_num_layers:
+        return 1.0
+    layers = sum(group.num_hidden_layers for group in world.model.layer_groups)
+    return min(layout.recompute_num_layers * layout.pipeline_parallel / layers, 1.0)
+
+
 def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) -> float:
     """Per micro-batch; ``full`` keeps the input alone, ``selective`` drops the scores.
 
@@ -17,7 +27,8 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
     h, own = world.model.hidden_size, own_tokens(world, layout)
     layer_input = 2 * own * h
     if recompute == "full":
-        return layer_input
+        share = repeated_layers(world, layout)
+        return share * layer_input + (1 - share) * kept_bytes(world, layout, group, "none")
     blocks = (group.attention is not None) + (group.feed_forward is not None)
     norms = 1 if group.parallel_residual else min(group.norms_per_layer, blocks)
     kept = {

@@ -38,8 +38,9 @@ class Op:
     selective: float = 0.0
     full: float = 1.0
 
-    def repeated(self, recompute: str) -> float:
-        return {"none": 0.0, "selective": self.selective, "full": self.full}[recompute]
+    def repeated(self, recompute: str, layers: float) -> float:
+        """Under full recomputation that share of the layers."""
+        return {"none": 0.0, "selective": self.selective, "full": self.full * layers}[recompute]
 
 
 Ops = dict[str, Op]
@@ -269,6 +270,9 @@ def _attention(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
         return {"core": Op(forward=time, backward=2 * time, selective=1.0)}
     forward = fused_attention(world, attention, layout)
     backward = 2.5 * forward / world.gpu.efficiency.attention_backward_fraction
+    rates = world.gpu.efficiency.fp8_attention
+    if layout.fp8_attention and rates is not None:
+        forward, backward = forward / rates.forward, backward / rates.backward
     ops = {"core": Op(forward=forward, backward=backward)}
     c = layout.context_parallel
     if c > 1:  # arXiv:2310.01889: keys and values go round the ring behind the core

@@ -50,10 +50,12 @@ class Layout:
     zero_stage: int = 0
     data_parallel_replicas: int = 1
     recompute: str = "none"
+    recompute_num_layers: int = 0
     offload: str = "none"
     precision: str = "bf16"
     sequence_parallel: bool = False
     flash_attention: bool = True
+    fp8_attention: bool = False
 
     @property
     def data_parallel(self) -> float:

@@ -11,7 +11,7 @@ def broken(world: World, c: Layout) -> set[str]:
     if c.num_gpus % model_parallel:
         # Without a whole number of replicas the rules on batches have no meaning.
         return {"gpu_count"}
-    rules = (_batch, _shape, _schedule, _sequence, _experts, _sharding, _support)
+    rules = (_batch, _shape, _schedule, _sequence, _experts, _sharding, _options, _support)
     return set().union(*(rule(world, c) for rule in rules))
 
 
@@ -85,6 +85,19 @@ def _sharding(world: World, c: Layout) -> set[str]:
     )
 
 
+def _options(world: World, c: Layout) -> set[str]:
+    layers = sum(group.num_hidden_layers for group in world.model.layer_groups)
+    some, part = c.recompute_num_layers > 0, c.recompute_num_layers * c.pipeline_parallel < layers
+    cores = [g.attention for g in world.model.layer_groups if g.attention]
+    wide = any(core.head_dim > 192 for core in cores if core.kind not in ("linear", "mamba2"))
+    kernels = world.gpu.efficiency.fp8_attention is not None and not wide
+    usable = kernels and c.flash_attention and c.precision in ("fp8", "fp4")
+    return _named(
+        recompute_num_layers=some and (c.recompute != "full" or not part),
+        fp8_attention=c.fp8_attention and not usable,
+    )
+
+
 def _support(world: World, c: Layout) -> set[str]:
     profile = world.framework
     lacking = c.zero_stage not in profile.zero_stages
@@ -92,6 +105,8 @@ def _support(world: World, c: Layout) -> set[str]:
     for kind in ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"):
         lacking |= getattr(c, kind) > 1 and not getattr(profile, kind)
     lacking |= c.data_parallel_replicas > 1 and not profile.hybrid_sharding
+    lacking |= c.recompute_num_layers > 0 and not profile.partial_recompute
+    lacking |= c.fp8_attention and not profile.fp8_attention
     precision = c.precision not in world.gpu.peak_flops
     return _named(framework=lacking, offload=_no_offload(world, c), precision=precision)
 

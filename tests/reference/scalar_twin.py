@@ -7,7 +7,7 @@ this looks at all of them.
 
 from __future__ import annotations
 
-from scalar_activations import kept_bytes
+from scalar_activations import kept_bytes, repeated_layers
 from scalar_adapters import (
     frozen_counts,
     launches,
@@ -103,14 +103,15 @@ def _add(
 ) -> None:
     """Sum one layer or end; the host's launches and ZeRO's gathers may outlast its kernels."""
     forward = backward = 0.0
+    repeated = repeated_layers(world, layout)
     for op in ops.values():
-        repeat = op.forward * op.repeated(layout.recompute)
+        repeat = op.forward * op.repeated(layout.recompute, repeated)
         times = {"forward": op.forward, "backward": op.backward, "recompute": repeat}
         for direction, seconds in times.items():
             name = direction if op.part == "compute" else op.part
             parts[name] = parts.get(name, 0.0) + seconds
         forward, backward = forward + op.forward, backward + op.backward + repeat
-    backward_launches = (3 if layout.recompute == "full" else 2) * launch
+    backward_launches = (2 + repeated) * launch
     waits = max(launch - forward, 0.0), max(backward_launches - backward, 0.0)
     parts["launch_wait"] = parts.get("launch_wait", 0.0) + sum(waits)
     windows = forward + waits[0], backward + waits[1]
