@@ -21,6 +21,7 @@ from planner.formulas.collectives import (
     point_to_point_time,
     ranks_per_domain,
 )
+from planner.formulas.interpolation import trilinear
 from planner.formulas.roofline import (
     gemm_bytes,
     gemm_flops,
@@ -30,6 +31,7 @@ from planner.formulas.roofline import (
 )
 from planner.specs.cluster import ClusterSpec
 from planner.specs.efficiency import collectives, gemm_key
+from planner.specs.gemm_table import load_gemm_table
 from planner.specs.gpu import (
     AttentionEfficiency,
     CollectiveEfficiency,
@@ -106,6 +108,9 @@ class Machine:
         )
         flops = gemm_flops(rows=rows, columns=columns, depth=depth)
         time = self._roofline(e, flops=flops, num_bytes=num_bytes, precision=precision)
+        if self.gpu.efficiency.gemm_table and not self.ideal:
+            in_sixteen_bit = self._measured_gemm_time(rows, columns, depth, output_bytes)
+            time = np.where(precision < ComputePrecision.FP8, in_sixteen_bit, time)
         measured = self.gpu.efficiency.quantized_gemm.get("nvfp4")
         is_fp4 = precision == ComputePrecision.FP4
         if measured is None or self.ideal or not np.any(is_fp4):
@@ -122,6 +127,21 @@ class Machine:
         kernel = {name: np.asarray(value) for name, value in vars(measured).items()}
         in_fp4 = self._roofline(kernel, flops=tiles, num_bytes=num_bytes, precision=precision)
         return np.where(is_fp4, in_fp4, time)
+
+    def _measured_gemm_time(
+        self, rows: Numeric, columns: Numeric, depth: Numeric, output_bytes: Numeric
+    ) -> FloatArray:
+        """Seconds of a 16-bit product by the GPU's table, and of bytes its output has above 2."""
+        efficiency = self.gpu.efficiency
+        e, table = efficiency.gemm["bf16"], load_gemm_table(efficiency.gemm_table)
+        logs = [np.log(np.asarray(size)) for size in (rows, columns, depth)]
+        work = np.exp(trilinear(table.sizes, table.work, logs))
+        rate = float(self.peak(self.sixteen_bit)) * e.compute_fraction
+        time = work / (rate * efficiency.sustained_compute_fraction)
+        more = np.maximum(np.asarray(output_bytes) - 2.0, 0.0) * rows * columns
+        fraction = self._bandwidth_fraction(np.asarray(e.bandwidth_fraction))
+        moved = more / (self.gpu.memory_bandwidth * fraction)
+        return np.asarray((time**e.sharpness + moved**e.sharpness) ** (1 / e.sharpness))
 
     def vector_product_time(self, rows: Numeric, columns: Numeric, depth: Numeric) -> FloatArray:
         """Seconds of a 16-bit product without tensor cores; 0 where its rate is not known."""

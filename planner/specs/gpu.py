@@ -146,8 +146,9 @@ class Efficiency:
     architecture over that of its own; ``flash_attention_2_fraction``: that of FlashAttention-2,
     where it is another one. ``attention_backward_fraction``: rate of the backward kernel over
     that of the forward kernel. ``vector_product_fraction``: of the FP32 peak, what 16-bit
-    products reach that have no kernels on tensor cores. ``fp8_attention``: absent where training
-    has no attention kernels in 8 bit.
+    products reach that have no kernels on tensor cores. ``gemm_table``: name of the table of
+    measured 16-bit products, which ``gemm.bf16.compute_fraction`` scales. ``fp8_attention``:
+    absent where training has no attention kernels in 8 bit.
     """
 
     gemm: Mapping[str, GemmEfficiency]
@@ -165,6 +166,7 @@ class Efficiency:
     flash_attention_2_fraction: Fraction | None = None
     vector_product_fraction: Fraction | None = None
     fp8_attention: Fp8AttentionEfficiency | None = None
+    gemm_table: str = ""
     wave_gemm: Mapping[str, WaveGemmEfficiency] = Field(default_factory=dict)
 
 

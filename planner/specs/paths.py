@@ -72,6 +72,12 @@ def price_files() -> list[Path]:
     return _existing([root / "prices.csv" for root in roots])
 
 
+def kernel_folders() -> list[Path]:
+    """The folders of tables of measured kernels, the one to look in first in front."""
+    roots = [*_user_roots(), _data_folder("hardware_specs")]
+    return _existing([root / "kernels" for root in roots])
+
+
 def _user_roots() -> list[Path]:
     local = Path("hardware_specs")
     return [local] if _specs_folder is None else [_specs_folder, local]

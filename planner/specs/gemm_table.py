@@ -1,0 +1,78 @@
+"""Matrix products measured on a grid of sizes: ``hardware_specs/kernels/NAME.csv``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from planner.arrays import FloatArray
+from planner.errors import SpecError, did_you_mean
+from planner.specs.paths import kernel_folders
+
+COLUMNS = "rows,columns,depth,share"
+_LARGE = 4096
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GemmTable:
+    """What products of each size take, as that of large products.
+
+    ``sizes``: logarithms of rows, columns and depth, ascending; ``work``: logarithm of the FLOPs
+    that take as long at the median rate of products all of whose sizes are at least 4,096. It
+    grows with each size.
+    """
+
+    sizes: tuple[FloatArray, FloatArray, FloatArray]
+    work: FloatArray
+
+
+def load_gemm_table(name: str) -> GemmTable:
+    """The table of a name that GPU files give as ``gemm_table``.
+
+    Raises
+    ------
+    SpecError
+        There is none, or it is not a full grid of positive numbers.
+    """
+    folders = kernel_folders()
+    for folder in folders:
+        path = folder / f"{name}.csv"
+        if path.is_file():
+            return _read(path)
+    known = [path.stem for folder in folders for path in folder.glob("*.csv")]
+    raise SpecError(f"gemm_table {name!r} is unknown.{did_you_mean(name, known)}")
+
+
+@cache
+def _read(path: Path) -> GemmTable:
+    try:
+        with path.open(encoding="utf-8") as file:
+            if file.readline().strip() != COLUMNS:
+                raise SpecError(f"{path}:1: the first line must be {COLUMNS}.")
+            values = np.loadtxt(file, delimiter=",", ndmin=2)
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{path}: cannot be read: {error}.") from error
+    if values.shape[1] != len(COLUMNS.split(",")) or not np.all(values > 0):
+        raise SpecError(f"{path}: every line must have four positive numbers.")
+    axes = [np.unique(values[:, axis]) for axis in range(3)]
+    shape = tuple(len(axis) for axis in axes)
+    indices = [np.searchsorted(axis, values[:, i]) for i, axis in enumerate(axes)]
+    share = np.full(shape, np.nan)
+    share[tuple(indices)] = values[:, 3]
+    if len(values) != share.size or np.any(np.isnan(share)) or min(shape) < 2:
+        raise SpecError(f"{path}: must have each combination of its rows, columns and depths once.")
+    return _of_shares(axes, share)
+
+
+def _of_shares(axes: list[FloatArray], share: FloatArray) -> GemmTable:
+    rows, columns, depth = np.meshgrid(*axes, indexing="ij")
+    large = np.minimum(np.minimum(rows, columns), depth) >= _LARGE
+    usual = np.median(share[large]) if np.any(large) else np.max(share)
+    work = np.log(2 * rows * columns * depth * usual / share)
+    for axis in range(3):
+        work = np.maximum.accumulate(work, axis=axis)
+    first, second, third = (np.log(axis) for axis in axes)
+    return GemmTable(sizes=(first, second, third), work=work)
