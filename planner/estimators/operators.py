@@ -63,14 +63,14 @@ def linear(
     In fp8 its operands are cast first, in fp4 by the kernels; the weight gradient accumulates
     in place, unless other kernels do it.
     """
-    machine, states = share.setting.machine, share.setting.framework.states
+    machine = share.setting.machine
     is_fp8 = share.precision == ComputePrecision.FP8
     precision, width = share.precision, share.linear_input_bytes
     if sixteen_bit:
         is_fp8 = np.zeros((), dtype=np.bool_)
         precision, width = machine.sixteen_bit, np.asarray(2.0)
     accumulated = np.where(
-        np.asarray(share.gradients.accumulation_traffic) > 0, 2.0, 2 * states.gradient
+        np.asarray(share.gradients.accumulation_traffic) > 0, 2.0, 2 * share.gradients.kept
     )
     forward = machine.gemm_time(rows, columns, depth, precision, input_bytes=width)
     data_gradient = machine.gemm_time(rows, depth, columns, precision, input_bytes=width)

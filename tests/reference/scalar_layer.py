@@ -176,9 +176,8 @@ def _linear(
 ) -> Op:
     """Forward C = A B; backward both gradients, the weights' one accumulated in place."""
     precision = precision or layout.precision
-    states = world.framework.states
     by_itself = of_gradients(world, layout, "accumulation_traffic") > 0
-    accumulated = 2.0 if by_itself else 2 * states.gradient
+    accumulated = 2.0 if by_itself else 2 * of_gradients(world, layout, "gradient")
     forward = gemm(world, rows, columns, depth, precision)
     backward = gemm(world, rows, depth, columns, precision)
     if not frozen(world):

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from scalar_table import tabulated_flops
+
 from planner.specs.cluster import ClusterSpec
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
@@ -130,7 +132,19 @@ def gemm(
     precision: str,
     output_bytes: float = 2,
 ) -> float:
-    """2mnk FLOPs; each operand passes memory once, in the bits it is computed in."""
+    """2mnk FLOPs; each operand passes memory once, in the bits it is computed in.
+
+    Products in 16 bits may be those of a table, their output beyond 2 bytes beside them.
+    """
+    table = world.gpu.efficiency.gemm_table
+    if table and precision in ("bf16", "fp16"):
+        e = world.gpu.efficiency.gemm["bf16"]
+        rate = world.gpu.peak_flops[precision] * e.compute_fraction
+        rate *= world.gpu.efficiency.sustained_compute_fraction
+        compute = tabulated_flops(table, rows, columns, depth) / rate
+        more = (output_bytes - 2) * rows * columns
+        traffic = more / (world.gpu.memory_bandwidth * e.bandwidth_fraction)
+        return (compute**e.sharpness + traffic**e.sharpness) ** (1 / e.sharpness)
     operand = COMPUTE_BYTES[precision]
     num_bytes = operand * (rows * depth + columns * depth) + output_bytes * rows * columns
     tiled = world.gpu.efficiency.quantized_gemm
