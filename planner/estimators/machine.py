@@ -133,7 +133,8 @@ class Machine:
     ) -> FloatArray:
         """Seconds of a 16-bit product by the GPU's table, and of bytes its output has above 2."""
         efficiency = self.gpu.efficiency
-        e, table = efficiency.gemm["bf16"], load_gemm_table(efficiency.gemm_table)
+        e = efficiency.gemm["bf16"]
+        table = load_gemm_table(efficiency.gemm_table, self.gpu.name)
         logs = [np.log(np.asarray(size)) for size in (rows, columns, depth)]
         work = np.exp(trilinear(table.sizes, table.work, logs))
         rate = float(self.peak(self.sixteen_bit)) * e.compute_fraction

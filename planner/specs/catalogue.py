@@ -14,6 +14,7 @@ from planner.enums import LinkKind
 from planner.errors import SpecError
 from planner.specs.cluster import ClusterSpec, ScaleOut, ScaleUp
 from planner.specs.efficiency import with_defaults
+from planner.specs.gemm_table import gemm_table_file
 from planner.specs.gpu import GpuSpec
 from planner.specs.load import check_spec, digest, provenance, read_toml
 from planner.specs.paths import SpecKind, spec_folders
@@ -99,7 +100,8 @@ def load_gpu_with_provenance(name: str) -> Loaded[GpuSpec]:
     """
     path = find(SpecKind.GPUS, name)
     table, defaults = with_defaults(read_toml(path), str(path))
-    return loaded(GpuSpec, table, path, *defaults)
+    files = [*defaults, *_kernel_files(table, str(path))]
+    return loaded(GpuSpec, table, path, *files)
 
 
 def load_cluster(name: str) -> ClusterSpec:
@@ -172,6 +174,12 @@ def loaded(kind: type[Spec], table: Mapping[str, Any], path: Path, *others: Path
     texts = table.get("sources", {})
     origins = {key: texts.get(source, source) for key, source in provenance(table).items()}
     return Loaded(spec=spec, path=path, provenance=origins, digest=digest(path, *others))
+
+
+def _kernel_files(table: Mapping[str, Any], where: str) -> list[Path]:
+    efficiency = table.get("efficiency")
+    name = efficiency.get("gemm_table") if isinstance(efficiency, Mapping) else None
+    return [gemm_table_file(name, where)] if name and isinstance(name, str) else []
 
 
 def _files(kind: SpecKind | str) -> dict[str, Path]:

@@ -29,30 +29,46 @@ class GemmTable:
     work: FloatArray
 
 
-def load_gemm_table(name: str) -> GemmTable:
-    """The table of a name that GPU files give as ``gemm_table``.
+def gemm_table_file(name: str, where: str) -> Path:
+    """The file of a table that the GPU file ``where`` names as ``gemm_table``.
+
+    Raises
+    ------
+    SpecError
+        There is none.
+    """
+    folders = kernel_folders()
+    for folder in folders:
+        path = folder / f"{name}.csv"
+        if path.is_file():
+            return path
+    known = [path.stem for folder in folders for path in folder.glob("*.csv")]
+    raise SpecError(
+        f"{where}: efficiency.gemm_table {name!r} is unknown: there is no {name}.csv in "
+        f"{' or '.join(map(str, folders))}.{did_you_mean(name, known)}"
+    )
+
+
+def load_gemm_table(name: str, where: str) -> GemmTable:
+    """The table that the GPU ``where`` names.
 
     Raises
     ------
     SpecError
         There is none, or it is not a full grid of positive numbers.
     """
-    folders = kernel_folders()
-    for folder in folders:
-        path = folder / f"{name}.csv"
-        if path.is_file():
-            return _read(path)
-    known = [path.stem for folder in folders for path in folder.glob("*.csv")]
-    raise SpecError(f"gemm_table {name!r} is unknown.{did_you_mean(name, known)}")
+    return _read(gemm_table_file(name, where))
 
 
 @cache
 def _read(path: Path) -> GemmTable:
     try:
-        with path.open(encoding="utf-8") as file:
-            if file.readline().strip() != COLUMNS:
-                raise SpecError(f"{path}:1: the first line must be {COLUMNS}.")
-            values = np.loadtxt(file, delimiter=",", ndmin=2)
+        header, *lines = path.read_text(encoding="utf-8").splitlines() or [""]
+        if header.strip() != COLUMNS:
+            raise SpecError(f"{path}:1: the first line must be {COLUMNS}.")
+        if not lines:
+            raise SpecError(f"{path}: has no products.")
+        values = np.loadtxt(lines, delimiter=",", ndmin=2)
     except (OSError, ValueError) as error:
         raise SpecError(f"{path}: cannot be read: {error}.") from error
     if values.shape[1] != len(COLUMNS.split(",")) or not np.all(values > 0):

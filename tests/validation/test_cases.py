@@ -317,6 +317,60 @@ def test_a_command_quoted_beside_a_table_tells_no_batch(library):
 
 
 @pytest.mark.parametrize(
+    ("notes", "layers"),
+    [
+        ("full-layer recompute of 10/32 layers; seq 4096", 10),
+        ("num-ckpt-layers=4", 4),
+        ("num-ckpt-layers=0", 0),
+    ],
+)
+def test_recomputed_layers_are_read_from_the_notes(library, notes, layers):
+    kinds = {
+        (layout.recompute, layout.recompute_num_layers)
+        for layout in case(library, recompute="", notes=notes).layouts
+    }
+    assert kinds == {(Recompute.FULL, layers)} if layers else (Recompute.FULL, 0) in kinds
+
+
+def test_gpus_of_a_sequence_say_which_layouts_are_possible(library):
+    unknown = dict.fromkeys(("tensor_parallel", "pipeline_parallel", "micro_batch_size"), "")
+    found = case(library, **unknown, gpu="b200-sxm-180gb", notes="tp*pp*cp/micro_batch = 2").layouts
+    splits = {
+        (layout.tensor_parallel * layout.pipeline_parallel * layout.context_parallel)
+        / layout.micro_batch_size
+        for layout in found
+    }
+    assert len(found) > 3
+    assert splits == {2.0}
+    assert {layout.context_parallel for layout in found} > {1}
+    (layout,) = case(library, micro_batch_size="4", gpus_per_sequence="2").layouts
+    assert layout.context_parallel == 4
+    with pytest.raises(NotPredicted, match="no layout"):
+        case(library, micro_batch_size="4", gpus_per_sequence="2", context_parallel="2")
+
+
+def test_two_shipped_precisions_are_both_possible(library):
+    def precisions(**changes):
+        layouts = case(library, precision="", gpu="b200-sxm-180gb", **changes).layouts
+        return {layout.precision for layout in layouts}
+
+    both = {ComputePrecision.FP8, ComputePrecision.FP4}
+    assert precisions(notes="container ships both fp8 and nvfp4 recipes") == both
+    assert precisions(notes="nvfp4 recipe") == {ComputePrecision.FP4}
+
+
+def test_attention_in_8_bit_is_read_from_the_notes(library):
+    def attention(**changes):
+        fp8 = {"gpu": "b200-sxm-180gb", "precision": "fp8"}
+        return {layout.fp8_attention for layout in case(library, **fp8, **changes).layouts}
+
+    assert attention(notes="fp8 attention flag 1") == {True}
+    assert attention(notes="fp8 attention flag 0") == {False}
+    assert attention(notes="fp8 attention flag 1", fp8_attention="0") == {False}
+    assert attention() == {False}
+
+
+@pytest.mark.parametrize(
     ("changes", "replicas"),
     [
         pytest.param({"data_parallel_replicas": "4"}, 4, id="the column"),
