@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric
 from planner.enums import AttentionKernels, ComputePrecision, Precision
+from planner.estimators.efficiencies import by_precision, nearest_head
 from planner.formulas.attention import wave_fill_factor
 from planner.formulas.collectives import (
     all_to_all_bandwidth,
@@ -30,10 +30,9 @@ from planner.formulas.roofline import (
     tiled_gemm_flops,
 )
 from planner.specs.cluster import ClusterSpec
-from planner.specs.efficiency import collectives, gemm_key
+from planner.specs.efficiency import collectives
 from planner.specs.gemm_table import load_gemm_table
 from planner.specs.gpu import (
-    AttentionEfficiency,
     CollectiveEfficiency,
     GemmEfficiency,
     GpuSpec,
@@ -98,7 +97,7 @@ class Machine:
         input_bytes: Numeric = 2,
     ) -> FloatArray:
         """Seconds of ``C[rows, columns] = A B``; in fp4 with the cast of A."""
-        e = _by_precision(GemmEfficiency, self.gpu.efficiency.gemm, precision)
+        e = by_precision(GemmEfficiency, self.gpu.efficiency.gemm, precision)
         num_bytes = gemm_bytes(
             rows=rows,
             columns=columns,
@@ -167,7 +166,7 @@ class Machine:
         """
         table = dict(self.gpu.efficiency.grouped_gemm)
         table["fp4"] = table.get("nvfp4", table["bf16"])
-        e = _by_precision(GroupedGemmEfficiency, table, precision)
+        e = by_precision(GroupedGemmEfficiency, table, precision)
         rows_per_expert = np.maximum(pairs / np.asarray(experts), 1e-9)
         padding = (1 + e["width_offset"] / width) * (1 + e["row_offset"] / rows_per_expert)
         if self.ideal:
@@ -190,7 +189,7 @@ class Machine:
         kernels: AttentionKernels,
     ) -> FloatArray:
         """Seconds of a fused attention kernel in 16 bit, forward."""
-        e = self._attention(head_dim)
+        e = nearest_head(self.gpu.efficiency.attention, head_dim)
         e["compute_fraction"] = e["compute_fraction"] * self._attention_rate(kernels)
         fill = wave_fill_factor(
             sequences=sequences,
@@ -385,22 +384,3 @@ class Machine:
             efficiency.sustained_fp8_fraction,
             efficiency.sustained_compute_fraction,
         )
-
-    def _attention(self, head_dim: int) -> dict[str, FloatArray]:
-        table = self.gpu.efficiency.attention
-        nearest = min(table, key=lambda key: abs(int(key.rpartition("_")[2]) - head_dim))
-        return _columns(AttentionEfficiency, [table[nearest]], np.zeros((), dtype=np.int8))
-
-
-def _by_precision(
-    kind: Any, table: Mapping[str, Any], precision: CodeArray
-) -> dict[str, FloatArray]:
-    """The efficiencies of each precision code; those of bf16 where there are none of its own."""
-    words = [Precision(code.word) for code in ComputePrecision]
-    rows = [table.get(word, table.get(gemm_key(word), table["bf16"])) for word in words]
-    return _columns(kind, rows, precision)
-
-
-def _columns(kind: Any, rows: Sequence[object], index: CodeArray) -> dict[str, FloatArray]:
-    names = kind.__dataclass_fields__
-    return {name: np.asarray([getattr(row, name) for row in rows])[index] for name in names}

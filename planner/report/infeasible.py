@@ -47,8 +47,11 @@ def layout(configuration: TrainingConfigurations) -> str:
             words[name] = "" if given else "false"
         elif name in FLAGS:
             words[name] = "true" if given else ""
+        elif name == "zero_stage":
+            words[name] = given
         else:
-            words[name] = "" if given in (1, "none", "bf16") and name != "zero_stage" else given
+            plain = (0,) if name in TrainingConfigurations.from_zero else (1, "none", "bf16")
+            words[name] = "" if given in plain else given
     return " ".join(f"{name}={given}" for name, given in words.items() if given != "")
 
 

@@ -37,12 +37,31 @@ def test_json_holds_the_row_and_its_operators(planner, tmp_path):
     assert row["recompute"] == "full"
 
 
-@pytest.mark.parametrize("model", ["mixtral-8x7b", "deepseek-v3", "gpt-3-175b"])
-def test_every_kind_of_model_has_operators_that_add_up(planner, model):
-    front = planner("search", "--model", model, "--gpus", "1024", "--gpu", "h200").out
+def command_of(front: str) -> list[str]:
+    """The words of the estimate command under a front."""
     command = re.search(r"planner (estimate (?:[^\\\n]|\\\n)*)", front)
     assert command is not None
-    ran = planner(*command[1].replace("\\\n", " ").split(), "--json", "-", "--quiet")
+    return command[1].replace("\\\n", " ").split()
+
+
+@pytest.mark.parametrize("layers", ["0", "1"])
+def test_the_command_under_a_front_repeats_its_best_row(planner, layers):
+    chosen = ("recompute=full", f"recompute_num_layers={layers}")
+    settings = [word for setting in chosen for word in ("--set", setting)]
+    search = ("search", "--model", "llama-2-13b", "--gpus", "64", *settings)
+    words = command_of(planner(*search).out)
+    assert ("recompute_num_layers=1" in words) == (layers == "1")
+    assert "recompute_num_layers=0" not in words
+    best = json.loads(planner(*search, "--json", "-", "--quiet").out)["rows"][0]
+    (again,) = json.loads(planner(*words, "--json", "-", "--quiet").out)["rows"]
+    names = ("step_time_s", "recompute", "recompute_num_layers")
+    assert [again[name] for name in names] == [best[name] for name in names]
+
+
+@pytest.mark.parametrize("model", ["mixtral-8x7b", "deepseek-v3", "gpt-3-175b"])
+def test_every_kind_of_model_has_operators_that_add_up(planner, model):
+    words = command_of(planner("search", "--model", model, "--gpus", "1024", "--gpu", "h200").out)
+    ran = planner(*words, "--json", "-", "--quiet")
     document = json.loads(ran.out)
     total = sum(operator["total_s"] for operator in document["operators"])
     assert total == pytest.approx(document["rows"][0]["step_time_s"], rel=1e-9)
