@@ -274,7 +274,9 @@ class Machine:
         if kind == "all_to_all":
             bandwidth = all_to_all_bandwidth(**links, sent_across=sent_across)
         else:
-            bandwidth = group_bandwidth(**links)
+            bandwidth = group_bandwidth(
+                **links, domain_size=up.domain_size, gpus_per_nic=out.gpus_per_nic
+            )
         volume = bus_volume(num_bytes=num_bytes, group_size=group.size, passes=_PASSES[kind])
         if self.ideal:
             return np.asarray(volume / bandwidth)

@@ -17,14 +17,26 @@ def ranks_per_domain(*, group_size: Numeric, stride: Numeric, domain_size: Numer
 
 
 def group_bandwidth(
-    *, ranks_in_domain: Numeric, group_size: Numeric, scale_up: Numeric, scale_out: Numeric
+    *,
+    ranks_in_domain: Numeric,
+    group_size: Numeric,
+    scale_up: Numeric,
+    scale_out: Numeric,
+    domain_size: int,
+    gpus_per_nic: int = 1,
 ) -> FloatArray:
     """Bytes per second that a ring moves past each of its ranks.
 
     A ring that leaves the domain uses the network interfaces of all its local ranks:
     the smaller of the fabric and g interfaces; groups beside it use their own.
+
+    Where s GPUs share an interface, g/s rings enter and leave the domain, each by one
+    interface (NCCL keeps a ring on its NIC, NCCL_CROSS_NIC). A group that fills the domain
+    has the interfaces to itself; the rings of s groups of some of its GPUs meet on each.
     """
-    across = np.minimum(scale_up, ranks_in_domain * np.asarray(scale_out))
+    g = np.asarray(ranks_in_domain, dtype=np.float64)
+    shares = np.where(g < domain_size, np.maximum(g / gpus_per_nic, 1), g)
+    across = np.minimum(scale_up, shares * np.asarray(scale_out))
     return np.where(np.asarray(group_size) > ranks_in_domain, across, scale_up)
 
 

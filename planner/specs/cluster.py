@@ -28,7 +28,8 @@ class ScaleOut:
     """The network between domains: one direction, per GPU.
 
     A collective over k domains pays ``base_latency + latency_per_doubling log2(k/2)``;
-    ``efficiency`` is the share of the NIC's rate that it reaches.
+    ``efficiency`` is the share of the NIC's rate that it reaches. ``gpus_per_nic``: neighbours
+    that share a NIC; ``bandwidth`` is the share of one.
     """
 
     bandwidth: BytesPerSecond
@@ -36,6 +37,7 @@ class ScaleOut:
     latency_per_doubling: Seconds
     efficiency: Fraction
     oversubscription: Annotated[Ratio, Field(ge=1)]
+    gpus_per_nic: Count = 1
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

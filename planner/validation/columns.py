@@ -80,6 +80,7 @@ TRAINING = Schema(
         "sequence_length",
         "num_gpus",
         "gpus_per_node",
+        "nics_per_node",
         "tensor_parallel",
         "pipeline_parallel",
         "virtual_pipeline",

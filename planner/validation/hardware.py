@@ -21,24 +21,33 @@ _LARGEST_CLUSTER = 512
 # were measured at 135 Gbit/s together (Jean Zay, stas00/ml-engineering network/README.md).
 _OMNI_PATH = re.compile(r"(\d+) omni-path links/node")
 _OMNI_PATH_RATE = 135.0 / 4
+_NICS = re.compile(r"(\d+)(?: omni-path links/node| ?x ?\d+ ?gb(?:it|ps)?\b)")
 _HOST_MEMORY = re.compile(r"(\d+) gb (?:host )?dram")
 _PER_GPU = re.compile(r"([\d.]+)\s*gb(?:it)?/s per gpu")
 
 
 def cluster_of(run: Run, gpu: GpuSpec) -> ClusterSpec:
-    """The GPU's own links, changed by what the run says of node, fabric and network."""
+    """The GPU's own links, changed by what the run says of node, fabric and network.
+
+    Where nobody counts the network interfaces of a node, each has the rate of the GPU's own.
+    """
     cluster = default_cluster(gpu)
     fabric = _fabric(run, gpu, cluster)
     per_node = run.count("gpus_per_node") or cluster.gpus_per_node
     if fabric.domain_size <= _LARGEST_NODE:
         fabric = replace(fabric, domain_size=max(per_node, 1))
+    own = cluster.scale_out.bandwidth
+    bandwidth = _network(run, per_node) or own
+    nics = _nics(run) or min(per_node * bandwidth / own, per_node)
     return replace(
         cluster,
         gpus_per_node=per_node,
         host_memory_per_gpu=_host_memory(run) or cluster.host_memory_per_gpu,
         scale_up=fabric,
         scale_out=replace(
-            cluster.scale_out, bandwidth=_network(run, per_node) or cluster.scale_out.bandwidth
+            cluster.scale_out,
+            bandwidth=bandwidth,
+            gpus_per_nic=max(round(per_node / max(nics, 1)), 1),
         ),
     )
 
@@ -79,6 +88,12 @@ def _host_memory(run: Run) -> float | None:
     told = _HOST_MEMORY.search(run.word("notes"))
     gpus = run.count("gpus_per_node") or run.count("num_gpus") or 1
     return float(told[1]) * _GIGABYTE / gpus if told else None
+
+
+def _nics(run: Run) -> int | None:
+    """Network interfaces of a node, where they are counted."""
+    told = _NICS.search(run.word("notes"))
+    return run.count("nics_per_node") or (int(told[1]) if told else None)
 
 
 def _network(run: Run, gpus_per_node: int) -> float | None:

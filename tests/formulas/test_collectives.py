@@ -62,11 +62,33 @@ def test_ranks_per_domain(stride: int, size: int, domain: int, expected: int) ->
 )
 def test_ring_over_nodes_uses_the_nics_of_its_local_ranks(local: int, expected: float) -> None:
     rate = {"scale_up": 300e9, "scale_out": 25e9}
-    assert group_bandwidth(ranks_in_domain=local, group_size=16, **rate) == expected
+    assert group_bandwidth(ranks_in_domain=local, group_size=16, domain_size=8, **rate) == expected
+
+
+@pytest.mark.parametrize(
+    ("local", "sharing", "expected"),
+    [
+        pytest.param(1, 2, 12.5e9, id="eight groups, two to a NIC"),
+        pytest.param(2, 2, 12.5e9, id="four groups, one ring each: two to a NIC"),
+        pytest.param(4, 2, 25e9, id="two groups, two rings each"),
+        pytest.param(2, 4, 12.5e9, id="no less than the share of one GPU"),
+        pytest.param(8, 2, 100e9, id="one group has all NICs"),
+    ],
+)
+def test_groups_of_some_gpus_meet_on_shared_nics(local: int, sharing: int, expected: float) -> None:
+    bandwidth = group_bandwidth(
+        ranks_in_domain=local,
+        group_size=16,
+        scale_up=300e9,
+        scale_out=12.5e9,
+        domain_size=8,
+        gpus_per_nic=sharing,
+    )
+    assert bandwidth == expected
 
 
 def test_ring_over_nodes_is_not_faster_than_the_fabric() -> None:
-    rate = {"scale_up": 100e9, "scale_out": 25e9}
+    rate = {"scale_up": 100e9, "scale_out": 25e9, "domain_size": 8}
     assert group_bandwidth(ranks_in_domain=8, group_size=16, **rate) == 100e9
     assert group_bandwidth(ranks_in_domain=8, group_size=8, **rate) == 100e9
 

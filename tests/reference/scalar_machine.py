@@ -222,7 +222,8 @@ def collective(world: World, kind: str, num_bytes: float, size: float, stride: f
     domains = size / local
     fabric = up.bandwidth * e.bandwidth_fraction
     if domains > 1:
-        rate = min(fabric, local * network_rate(world))
+        shares = local if local == up.domain_size else max(local / out.gpus_per_nic, 1)
+        rate = min(fabric, shares * network_rate(world))
         wait = out.base_latency + out.latency_per_doubling * max(math.log2(domains / 2), 0)
     else:
         rate, wait = fabric, 0.0
