@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -41,6 +42,8 @@ ADAPTERS = (
     "qlora:16:attention",
     "qlora:1:all_linear",
 )
+# As in nodes with four network interfaces for eight of these.
+SHARED_NICS = ("a100-sxm-80gb",)
 PRECISIONS = ["bf16", "fp16", "fp8", "fp4"]
 ALL_FRAMEWORKS = tuple(names("frameworks"))
 # These differ from another one in numbers alone.
@@ -58,7 +61,14 @@ def make_setting(model: str, gpu: str, framework: str, adapter: str = "none") ->
     request = Request(
         model=model, num_gpus=8, gpu=gpu, framework=framework, **MODELS[model], **asked
     )
-    return make_plan(request).problem.setting
+    setting = make_plan(request).problem.setting
+    return _two_gpus_per_nic(setting) if gpu in SHARED_NICS else setting
+
+
+def _two_gpus_per_nic(setting: Setting) -> Setting:
+    cluster = setting.machine.cluster
+    shared = replace(cluster, scale_out=replace(cluster.scale_out, gpus_per_nic=2))
+    return replace(setting, machine=replace(setting.machine, cluster=shared))
 
 
 def make_world(setting: Setting) -> World:

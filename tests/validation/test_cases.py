@@ -175,6 +175,25 @@ def test_the_network_is_per_gpu_inside(library, changes, expected):
     assert found.cluster.scale_out.bandwidth == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, 1),
+        ({"scale_out_gbit_per_s": "1600"}, 1),
+        ({"scale_out_gbit_per_s": "3200"}, 1),
+        ({"scale_out_gbit_per_s": "800"}, 2),
+        ({"scale_out_gbit_per_s": "100"}, 8),
+        ({"scale_out_gbit_per_s": "800", "nics_per_node": "8"}, 1),
+        ({"notes": "4 Omni-Path links/node"}, 2),
+        ({"scale_out_gbit_per_s": "400", "notes": "inter-machine 4x100Gb RoCE"}, 2),
+        ({"scale_out_gbit_per_s": "2400", "notes": "24x 100Gb RoCE"}, 1),
+    ],
+)
+def test_gpus_share_the_network_interfaces_there_are(library, changes, expected):
+    found = case(library, gpus_per_node="8", **changes)
+    assert found.cluster.scale_out.gpus_per_nic == expected
+
+
 def test_the_fabric_follows_the_row(library):
     found = case(library, gpus_per_node="4", scale_up_link="pcie")
     assert found.cluster.scale_up.kind is LinkKind.PCIE
