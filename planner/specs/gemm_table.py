@@ -70,7 +70,7 @@ def _read(path: Path) -> GemmTable:
             raise SpecError(f"{path}: has no products.")
         values = np.loadtxt(lines, delimiter=",", ndmin=2)
     except (OSError, ValueError) as error:
-        raise SpecError(f"{path}: cannot be read: {error}.") from error
+        raise SpecError(f"{path}: cannot be read: {str(error).rstrip('.')}.") from error
     if values.shape[1] != len(COLUMNS.split(",")) or not np.all(values > 0):
         raise SpecError(f"{path}: every line must have four positive numbers.")
     axes = [np.unique(values[:, axis]) for axis in range(3)]

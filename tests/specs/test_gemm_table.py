@@ -80,6 +80,12 @@ def test_an_unknown_name_is_told_with_the_gpu_file(folder: Path) -> None:
         load_gpu("mine")
 
 
+def test_a_faulty_table_is_a_fault_of_the_gpu_that_names_it(folder: Path) -> None:
+    (folder / "kernels" / "a100-sxm-80gb-bf16.csv").write_text("rows\n", encoding="utf-8")
+    with pytest.raises(SpecError, match=r"bf16\.csv:1: the first line"):
+        load_gpu("a100-sxm-80gb")
+
+
 def test_siblings_of_the_a100_take_its_table() -> None:
     names = ("a100-sxm-40gb", "a100-pcie-80gb", "a800-sxm-80gb")
     tables = {load_gpu(name).efficiency.gemm_table for name in names}
