@@ -31,7 +31,7 @@ from planner.formulas.roofline import (
 )
 from planner.specs.cluster import ClusterSpec
 from planner.specs.efficiency import collectives
-from planner.specs.gemm_table import load_gemm_table
+from planner.specs.gemm_table import GemmTable, load_gemm_table
 from planner.specs.gpu import (
     CollectiveEfficiency,
     GemmEfficiency,
@@ -107,8 +107,9 @@ class Machine:
         )
         flops = gemm_flops(rows=rows, columns=columns, depth=depth)
         time = self._roofline(e, flops=flops, num_bytes=num_bytes, precision=precision)
-        if self.gpu.efficiency.gemm_table and not self.ideal:
-            in_sixteen_bit = self._measured_gemm_time(rows, columns, depth, output_bytes)
+        table = self._gemm_table
+        if table is not None and not self.ideal:
+            in_sixteen_bit = self._measured_gemm_time(table, rows, columns, depth, output_bytes)
             time = np.where(precision < ComputePrecision.FP8, in_sixteen_bit, time)
         measured = self.gpu.efficiency.quantized_gemm.get("nvfp4")
         is_fp4 = precision == ComputePrecision.FP4
@@ -128,12 +129,16 @@ class Machine:
         return np.where(is_fp4, in_fp4, time)
 
     def _measured_gemm_time(
-        self, rows: Numeric, columns: Numeric, depth: Numeric, output_bytes: Numeric
+        self,
+        table: GemmTable,
+        rows: Numeric,
+        columns: Numeric,
+        depth: Numeric,
+        output_bytes: Numeric,
     ) -> FloatArray:
         """Seconds of a 16-bit product by the GPU's table, and of bytes its output has above 2."""
         efficiency = self.gpu.efficiency
         e = efficiency.gemm["bf16"]
-        table = load_gemm_table(efficiency.gemm_table, self.gpu.name)
         logs = [np.log(np.asarray(size)) for size in (rows, columns, depth)]
         work = np.exp(trilinear(table.sizes, table.work, logs))
         rate = float(self.peak(self.sixteen_bit)) * e.compute_fraction
@@ -340,6 +345,11 @@ class Machine:
             stride=group.stride,
             domain_size=self.cluster.scale_up.domain_size,
         )
+
+    @cached_property
+    def _gemm_table(self) -> GemmTable | None:
+        name = self.gpu.efficiency.gemm_table
+        return load_gemm_table(name, self.gpu.name) if name else None
 
     @cached_property
     def _collectives(self) -> Mapping[str, CollectiveEfficiency]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.arrays import FloatArray, IndexArray, Numeric
 
 
 def trilinear(
@@ -18,18 +17,22 @@ def trilinear(
     Above the last point of an axis the value grows as much as the coordinate does; below the
     first it stays. ``point`` holds three coordinates of broadcastable shapes.
     """
-    weights: list[tuple[FloatArray, FloatArray]] = []
-    starts, beyond = [], []
-    for axis, coordinate in zip(axes, point, strict=True):
-        inside = np.clip(coordinate, axis[0], axis[-1])
-        start = np.clip(np.searchsorted(axis, inside, side="right") - 1, 0, len(axis) - 2)
-        share = (inside - axis[start]) / (axis[start + 1] - axis[start])
-        starts.append(start)
-        weights.append((1 - share, share))
-        beyond.append(np.maximum(np.asarray(coordinate) - axis[-1], 0.0))
-    found: Numeric = sum(beyond)
-    for corner in product((0, 1), repeat=3):
-        weight = weights[0][corner[0]] * weights[1][corner[1]] * weights[2][corner[2]]
-        index = tuple(start + side for start, side in zip(starts, corner, strict=True))
-        found = found + weight * values[index]
-    return np.asarray(found)
+    cells = [_cell(axis, np.asarray(x)) for axis, x in zip(axes, point, strict=True)]
+    (first, _, _), (second, _, _), (third, _, _) = cells
+    _, rows, columns = values.shape
+    lowest = np.asarray((first * rows + second) * columns + third)
+    beside = np.arange(2)
+    corners = (beside[:, None, None] * rows + beside[:, None]) * columns + beside
+    found = values.ravel()[lowest[..., None] + corners.ravel()]
+    for _, share, _ in cells:
+        low, high = np.split(found, 2, axis=-1)
+        found = low + share[..., None] * (high - low)
+    return np.asarray(found[..., 0] + sum(beyond for _, _, beyond in cells))
+
+
+def _cell(axis: FloatArray, x: FloatArray) -> tuple[IndexArray, FloatArray, FloatArray]:
+    """The point of the axis before ``x``, how far x is to the next, and how far beyond the last."""
+    inside = np.minimum(np.maximum(x, axis[0]), axis[-1])
+    start = np.searchsorted(axis[1:-1], inside, side="right")
+    share = (inside - axis[start]) / (axis[start + 1] - axis[start])
+    return start, share, np.asarray(x - inside).clip(min=0)

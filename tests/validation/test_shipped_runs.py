@@ -12,22 +12,22 @@ from planner.validation.residuals import cells, residuals
 
 # Recorded errors with a margin: a change that makes one larger has to say so here.
 LARGEST_ERRORS = {
-    "VIA-Research/vTrain ground_truth_single.csv": ("mape", 0.075),
-    "VIA-Research/vTrain ground_truth_multi.csv": ("mape", 0.065),
+    "VIA-Research/vTrain ground_truth_single.csv": ("mape", 0.068),
+    "VIA-Research/vTrain ground_truth_multi.csv": ("mape", 0.06),
     "BigScience BLOOM prequel chronicles": ("mape", 0.12),
     "MT-NLG 530B (numbers in llm-analysis example)": ("mape", 0.15),
     "llm-foundry benchmarking README": ("mape", 0.06),
     "NeMo 24.07 performance summary": ("median", 0.08),
     "Qwen README fine-tuning profile": ("median", 0.06),
     "fms-acceleration benchmark refs": ("median", 0.07),
-    "InternEvo train_performance": ("mape", 0.15),
+    "InternEvo train_performance": ("mape", 0.07),
     "xtuner legacy speed benchmark": ("mape", 0.17),
     "NeMo AutoModel performance summary": ("median", 0.12),
     "Megatron-LM README H100 weak-scaling table (2024-07)": ("mape", 0.06),
     "Megatron-LM README table Apr-2021 (= arXiv 2104.04473 Table 1)": ("mape", 0.04),
     "Megatron-LM README tables Sep-2020": ("mape", 0.05),
     "arXiv 2205.05198 Table 5 (via calculon validation)": ("mape", 0.07),
-    "all": ("median", 0.08),
+    "all": ("median", 0.065),
 }
 LARGEST_MEMORY_ERRORS = {
     "SimuMax B200 release v1.2 summary (real measurements)": ("mape", 0.03),
