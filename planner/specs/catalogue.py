@@ -14,7 +14,7 @@ from planner.enums import LinkKind
 from planner.errors import SpecError
 from planner.specs.cluster import ClusterSpec, ScaleOut, ScaleUp
 from planner.specs.efficiency import with_defaults
-from planner.specs.gemm_table import gemm_table_file, load_gemm_table
+from planner.specs.gemm_table import gemm_table_file, read_gemm_table
 from planner.specs.gpu import GpuSpec
 from planner.specs.load import check_spec, digest, provenance, read_toml
 from planner.specs.paths import SpecKind, spec_folders
@@ -181,8 +181,9 @@ def _kernel_files(table: Mapping[str, Any], where: str) -> list[Path]:
     name = efficiency.get("gemm_table") if isinstance(efficiency, Mapping) else None
     if not name or not isinstance(name, str):
         return []
-    load_gemm_table(name, where)
-    return [gemm_table_file(name, where)]
+    path = gemm_table_file(name, where)
+    read_gemm_table(path)
+    return [path]
 
 
 def _files(kind: SpecKind | str) -> dict[str, Path]:

@@ -57,11 +57,18 @@ def load_gemm_table(name: str, where: str) -> GemmTable:
     SpecError
         There is none, or it is not a full grid of positive numbers.
     """
-    return _read(gemm_table_file(name, where))
+    return read_gemm_table(gemm_table_file(name, where))
 
 
 @cache
-def _read(path: Path) -> GemmTable:
+def read_gemm_table(path: Path) -> GemmTable:
+    """The table of a file, read once.
+
+    Raises
+    ------
+    SpecError
+        It is not a full grid of positive numbers.
+    """
     try:
         header, *lines = path.read_text(encoding="utf-8").splitlines() or [""]
         if header.strip() != COLUMNS:

@@ -68,14 +68,17 @@ def spec_folders(kind: SpecKind | str) -> list[Path]:
 
 def price_files() -> list[Path]:
     """The price lists, the one whose prices count first in front."""
-    roots = [*_user_roots(), _data_folder("hardware_specs")]
-    return _existing([root / "prices.csv" for root in roots])
+    return _beside_specs("prices.csv")
 
 
 def kernel_folders() -> list[Path]:
     """The folders of tables of measured kernels, the one to look in first in front."""
+    return _beside_specs("kernels")
+
+
+def _beside_specs(name: str) -> list[Path]:
     roots = [*_user_roots(), _data_folder("hardware_specs")]
-    return _existing([root / "kernels" for root in roots])
+    return _existing([root / name for root in roots])
 
 
 def _user_roots() -> list[Path]:

@@ -21,7 +21,7 @@ _LARGEST_CLUSTER = 512
 # were measured at 135 Gbit/s together (Jean Zay, stas00/ml-engineering network/README.md).
 _OMNI_PATH = re.compile(r"(\d+) omni-path links/node")
 _OMNI_PATH_RATE = 135.0 / 4
-_NICS = re.compile(r"(\d+)(?: omni-path links/node| ?x ?\d+ ?gb(?:it|ps)?\b)")
+_NICS = re.compile(r"(\d+) ?x ?\d+ ?gb(?:it|ps)?\b")
 _HOST_MEMORY = re.compile(r"(\d+) gb (?:host )?dram")
 _PER_GPU = re.compile(r"([\d.]+)\s*gb(?:it)?/s per gpu")
 
@@ -92,7 +92,8 @@ def _host_memory(run: Run) -> float | None:
 
 def _nics(run: Run) -> int | None:
     """Network interfaces of a node, where they are counted."""
-    told = _NICS.search(run.word("notes"))
+    notes = run.word("notes")
+    told = _OMNI_PATH.search(notes) or _NICS.search(notes)
     return run.count("nics_per_node") or (int(told[1]) if told else None)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from planner.validation.library import Library
 from planner.validation.runs import Runs, read_runs
 
 
@@ -28,3 +29,9 @@ def write_runs(tmp_path: Path) -> Callable[..., Path]:
 def shipped() -> Runs:
     """The runs that ship."""
     return read_runs()
+
+
+@pytest.fixture(scope="module")
+def library() -> Library:
+    """Specs as they are loaded, once for the tests of a file."""
+    return Library()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from planner.validation.cases import Case, case_of
+from planner.validation.library import Library
 from planner.validation.runs import Run, Runs
 
 MODEL = {
@@ -41,6 +43,11 @@ def row(**changes: str) -> dict[str, str]:
 def run_of(**changes: str) -> Run:
     """The same as the reader gives it."""
     return Run(line=2, cells=row(**changes))
+
+
+def case(library: Library, **changes: str) -> Case:
+    """What is predicted of it."""
+    return case_of(run_of(**changes), library)
 
 
 def runs_of(*rows: Mapping[str, str]) -> Runs:

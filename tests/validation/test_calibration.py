@@ -16,7 +16,6 @@ from planner.specs.catalogue import find
 from planner.specs.framework import Execution
 from planner.specs.profile import load_framework
 from planner.units import GIB
-from planner.validation.library import Library
 from planner.validation.predict import predict_group
 
 ROWS = [
@@ -26,11 +25,6 @@ ROWS = [
 ]
 WITH_TIME = {"measured_step_time_s": "1"}
 WITH_MEMORY = {"measured_peak_memory_gib": "1"}
-
-
-@pytest.fixture(scope="module")
-def library():
-    return Library()
 
 
 def measured(library, names, **changes):

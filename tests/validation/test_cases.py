@@ -3,22 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from sample_runs import MODEL, row, run_of
+from sample_runs import MODEL, case, row, run_of
 
 from planner.enums import ComputePrecision, LinkKind, Recompute
 from planner.validation.cases import MemoryKind, case_of, memory_kind
-from planner.validation.library import Library
 from planner.validation.models import NotPredicted
 from planner.validation.tables import framework_rule
-
-
-@pytest.fixture(scope="module")
-def library():
-    return Library()
-
-
-def case(library, **changes):
-    return case_of(run_of(**changes), library)
 
 
 @pytest.mark.parametrize(

@@ -17,15 +17,9 @@ from planner.calibration.profile_file import unit_of
 from planner.errors import CalibrationError
 from planner.specs.engine import EngineExecution
 from planner.validation.inference.predict import predict_inference
-from planner.validation.library import Library
 
 TIMES = ("_time", "_overhead")
 QUANTITY = "time_per_output_token_s"
-
-
-@pytest.fixture(scope="module")
-def library():
-    return Library()
 
 
 def cases(slower=1.0, **changes):

@@ -6,13 +6,7 @@ from sample_inference import DISAGGREGATED, run_of
 from planner.enums import CacheType, Quantization
 from planner.validation.inference.cases import Mode, inference_case
 from planner.validation.inference.tables import engine_rule
-from planner.validation.library import Library
 from planner.validation.models import NotPredicted
-
-
-@pytest.fixture(scope="module")
-def library():
-    return Library()
 
 
 @pytest.fixture(scope="module")

@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from sample_runs import MODEL, run_of
+from sample_runs import MODEL, case
 
 from planner.enums import ComputePrecision, Recompute
-from planner.validation.cases import case_of
-from planner.validation.library import Library
 from planner.validation.models import NotPredicted
-
-
-@pytest.fixture(scope="module")
-def library():
-    return Library()
-
-
-def case(library, **changes):
-    return case_of(run_of(**changes), library)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from sample_runs import row, run_of, runs_of
 from planner.report.validation import write_predictions
 from planner.validation.columns import TRAINING
 from planner.validation.compare import joined
-from planner.validation.library import Library
 from planner.validation.predict import PREFERENCE, predict, ranges
 from planner.validation.runs import Run, Runs, read_runs
 
@@ -23,11 +22,6 @@ def only(**changes):
 
 def numbers(prediction):
     return [prediction.step_time, prediction.tokens_per_second, prediction.memory]
-
-
-@pytest.fixture(scope="module")
-def library():
-    return Library()
 
 
 @pytest.fixture(scope="module")
