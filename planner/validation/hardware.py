@@ -21,7 +21,8 @@ _LARGEST_CLUSTER = 512
 # were measured at 135 Gbit/s together (Jean Zay, stas00/ml-engineering network/README.md).
 _OMNI_PATH = re.compile(r"(\d+) omni-path links/node")
 _OMNI_PATH_RATE = 135.0 / 4
-_NICS = re.compile(r"(\d+) ?x ?\d+ ?gb(?:it|ps)?\b")
+# Rates of network cards; "4x80GB" counts GPUs and their memory.
+_NICS = re.compile(r"(\d+) ?x ?(?:25|50|100|200|400|800) ?gb(?:it|ps|e)?\b")
 _HOST_MEMORY = re.compile(r"(\d+) gb (?:host )?dram")
 _PER_GPU = re.compile(r"([\d.]+)\s*gb(?:it)?/s per gpu")
 

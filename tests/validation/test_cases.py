@@ -177,6 +177,8 @@ def test_the_network_is_per_gpu_inside(library, changes, expected):
         ({"notes": "4 Omni-Path links/node"}, 2),
         ({"scale_out_gbit_per_s": "400", "notes": "inter-machine 4x100Gb RoCE"}, 2),
         ({"scale_out_gbit_per_s": "2400", "notes": "24x 100Gb RoCE"}, 1),
+        ({"scale_out_gbit_per_s": "1600", "notes": "DGX, 4x400GbE"}, 2),
+        ({"scale_out_gbit_per_s": "1600", "notes": "nodes of 4x80GB"}, 1),
     ],
 )
 def test_gpus_share_the_network_interfaces_there_are(library, changes, expected):
