@@ -27,6 +27,7 @@ from planner.validation.tables import FrameworkRule, framework_rule
 _RELEASE = re.compile(r"performance summary (\d\d\.\d\d)|(MLPerf Training v\d\.\d)")
 # CUDA graphs of parts of layers, the router's among them; hybrid models have no others.
 _GRAPHS_OF_PARTS = re.compile(r"cuda graph \S+/\[[^\]]*'moe_router'|hybrid mamba")
+_FINE_TUNING = re.compile(r"mlperf training v(\d)")
 _WITHOUT_MTP = re.compile(r"(?:w/o|without|no) mtp")
 _ADAPTERS = {
     "": AdapterKind.NONE,
@@ -143,7 +144,8 @@ def case_of(run: Run, library: Library) -> Case:
     loss = _loss(run, rule)
     rule = _rule(rule, run, adapter, loss)
     shipped = library.framework(rule.profile)
-    profile = _with_loss(shipped, rule, loss)
+    with_loss = _with_loss(shipped, rule, loss)
+    profile = _with_stored_inputs(with_loss, run, adapter)
     cluster = _cluster(run, gpu)
     context = Open(
         run=run,
@@ -162,7 +164,7 @@ def case_of(run: Run, library: Library) -> Case:
         sequence_length=length,
         layouts=tuple(layouts(context)),
         memory_kind=memory_kind(run),
-        own_loss=profile != shipped,
+        own_loss=with_loss != shipped,
         adapter=adapter,
         lora_rank=run.count("lora_rank") or _LORA_RANK,
     )
@@ -197,6 +199,22 @@ def _with_loss(profile: FrameworkProfile, rule: FrameworkRule, loss: str) -> Fra
         "chunked": min(per_logit, CHUNKED_LOSS),
     }.get(loss, per_logit)
     return replace(profile, memory=replace(profile.memory, per_logit=per_logit))
+
+
+def _with_stored_inputs(
+    profile: FrameworkProfile, run: Run, adapter: AdapterKind
+) -> FrameworkProfile:
+    """The profile of MLPerf's fine-tuning, which may keep activation inputs in 8 bits.
+
+    Configurations of v4 set FP8_ACTIVATION; from v5.0 on FP8_ACT is set where one GPU holds
+    whole sequences (config_*.sh of llama2_70b_lora, mlcommons/training_results_v5.1@4da2d1c).
+    """
+    release = _FINE_TUNING.match(run.word("source"))
+    if adapter is AdapterKind.NONE or release is None:
+        return profile
+    if release[1] != "4" and run.count("context_parallel") != 1:
+        return profile
+    return replace(profile, memory=replace(profile.memory, fp8_activation_inputs=True))
 
 
 def _loss(run: Run, rule: FrameworkRule) -> str:

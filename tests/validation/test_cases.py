@@ -283,3 +283,29 @@ def test_a_fused_loss_comes_with_fused_kernels(library, loss, profile, per_logit
 def lora_case(library, framework, **changes):
     plain = run_of(framework=framework, tensor_parallel="1", sequence_parallel="0", **changes)
     return case_of(replace(plain, cells={**plain.cells, "workload": "lora"}), library)
+
+
+@pytest.mark.parametrize(
+    ("source", "workload", "context_parallel", "expected"),
+    [
+        ("MLPerf Training v5.1 results", "lora", "1", True),
+        ("MLPerf Training v5.1 results", "lora", "2", False),
+        ("MLPerf Training v5.0 results", "lora", "", False),
+        ("MLPerf Training v4.1 results", "lora", "2", True),
+        ("MLPerf Training v4.1 results", "pretrain", "1", False),
+        ("NeMo 24.07 performance summary", "lora", "1", False),
+    ],
+)
+def test_activation_inputs_in_8_bits_are_a_setting_of_mlperf(
+    library, source, workload, context_parallel, expected
+):
+    found = case(
+        library,
+        source=source,
+        workload=workload,
+        context_parallel=context_parallel,
+        framework="NeMo",
+        gpu="b200-sxm-180gb",
+        precision="fp8",
+    )
+    assert found.framework.memory.fp8_activation_inputs == expected
