@@ -77,11 +77,14 @@ class Recompute(_Code):
     ``SELECTIVE`` recomputes the attention core alone (arXiv:2205.05198); a fused kernel
     does so by itself, so with flash attention it changes nothing, except where a framework
     repeats other cheap parts: see ``selective_share`` and ``selective_outputs`` of its profile.
+    ``FEED_FORWARD`` repeats the feed-forward blocks, dense or of experts, from their norm to
+    their output, and keeps what attention made (Megatron-Core's modules mlp and moe).
     """
 
     NONE = 0
     SELECTIVE = 1
     FULL = 2
+    FEED_FORWARD = 3
 
 
 class ZeroStage(_Code):

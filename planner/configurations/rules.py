@@ -182,6 +182,8 @@ def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
         violated = violated | (c.data_parallel_replicas > 1)
     if not f.partial_recompute:
         violated = violated | (c.recompute_num_layers > 0)
+    if not f.feed_forward_recompute:
+        violated = violated | (c.recompute == Recompute.FEED_FORWARD)
     if not f.fp8_attention:
         violated = violated | c.fp8_attention
     return np.asarray(violated)

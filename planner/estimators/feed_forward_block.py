@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +22,18 @@ def feed_forward_block(share: Share, group: LayerGroup) -> Iterator[Operator]:
     """From the norm before the feed-forward to the residual after it."""
     if not (feed_forward := group.feed_forward):
         return
+    for operator in _repeatable(share, group, feed_forward):
+        yield replace(operator, in_feed_forward=True)
+    own = share.own_tokens * share.hidden_size
+    yield elementwise(
+        share, "feed_forward_residual", "residual", elements=own, forward_bytes=6, backward_bytes=6
+    )
+
+
+def _repeatable(
+    share: Share, group: LayerGroup, feed_forward: FeedForwardSpec
+) -> Iterator[Operator]:
+    """What the backward pass can run again from the block's input."""
     own = share.own_tokens * share.hidden_size
     repeats = repeats_outputs(share, group)
     if not group.parallel_residual:
@@ -33,9 +46,6 @@ def feed_forward_block(share: Share, group: LayerGroup) -> Iterator[Operator]:
             yield from _dense(share, feed_forward, feed_forward.shared_intermediate_size)
     else:
         yield from _dense(share, feed_forward, feed_forward.intermediate_size)
-    yield elementwise(
-        share, "feed_forward_residual", "residual", elements=own, forward_bytes=6, backward_bytes=6
-    )
 
 
 def _dense(share: Share, feed_forward: FeedForwardSpec, width: int) -> Iterator[Operator]:

@@ -66,6 +66,12 @@ def model_flops_per_token(
     return 3.0 * forward - saved + 6.0 * adapter_parameter_count(setting)
 
 
+def _feed_forward_met(model: ModelSpec) -> int:
+    """Parameters of the feed-forward blocks that one token meets."""
+    count = count_parameters(model)
+    return count.feed_forward + count.active_experts + count.router
+
+
 def adapter_parameter_count(setting: Setting) -> int:
     """Parameters of all adapters of a model: what is trained."""
     return sum(
@@ -81,7 +87,7 @@ def recomputed_flops_per_token(
     flash_attention: BoolArray,
     selective_share: float = 0.0,
 ) -> FloatArray:
-    """FLOPs that recomputation repeats: the layers, or their unfused attention cores.
+    """FLOPs that recomputation repeats: layers, feed-forward blocks, or unfused attention cores.
 
     ``selective_share`` of the matrices is repeated under selective recomputation.
     """
@@ -89,4 +95,5 @@ def recomputed_flops_per_token(
     matrices = 2.0 * (matmul_parameters(model) - logits_met(model))
     selective = np.where(flash_attention, 0.0, attention) + selective_share * matrices
     partly = np.where(again.selective, selective, 0.0)
+    partly = np.where(again.feed_forward, 2.0 * _feed_forward_met(model), partly)
     return np.where(again.any_full, again.full * (matrices + attention), partly)

@@ -20,7 +20,12 @@ from planner.estimators.offload import (
     moved_activations,
     moved_away,
 )
-from planner.estimators.saved_activations import all_bytes, layer_bytes, layer_input_bytes
+from planner.estimators.saved_activations import (
+    all_bytes,
+    kept_by_feed_forward,
+    layer_bytes,
+    layer_input_bytes,
+)
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Share
 from planner.formulas.model_states import sharded_bytes
@@ -138,7 +143,8 @@ def _stage_memory(
         activations = activations - moved_away(away, _largest_held(moved, counts))
     loss = np.where(parameters.is_last[stage], _loss_bytes(share), 0.0)
     held = _largest_held(whole, counts)
-    working = np.maximum(_layer_working_set(share, c, held), loss)
+    rebuilt = _rebuilt(share, counts, held)
+    working = np.maximum(_layer_working_set(share, c, held, rebuilt), loss)
     on_host = keeps_gradients(share.setting, c.offload)
     backward = MemoryBreakdown(
         weights=np.where(keeps_weights(c.offload), 0.0, state("weight", stage)),
@@ -199,10 +205,21 @@ def _largest_held(values: list[FloatArray], counts: FloatArray) -> FloatArray:
     )
 
 
-def _layer_working_set(share: Share, c: TrainingConfigurations, layer: FloatArray) -> FloatArray:
-    """Gradients in flight in one layer, and what full recomputation builds up again."""
+def _rebuilt(share: Share, counts: FloatArray, layer: FloatArray) -> FloatArray:
+    """What recomputation builds up again at once: a layer, or its feed-forward."""
+    again = share.recomputation
+    rebuilt = np.where(again.any_full, layer, 0.0)
+    if not again.of_some_feed_forward:
+        return rebuilt
+    blocks = [kept_by_feed_forward(share, group) for group in share.setting.model.layer_groups]
+    return np.where(again.feed_forward, _largest_held(blocks, counts), rebuilt)
+
+
+def _layer_working_set(
+    share: Share, c: TrainingConfigurations, layer: FloatArray, rebuilt: FloatArray
+) -> FloatArray:
+    """Gradients in flight in one layer, and what recomputation builds up again."""
     memory = share.setting.framework.memory
-    rebuilt = np.where(share.recomputation.any_full, layer, 0.0)
     late = np.where(c.zero_stage == ZeroStage.WEIGHTS, memory.sharded_copies, 1.0)
     return late * (rebuilt + layer / 4) + layer_input_bytes(share)
 

@@ -23,7 +23,8 @@ class Operator:
     ``forward`` and ``backward`` are seconds (of a communication: exposed seconds),
     ``flops`` those of the forward pass. ``part`` is ``compute`` or the parallelism that
     communicates. The backward pass runs the forward again under full recomputation if
-    ``repeatable``, and the share ``selective`` of it under selective recomputation.
+    ``repeatable``, the share ``selective`` of it under selective recomputation, and under
+    that of feed-forward blocks those ``in_feed_forward``.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Operator:
     part: str = "compute"
     repeatable: bool = True
     selective: Numeric = 0.0
+    in_feed_forward: bool = False
 
     def repeating(self, share: Numeric) -> Operator:
         """The same, of which selective recomputation repeats at least this share."""
@@ -44,6 +46,8 @@ class Operator:
         if not self.repeatable:
             return np.zeros(())
         partly = np.where(again.selective, self.selective * self.forward, 0.0)
+        if self.in_feed_forward and again.of_some_feed_forward:
+            partly = np.where(again.feed_forward, self.forward, partly)
         return np.where(again.any_full, again.full * self.forward, partly)
 
 
@@ -187,14 +191,20 @@ class LayerTime:
 
 
 def layer_time(
-    operators: Iterable[Operator], again: Recomputation, launch_time: Numeric
+    operators: Iterable[Operator],
+    again: Recomputation,
+    launch_time: Numeric,
+    feed_forward_launch_time: Numeric = 0.0,
 ) -> LayerTime:
-    """Sum a layer; forward and backward each last at least as long as their launches."""
+    """Sum a layer; forward and backward each last at least as long as their launches.
+
+    ``feed_forward_launch_time`` is that part of ``launch_time`` which its feed-forward takes.
+    """
     operators = tuple(operators)
     forward = add(o.forward for o in operators)
     backward = add(o.backward for o in operators)
     repeated = add(o.repeated(again) for o in operators)
-    launches = (2.0 + again.full) * launch_time
+    launches = (2.0 + again.full) * launch_time + again.feed_forward * feed_forward_launch_time
     return LayerTime(
         operators=operators,
         forward=forward,

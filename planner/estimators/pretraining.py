@@ -103,12 +103,14 @@ def _blocks(
                 share, _trained_in_layer(parameters, index), c.num_micro_batches
             ),
         )
+        of_block = launch / 2
         launches = (
-            launch * group.num_blocks / 2,
+            of_block * group.num_blocks,
             softmax_launches(share, group),
             adapter_launches(share, group),
         )
-        time = layer_time(operators, share.recomputation, add(launches))
+        of_feed_forward = of_block if group.feed_forward else 0.0
+        time = layer_time(operators, share.recomputation, add(launches), of_feed_forward)
         gathers = exchange.layer_forward[index], exchange.layer_backward[index]
         moves = copies.layer_forward[index], copies.layer_backward[index]
         blocks.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -15,11 +16,12 @@ from planner.enums import Recompute
 class Recomputation:
     """``full``: share of the layers that are repeated whole, the same on every stage.
 
-    ``selective``: every layer repeats some of its operators.
+    ``selective``: every layer repeats some of its operators; ``feed_forward``: its feed-forward.
     """
 
     full: FloatArray
     selective: BoolArray
+    feed_forward: BoolArray
 
     @classmethod
     def of(cls, c: TrainingConfigurations, num_hidden_layers: int) -> Recomputation:
@@ -29,7 +31,16 @@ class Recomputation:
         if np.any(layers):
             stage = num_hidden_layers / c.pipeline_parallel
             full = full * np.where(layers > 0, np.minimum(layers / stage, 1.0), 1.0)
-        return cls(full=full, selective=np.asarray(c.recompute == Recompute.SELECTIVE))
+        return cls(
+            full=full,
+            selective=np.asarray(c.recompute == Recompute.SELECTIVE),
+            feed_forward=np.asarray(c.recompute == Recompute.FEED_FORWARD),
+        )
+
+    @cached_property
+    def of_some_feed_forward(self) -> bool:
+        """Whether any configuration repeats feed-forward blocks alone."""
+        return bool(np.any(self.feed_forward))
 
     @property
     def any_full(self) -> BoolArray:

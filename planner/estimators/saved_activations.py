@@ -23,7 +23,7 @@ from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
 def layer_bytes(share: Share, group: LayerGroup) -> FloatArray:
     """Bytes one layer keeps per micro-batch, the mean over those repeated whole and the others.
 
-    Full recomputation keeps the layer's input alone.
+    Full recomputation keeps the layer's input alone, that of feed-forward blocks their input.
     """
     again = share.recomputation
     repeated = share.setting.framework.execution.selective_share
@@ -33,6 +33,8 @@ def layer_bytes(share: Share, group: LayerGroup) -> FloatArray:
     kept_outputs = without_core - _repeated_bytes(share, group)
     selective = (1 - repeated) * kept_outputs + repeated * layer_input
     kept = np.where(again.selective, selective, whole)
+    if again.of_some_feed_forward:
+        kept = np.where(again.feed_forward, whole - kept_by_feed_forward(share, group), kept)
     return np.where(again.any_full, again.full * layer_input + (1 - again.full) * whole, kept)
 
 
@@ -66,6 +68,14 @@ def _repeated_bytes(share: Share, group: LayerGroup) -> FloatArray:
         projected = fused_attention_bytes(tokens=share.tokens, **{**widths, "num_heads": 0.0})
     kept = share.setting.framework.memory.kept_activations
     return repeats * kept * add((norms, activated, projected))
+
+
+def kept_by_feed_forward(share: Share, group: LayerGroup) -> FloatArray:
+    """What the feed-forward of a layer keeps beside its input."""
+    if not group.feed_forward:
+        return np.zeros(())
+    kept = share.setting.framework.memory.kept_activations
+    return kept * feed_forward_block_bytes(share, group.feed_forward)
 
 
 def layer_input_bytes(share: Share) -> FloatArray:

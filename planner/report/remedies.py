@@ -22,7 +22,7 @@ _PATIENCE = 3.0
 _MAX_DOUBLINGS = 12
 _MAX_REMEDIES = 5
 _WIDER: dict[str, tuple[str, ...]] = {
-    "recompute": ("selective", "full"),
+    "recompute": ("selective", "feed_forward", "full"),
     "micro_batch_size": ("1",),
     "zero_stage": ("1", "2", "3"),
     "flash_attention": ("true",),

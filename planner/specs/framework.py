@@ -178,7 +178,8 @@ class FrameworkProfile:
     """Few, named, physical parameters of a framework; never a factor per model.
 
     ``hybrid_sharding``: it can shard states over groups of data-parallel ranks that hold copies.
-    ``partial_recompute``: it can repeat some layers of a stage whole, and keep all of the others.
+    ``partial_recompute``: it can repeat some layers of a stage whole, and keep all of the others;
+    ``feed_forward_recompute``: it can repeat the feed-forward blocks alone.
     ``fp8_attention``: it has attention kernels in 8 bit.
     """
 
@@ -198,6 +199,7 @@ class FrameworkProfile:
     interleaved_schedule: bool = True
     hybrid_sharding: bool = False
     partial_recompute: bool = False
+    feed_forward_recompute: bool = False
     fp8_attention: bool = False
     aliases: tuple[str, ...] = ()
     notes: str = ""

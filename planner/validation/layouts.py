@@ -251,7 +251,7 @@ def _recompute(context: Open) -> list[Recompute]:
     if word in _RECOMPUTE:
         return [_RECOMPUTE[word]]
     if word:
-        raise NotPredicted(f"recompute {word!r} is not none, selective or full")
+        raise NotPredicted(f"recompute {word!r} is not none, selective, feed_forward or full")
     return [Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL]
 
 

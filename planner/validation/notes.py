@@ -22,6 +22,8 @@ _STATED = {
 _SHARDS = re.compile(r"zero1=(\d{1,4}) \(|fsdp=(\d{1,4}) \(hsdp\)|hsdp \(zero-3 inside a node")
 _GPUS_PER_NODE = 8
 _FP8_ATTENTION = re.compile(r"\bfp8 attention flag (?:1|true)\b")
+# Megatron-Core's modules, by name or in words; moe_act is an operator of the block.
+_EXPERTS_REPEATED = re.compile(r"\brecompute (?:modules )?[^;,]*\bmoe\b")
 # A command quoted beside a table whose batch its source leaves open tells nothing of its rows.
 _ACCUMULATED = re.compile(r"(?<!command uses )grad[- ]accum (\d{1,4})\b")
 
@@ -43,6 +45,8 @@ def with_notes(run: Run) -> Run:
         found["precision"] = "fp8/nvfp4"
     if "recompute_num_layers" in found:
         found["recompute"] = "full"
+    if run.word("recompute") == "selective" and _EXPERTS_REPEATED.search(notes):
+        found["recompute"] = "feed_forward"
     if not run.text("fp8_attention") and _FP8_ATTENTION.search(notes):
         found["fp8_attention"] = "1"
     return replace(run, cells={**run.cells, **_batch(run, notes), **_replicas(run, notes), **found})

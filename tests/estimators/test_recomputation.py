@@ -1,4 +1,4 @@
-"""Block recomputation is between none and all, and 8-bit attention is faster by its rates."""
+"""Recomputation of some layers or blocks; 8-bit attention is faster by its rates."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from published_runs import configuration, setting
 
 from planner.enums import ComputePrecision, Recompute
 from planner.estimators.estimate import Estimate, evaluate
+from planner.estimators.flops import recomputed_flops_per_token
 from planner.estimators.recomputation import Recomputation
 
 LAYERS = 80  # of llama-65b
@@ -44,6 +45,37 @@ def test_counts_are_layers_of_a_stage() -> None:
     np.testing.assert_allclose(share.full, [1 / 8, 1 / 2, 1, 0])
     assert share.any_full.tolist() == [True, True, True, False]
     assert share.selective.tolist() == [False, False, False, True]
+
+
+@pytest.mark.parametrize("model", ["llama-65b", "mixtral-8x7b"])
+def test_feed_forward_blocks_are_repeated_and_kept_nowhere(model: str) -> None:
+    s = setting(model, gpu="h100-sxm-80gb", sequence_length=2048)
+    recompute = [Recompute.NONE, Recompute.FEED_FORWARD, Recompute.FULL]
+    layout = configuration(
+        num_gpus=64, pipeline_parallel=8, expert_parallel=1, global_batch_size=64,
+        flash_attention=True, recompute=recompute,
+    )  # fmt: skip
+    estimate = evaluate(s, layout)
+    none, some, full = estimate.memory.fullest.activations
+    assert full < some < none
+    assert np.all(np.diff(estimate.step_time) > 0)
+    times = {
+        operator.name: {phase: np.broadcast_to(seconds, 3) for phase, seconds in phases.items()}
+        for operator, phases in estimate.time.operator_times()
+    }
+    attention = times.pop("attention_core"), times.pop("qkv")
+    assert all(phases["recompute"][1] == 0 < phases["recompute"][2] for phases in attention)
+    for name in ("feed_forward_norm", "experts" if s.model.num_experts else "gate_up"):
+        assert times[name]["recompute"][1] == pytest.approx(times[name]["forward"][1])
+    assert times["feed_forward_residual"]["recompute"][1] == 0
+
+
+def test_flops_of_repeated_feed_forward_blocks_by_hand() -> None:
+    s = setting("llama-65b")
+    layout = configuration(num_gpus=8, global_batch_size=8, recompute=Recompute.FEED_FORWARD)
+    again = Recomputation.of(layout, LAYERS)
+    flops = recomputed_flops_per_token(s.model, 2048, again, np.bool_(True))
+    assert float(flops) == 2 * LAYERS * 3 * 8192 * 22016
 
 
 def test_attention_in_8_bit_is_faster_by_its_measured_rates() -> None:

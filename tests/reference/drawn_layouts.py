@@ -107,7 +107,8 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
     b = choose([1, 2, 4])
     m = p * choose([1, 2, 3]) if v > 1 else choose([1, 2, 7, 32])
     precision = choose([word for word in PRECISIONS if word in setting.machine.gpu.peak_flops])
-    recompute = choose(["none", "selective", "full"])
+    blocks = ["feed_forward"] if f.feed_forward_recompute else []
+    recompute = choose(["none", "selective", "full", *blocks])
     kernels = f.fp8_attention and setting.machine.gpu.efficiency.fp8_attention is not None
     return Layout(
         num_gpus=t * p * c * d,
@@ -142,7 +143,7 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         micro_batch_size=choose([1, 3, 4]),
         global_batch_size=choose([1, 24, 96, 100]),
         zero_stage=choose([0, 1, 2, 3]),
-        recompute=choose(["none", "selective", "full", "full"]),
+        recompute=choose(["none", "selective", "feed_forward", "full", "full"]),
         recompute_num_layers=choose([0, 0, 1, 40]),
         offload=choose(["none", "none", *Offload.words()]),
         precision=choose(PRECISIONS),

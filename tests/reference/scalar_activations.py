@@ -22,6 +22,8 @@ def repeated_layers(world: World, layout: Layout) -> float:
 def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) -> float:
     """Per micro-batch; ``full`` keeps the input alone, ``selective`` drops the scores.
 
+    ``feed_forward`` drops all of that block, whose input the residual stream holds.
+
     A framework may recompute a share of whole layers as its selective recomputation.
     """
     h, own = world.model.hidden_size, own_tokens(world, layout)
@@ -39,7 +41,7 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
         kept |= _state(world, layout, State.of(group.attention))
     elif group.attention:
         kept |= _attention(world, layout, group.attention, recompute)
-    if group.feed_forward:
+    if group.feed_forward and recompute != "feed_forward":
         kept |= _feed_forward(world, layout, group.feed_forward)
     if frozen(world):
         each = world.framework.memory.adapter_input
@@ -86,7 +88,7 @@ def _attention(
         kept["latents"] = 2 * own * rank
     if layout.flash_attention:
         kept["log_sum_exp"] = 4 * n * a
-    elif recompute == "none":
+    elif recompute != "selective":
         scores = a * n * world.workload.sequence_length
         kept["softmax"] = 2 * scores
         if world.workload.dropout:

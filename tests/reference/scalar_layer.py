@@ -36,11 +36,13 @@ class Op:
     backward: float
     part: str = "compute"
     selective: float = 0.0
+    feed_forward: float = 0.0
     full: float = 1.0
 
     def repeated(self, recompute: str, layers: float) -> float:
         """Under full recomputation that share of the layers."""
-        return {"none": 0.0, "selective": self.selective, "full": self.full * layers}[recompute]
+        shares = {"none": 0.0, "selective": self.selective, "feed_forward": self.feed_forward}
+        return (shares | {"full": self.full * layers})[recompute]
 
 
 Ops = dict[str, Op]
@@ -112,6 +114,7 @@ def _feed_forward_block(
     width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
     if width:
         ops |= _mlp(world, layout, mlp, width)
+    ops = {name: replace(op, feed_forward=1.0) for name, op in ops.items()}
     ops["feed_forward_residual"] = _memory(world, own, 6, 6)
     return ops
 
@@ -153,7 +156,7 @@ def prediction(world: World, layout: Layout) -> Ops:
 
 def _once(op: Op) -> Op:
     """The ends of a model are never recomputed."""
-    return replace(op, selective=0.0, full=0.0)
+    return replace(op, selective=0.0, feed_forward=0.0, full=0.0)
 
 
 def _memory(world: World, elements: float, forward: float, backward: float) -> Op:

@@ -106,6 +106,7 @@ def _support(world: World, c: Layout) -> set[str]:
         lacking |= getattr(c, kind) > 1 and not getattr(profile, kind)
     lacking |= c.data_parallel_replicas > 1 and not profile.hybrid_sharding
     lacking |= c.recompute_num_layers > 0 and not profile.partial_recompute
+    lacking |= c.recompute == "feed_forward" and not profile.feed_forward_recompute
     lacking |= c.fp8_attention and not profile.fp8_attention
     precision = c.precision not in world.gpu.peak_flops
     return _named(framework=lacking, offload=_no_offload(world, c), precision=precision)

@@ -80,14 +80,18 @@ def stage_parts(world: World, layout: Layout, stage: int) -> Parts:
         if softmax_falls_back(world, layout, group.attention):  # five kernels more than 18
             time += launch * 5 / 18
         added = accumulation(world, layout, trained_in_layer(world, layout, group))
-        _add(parts, world, layout, layer(world, layout, group) | added, time, index)
+        again = repeated_layers(world, layout) * time
+        if layout.recompute == "feed_forward" and group.feed_forward:
+            again = launch / 2
+        ops = layer(world, layout, group) | added
+        _add(parts, world, layout, ops, index, launch=time, launch_again=again)
     added = accumulation(world, layout, trained_in_end(world, layout))
     if stage == 0:
-        _add(parts, world, layout, embedding(world, layout) | added, 0.0, None)
+        _add(parts, world, layout, embedding(world, layout) | added)
     if stage == last:
-        _add(parts, world, layout, logits(world, layout) | added, 0.0, None)
+        _add(parts, world, layout, logits(world, layout) | added)
         for _ in range(model.mtp_num_layers):
-            _add(parts, world, layout, prediction(world, layout) | added, 0.0, None)
+            _add(parts, world, layout, prediction(world, layout) | added)
     if last > 0:
         num_bytes = 2 * own_tokens(world, layout) * model.hidden_size
         distance = layout.num_gpus / layout.pipeline_parallel
@@ -99,7 +103,13 @@ def stage_parts(world: World, layout: Layout, stage: int) -> Parts:
 
 
 def _add(
-    parts: Parts, world: World, layout: Layout, ops: Ops, launch: float, group: int | None
+    parts: Parts,
+    world: World,
+    layout: Layout,
+    ops: Ops,
+    group: int | None = None,
+    launch: float = 0.0,
+    launch_again: float = 0.0,
 ) -> None:
     """Sum one layer or end; the host's launches and ZeRO's gathers may outlast its kernels."""
     forward = backward = 0.0
@@ -111,7 +121,7 @@ def _add(
             name = direction if op.part == "compute" else op.part
             parts[name] = parts.get(name, 0.0) + seconds
         forward, backward = forward + op.forward, backward + op.backward + repeat
-    backward_launches = (2 + repeated) * launch
+    backward_launches = 2 * launch + launch_again
     waits = max(launch - forward, 0.0), max(backward_launches - backward, 0.0)
     parts["launch_wait"] = parts.get("launch_wait", 0.0) + sum(waits)
     windows = forward + waits[0], backward + waits[1]
@@ -214,7 +224,12 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
     away = max(in_flight * sum(moved) - 2 * max(moved), 0.0)
     activations = in_flight * kept - away
     largest = max(kept_bytes(world, layout, group, "none") for group in held)
-    working = largest / 4 + (largest if layout.recompute == "full" else 0)
+    blocks = [
+        kept_bytes(world, layout, group, "none") - kept_bytes(world, layout, group, "feed_forward")
+        for group in held
+    ]
+    rebuilt = {"full": largest, "feed_forward": max(blocks)}
+    working = largest / 4 + rebuilt.get(layout.recompute, 0)
     working *= memory.sharded_copies if layout.zero_stage == 3 else 1.0
     working += input_bytes
     if stage == layout.pipeline_parallel - 1:

@@ -71,7 +71,7 @@ def test_every_stage_of_random_layouts(
 
 
 @pytest.mark.parametrize(("pipeline", "virtual"), PIPELINES)
-@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+@pytest.mark.parametrize("recompute", ["none", "selective", "feed_forward", "full"])
 def test_every_stage_of_deepseek_v3(
     monkeypatch: pytest.MonkeyPatch, pipeline: int, virtual: int, recompute: str
 ) -> None:

@@ -123,7 +123,9 @@ def test_unknown_heads_are_near_128_wide_and_divide(library):
 
 def test_what_is_not_said_is_several_layouts(library):
     found = case(library, recompute="", micro_batch_size="", sequence_parallel="")
-    assert {layout.recompute for layout in found.layouts} == set(Recompute)
+    assert {layout.recompute for layout in found.layouts} == set(Recompute) - {
+        Recompute.FEED_FORWARD
+    }
     assert {layout.micro_batch_size for layout in found.layouts} == {1, 2, 4, 8, 16}
     assert {layout.sequence_parallel for layout in found.layouts} == {False, True}
 

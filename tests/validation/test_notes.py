@@ -127,3 +127,17 @@ def test_attention_in_8_bit_is_read_from_the_notes(library):
 def test_copies_of_sharded_states(library, changes, replicas):
     (layout,) = case(library, num_gpus="32", **changes).layouts
     assert layout.data_parallel_replicas == replicas
+
+
+@pytest.mark.parametrize(
+    ("notes", "expected"),
+    [
+        ("DeepEP; recompute modules layernorm+moe, forced balance", Recompute.FEED_FORWARD),
+        ("recompute layernorm + the whole MoE block; 94 layers", Recompute.FEED_FORWARD),
+        ("recompute modules moe_act+layernorm; forced MoE balancing", Recompute.SELECTIVE),
+        ("recompute modules mlp+moe_act", Recompute.SELECTIVE),
+    ],
+)
+def test_recomputed_experts_are_read_from_the_notes(library, notes, expected):
+    (layout,) = case(library, recompute="selective", notes=notes).layouts
+    assert layout.recompute is expected
