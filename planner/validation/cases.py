@@ -145,7 +145,7 @@ def case_of(run: Run, library: Library) -> Case:
     rule = _rule(rule, run, adapter, loss)
     shipped = library.framework(rule.profile)
     with_loss = _with_loss(shipped, rule, loss)
-    profile = _with_stored_inputs(with_loss, run, adapter)
+    profile = _with_dispatch(_with_stored_inputs(with_loss, run, adapter), run)
     cluster = _cluster(run, gpu)
     context = Open(
         run=run,
@@ -215,6 +215,19 @@ def _with_stored_inputs(
     if release[1] != "4" and run.count("context_parallel") != 1:
         return profile
     return replace(profile, memory=replace(profile.memory, fp8_activation_inputs=True))
+
+
+def _with_dispatch(profile: FrameworkProfile, run: Run) -> FrameworkProfile:
+    """The profile with the exchange of tokens between experts that a run names.
+
+    DeepEP and Hybrid-EP send a token once to a node, collectives once to each expert there.
+    """
+    dispatcher = run.word("token_dispatcher")
+    if not dispatcher:
+        return profile
+    deduplicated = re.fullmatch(r"deepep|hybrid-?ep", dispatcher) is not None
+    execution = replace(profile.execution, deduplicated_dispatch=deduplicated)
+    return replace(profile, execution=execution)
 
 
 def _loss(run: Run, rule: FrameworkRule) -> str:

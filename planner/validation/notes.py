@@ -16,6 +16,7 @@ _STATED = {
     "global_batch_size": r"\bgbs=(\d{1,6})\b",
     "precision": r"^(bf16|fp8|mxfp8|nvfp4)\b",
     "recompute_num_layers": r"(?:full-layer recompute of|num-ckpt-layers=)\s?([1-9]\d{0,3})\b",
+    "token_dispatcher": r"\b(deepep|hybrid-?ep|nccl (?:a2a|all-to-all))\b",
     "gpus_per_sequence": r"tp\*pp\*cp/micro_batch = ([1-9]\d{0,3})\b",
 }
 # Data-parallel ranks over which one copy of the states is sharded, or the ranks of a node.

@@ -141,3 +141,19 @@ def test_copies_of_sharded_states(library, changes, replicas):
 def test_recomputed_experts_are_read_from_the_notes(library, notes, expected):
     (layout,) = case(library, recompute="selective", notes=notes).layouts
     assert layout.recompute is expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "deduplicated"),
+    [
+        ({}, False),
+        ({"notes": "DeepEP dispatcher; recompute norm+act"}, True),
+        ({"framework": "NeMo"}, True),
+        ({"framework": "NeMo", "notes": "NCCL A2A dispatcher"}, False),
+        ({"token_dispatcher": "alltoall", "notes": "as fast as with DeepEP"}, False),
+        ({"token_dispatcher": "HybridEP"}, True),
+    ],
+)
+def test_the_exchange_of_tokens_is_what_the_run_names(library, changes, deduplicated):
+    found = case(library, **changes)
+    assert found.framework.execution.deduplicated_dispatch == deduplicated
