@@ -169,23 +169,31 @@ def _fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
     return np.asarray(c.fp8_attention & (lacking | wider | ~c.flash_attention))
 
 
-def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
-    f = context.framework
-    violated = ~np.isin(c.zero_stage, f.zero_stages)
-    violated = violated | (
-        (c.pipeline_parallel > 1) & ~np.isin(c.zero_stage, f.pipeline_zero_stages)
-    )
-    for name in ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"):
+def lacking(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
+    """Where configurations ask a framework for what it lacks, by parameter."""
+    in_pipeline = (c.pipeline_parallel > 1) & ~np.isin(c.zero_stage, f.pipeline_zero_stages)
+    found = {
+        "zero_stage": ~np.isin(c.zero_stage, f.zero_stages) | in_pipeline,
+        "pipeline_parallel": in_pipeline if f.pipeline_parallel else c.pipeline_parallel > 1,
+    }
+    for name in ("tensor_parallel", "context_parallel", "expert_parallel"):
         if not getattr(f, name):
-            violated = violated | (getattr(c, name) > 1)
+            found[name] = getattr(c, name) > 1
     if not f.hybrid_sharding:
-        violated = violated | (c.data_parallel_replicas > 1)
+        found["data_parallel_replicas"] = c.data_parallel_replicas > 1
     if not f.partial_recompute:
-        violated = violated | (c.recompute_num_layers > 0)
+        found["recompute_num_layers"] = c.recompute_num_layers > 0
     if not f.feed_forward_recompute:
-        violated = violated | (c.recompute == Recompute.FEED_FORWARD)
+        found["recompute"] = c.recompute == Recompute.FEED_FORWARD
     if not f.fp8_attention:
-        violated = violated | c.fp8_attention
+        found["fp8_attention"] = c.fp8_attention
+    return found
+
+
+def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
+    violated, *others = lacking(c, context.framework).values()
+    for other in others:
+        violated = violated | other
     return np.asarray(violated)
 
 

@@ -6,6 +6,9 @@ import math
 import textwrap
 from collections.abc import Sequence
 
+import numpy as np
+
+from planner.configurations.rules import lacking
 from planner.configurations.training import FLAGS, NAMES, TrainingConfigurations, word
 from planner.estimators.estimate import REJECTIONS
 from planner.optimize.problem import Problem
@@ -55,6 +58,20 @@ def layout(configuration: TrainingConfigurations) -> str:
     return " ".join(f"{name}={given}" for name, given in words.items() if given != "")
 
 
+def _lacking(problem: Problem, name: str) -> str:
+    """What of the only configuration the framework lacks."""
+    if name != "framework" or problem.mesh.num_rows > 1:
+        return ""
+    (configuration,) = problem.mesh.blocks()
+    asked = lacking(configuration, problem.setting.framework)
+    given = {
+        option: word(option, getattr(configuration, option).ravel()[0])
+        for option, is_lacking in asked.items()
+        if np.any(is_lacking)
+    }
+    return ": " + ", ".join(f"{option}={value}" for option, value in given.items())
+
+
 def _headline(result: SearchResult) -> str:
     setting = result.problem.setting
     counts = " or ".join(text.count(n) for n in result.problem.mesh.values["num_gpus"])
@@ -68,7 +85,7 @@ def _headline(result: SearchResult) -> str:
 
 def _sentence(problem: Problem, name: str, miss: NearestMiss | None) -> str:
     if miss is None:
-        return describe(problem, name)
+        return describe(problem, name) + _lacking(problem, name)
     if not math.isfinite(miss.value):
         return f"{describe(problem, name)}: {name} is unknown, give --price"
     bound, value = limit_texts(miss, problem)

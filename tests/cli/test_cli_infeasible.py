@@ -72,6 +72,23 @@ def test_an_estimate_too_large_still_shows_its_memory(planner):
     assert "against 74.8" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("framework", "options", "named"),
+    [
+        ("fsdp", ("tensor_parallel=2", "recompute=feed_forward"), None),
+        ("deepspeed", ("zero_stage=3", "pipeline_parallel=2"), None),
+        ("megatron-lm", ("zero_stage=2", "tensor_parallel=2"), "zero_stage=2"),
+    ],
+)
+def test_what_a_framework_lacks_is_named(planner, framework, options, named):
+    settings = [part for option in options for part in ("--set", option)]
+    asked = ["--model", "llama-2-7b", "--gpus", "8", "--framework", framework, *settings]
+    ran = planner("estimate", *asked)
+    assert ran.exit_code == 4
+    expected = named or ", ".join(options)
+    assert f"this combination: {expected}" in " ".join(ran.err.split())
+
+
 def test_an_impossible_estimate_names_the_rule(planner):
     ran = planner("estimate", "--model", "llama-7b", "--gpus", "8", "--set", "tensor_parallel=3")
     assert ran.exit_code == 4
