@@ -169,7 +169,7 @@ def _fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
     return np.asarray(c.fp8_attention & (lacking | wider | ~c.flash_attention))
 
 
-def lacking(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
+def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
     """Where configurations ask a framework for what it lacks, by parameter."""
     in_pipeline = (c.pipeline_parallel > 1) & ~np.isin(c.zero_stage, f.pipeline_zero_stages)
     found = {
@@ -191,7 +191,7 @@ def lacking(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArr
 
 
 def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
-    violated, *others = lacking(c, context.framework).values()
+    violated, *others = unsupported(c, context.framework).values()
     for other in others:
         violated = violated | other
     return np.asarray(violated)

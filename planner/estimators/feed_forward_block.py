@@ -22,7 +22,7 @@ def feed_forward_block(share: Share, group: LayerGroup) -> Iterator[Operator]:
     """From the norm before the feed-forward to the residual after it."""
     if not (feed_forward := group.feed_forward):
         return
-    for operator in _repeatable(share, group, feed_forward):
+    for operator in _from_norm_to_output(share, group, feed_forward):
         yield replace(operator, in_feed_forward=True)
     own = share.own_tokens * share.hidden_size
     yield elementwise(
@@ -30,10 +30,10 @@ def feed_forward_block(share: Share, group: LayerGroup) -> Iterator[Operator]:
     )
 
 
-def _repeatable(
+def _from_norm_to_output(
     share: Share, group: LayerGroup, feed_forward: FeedForwardSpec
 ) -> Iterator[Operator]:
-    """What the backward pass can run again from the block's input."""
+    """The block but for its residual: what recomputation of feed-forward blocks repeats."""
     own = share.own_tokens * share.hidden_size
     repeats = repeats_outputs(share, group)
     if not group.parallel_residual:

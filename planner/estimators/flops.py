@@ -95,5 +95,6 @@ def recomputed_flops_per_token(
     matrices = 2.0 * (matmul_parameters(model) - logits_met(model))
     selective = np.where(flash_attention, 0.0, attention) + selective_share * matrices
     partly = np.where(again.selective, selective, 0.0)
-    partly = np.where(again.feed_forward, 2.0 * _feed_forward_met(model), partly)
+    if again.of_some_feed_forward:
+        partly = np.where(again.feed_forward, 2.0 * _feed_forward_met(model), partly)
     return np.where(again.any_full, again.full * (matrices + attention), partly)

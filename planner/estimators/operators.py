@@ -204,7 +204,9 @@ def layer_time(
     forward = add(o.forward for o in operators)
     backward = add(o.backward for o in operators)
     repeated = add(o.repeated(again) for o in operators)
-    launches = (2.0 + again.full) * launch_time + again.feed_forward * feed_forward_launch_time
+    launches = (2.0 + again.full) * launch_time
+    if again.of_some_feed_forward:
+        launches = launches + again.feed_forward * feed_forward_launch_time
     return LayerTime(
         operators=operators,
         forward=forward,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from planner.configurations.rules import lacking
+from planner.configurations.rules import unsupported
 from planner.configurations.training import FLAGS, NAMES, TrainingConfigurations, word
 from planner.estimators.estimate import REJECTIONS
 from planner.optimize.problem import Problem
@@ -58,16 +58,16 @@ def layout(configuration: TrainingConfigurations) -> str:
     return " ".join(f"{name}={given}" for name, given in words.items() if given != "")
 
 
-def _lacking(problem: Problem, name: str) -> str:
-    """What of the only configuration the framework lacks."""
+def _unsupported(problem: Problem, name: str) -> str:
+    """The options of the only configuration that the framework does not support."""
     if name != "framework" or problem.mesh.num_rows > 1:
         return ""
     (configuration,) = problem.mesh.blocks()
-    asked = lacking(configuration, problem.setting.framework)
+    asked = unsupported(configuration, problem.setting.framework)
     given = {
         option: word(option, getattr(configuration, option).ravel()[0])
-        for option, is_lacking in asked.items()
-        if np.any(is_lacking)
+        for option, is_unsupported in asked.items()
+        if np.any(is_unsupported)
     }
     return ": " + ", ".join(f"{option}={value}" for option, value in given.items())
 
@@ -85,7 +85,7 @@ def _headline(result: SearchResult) -> str:
 
 def _sentence(problem: Problem, name: str, miss: NearestMiss | None) -> str:
     if miss is None:
-        return describe(problem, name) + _lacking(problem, name)
+        return describe(problem, name) + _unsupported(problem, name)
     if not math.isfinite(miss.value):
         return f"{describe(problem, name)}: {name} is unknown, give --price"
     bound, value = limit_texts(miss, problem)

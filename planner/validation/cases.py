@@ -27,6 +27,7 @@ from planner.validation.tables import FrameworkRule, framework_rule
 _RELEASE = re.compile(r"performance summary (\d\d\.\d\d)|(MLPerf Training v\d\.\d)")
 # CUDA graphs of parts of layers, the router's among them; hybrid models have no others.
 _GRAPHS_OF_PARTS = re.compile(r"cuda graph \S+/\[[^\]]*'moe_router'|hybrid mamba")
+_ONCE_PER_NODE = ("deepep", "hybridep", "hybrid-ep")
 _FINE_TUNING = re.compile(r"mlperf training v(\d)")
 _WITHOUT_MTP = re.compile(r"(?:w/o|without|no) mtp")
 _ADAPTERS = {
@@ -225,9 +226,8 @@ def _with_dispatch(profile: FrameworkProfile, run: Run) -> FrameworkProfile:
     dispatcher = run.word("token_dispatcher")
     if not dispatcher:
         return profile
-    deduplicated = re.fullmatch(r"deepep|hybrid-?ep", dispatcher) is not None
-    execution = replace(profile.execution, deduplicated_dispatch=deduplicated)
-    return replace(profile, execution=execution)
+    once = dispatcher in _ONCE_PER_NODE
+    return replace(profile, execution=replace(profile.execution, deduplicated_dispatch=once))
 
 
 def _loss(run: Run, rule: FrameworkRule) -> str:
