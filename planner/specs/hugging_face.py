@@ -13,6 +13,7 @@ from planner.errors import MissingDependencyError, SpecError, did_you_mean
 from planner.specs.hugging_face_families import FAMILIES
 from planner.specs.hugging_face_quantization import published_types
 from planner.specs.hugging_face_reader import ConfigReader
+from planner.specs.hugging_face_unmodelled import UNMODELLED
 from planner.specs.load import check_spec
 from planner.specs.model import ModelSpec
 
@@ -83,6 +84,9 @@ def _unsupported(family: object) -> str:
     if family is None:
         return f"model_type is missing. {supported}"
     text = str(family)[:40]
+    if text in UNMODELLED:
+        why = f"not modelled are {UNMODELLED[text]}"
+        return f"model_type {text!r} is not supported: {why}. {supported}"
     return f"model_type {text!r} is not supported.{did_you_mean(text, FAMILIES)} {supported}"
 
 

@@ -17,7 +17,6 @@ _GEMMA3 = {
     "head_dim": 256,
     "max_position_embeddings": 131_072,
 }
-_TEXTS_OF_MISTRAL3 = ("mistral", "ministral3")
 
 
 def _with_windows(
@@ -93,13 +92,6 @@ def _ministral3(config: ConfigReader) -> Table:
     return layers.decoder(config, _with_windows(config, [True] * config.layers()))
 
 
-def _mistral3(config: ConfigReader) -> Table:
-    text = config.table("text_config")
-    if text.values.get("model_type", "mistral") not in _TEXTS_OF_MISTRAL3:
-        text.fault("model_type", f"may only be {' or '.join(_TEXTS_OF_MISTRAL3)}")
-    return _ministral3(text) | {"notes": layers.TEXT_PART}
-
-
 def _olmo2(config: ConfigReader) -> Table:
     return layers.decoder(config, _olmo_groups(config, [False] * config.layers()))
 
@@ -160,7 +152,9 @@ def _smollm3_windows(config: ConfigReader) -> list[bool]:
 
 def _exaone4(config: ConfigReader) -> Table:
     pattern = config.values.get("sliding_window_pattern")
-    if isinstance(pattern, str) and pattern:
+    if pattern == 0:  # transformers 5 says so that there are no windows
+        kinds = layers.windowed(config, lambda _: False)
+    elif isinstance(pattern, str) and pattern:
         kinds = layers.windowed(config, lambda layer: pattern[layer % len(pattern)] == "L")
     else:
         kinds = _all_but_every(config, "sliding_window_pattern", 4)
@@ -249,6 +243,7 @@ DENSE_FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
     "arcee": _arcee,
     "cohere2": _cohere2,
     "cohere2_vision": _cohere2_vision,
+    "cohere_compass_text": _cohere2,
     "ernie4_5": _ernie4_5,
     "exaone4": _exaone4,
     "gemma3": _gemma3,
@@ -262,10 +257,11 @@ DENSE_FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
     "internlm3": _internlm3,
     "ministral": _ministral,
     "ministral3": _ministral3,
-    "mistral3": _mistral3,
     "nemotron": _nemotron,
     "olmo2": _olmo2,
     "olmo3": _olmo3,
+    "paddleocr_vl_text": _ernie4_5,
+    "qwen2_5_omni_text": _qwen2_text,
     "qwen2_5_vl": _qwen2_vl,
     "qwen2_5_vl_text": _qwen2_vl,
     "qwen2_vl": _qwen2_vl,

@@ -108,19 +108,6 @@ def _granitemoe(config: ConfigReader) -> Table:
     return _decoder(config, layers.attention(config, **layers.biased(config)), experts)
 
 
-def _granitemoehybrid(config: ConfigReader) -> Table:
-    kinds = {"attention": True, "mamba": False, "full_attention": True, "linear_attention": False}
-    if not all(layers.told_apart(config, "layer_types", kinds, lambda _: False)):
-        config.fault("layer_types", "other than attention are not supported")
-    rotary = config.values.get("position_embedding_type") == "rope"
-    position: Table = {"position_embedding": "rotary" if rotary else "none"}
-    if config.size("num_local_experts", 8, least=0):
-        return _granitemoe(config) | position
-    attention = layers.attention(config, **layers.biased(config))
-    mlp = {"intermediate_size": config.size("shared_intermediate_size", 1024)}
-    return layers.decoder(config, [layers.group(config, attention, mlp)], **position)
-
-
 def _phimoe(config: ConfigReader) -> Table:
     window = config.optional_size("sliding_window")
     attention = layers.attention(config, sliding_window=window, **layers.biased(config))
@@ -215,11 +202,11 @@ EXPERT_FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
     "glm4v_moe": _glm4v_moe,
     "glm4v_moe_text": _glm4v_moe,
     "granitemoe": _granitemoe,
-    "granitemoehybrid": _granitemoehybrid,
     "granitemoeshared": _granitemoe,
     "hunyuan_v1_moe": _hunyuan_v1_moe,
     "olmoe": _olmoe,
     "phimoe": _phimoe,
+    "qwen3_omni_moe_text": _qwen3_text,
     "qwen3_vl_moe": _qwen3_vl_moe,
     "qwen3_vl_moe_text": _qwen3_vl_moe,
 }

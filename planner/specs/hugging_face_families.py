@@ -10,9 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 from planner.specs import hugging_face_layers as layers
+from planner.specs.hugging_face_composites import composites
 from planner.specs.hugging_face_dense import DENSE_FAMILIES
+from planner.specs.hugging_face_dense_rows import DENSE_ROWS
+from planner.specs.hugging_face_expert_rows import EXPERT_ROWS
 from planner.specs.hugging_face_experts import EXPERT_FAMILIES
 from planner.specs.hugging_face_hybrid import HYBRID_FAMILIES
+from planner.specs.hugging_face_hybrid_rows import HYBRID_ROWS
 from planner.specs.hugging_face_latent import LATENT_FAMILIES
 from planner.specs.hugging_face_layers import Table
 from planner.specs.hugging_face_nemotron import NEMOTRON_FAMILIES
@@ -142,6 +146,10 @@ def _phi(config: ConfigReader) -> Table:
 def _phi3(config: ConfigReader) -> Table:
     attention = layers.attention(config, sliding_window=config.optional_size("sliding_window"))
     return layers.decoder(config, [layers.group(config, attention, layers.dense(config))])
+
+
+def _phi4_multimodal(config: ConfigReader) -> Table:
+    return _phi3(config) | {"notes": layers.TEXT_PART}
 
 
 def _cohere(config: ConfigReader) -> Table:
@@ -301,6 +309,7 @@ def _llama4(config: ConfigReader) -> Table:
 
 _FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
     "bloom": _bloom,
+    "codegen": _gptj,
     "cohere": _cohere,
     "falcon": _falcon,
     "gemma": _gemma,
@@ -320,6 +329,7 @@ _FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
     "opt": _opt,
     "phi": _phi,
     "phi3": _phi3,
+    "phi4_multimodal": _phi4_multimodal,
     "qwen2": _qwen2,
     "qwen2_moe": _qwen2_moe,
     "qwen3": _qwen3,
@@ -333,5 +343,9 @@ _ELSEWHERE = (
     | LATENT_FAMILIES
     | NEMOTRON_FAMILIES
     | REMOTE_FAMILIES
+    | DENSE_ROWS
+    | EXPERT_ROWS
+    | HYBRID_ROWS
 )
-FAMILIES = dict(sorted((_FAMILIES | _ELSEWHERE).items()))
+_TEXTS = _FAMILIES | _ELSEWHERE
+FAMILIES = dict(sorted((_TEXTS | composites(_TEXTS)).items()))

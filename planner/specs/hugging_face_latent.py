@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from planner.specs import hugging_face_layers as layers
 from planner.specs.hugging_face_layers import Table
@@ -16,15 +17,15 @@ _INDEX_HEAD_DIM = 128
 
 def _deepseek_v2(config: ConfigReader) -> Table:
     noaux = config.values.get("topk_method") == "noaux_tc"
-    return _decoder(config, _attention(config), _with_experts(config), router_bias=noaux)
+    return _decoder(config, latent_attention(config), _with_experts(config), router_bias=noaux)
 
 
 def _deepseek_v3(config: ConfigReader) -> Table:
-    return _decoder(config, _attention(config), _with_experts(config))
+    return _decoder(config, latent_attention(config), _with_experts(config))
 
 
 def _deepseek_v32(config: ConfigReader) -> Table:
-    attention = _attention(config) | _indexer(config, num_heads=64)
+    attention = latent_attention(config) | _indexer(config, num_heads=64)
     return _decoder(config, attention, _with_experts(config))
 
 
@@ -33,12 +34,12 @@ def _kimi_k25(config: ConfigReader) -> Table:
 
 
 def _glm_moe_dsa(config: ConfigReader) -> Table:
-    attention = _attention(config) | _indexer(config, num_heads=32)
+    attention = latent_attention(config) | _indexer(config, num_heads=32)
     return _decoder(config, attention, _glm_experts(config, dense=_GLM_DENSE_LAYERS))
 
 
 def _glm4_moe_lite(config: ConfigReader) -> Table:
-    return _decoder(config, _attention(config), _glm_experts(config, dense=1))
+    return _decoder(config, latent_attention(config), _glm_experts(config, dense=1))
 
 
 def _glm_experts(config: ConfigReader, dense: int) -> list[bool]:
@@ -71,7 +72,8 @@ def _with_experts(config: ConfigReader) -> list[bool]:
     return [layer >= first and layer % step == 0 for layer in range(config.layers())]
 
 
-def _attention(config: ConfigReader) -> Table:
+def latent_attention(config: ConfigReader, **fields: Any) -> Table:
+    """Latent attention by the names of DeepSeek; ``fields`` are what the family fixes."""
     heads = config.size("num_attention_heads")
     rotary = config.size("qk_rope_head_dim")
     return {
@@ -83,6 +85,7 @@ def _attention(config: ConfigReader) -> Table:
         "v_head_dim": config.size("v_head_dim"),
         "q_lora_rank": config.size("q_lora_rank", 0, least=0),
         "kv_lora_rank": config.size("kv_lora_rank"),
+        **fields,
     }
 
 

@@ -12,13 +12,20 @@ Table = dict[str, Any]
 Label = TypeVar("Label", bound=Hashable)
 
 TEXT_PART = "Text part alone, without the vision tower."
-_PREDICTION_MODULES = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+_PREDICTION_MODULES = (
+    "num_nextn_predict_layers",
+    "mtp_num_hidden_layers",
+    "num_mtp_modules",
+    "num_mtp_layers",
+)
 
 
 def decoder(
     config: ConfigReader, layer_groups: Sequence[Table], *, tied: bool = False, **fields: Any
 ) -> Table:
     """The model table around ``layer_groups``."""
+    if config.values.get("per_layer_config"):
+        config.fault("per_layer_config", "is not supported with this model_type")
     return {
         "hidden_size": config.size("hidden_size"),
         "vocab_size": config.size("vocab_size"),
@@ -87,12 +94,12 @@ def dense(config: ConfigReader, **fields: Any) -> Table:
 
 
 def groups(labels: Sequence[Label], build: Callable[[Label], Table]) -> list[Table]:
-    """Layers of equal label as one group: in runs if each label has one, else spread."""
-    runs = [(label, len(list(run))) for label, run in groupby(labels)]
-    if len(runs) == len(set(labels)):
-        return [build(label) | {"num_hidden_layers": number} for label, number in runs]
+    """Layers of equal label as one group: spread where they stand in several runs."""
+    runs = [label for label, _ in groupby(labels)]
     return [
-        build(label) | {"num_hidden_layers": labels.count(label), "placement": "interleaved"}
+        build(label)
+        | {"num_hidden_layers": labels.count(label)}
+        | ({"placement": "interleaved"} if runs.count(label) > 1 else {})
         for label in dict.fromkeys(labels)
     ]
 
@@ -104,8 +111,8 @@ def windowed(config: ConfigReader, default: Callable[[int], bool]) -> list[bool]
 
 
 def told_apart(
-    config: ConfigReader, key: str, known: Mapping[str, bool], default: Callable[[int], bool]
-) -> list[bool]:
+    config: ConfigReader, key: str, known: Mapping[str, Label], default: Callable[[int], Label]
+) -> list[Label]:
     """For every layer, what ``known`` says of its word in the list ``key``."""
     layers = config.layers()
     kinds = config.sequence(key, layers)
@@ -114,7 +121,7 @@ def told_apart(
     unknown = [kind for kind in kinds if not isinstance(kind, str) or kind not in known]
     if unknown:
         config.fault(key, f"may only name {', '.join(known)}")
-        return [False] * layers
+        return [next(iter(known.values()))] * layers
     return [known[kind] for kind in kinds]
 
 

@@ -9,13 +9,24 @@ from planner.specs.model_checks import MOST_LAYERS
 
 LARGEST = 10**9
 
-# The names that model families give the same thing; the first is this package's.
-_NAMES = {
-    "hidden_size": ("hidden_size", "n_embd", "n_embed", "d_model"),
-    "num_hidden_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    "num_attention_heads": ("num_attention_heads", "n_head", "n_heads"),
-    "max_position_embeddings": ("max_position_embeddings", "n_positions", "max_seq_len"),
-}
+# The names that model families, and versions of transformers, give the same thing.
+_SYNONYMS = (
+    ("hidden_size", "n_embd", "n_embed", "d_model"),
+    ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
+    ("max_position_embeddings", "n_positions", "max_seq_len"),
+    ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
+    (
+        "num_experts_per_tok",
+        "num_experts_per_token",
+        "top_k_experts",
+        "moe_topk",
+        "moe_top_k",
+        "moe_k",
+    ),
+    ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
+)
+_NAMES = {name: (name, *group) for group in _SYNONYMS for name in group}
 
 
 class ConfigReader:
@@ -82,6 +93,12 @@ class ConfigReader:
         if self.flag(key, only) != only:
             self.fault(key, f"must be {str(only).lower()}: the other way is not supported")
 
+    def demand(self, key: str, only: Any, why: str, default: Any = None) -> None:
+        """Note a fault if ``key`` has another value than ``only``, where silent ``default``."""
+        value = self.values.get(key)
+        if (default if value is None else value) != only:
+            self.fault(key, f"other than {only} is not supported: {why}")
+
     def sequence(self, key: str, length: int | None = None) -> Sequence[Any] | None:
         """A list, of ``length`` where that is given, or None where it is missing."""
         value = self.values.get(key)
@@ -107,6 +124,10 @@ class ConfigReader:
         """This object, with ``defaults`` where it is silent."""
         own = {key: value for key, value in self.values.items() if value is not None}
         return ConfigReader({**defaults, **own}, self.faults, self.prefix)
+
+    def replaced(self, values: Mapping[str, Any]) -> ConfigReader:
+        """This object, with ``values`` in place of its own."""
+        return ConfigReader({**self.values, **values}, self.faults, self.prefix)
 
     def text(self) -> ConfigReader:
         """The part of a language model within that of several modes, or this one."""

@@ -1,0 +1,114 @@
+"""Models of several modes whose language model is one of a family with a type of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from planner.errors import did_you_mean
+from planner.specs.hugging_face_layers import TEXT_PART, Table
+from planner.specs.hugging_face_reader import ConfigReader
+from planner.specs.hugging_face_rows import Family
+
+# What transformers has where the part of the language model is silent, as in early files.
+_LLAMA = {
+    "vocab_size": 32_000,
+    "hidden_size": 4096,
+    "intermediate_size": 11_008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "max_position_embeddings": 2048,
+}
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "llama": _LLAMA,
+    "mistral": _LLAMA
+    | {"intermediate_size": 14_336, "num_key_value_heads": 8, "max_position_embeddings": 131_072},
+}
+_THINKER = "thinker_config"
+
+# The type that transformers gives the language model where its part names none.
+COMPOSITES = {
+    "aria": "aria_text",
+    "aya_vision": "cohere2",
+    "blip-2": "opt",
+    "cohere_compass": "cohere_compass_text",
+    "cosmos3_edge": "cosmos3_edge_text",
+    "cosmos3_omni": "qwen3_vl_text",
+    "deepseek_ocr2": "deepseek_ocr2_text",
+    "deepseek_vl": "llama",
+    "deepseek_vl_hybrid": "llama",
+    "emu3": "emu3_text_model",
+    "exaone4_5": "exaone4",
+    "fast_vlm": "qwen2",
+    "fuyu": "persimmon",
+    "gemma4": "gemma4_text",
+    "gemma4_unified": "gemma4_unified_text",
+    "glm46v": "glm4v_text",
+    "glm_ocr": "glm_ocr_text",
+    "glmga": "glm4v_text",
+    "got_ocr2": "qwen2",
+    "granite4_vision": "granite4_vision_text",
+    "granite_docling": "granite_docling_text",
+    "hunyuan_vl": "hunyuan_vl_text",
+    "hyperclovax_vision_v2": "hyperclovax",
+    "idefics2": "mistral",
+    "idefics3": "llama",
+    "instructblip": "opt",
+    "instructblipvideo": "opt",
+    "internvl": "qwen2",
+    "janus": "llama",
+    "lighton_ocr": "qwen3",
+    "llava": "llama",
+    "llava_next": "llama",
+    "llava_next_video": "llama",
+    "llava_onevision": "qwen2",
+    "minicpm_ocr": "qwen3_5_text",
+    "minicpmv4_6": "qwen3_5_text",
+    "minicpmv4_7": "qwen3_5_text",
+    "minimax_m3_vl": "minimax_m3_vl_text",
+    "mistral3": "mistral",
+    "molmo2": "molmo2_text",
+    "moss_transcribe_diarize": "qwen3",
+    "muse_glimmer": "muse_glimmer_text",
+    "muse_spark": "muse_spark_text",
+    "nemotron_h_omni": "nemotron_h",
+    "ovis2": "qwen2",
+    "paddleocr_vl": "paddleocr_vl_text",
+    "paligemma": "gemma",
+    "perception_lm": "llama",
+    "pp_chart2table": "qwen2",
+    "qianfan_ocr": "qwen3",
+    "qwen2_5_omni": "qwen2_5_omni_text",
+    "qwen2_5_omni_thinker": "qwen2_5_omni_text",
+    "qwen3_omni_moe": "qwen3_omni_moe_text",
+    "qwen3_omni_moe_thinker": "qwen3_omni_moe_text",
+    "shieldgemma2": "gemma3_text",
+    "smolvlm": "llama",
+    "step3p7": "step3p5",
+    "video_llama_3": "qwen2",
+    "video_llava": "llama",
+    "vipllava": "llama",
+}
+
+
+def composites(families: Mapping[str, Family]) -> dict[str, Family]:
+    """One family per type of `COMPOSITES`; the language models are read by ``families``."""
+    return {name: _composite(usual, families) for name, usual in COMPOSITES.items()}
+
+
+def _composite(usual: str, families: Mapping[str, Family]) -> Family:
+    def read(config: ConfigReader) -> Table:
+        whole = config.table(_THINKER) if config.values.get(_THINKER) is not None else config
+        text = whole.table("text_config")
+        given = text.values.get("model_type")
+        name = usual if given is None else str(given)
+        if name not in families:
+            hint = did_you_mean(name[:40], families)
+            text.fault("model_type", f"{name[:40]!r} is not supported{hint}")
+            return {}
+        table = families[name](text.or_else(_DEFAULTS.get(name, {})))
+        tied = whole.flag("tie_word_embeddings", table["tie_word_embeddings"])
+        notes = f"{TEXT_PART} {table.get('notes', '')}".rstrip()
+        return table | {"tie_word_embeddings": tied, "notes": notes}
+
+    return read
