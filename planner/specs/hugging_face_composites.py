@@ -21,8 +21,7 @@ _LLAMA = {
 }
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "llama": _LLAMA,
-    "mistral": _LLAMA
-    | {"intermediate_size": 14_336, "num_key_value_heads": 8, "max_position_embeddings": 131_072},
+    "mistral": _LLAMA | {"intermediate_size": 14_336, "max_position_embeddings": 131_072},
 }
 _THINKER = "thinker_config"
 
@@ -31,6 +30,7 @@ COMPOSITES = {
     "aria": "aria_text",
     "aya_vision": "cohere2",
     "blip-2": "opt",
+    "cohere2_vision": "cohere2",
     "cohere_compass": "cohere_compass_text",
     "cosmos3_edge": "cosmos3_edge_text",
     "cosmos3_omni": "qwen3_vl_text",
@@ -41,9 +41,12 @@ COMPOSITES = {
     "exaone4_5": "exaone4",
     "fast_vlm": "qwen2",
     "fuyu": "persimmon",
+    "gemma3": "gemma3_text",
     "gemma4": "gemma4_text",
     "gemma4_unified": "gemma4_unified_text",
     "glm46v": "glm4v_text",
+    "glm4v": "glm4v_text",
+    "glm4v_moe": "glm4v_moe_text",
     "glm_ocr": "glm_ocr_text",
     "glmga": "glm4v_text",
     "got_ocr2": "qwen2",
@@ -57,7 +60,10 @@ COMPOSITES = {
     "instructblipvideo": "opt",
     "internvl": "qwen2",
     "janus": "llama",
+    "kimi_k25": "kimi_k2",
+    "kimi_vl": "deepseek_v3",
     "lighton_ocr": "qwen3",
+    "llama4": "llama4_text",
     "llava": "llama",
     "llava_next": "llama",
     "llava_next_video": "llama",
@@ -80,8 +86,14 @@ COMPOSITES = {
     "qianfan_ocr": "qwen3",
     "qwen2_5_omni": "qwen2_5_omni_text",
     "qwen2_5_omni_thinker": "qwen2_5_omni_text",
+    "qwen2_5_vl": "qwen2_5_vl_text",
+    "qwen2_vl": "qwen2_vl_text",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
     "qwen3_omni_moe": "qwen3_omni_moe_text",
     "qwen3_omni_moe_thinker": "qwen3_omni_moe_text",
+    "qwen3_vl": "qwen3_vl_text",
+    "qwen3_vl_moe": "qwen3_vl_moe_text",
     "shieldgemma2": "gemma3_text",
     "smolvlm": "llama",
     "step3p7": "step3p5",
@@ -99,9 +111,9 @@ def composites(families: Mapping[str, Family]) -> dict[str, Family]:
 def _composite(usual: str, families: Mapping[str, Family]) -> Family:
     def read(config: ConfigReader) -> Table:
         whole = config.table(_THINKER) if config.values.get(_THINKER) is not None else config
-        text = whole.table("text_config")
+        text = whole.text()
         given = text.values.get("model_type")
-        name = usual if given is None else str(given)
+        name = usual if given is None or text is whole else str(given)
         if name not in families:
             hint = did_you_mean(name[:40], families)
             text.fault("model_type", f"{name[:40]!r} is not supported{hint}")

@@ -62,10 +62,6 @@ def _gemma3_text(config: ConfigReader) -> Table:
     return layers.decoder(config, groups, tied=True)
 
 
-def _gemma3(config: ConfigReader) -> Table:
-    return layers.text_part(config, _gemma3_text)
-
-
 def _glm(config: ConfigReader) -> Table:
     return _glm_layers(config, norms=2)
 
@@ -78,10 +74,6 @@ def _glm_layers(config: ConfigReader, norms: int) -> Table:
     attention = layers.attention(config, qkv_bias=config.flag("attention_bias", True))
     group = layers.group(config, attention, layers.dense(config), norms_per_layer=norms)
     return layers.decoder(config, [group])
-
-
-def _glm4v(config: ConfigReader) -> Table:
-    return layers.text_part(config, _glm4)
 
 
 def _ministral(config: ConfigReader) -> Table:
@@ -170,10 +162,6 @@ def _cohere2(config: ConfigReader) -> Table:
     return layers.decoder(config, groups, tied=True)
 
 
-def _cohere2_vision(config: ConfigReader) -> Table:
-    return layers.text_part(config, _cohere2)
-
-
 def _starcoder2(config: ConfigReader) -> Table:
     bias = config.flag("use_bias", True)
     window = config.optional_size("sliding_window")
@@ -222,17 +210,9 @@ def _stablelm(config: ConfigReader) -> Table:
     return layers.decoder(config, [group], final_norm_bias=True)
 
 
-def _qwen2_vl(config: ConfigReader) -> Table:
-    return layers.text_part(config, _qwen2_text)
-
-
 def _qwen2_text(config: ConfigReader) -> Table:
     config.refuse("use_sliding_window", only=False)
     return _same_layers(config, qkv_bias=True)
-
-
-def _qwen3_vl(config: ConfigReader) -> Table:
-    return layers.text_part(config, _qwen3_text)
 
 
 def _qwen3_text(config: ConfigReader) -> Table:
@@ -242,16 +222,12 @@ def _qwen3_text(config: ConfigReader) -> Table:
 DENSE_FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
     "arcee": _arcee,
     "cohere2": _cohere2,
-    "cohere2_vision": _cohere2_vision,
-    "cohere_compass_text": _cohere2,
     "ernie4_5": _ernie4_5,
     "exaone4": _exaone4,
-    "gemma3": _gemma3,
     "gemma3_text": _gemma3_text,
     "glm": _glm,
     "glm4": _glm4,
-    "glm4v": _glm4v,
-    "glm4v_text": _glm4v,
+    "glm4v_text": _glm4,
     "gpt_bigcode": _gpt_bigcode,
     "hunyuan_v1_dense": _hunyuan_v1_dense,
     "internlm3": _internlm3,
@@ -260,14 +236,9 @@ DENSE_FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
     "nemotron": _nemotron,
     "olmo2": _olmo2,
     "olmo3": _olmo3,
-    "paddleocr_vl_text": _ernie4_5,
-    "qwen2_5_omni_text": _qwen2_text,
-    "qwen2_5_vl": _qwen2_vl,
-    "qwen2_5_vl_text": _qwen2_vl,
-    "qwen2_vl": _qwen2_vl,
-    "qwen2_vl_text": _qwen2_vl,
-    "qwen3_vl": _qwen3_vl,
-    "qwen3_vl_text": _qwen3_vl,
+    "qwen2_5_vl_text": _qwen2_text,
+    "qwen2_vl_text": _qwen2_text,
+    "qwen3_vl_text": _qwen3_text,
     "seed_oss": _seed_oss,
     "smollm3": _smollm3,
     "stablelm": _stablelm,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from planner.specs import hugging_face_layers as layers
 from planner.specs.hugging_face_latent import latent_attention
+from planner.specs.hugging_face_layers import Table
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.hugging_face_rows import (
     ALL_BIASES,
@@ -21,6 +23,7 @@ from planner.specs.hugging_face_rows import (
     all_but_first_of,
     all_but_last_of,
     flag,
+    never,
     size,
 )
 
@@ -55,6 +58,14 @@ def _norms_of_hyperclovax(config: ConfigReader) -> int:
 
 def _norm_per_head(config: ConfigReader) -> bool:
     return config.values.get("qk_norm_type") == "olmo"
+
+
+def _square_attention(config: ConfigReader, **fields: Any) -> Table:
+    """Attention whose output projection is square, whatever the heads are."""
+    table = layers.attention(config, **fields)
+    if table["num_attention_heads"] * table["head_dim"] != config.size("hidden_size"):
+        config.fault("head_dim", "times num_attention_heads must be hidden_size")
+    return table
 
 
 def _modern_gpt_neo(config: ConfigReader) -> ConfigReader:
@@ -106,13 +117,23 @@ DENSE_ROWS: dict[str, Family] = {
         attention=BIASED,
         layer={"norms_per_layer": 3},
         note="The norm within the feed-forward is not counted, under 0.01 % of the parameters.",
+        defaults={"num_key_value_heads": 5},
     ),
     "chameleon": Decoder(
         attention={**BIASED, "qk_norm": True, "qk_norm_per_head": True},
         feed_forward=_MLP_BIAS,
         note="The norms of queries and keys have biases, not counted: under 0.01 %.",
     ),
-    "cosmos3_edge_text": Decoder(attention=BIASED, feed_forward=_UNGATED_MLP_BIAS),
+    "cohere_compass_text": Decoder(
+        attention=BIASED,
+        windows=never,
+        layer={"norms_per_layer": 1, "parallel_residual": True},
+        model=TIED,
+        defaults={"sliding_window": 4096},
+    ),
+    "cosmos3_edge_text": Decoder(
+        attention=BIASED, feed_forward=_UNGATED_MLP_BIAS, defaults={"num_key_value_heads": 8}
+    ),
     "ctrl": Decoder(
         attention=ALL_BIASES,
         feed_forward=_gpt_mlp(size("dff", 8192)),
@@ -122,12 +143,12 @@ DENSE_ROWS: dict[str, Family] = {
     "cwm": Decoder(
         feed_forward=_MLP_BIAS,
         windows=all_but_first_of(4),
-        defaults={"sliding_window": 8192, "head_dim": 128},
+        defaults={"num_key_value_heads": 8, "sliding_window": 8192, "head_dim": 128},
     ),
     "emu3_text_model": Decoder(
         attention=BIASED, feed_forward=_MLP_BIAS, defaults={"num_key_value_heads": 8}
     ),
-    "glm_ocr_text": Decoder(layer={"norms_per_layer": 4}),
+    "glm_ocr_text": Decoder(layer={"norms_per_layer": 4}, defaults={"num_key_value_heads": 8}),
     "gpt_neo": Decoder(
         attention={"output_bias": True},
         windows=lambda _, layer: layer % 2 == 1,
@@ -148,16 +169,19 @@ DENSE_ROWS: dict[str, Family] = {
         note="The bias of the last layer's attention is not counted.",
     ),
     "granite4_vision_text": Decoder(attention=BIASED, feed_forward=_MLP_BIAS),
-    "granite_docling_text": Decoder(attention=BIASED, feed_forward=_MLP_BIAS, model=TIED),
+    "granite_docling_text": Decoder(
+        attention=BIASED, feed_forward=_MLP_BIAS, model=TIED, defaults={"num_key_value_heads": 4}
+    ),
     "granite_swa": Decoder(
         attention={**BIASED, "sinks": True},
         windows=all_but_first_of(4),
         feed_forward=_MLP_BIAS,
         model=TIED,
-        defaults={"sliding_window": 128},
+        defaults={"num_key_value_heads": 4, "sliding_window": 128},
     ),
     "helium": Decoder(
         attention={"qkv_bias": flag("attention_bias")},
+        base=_square_attention,
         feed_forward=_MLP_BIAS,
         defaults={"head_dim": 128},
     ),
@@ -167,7 +191,9 @@ DENSE_ROWS: dict[str, Family] = {
         feed_forward=_MLP_BIAS,
         layer={"norms_per_layer": _norms_of_hyperclovax},
     ),
-    "iquestcoder": Decoder(attention=BIASED, feed_forward=_MLP_BIAS),
+    "iquestcoder": Decoder(
+        attention=BIASED, feed_forward=_MLP_BIAS, defaults={"num_key_value_heads": 8}
+    ),
     "jais2": Decoder(
         attention={
             "qkv_bias": flag("attention_bias", True),
@@ -182,6 +208,7 @@ DENSE_ROWS: dict[str, Family] = {
         feed_forward=_MLP_BIAS,
         model=TIED,
         only=(_NO_LATENT_BIAS,),
+        defaults={"q_lora_rank": 768},
     ),
     "modernbert-decoder": Decoder(
         attention=BIASED,
@@ -204,12 +231,13 @@ DENSE_ROWS: dict[str, Family] = {
             "qk_norm_per_head": _norm_per_head,
         },
         note="Embeddings of the additional tokens of images are not counted.",
+        defaults={"num_key_value_heads": 8},
     ),
     "muse_glimmer_text": Decoder(
         attention={**BIASED, "attn_output_gate": True},
         windows=all_but_every_from_last(4),
         layer={"norms_per_layer": 4},
-        defaults={"sliding_window": 2048, "head_dim": 128},
+        defaults={"num_key_value_heads": 2, "sliding_window": 2048, "head_dim": 128},
     ),
     "nanochat": Decoder(attention=BIASED, feed_forward=_NO_GATE, note=_NORM_WEIGHTS),
     "olmo": Decoder(attention=BIASED, note=_NORM_WEIGHTS),
@@ -220,6 +248,12 @@ DENSE_ROWS: dict[str, Family] = {
         model={**_GPT_MODEL, **_learned(512)},
         note="A norm after the last layer is counted, which it has not.",
     ),
+    "paddleocr_vl_text": Decoder(
+        attention={"qkv_bias": flag("use_bias"), "output_bias": flag("use_bias")},
+        feed_forward={**DENSE, "bias": flag("use_bias")},
+        model=TIED,
+        defaults={"num_key_value_heads": 2, "head_dim": 128},
+    ),
     "persimmon": Decoder(
         attention={**ALL_BIASES, "qk_norm": flag("qk_layernorm", True)},
         feed_forward=_gpt_mlp(size("intermediate_size")),
@@ -227,11 +261,17 @@ DENSE_ROWS: dict[str, Family] = {
         model={"final_norm_bias": True},
         note="The norms of queries and keys have biases, not counted: under 0.001 %.",
     ),
+    "qwen2_5_omni_text": Decoder(
+        attention={"qkv_bias": True},
+        model=TIED,
+        defaults={"num_key_value_heads": 4},
+        only=(Only(key="use_sliding_window", value=False, default=False, why="windows"),),
+    ),
     "vaultgemma": Decoder(
         attention=BIASED,
         windows=all_but_last_of(2),
         model=TIED,
-        defaults={"sliding_window": 4096, "head_dim": 256},
+        defaults={"num_key_value_heads": 4, "sliding_window": 4096, "head_dim": 256},
     ),
     "xglm": Decoder(
         attention=ALL_BIASES,
@@ -239,5 +279,7 @@ DENSE_ROWS: dict[str, Family] = {
         layer=_GPT_LAYER,
         model={**_GPT_MODEL, "position_embedding": "none"},
     ),
-    "youtu": Decoder(base=latent_attention, model=TIED, only=(_NO_LATENT_BIAS,)),
+    "youtu": Decoder(
+        base=latent_attention, model=TIED, only=(_NO_LATENT_BIAS,), defaults={"q_lora_rank": 1536}
+    ),
 }

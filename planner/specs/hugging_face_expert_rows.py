@@ -11,7 +11,6 @@ from planner.specs.hugging_face_layers import Table
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.hugging_face_rows import (
     BIASED,
-    DENSE,
     TIED,
     Decoder,
     Family,
@@ -131,7 +130,7 @@ def _modern_laguna(config: ConfigReader) -> ConfigReader:
 
 
 def _gate_per_number(config: ConfigReader) -> bool:
-    return config.values.get("gating") == "per-element"
+    return config.values.get("gating") not in (None, True, "per-head")
 
 
 def _among_experts(config: ConfigReader, layer: int) -> bool:
@@ -168,7 +167,7 @@ _GEMMA4 = Decoder(
     layer={"norms_per_layer": 4},
     sparse_layer={"norms_per_layer": 7},
     model=TIED,
-    defaults={"sliding_window": 512, "head_dim": 256},
+    defaults={"sliding_window": 512, "head_dim": 256, "num_key_value_heads": 4},
     modern=_modern_gemma4,
     only=(
         Only(key="hidden_size_per_layer_input", value=0, default=256, why="embeddings per layer"),
@@ -184,7 +183,10 @@ EXPERT_ROWS: dict[str, Family] = {
     "afmoe": Decoder(
         attention={**BIASED, "qk_norm": True, "attn_output_gate": True},
         windows=all_but_last_of(4, key="global_attn_every_n_layers"),
-        experts=experts(**_SHARED),
+        experts=experts(
+            shared_intermediate_size=times("n_shared_experts", "moe_intermediate_size", 2),
+            router_bias=True,
+        ),
         sparse=after("num_dense_layers", 1),
         layer={"norms_per_layer": 4},
         defaults={"sliding_window": 1024, "head_dim": 128},
@@ -203,6 +205,7 @@ EXPERT_ROWS: dict[str, Family] = {
         sparse=after("first_k_dense_replace", 1),
         sparse_layer={"norms_per_layer": 3},
         only=(_LATENT_BIAS, Only(key="moe_layer_freq", value=1, default=1, why="dense layers")),
+        defaults={"q_lora_rank": 1536},
     ),
     "beam": Decoder(
         attention={**BIASED, "qk_norm": True, "attn_output_gate": True},
@@ -210,7 +213,7 @@ EXPERT_ROWS: dict[str, Family] = {
         experts=experts(router_bias=True),
         sparse=after("first_k_dense_replace", 3),
         layer={"norms_per_layer": 4},
-        defaults={"sliding_window": 512, "head_dim": 128},
+        defaults={"num_key_value_heads": 8, "sliding_window": 512, "head_dim": 128},
         note="The biases of the output gates, one number per head, are not counted.",
     ),
     "cohere2_moe": Decoder(
@@ -250,12 +253,22 @@ EXPERT_ROWS: dict[str, Family] = {
         windows=_windows_of_flint,
         experts=experts(shared_intermediate_size=size("shared_expert_intermediate_size", 1024)),
         sparse=_among_experts,
-        defaults={"sliding_window": 513, "head_dim": 128, "mlp_only_layers": [0, 1]},
+        defaults={
+            "num_key_value_heads": 4,
+            "sliding_window": 513,
+            "head_dim": 128,
+            "mlp_only_layers": [0, 1],
+        },
     ),
     "gemma4_text": _GEMMA4,
     "gemma4_unified_text": replace(
         _GEMMA4,
-        defaults={"sliding_window": 1024, "head_dim": 256, "hidden_size_per_layer_input": 0},
+        defaults={
+            "num_key_value_heads": 4,
+            "sliding_window": 1024,
+            "head_dim": 256,
+            "hidden_size_per_layer_input": 0,
+        },
     ),
     "granitemoe_swa": Decoder(
         attention={**BIASED, "sinks": True},
@@ -268,10 +281,12 @@ EXPERT_ROWS: dict[str, Family] = {
     ),
     "hy_v3": Decoder(
         attention={**BIASED, "qk_norm": True},
-        feed_forward={**DENSE, "bias": flag("mlp_bias")},
-        experts=experts(**_SHARED),
+        experts=experts(
+            shared_intermediate_size=times("n_shared_experts", "moe_intermediate_size", 1, least=1),
+            router_bias=True,
+        ),
         sparse=after("first_k_dense_replace", 1),
-        defaults={"head_dim": 128},
+        defaults={"num_key_value_heads": 8, "head_dim": 128},
         only=(Only(key="mlp_bias", value=False, default=False, why="biases of shared experts"),),
     ),
     "kolibri1": Decoder(
@@ -282,7 +297,7 @@ EXPERT_ROWS: dict[str, Family] = {
             router_bias=True,
         ),
         layer={"norms_per_layer": 4},
-        defaults={"sliding_window": 513, "head_dim": 128},
+        defaults={"num_key_value_heads": 4, "sliding_window": 513, "head_dim": 128},
     ),
     "laguna": Decoder(
         attention={**BIASED, "qk_norm": True, "attn_output_gate": _gate_per_number},
@@ -300,7 +315,7 @@ EXPERT_ROWS: dict[str, Family] = {
         attention={**BIASED, "qk_norm": True},
         windows=never,
         experts=experts(),
-        defaults={"sliding_window": 1024, "head_dim": 128},
+        defaults={"num_key_value_heads": 4, "sliding_window": 1024, "head_dim": 128},
     ),
     "mimo_v2_flash": Decoder(
         attention={"qkv_bias": flag("attention_bias")},
@@ -321,7 +336,7 @@ EXPERT_ROWS: dict[str, Family] = {
             shared_intermediate_size=size("shared_intermediate_size", 3072),
             router_bias=True,
         ),
-        defaults={"head_dim": 128},
+        defaults={"num_key_value_heads": 4, "head_dim": 128},
         modern=_modern_minimax,
     ),
     "mistral4": Decoder(
@@ -331,6 +346,7 @@ EXPERT_ROWS: dict[str, Family] = {
         ),
         sparse=after("first_k_dense_replace", 0),
         only=(_LATENT_BIAS,),
+        defaults={"q_lora_rank": 1024},
     ),
     "muse_spark_text": Decoder(
         attention={**BIASED, "attn_output_gate": True},
@@ -338,13 +354,13 @@ EXPERT_ROWS: dict[str, Family] = {
         experts=experts(moe_latent_size=size("moe_hidden_size", 4096), router_bias=True),
         layer={"norms_per_layer": 5},
         sparse_layer={"norms_per_layer": 6},
-        defaults={"sliding_window": 2048, "head_dim": 64},
+        defaults={"num_key_value_heads": 16, "sliding_window": 2048, "head_dim": 64},
         note="Gates of residuals are counted as norms; those of the experts as one.",
     ),
     "solar_open": Decoder(
         attention={"qkv_bias": flag("attention_bias")},
         experts=experts(**_SHARED),
-        defaults={"head_dim": 128},
+        defaults={"num_key_value_heads": 8, "head_dim": 128},
     ),
     "step3p5": Decoder(
         attention={**BIASED, "qk_norm": True},

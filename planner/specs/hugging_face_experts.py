@@ -55,10 +55,6 @@ def _glm4_moe(config: ConfigReader) -> Table:
     return _glm_layers(config, config.flag("attention_bias", False), norm)
 
 
-def _glm4v_moe(config: ConfigReader) -> Table:
-    return layers.text_part(config, _glm4v_moe_text)
-
-
 def _glm4v_moe_text(config: ConfigReader) -> Table:
     return _glm_layers(config, config.flag("attention_bias", True), norm=False)
 
@@ -181,10 +177,6 @@ def _alike(config: ConfigReader, key: str, default: int | None = None) -> int:
     return ConfigReader({key: entries[0]}, config.faults, config.prefix).size(key)
 
 
-def _qwen3_vl_moe(config: ConfigReader) -> Table:
-    return layers.text_part(config, _qwen3_text)
-
-
 def _qwen3_text(config: ConfigReader) -> Table:
     if config.sequence("mlp_only_layers") or config.size("decoder_sparse_step", 1) != 1:
         config.fault("decoder_sparse_step", "must be 1: layers without experts are not supported")
@@ -199,14 +191,12 @@ EXPERT_FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
     "dots1": _dots1,
     "ernie4_5_moe": _ernie4_5_moe,
     "glm4_moe": _glm4_moe,
-    "glm4v_moe": _glm4v_moe,
-    "glm4v_moe_text": _glm4v_moe,
+    "glm4v_moe_text": _glm4v_moe_text,
     "granitemoe": _granitemoe,
     "granitemoeshared": _granitemoe,
     "hunyuan_v1_moe": _hunyuan_v1_moe,
     "olmoe": _olmoe,
     "phimoe": _phimoe,
     "qwen3_omni_moe_text": _qwen3_text,
-    "qwen3_vl_moe": _qwen3_vl_moe,
-    "qwen3_vl_moe_text": _qwen3_vl_moe,
+    "qwen3_vl_moe_text": _qwen3_text,
 }

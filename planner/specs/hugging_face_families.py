@@ -11,6 +11,7 @@ from typing import Any
 
 from planner.specs import hugging_face_layers as layers
 from planner.specs.hugging_face_composites import composites
+from planner.specs.hugging_face_defaults import with_defaults
 from planner.specs.hugging_face_dense import DENSE_FAMILIES
 from planner.specs.hugging_face_dense_rows import DENSE_ROWS
 from planner.specs.hugging_face_expert_rows import EXPERT_ROWS
@@ -291,7 +292,6 @@ def _llama4(config: ConfigReader) -> Table:
         attention = layers.attention(config, sliding_window=chunk if chunked else None)
         return layers.group(config, attention, experts if has_experts else dense)
 
-    config = config.text()
     chunk = config.size("attention_chunk_size", 8192)
     width = config.size("intermediate_size")
     dense = {"intermediate_size": config.size("intermediate_size_mlp")}
@@ -320,7 +320,6 @@ _FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
     "gptj": _gptj,
     "granite": _llama,
     "llama": _llama,
-    "llama4": _llama4,
     "llama4_text": _llama4,
     "minimax_m2": _minimax_m2,
     "mistral": _mistral,
@@ -347,5 +346,5 @@ _ELSEWHERE = (
     | EXPERT_ROWS
     | HYBRID_ROWS
 )
-_TEXTS = _FAMILIES | _ELSEWHERE
+_TEXTS = with_defaults(_FAMILIES | _ELSEWHERE)
 FAMILIES = dict(sorted((_TEXTS | composites(_TEXTS)).items()))

@@ -16,15 +16,11 @@ def _qwen3_next(config: ConfigReader) -> Table:
 
 
 def _qwen3_5(config: ConfigReader) -> Table:
-    return _hybrid(config.text(), layers.dense(config.text())) | _tied(config)
+    return _hybrid(config, layers.dense(config))
 
 
 def _qwen3_5_moe(config: ConfigReader) -> Table:
-    return _hybrid(config.text(), _experts(config.text())) | _tied(config)
-
-
-def _tied(config: ConfigReader) -> Table:
-    return {"tie_word_embeddings": config.flag("tie_word_embeddings", False)}
+    return _hybrid(config, _experts(config))
 
 
 def _experts(config: ConfigReader) -> Table:
@@ -71,8 +67,6 @@ def _linear(config: ConfigReader) -> Table:
 
 
 HYBRID_FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
-    "qwen3_5": _qwen3_5,
-    "qwen3_5_moe": _qwen3_5_moe,
     "qwen3_5_moe_text": _qwen3_5_moe,
     "qwen3_5_text": _qwen3_5,
     "qwen3_next": _qwen3_next,

@@ -86,6 +86,7 @@ HYBRID_ROWS: dict[str, Family] = {
         feed_forward={**DENSE, "bias": flag("mlp_bias")},
         modern=_modern_bamba,
         only=_MAMBA_BIASES,
+        defaults={"num_key_value_heads": 8},
     ),
     "granitemoehybrid": Decoder(
         attention=BIASED,
@@ -117,6 +118,7 @@ HYBRID_ROWS: dict[str, Family] = {
             Only(key="use_bias", value=False, default=False, why="biases of Mamba-2"),
             Only(key="use_conv_bias", value=True, default=True, why="a convolution without bias"),
         ),
+        defaults={"head_dim": 64},
     ),
     "olmo_hybrid": Decoder(
         attention={**BIASED, "qk_norm": True, "qk_norm_per_head": True},

@@ -29,10 +29,6 @@ def _deepseek_v32(config: ConfigReader) -> Table:
     return _decoder(config, attention, _with_experts(config))
 
 
-def _kimi_k25(config: ConfigReader) -> Table:
-    return _deepseek_v3(config.text())
-
-
 def _glm_moe_dsa(config: ConfigReader) -> Table:
     attention = latent_attention(config) | _indexer(config, num_heads=32)
     return _decoder(config, attention, _glm_experts(config, dense=_GLM_DENSE_LAYERS))
@@ -109,5 +105,4 @@ LATENT_FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
     "glm4_moe_lite": _glm4_moe_lite,
     "glm_moe_dsa": _glm_moe_dsa,
     "kimi_k2": _deepseek_v3,
-    "kimi_k25": _kimi_k25,
 }

@@ -42,13 +42,6 @@ def _prediction_modules(config: ConfigReader) -> int:
     return max(config.size(name, 0, least=0) for name in _PREDICTION_MODULES)
 
 
-def text_part(config: ConfigReader, family: Callable[[ConfigReader], Table]) -> Table:
-    """The language model of one that also sees; either may say that its embeddings are tied."""
-    tied = config.flag("tie_word_embeddings", False)
-    table = family(config.text())
-    return table | {"tie_word_embeddings": tied or table["tie_word_embeddings"], "notes": TEXT_PART}
-
-
 def attention(config: ConfigReader, **fields: Any) -> Table:
     """Attention by the usual names; ``fields`` are what the family fixes."""
     heads = config.size("num_attention_heads")

@@ -125,6 +125,10 @@ class ConfigReader:
         own = {key: value for key, value in self.values.items() if value is not None}
         return ConfigReader({**defaults, **own}, self.faults, self.prefix)
 
+    def names(self, key: str) -> bool:
+        """Whether the object names ``key``, if only to say null."""
+        return any(name in self.values for name in _NAMES.get(key, (key,)))
+
     def replaced(self, values: Mapping[str, Any]) -> ConfigReader:
         """This object, with ``values`` in place of its own."""
         return ConfigReader({**self.values, **values}, self.faults, self.prefix)

@@ -46,9 +46,9 @@ def size(key: str, default: int | None = None, least: int = 1) -> Value:
     return lambda config: config.size(key, default, least)
 
 
-def times(number: str, width: str, default: int | None = None) -> Value:
+def times(number: str, width: str, default: int | None = None, least: int = 0) -> Value:
     """The width of ``number`` equal parts of ``width``, such as shared experts."""
-    return lambda config: config.size(number, default, least=0) * config.size(width)
+    return lambda config: config.size(number, default, least) * config.size(width)
 
 
 def always(_: ConfigReader, __: int) -> bool:
@@ -139,7 +139,7 @@ class Decoder:
 
     def __call__(self, config: ConfigReader) -> Table:
         """The model table of ``config``."""
-        config = config.or_else(_silent(self.defaults, config))
+        config = config.replaced(_silent(self.defaults, config))
         config = self.modern(config) if self.modern else config
         for one in self.only:
             config.demand(one.key, one.value, one.why, one.default)
@@ -198,10 +198,8 @@ class Decoder:
 
 
 def _silent(defaults: Mapping[str, Any], config: ConfigReader) -> Mapping[str, Any]:
-    """The defaults of a config, in which a window that is null is none."""
-    if "sliding_window" not in config.values:
-        return defaults
-    return {key: value for key, value in defaults.items() if key != "sliding_window"}
+    """The defaults of what a config does not name; what it says is null is none."""
+    return {key: value for key, value in defaults.items() if not config.names(key)}
 
 
 def _filled(fields: Fields, config: ConfigReader) -> Table:
