@@ -9,6 +9,7 @@ from planner.errors import did_you_mean
 from planner.specs.hugging_face_layers import TEXT_PART, Table
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.hugging_face_rows import Family
+from planner.specs.hugging_face_unmodelled import UNMODELLED
 
 # What transformers has where the part of the language model is silent, as in early files.
 _LLAMA = {
@@ -115,12 +116,18 @@ def _composite(usual: str, families: Mapping[str, Family]) -> Family:
         given = text.values.get("model_type")
         name = usual if given is None or text is whole else str(given)
         if name not in families:
-            hint = did_you_mean(name[:40], families)
-            text.fault("model_type", f"{name[:40]!r} is not supported{hint}")
+            text.fault("model_type", f"{name[:40]!r} is not supported{_why(name, families)}")
             return {}
-        table = families[name](text.or_else(_DEFAULTS.get(name, {})))
+        table = families[name](text.completed(_DEFAULTS.get(name, {})))
         tied = whole.flag("tie_word_embeddings", table["tie_word_embeddings"])
         notes = f"{TEXT_PART} {table.get('notes', '')}".rstrip()
         return table | {"tie_word_embeddings": tied, "notes": notes}
 
     return read
+
+
+def _why(name: str, families: Mapping[str, Family]) -> str:
+    if name in UNMODELLED:
+        return f": not modelled are {UNMODELLED[name]}"
+    hint = did_you_mean(name[:40], families)
+    return f" ({hint.strip()})" if hint else ""

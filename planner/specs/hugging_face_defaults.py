@@ -66,7 +66,6 @@ def _completed(family: Family, defaults: Mapping[str, Any] | None) -> Family:
         return family
 
     def read(config: ConfigReader) -> Table:
-        silent = {key: value for key, value in defaults.items() if not config.names(key)}
-        return family(config.replaced(silent))
+        return family(config.completed(defaults))
 
     return read

@@ -129,6 +129,10 @@ class ConfigReader:
         """Whether the object names ``key``, if only to say null."""
         return any(name in self.values for name in _NAMES.get(key, (key,)))
 
+    def completed(self, defaults: Mapping[str, Any]) -> ConfigReader:
+        """This object, with ``defaults`` for what it does not name: null stays null."""
+        return self.replaced({key: value for key, value in defaults.items() if not self.names(key)})
+
     def replaced(self, values: Mapping[str, Any]) -> ConfigReader:
         """This object, with ``values`` in place of its own."""
         return ConfigReader({**self.values, **values}, self.faults, self.prefix)

@@ -62,8 +62,18 @@ def never(_: ConfigReader, __: int) -> bool:
 
 
 def all_but_last_of(number: int, key: str = "sliding_window_pattern") -> Rule:
-    """Hold of all but one layer in ``number``, or in what the config says: the last of them."""
-    return lambda config, layer: (layer + 1) % (config.size(key, number, least=0) or 1) != 0
+    """Hold of all but one layer in ``number``, or in what the config says: the last of them.
+
+    It may say a number, 0 for no layer, or letters, L for those of which it holds.
+    """
+
+    def rule(config: ConfigReader, layer: int) -> bool:
+        pattern = config.values.get(key)
+        if isinstance(pattern, str) and pattern:
+            return pattern[layer % len(pattern)] == "L"
+        return (layer + 1) % (config.size(key, number, least=0) or 1) != 0
+
+    return rule
 
 
 def all_but_first_of(number: int) -> Rule:
@@ -139,7 +149,7 @@ class Decoder:
 
     def __call__(self, config: ConfigReader) -> Table:
         """The model table of ``config``."""
-        config = config.replaced(_silent(self.defaults, config))
+        config = config.completed(self.defaults)
         config = self.modern(config) if self.modern else config
         for one in self.only:
             config.demand(one.key, one.value, one.why, one.default)
@@ -195,11 +205,6 @@ class Decoder:
         windowed = {**self.in_windows, "sliding_window": size("sliding_window")}
         fields = {**self.attention, **(windowed if mixer == "window" else {})}
         return self.base(config, **_filled(fields, config))
-
-
-def _silent(defaults: Mapping[str, Any], config: ConfigReader) -> Mapping[str, Any]:
-    """The defaults of what a config does not name; what it says is null is none."""
-    return {key: value for key, value in defaults.items() if not config.names(key)}
 
 
 def _filled(fields: Fields, config: ConfigReader) -> Table:
