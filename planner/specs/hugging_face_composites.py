@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.errors import did_you_mean
-from planner.specs.hugging_face_layers import TEXT_PART, Table
+from planner.specs.hugging_face_layers import Table
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.hugging_face_rows import Family
 from planner.specs.hugging_face_unmodelled import UNMODELLED
@@ -20,15 +20,19 @@ _LLAMA = {
     "num_attention_heads": 32,
     "max_position_embeddings": 2048,
 }
+_TEXT_PART = "Text part alone, without {}."
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "llama": _LLAMA,
     "mistral": _LLAMA | {"intermediate_size": 14_336, "max_position_embeddings": 131_072},
+    "qwen2": _LLAMA | {"vocab_size": 151_936, "intermediate_size": 22_016},
 }
+_PARTS = {"vision_config": "vision", "audio_config": "audio"}
 _THINKER = "thinker_config"
 
 # The type that transformers gives the language model where its part names none.
 COMPOSITES = {
     "aria": "aria_text",
+    "audioflamingo3": "qwen2",
     "aya_vision": "cohere2",
     "blip-2": "opt",
     "cohere2_vision": "cohere2",
@@ -38,9 +42,11 @@ COMPOSITES = {
     "deepseek_ocr2": "deepseek_ocr2_text",
     "deepseek_vl": "llama",
     "deepseek_vl_hybrid": "llama",
+    "dots3_note": "dots3_note_text",
     "emu3": "emu3_text_model",
     "exaone4_5": "exaone4",
     "fast_vlm": "qwen2",
+    "fun_asr_nano": "qwen3",
     "fuyu": "persimmon",
     "gemma3": "gemma3_text",
     "gemma4": "gemma4_text",
@@ -49,10 +55,13 @@ COMPOSITES = {
     "glm4v": "glm4v_text",
     "glm4v_moe": "glm4v_moe_text",
     "glm_ocr": "glm_ocr_text",
+    "glmasr": "llama",
     "glmga": "glm4v_text",
     "got_ocr2": "qwen2",
     "granite4_vision": "granite4_vision_text",
     "granite_docling": "granite_docling_text",
+    "granite_speech": "granite",
+    "granite_speech_plus": "granite",
     "hunyuan_vl": "hunyuan_vl_text",
     "hyperclovax_vision_v2": "hyperclovax",
     "idefics2": "mistral",
@@ -78,6 +87,8 @@ COMPOSITES = {
     "moss_transcribe_diarize": "qwen3",
     "muse_glimmer": "muse_glimmer_text",
     "muse_spark": "muse_spark_text",
+    "musicflamingo": "qwen2",
+    "nemo_speechlm": "nemotron_h",
     "nemotron_h_omni": "nemotron_h",
     "ovis2": "qwen2",
     "paddleocr_vl": "paddleocr_vl_text",
@@ -88,9 +99,11 @@ COMPOSITES = {
     "qwen2_5_omni": "qwen2_5_omni_text",
     "qwen2_5_omni_thinker": "qwen2_5_omni_text",
     "qwen2_5_vl": "qwen2_5_vl_text",
+    "qwen2_audio": "qwen2",
     "qwen2_vl": "qwen2_vl_text",
     "qwen3_5": "qwen3_5_text",
     "qwen3_5_moe": "qwen3_5_moe_text",
+    "qwen3_asr": "qwen3",
     "qwen3_omni_moe": "qwen3_omni_moe_text",
     "qwen3_omni_moe_thinker": "qwen3_omni_moe_text",
     "qwen3_vl": "qwen3_vl_text",
@@ -98,9 +111,11 @@ COMPOSITES = {
     "shieldgemma2": "gemma3_text",
     "smolvlm": "llama",
     "step3p7": "step3p5",
+    "vibevoice_asr": "qwen2",
     "video_llama_3": "qwen2",
     "video_llava": "llama",
     "vipllava": "llama",
+    "voxtral": "llama",
 }
 
 
@@ -120,10 +135,15 @@ def _composite(usual: str, families: Mapping[str, Family]) -> Family:
             return {}
         table = families[name](text.completed(_DEFAULTS.get(name, {})))
         tied = whole.flag("tie_word_embeddings", table["tie_word_embeddings"])
-        notes = f"{TEXT_PART} {table.get('notes', '')}".rstrip()
+        notes = f"{_note(whole)} {table.get('notes', '')}".rstrip()
         return table | {"tie_word_embeddings": tied, "notes": notes}
 
     return read
+
+
+def _note(whole: ConfigReader) -> str:
+    parts = [word for key, word in _PARTS.items() if whole.values.get(key) is not None]
+    return _TEXT_PART.format(" and ".join(f"the {part} tower" for part in parts or ["vision"]))
 
 
 def _why(name: str, families: Mapping[str, Family]) -> str:

@@ -8,6 +8,14 @@ from typing import Any
 from planner.specs import hugging_face_layers as layers
 from planner.specs.hugging_face_latent import latent_attention
 from planner.specs.hugging_face_layers import Table
+from planner.specs.hugging_face_modern import (
+    modern_dots,
+    modern_gemma4,
+    modern_laguna,
+    modern_mimo,
+    modern_minimax,
+    modern_step,
+)
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.hugging_face_rows import (
     BIASED,
@@ -49,86 +57,6 @@ def _unequal_heads(config: ConfigReader, **fields: Any) -> Table:
     return layers.attention(config, **fields) | {"head_dim": (key + value) // 2}
 
 
-def _listed(config: ConfigReader, key: str, words: tuple[str, str]) -> list[str] | None:
-    """The words of a list of 0 and 1, one per layer."""
-    entries = config.sequence(key, config.layers())
-    if entries is None:
-        return None
-    return [words[1] if entry == 1 else words[0] for entry in entries]
-
-
-def _modern_mimo(config: ConfigReader) -> ConfigReader:
-    """The keys of the published file: lists of 0 and 1, and the window without the token itself."""
-    kinds = {
-        "layer_types": _listed(
-            config, "hybrid_layer_pattern", ("full_attention", "sliding_attention")
-        ),
-        "mlp_layer_types": _listed(config, "moe_layer_freq", ("dense", "sparse")),
-    }
-    found: dict[str, Any] = {key: value for key, value in kinds.items() if value is not None}
-    window = config.optional_size("sliding_window_size")
-    if window is not None:
-        found["sliding_window"] = window
-    return config.replaced(found)
-
-
-def _heads_of_mimo(config: ConfigReader) -> int:
-    own = config.optional_size("swa_num_key_value_heads")
-    return own or 2 * config.size("num_key_value_heads", 4)
-
-
-def _modern_minimax(config: ConfigReader) -> ConfigReader:
-    """The keys of the published file: lists of 0 and 1."""
-    sparse = config.table("sparse_attention_config")
-    kinds = {
-        "layer_types": _listed(
-            sparse.replaced({"num_hidden_layers": config.layers()}),
-            "sparse_attention_freq",
-            ("full_attention", "minimax_m3_sparse"),
-        ),
-        "mlp_layer_types": _listed(config, "moe_layer_freq", ("dense", "sparse")),
-    }
-    found = {key: value for key, value in kinds.items() if value and not config.values.get(key)}
-    config = config.replaced(found)
-    if set(map(str, config.sequence("layer_types") or ())) - {"full_attention"}:
-        config.fault("layer_types", "other than full_attention are not supported: block selection")
-    return config
-
-
-def _modern_step(config: ConfigReader) -> ConfigReader:
-    """The keys of the published file: layers with experts as numbers, other heads in windows."""
-    number = config.layers()
-    found: dict[str, Any] = {}
-    for key in ("layer_types", "mlp_layer_types"):
-        kinds = config.values.get(key)
-        if isinstance(kinds, list) and len(kinds) > number:
-            found[key] = kinds[:number]  # the rest are modules of multi-token prediction
-    if config.values.get("mlp_layer_types") is None:
-        listed = config.values.get("moe_layers_enum")
-        names = listed.split(",") if isinstance(listed, str) else listed
-        chosen = {str(name).strip() for name in names} if isinstance(names, list) else None
-        found["mlp_layer_types"] = [
-            "sparse" if (layer >= 3 if chosen is None else str(layer) in chosen) else "dense"
-            for layer in range(number)
-        ]
-    return config.replaced(found)
-
-
-def _heads_of_step(config: ConfigReader) -> int:
-    other = config.table("attention_other_setting").optional_size("num_attention_heads")
-    own = config.optional_size("num_sliding_attention_heads")
-    return own or other or config.size("num_attention_heads")
-
-
-def _modern_laguna(config: ConfigReader) -> ConfigReader:
-    """Heads that differ between layers as what a layer has of its own."""
-    heads = config.sequence("num_attention_heads_per_layer", config.layers())
-    if heads is None:
-        return config
-    own = {str(layer): {"num_attention_heads": number} for layer, number in enumerate(heads)}
-    return config.replaced({"per_layer_config": own})
-
-
 def _gate_per_number(config: ConfigReader) -> bool:
     return config.values.get("gating") not in (None, True, "per-head")
 
@@ -143,20 +71,15 @@ def _windows_of_flint(config: ConfigReader, layer: int) -> bool:
     return layer >= 2 and layer % 4 != 1 and layer != config.layers() - 1
 
 
-def _modern_gemma4(config: ConfigReader) -> ConfigReader:
-    """The keys of the published file: heads of the layers of full attention of their own."""
-    if config.values.get("per_layer_config") is not None:
-        return config
-    shared = config.optional_size("num_global_key_value_heads")
-    equal = config.flag("attention_k_eq_v", False)
-    own = {"head_dim": config.size("global_head_dim", 512)}
-    if shared and equal:
-        own |= {"num_key_value_heads": shared}
-    full = {"full_attention": True, "sliding_attention": False}
-    kinds = layers.told_apart(config, "layer_types", full, lambda layer: (layer + 1) % 6 == 0)
-    return config.replaced(
-        {"per_layer_config": {str(layer): own for layer, is_full in enumerate(kinds) if is_full}}
-    )
+def _heads_of_mimo(config: ConfigReader) -> int:
+    own = config.optional_size("swa_num_key_value_heads")
+    return own or 2 * config.size("num_key_value_heads", 4)
+
+
+def _heads_of_step(config: ConfigReader) -> int:
+    other = config.table("attention_other_setting").optional_size("num_attention_heads")
+    own = config.optional_size("num_sliding_attention_heads")
+    return own or other or config.size("num_attention_heads")
 
 
 _GEMMA4 = Decoder(
@@ -168,7 +91,7 @@ _GEMMA4 = Decoder(
     sparse_layer={"norms_per_layer": 7},
     model=TIED,
     defaults={"sliding_window": 512, "head_dim": 256, "num_key_value_heads": 4},
-    modern=_modern_gemma4,
+    modern=modern_gemma4,
     only=(
         Only(key="hidden_size_per_layer_input", value=0, default=256, why="embeddings per layer"),
         Only(key="num_kv_shared_layers", value=0, default=0, why="layers that share their cache"),
@@ -204,7 +127,10 @@ EXPERT_ROWS: dict[str, Family] = {
         experts=experts(**_SHARED),
         sparse=after("first_k_dense_replace", 1),
         sparse_layer={"norms_per_layer": 3},
-        only=(_LATENT_BIAS, Only(key="moe_layer_freq", value=1, default=1, why="dense layers")),
+        only=(
+            _LATENT_BIAS,
+            Only(key="moe_layer_freq", value=1, default=1, why="dense layers among experts"),
+        ),
         defaults={"q_lora_rank": 1536},
     ),
     "beam": Decoder(
@@ -228,6 +154,36 @@ EXPERT_ROWS: dict[str, Family] = {
         layer={"norms_per_layer": 1, "parallel_residual": True},
         model=TIED,
         defaults={"sliding_window": 4096, "head_dim": 128},
+    ),
+    "dots3_note_text": Decoder(
+        base=latent_attention,
+        attention={
+            "index_n_heads": size("index_n_heads", 64),
+            "index_head_dim": size("index_head_dim", 128),
+            "index_topk": size("index_topk", 2048),
+        },
+        windows=never,
+        in_windows={"index_n_heads": 0, "index_head_dim": 0, "index_topk": 0},
+        experts=experts(
+            shared_intermediate_size=times(
+                "n_shared_experts", "shared_experts_intermediate_size", 1
+            ),
+            router_bias=True,
+        ),
+        sparse=after("first_k_dense_replace", 1),
+        defaults={
+            "sliding_window": 512,
+            "q_lora_rank": 1024,
+            "shared_experts_intermediate_size": 1536,
+        },
+        modern=modern_dots,
+        only=(
+            _LATENT_BIAS,
+            Only(key="use_dsa", value=True, default=True, why="no indexer"),
+            Only(key="use_sliding_window", value=True, default=True, why="no windows"),
+            Only(key="moe_layer_freq", value=1, default=1, why="dense layers among experts"),
+        ),
+        note=f"{_GATES} Nor are the norms of the rotary part of keys.",
     ),
     "exaone_moe": Decoder(
         attention={"qk_norm": True},
@@ -308,7 +264,7 @@ EXPERT_ROWS: dict[str, Family] = {
         ),
         sparse=after("first_k_dense_replace", 1),
         defaults={"sliding_window": 512, "head_dim": 128, "num_key_value_heads": 8},
-        modern=_modern_laguna,
+        modern=modern_laguna,
         note=_GATES,
     ),
     "mellum": Decoder(
@@ -325,7 +281,7 @@ EXPERT_ROWS: dict[str, Family] = {
         experts=experts(router_bias=True),
         sparse=after("first_k_dense_replace", 1),
         defaults={"sliding_window": 129, "num_key_value_heads": 4},
-        modern=_modern_mimo,
+        modern=modern_mimo,
         note="Keys and values differ in width per head: head_dim is their mean.",
     ),
     "minimax_m3_vl_text": Decoder(
@@ -337,7 +293,7 @@ EXPERT_ROWS: dict[str, Family] = {
             router_bias=True,
         ),
         defaults={"num_key_value_heads": 4, "head_dim": 128},
-        modern=_modern_minimax,
+        modern=modern_minimax,
     ),
     "mistral4": Decoder(
         base=latent_attention,
@@ -371,7 +327,7 @@ EXPERT_ROWS: dict[str, Family] = {
             router_bias=True,
         ),
         defaults={"head_dim": 128, "num_key_value_heads": 8},
-        modern=_modern_step,
+        modern=modern_step,
         note=_GATES,
     ),
 }

@@ -29,7 +29,6 @@ _GROUPS = {
     ),
     "several streams of residuals": "deepseek_v4 hy_v4 qwen4_exp qwen4_exp_text",
     "gates of latent attention and of norms": "axk2",
-    "layers of latent attention that differ": "dots3_note dots3_note_text",
     "latent attention that shares its cache between layers": "mistral_large4 mistral_large4_text",
     "two blocks of attention in a layer and experts that do nothing": "longcat_flash",
     "experts of attention": "jetmoe",

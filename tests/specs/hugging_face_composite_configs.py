@@ -154,9 +154,9 @@ COMPOSITE_CONFIGS: dict[str, tuple[int, dict[str, Any]]] = {
             "max_position_embeddings": 1048576, "model_type": "mistral4",
             "moe_intermediate_size": 2048, "n_routed_experts": 128, "n_shared_experts": 1,
             "num_attention_heads": 32, "num_experts_per_tok": 4, "num_hidden_layers": 6,
-            "num_key_value_heads": 32, "q_lora_rank": 1024, "qk_head_dim": 128,
-            "qk_nope_head_dim": 64, "qk_rope_head_dim": 64, "tie_word_embeddings": False,
-            "v_head_dim": 128, "vocab_size": 131072,
+            "num_key_value_heads": 32, "q_lora_rank": 1024, "qk_nope_head_dim": 64,
+            "qk_rope_head_dim": 64, "tie_word_embeddings": False, "v_head_dim": 128,
+            "vocab_size": 131072,
         },
     }),
     "emu3": (2_821_099_520, {
@@ -259,6 +259,33 @@ COMPOSITE_CONFIGS: dict[str, tuple[int, dict[str, Any]]] = {
             "max_position_embeddings": 32768, "model_type": "qwen3_5_text",
             "num_attention_heads": 16, "num_hidden_layers": 6, "num_key_value_heads": 4,
             "tie_word_embeddings": False, "vocab_size": 248320,
+        },
+    }),
+    "voxtral": (1_447_074_816, {
+        "model_type": "voxtral", "hidden_size": 3072,
+        "text_config": {
+            "attention_bias": False, "head_dim": 128, "hidden_size": 3072,
+            "intermediate_size": 8192, "max_position_embeddings": 131072, "mlp_bias": False,
+            "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 6,
+            "num_key_value_heads": 8, "tie_word_embeddings": False, "vocab_size": 131072,
+        },
+    }),
+    "qwen2_audio": (3_270_635_520, {
+        "model_type": "qwen2_audio",
+        "text_config": {
+            "hidden_size": 4096, "intermediate_size": 22016, "layer_types": FULL * 6,
+            "max_position_embeddings": 32768, "model_type": "qwen2", "num_attention_heads": 32,
+            "num_hidden_layers": 6, "num_key_value_heads": 32, "sliding_window": None,
+            "tie_word_embeddings": False, "use_sliding_window": False, "vocab_size": 151936,
+        },
+    }),
+    "granite_speech": (1_345_376_256, {
+        "model_type": "granite_speech", "tie_word_embeddings": True, "window_size": 15,
+        "text_config": {
+            "attention_bias": False, "hidden_size": 4096, "intermediate_size": 11008,
+            "max_position_embeddings": 2048, "mlp_bias": False, "model_type": "granite",
+            "num_attention_heads": 32, "num_hidden_layers": 6, "num_key_value_heads": 32,
+            "tie_word_embeddings": False, "vocab_size": 32000,
         },
     }),
 }  # fmt: skip

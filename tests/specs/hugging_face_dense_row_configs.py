@@ -81,7 +81,7 @@ DENSE_ROW_CONFIGS: dict[str, tuple[int, dict[str, Any]]] = {
         "model_type": "minicpm3", "attention_bias": False, "head_dim": 32, "hidden_size": 2560,
         "intermediate_size": 6400, "kv_lora_rank": 256, "max_position_embeddings": 32768,
         "mlp_bias": False, "num_attention_heads": 40, "num_hidden_layers": 6,
-        "num_key_value_heads": 40, "q_lora_rank": 768, "qk_head_dim": 96, "qk_nope_head_dim": 64,
+        "num_key_value_heads": 40, "q_lora_rank": 768, "qk_nope_head_dim": 64,
         "qk_rope_head_dim": 32, "tie_word_embeddings": True, "v_head_dim": 64, "vocab_size": 73448,
     }),
     "modernbert-decoder": (149_655_232, {
@@ -129,7 +129,7 @@ DENSE_ROW_CONFIGS: dict[str, tuple[int, dict[str, Any]]] = {
         "model_type": "youtu", "attention_bias": False, "head_dim": 64, "hidden_size": 2048,
         "intermediate_size": 6144, "kv_lora_rank": 512, "max_position_embeddings": 131072,
         "num_attention_heads": 16, "num_hidden_layers": 6, "num_key_value_heads": 16,
-        "q_lora_rank": 1536, "qk_head_dim": 192, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+        "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
         "tie_word_embeddings": True, "v_head_dim": 128, "vocab_size": 128256,
     }),
     "codegen": (1_621_066_976, {

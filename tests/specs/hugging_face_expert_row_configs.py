@@ -4,6 +4,7 @@ from typing import Any
 
 FULL = ["full_attention"]
 WINDOW = ["sliding_attention"]
+INDEXED = ["indexed_attention"]
 LINEAR = ["linear_attention"]
 DENSE = ["dense"]
 SPARSE = ["sparse"]
@@ -31,7 +32,7 @@ EXPERT_ROW_CONFIGS: dict[str, tuple[int, dict[str, Any]]] = {
         "mlp_layer_types": DENSE * 2 + SPARSE * 4, "moe_intermediate_size": 2048,
         "n_routed_experts": 192, "n_shared_experts": 1, "num_attention_heads": 64,
         "num_experts_per_tok": 8, "num_hidden_layers": 6, "num_key_value_heads": 64,
-        "q_lora_rank": 1536, "qk_head_dim": 192, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+        "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
         "tie_word_embeddings": False, "v_head_dim": 128, "vocab_size": 163840,
     }),
     "beam": (33_331_740_192, {
@@ -145,11 +146,13 @@ EXPERT_ROW_CONFIGS: dict[str, tuple[int, dict[str, Any]]] = {
     }),
     "minimax_m3_vl_text": (32_773_849_088, {
         "model_type": "minimax_m3_vl_text", "dense_intermediate_size": 12288, "head_dim": 128,
-        "hidden_size": 6144, "intermediate_size": 3072, "layer_types": FULL * 6,
-        "max_position_embeddings": 524288, "mlp_layer_types": DENSE * 2 + SPARSE * 4,
-        "num_attention_heads": 64, "num_experts_per_tok": 4, "num_hidden_layers": 6,
-        "num_key_value_heads": 4, "num_local_experts": 128, "shared_intermediate_size": 3072,
-        "tie_word_embeddings": False, "vocab_size": 200064,
+        "hidden_size": 6144, "index_block_size": 128, "index_head_dim": 128,
+        "index_local_blocks": 1, "index_n_heads": 4, "index_topk_blocks": 16,
+        "intermediate_size": 3072, "layer_types": FULL * 6, "max_position_embeddings": 524288,
+        "mlp_layer_types": DENSE * 2 + SPARSE * 4, "num_attention_heads": 64,
+        "num_experts_per_tok": 4, "num_hidden_layers": 6, "num_key_value_heads": 4,
+        "num_local_experts": 128, "shared_intermediate_size": 3072, "tie_word_embeddings": False,
+        "vocab_size": 200064,
     }),
     "solar_open": (14_240_764_672, {
         "model_type": "solar_open", "attention_bias": False, "head_dim": 128, "hidden_size": 4096,
@@ -216,5 +219,25 @@ EXPERT_ROW_CONFIGS: dict[str, tuple[int, dict[str, Any]]] = {
         "num_experts_per_tok": 8, "num_hidden_layers": 6, "num_key_value_heads": 8,
         "shared_expert_intermediate_size": 512, "sliding_window": 512, "tie_word_embeddings": False,
         "vocab_size": 100352,
+    }),
+    "dots3_note_text": (32_797_702_016, {
+        "model_type": "dots3_note_text", "attention_bias": False, "head_dim": 256,
+        "hidden_size": 5120, "index_head_dim": 128, "index_n_heads": 64, "index_topk": 2048,
+        "intermediate_size": 13824, "kv_lora_rank": 512,
+        "layer_types": INDEXED * 2 + WINDOW * 3 + INDEXED,
+        "max_position_embeddings": 524288, "mlp_bias": False, "mlp_layer_types": DENSE + SPARSE * 5,
+        "moe_intermediate_size": 1536, "n_routed_experts": 256, "n_shared_experts": 1,
+        "num_attention_heads": 128, "num_experts_per_tok": 8, "num_hidden_layers": 6,
+        "num_key_value_heads": 128,
+        "per_layer_config": {
+            layer: {
+                "kv_lora_rank": 1024, "num_attention_heads": 64, "num_key_value_heads": 64,
+                "qk_nope_head_dim": 192,
+            }
+            for layer in "234"
+        },
+        "q_lora_rank": 1024, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+        "shared_experts_intermediate_size": 1536, "sliding_window": 512,
+        "tie_word_embeddings": False, "v_head_dim": 128, "vocab_size": 152064,
     }),
 }  # fmt: skip

@@ -28,6 +28,7 @@ INEXACT = {
     "beam": -288,
     "bitnet": -41_472,
     "chameleon": -49_152,
+    "dots3_note_text": -2_949_504,
     "fuyu": -768,
     "gemma4-26b": 2_865_920,
     "gpt_neox_japanese": -2_560,
@@ -49,7 +50,7 @@ def _read(folder: Path, config: Any) -> ModelSpec:
 
 
 def test_the_number_of_types_that_are_read() -> None:
-    assert len(FAMILIES) == 211
+    assert len(FAMILIES) == 224
     assert not FAMILIES.keys() & UNMODELLED.keys()
 
 
@@ -89,6 +90,28 @@ def test_a_model_of_several_modes_is_its_language_model(name: str, tmp_path: Pat
     assert whole.layer_groups == alone.layer_groups
     assert whole.tie_word_embeddings == alone.tie_word_embeddings
     assert "without the vision tower" in whole.notes
+
+
+def test_a_note_names_the_parts_that_are_left_out(tmp_path: Path) -> None:
+    text = CONFIGS["qwen2.5-0.5b"]
+    parts = {"audio_config": {"d_model": 1280}, "text_config": text}
+    hears = _read(tmp_path, {"model_type": "qwen2_audio", **parts})
+    both = _read(tmp_path, {"model_type": "internvl", "vision_config": {"depth": 2}, **parts})
+    assert hears.notes == "Text part alone, without the audio tower."
+    assert both.notes == "Text part alone, without the vision tower and the audio tower."
+
+
+def test_windows_of_dots_have_heads_of_their_own(tmp_path: Path) -> None:
+    _, saved = EXPERT_ROW_CONFIGS["dots3_note_text"]
+    silent = {key: value for key, value in saved.items() if key not in ("per_layer_config",)}
+    read = _read(tmp_path, silent | {"layer_types": None})
+    assert read.layer_groups == _read(tmp_path, saved).layer_groups
+    full, windowed = read.layer_groups[1].attention, read.layer_groups[2].attention
+    assert full is not None
+    assert windowed is not None
+    assert (full.num_attention_heads, full.index_topk, full.sliding_window) == (128, 2048, None)
+    assert (windowed.num_attention_heads, windowed.index_topk) == (64, 0)
+    assert windowed.sliding_window == 512
 
 
 @pytest.mark.parametrize(
