@@ -28,6 +28,7 @@ from planner.specs.hugging_face_rows import (
     all_but_every_from_last,
     all_but_first_of,
     all_but_last_of,
+    among_experts,
     experts,
     flag,
     never,
@@ -59,12 +60,6 @@ def _unequal_heads(config: ConfigReader, **fields: Any) -> Table:
 
 def _gate_per_number(config: ConfigReader) -> bool:
     return config.values.get("gating") not in (None, True, "per-head")
-
-
-def _among_experts(config: ConfigReader, layer: int) -> bool:
-    """Hold of layers that Qwen's keys do not make dense."""
-    dense = config.sequence("mlp_only_layers") or ()
-    return layer not in dense and (layer + 1) % config.size("decoder_sparse_step", 1) == 0
 
 
 def _windows_of_flint(config: ConfigReader, layer: int) -> bool:
@@ -100,6 +95,12 @@ _GEMMA4 = Decoder(
         "Where keys are also the values, a projection of values is counted all the same; "
         "scales of residuals and experts are not."
     ),
+)
+
+_QWEN3_SEEING = Decoder(
+    attention={**BIASED, "qk_norm": True},
+    experts=experts(),
+    sparse=among_experts,
 )
 
 EXPERT_ROWS: dict[str, Family] = {
@@ -208,7 +209,7 @@ EXPERT_ROWS: dict[str, Family] = {
         attention={**BIASED, "qk_norm": True, "sinks": True},
         windows=_windows_of_flint,
         experts=experts(shared_intermediate_size=size("shared_expert_intermediate_size", 1024)),
-        sparse=_among_experts,
+        sparse=among_experts,
         defaults={
             "num_key_value_heads": 4,
             "sliding_window": 513,
@@ -313,6 +314,8 @@ EXPERT_ROWS: dict[str, Family] = {
         defaults={"num_key_value_heads": 16, "sliding_window": 2048, "head_dim": 64},
         note="Gates of residuals are counted as norms; those of the experts as one.",
     ),
+    "qwen3_omni_moe_text": _QWEN3_SEEING,
+    "qwen3_vl_moe_text": _QWEN3_SEEING,
     "solar_open": Decoder(
         attention={"qkv_bias": flag("attention_bias")},
         experts=experts(**_SHARED),

@@ -177,14 +177,6 @@ def _alike(config: ConfigReader, key: str, default: int | None = None) -> int:
     return ConfigReader({key: entries[0]}, config.faults, config.prefix).size(key)
 
 
-def _qwen3_text(config: ConfigReader) -> Table:
-    if config.sequence("mlp_only_layers") or config.size("decoder_sparse_step", 1) != 1:
-        config.fault("decoder_sparse_step", "must be 1: layers without experts are not supported")
-    attention = layers.attention(config, qk_norm=True, **layers.biased(config))
-    experts = _routed(config, "num_experts", "num_experts_per_tok", "moe_intermediate_size")
-    return _decoder(config, attention, experts)
-
-
 EXPERT_FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
     "dbrx": _dbrx,
     "deepseek": _deepseek,
@@ -197,6 +189,4 @@ EXPERT_FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
     "hunyuan_v1_moe": _hunyuan_v1_moe,
     "olmoe": _olmoe,
     "phimoe": _phimoe,
-    "qwen3_omni_moe_text": _qwen3_text,
-    "qwen3_vl_moe_text": _qwen3_text,
 }

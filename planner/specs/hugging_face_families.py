@@ -16,7 +16,6 @@ from planner.specs.hugging_face_dense import DENSE_FAMILIES
 from planner.specs.hugging_face_dense_rows import DENSE_ROWS
 from planner.specs.hugging_face_expert_rows import EXPERT_ROWS
 from planner.specs.hugging_face_experts import EXPERT_FAMILIES
-from planner.specs.hugging_face_hybrid import HYBRID_FAMILIES
 from planner.specs.hugging_face_hybrid_rows import HYBRID_ROWS
 from planner.specs.hugging_face_latent import LATENT_FAMILIES
 from planner.specs.hugging_face_layers import Table
@@ -338,7 +337,6 @@ _FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
 _ELSEWHERE = (
     DENSE_FAMILIES
     | EXPERT_FAMILIES
-    | HYBRID_FAMILIES
     | LATENT_FAMILIES
     | NEMOTRON_FAMILIES
     | REMOTE_FAMILIES

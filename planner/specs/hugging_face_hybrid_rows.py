@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.hugging_face_rows import (
     BIASED,
@@ -12,6 +14,7 @@ from planner.specs.hugging_face_rows import (
     Only,
     all_but_last_of,
     always,
+    among_experts,
     experts,
     flag,
     size,
@@ -78,6 +81,20 @@ def _position(config: ConfigReader) -> str:
     return "rotary" if config.values.get("position_embedding_type") == "rope" else "none"
 
 
+_QWEN_ATTENTION: Fields = {
+    **BIASED,
+    "qk_norm": True,
+    "attn_output_gate": flag("attn_output_gate", True),
+}
+_QWEN_EXPERTS = experts(
+    shared_intermediate_size=size("shared_expert_intermediate_size"), shared_expert_gate=True
+)
+_QWEN3_5 = Decoder(
+    attention=_QWEN_ATTENTION,
+    state=_DELTA_NET,
+    states=all_but_last_of(4, key="full_attention_interval"),
+)
+
 HYBRID_ROWS: dict[str, Family] = {
     "bamba": Decoder(
         attention=BIASED,
@@ -126,4 +143,7 @@ HYBRID_ROWS: dict[str, Family] = {
         states=all_but_last_of(4, key=""),
         modern=_modern_olmo_hybrid,
     ),
+    "qwen3_5_moe_text": replace(_QWEN3_5, experts=_QWEN_EXPERTS),
+    "qwen3_5_text": _QWEN3_5,
+    "qwen3_next": replace(_QWEN3_5, experts=_QWEN_EXPERTS, sparse=among_experts),
 }

@@ -23,8 +23,10 @@ Family = Callable[[ConfigReader], Table]
 _MIXERS = {
     "full": ("full_attention", "attention"),
     "window": ("sliding_attention", "chunked_attention"),
-    "state": ("linear_attention", "mamba"),
+    "linear": ("linear_attention",),
+    "mamba2": ("linear_attention", "mamba"),
 }
+_STATES = ("linear", "mamba2")
 _FEED_FORWARDS = {"dense": False, "sparse": True}
 
 
@@ -89,6 +91,12 @@ def all_but_every_from_last(number: int) -> Rule:
 def after(key: str, default: int) -> Rule:
     """Hold of all layers but the first ones, whose number is ``key``."""
     return lambda config, layer: layer >= config.size(key, default, least=0)
+
+
+def among_experts(config: ConfigReader, layer: int) -> bool:
+    """Hold of the layers that Qwen's keys do not make dense."""
+    dense = config.sequence("mlp_only_layers") or ()
+    return layer not in dense and (layer + 1) % config.size("decoder_sparse_step", 1) == 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,14 +175,14 @@ class Decoder:
         ]
 
     def _mixers(self, config: ConfigReader) -> list[str]:
-        rules = {"window": self.windows, "state": self.states}
-        kinds = [kind for kind in _MIXERS if kind == "full" or rules[kind]]
-        if kinds == ["full"]:
+        rules = {"window": self.windows, self.state.get("kind", ""): self.states}
+        known_rules = {kind: rule for kind, rule in rules.items() if rule}
+        if not known_rules:
             return ["full"] * config.layers()
-        known = {word: kind for kind in kinds for word in _MIXERS[kind]}
+        known = {word: kind for kind in ("full", *known_rules) for word in _MIXERS[kind]}
 
         def default(layer: int) -> str:
-            holds = (kind for kind, rule in rules.items() if rule and rule(config, layer))
+            holds = (kind for kind, rule in known_rules.items() if rule(config, layer))
             return next(holds, "full")
 
         mixers = layers.told_apart(config, "layer_types", known, default)
@@ -200,7 +208,7 @@ class Decoder:
         }
 
     def _attention(self, config: ConfigReader, mixer: str) -> Table:
-        if mixer == "state":
+        if mixer in _STATES:
             return layers.attention(config, **_filled(self.state, config))
         windowed = {**self.in_windows, "sliding_window": size("sliding_window")}
         fields = {**self.attention, **(windowed if mixer == "window" else {})}

@@ -151,6 +151,19 @@ def test_a_layer_may_have_heads_of_its_own(tmp_path: Path) -> None:
     assert [(number, own and own.num_key_value_heads) for number, own in heads] == [(31, 8), (1, 2)]
 
 
+@pytest.mark.parametrize("name", ["qwen3-next-80b-a3b", "qwen3-vl-30b-a3b"])
+def test_layers_of_qwen_without_experts(name: str, tmp_path: Path) -> None:
+    config = CONFIGS[name]
+    text = config.get("text_config", config) | {"mlp_only_layers": [0], "intermediate_size": 6144}
+    groups = _read(tmp_path, text).layer_groups
+    dense = [group for group in groups if not group.num_experts]
+    assert [group.num_hidden_layers for group in dense] == [1]
+    assert [group.feed_forward and group.feed_forward.intermediate_size for group in dense] == [
+        6144
+    ]
+    assert sum(group.num_hidden_layers for group in groups) == 48
+
+
 def test_null_is_none_where_silence_is_the_default(tmp_path: Path) -> None:
     config = PUBLISHED_CONFIGS["minicpm3-4b"]
     silent = {key: value for key, value in config.items() if key != "q_lora_rank"}
