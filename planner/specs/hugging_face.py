@@ -32,7 +32,7 @@ def read_config(path: Path, name: str | None = None) -> ModelSpec:
     ------
     SpecError
         With one line per fault: file, key and what is wrong. Model types that are not
-        supported are refused, naming those that are.
+        supported are refused, naming what of them is not modelled, or those that are.
     """
     values = _read_json(path)
     family = values.get("model_type")
@@ -84,10 +84,10 @@ def _unsupported(family: object) -> str:
     if family is None:
         return f"model_type is missing. {supported}"
     text = str(family)[:40]
+    refused = f"model_type {text!r} is not supported"
     if text in UNMODELLED:
-        why = f"not modelled are {UNMODELLED[text]}"
-        return f"model_type {text!r} is not supported: {why}. {supported}"
-    return f"model_type {text!r} is not supported.{did_you_mean(text, FAMILIES)} {supported}"
+        return f"{refused}: not modelled are {UNMODELLED[text]}."
+    return f"{refused}.{did_you_mean(text, FAMILIES) or f' {supported}'}"
 
 
 def _name(values: dict[str, Any], path: Path) -> str:
