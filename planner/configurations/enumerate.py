@@ -5,29 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import groupby, product
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from planner.configurations.table import ConfigurationTable
 from planner.configurations.training import NAMES, TrainingConfigurations
+from planner.terms import terms_of
 
 Table = TypeVar("Table", bound=ConfigurationTable)
 
 # Parameters that appear in the same formulas share an axis: what a formula does not depend
 # on costs it nothing, and the last axis is long enough for numpy's inner loops.
-AXES: tuple[tuple[str, ...], ...] = (
-    (
-        "num_gpus",
-        "tensor_parallel",
-        "context_parallel",
-        "expert_parallel",
-        "data_parallel_replicas",
-    ),
-    ("micro_batch_size", "sequence_parallel", "precision", "flash_attention", "fp8_attention"),
-    ("recompute", "recompute_num_layers", "zero_stage", "offload"),
-    ("global_batch_size", "pipeline_parallel", "virtual_pipeline"),
+AXES: tuple[tuple[str, ...], ...] = tuple(
+    tuple(name for _, name in axis)
+    for _, axis in groupby(
+        sorted((term.axis, name) for name, term in terms_of("train", "parameter").items()),
+        key=lambda place: place[0][0],
+    )
 )
 
 _BLOCK_ROWS = 2**19

@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from planner.arrays import CodeArray, FloatArray
 from planner.configurations.table import ConfigurationTable
-from planner.enums import CacheType, Quantization
-
-SERVING_CODES = {
-    "quantization": Quantization,
-    "expert_quantization": Quantization,
-    "kv_cache": CacheType,
-}
-SHARES = ("weight_offload", "kv_offload")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +19,7 @@ class ServingConfigurations(ConfigurationTable):
     replica's stage. ``weight_offload``, ``kv_offload``: shares kept in host memory.
     """
 
-    codes = SERVING_CODES
-    shares = SHARES
+    workload = "serve"
 
     num_gpus: FloatArray
     tensor_parallel: FloatArray
@@ -71,10 +61,3 @@ class ServingConfigurations(ConfigurationTable):
 
 
 SERVING_NAMES = ServingConfigurations.names()
-
-
-def serving_word(name: str, value: Any) -> Any:
-    """A value of the parameter ``name`` as it is shown: a word, a share or an int."""
-    if name in SERVING_CODES:
-        return SERVING_CODES[name](int(value)).word
-    return float(value) if name in SHARES else int(value)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from planner.arrays import IndexArray
+from planner.terms import glossary
 
 
 class ConfigurationTable:
@@ -16,15 +17,11 @@ class ConfigurationTable:
 
     A flat table holds equal-length vectors; an open mesh holds one axis per group of
     parameters, so that a formula costs only the axes it depends on. Quantities are float64,
-    choices (``codes``) int8, switches (``flags``) bool;
-    ``shares`` are quantities from 0 to 1; of the other quantities, which are counted from 1,
-    ``from_zero`` may be 0.
+    codes int8, flags bool; which is which, and what else is to be known of a parameter, stands in
+    the table of terms under ``workload``.
     """
 
-    codes: ClassVar[Mapping[str, Any]] = {}
-    flags: ClassVar[tuple[str, ...]] = ()
-    shares: ClassVar[tuple[str, ...]] = ()
-    from_zero: ClassVar[tuple[str, ...]] = ()
+    workload: ClassVar[str]
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @classmethod
@@ -35,9 +32,10 @@ class ConfigurationTable:
     @classmethod
     def cast(cls, name: str, value: Any) -> Any:
         """``value`` in the array type of the parameter ``name``."""
-        if name in cls.codes:
+        term = glossary()[name]
+        if term.codes is not None:
             return np.asarray(value, dtype=np.int8)
-        return np.asarray(value, dtype=np.bool_ if name in cls.flags else np.float64)
+        return np.asarray(value, dtype=np.bool_ if term.type == "flag" else np.float64)
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -86,6 +84,11 @@ class ConfigurationTable:
                 for name in self.names()
             }
         )
+
+
+def word(name: str, value: Any) -> Any:
+    """A value of the parameter ``name`` as it is shown: a word, a bool or a number."""
+    return glossary()[name].shown(value)
 
 
 def pick(values: Any, shape: tuple[int, ...], positions: Any) -> Any:

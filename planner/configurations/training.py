@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from planner.arrays import BoolArray, CodeArray, FloatArray
 from planner.configurations.table import ConfigurationTable
-from planner.enums import ComputePrecision, Offload, Recompute, ZeroStage
-
-CODES = {
-    "precision": ComputePrecision,
-    "recompute": Recompute,
-    "zero_stage": ZeroStage,
-    "offload": Offload,
-}
-FLAGS = ("sequence_parallel", "flash_attention", "fp8_attention")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfigurations(ConfigurationTable):
     """Layouts of a training step; every field broadcasts to ``shape``."""
 
-    codes = CODES
-    flags = FLAGS
-    from_zero = ("recompute_num_layers",)
+    workload = "train"
 
     num_gpus: FloatArray
     tensor_parallel: FloatArray
@@ -59,12 +47,3 @@ class TrainingConfigurations(ConfigurationTable):
 
 NAMES = TrainingConfigurations.names()
 cast = TrainingConfigurations.cast
-
-
-def word(name: str, value: Any) -> Any:
-    """A value of the parameter ``name`` as it is shown: a word, a bool or an int."""
-    if name in CODES:
-        return CODES[name](int(value)).word if name != "zero_stage" else int(value)
-    if name in FLAGS:
-        return bool(value)
-    return int(value)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from planner.configurations.table import ConfigurationTable
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.specs.search_space import (
     Dense,
@@ -17,11 +16,10 @@ from planner.specs.search_space import (
     SearchSpace,
     expand,
 )
+from planner.terms import Term, glossary
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _LARGEST = 10**9
-
-Kind = type[ConfigurationTable]
 
 
 def refuse_unknown(
@@ -57,7 +55,7 @@ def listed(choice: Any, bases: Mapping[str, int]) -> list[Any]:
     return list(choice) if isinstance(choice, list | tuple) else [choice]
 
 
-def checked(kind: Kind, name: str, values: Iterable[Any]) -> list[Any]:
+def checked(name: str, values: Iterable[Any]) -> list[Any]:
     """Values of a parameter as codes, flags and numbers, without repetitions.
 
     Raises
@@ -65,22 +63,21 @@ def checked(kind: Kind, name: str, values: Iterable[Any]) -> list[Any]:
     SearchSpaceError
         A value is not one of the parameter's, or there is none.
     """
-    known = list(dict.fromkeys(_check(kind, name, value) for value in values))
+    known = list(dict.fromkeys(_check(name, value) for value in values))
     if not known:
         raise SearchSpaceError(f"There is no value for {name}.")
-    if name not in kind.codes and name not in kind.flags:
+    if glossary()[name].type in ("count", "share"):
         known.sort()
     return known
 
 
-def _check(kind: Kind, name: str, value: Any) -> Any:
-    if name in kind.flags:
+def _check(name: str, value: Any) -> Any:
+    term = glossary()[name]
+    if term.codes is not None:
+        return _code(term, value)
+    if term.type == "flag":
         return _flag(name, value)
-    if name in kind.codes:
-        return _code(kind, name, value)
-    if name in kind.shares:
-        return _share(name, value)
-    return _count(name, value, least=0 if name in kind.from_zero else 1)
+    return _share(name, value) if term.type == "share" else _count(name, value, int(term.least))
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -90,16 +87,13 @@ def _flag(name: str, value: Any) -> bool:
     return text in _TRUE
 
 
-def _code(kind: Kind, name: str, value: Any) -> int:
-    codes, text = kind.codes[name], str(value).lower()
-    if name == "zero_stage" and text in {str(int(code)) for code in codes}:
-        return int(text)
-    words = codes.words()
-    if name == "zero_stage" or text not in words:
-        known = ["0", "1", "2", "3"] if name == "zero_stage" else words
-        hint = did_you_mean(text, known)
-        raise SearchSpaceError(f"{name} is one of {', '.join(known)}, not {value!r}.{hint}")
-    return int(codes[text.upper()])
+def _code(term: Term, value: Any) -> int:
+    codes = {str(term.shown(code)): int(code) for code in term.codes}
+    text = str(value).lower()
+    if text not in codes:
+        hint = did_you_mean(text, codes)
+        raise SearchSpaceError(f"{term.term} is one of {', '.join(codes)}, not {value!r}.{hint}")
+    return codes[text]
 
 
 def _share(name: str, value: Any) -> float:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from planner.configurations.training import NAMES, word
+from planner.configurations.table import word
+from planner.configurations.training import NAMES
 from planner.enums import PipelineSchedule
 from planner.estimators.cost import run_cost
 from planner.estimators.estimate import Estimate

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray
+from planner.arrays import BoolArray
 from planner.errors import SearchSpaceError, did_you_mean
-from planner.estimators.cost import run_cost
-from planner.optimize.objectives import memory_headroom
-
-Value = Callable[..., FloatArray]
+from planner.optimize.objectives import TRAINING_VALUES, Value
+from planner.terms import terms_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,17 +38,15 @@ class Constraint:
             return np.asarray(~(self.limit.sign * value <= self.limit.sign * self.bound))
 
 
-LIMITS: dict[str, Limit] = {
-    "memory_headroom": Limit(sign=-1, value=lambda e, _: memory_headroom(e), unit="byte"),
-    "step_time": Limit(sign=1, value=lambda e, _: e.step_time, unit="second"),
-    "time_to_train": Limit(
-        sign=1, value=lambda e, price: run_cost(e, price).time_to_train, unit="second"
-    ),
-    "cost": Limit(sign=1, value=lambda e, price: run_cost(e, price).cost, unit="usd"),
-    "model_flops_utilization": Limit(
-        sign=-1, value=lambda e, _: e.model_flops_utilization, unit="1"
-    ),
-}
+def limits_of(workload: str, values: Mapping[str, Value]) -> dict[str, Limit]:
+    """The limits of a workload: its ``values`` that the table of terms calls so."""
+    return {
+        name: Limit(sign=term.sign, value=values[name], unit=term.type)
+        for name, term in terms_of(workload, "limit").items()
+    }
+
+
+LIMITS = limits_of("train", TRAINING_VALUES)
 
 
 def constraints(

@@ -11,6 +11,7 @@ from planner.arrays import FloatArray
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.estimators.cost import run_cost
 from planner.estimators.estimate import Estimate
+from planner.terms import terms_of
 
 Value = Callable[..., FloatArray]
 MAX_OBJECTIVES = 3
@@ -30,20 +31,28 @@ def memory_headroom(estimate: Estimate) -> FloatArray:
     return np.asarray(estimate.setting.machine.gpu.allocatable_memory - estimate.peak_memory)
 
 
-OBJECTIVES = {
-    objective.name: objective
-    for objective in (
-        Objective(name="throughput", sign=-1, value=lambda e, _: e.tokens_per_second),
-        Objective(name="step_time", sign=1, value=lambda e, _: e.step_time),
-        Objective(
-            name="time_to_train", sign=1, value=lambda e, price: run_cost(e, price).time_to_train
-        ),
-        Objective(name="gpu_hours", sign=1, value=lambda e, price: run_cost(e, price).gpu_seconds),
-        Objective(name="cost", sign=1, value=lambda e, price: run_cost(e, price).cost),
-        Objective(name="memory_headroom", sign=-1, value=lambda e, _: memory_headroom(e)),
-        Objective(name="num_gpus", sign=1, value=lambda e, _: e.configurations.num_gpus),
-    )
+TRAINING_VALUES: dict[str, Value] = {
+    "throughput": lambda e, _: e.tokens_per_second,
+    "step_time": lambda e, _: e.step_time,
+    "time_to_train": lambda e, price: run_cost(e, price).time_to_train,
+    "gpu_hours": lambda e, price: run_cost(e, price).gpu_seconds,
+    "cost": lambda e, price: run_cost(e, price).cost,
+    "memory_headroom": lambda e, _: memory_headroom(e),
+    "model_flops_utilization": lambda e, _: e.model_flops_utilization,
+    "num_gpus": lambda e, _: e.configurations.num_gpus,
 }
+"""What of an estimate can be optimized or limited, by the names of the table of terms."""
+
+
+def objectives_of(workload: str, values: Mapping[str, Value]) -> dict[str, Objective]:
+    """The objectives of a workload: its ``values`` that the table of terms calls so."""
+    return {
+        name: Objective(name=name, sign=term.sign, value=values[name])
+        for name, term in terms_of(workload, "objective").items()
+    }
+
+
+OBJECTIVES = objectives_of("train", TRAINING_VALUES)
 
 
 def parse_objectives(

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.configurations.enumerate import Mesh
-from planner.configurations.training import NAMES, TrainingConfigurations, word
+from planner.configurations.table import word
+from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.optimize.collector import Collector
 from planner.optimize.exhaustive import Progress

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from planner.configurations.enumerate import Mesh
-from planner.configurations.training import NAMES, TrainingConfigurations
+from planner.configurations.training import NAMES
 from planner.errors import SearchSpaceError
 from planner.optimize.choices import checked, listed, refuse_unknown
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
+from planner.terms import plain_values
 
 
 def mesh(
@@ -39,35 +40,22 @@ def mesh(
     said: dict[str, Any] = {**space.parameters, **settings}
     choices: dict[str, Any] = {**defaults(framework, workload), **said}
     table = {
-        name: checked(TrainingConfigurations, name, _values(choice, counts, model, workload))
+        name: checked(name, _values(choice, counts, model, workload))
         for name, choice in choices.items()
     }
-    table["num_gpus"] = checked(TrainingConfigurations, "num_gpus", counts)
+    table["num_gpus"] = checked("num_gpus", counts)
     alone = min(table["tensor_parallel"]) * min(table["pipeline_parallel"]) >= counts[-1]
     if alone and "zero_stage" not in said and 0 in framework.zero_stages:
-        table["zero_stage"] = checked(TrainingConfigurations, "zero_stage", [0])
+        table["zero_stage"] = checked("zero_stage", [0])
     return Mesh(values={name: table[name] for name in NAMES})
 
 
 def defaults(framework: FrameworkProfile, workload: TrainingWorkload) -> dict[str, Any]:
     """The value of each parameter that neither the space nor the user mentions."""
     return {
-        "tensor_parallel": 1,
-        "context_parallel": 1,
-        "pipeline_parallel": 1,
-        "virtual_pipeline": 1,
-        "expert_parallel": 1,
-        "micro_batch_size": 1,
+        **plain_values("train"),
         "global_batch_size": workload.global_batch_size,
         "zero_stage": framework.default_zero_stage,
-        "data_parallel_replicas": 1,
-        "recompute": "none",
-        "recompute_num_layers": 0,
-        "offload": "none",
-        "precision": "bf16",
-        "sequence_parallel": False,
-        "flash_attention": True,
-        "fp8_attention": False,
     }
 
 

@@ -18,30 +18,15 @@ from planner.optimize.columns import columns
 from planner.optimize.problem import Problem
 from planner.report import text
 from planner.report.console import make_table, print_pairs, print_title
+from planner.terms import terms_of
 from planner.units import GIB, HOUR, KILOWATT_HOUR, TERA
 from planner.validation.confidence import Confidence, confidence
 
-LAYOUT = (
-    "num_gpus",
-    "tensor_parallel",
-    "context_parallel",
-    "expert_parallel",
-    "pipeline_parallel",
-    "virtual_pipeline",
-    "data_parallel",
-    "micro_batch_size",
-    "global_batch_size",
-    "gradient_accumulation_steps",
-    "zero_stage",
-    "data_parallel_replicas",
-    "recompute",
-    "recompute_num_layers",
-    "offload",
-    "precision",
-    "sequence_parallel",
-    "flash_attention",
-    "fp8_attention",
+LAYOUT = tuple(
+    name for name in terms_of("train", "parameter", "derived") if name != "pipeline_schedule"
 )
+"""The parameters of a configuration and what follows from them, in the order of the terms."""
+
 _SIDE_BY_SIDE = 78
 _FLAT = (
     "The whole step reaches the given share of the peak, so there is no time breakdown: "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rich.console import Console
@@ -16,37 +16,9 @@ from planner.report import text
 from planner.report.breakdown import LAYOUT, confidence_of
 from planner.report.console import print_title
 from planner.report.fitted import Column, print_fitted
+from planner.terms import term_of_column
 
-# In the order of the table; the first to go when there is no room are the last of _RANKED.
 _CONFIGURATION = tuple(name for name in LAYOUT if name != "gradient_accumulation_steps")
-_RANKED = (
-    "num_gpus",
-    "tensor_parallel",
-    "pipeline_parallel",
-    "data_parallel",
-    "micro_batch_size",
-    "recompute",
-    "offload",
-    "context_parallel",
-    "expert_parallel",
-    "virtual_pipeline",
-    "global_batch_size",
-    "zero_stage",
-    "data_parallel_replicas",
-    "recompute_num_layers",
-    "precision",
-    "sequence_parallel",
-    "flash_attention",
-    "fp8_attention",
-)
-_WORDS = (
-    "recompute",
-    "offload",
-    "precision",
-    "sequence_parallel",
-    "flash_attention",
-    "fp8_attention",
-)
 _OF_OBJECTIVE = {
     "throughput": "step_time_s",
     "step_time": "step_time_s",
@@ -55,17 +27,7 @@ _OF_OBJECTIVE = {
     "cost": "cost_usd",
     "memory_headroom": "peak_memory_gib",
 }
-_HEADERS = {
-    "num_gpus": "GPUs",
-    "step_time_s": "step time s",
-    "time_to_train_days": "time to train days",
-    "gpu_hours": "GPU- hours",
-    "cost_usd": "cost USD",
-    "peak_memory_gib": "peak memory GiB",
-    "model_flops_utilization": "MFU",
-    "tokens_per_s": "tokens /s",
-    "tokens_per_s_per_gpu": "tokens /s /GPU",
-}
+_NO_RANK = "30"
 _PARALLEL = "_parallel"
 
 
@@ -132,12 +94,12 @@ def _results(problem: Problem) -> list[str]:
 
 
 def _column(name: str, values: Sequence[object]) -> Column:
-    header = _HEADERS.get(name, name.replace("_", " "))
+    term = term_of_column(name)
     return Column(
         name=name,
-        header=header,
+        header=term.column_header if term else name,
         cells=[_cell(name, value) for value in values],
-        numeric=name not in _WORDS,
+        numeric=term is None or not term.is_word,
     )
 
 
@@ -154,10 +116,8 @@ def _cell(name: str, value: object) -> str:
 
 
 def _rank(name: str) -> int:
-    if name in _RANKED:
-        return 10 + _RANKED.index(name)
-    results: Callable[[str], int] = ["#", "step_time_s", "cost_usd", "peak_memory_gib"].index
-    return results(name) if name in ("#", "step_time_s", "cost_usd", "peak_memory_gib") else 30
+    term = term_of_column(name)
+    return int(term.rank or _NO_RANK) if term else 0
 
 
 def _short(column: Column) -> Column:

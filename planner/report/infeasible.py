@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.configurations.rules import unsupported
-from planner.configurations.training import FLAGS, NAMES, TrainingConfigurations, word
+from planner.configurations.table import word
+from planner.configurations.training import TrainingConfigurations
 from planner.estimators.estimate import REJECTIONS
 from planner.optimize.problem import Problem
 from planner.optimize.result import NearestMiss, SearchResult
@@ -17,6 +18,7 @@ from planner.report import text
 from planner.report.overview import describe
 from planner.report.remedies import limit_texts, remedies
 from planner.request import Request
+from planner.terms import terms_of
 
 _WIDTH = 80
 
@@ -41,21 +43,12 @@ def infeasible_message(request: Request, result: SearchResult) -> str:
 
 def layout(configuration: TrainingConfigurations) -> str:
     """The values of the first row that are not the plainest, as --set takes them."""
-    words = {}
-    for name in NAMES:
-        given = word(name, getattr(configuration, name).ravel()[0])
-        if name in ("num_gpus", "global_batch_size"):
-            continue
-        if name == "flash_attention":
-            words[name] = "" if given else "false"
-        elif name in FLAGS:
-            words[name] = "true" if given else ""
-        elif name == "zero_stage":
-            words[name] = given
-        else:
-            plain = (0,) if name in TrainingConfigurations.from_zero else (1, "none", "bf16")
-            words[name] = "" if given in plain else given
-    return " ".join(f"{name}={given}" for name, given in words.items() if given != "")
+    words = []
+    for name, term in terms_of("train", "parameter").items():
+        given = term.shown(getattr(configuration, name).ravel()[0])
+        if not term.option and given != term.plain:
+            words.append(f"{name}={str(given).lower()}")
+    return " ".join(words)
 
 
 def _unsupported(problem: Problem, name: str) -> str:

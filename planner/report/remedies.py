@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from planner.configurations.training import word
+from planner.configurations.table import word
 from planner.errors import PlannerError
 from planner.optimize.constraints import Constraint
 from planner.optimize.problem import Problem, judge
@@ -15,26 +15,20 @@ from planner.optimize.result import NearestMiss, SearchResult
 from planner.plan import make_plan
 from planner.report import text
 from planner.request import Request
+from planner.terms import glossary, remedies_of
 from planner.units import DAY, GIB, HOUR
 
 _MAX_ROWS = 3_000_000
 _PATIENCE = 3.0
 _MAX_DOUBLINGS = 12
 _MAX_REMEDIES = 5
-_WIDER: dict[str, tuple[str, ...]] = {
-    "recompute": ("selective", "feed_forward", "full"),
-    "micro_batch_size": ("1",),
-    "zero_stage": ("1", "2", "3"),
-    "flash_attention": ("true",),
-    "offload": ("optimizer", "optimizer_weights", "activations"),
-    "precision": ("bf16", "fp16"),
-    "tensor_parallel": ("2", "4", "8"),
-    "pipeline_parallel": ("2", "4", "8", "16"),
-}
-_LIMIT_OPTIONS = {
-    "memory_headroom": ("--memory-headroom", GIB, "GiB"),
-    "cost": ("--cost", 1.0, "USD"),
-    "model_flops_utilization": ("--mfu", 1.0, ""),
+# Units in which the limit of a dimension is told, the largest first.
+_SCALES = {
+    "byte": ((GIB, "GiB"),),
+    "usd": ((1.0, "USD"),),
+    "1": ((1.0, ""),),
+    "1/s": ((1.0, ""),),
+    "second": ((DAY, "d"), (HOUR, "h"), (1.0, "s"), (1e-3, "ms")),
 }
 
 
@@ -63,7 +57,7 @@ def remedies(request: Request, result: SearchResult) -> list[str]:
 def _families(request: Request, result: SearchResult) -> Iterator[Iterator[_Remedy]]:
     """Families of remedies; of each the first that helps is enough."""
     yield _relaxed_limits(request, result)
-    for name, values in _WIDER.items():
+    for name, values in remedies_of("train").items():
         yield _other_values(request, result.problem, name, values)
     yield _freed_settings(request)
     yield _more_gpus(request, result.problem)
@@ -103,7 +97,7 @@ def _relaxed_limits(request: Request, result: SearchResult) -> Iterator[_Remedy]
             for constraint in problem.constraints:
                 if constraint.violated(estimate, problem.price_per_gpu_second).all():
                     value = constraint.limit.value(estimate, problem.price_per_gpu_second)
-                    option, bound = _rounded_outward(constraint, float(value.ravel()[0]))
+                    option, bound = rounded_outward(constraint, float(value.ravel()[0]))
                     limits[constraint.name] = bound
                     options.append(option)
             yield _Remedy(
@@ -111,22 +105,19 @@ def _relaxed_limits(request: Request, result: SearchResult) -> Iterator[_Remedy]
             )
 
 
-def _rounded_outward(constraint: Constraint, value: float) -> tuple[str, float]:
+def rounded_outward(constraint: Constraint, value: float) -> tuple[str, float]:
     """A limit that ``value`` keeps, with two digits, as an option and in SI units."""
-    if constraint.name in _LIMIT_OPTIONS:
-        option, scale, unit = _LIMIT_OPTIONS[constraint.name]
-    else:
-        option = "--" + constraint.name.replace("_", "-")
-        scale, unit = next(
-            (scale, unit)
-            for scale, unit in ((DAY, "d"), (HOUR, "h"), (1.0, "s"), (1e-3, "ms"))
-            if value >= 2 * scale or unit == "ms"
-        )
+    term = glossary()[constraint.name]
+    scale, unit = next(
+        (scale, unit)
+        for scale, unit in _SCALES[term.type]
+        if value >= 2 * scale or unit == _SCALES[term.type][-1][1]
+    )
     amount = value / scale
     step = 10.0 ** (math.floor(math.log10(max(amount, 1e-12))) - 1)
     rounding = math.ceil if constraint.limit.sign > 0 else math.floor
     shown = f"{rounding(amount / step) * step:.12g}"
-    return f"{option} {shown}{unit}", float(shown) * scale
+    return f"{term.option_name} {shown}{unit}", float(shown) * scale
 
 
 def _other_values(

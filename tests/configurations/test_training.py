@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.configurations.enumerate import Mesh
-from planner.configurations.training import NAMES, TrainingConfigurations, word
+from planner.configurations.table import word
+from planner.configurations.training import NAMES, TrainingConfigurations
 
 VALUES: dict[str, list[Any]] = {
     "num_gpus": [8, 16],

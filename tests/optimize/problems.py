@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from planner.configurations.training import NAMES, word
+from planner.configurations.table import word
+from planner.configurations.training import NAMES
 from planner.optimize.problem import Problem, values
 from planner.plan import make_plan
 from planner.request import Request

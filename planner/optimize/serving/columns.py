@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 
 from planner.arrays import FloatArray
-from planner.configurations.serving import (
-    SERVING_CODES,
-    SERVING_NAMES,
-    ServingConfigurations,
-    serving_word,
-)
+from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
+from planner.configurations.table import word
 from planner.estimators.inference.disaggregated import DecodeWorkers, PrefillWorkers
 from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.memory import SERVING_MEMORY_PARTS, ServingMemory
 from planner.estimators.inference.static import StaticBatch
+from planner.optimize.choices import checked
 from planner.optimize.serving.deployments import MILLION, Deployments
 from planner.optimize.serving.problem import AGGREGATED, DISAGGREGATED, Pool, Source
 from planner.units import GIB, HOUR
@@ -109,11 +106,8 @@ def disaggregated_columns(
 def configuration_of(row: Mapping[str, Any], prefix: str = "") -> ServingConfigurations:
     """The configuration of one row of columns; of one replica, or all with ``num_gpus``."""
     given = {name: row[prefix + name] for name in PARAMETERS if prefix + name in row}
-    coded = {
-        name: SERVING_CODES[name][value.upper()] if name in SERVING_CODES else value
-        for name, value in given.items()
-    }
-    return ServingConfigurations.of(**{"num_gpus": row["num_gpus"], "concurrency": 1, **coded})
+    values = {name: checked(name, [value])[0] for name, value in given.items()}
+    return ServingConfigurations.of(**{"num_gpus": row["num_gpus"], "concurrency": 1, **values})
 
 
 def _where(mode: str, pool: Pool, shape: tuple[int, ...]) -> dict[str, list[Any]]:
@@ -124,10 +118,7 @@ def _where(mode: str, pool: Pool, shape: tuple[int, ...]) -> dict[str, list[Any]
 
 def _parameters(c: ServingConfigurations, names: tuple[str, ...]) -> dict[str, list[Any]]:
     return {
-        name: [
-            serving_word(name, value)
-            for value in np.broadcast_to(getattr(c, name), c.shape).ravel()
-        ]
+        name: [word(name, value) for value in np.broadcast_to(getattr(c, name), c.shape).ravel()]
         for name in names
     }
 

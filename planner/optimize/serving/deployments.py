@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, IndexArray
-from planner.optimize.constraints import Limit
-from planner.optimize.objectives import Objective
+from planner.optimize.constraints import limits_of
+from planner.optimize.objectives import Value, objectives_of
 from planner.specs.serving import ServingWorkload
 
 MILLION = 1e6
@@ -73,27 +73,20 @@ class Candidates:
     memory: tuple[FloatArray, FloatArray] | None = None
 
 
-SERVING_OBJECTIVES = {
-    name: Objective(name=name, sign=sign, value=value)
-    for name, sign, value in (
-        ("throughput_per_gpu", -1, lambda d: d.output_tokens_per_second_per_gpu),
-        ("interactivity", -1, lambda d: d.interactivity),
-        ("cost_per_million_tokens", 1, lambda d: d.cost_per_million_tokens),
-        ("cost_per_hour", 1, lambda d: d.price),
-        ("num_gpus", 1, lambda d: d.num_gpus),
-        ("throughput", -1, lambda d: d.output_tokens_per_second),
-        ("request_latency", 1, lambda d: d.request_latency),
-        ("time_to_first_token", 1, lambda d: d.time_to_first_token),
-        ("time_per_output_token", 1, lambda d: d.time_per_output_token),
-        ("memory_headroom", -1, lambda d: d.memory_headroom),
-    )
+SERVING_VALUES: dict[str, Value] = {
+    "throughput_per_gpu": lambda d: d.output_tokens_per_second_per_gpu,
+    "interactivity": lambda d: d.interactivity,
+    "cost_per_million_tokens": lambda d: d.cost_per_million_tokens,
+    "cost_per_hour": lambda d: d.price,
+    "num_gpus": lambda d: d.num_gpus,
+    "throughput": lambda d: d.output_tokens_per_second,
+    "request_latency": lambda d: d.request_latency,
+    "request_rate": lambda d: d.request_rate,
+    "time_to_first_token": lambda d: d.time_to_first_token,
+    "time_per_output_token": lambda d: d.time_per_output_token,
+    "memory_headroom": lambda d: d.memory_headroom,
 }
+"""What of deployments can be optimized or limited, by the names of the table of terms."""
 
-SERVING_LIMITS = {
-    "time_to_first_token": Limit(sign=1, value=lambda d: d.time_to_first_token, unit="second"),
-    "time_per_output_token": Limit(sign=1, value=lambda d: d.time_per_output_token, unit="second"),
-    "request_latency": Limit(sign=1, value=lambda d: d.request_latency, unit="second"),
-    "memory_headroom": Limit(sign=-1, value=lambda d: d.memory_headroom, unit="byte"),
-    "cost_per_million_tokens": Limit(sign=1, value=lambda d: d.cost_per_million_tokens, unit="usd"),
-    "request_rate": Limit(sign=-1, value=lambda d: d.request_rate, unit="1/s"),
-}
+SERVING_OBJECTIVES = objectives_of("serve", SERVING_VALUES)
+SERVING_LIMITS = limits_of("serve", SERVING_VALUES)

@@ -13,21 +13,12 @@ from planner.optimize.choices import checked, listed, refuse_unknown
 from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
+from planner.terms import plain_values
 
 _ALL = "all"
 _LARGEST_REPLICA = 64
 _LAYOUT = ("tensor_parallel", "pipeline_parallel", "attention_data_parallel")
 _CACHE = ("kv_cache", "weight_offload", "kv_offload")
-_DEFAULTS: dict[str, Any] = {
-    "tensor_parallel": 1,
-    "pipeline_parallel": 1,
-    "attention_data_parallel": 1,
-    "expert_parallel": 1,
-    "concurrency": 1,
-    "kv_cache": "bf16",
-    "weight_offload": 0.0,
-    "kv_offload": 0.0,
-}
 
 
 def serving_mesh(
@@ -48,8 +39,8 @@ def serving_mesh(
         A parameter or a value is unknown, or there is no value left.
     """
     refuse_unknown(space, settings, SERVING_NAMES, derived=("data_parallel", "replicas"))
-    limit = _DEFAULTS | {"max_num_batched_tokens": engine.scheduler.max_num_batched_tokens}
-    choices = {**limit, **space.parameters, **settings}
+    of_engine = {"max_num_batched_tokens": engine.scheduler.max_num_batched_tokens}
+    choices = {**plain_values("serve"), **of_engine, **space.parameters, **settings}
     bases = {
         "num_gpus": max(counts or [_LARGEST_REPLICA]),
         "num_hidden_layers": model.num_hidden_layers,
@@ -58,7 +49,7 @@ def serving_mesh(
     }
     values = {name: listed(choice, bases) for name, choice in choices.items()}
     table = {
-        name: checked(ServingConfigurations, name, values[name])
+        name: checked(name, values[name])
         for name in (*_LAYOUT, *_CACHE, "concurrency", "max_num_batched_tokens")
     }
     if not model.num_experts and "attention_data_parallel" not in settings:
@@ -101,7 +92,7 @@ def _layouts(
         if spread == _ALL:
             ranks = stage if has_experts else np.ones_like(stage)
         else:
-            (number,) = checked(ServingConfigurations, "expert_parallel", [spread])
+            (number,) = checked("expert_parallel", [spread])
             ranks = np.full_like(stage, number)
         for count in counts or [0]:
             gpus = np.full_like(stage, count) if counts else replica
@@ -130,10 +121,10 @@ def _quantizations(
     if "quantization" in settings:
         experts = None
     experts = settings.get("expert_quantization", experts)
-    others = checked(ServingConfigurations, "quantization", listed(words, {}))
+    others = checked("quantization", listed(words, {}))
     pairs = [(code, code) for code in others]
     if experts is not None and has_experts:
-        own = checked(ServingConfigurations, "expert_quantization", listed(experts, {}))
+        own = checked("expert_quantization", listed(experts, {}))
         pairs = [(code, expert) for code in others for expert in own]
     columns = np.asarray(pairs, dtype=np.int8)
     return {"quantization": columns[:, 0], "expert_quantization": columns[:, 1]}

@@ -8,24 +8,26 @@ from typing import Any
 
 from rich.console import Console
 
+from planner.optimize.serving.columns import PARAMETERS
 from planner.optimize.serving.problem import AGGREGATED, ServingProblem
 from planner.optimize.serving.search import ServingResult
 from planner.report import text
 from planner.report.console import print_title
 from planner.report.fitted import Column, print_fitted
 from planner.report.serving.sure import confidence_in, ties
+from planner.terms import glossary, term_of_column, terms_of
 
+# What the layout tells in short has no column of its own.
+_IN_LAYOUT = {
+    term.short: name for name, term in terms_of("serve", "parameter").items() if term.short
+}
 _SETTINGS = (
     "mode",
     "gpu",
     "engine",
     "num_gpus",
     "layout",
-    "quantization",
-    "expert_quantization",
-    "kv_cache",
-    "concurrency",
-    "max_num_batched_tokens",
+    *(name for name in PARAMETERS if name not in _IN_LAYOUT.values()),
 )
 # Objectives that are as sure as the speed of a layout, and their columns.
 _TIED = {
@@ -47,24 +49,6 @@ _OF_OBJECTIVE = {
     "request_latency": "request_latency_s",
     "memory_headroom": "memory_headroom_gib",
 }
-_HEADERS = {
-    "num_gpus": "GPUs",
-    "quantization": "weights",
-    "expert_quantization": "experts",
-    "kv_cache": "cache",
-    "concurrency": "in flight",
-    "max_num_batched_tokens": "step tokens",
-    "time_to_first_token_s": "TTFT ms",
-    "time_per_output_token_s": "TPOT ms",
-    "tokens_per_s_per_user": "tok/s /user",
-    "output_tokens_per_s_per_gpu": "tok/s /GPU",
-    "cost_per_million_tokens_usd": "USD /Mtok",
-    "cost_per_hour_usd": "USD /h",
-    "output_tokens_per_s": "tok/s",
-    "request_latency_s": "request latency s",
-    "memory_headroom_gib": "free GiB",
-}
-_WORDS = ("mode", "gpu", "engine", "layout", "quantization", "expert_quantization", "kv_cache")
 _SHORT_MODES = {"aggregated": "agg", "disaggregated": "disagg"}
 _RANKED = (
     "#",
@@ -72,13 +56,7 @@ _RANKED = (
     "layout",
     "num_gpus",
     *_RESULTS,
-    "concurrency",
-    "quantization",
-    "mode",
-    "engine",
-    "kv_cache",
-    "max_num_batched_tokens",
-    "expert_quantization",
+    *sorted(_SETTINGS, key=lambda name: int(glossary()[name].rank or 0) if name != "layout" else 0),
 )
 
 
@@ -146,8 +124,10 @@ def _tied(problem: ServingProblem, table: Mapping[str, Sequence[Any]]) -> list[b
 
 def _matters(problem: ServingProblem, name: str, shown: Mapping[str, Sequence[Any]]) -> bool:
     """Whether a setting tells something that the title and other columns do not."""
-    if name == "gpu":
-        return problem.best_per_gpu
+    if name in ("gpu", "layout"):
+        return name == "layout" or problem.best_per_gpu
+    if glossary()[name].type == "share" and not any(shown[name]):
+        return False
     if name == "expert_quantization":
         return list(shown[name]) != list(shown["quantization"])
     # Decode workers batch nothing but their requests.
@@ -173,13 +153,7 @@ def layout(row: Mapping[str, Any]) -> str:
 
 
 def _split(row: Mapping[str, Any], prefix: str) -> str:
-    names = {
-        "tp": "tensor_parallel",
-        "pp": "pipeline_parallel",
-        "dp": "attention_data_parallel",
-        "ep": "expert_parallel",
-    }
-    degrees = {short: row[prefix + name] for short, name in names.items()}
+    degrees = {short: row[prefix + name] for short, name in _IN_LAYOUT.items()}
     words = [f"{short}{n}" for short, n in degrees.items() if n > 1]
     return " ".join(words) or "tp1"
 
@@ -213,11 +187,12 @@ def _rank(problem: ServingProblem, name: str) -> int:
 
 
 def _column(name: str, values: Sequence[Any]) -> Column:
+    term = term_of_column(name)
     return Column(
         name=name,
-        header=_HEADERS.get(name, name),
+        header=term.column_header if term else name,
         cells=[_cell(name, value) for value in values],
-        numeric=name not in _WORDS,
+        numeric=term is not None and not term.is_word,
     )
 
 

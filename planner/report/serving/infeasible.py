@@ -13,23 +13,17 @@ from planner.optimize.serving.collector import ServingMiss
 from planner.optimize.serving.search import ServingResult, serving_search
 from planner.report import text
 from planner.report.infeasible import listed, wrapped
+from planner.report.remedies import rounded_outward
 from planner.report.serving.front import layout
 from planner.report.serving.question import describe_serving, where
 from planner.request import ServingRequest
 from planner.serving_plan import ServingPlan, make_serving_plan
+from planner.terms import remedies_of
 from planner.units import GIB
 
 _MOST_ROWS = 1_000_000
 _DOUBLINGS = 6
 _PATIENCE = 3.0
-_OPTIONS = {
-    "time_to_first_token": "--ttft",
-    "time_per_output_token": "--tpot",
-    "request_latency": "--latency",
-    "cost_per_million_tokens": "--cost-per-million",
-    "memory_headroom": "--memory-headroom",
-    "request_rate": "--request-rate",
-}
 _COLUMNS = {
     "time_to_first_token": ("time_to_first_token_s", 1.0),
     "time_per_output_token": ("time_per_output_token_s", 1.0),
@@ -38,11 +32,6 @@ _COLUMNS = {
     "memory_headroom": ("memory_headroom_gib", GIB),
     "request_rate": ("requests_per_s", 1.0),
 }
-_SMALLER = (
-    ("quantization", ("fp8", "w8a16", "w4a16")),
-    ("kv_cache", ("fp8", "int8")),
-    ("tensor_parallel", ("2", "4", "8")),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,30 +115,18 @@ def _relaxed(request: ServingRequest, result: ServingResult) -> Iterator[_Remedy
             column, scale = _COLUMNS[constraint.name]
             value, sign = miss.row[column] * scale, constraint.limit.sign
             if constraint.name in limits and not sign * value <= sign * constraint.bound:
-                option, limits[constraint.name] = _outward(constraint.name, value)
+                if not math.isfinite(value):
+                    break
+                option, limits[constraint.name] = rounded_outward(constraint, value)
                 options.append(option)
-        if options and all(math.isfinite(bound) for bound in limits.values()):
+        else:
             yield _Remedy(
                 option=" with ".join(options), request=replace(request, constraints=limits)
             )
 
 
-def _outward(name: str, value: float) -> tuple[str, float]:
-    """A limit with two digits that the value keeps, as an option and in SI units."""
-    if not math.isfinite(value):
-        return _OPTIONS[name], value
-    scale, unit = {
-        "cost_per_million_tokens": (1.0, "USD"),
-        "memory_headroom": (GIB, "GiB"),
-    }.get(name, (1.0, "s") if value >= 2 else (1e-3, "ms"))
-    amount = max(value / scale, 1e-12)
-    step = 10.0 ** (math.floor(math.log10(amount)) - 1)
-    rounded = (math.floor if name == "memory_headroom" else math.ceil)(amount / step) * step
-    return f"{_OPTIONS[name]} {rounded:.12g}{unit}", float(f"{rounded:.12g}") * scale
-
-
 def _smaller(request: ServingRequest) -> Iterator[Iterator[_Remedy]]:
-    for name, values in _SMALLER:
+    for name, values in remedies_of("serve").items():
         yield iter(
             [
                 _Remedy(

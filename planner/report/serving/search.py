@@ -26,15 +26,8 @@ from planner.report.serving.question import describe_serving, print_serving_ques
 from planner.report.serving.sure import confidence_in, sure_pairs
 from planner.request import ServingRequest
 from planner.serving_plan import ServingPlan
+from planner.terms import plain_values
 
-_PLAIN = {
-    "expert_parallel": 1,
-    "pipeline_parallel": 1,
-    "attention_data_parallel": 1,
-    "weight_offload": 0.0,
-    "kv_offload": 0.0,
-    "kv_cache": "bf16",
-}
 _OPTIONS = (
     "cluster",
     "input_tokens",
@@ -121,7 +114,8 @@ def serving_command(request: ServingRequest, row: dict[str, object]) -> str:
             words += ["--" + name.replace("_", "-"), str(given)]
     if request.ideal:
         words.append("--ideal")
+    plain = plain_values("serve")
     for name in PARAMETERS:
-        if row[name] != _PLAIN.get(name):
+        if row[name] != plain.get(name):
             words += ["--set", f"{name}={row[name]}"]
     return "planner estimate " + shlex.join(words)
