@@ -8,9 +8,9 @@ from planner.version import __version__
 
 if TYPE_CHECKING:
     from planner.api import estimate, search
-    from planner.request import Request, ServingRequest
+    from planner.request import Request
 
-__all__ = ["Request", "ServingRequest", "__version__", "estimate", "search"]
+__all__ = ["Request", "__version__", "estimate", "search"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,8 +18,8 @@ def __getattr__(name: str) -> Any:
         from planner import api
 
         return getattr(api, name)
-    if name in ("Request", "ServingRequest"):
-        from planner import request
+    if name == "Request":
+        from planner.request import Request
 
-        return getattr(request, name)
+        return Request
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

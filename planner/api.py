@@ -17,7 +17,7 @@ from planner.optimize.serving.single import (
     static_once,
 )
 from planner.plan import make_plan
-from planner.request import Request, ServingRequest
+from planner.request import Request
 from planner.serving_plan import make_serving_plan, one_configuration
 
 
@@ -42,8 +42,8 @@ def search(
     trials, seed, sampler, storage : see `planner.optimize.optuna_search.optuna_search`
     progress : is told how many configurations or trials are done
     sink : is given every feasible configuration, some thousand at a time (exhaustive only)
-    request : the fields of `planner.Request`, or of `planner.ServingRequest` to serve:
-        ``model`` and ``num_gpus`` (serving: or ``request_rate``) at least
+    request : the other fields of `planner.Request`: ``model`` and ``num_gpus`` (serving: or
+        ``request_rate``) at least
 
     Raises
     ------
@@ -57,7 +57,8 @@ def search(
     if workload == "serve":
         if driver != "exhaustive" or sink is not None:
             raise SearchSpaceError("Serving is searched exhaustively, without a sink.")
-        return serving_search(make_serving_plan(ServingRequest(**request)).problem, progress)
+        plan = make_serving_plan(Request(workload=workload, **request))
+        return serving_search(plan.problem, progress)
     if workload != "train":
         raise SearchSpaceError(f"The workload to search is train or serve, not {workload!r}.")
     problem = make_plan(Request(**request)).problem
@@ -95,7 +96,7 @@ def estimate(
     if workload not in ("inference", "serve"):
         raise SearchSpaceError(f"The workload is train, inference or serve, not {workload!r}.")
     static = workload == "inference"
-    plan = one_configuration(ServingRequest(**request), None if static else burst)
+    plan = one_configuration(Request(workload=workload, **request), None if static else burst)
     (source,) = plan.problem.sources
     return static_once(source) if static else serve_once(source, burst)
 

@@ -43,6 +43,7 @@ _TOKENS_PER_PARAMETER = 20
 _FINE_TUNING_BATCH = 128
 _FINE_TUNING_TOKENS = 1e9
 _ADAPTER_FRAMEWORK = "hf-trainer"
+_FRONT = ("throughput", "memory_headroom")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +91,8 @@ def make_plan(request: Request) -> Plan:
     counts = gpu_counts(request.num_gpus)
     model = load_model(request.model)
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
+    if isinstance(request.gpu, tuple):
+        raise SearchSpaceError("Training is planned on one GPU at a time: give one --gpu.")
     gpu, cluster = hardware(request.gpu, request.cluster, counts, notes)
     workload = _workload(request, model, notes)
     model = with_mtp(model, mtp_num_layers(request, model, notes.defaults))
@@ -113,7 +116,7 @@ def make_plan(request: Request) -> Plan:
             framework=framework,
             workload=workload,
         ),
-        objectives=parse_objectives(request.objectives),
+        objectives=parse_objectives(request.objectives or _FRONT),
         constraints=constraints(request.constraints),
         price_per_gpu_second=price_per_gpu_second(
             request.price,

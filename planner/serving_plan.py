@@ -29,7 +29,7 @@ from planner.plan import (
     read_space,
     share_of_peak,
 )
-from planner.request import ServingRequest
+from planner.request import Request
 from planner.specs.catalogue import names
 from planner.specs.engine import EngineProfile
 from planner.specs.load import check_spec, text_digest
@@ -52,7 +52,6 @@ _OF_WORKLOAD = (
     "draft_tokens",
     "acceptance_rate",
     "draft_cost",
-    "lora_rank",
 )
 
 
@@ -71,7 +70,7 @@ class ServingPlan:
     assumed: tuple[str, ...]
 
 
-def make_serving_plan(request: ServingRequest) -> ServingPlan:
+def make_serving_plan(request: Request) -> ServingPlan:
     """Read the specs that a request names and state its search problem.
 
     Raises
@@ -136,7 +135,7 @@ def make_serving_plan(request: ServingRequest) -> ServingPlan:
 class _Reader:
     """Makes the sources of a request, one GPU and engine at a time."""
 
-    request: ServingRequest
+    request: Request
     model: ModelSpec
     workload: ServingWorkload
     space: SearchSpace
@@ -210,7 +209,7 @@ class _Reader:
             self.notes.assumed += [name for name in notes.assumed if name not in self.notes.assumed]
 
 
-def _gpus(request: ServingRequest) -> list[str | None]:
+def _gpus(request: Request) -> list[str | None]:
     given = request.gpu
     if given == ALL or given == (ALL,):
         if request.cluster is not None:
@@ -224,7 +223,7 @@ def _gpus(request: ServingRequest) -> list[str | None]:
 
 
 def _engines(
-    request: ServingRequest, space: SearchSpace, notes: Notes, single: bool
+    request: Request, space: SearchSpace, notes: Notes, single: bool
 ) -> list[EngineProfile]:
     given = request.engine
     if given is None:
@@ -252,8 +251,8 @@ def _engine(name: str, notes: Notes) -> EngineProfile:
     return found.spec
 
 
-def _modes(request: ServingRequest) -> list[str]:
-    words = [request.mode] if isinstance(request.mode, str) else list(request.mode)
+def _modes(request: Request) -> list[str]:
+    words = [request.mode] if isinstance(request.mode, str) else list(request.mode or MODES)
     for word in words:
         if word not in MODES:
             hint = did_you_mean(word, MODES)
@@ -263,7 +262,7 @@ def _modes(request: ServingRequest) -> list[str]:
     return [mode for mode in MODES if mode in words]
 
 
-def _workload(request: ServingRequest, model: ModelSpec, notes: Notes) -> ServingWorkload:
+def _workload(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
     lengths: dict[str, Any] = {}
     for name in ("input_tokens", "output_tokens"):
         given = getattr(request, name)
@@ -271,6 +270,7 @@ def _workload(request: ServingRequest, model: ModelSpec, notes: Notes) -> Servin
             notes.defaults[name] = f"{_TOKENS:,} (default)"
         lengths[name] = _TOKENS if given is None else given
     values = {name: getattr(request, name) for name in _OF_WORKLOAD}
+    values["lora_rank"] = request.lora_rank or 0
     workload = check_spec(ServingWorkload, {**lengths, **values}, where="the workload")
     limit = model.max_position_embeddings
     length = workload.input_tokens + workload.output_tokens
@@ -283,7 +283,7 @@ def _workload(request: ServingRequest, model: ModelSpec, notes: Notes) -> Servin
     return workload
 
 
-def _note_quantization(request: ServingRequest, model: ModelSpec, notes: Notes) -> None:
+def _note_quantization(request: Request, model: ModelSpec, notes: Notes) -> None:
     published = model.quantization, model.expert_quantization
     if any(published) and not {"quantization", "expert_quantization"} & set(request.settings):
         notes.defaults["quantization"] = (
@@ -292,7 +292,7 @@ def _note_quantization(request: ServingRequest, model: ModelSpec, notes: Notes) 
         )
 
 
-def one_configuration(request: ServingRequest, burst: int | None = None) -> ServingPlan:
+def one_configuration(request: Request, burst: int | None = None) -> ServingPlan:
     """The plan of one configuration: what is not set keeps its default.
 
     Without GPUs it is one replica; with a rate or a burst and no concurrency, all concurrencies.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from planner.cli import serving_options as serving
+from planner.cli import options
+from planner.request import Request
 
 
-def estimate_serving(given: dict[str, Any]) -> None:
+def estimate_serving(given: options.Given, request: Request) -> None:
     """Evaluate one configuration, write the file, print the report.
 
     Raises
@@ -16,7 +16,7 @@ def estimate_serving(given: dict[str, Any]) -> None:
     PlannerError
         Something is unknown or impossible, it does not fit, or a file cannot be written.
     """
-    from planner.errors import InfeasibleError, SearchSpaceError
+    from planner.errors import InfeasibleError
     from planner.optimize.serving.single import InferenceEvaluation, serve_once, static_once
     from planner.report.console import make_console
     from planner.report.files import check_outputs
@@ -28,14 +28,9 @@ def estimate_serving(given: dict[str, Any]) -> None:
     )
     from planner.serving_plan import one_configuration
 
-    request = serving.make_serving_request(given)
     json, quiet = given["json"], given["quiet"]
     check_outputs(None, json)
-    static = given["workload"] is serving.Workload.INFERENCE
-    if static and given["burst"] is not None:
-        raise SearchSpaceError("--burst is an option of --workload serve.")
-    if static and request.request_rate is not None:
-        raise SearchSpaceError("--request-rate is an option of --workload serve.")
+    static = request.workload == options.Workload.INFERENCE
     plan = one_configuration(request, given["burst"])
     (source,) = plan.problem.sources
     found = static_once(source) if static else serve_once(source, given["burst"])

@@ -1,16 +1,27 @@
-"""Options that several commands share, and how their texts become a request."""
+"""The options of the commands, made from the table of terms where it has them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
-if TYPE_CHECKING:
-    from planner.request import Request
+from planner.terms import Term, glossary, terms_of
+
+Given: TypeAlias = dict[str, Any]
+"""What a command was given: the value of every option by name, and its ``context``."""
+
+
+class Workload(StrEnum):
+    """What is to be planned."""
+
+    TRAIN = "train"
+    INFERENCE = "inference"
+    SERVE = "serve"
 
 
 class Driver(StrEnum):
@@ -27,36 +38,23 @@ class Sampler(StrEnum):
     TPE = "tpe"
 
 
-Model = Annotated[
-    str,
-    typer.Option(
-        help="A name or alias (`planner specs list models`), a .toml file, a Hugging Face "
-        "config.json, or ORG/NAME.",
-        metavar="MODEL",
-    ),
-]
-Gpus = Annotated[
-    str | None, typer.Option(help="The number of GPUs, or several.", metavar="N[,N...]")
-]
-Gpu = Annotated[
-    str | None,
-    typer.Option(
-        help="The GPU; a100-sxm-80gb if not given. Serving: or several, or all.", metavar="GPU"
-    ),
-]
-Cluster = Annotated[
-    str | None,
-    typer.Option(help="The cluster; if not given, nodes of the GPU.", metavar="CLUSTER"),
-]
-Framework = Annotated[
-    str | None,
-    typer.Option(
-        "--framework",
-        "--profile",
-        help="The framework profile, a name or a .toml file; the space's if not given.",
-        metavar="FRAMEWORK",
-    ),
-]
+_TYPES: Mapping[str, Any] = {
+    "count": int | None,
+    "number": float | None,
+    "1/s": float | None,
+    "flag": bool,
+}
+_PLACEHOLDERS = {
+    "second": "TIME", "byte": "BYTES", "usd": "USD", "1": "SHARE", "token": "TOKENS",
+}  # fmt: skip
+_AUDIENCE = {
+    ("train",): "Training: ",
+    ("serve",): "Serving: ",
+    ("inference", "serve"): "Serving: ",
+}
+_EXAMPLES = {"second": "s", "byte": "GiB"}
+_UNITS = {"usd": "USD"}
+
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -65,158 +63,200 @@ Settings = Annotated[
         metavar="NAME=VALUE[,VALUE]",
     ),
 ]
-SequenceLength = Annotated[int | None, typer.Option(help="Tokens of a sequence.")]
-GlobalBatchSize = Annotated[int | None, typer.Option(help="Sequences of a step.")]
-Tokens = Annotated[
-    str | None, typer.Option(help="Tokens to train on, such as 1.4T or 300B.", metavar="TOKENS")
+WorkloadChoice = Annotated[
+    Workload, typer.Option("--workload", help="Training, one static batch, or serving requests.")
 ]
-Price = Annotated[float | None, typer.Option(help="USD per GPU and hour.", metavar="USD")]
-Ideal = Annotated[
-    bool, typer.Option("--ideal", help="Every efficiency 1, every latency 0: the roofline bound.")
-]
-FlopsEfficiency = Annotated[
-    str | None,
-    typer.Option(
-        help="The share of the peak that the whole step reaches, or TFLOP/s; replaces the time "
-        "model.",
-        metavar="SHARE",
-    ),
-]
-MemoryEfficiency = Annotated[
-    str | None,
-    typer.Option(help="The share of the memory bandwidth reached, or GB/s.", metavar="SHARE"),
-]
-Dropout = Annotated[
-    bool, typer.Option("--dropout", help="Train with dropout: its masks take memory.")
-]
-MtpNumLayers = Annotated[
-    int | None,
-    typer.Option(
-        help="Modules of multi-token prediction to train; as published if not given, none with "
-        "an adapter."
-    ),
-]
-Adapter = Annotated[
-    str,
-    typer.Option(
-        help="none: train every weight; lora: adapters of frozen weights; qlora: the same, 4-bit.",
-        metavar="KIND",
-    ),
-]
-LoraRank = Annotated[
-    int | None,
-    typer.Option(
-        help="Rank of the adapters that are trained (16 if not given) or served (none if not)."
-    ),
-]
-LoraTargets = Annotated[
-    str | None,
-    typer.Option(
-        help="What is adapted: query_value, attention (if not given) or all_linear.",
-        metavar="MATRICES",
-    ),
+Gpus = Annotated[
+    str | None, typer.Option("--gpus", help="The number of GPUs, or several.", metavar="N[,N...]")
 ]
 Specs = Annotated[
     Path | None,
     typer.Option("--specs", help="A folder of own spec files, looked in first.", metavar="DIR"),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print no tables and no progress.")]
-
-Space = Annotated[
-    str | None,
-    typer.Option(help="The search space: a name or a .toml file.", metavar="SPACE"),
-]
-Objectives = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="One to three of throughput, step_time, time_to_train, gpu_hours, cost, "
-        "memory_headroom, num_gpus; serving: throughput_per_gpu, interactivity, "
-        "cost_per_million_tokens, cost_per_hour, num_gpus, throughput, request_latency, "
-        "time_to_first_token, time_per_output_token, memory_headroom.",
-        metavar="NAME[,NAME]",
-    ),
-]
-MemoryHeadroom = Annotated[
-    str | None, typer.Option(help="At least so much free memory, as 5GiB.", metavar="BYTES")
-]
-StepTime = Annotated[
-    str | None, typer.Option(help="At most so long a step, as 20s.", metavar="TIME")
-]
-TimeToTrain = Annotated[
-    str | None, typer.Option(help="At most so long a run, as 30d.", metavar="TIME")
-]
-Cost = Annotated[str | None, typer.Option(help="At most so many USD, as 1.5MUSD.", metavar="USD")]
-ModelFlopsUtilization = Annotated[
-    str | None, typer.Option(help="At least this MFU, as 0.4 or 40%.", metavar="SHARE")
-]
-DriverChoice = Annotated[
-    Driver, typer.Option(help="Try every configuration, or sample a very large space.")
-]
-Storage = Annotated[
-    str,
-    typer.Option(
-        help="Optuna: the SQLite file that keeps the studies, to resume them; none keeps nothing.",
-        metavar="FILE",
-    ),
-]
-Csv = Annotated[
-    Path | None, typer.Option(help="Write the rows as CSV; - is stdout.", metavar="FILE")
-]
 Json = Annotated[
-    Path | None, typer.Option(help="Write the rows as JSON; - is stdout.", metavar="FILE")
+    Path | None, typer.Option("--json", help="Write the rows as JSON; - is stdout.", metavar="FILE")
 ]
-AllRows = Annotated[
-    bool, typer.Option("--all", help="Write every feasible row, not the front alone.")
-]
-Trials = Annotated[int, typer.Option(min=1, help="Optuna: configurations to try.")]
-Seed = Annotated[int, typer.Option(min=0, help="Optuna: the seed.")]
-SamplerChoice = Annotated[Sampler, typer.Option(help="Optuna: the sampler.")]
-Top = Annotated[int, typer.Option(min=1, help="Rows to show.")]
-
-_EXAMPLES = {"second": "s", "byte": "GiB"}
-_OF_REQUEST = (
-    "model",
-    "gpu",
-    "cluster",
-    "framework",
-    "sequence_length",
-    "global_batch_size",
-    "price",
-    "dropout",
-    "mtp_num_layers",
-    "adapter",
-    "lora_rank",
-    "lora_targets",
-    "ideal",
-    "flops_efficiency",
-    "memory_efficiency",
-)
 
 
-def make_request(given: Mapping[str, Any], **more: Any) -> Request:
-    """A request from the values of options by name; the folder of specs is put to use.
+def _objective_help() -> str:
+    names = {kind: ", ".join(terms_of(kind, "objective")) for kind in ("train", "serve")}
+    return f"One to three of {names['train']}; serving: {names['serve']}."
+
+
+# Options that say how a command works, by name: their type and their value where not given.
+HOW: Mapping[str, tuple[Any, Any]] = {
+    "workload": (WorkloadChoice, Workload.TRAIN),
+    "num_gpus": (Gpus, None),
+    "settings": (Settings, None),
+    "objective": (
+        Annotated[
+            list[str] | None, typer.Option(help=_objective_help(), metavar="NAME[,NAME]")
+        ],
+        None,
+    ),
+    "burst": (
+        Annotated[
+            int | None,
+            typer.Option(min=1, max=10_000_000, help="Serving: so many requests at once."),
+        ],
+        None,
+    ),
+    "driver": (
+        Annotated[
+            Driver, typer.Option(help="Try every configuration, or sample a very large space.")
+        ],
+        Driver.EXHAUSTIVE,
+    ),
+    "trials": (Annotated[int, typer.Option(min=1, help="Optuna: configurations to try.")], 2000),
+    "seed": (Annotated[int, typer.Option(min=0, help="Optuna: the seed.")], 0),
+    "sampler": (Annotated[Sampler, typer.Option(help="Optuna: the sampler.")], Sampler.NSGA2),
+    "storage": (
+        Annotated[
+            str,
+            typer.Option(
+                help="Optuna: the SQLite file that keeps the studies, to resume them; none keeps "
+                "nothing.",
+                metavar="FILE",
+            ),
+        ],
+        "planner-study.db",
+    ),
+    "csv": (
+        Annotated[
+            Path | None, typer.Option(help="Write the rows as CSV; - is stdout.", metavar="FILE")
+        ],
+        None,
+    ),
+    "json": (Json, None),
+    "all_rows": (
+        Annotated[
+            bool, typer.Option("--all", help="Write every feasible row, not the front alone.")
+        ],
+        False,
+    ),
+    "top": (Annotated[int, typer.Option(min=1, help="Rows to show.")], 10),
+    "specs": (Specs, None),
+    "quiet": (Quiet, False),
+}  # fmt: skip
+
+
+def taking(*kinds: str, without: Iterable[str] = (), how: Iterable[str]) -> Callable[..., Any]:
+    """A command that takes the terms of these kinds, and options of ``HOW``, as one mapping.
+
+    typer reads the signature that is made here.
+    """
+    asked = {
+        name: term
+        for name, term in glossary().items()
+        if set(kinds) & set(term.kind) and name not in {*without, *how}
+    }
+
+    def decorate(command: Callable[[Given], None]) -> Callable[..., None]:
+        def run(context: typer.Context, **values: Any) -> None:
+            command({"context": context, **values})
+
+        places = [_place("context", typer.Context, inspect.Parameter.empty)]
+        places += [_place(name, *_of_term(term)) for name, term in asked.items()]
+        places += [_place(name, *HOW[name]) for name in how]
+        run.__signature__ = inspect.Signature(places)  # type: ignore[attr-defined]
+        run.__annotations__ = {place.name: place.annotation for place in places}
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        return run
+
+    return decorate
+
+
+def _place(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
+    )
+
+
+def _of_term(term: Term) -> tuple[Any, Any]:
+    """The type of a term's option and its value where not given."""
+    bound = f"at {'most' if term.sign > 0 else 'least'}: " if term.better else ""
+    text = f"{_AUDIENCE.get(term.of, '')}{bound}{term.description}."
+    kind: Any = _TYPES.get(term.type, str | None)
+    placeholder = None
+    if term.type not in _TYPES:
+        placeholder = _PLACEHOLDERS.get(term.type, term.term.split("_")[-1].upper())
+    option = typer.Option(*term.options, help=text[0].upper() + text[1:], metavar=placeholder)
+    if term.term == "model":
+        return Annotated[str, option], inspect.Parameter.empty
+    return Annotated[kind, option], False if term.type == "flag" else None
+
+
+def is_given(given: Given, name: str) -> bool:
+    """Whether the user gave an option; one that the command lacks is not given."""
+    source = given["context"].get_parameter_source(name) if name in given else None
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def check_options(given: Given) -> None:
+    """Refuse options that the chosen workload does not know.
 
     Raises
     ------
     SearchSpaceError
-        A text is not what its option takes; the message names the option.
+        One was given; the message names it and its workload.
+    """
+    from planner.errors import SearchSpaceError
+
+    workload = given["workload"]
+    of = {name: (term.option_name, term.of) for name, term in glossary().items()}
+    of |= {"burst": ("--burst", ("serve",))}
+    of |= {name: (f"--{name}", ("train",)) for name in ("driver", "trials", "seed", "sampler",
+                                                        "storage")}  # fmt: skip
+    for name, (option, workloads) in of.items():
+        if workloads and workload not in workloads and is_given(given, name):
+            wanted = "serve (or inference)" if "inference" in workloads else workloads[0]
+            raise SearchSpaceError(f"{option} is an option of --workload {wanted}.")
+
+
+def make_request(given: Given) -> Any:
+    """A `planner.Request` from what was given; the folder of specs is put to use.
+
+    Raises
+    ------
+    SearchSpaceError
+        A text is not what its option takes, or the workload knows no such option.
     """
     from planner.optimize.space import parse_settings
     from planner.request import Request
     from planner.specs.paths import use_specs_folder
 
+    check_options(given)
     use_specs_folder(given["specs"])
+    workload = str(given["workload"])
+    asked: dict[str, Any] = {
+        name: _answer(term, given[name])
+        for name, term in terms_of(workload, "question").items()
+        if given.get(name) is not None
+    }
+    if "space" not in given and workload == Workload.TRAIN:
+        asked["space"] = "single"
     return Request(
-        num_gpus=counts(given["gpus"]),
+        workload=workload,
+        num_gpus=_counts_of(given),
         settings=parse_settings(given["settings"] or []),
-        space=given.get("space", "single"),
-        total_tokens=quantity("--tokens", given["tokens"], "token"),
-        **{name: given[name] for name in _OF_REQUEST},
-        **more,
+        objectives=tuple(words(",".join(given.get("objective") or []))),
+        constraints=limits(given, workload),
+        **asked,
     )
 
 
-def limits(given: Mapping[str, Any]) -> dict[str, float]:
+def _answer(term: Term, value: Any) -> Any:
+    """The value of a question's option as a request takes it."""
+    if term.type == "token":
+        return quantity(term.option_name, value, "token")
+    if term.term in ("gpu", "engine", "mode"):
+        several = words(value)
+        return several[0] if len(several) == 1 else several or None
+    return value
+
+
+def limits(given: Given, workload: str) -> dict[str, float]:
     """The limits that were given, in SI units.
 
     Raises
@@ -225,19 +265,11 @@ def limits(given: Mapping[str, Any]) -> dict[str, float]:
         A text is not a quantity; the message names the option.
     """
     bounds = {
-        "memory_headroom": quantity("--memory-headroom", given["memory_headroom"], "byte"),
-        "step_time": quantity("--step-time", given["step_time"], "second"),
-        "time_to_train": quantity("--time-to-train", given["time_to_train"], "second"),
-        "cost": quantity("--cost", given["cost"], "usd", "USD"),
-        "model_flops_utilization": quantity("--mfu", given["mfu"], "1"),
+        name: quantity(term.option_name, given.get(name), term.type, _UNITS.get(term.type))
+        for name, term in terms_of(workload, "limit").items()
+        if "question" not in term.kind
     }
     return {name: bound for name, bound in bounds.items() if bound is not None}
-
-
-def objectives(given: list[str] | None) -> tuple[str, ...]:
-    """The names of all --objective options; empty where there are none."""
-    words = [word.strip() for text in given or [] for word in text.split(",")]
-    return tuple(word for word in words if word)
 
 
 def quantity(
@@ -265,7 +297,15 @@ def quantity(
         raise SearchSpaceError(f"{option} {text}: {error}.") from error
 
 
-def counts(text: str | None) -> tuple[int, ...]:
+def _counts_of(given: Given) -> tuple[int, ...] | None:
+    if given["num_gpus"] is not None:
+        return counts(given["num_gpus"])
+    if given["workload"] == Workload.TRAIN:
+        raise typer.BadParameter("Missing option '--gpus'.")
+    return None
+
+
+def counts(text: str) -> tuple[int, ...]:
     """Numbers of GPUs in a text.
 
     Raises
@@ -275,10 +315,8 @@ def counts(text: str | None) -> tuple[int, ...]:
     """
     from planner.errors import SearchSpaceError
 
-    if text is None:
-        raise typer.BadParameter("Missing option '--gpus'.")
-    words = [word.strip() for word in text.split(",")]
-    for word in words:
+    found = [word.strip() for word in text.split(",")]
+    for word in found:
         # 2,048 is one number to its writer: 048 must not become a second count.
         if not (word.isascii() and word.isdigit()) or (word.startswith("0") and word != "0"):
             raise SearchSpaceError(
@@ -286,4 +324,9 @@ def counts(text: str | None) -> tuple[int, ...]:
             )
         if len(word) > 8:
             raise SearchSpaceError(f"--gpus {text}: more GPUs than can be planned.")
-    return tuple(int(word) for word in words)
+    return tuple(int(word) for word in found)
+
+
+def words(text: str | None) -> tuple[str, ...]:
+    """The words of a text between commas; empty ones are left out."""
+    return tuple(word.strip() for word in (text or "").split(",") if word.strip())

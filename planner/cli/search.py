@@ -5,10 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from planner.cli import options
-from planner.cli import serving_options as serving
 
 if TYPE_CHECKING:
     from planner.estimators.estimate import Estimate
@@ -18,85 +15,33 @@ if TYPE_CHECKING:
     from planner.request import Request
 
 
-def search(
-    context: typer.Context,
-    model: options.Model,
-    gpus: options.Gpus = None,
-    workload: serving.WorkloadChoice = serving.Workload.TRAIN,
-    gpu: options.Gpu = None,
-    cluster: options.Cluster = None,
-    space: options.Space = None,
-    framework: options.Framework = None,
-    settings: options.Settings = None,
-    sequence_length: options.SequenceLength = None,
-    global_batch_size: options.GlobalBatchSize = None,
-    tokens: options.Tokens = None,
-    objective: options.Objectives = None,
-    memory_headroom: options.MemoryHeadroom = None,
-    step_time: options.StepTime = None,
-    time_to_train: options.TimeToTrain = None,
-    cost: options.Cost = None,
-    mfu: options.ModelFlopsUtilization = None,
-    price: options.Price = None,
-    dropout: options.Dropout = False,
-    mtp_num_layers: options.MtpNumLayers = None,
-    adapter: options.Adapter = "none",
-    lora_rank: options.LoraRank = None,
-    lora_targets: options.LoraTargets = None,
-    ideal: options.Ideal = False,
-    flops_efficiency: options.FlopsEfficiency = None,
-    memory_efficiency: options.MemoryEfficiency = None,
-    input_tokens: serving.InputTokens = None,
-    output_tokens: serving.OutputTokens = None,
-    request_rate: serving.RequestRate = None,
-    ttft: serving.Ttft = None,
-    tpot: serving.Tpot = None,
-    latency: serving.Latency = None,
-    cost_per_million: serving.CostPerMillion = None,
-    engine: serving.Engine = None,
-    mode: serving.Mode = None,
-    prefill_gpu: serving.PrefillGpu = None,
-    prefix_cache_hit_rate: serving.PrefixCacheHitRate = 0.0,
-    draft_tokens: serving.DraftTokens = 0,
-    acceptance_rate: serving.AcceptanceRate = 0.0,
-    draft_cost: serving.DraftCost = 0.0,
-    driver: options.DriverChoice = options.Driver.EXHAUSTIVE,
-    trials: options.Trials = 2000,
-    seed: options.Seed = 0,
-    sampler: options.SamplerChoice = options.Sampler.NSGA2,
-    storage: options.Storage = "planner-study.db",
-    csv: options.Csv = None,
-    json: options.Json = None,
-    all_rows: options.AllRows = False,
-    top: options.Top = 10,
-    specs: options.Specs = None,
-    quiet: options.Quiet = False,
-) -> None:
+@options.taking(
+    "question",
+    "limit",
+    how=(
+        "num_gpus", "workload", "settings", "objective", "driver", "trials", "seed", "sampler",
+        "storage", "csv", "json", "all_rows", "top", "specs", "quiet",
+    ),
+)  # fmt: skip
+def search(given: options.Given) -> None:
     """Find the best configurations of a space."""
-    given = locals()
-    serving.check_options(given)
-    if workload is serving.Workload.TRAIN:
-        _search(given)
+    request = options.make_request(given)
+    if request.workload == options.Workload.TRAIN:
+        _search(given, request)
     else:
         from planner.cli.search_serving import search_serving
 
-        search_serving(given)
+        search_serving(given, request)
 
 
-def _search(given: dict[str, Any]) -> None:
+def _search(given: options.Given, request: Request) -> None:
     from planner.errors import InfeasibleError, SearchSpaceError
     from planner.plan import make_plan
     from planner.report.files import check_outputs
     from planner.report.infeasible import infeasible_message
     from planner.report.manifest import make_manifest
     from planner.report.rows import result_blocks, row_files
-    from planner.request import Request
 
-    request = options.make_request(
-        given,
-        objectives=options.objectives(given["objective"]) or Request.objectives,
-        constraints=options.limits(given),
-    )
     csv, json, all_rows = given["csv"], given["json"], given["all_rows"]
     check_outputs(csv, json)
     how = _how(given)
@@ -118,7 +63,7 @@ def _search(given: dict[str, Any]) -> None:
         _show(request, plan, result, given["top"], stdout_taken=Path("-") in (csv, json))
 
 
-def _how(given: dict[str, Any]) -> dict[str, Any]:
+def _how(given: options.Given) -> dict[str, Any]:
     """The driver and, for Optuna, its settings."""
     driver, sampler = given["driver"], given["sampler"]
     if driver is options.Driver.EXHAUSTIVE:

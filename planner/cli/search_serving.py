@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from planner.cli import options
-from planner.cli import serving_options as serving
+from planner.request import Request
 
 
-def search_serving(given: dict[str, Any]) -> None:
+def search_serving(given: options.Given, request: Request) -> None:
     """Search, write the files, print the report.
 
     Raises
@@ -27,15 +26,10 @@ def search_serving(given: dict[str, Any]) -> None:
     from planner.report.serving.rows import serving_blocks
     from planner.serving_plan import make_serving_plan
 
-    if given["workload"] is not serving.Workload.SERVE:
+    if request.workload != options.Workload.SERVE:
         raise SearchSpaceError(
             "A static batch is one configuration: `planner estimate --workload inference`."
         )
-    request = serving.make_serving_request(
-        given,
-        objectives=options.objectives(given["objective"]),
-        constraints=serving.serving_limits(given),
-    )
     csv, json, all_rows = given["csv"], given["json"], given["all_rows"]
     check_outputs(csv, json)
     plan = make_serving_plan(request)
@@ -62,9 +56,10 @@ def search_serving(given: dict[str, Any]) -> None:
         print_serving_search(console, request, plan, result, _top(given, plan.problem.best_per_gpu))
 
 
-def _top(given: dict[str, Any], every_gpu: bool) -> int:
+def _top(given: options.Given, every_gpu: bool) -> int:
     """Rows to show: of a comparison of GPUs all, unless the user says how many."""
     from planner.specs.catalogue import names
 
-    chosen = given["context"].get_parameter_source("top").name != "DEFAULT"
-    return int(given["top"]) if chosen or not every_gpu else len(names("gpus"))
+    if options.is_given(given, "top") or not every_gpu:
+        return int(given["top"])
+    return len(names("gpus"))

@@ -4,45 +4,40 @@ from __future__ import annotations
 
 import shlex
 import textwrap
+from collections.abc import Mapping
+from typing import Any
 
-from planner.estimators.estimate import Estimate
-from planner.report.infeasible import layout
 from planner.request import Request
-
-_OPTIONS = (
-    "gpu",
-    "cluster",
-    "framework",
-    "sequence_length",
-    "price",
-    "mtp_num_layers",
-    "lora_rank",
-    "lora_targets",
-    "flops_efficiency",
-    "memory_efficiency",
-)
+from planner.terms import terms_of
 
 _TIE = "\0"
 
 
-def estimate_command(request: Request, framework: str, estimate: Estimate) -> str:
-    """``planner estimate`` for the first row of an estimate of ``request``."""
-    c = estimate.configurations
-    words = ["--model", request.model, "--gpus", str(int(c.num_gpus.ravel()[0]))]
-    for name in _OPTIONS:
-        given = framework if name == "framework" else getattr(request, name)
-        if given is not None:
-            words += ["--" + name.replace("_", "-"), str(given)]
-    words += ["--global-batch-size", str(int(c.global_batch_size.ravel()[0]))]
-    if request.total_tokens is not None:
-        words += ["--tokens", f"{request.total_tokens:.15g}"]
-    if request.adapter != Request.adapter:
-        words += ["--adapter", request.adapter]
-    if request.ideal:
-        words.append("--ideal")
-    for assignment in layout(c).split():
-        words += ["--set", assignment]
+def estimate_command(request: Request, row: Mapping[str, Any], **chosen: str) -> str:
+    """``planner estimate`` for a row of result columns of ``request``.
+
+    ``chosen``: answers to questions that the search made, such as the framework of its space.
+    """
+    workload = request.workload
+    words = [] if workload == Request.workload else ["--workload", workload]
+    for name, term in terms_of(workload, "question").items():
+        given = chosen.get(name, getattr(request, name))
+        plain = getattr(Request, name, None)
+        if "parameter" in term.kind:
+            words += [term.option_name, str(row[name])]
+        elif term.type == "flag":
+            words += [term.option_name] if given else []
+        elif given not in (None, plain, 0) and name not in _OF_SEARCH:
+            words += [term.option_name, f"{given:.15g}" if isinstance(given, float) else str(given)]
+    words += ["--gpus", str(row["num_gpus"])]
+    for name, term in terms_of(workload, "parameter").items():
+        if not term.option and "question" not in term.kind and row[name] != term.plain:
+            words += ["--set", f"{name}={str(row[name]).lower()}"]
     return "planner estimate " + shlex.join(words)
+
+
+# One configuration is asked for without them.
+_OF_SEARCH = ("space", "mode", "prefill_gpu", "request_rate")
 
 
 def folded(command: str, width: int) -> str:

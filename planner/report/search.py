@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
+from planner.optimize.columns import columns
 from planner.optimize.result import SearchResult
 from planner.plan import Plan
 from planner.report.breakdown import print_breakdowns, print_configuration, print_run
@@ -25,9 +26,10 @@ def print_search(
         print_configuration(console, result.estimate)
         print_breakdowns(console, plan.problem, result.estimate)
         print_run(console, plan.problem, result.estimate)
-        command = estimate_command(
-            request, request.framework or plan.space.framework, result.estimate
-        )
+        table = columns(result.estimate, plan.problem.price_per_gpu_second)
+        row = {name: values[0] for name, values in table.items()}
+        framework = request.framework or plan.space.framework
+        command = estimate_command(request, row, framework=framework)
         print_title(console, "To see its time by module and operator")
         console.print(folded(command, console.width), soft_wrap=True)
     print_counts(console, result, describe)

@@ -88,9 +88,14 @@ class Term:
         return self.header or self.term.replace("_", " ")
 
     @property
+    def options(self) -> tuple[str, ...]:
+        """Its names on the command line, the usual one first."""
+        return tuple((self.option or "--" + self.term.replace("_", "-")).split(","))
+
+    @property
     def option_name(self) -> str:
-        """Its option of the command line."""
-        return self.option or "--" + self.term.replace("_", "-")
+        """Its usual option of the command line."""
+        return self.options[0]
 
     @property
     def remedies(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import pytest
 import planner
 from planner.errors import SearchSpaceError, SpecError
 from planner.optimize.serving.search import serving_search
-from planner.request import ServingRequest
+from planner.request import Request
 from planner.serving_plan import make_serving_plan
 
 SMALL = {
@@ -23,7 +23,7 @@ SMALL = {
 def all_rows(**request) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The front and every feasible row."""
     tables: list[pd.DataFrame] = []
-    problem = make_serving_plan(ServingRequest(**{**SMALL, **request})).problem
+    problem = make_serving_plan(Request(**{**SMALL, **request})).problem
     result = serving_search(problem, sink=lambda table: tables.append(pd.DataFrame(table)))
     return result.to_frame(), pd.concat(tables, ignore_index=True)
 
@@ -151,7 +151,7 @@ def test_several_numbers_of_gpus_are_searched_together():
 
 
 def test_counts_add_up():
-    problem = make_serving_plan(ServingRequest(**SMALL)).problem
+    problem = make_serving_plan(Request(**SMALL)).problem
     result = serving_search(problem)
     rejected = sum(result.rejected_by.values())
     assert result.configurations_evaluated == result.configurations_feasible + rejected
@@ -257,13 +257,13 @@ def test_what_the_user_sets_replaces_the_default():
 )
 def test_bad_requests_say_what_is_wrong(request_, error, words):
     with pytest.raises(error, match=words):
-        make_serving_plan(ServingRequest(**{**SMALL, **request_}))
+        make_serving_plan(Request(**{**SMALL, **request_}))
 
 
 def test_engines_are_compared_on_the_gpus_they_have_kernels_for():
     gpus = ("mi300x-192gb", "h100-sxm-80gb")
     plan = make_serving_plan(
-        ServingRequest(**{**SMALL, "engine": "all", "gpu": gpus, "mode": "aggregated"})
+        Request(**{**SMALL, "engine": "all", "gpu": gpus, "mode": "aggregated"})
     )
     pairs = {
         (source.pool.setting.machine.gpu.name, source.pool.setting.engine.name)

@@ -16,7 +16,7 @@ from planner.report.infeasible import listed, wrapped
 from planner.report.remedies import rounded_outward
 from planner.report.serving.front import layout
 from planner.report.serving.question import describe_serving, where
-from planner.request import ServingRequest
+from planner.request import Request
 from planner.serving_plan import ServingPlan, make_serving_plan
 from planner.terms import remedies_of
 from planner.units import GIB
@@ -37,12 +37,10 @@ _COLUMNS = {
 @dataclass(frozen=True, kw_only=True)
 class _Remedy:
     option: str
-    request: ServingRequest
+    request: Request
 
 
-def serving_infeasible_message(
-    request: ServingRequest, plan: ServingPlan, result: ServingResult
-) -> str:
+def serving_infeasible_message(request: Request, plan: ServingPlan, result: ServingResult) -> str:
     """Counts per rule, nearest misses, and what was found to help."""
     misses = {miss.rejection: miss for miss in result.nearest_misses}
     counts = sorted(result.rejected_by.items(), key=lambda item: -item[1])
@@ -84,7 +82,7 @@ def _sentence(result: ServingResult, rejection: str, miss: ServingMiss | None) -
     )
 
 
-def _remedies(request: ServingRequest, result: ServingResult) -> Iterator[_Remedy]:
+def _remedies(request: Request, result: ServingResult) -> Iterator[_Remedy]:
     """Of each family the first that a search of its own finds to help."""
     if result.problem.best_per_gpu or result.problem.num_rows > _MOST_ROWS:
         return
@@ -98,14 +96,14 @@ def _remedies(request: ServingRequest, result: ServingResult) -> Iterator[_Remed
                 break
 
 
-def _helps(request: ServingRequest) -> bool:
+def _helps(request: Request) -> bool:
     try:
         return bool(serving_search(make_serving_plan(request).problem).table)
     except PlannerError:
         return False
 
 
-def _relaxed(request: ServingRequest, result: ServingResult) -> Iterator[_Remedy]:
+def _relaxed(request: Request, result: ServingResult) -> Iterator[_Remedy]:
     """All limits that a nearest miss does not keep, as it would keep them."""
     for miss in result.nearest_misses:
         if miss.rejection not in request.constraints:
@@ -125,7 +123,7 @@ def _relaxed(request: ServingRequest, result: ServingResult) -> Iterator[_Remedy
             )
 
 
-def _smaller(request: ServingRequest) -> Iterator[Iterator[_Remedy]]:
+def _smaller(request: Request) -> Iterator[Iterator[_Remedy]]:
     for name, values in remedies_of("serve").items():
         yield iter(
             [
@@ -138,7 +136,7 @@ def _smaller(request: ServingRequest) -> Iterator[Iterator[_Remedy]]:
         )
 
 
-def _more_gpus(request: ServingRequest) -> Iterator[_Remedy]:
+def _more_gpus(request: Request) -> Iterator[_Remedy]:
     given = request.num_gpus
     if given is None:
         return

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 
 from rich.console import Console
 
 from planner.estimators.inference.estimate import evaluate_serving
-from planner.optimize.serving.columns import PARAMETERS, configuration_of
+from planner.optimize.serving.columns import configuration_of
 from planner.optimize.serving.problem import AGGREGATED, ServingProblem, Source
 from planner.optimize.serving.search import ServingResult
 from planner.report.console import print_pairs, print_title
 from planner.report.overview import print_assumed, print_counts
-from planner.report.reproduce import folded
+from planner.report.reproduce import estimate_command, folded
 from planner.report.serving.front import print_serving_front
 from planner.report.serving.parts import (
     latency_pairs,
@@ -24,26 +23,12 @@ from planner.report.serving.parts import (
 )
 from planner.report.serving.question import describe_serving, print_serving_question
 from planner.report.serving.sure import confidence_in, sure_pairs
-from planner.request import ServingRequest
+from planner.request import Request
 from planner.serving_plan import ServingPlan
-from planner.terms import plain_values
-
-_OPTIONS = (
-    "cluster",
-    "input_tokens",
-    "output_tokens",
-    "prefix_cache_hit_rate",
-    "draft_tokens",
-    "acceptance_rate",
-    "draft_cost",
-    "lora_rank",
-    "price",
-    "memory_efficiency",
-)
 
 
 def print_serving_search(
-    console: Console, request: ServingRequest, plan: ServingPlan, result: ServingResult, top: int
+    console: Console, request: Request, plan: ServingPlan, result: ServingResult, top: int
 ) -> None:
     """The question, the front, its best plan in full, and the counts."""
     print_serving_question(console, plan)
@@ -56,7 +41,7 @@ def print_serving_search(
         print_assumed(console, plan)
 
 
-def _print_best(console: Console, request: ServingRequest, result: ServingResult) -> None:
+def _print_best(console: Console, request: Request, result: ServingResult) -> None:
     row = {name: values[0] for name, values in result.table.items()}
     source = source_of(result.problem, row)
     print_title(console, "The best plan")
@@ -79,7 +64,9 @@ def _print_best(console: Console, request: ServingRequest, result: ServingResult
         print_pairs(console, sure_pairs(row, sure))
     if row["mode"] == AGGREGATED:
         print_title(console, "To see it in full")
-        console.print(folded(serving_command(request, row), console.width), soft_wrap=True)
+        chosen = {"gpu": row["gpu"]} | ({} if request.engine is None else {"engine": row["engine"]})
+        command = estimate_command(request, row, **chosen)
+        console.print(folded(command, console.width), soft_wrap=True)
 
 
 def source_of(problem: ServingProblem, row: Mapping[str, object]) -> Source:
@@ -100,22 +87,3 @@ def _print_unfit(console: Console, result: ServingResult) -> None:
         reasons.setdefault(describe_serving(result.problem, reason), []).append(gpu)
     for reason, gpus in sorted(reasons.items(), key=lambda item: -len(item[1])):
         console.print(f"{len(gpus)}  {reason}: {', '.join(gpus)}")
-
-
-def serving_command(request: ServingRequest, row: dict[str, object]) -> str:
-    """``planner estimate --workload serve`` for an aggregated row."""
-    words = ["--workload", "serve", "--model", request.model, "--gpu", str(row["gpu"])]
-    words += ["--gpus", str(row["num_gpus"])]
-    if request.engine is not None:
-        words += ["--engine", str(row["engine"])]
-    for name in _OPTIONS:
-        given = getattr(request, name)
-        if given is not None and given != 0:
-            words += ["--" + name.replace("_", "-"), str(given)]
-    if request.ideal:
-        words.append("--ideal")
-    plain = plain_values("serve")
-    for name in PARAMETERS:
-        if row[name] != plain.get(name):
-            words += ["--set", f"{name}={row[name]}"]
-    return "planner estimate " + shlex.join(words)

@@ -1,0 +1,103 @@
+"""The table of terms is the only list of names, and everything made from it agrees with it."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from planner.cli import options
+from planner.configurations.enumerate import AXES
+from planner.configurations.serving import ServingConfigurations
+from planner.configurations.training import TrainingConfigurations
+from planner.optimize.constraints import LIMITS
+from planner.optimize.objectives import OBJECTIVES
+from planner.optimize.serving.deployments import SERVING_LIMITS, SERVING_OBJECTIVES
+from planner.request import Request
+from planner.terms import glossary, plain_values, remedies_of, terms_of
+
+PACKAGE = Path(__file__).parents[1] / "planner"
+TABLES = {"train": TrainingConfigurations, "serve": ServingConfigurations}
+KINDS = {"parameter", "derived", "question", "result", "limit", "objective"}
+# Where a struct of arrays or a request declares the types of its fields.
+TYPED = {"configurations/training.py", "configurations/serving.py", "request.py"}
+
+
+@pytest.mark.parametrize("workload", TABLES)
+def test_configurations_hold_the_parameters_of_their_workload(workload):
+    assert set(TABLES[workload].names()) == set(terms_of(workload, "parameter"))
+
+
+def test_a_request_has_a_field_for_every_question():
+    fields = {field.name for field in dataclasses.fields(Request)}
+    asked = {name for name, term in glossary().items() if "question" in term.kind}
+    assert fields == asked | {"workload", "num_gpus", "settings", "objectives", "constraints"}
+
+
+def test_every_parameter_of_training_has_one_axis():
+    assert sorted(name for axis in AXES for name in axis) == sorted(terms_of("train", "parameter"))
+
+
+@pytest.mark.parametrize(
+    ("workload", "kind", "known"),
+    [
+        ("train", "objective", OBJECTIVES),
+        ("train", "limit", LIMITS),
+        ("serve", "objective", SERVING_OBJECTIVES),
+        ("serve", "limit", SERVING_LIMITS),
+    ],
+)
+def test_objectives_and_limits_are_those_of_the_table(workload, kind, known):
+    assert list(known) == list(terms_of(workload, kind))
+    assert all(glossary()[name].better in ("low", "high") for name in known)
+
+
+@pytest.mark.parametrize("workload", TABLES)
+def test_defaults_and_remedies_are_values_of_their_parameters(workload):
+    from planner.optimize.choices import checked
+
+    for name, value in plain_values(workload).items():
+        assert glossary()[name].shown(checked(name, [value])[0]) == value
+    for name, values in remedies_of(workload).items():
+        assert len(checked(name, values)) == len(values)
+
+
+def test_rows_are_complete():
+    for term in glossary().values():
+        assert set(term.kind) <= KINDS
+        assert term.kind
+        assert term.type in options._TYPES or term.type.partition(":")[0] in {
+            *("", "text", "share", "code", "level", "second", "byte", "usd", "token", "1")
+        }
+
+
+def test_every_option_is_unique():
+    names = [
+        option
+        for term in glossary().values()
+        if {"question", "limit"} & set(term.kind)
+        for option in term.options
+    ]
+    assert len(names) == len(set(names))
+
+
+def test_no_module_lists_the_parameters_again():
+    """Three or more parameters of training in one literal are a second list of them."""
+    parameters = set(terms_of("train", "parameter")) - set(terms_of("serve", "parameter"))
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        name = str(path.relative_to(PACKAGE))
+        if name in TYPED or name.startswith(("validation/", "specs/", "optimize/optuna")):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Tuple | ast.List | ast.Set):
+                words = {item.value for item in node.elts if isinstance(item, ast.Constant)}
+            elif isinstance(node, ast.Dict):
+                words = {item.value for item in node.keys if isinstance(item, ast.Constant)}
+            else:
+                continue
+            if len(words & parameters) > 2:
+                found[f"{name}:{node.lineno}"] = sorted(words & parameters)
+    assert found == {}
