@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @options.taking(
     "question",
     without=("space", "mode", "prefill_gpu"),
-    how=("num_gpus", "workload", "settings", "burst", "json", "specs", "quiet"),
+    how=("plan", "num_gpus", "workload", "settings", "burst", "json", "specs", "quiet"),
 )
 def estimate(given: options.Given) -> None:
     """Show one configuration in full."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from planner.request import Request
 from planner.terms import Term, glossary, terms_of
 
 Given: TypeAlias = dict[str, Any]
@@ -136,6 +138,20 @@ HOW: Mapping[str, tuple[Any, Any]] = {
         False,
     ),
     "top": (Annotated[int, typer.Option(min=1, help="Rows to show.")], 10),
+    "save_plan": (
+        Annotated[
+            Path | None,
+            typer.Option(help="Write the best plan here, for `estimate --plan`.", metavar="FILE"),
+        ],
+        None,
+    ),
+    "plan": (
+        Annotated[
+            Path | None,
+            typer.Option(help="A plan of --save-plan; other options change it.", metavar="FILE"),
+        ],
+        None,
+    ),
     "specs": (Specs, None),
     "quiet": (Quiet, False),
 }  # fmt: skip
@@ -182,8 +198,6 @@ def _of_term(term: Term) -> tuple[Any, Any]:
     if term.type not in _TYPES:
         placeholder = _PLACEHOLDERS.get(term.type, term.term.split("_")[-1].upper())
     option = typer.Option(*term.options, help=text[0].upper() + text[1:], metavar=placeholder)
-    if term.term == "model":
-        return Annotated[str, option], inspect.Parameter.empty
     return Annotated[kind, option], False if term.type == "flag" else None
 
 
@@ -214,7 +228,7 @@ def check_options(given: Given) -> None:
             raise SearchSpaceError(f"{option} is an option of --workload {wanted}.")
 
 
-def make_request(given: Given) -> Any:
+def make_request(given: Given) -> Request:
     """A `planner.Request` from what was given; the folder of specs is put to use.
 
     Raises
@@ -223,27 +237,51 @@ def make_request(given: Given) -> Any:
         A text is not what its option takes, or the workload knows no such option.
     """
     from planner.optimize.space import parse_settings
-    from planner.request import Request
     from planner.specs.paths import use_specs_folder
 
+    plan = _plan_of(given)
     check_options(given)
     use_specs_folder(given["specs"])
     workload = str(given["workload"])
     asked: dict[str, Any] = {
         name: _answer(term, given[name])
         for name, term in terms_of(workload, "question").items()
-        if given.get(name) is not None
+        if given.get(name) is not None and (plan is None or is_given(given, name))
     }
+    settings = parse_settings(given["settings"] or [])
+    num_gpus = _counts_of(given, needed=plan is None and workload == Workload.TRAIN)
+    if plan is not None:
+        if num_gpus is not None:
+            asked["num_gpus"] = num_gpus
+        return replace(plan, settings={**plan.settings, **settings}, **asked)
+    if "model" not in asked:
+        raise typer.BadParameter("Missing option '--model'.")
     if "space" not in given and workload == Workload.TRAIN:
         asked["space"] = "single"
     return Request(
         workload=workload,
-        num_gpus=_counts_of(given),
-        settings=parse_settings(given["settings"] or []),
+        num_gpus=num_gpus,
+        settings=settings,
         objectives=tuple(words(",".join(given.get("objective") or []))),
         constraints=limits(given, workload),
         **asked,
     )
+
+
+def _plan_of(given: Given) -> Request | None:
+    """The request of the plan file that was given; its workload is that of the command then."""
+    from planner.errors import SearchSpaceError
+    from planner.pinned import PinnedPlan
+
+    if given.get("plan") is None:
+        return None
+    plan = PinnedPlan.read(given["plan"]).request()
+    if is_given(given, "workload") and given["workload"] != plan.workload:
+        raise SearchSpaceError(
+            f"{given['plan']} is a plan of --workload {plan.workload}: leave --workload out."
+        )
+    given["workload"] = Workload(plan.workload)
+    return plan
 
 
 def _answer(term: Term, value: Any) -> Any:
@@ -297,10 +335,10 @@ def quantity(
         raise SearchSpaceError(f"{option} {text}: {error}.") from error
 
 
-def _counts_of(given: Given) -> tuple[int, ...] | None:
+def _counts_of(given: Given, needed: bool) -> tuple[int, ...] | None:
     if given["num_gpus"] is not None:
         return counts(given["num_gpus"])
-    if given["workload"] == Workload.TRAIN:
+    if needed:
         raise typer.BadParameter("Missing option '--gpus'.")
     return None
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     "limit",
     how=(
         "num_gpus", "workload", "settings", "objective", "driver", "trials", "seed", "sampler",
-        "storage", "csv", "json", "all_rows", "top", "specs", "quiet",
+        "storage", "csv", "json", "all_rows", "save_plan", "top", "specs", "quiet",
     ),
 )  # fmt: skip
 def search(given: options.Given) -> None:
@@ -36,14 +36,16 @@ def search(given: options.Given) -> None:
 
 def _search(given: options.Given, request: Request) -> None:
     from planner.errors import InfeasibleError, SearchSpaceError
+    from planner.optimize.columns import columns
     from planner.plan import make_plan
     from planner.report.files import check_outputs
     from planner.report.infeasible import infeasible_message
     from planner.report.manifest import make_manifest
+    from planner.report.plan_file import save_plan
     from planner.report.rows import result_blocks, row_files
 
     csv, json, all_rows = given["csv"], given["json"], given["all_rows"]
-    check_outputs(csv, json)
+    check_outputs(csv, json, given["save_plan"])
     how = _how(given)
     if all_rows and how["driver"] == options.Driver.OPTUNA:
         raise SearchSpaceError("--all writes every configuration: it needs --driver exhaustive.")
@@ -59,6 +61,9 @@ def _search(given: options.Given, request: Request) -> None:
         if not all_rows:
             add(result.estimate)
         files.finish(make_manifest(plan, result, given["context"].obj, how))
+    if given["save_plan"] is not None:
+        table = columns(result.estimate, plan.problem.price_per_gpu_second)
+        save_plan(given["save_plan"], request, plan, table)
     if not given["quiet"]:
         _show(request, plan, result, given["top"], stdout_taken=Path("-") in (csv, json))
 

@@ -20,6 +20,7 @@ def search_serving(given: options.Given, request: Request) -> None:
     from planner.optimize.serving.search import serving_search
     from planner.report.files import check_outputs
     from planner.report.manifest import make_manifest
+    from planner.report.plan_file import save_plan
     from planner.report.progress import progress_bar
     from planner.report.rows import row_files
     from planner.report.serving.infeasible import serving_infeasible_message
@@ -31,7 +32,7 @@ def search_serving(given: options.Given, request: Request) -> None:
             "A static batch is one configuration: `planner estimate --workload inference`."
         )
     csv, json, all_rows = given["csv"], given["json"], given["all_rows"]
-    check_outputs(csv, json)
+    check_outputs(csv, json, given["save_plan"])
     plan = make_serving_plan(request)
     with row_files(csv, json) as files:
         total = plan.problem.num_rows
@@ -48,6 +49,8 @@ def search_serving(given: options.Given, request: Request) -> None:
         if not all_rows:
             files.add(serving_blocks(result.table, plan.problem.sources))
         files.finish(make_manifest(plan, result, given["context"].obj, {"driver": "exhaustive"}))
+    if given["save_plan"] is not None:
+        save_plan(given["save_plan"], request, plan, result.table)
     if not given["quiet"]:
         from planner.report.console import make_console
         from planner.report.serving.search import print_serving_search

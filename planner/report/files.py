@@ -21,7 +21,7 @@ def manifest_path(path: Path) -> Path:
     return path.with_name(f"{path.stem}.manifest.json")
 
 
-def check_outputs(csv: Path | None, json: Path | None) -> None:
+def check_outputs(csv: Path | None, json: Path | None, *others: Path | None) -> None:
     """Refuse paths that cannot be written, before any work is done.
 
     Raises
@@ -33,7 +33,7 @@ def check_outputs(csv: Path | None, json: Path | None) -> None:
         raise OutputError(f"--csv and --json both name {csv}: give two different files.")
     if csv is not None and json is not None and manifest_path(csv) == json:
         raise OutputError(f"{json}: the manifest of {csv.name} goes there; give --json another.")
-    for path in (csv, json):
+    for path in (csv, json, *others):
         if path is not None:
             check_path(path)
 

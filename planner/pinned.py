@@ -1,0 +1,189 @@
+"""A plan as a value: one configuration with every question answered, that a file can hold."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+from planner.errors import SpecError, did_you_mean
+from planner.plan import Plan
+from planner.request import Request
+from planner.serving_plan import ServingPlan
+from planner.specs.load import read_toml
+from planner.terms import terms_of
+from planner.version import __version__
+
+_HEADER = "# `planner estimate --plan FILE` shows this plan; other options beside it change it.\n"
+# Questions whose answer is the whole space, or follows from the other answers.
+_NO_ANSWER = ("space", "mode", "prefill_gpu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PinnedPlan:
+    """One configuration: what was asked, each answer, and the value of every parameter.
+
+    ``answers`` maps questions of the table of terms, ``parameters`` its parameters, to plain
+    words and numbers. ``specs`` has the digests of the specs it was made with: with the same
+    specs its estimate is the same to the last bit. Disaggregated plans have no such value yet.
+    """
+
+    workload: str
+    answers: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    specs: Mapping[str, str] = field(default_factory=dict)
+    version: str = __version__
+
+    @classmethod
+    def of(cls, request: Request, plan: Plan | ServingPlan, row: Mapping[str, Any]) -> Self:
+        """The plan of a row of result columns that a search of ``request`` found.
+
+        Raises
+        ------
+        SpecError
+            The row has prefill workers of its own.
+        """
+        workload = request.workload
+        if row.get("prefill_gpu") is not None:
+            raise SpecError("A plan with prefill workers cannot be written: choose another row.")
+        made = _answers(plan, row)
+        names = [name for name in terms_of(workload, "question") if name not in _NO_ANSWER]
+        given = {name: _answer(getattr(request, name), made.get(name)) for name in names}
+        parameters = {name: row[name] for name in terms_of(workload, "parameter")}
+        return cls(
+            workload=workload,
+            answers={
+                name: answer
+                for name, answer in given.items()
+                if answer is not None and name not in parameters
+            },
+            parameters=parameters,
+            specs=dict(plan.digests),
+        )
+
+    def request(self) -> Request:
+        """The request whose one configuration this is."""
+        named = {
+            name: self.parameters[name]
+            for name, term in terms_of(self.workload, "parameter").items()
+            if term.option or "question" in term.kind
+        }
+        settings = {name: value for name, value in self.parameters.items() if name not in named}
+        asked: dict[str, Any] = {**named, **self.answers}
+        if self.workload == Request.workload:
+            asked["space"] = "single"
+        return Request(workload=self.workload, settings=settings, **asked)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain words and numbers, as JSON takes them."""
+        return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any], where: str) -> Self:
+        """A plan out of what `to_dict` made.
+
+        Raises
+        ------
+        SpecError
+            Something is missing or unknown; the message names ``where``.
+        """
+        known = {one.name for one in fields(cls)}
+        workload = table.get("workload")
+        faults = [f"{where}: {name} is no part of a plan." for name in set(table) - known]
+        if workload not in ("train", "inference", "serve"):
+            raise SpecError(f"{where}: is no plan: its workload is train, inference or serve.")
+        parts = (("answers", ("question",)), ("parameters", ("parameter",)))
+        for part, kinds in parts:
+            faults += _faults(where, part, table.get(part), terms_of(workload, *kinds))
+        lacking = set(terms_of(workload, "parameter")) - set(table.get("parameters", ()))
+        faults += [f"{where}: parameters.{name} is missing." for name in sorted(lacking)]
+        if "model" not in (table.get("answers") or {}):
+            faults.append(f"{where}: answers.model is missing.")
+        if faults:
+            raise SpecError("\n".join(faults))
+        return cls(**table)
+
+    def to_toml(self) -> str:
+        """The text of a plan file."""
+        lines = [_HEADER]
+        tables = {name: value for name, value in self.to_dict().items() if isinstance(value, dict)}
+        lines += [f"{name} = {_toml(getattr(self, name))}\n" for name in ("workload", "version")]
+        for name, table in tables.items():
+            lines.append(f"\n[{name}]\n")
+            lines += [f"{_key(key)} = {_toml(value)}\n" for key, value in table.items()]
+        return "".join(lines)
+
+    def to_json(self) -> str:
+        """The text of a plan file in JSON."""
+        return json.dumps(self.to_dict(), indent=1) + "\n"
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The plan of a TOML or JSON file.
+
+        Raises
+        ------
+        SpecError
+            It cannot be read, or is no plan.
+        """
+        if path.suffix == ".json":
+            try:
+                return cls.from_dict(json.loads(path.read_text(encoding="utf-8")), str(path))
+            except (OSError, ValueError) as error:
+                raise SpecError(f"{path}: cannot be read as a plan ({error}).") from error
+        return cls.from_dict(read_toml(path), str(path))
+
+
+def _answer(given: Any, made: Any) -> Any:
+    """What the user gave, unless that leaves a choice."""
+    is_choice = given is None or given == "all" or isinstance(given, tuple)
+    return made if is_choice else given
+
+
+def _answers(plan: Plan | ServingPlan, row: Mapping[str, Any]) -> dict[str, Any]:
+    """What the plan chose where the user gave nothing."""
+    if isinstance(plan, ServingPlan):
+        workload: Any = plan.problem.setting.workload
+        made = {"gpu": row["gpu"], "engine": row["engine"]}
+    else:
+        setting = plan.problem.setting
+        workload = setting.workload
+        made = {
+            "gpu": setting.machine.gpu.name,
+            "framework": setting.framework.name,
+            "mtp_num_layers": setting.model.mtp_num_layers,
+        }
+        if workload.is_frozen:
+            made |= {"lora_rank": workload.lora_rank, "lora_targets": str(workload.lora_targets)}
+            made["adapter"] = str(workload.adapter)
+            del made["mtp_num_layers"]
+    lengths = ("sequence_length", "total_tokens", "input_tokens", "output_tokens")
+    return made | {name: getattr(workload, name) for name in lengths if hasattr(workload, name)}
+
+
+def _faults(where: str, part: str, table: Any, known: Mapping[str, Any]) -> list[str]:
+    if not isinstance(table, Mapping):
+        return [f"{where}: there is no table [{part}]."]
+    return [
+        f"{where}: {part}.{name} is unknown.{did_you_mean(name, known)}"
+        for name in table
+        if name not in known
+    ]
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _key(name: str) -> str:
+    return name if name.replace("_", "").isalnum() and name.isascii() else json.dumps(name)
+
+
+def _toml(value: Any) -> str:
+    """A word, number or list of them as TOML, which for these is JSON."""
+    text = json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=True)
+    tomllib.loads(f"value = {text}")
+    return text

@@ -1,0 +1,88 @@
+"""A plan written to a file and read back gives the same estimate, to the last bit."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+QUESTIONS = {
+    "dense": ("--model", "llama-65b", "--gpus", "2048"),
+    "experts": ("--model", "mixtral-8x7b", "--gpus", "64", "--gpu", "h100", "--tokens", "300B"),
+    "cluster": ("--model", "llama-2-70b", "--gpus", "64", "--cluster", "dgx-h100", "--price", "2"),
+    "adapter": ("--model", "llama-2-7b", "--gpus", "1", "--gpu", "rtx4090", "--adapter", "qlora"),
+    "several counts": ("--model", "llama-7b", "--gpus", "8,16", "--space", "small", "--dropout"),
+    "flat": ("--model", "llama-7b", "--gpus", "8", "--flops-efficiency", "150 TFLOP/s"),
+    "prediction modules": ("--model", "qwen3-next-80b-a3b", "--gpus", "128", "--gpu", "h100"),
+    "served": (
+        *("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "8"),
+        *("--mode", "aggregated", "--ttft", "1s"),
+    ),
+    "engines": (
+        *("--workload", "serve", "--model", "gpt-oss-120b", "--gpu", "h100,b200", "--gpus", "8"),
+        *("--mode", "aggregated", "--engine", "sglang,vllm"),
+    ),
+    "sized": (
+        *("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--mode"),
+        *("aggregated", "--request-rate", "30", "--prefix-cache-hit-rate", "0.3"),
+    ),
+}
+
+
+@pytest.mark.parametrize("suffix", ["toml", "json"])
+@pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS.keys())
+def test_a_plan_reads_back_to_the_same_estimate(planner, tmp_path, question, suffix):
+    plan, found, again = (tmp_path / name for name in (f"p.{suffix}", "found.json", "again.json"))
+    ran = planner("search", *question, "--save-plan", plan, "--json", found, "--quiet")
+    assert ran.exit_code == 0, ran.err
+    ran = planner("estimate", "--plan", plan, "--json", again, "--quiet")
+    assert ran.exit_code == 0, ran.err
+    first, second = (json.loads(path.read_text())["rows"][0] for path in (found, again))
+    assert {
+        name: (first[name], second[name]) for name in first if first[name] != second[name]
+    } == {}
+
+
+def test_options_beside_a_plan_change_it(planner, tmp_path):
+    plan, found = tmp_path / "plan.toml", tmp_path / "found.json"
+    assert planner("search", *QUESTIONS["dense"], "--save-plan", plan, "--quiet").exit_code == 0
+    ran = planner(
+        *("estimate", "--plan", plan, "--gpu", "h100", "--set", "micro_batch_size=1"),
+        *("--json", found, "--quiet"),
+    )
+    assert ran.exit_code == 0, ran.err
+    row = json.loads(found.read_text())["rows"][0]
+    assert (row["micro_batch_size"], row["num_gpus"]) == (1, 2048)
+    assert "gpu h100-sxm-80gb" in json.loads(found.read_text())["manifest"]["specs"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("tensor_parallel = 2", "tensor_paralel = 2"), "Did you mean tensor_parallel"),
+        (("tensor_parallel = 2", ""), "parameters.tensor_parallel is missing"),
+        (("tensor_parallel = 2", 'tensor_parallel = "two"'), "tensor_parallel is a whole number"),
+        (('workload = "train"', 'workload = "trian"'), "train, inference or serve"),
+        (('model = "llama-65b"', ""), "answers.model is missing"),
+        (("[answers]", "[answer]"), "no table [answers]"),
+        (("[answers]", "[answers"), "line 5"),
+    ],
+)
+def test_a_faulty_plan_is_told_with_its_file(planner, tmp_path, change, words):
+    plan = tmp_path / "plan.toml"
+    assert planner("search", *QUESTIONS["dense"], "--save-plan", plan, "--quiet").exit_code == 0
+    plan.write_text(plan.read_text().replace(*change, 1))
+    ran = planner("estimate", "--plan", plan)
+    assert ran.exit_code in (2, 3)
+    assert words in ran.err
+
+
+def test_a_plan_of_another_workload_and_none_at_all_are_refused(planner, tmp_path):
+    plan = tmp_path / "plan.toml"
+    assert planner("search", *QUESTIONS["dense"], "--save-plan", plan, "--quiet").exit_code == 0
+    ran = planner("estimate", "--plan", plan, "--workload", "serve")
+    assert (ran.exit_code, "leave --workload out" in ran.err) == (3, True)
+    ran = planner("estimate", "--gpus", "8")
+    assert (ran.exit_code, "--model" in ran.err) == (2, True)
+    ran = planner("estimate", "--plan", tmp_path / "none.toml")
+    assert (ran.exit_code, "none.toml" in ran.err) == (2, True)
