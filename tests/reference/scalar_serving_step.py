@@ -99,7 +99,7 @@ def step(world: ServingWorld, c: Replica, batch: StepBatch, decoding: bool) -> S
         layers=layers,
         ends=ends,
         total=kernels + launches + wait + overhead + (p - 1) * message,
-        slowest_stage=max(fullest, last) + message + overhead,
+        slowest_stage=max(fullest, last) + message + overhead + wait / p,
         waits=wait,
     )
 
