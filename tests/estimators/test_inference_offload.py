@@ -86,6 +86,24 @@ def test_copies_add_to_a_step_that_cannot_hide_them() -> None:
     assert whole > 0.9 * 2 * 6.5e9 / (0.8 * 32e9)
 
 
+@pytest.mark.parametrize(("stages", "steps"), [(1, 4), (2, 2)])
+def test_every_step_of_a_long_prefill_fetches_the_offloaded_weights(
+    stages: int, steps: int
+) -> None:
+    """64 prompts of 512 tokens are four steps of 8,192, or two for each of two micro-batches."""
+    setting = setting_of(hidden_copies=0.0)
+    shape = {"num_gpus": stages, "pipeline_parallel": stages, "concurrency": 64}
+    kept, moved = (
+        static_batch(setting, replicas(**shape, weight_offload=share)) for share in (0.0, 1.0)
+    )
+    each = float(moved.prefill_step.transfer_wait.ravel()[0])
+    assert each > 0.9 * 2 * 6.5e9 / (0.8 * 32e9)
+    later = moved.time_to_first_token - kept.time_to_first_token
+    # All stages wait for the first step; then the copies of the stages are made side by side.
+    waits = each + (stages * steps - 1) * each / stages
+    assert float(later.ravel()[0]) == pytest.approx(waits)
+
+
 @pytest.mark.parametrize(
     ("engine", "model", "batch", "values", "tokens_per_s"),
     [

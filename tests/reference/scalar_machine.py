@@ -19,7 +19,7 @@ from planner.specs.model import AttentionSpec, ModelSpec
 from planner.specs.workload import TrainingWorkload
 
 COMPUTE_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5 + 1 / 16}
-PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
+PASSES = {"all_reduce": 2, "custom_all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,8 @@ class InferenceStep:
     ``layers`` holds the operators of one layer of each group with the number of layers,
     ``ends`` those outside them. ``launch_wait``: the GPU waits for the host to launch.
     ``transfer_wait``: it waits for offloaded weights and cache, or for the host that attends to
-    it. ``slowest_stage``: seconds of the pipeline stage that the others wait for.
+    it. ``slowest_stage``: seconds of the pipeline stage that the others wait for, with the copies
+    of its own weights and cache, which every step needs again.
     """
 
     layers: tuple[tuple[int, tuple[StepOperator, ...]], ...]
@@ -85,6 +86,7 @@ def step_time(
         p > 1, setting.machine.send_time(2.0 * rank.tokens * rank.hidden_size, c.stage_gpus), 0.0
     )
     busy = kernels + (0.0 if ideal else wait)
+    waited = offload_wait(rank, busy)
     ends_time = add(o.time for o in ends)
     # The stages that have a layer more than others do not hold the logits as well.
     mean_layer = (busy - ends_time) / layer_count
@@ -97,9 +99,9 @@ def step_time(
         kernels=kernels,
         pipeline=np.asarray((p - 1) * send),
         launch_wait=np.zeros(()) if ideal else wait,
-        transfer_wait=offload_wait(rank, busy),
+        transfer_wait=waited,
         overhead=np.zeros(()) if ideal else np.asarray(overhead),
-        slowest_stage=slowest + send + (0.0 if ideal else overhead),
+        slowest_stage=slowest + send + (0.0 if ideal else overhead) + waited / p,
     )
 
 

@@ -1,0 +1,272 @@
+"""Requests at a replica in plain floats: batches, queues of prompts, bursts, spreads.
+
+Part of the naive twin of serving.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil, floor, hypot, log, log2, sqrt
+from statistics import NormalDist
+
+import scalar_serving_memory
+from scalar_serving_kernels import Replica, ServingWorld
+from scalar_serving_step import Step, StepBatch, step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """Seconds of decode steps, ``fixed + slope B``, and of prompts."""
+
+    fixed: float
+    slope: float
+    prompt_time: float
+    prefill: float
+    queued: float
+    together: float
+
+    def decode(self, sequences: float) -> float:
+        return self.fixed + self.slope * sequences
+
+    def wave(self, size: float, steps: float) -> float:
+        """The first prompt, the others of a queue, the answers."""
+        return self.prompt_time + (size - 1) * self.queued + steps * self.decode(size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """Means over the requests of a replica."""
+
+    costs: Costs
+    decoding: float
+    utilization: float
+    wait: float
+    first: float
+    per_token: float
+    rate: float
+
+
+def per_step(world: ServingWorld) -> float:
+    """1 + a + a^2 + ... + a^k tokens of a step that verifies k drafts."""
+    w = world.workload
+    return sum(w.acceptance_rate**draft for draft in range(w.draft_tokens + 1))
+
+
+def decode_steps(world: ServingWorld) -> float:
+    return max(world.workload.output_tokens / per_step(world), 1.0)
+
+
+def new_tokens(world: ServingWorld) -> float:
+    w = world.workload
+    return max(w.input_tokens * (1 - w.prefix_cache_hit_rate), 1.0)
+
+
+def decoding_batch(world: ServingWorld, sequences: float) -> StepBatch:
+    """Half of the answer is written on average."""
+    w = world.workload
+    half_way = w.input_tokens + w.output_tokens / 2
+    return StepBatch(decoding=sequences, context=half_way, per_sequence=1 + w.draft_tokens)
+
+
+def prompts_batch(world: ServingWorld, prompts: float, tokens: float, beside: float) -> StepBatch:
+    """Of a prompt in parts, half of the other parts are cached on average."""
+    decode, whole = decoding_batch(world, beside), new_tokens(world)
+    part = min(tokens / prompts, whole)
+    cached = world.workload.input_tokens - whole + (whole - part) / 2
+    return StepBatch(
+        decoding=beside,
+        context=decode.context,
+        per_sequence=decode.per_sequence,
+        new_tokens=tokens,
+        prompts=prompts,
+        keys=cached + (part + 1) / 2,
+        cached=cached,
+    )
+
+
+def decode_line(world: ServingWorld, c: Replica, sequences: float) -> tuple[float, float]:
+    """The line through a step over so many sequences and one over half of them."""
+    whole = max(sequences, 1.0)
+    half = max(whole / 2, 0.5)
+    p, times = c.pipeline_parallel, []
+    for number in (whole, half):
+        one = step(world, c, decoding_batch(world, number / p), True)
+        times.append(one.cycle(min(number, p)) * (1 + world.workload.draft_cost))
+    slope = (times[0] - times[1]) / (whole - half)
+    return times[0] - slope * whole, slope
+
+
+def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
+    """Of a replica with so many requests."""
+    p, ranks = c.pipeline_parallel, c.attention_data_parallel
+    new, scheduler = new_tokens(world), world.engine.scheduler
+    whole = max(sequences, 1.0)
+    fixed, slope = decode_line(world, c, whole)
+    room = max(c.step_tokens - whole, 1.0)
+    most = max(min(c.step_tokens / new, whole), 1.0)
+    one, filled = min(new, room / ranks), min(most * new, room)
+    beside, circulating, decode = 0.0, float(p), 0.0
+    if scheduler.chunked_prefill:
+        beside, circulating = whole / p, min(whole, p)
+        decode = (fixed + slope * whole) / (1 + world.workload.draft_cost)
+    lone = step(world, c, prompts_batch(world, 1, one, beside), False)
+    busy = max(filled / new, min(ranks, whole))
+    queue = step(world, c, prompts_batch(world, busy, filled, beside), False)
+    parts = max(new / one, 1.0)
+    single = max(lone.cycle(circulating) - decode, 0.0) * parts
+    full = max(queue.cycle(circulating) - decode, 0.0) * max(most * new / room, 1.0)
+    between = scheduler.poll_interval + scheduler.batch_wait
+    prompts = min(max(between * whole / decode_steps(world), 1.0), most)
+    gathered = single + (full - single) * (prompts - 1) / max(most - 1, 1.0)
+    return Costs(
+        fixed=fixed,
+        slope=slope,
+        prompt_time=lone.total * parts,
+        prefill=gathered / prompts / p,
+        queued=full / most / p,
+        together=most,
+    )
+
+
+def _starting_together(world: ServingWorld) -> float:
+    w, scheduler = world.workload, world.engine.scheduler
+    if w.request_rate is not None:
+        return w.burst_share
+    if w.equal_lengths and not scheduler.chunked_prefill:
+        return 1.0
+    return w.burst_share + (1 - w.burst_share) * scheduler.clustering
+
+
+def constant_service_wait(load: float, service: float) -> float:
+    """Pollaczek and Khinchine: rho s / (2 (1 - rho))."""
+    load = min(load, 1 - 1e-9)
+    return load * service / (2 * (1 - load))
+
+
+def answers(world: ServingWorld, c: Replica) -> Answers:
+    """A replica that always holds its requests, as far as memory and scheduler let it."""
+    scheduler = world.engine.scheduler
+    places = min(
+        scalar_serving_memory.memory(world, c).most_sequences,
+        scheduler.max_num_seqs * c.attention_data_parallel,
+    )
+    running = min(c.concurrency, max(places, 1.0))
+    found, steps, together = (
+        costs(world, c, running),
+        decode_steps(world),
+        _starting_together(world),
+    )
+
+    def flow(decoding: float) -> tuple[float, float, float]:
+        each = found.decode(decoding)
+        rate = decoding / (steps * each + decoding * found.prefill)
+        queue = constant_service_wait(min(rate * found.queued, 0.98), found.prefill)
+        waited = scheduler.batch_wait * each
+        others = rate * waited
+        looks = scheduler.poll_interval * each / 2
+        looks += waited * (1 + others / 2) / (1 + others)
+        return each, rate, found.prompt_time + queue * (1 - together) + looks
+
+    decoding = running
+    for _ in range(12):
+        _, rate, prompt = flow(decoding)
+        decoding = (decoding + min(max(running - rate * prompt, 0.5), running)) / 2
+    each, rate, prompt = flow(decoding)
+    outside = max(c.concurrency - running, 0.0) / rate
+    last = (running + found.together) / 2 * found.queued
+    burst = together * max(last - found.prefill, 0.0)
+    stall = decoding * found.prefill / steps * (1 - together / 2)
+    return Answers(
+        costs=found,
+        decoding=decoding,
+        utilization=min(rate * found.prefill, 1.0),
+        wait=prompt - found.prompt_time + outside,
+        first=prompt + outside + burst + world.execution.request_overhead,
+        per_token=(each + stall) / per_step(world),
+        rate=rate,
+    )
+
+
+def first_token_within(served: Answers, share: float) -> float:
+    """A share 1 - rho does not wait; the waits of the others are exponential."""
+    mean = constant_service_wait(min(served.utilization, 0.98), served.costs.prefill)
+    load = min(max(served.utilization, 1e-9), 1 - 1e-9)
+    return served.first - mean + mean / load * log(max(load / (1 - share), 1.0))
+
+
+def per_token_within(world: ServingWorld, served: Answers, share: float) -> float:
+    """t + z w sqrt(K) / n, no faster than a step over one sequence."""
+    others = max(served.decoding - 1, 0.0)
+    spread = served.costs.prefill * sqrt(others) / max(world.workload.output_tokens, 1)
+    least = served.costs.decode(1.0) / per_step(world)
+    return max(served.per_token + NormalDist().inv_cdf(share) * spread, least)
+
+
+def latency_within(world: ServingWorld, served: Answers, share: float) -> float:
+    """The mean and the two spreads, as independent."""
+    later = max(world.workload.output_tokens - 1, 0)
+    mean = served.first + (world.workload.output_tokens - 1) * served.per_token
+    first = first_token_within(served, share) - served.first
+    rest = later * (per_token_within(world, served, share) - served.per_token)
+    sign = (first + rest > 0) - (first + rest < 0)
+    return mean + sign * hypot(first, rest)
+
+
+def burst(world: ServingWorld, c: Replica, requests: int) -> tuple[list[float], list[float], float]:
+    """First tokens and latencies of a replica's share, one by one, and the last of them."""
+    each = requests / (c.num_gpus / (c.stage_gpus * c.pipeline_parallel))
+    served = answers(world, c)
+    found, steps, overhead = served.costs, decode_steps(world), 0.0
+    room = scalar_serving_memory.memory(world, c).most_whole_sequences
+    at_once = world.engine.scheduler.max_num_seqs * c.attention_data_parallel
+    batch = max(min(each, c.concurrency, room, at_once), 1.0)
+    in_a_step = c.step_tokens / new_tokens(world)
+    firsts, ends = [], []
+    for number in range(max(ceil(each), 1)):
+        wave = floor(number / batch)
+        place = number - wave * batch
+        size = min(batch, each - wave * batch)
+        first = (
+            wave * found.wave(batch, steps) + found.prompt_time + place * found.queued + overhead
+        )
+        behind = min(max(size - 1 - place, 0.0), steps * in_a_step)
+        firsts.append(first)
+        ends.append(first + behind * found.queued + steps * found.decode(max(size, 1.0)))
+    return firsts, ends, max(ends)
+
+
+def _micro_batch(world: ServingWorld, c: Replica, tokens: float) -> float:
+    """A stage's share, or what halving leaves below the tokens that pass together."""
+    p, batch, most = c.pipeline_parallel, c.concurrency, world.engine.scheduler.pipeline_tokens
+    if most == 0:
+        return max(batch / p, 1.0)
+    if p == 1:
+        return batch
+    share = batch / p if batch % p == 0 else batch
+    pieces, wanted = 1, 2 ** ceil(log2(max(share * tokens / most, 1.0)))
+    while pieces < wanted and floor(share) % (2 * pieces) == 0:
+        pieces *= 2
+    return share / pieces
+
+
+def _static_step(world: ServingWorld, c: Replica, batch: StepBatch, decoding: bool) -> Step:
+    one = step(world, c, batch, decoding)
+    if world.engine.scheduler.pipeline_overlap:
+        return one
+    return replace(one, slowest_stage=one.total)
+
+
+def static(world: ServingWorld, c: Replica) -> tuple[float, float, float]:
+    """First token, time per token and latency of a batch that starts and ends together."""
+    w, new, ranks = world.workload, new_tokens(world), c.attention_data_parallel
+    micro = _micro_batch(world, c, new)
+    rounds = max(ceil(max(micro, ranks) * new / max(c.step_tokens, 1.0)), 1)
+    prompts = max(micro / rounds, min(micro, ranks))
+    prefill = _static_step(world, c, prompts_batch(world, prompts, micro * new / rounds, 0), False)
+    first = prefill.total
+    for _ in range(1, round(c.concurrency / micro * rounds)):
+        first += prefill.slowest_stage
+    part = _micro_batch(world, c, 1)
+    decode = _static_step(world, c, decoding_batch(world, part), True)
+    each = decode.cycle(c.concurrency / part) * (1 + w.draft_cost) / per_step(world)
+    return first, each, first + max(w.output_tokens - 1, 0) * each

@@ -1,0 +1,229 @@
+"""Kernels of a serving engine in plain floats, straight from the equations.
+
+Part of the naive twin of serving: it reads specs and imports none of the code it checks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import expm1, log, log1p, sqrt
+from types import SimpleNamespace
+from typing import Any
+
+import scalar_machine
+
+from planner.specs.engine import EngineProfile
+from planner.specs.model import ModelSpec
+from planner.specs.serving import ServingWorkload
+
+# Bytes of a weight and of an activation that a product moves, scales included, and the words
+# of its rows in a GPU's efficiencies: dense and grouped.
+FORMATS = {
+    "w16a16": (2.0, 2.0, "bf16", "bf16", "bf16"),
+    "fp8": (1.0, 1.0, "fp8", "fp8_tensor", "fp8"),
+    "w4a16": (0.5 + 2 / 128, 2.0, "int4_weight_only", "int4_weight_only", "bf16"),
+}
+CACHE_BYTES = {"bf16": 2.0, "fp8": 1.0, "int4": 0.5 + 2 / 64}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingWorld:
+    """Everything that does not depend on the replica."""
+
+    gpu: Any
+    cluster: Any
+    model: ModelSpec
+    engine: EngineProfile
+    workload: ServingWorkload
+
+    @property
+    def execution(self) -> Any:
+        return self.engine.execution
+
+    @property
+    def sixteen_bit(self) -> str:
+        return "bf16" if "bf16" in self.gpu.peak_flops else "fp16"
+
+    @cached_property
+    def links(self) -> Any:
+        """What collectives need: tokens go to each domain once."""
+        once = SimpleNamespace(execution=SimpleNamespace(deduplicated_dispatch=True))
+        return SimpleNamespace(gpu=self.gpu, cluster=self.cluster, framework=once)
+
+    @property
+    def latency_fraction(self) -> float:
+        own = self.engine.kernel_latency_by_architecture.get(self.gpu.architecture, 1.0)
+        return self.execution.kernel_latency_fraction * own
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replica:
+    """One configuration; types are words."""
+
+    num_gpus: float = 1
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    attention_data_parallel: int = 1
+    expert_parallel: int = 1
+    concurrency: float = 1
+    max_num_batched_tokens: float = 8192
+    quantization: str = "w16a16"
+    expert_quantization: str = "w16a16"
+    kv_cache: str = "bf16"
+    weight_offload: float = 0.0
+    kv_offload: float = 0.0
+
+    @property
+    def stage_gpus(self) -> int:
+        return self.tensor_parallel * self.attention_data_parallel
+
+    @property
+    def step_tokens(self) -> float:
+        return self.max_num_batched_tokens * self.attention_data_parallel
+
+
+def memory_time(world: ServingWorld, num_bytes: float, kernels: float = 1.0) -> float:
+    e = world.gpu.efficiency.memory_bound
+    moved = num_bytes / (world.gpu.memory_bandwidth * e.bandwidth_fraction)
+    return float(kernels * e.latency + moved)
+
+
+def elementwise(world: ServingWorld, num_bytes: float, kernels: int = 1) -> float:
+    """As many passes as the engine needs; what graphs hide of starts does not show."""
+    if num_bytes <= 0:
+        return 0.0
+    passes = world.execution.elementwise_passes
+    return memory_time(world, num_bytes * passes, kernels * world.latency_fraction)
+
+
+def product(world: ServingWorld, rows: float, columns: float, depth: float, form: str) -> float:
+    """2mnk FLOPs, in tiles where the row has them; a cast of A reads 2 and writes 1 byte."""
+    if rows <= 0:
+        return 0.0
+    weight, activation, kernel, _, _ = FORMATS[form]
+    e = world.gpu.efficiency.gemm.get(kernel)
+    flops = 2 * rows * columns * depth
+    if e is None:
+        e = world.gpu.efficiency.quantized_gemm[kernel]
+        area = (rows + e.row_offset) * (columns + e.column_offset)
+        area += e.area_floor * (world.gpu.num_multiprocessors or 128) * 128 * 128
+        flops = 2 * area * (depth + e.depth_offset)
+    moved = weight * columns * depth + activation * rows * depth + 2 * rows * columns
+    time = _roofline(world, e, flops, moved, form, own_library=True)
+    casts = form == "fp8" and not world.execution.fused_quantization
+    return time + (memory_time(world, 3 * rows * depth) if casts else 0.0)
+
+
+def _roofline(
+    world: ServingWorld, e: Any, flops: float, moved: float, form: str, own_library: bool
+) -> float:
+    execution, gpu = world.execution, world.gpu
+    compute, read = e.compute_fraction, e.bandwidth_fraction
+    if own_library:
+        compute *= world.engine.linear_compute_by_architecture.get(gpu.architecture, 1.0)
+        read *= execution.quantized_bandwidth_fraction if FORMATS[form][0] < 2 else 1.0
+    peak = gpu.peak_flops[FORMATS[form][4]] * compute * execution.compute_fraction
+    bandwidth = gpu.memory_bandwidth * read * execution.weight_bandwidth_fraction
+    q = e.sharpness
+    together = ((flops / peak) ** q + (moved / bandwidth) ** q) ** (1 / q)
+    return float(e.latency * world.latency_fraction + together)
+
+
+def experts_visited(num_experts: int, chosen: int, tokens: float, dispersion: float) -> float:
+    """E (1 - (1 + d k T / E)^(-1/d)), no more than evenly E (1 - (1 - k/E)^T), no less than k."""
+    even = -expm1(tokens * log1p(-chosen / num_experts)) if chosen < num_experts else 1.0
+    share = even
+    if dispersion > 0:
+        skewed = -expm1(-log1p(dispersion * chosen * tokens / num_experts) / dispersion)
+        share = min(skewed, even)
+    return max(num_experts * share, chosen * min(tokens, 1.0))
+
+
+def fullest_rank(pairs: float, ranks: int) -> float:
+    """1 + sqrt(2 ln(n) n / m), at most n."""
+    if ranks <= 1:
+        return 1.0
+    return min(1 + sqrt(2 * log(ranks) * ranks / max(pairs, 1.0)), float(ranks))
+
+
+def experts(world: ServingWorld, c: Replica, mlp: Any, tokens: float, pairs: float) -> float:
+    """Matrices of the rank with most of the ``pairs``; those of the experts visited are read."""
+    number, h = mlp.num_experts, mlp.moe_latent_size or world.model.hidden_size
+    weight, _, _, row, _ = FORMATS[c.expert_quantization]
+    table = world.gpu.efficiency.grouped_gemm
+    e = table.get(row) or table[{"fp8_tensor": "fp8"}.get(row, "bf16")]
+    local = number / c.expert_parallel
+    width = mlp.moe_intermediate_size / (c.stage_gpus / c.expert_parallel)
+    visited = experts_visited(
+        number, mlp.num_experts_per_tok, tokens, world.workload.expert_dispersion
+    )
+    read = max(visited / number * local, min(pairs, 1.0))
+    shown = world.engine.expert_padding_by_architecture.get(world.gpu.architecture, 1.0)
+    padding = (1 + shown * e.width_offset / width) * (
+        1 + visited / number * e.row_offset / (pairs / local)
+    )
+    matrices = 3 if mlp.gated else 2
+    flops = 2 * matrices * h * width * pairs * padding
+    moved = matrices * h * width * read * weight
+    time = _roofline(world, e, flops, moved, c.expert_quantization, own_library=False)
+    permuted = 2 * e.permute_passes * h * pairs
+    time += permuted / (world.gpu.memory_bandwidth * e.bandwidth_fraction)
+    return time + elementwise(world, 2 * matrices * pairs * width, kernels=0)
+
+
+def prompt_attention(
+    world: ServingWorld, head_dim: int, prompts: float, heads: float, queries: float,
+    flops: float, num_bytes: float,
+) -> float:  # fmt: skip
+    """The roofline of fused attention; work grows where few tiles of 128 rows fill the GPU."""
+    if prompts <= 0:
+        return 0.0
+    efficiency = world.gpu.efficiency
+    table = efficiency.attention
+    sizes = {int(key.removeprefix("head_dim_")): key for key in table}
+    e = table[sizes[min(sizes, key=lambda size: abs(size - head_dim))]]
+    tiles = max(prompts * heads * -(-queries // 128), 1.0)
+    work = flops / world.execution.compute_fraction
+    work *= 1 + e.wave_fill * (world.gpu.num_multiprocessors or 128) / tiles
+    work *= 1 + e.sequence_offset / queries
+    rates = {"native": 1.0, "flash_attention_2": efficiency.flash_attention_2_fraction}
+    work /= rates.get(world.execution.attention_kernels) or efficiency.portable_attention_fraction
+    own = efficiency.sustained_attention_fraction
+    time = scalar_machine.roofline(world, e, work, num_bytes, world.sixteen_bit, own)  # type: ignore[arg-type]
+    scores = flops / (4 * head_dim)
+    passes = world.execution.score_passes
+    return time + (memory_time(world, passes * 4 * scores) if passes > 0 else 0.0)
+
+
+def decode_attention(
+    world: ServingWorld, c: Replica, *, sequences: float, context: float, per_token: float,
+    heads: float, group: float, query_bytes: float, flops: float,
+) -> float:  # fmt: skip
+    """Cache and queries over the bandwidth, or FLOPs over the rate of attention."""
+    if sequences <= 0:
+        return 0.0
+    execution, gpu = world.execution, world.gpu
+    e = gpu.efficiency.attention_decode["bf16" if c.kv_cache == "bf16" else "fp8"]
+    keys = context + execution.attention_padding_fraction * e.sequence_offset
+    again = 1 + execution.repeated_read_fraction * (group - 1)
+    moved = sequences * per_token * again * keys + query_bytes
+    bandwidth = gpu.memory_bandwidth * e.bandwidth_fraction
+    bandwidth *= execution.attention_bandwidth_fraction
+    rate = gpu.peak_flops[world.sixteen_bit] * execution.compute_fraction
+    rate *= gpu.efficiency.attention["head_dim_128"].compute_fraction
+    return float(max(moved / bandwidth, flops / rate) + e.latency * world.latency_fraction)
+
+
+def all_reduce(world: ServingWorld, num_bytes: float, size: int) -> float:
+    """NCCL's, or one kernel over peer memory where that is faster inside a domain."""
+    if size <= 1:
+        return 0.0
+    ring = scalar_machine.collective(world.links, "all_reduce", num_bytes, size, 1)
+    ring += world.execution.collective_launch_time
+    table = world.gpu.efficiency.collective
+    inside = size <= world.cluster.scale_up.domain_size
+    if world.execution.custom_all_reduce and inside and "custom_all_reduce" in table:
+        direct = scalar_machine.collective(world.links, "custom_all_reduce", num_bytes, size, 1)
+        ring = min(ring, direct)
+    return ring

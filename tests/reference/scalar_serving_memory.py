@@ -1,0 +1,158 @@
+"""Memory of the fullest GPU of a replica in plain floats, and its room for sequences.
+
+Part of the naive twin of serving.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, floor, sqrt
+from typing import Any
+
+import scalar_parameters
+from scalar_machine import value_dim
+from scalar_serving_kernels import CACHE_BYTES, FORMATS, Replica, ServingWorld
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """Bytes for a cache on one device: of a mean, a long and a whole sequence, and how many."""
+
+    size: float
+    sequence: float
+    longest: float
+    whole: float
+
+    def holds(self, each: float) -> float:
+        """At least one where one fits."""
+        return max(floor(self.size / max(each, 1.0)), 1.0) if self.size >= self.longest else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Bytes on a GPU by part, and on its host."""
+
+    parts: dict[str, float]
+    room: Room
+    host_room: Room
+    host: float
+
+    @property
+    def most_sequences(self) -> float:
+        return min(room.holds(room.sequence) for room in (self.room, self.host_room))
+
+    @property
+    def most_whole_sequences(self) -> float:
+        return min(room.holds(room.whole) for room in (self.room, self.host_room))
+
+
+def key_heads(c: Replica, attention: Any) -> float:
+    """Key-value heads of a rank: a head is copied, not split."""
+    return max(attention.num_key_value_heads / c.tensor_parallel, 1.0)
+
+
+def cached_bytes(world: ServingWorld, c: Replica, attention: Any) -> float:
+    """Of one token in one layer."""
+    element = CACHE_BYTES[c.kv_cache]
+    if attention.kind == "latent":
+        return (attention.kv_lora_rank + attention.qk_rope_head_dim) * element
+    return key_heads(c, attention) * (attention.head_dim + value_dim(attention)) * element
+
+
+def weights(world: ServingWorld, c: Replica) -> float:
+    """Of the fullest stage: layers rounded up; with several stages half of each end."""
+    model = world.model
+    narrow, of_experts = FORMATS[c.quantization][0], FORMATS[c.expert_quantization][0]
+    total = 0.0
+    share = ceil(model.num_hidden_layers / c.pipeline_parallel) / model.num_hidden_layers
+    for group in model.layer_groups:
+        of_attention = scalar_parameters.attention_parameters(model, group)
+        one = of_attention * narrow / c.tensor_parallel
+        mlp, h = group.feed_forward, model.hidden_size
+        width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
+        one += _mlp(h, width, mlp) * narrow / c.tensor_parallel
+        routed = mlp.num_experts * _mlp(h, mlp.moe_intermediate_size, mlp)
+        one += routed * of_experts / c.stage_gpus
+        small = group.norms_per_layer * h + mlp.num_experts * (h + (1 if mlp.router_bias else 0))
+        total += group.num_hidden_layers * (one + 2 * small) * share
+    ends = 1 if model.tie_word_embeddings else 2
+    bytes_each = narrow if world.engine.quantized_ends else 2.0
+    both = ends * model.vocab_size * model.hidden_size * bytes_each / c.tensor_parallel
+    return total + (both / 2 if c.pipeline_parallel > 1 else both)
+
+
+def _mlp(h: int, width: int, mlp: Any) -> int:
+    """Two or three matrices, with a bias each where the model has them."""
+    inputs = 2 if mlp.gated else 1
+    if not width:
+        return 0
+    return (inputs + 1) * h * width + (inputs * width + h if mlp.bias else 0)
+
+
+def cache(world: ServingWorld, c: Replica, tokens: float) -> float:
+    """Of one sequence on the fullest stage, half a block lost; a window bounds it."""
+    model = world.model
+    found = 0.0
+    for group in model.layer_groups:
+        window = group.attention.sliding_window if world.engine.sliding_windows else None
+        kept = min(tokens, window or tokens) + (world.engine.memory.block_size - 1) / 2
+        found += group.num_hidden_layers * kept * cached_bytes(world, c, group.attention)
+    return found * ceil(model.num_hidden_layers / c.pipeline_parallel) / model.num_hidden_layers
+
+
+def activations(world: ServingWorld, c: Replica) -> float:
+    """The widest layer of the largest step, or the residual stream beside the logits."""
+    model, scheduler, most = world.model, world.engine.scheduler, c.max_num_batched_tokens
+    prompts = c.concurrency * world.workload.input_tokens
+    if scheduler.continuous:
+        tokens = min(most, max(prompts, c.concurrency))
+    else:
+        tokens = min(prompts / c.attention_data_parallel, max(most, c.concurrency))
+    widths = []
+    for group in model.layer_groups:
+        attention, mlp = group.attention, group.feed_forward
+        heads = attention.num_attention_heads + 2 * attention.num_key_value_heads
+        dense = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
+        widths.append(heads * attention.head_dim)
+        widths.append((2 if mlp.gated else 1) * dense)
+        widths.append(2 * mlp.moe_intermediate_size * mlp.num_experts_per_tok)
+    residual = 2 * tokens * 4 * model.hidden_size
+    layer = residual + 2 * tokens * max(widths) / c.tensor_parallel
+    logits = 4 * min(c.concurrency, tokens) * model.vocab_size / c.tensor_parallel
+    return max(layer * world.engine.memory.activation_copies, residual + logits)
+
+
+def memory(world: ServingWorld, c: Replica) -> Memory:
+    """Weights and cache by their shares on GPU and host."""
+    w, engine = world.workload, world.engine
+    held = weights(world, c)
+    longest = cache(world, c, w.input_tokens + w.output_tokens)
+    mean = cache(world, c, w.input_tokens + w.output_tokens / 2)
+    typical = mean + (longest - mean) / sqrt(max(c.concurrency, 1.0))
+    if engine.scheduler.whole_requests or not engine.scheduler.continuous:
+        typical = longest
+    ranks = c.attention_data_parallel
+    working, reserved = activations(world, c), engine.memory.reserved
+    usable = world.gpu.allocatable_memory * engine.memory.gpu_memory_utilization
+    on_gpu, on_host = 1 - c.kv_offload, c.kv_offload
+    of_host = world.cluster.host_memory_per_gpu or world.gpu.host.memory_per_gpu or float("inf")
+    room = Room(
+        size=usable - held * (1 - c.weight_offload) - working - reserved,
+        sequence=on_gpu * typical / ranks,
+        longest=on_gpu * longest,
+        whole=on_gpu * longest / ranks,
+    )
+    host_room = Room(
+        size=of_host - held * c.weight_offload,
+        sequence=on_host * typical / ranks,
+        longest=on_host * longest,
+        whole=on_host * longest / ranks,
+    )
+    parts = {
+        "weights": held * (1 - c.weight_offload),
+        "kv_cache": min(room.sequence * c.concurrency, max(room.size, room.longest)),
+        "activations": working,
+        "reserved": reserved,
+    }
+    host = held * c.weight_offload + host_room.sequence * c.concurrency
+    return Memory(parts=parts, room=room, host_room=host_room, host=host)

@@ -1,0 +1,191 @@
+"""The vectorized estimators of serving equal the naive twin, on tables of replicas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scalar_serving
+import scalar_serving_memory
+import scalar_serving_step
+from drawn_replicas import (
+    DENSE,
+    EXECUTIONS,
+    EXPERTS,
+    SCHEDULERS,
+    WORKLOADS,
+    make_replicas,
+    make_setting,
+    make_world,
+)
+from scalar_serving_kernels import Replica, ServingWorld
+from scalar_serving_step import StepBatch
+
+from planner.estimators.inference.burst import burst
+from planner.estimators.inference.estimate import evaluate_serving
+from planner.estimators.inference.memory import serving_memory
+from planner.estimators.inference.percentiles import (
+    request_latency_percentile,
+    time_per_output_token_percentile,
+)
+from planner.estimators.inference.serving import wave_time
+from planner.estimators.inference.setting import Batch
+from planner.estimators.inference.static import static_batch
+from planner.estimators.inference.step import step_time
+
+CASES = [
+    ("llama-2-70b", DENSE),
+    ("mistral-7b", DENSE),
+    ("mixtral-8x7b", EXPERTS),
+    ("gpt-oss-120b", EXPERTS),
+    ("deepseek-v3", EXPERTS),
+]
+# Every scheduler with two of the workloads.
+TRAFFIC = [
+    (scheduler, WORKLOADS[(place + more) % len(WORKLOADS)])
+    for place, scheduler in enumerate(SCHEDULERS)
+    for more in (0, 1)
+]
+BATCHES = [
+    StepBatch(decoding=1, context=900),
+    StepBatch(decoding=37, context=5000, per_sequence=4),
+    StepBatch(new_tokens=700, prompts=1, keys=350.5),
+    StepBatch(new_tokens=3000, prompts=12, keys=900, cached=775, decoding=20, context=1500),
+]
+
+
+def at(values: Any, row: int, rows: int) -> float:
+    """One of the rows of what broadcasts to them."""
+    return float(np.broadcast_to(values, (rows,))[row])
+
+
+def same(found: float, expected: float) -> bool:
+    return found == pytest.approx(expected, rel=1e-9, abs=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "execution"),
+    [("a100-sxm-80gb", {}), *(("h100-sxm-80gb", execution) for execution in EXECUTIONS)],
+)
+@pytest.mark.parametrize(("model", "replicas"), CASES)
+def test_steps_and_their_stages(
+    model: str, replicas: list[Replica], gpu: str, execution: dict[str, Any]
+) -> None:
+    if gpu.startswith("a100"):
+        replicas = [c for c in replicas if "fp8" not in vars(c).values()]
+    setting = make_setting(model, gpu, execution=execution)
+    world, table = make_world(setting), make_replicas(replicas)
+    for batch in BATCHES:
+        decoding = batch.prompts == 0
+        arrays = Batch(
+            decoding=np.asarray(batch.decoding),
+            context=np.asarray(batch.context),
+            tokens_per_sequence=np.asarray(batch.per_sequence),
+            prefill_tokens=np.asarray(batch.new_tokens),
+            prompts=np.asarray(batch.prompts),
+            prefill_keys=np.asarray(batch.keys),
+            prefill_cached=np.asarray(batch.cached),
+        )
+        found = step_time(setting, table, arrays, decoding)
+        for row, c in enumerate(replicas):
+            expected = scalar_serving_step.step(world, c, batch, decoding)
+            for (_, operators), layer in zip(found.layers, expected.layers, strict=True):
+                assert {o.name for o in operators} == set(layer)
+                for o in operators:
+                    assert same(at(o.time, row, len(replicas)), layer[o.name]), (o.name, c, batch)
+            for o in found.ends:
+                assert same(at(o.time, row, len(replicas)), expected.ends[o.name]), (o.name, c)
+            for name in ("total", "slowest_stage"):
+                value = at(getattr(found, name), row, len(replicas))
+                assert same(value, getattr(expected, name)), (name, c)
+            assert same(at(found.transfer_wait, row, len(replicas)), expected.waits), c
+            assert same(at(found.cycle(3.0), row, len(replicas)), expected.cycle(3.0)), c
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize(("model", "replicas"), CASES)
+def test_memory_and_room(model: str, replicas: list[Replica], scheduler: dict[str, Any]) -> None:
+    for workload in WORKLOADS[:2]:
+        setting = make_setting(model, scheduler=scheduler, **workload)
+        world, table = make_world(setting), make_replicas(replicas)
+        found = serving_memory(setting, table)
+        for row, c in enumerate(replicas):
+            expected = scalar_serving_memory.memory(world, c)
+            for name, value in expected.parts.items():
+                assert same(at(getattr(found, name), row, len(replicas)), value), (name, c)
+            for name in ("host", "most_sequences", "most_whole_sequences"):
+                value = at(getattr(found, name), row, len(replicas))
+                assert same(value, getattr(expected, name)), (name, c)
+            for name in ("room", "host_room"):
+                for part, value in vars(getattr(expected, name)).items():
+                    mine = at(getattr(getattr(found, name), part), row, len(replicas))
+                    assert same(mine, value), (name, part, c)
+
+
+@pytest.mark.parametrize(("scheduler", "workload"), TRAFFIC)
+@pytest.mark.parametrize(("model", "replicas"), [CASES[0], CASES[2]])
+def test_continuous_batching_and_its_spread(
+    model: str, replicas: list[Replica], scheduler: dict[str, Any], workload: dict[str, Any]
+) -> None:
+    setting = make_setting(model, scheduler=scheduler, **workload)
+    world = make_world(setting)
+    found = evaluate_serving(setting, make_replicas(replicas))
+    for row, c in enumerate(replicas):
+        expected = scalar_serving.answers(world, c)
+
+        def check(values: Any, value: float, name: str, row: int = row, c: Replica = c) -> None:
+            assert same(at(values, row, len(replicas)), value), (name, c)
+
+        costs = vars(expected.costs)
+        for name, value in costs.items():
+            check(getattr(found.served.phases, name), value, name)
+        for name in ("decoding", "utilization", "wait"):
+            check(getattr(found.served, name), getattr(expected, name), name)
+        check(found.served.time_to_first_token, expected.first, "first")
+        check(found.served.time_per_output_token, expected.per_token, "per_token")
+        check(found.served.request_rate, expected.rate, "rate")
+        alone = wave_time(setting, make_replicas([c]))
+        assert same(float(alone[0]), _wave(world, c)), c
+        for share in (0.5, 0.9, 0.99):
+            first = scalar_serving.first_token_within(expected, share)
+            check(found.time_to_first_token(share), first, "first")
+            each = scalar_serving.per_token_within(world, expected, share)
+            check(time_per_output_token_percentile(found, share), each, "per_token")
+            latency = scalar_serving.latency_within(world, expected, share)
+            check(request_latency_percentile(found, share), latency, "latency")
+
+
+def _wave(world: ServingWorld, c: Replica) -> float:
+    steps = scalar_serving.decode_steps(world)
+    return scalar_serving.costs(world, c, c.concurrency).wave(c.concurrency, steps)
+
+
+@pytest.mark.parametrize("requests", [7, 333])
+@pytest.mark.parametrize(("model", "replicas"), [CASES[0], CASES[2]])
+def test_bursts(model: str, replicas: list[Replica], requests: int) -> None:
+    for workload, scheduler in zip(WORKLOADS, SCHEDULERS, strict=True):
+        setting = make_setting(model, scheduler=scheduler, **workload)
+        world = make_world(setting)
+        for c in replicas:
+            found = burst(evaluate_serving(setting, make_replicas([c])), requests)
+            firsts, ends, last = scalar_serving.burst(world, c, requests)
+            assert found.first_tokens.tolist() == pytest.approx(firsts, rel=1e-9), c
+            assert found.latencies.tolist() == pytest.approx(ends, rel=1e-9), c
+            assert same(found.makespan, last), c
+            median = sorted(ends)[len(ends) // 2]
+            assert len(ends) % 2 == 0 or same(found.request_latency(0.5), median)
+
+
+@pytest.mark.parametrize(("scheduler", "workload"), TRAFFIC)
+@pytest.mark.parametrize(("model", "replicas"), [CASES[0], CASES[2]])
+def test_static_batches(
+    model: str, replicas: list[Replica], scheduler: dict[str, Any], workload: dict[str, Any]
+) -> None:
+    setting = make_setting(model, scheduler=scheduler, **workload)
+    world = make_world(setting)
+    found = static_batch(setting, make_replicas(replicas))
+    for row, c in enumerate(replicas):
+        names = ("time_to_first_token", "time_per_output_token", "request_latency")
+        for name, value in zip(names, scalar_serving.static(world, c), strict=True):
+            assert same(at(getattr(found, name), row, len(replicas)), value), (name, c)
