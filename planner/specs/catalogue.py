@@ -200,7 +200,8 @@ def _files(kind: SpecKind | str) -> Mapping[str, Path]:
 def _existing_file(path: Path) -> Path:
     stamp(path)
     if not path.is_file():
-        raise SpecError(f"{path}: there is no such file.")
+        what = "is not a regular file" if path.exists() else "there is no such file"
+        raise SpecError(f"{path}: {what}.")
     return path
 
 
