@@ -16,6 +16,7 @@ from planner.optimize.objectives import parse_objectives
 from planner.optimize.problem import Problem
 from planner.optimize.space import mesh
 from planner.request import Request
+from planner.specs.cache import kept
 from planner.specs.catalogue import (
     default_cluster,
     find,
@@ -275,15 +276,20 @@ def read_space(name: str, names: str, notes: Notes) -> SearchSpace:
         It is unknown or faulty, or names the other.
     """
     try:
-        path = find("spaces", name)
-        space = check_spec(SearchSpace, read_toml(path), where=str(path))
+        space, content = _space_and_digest(name)
     except SpecError as error:
         raise SearchSpaceError(str(error)) from error
     if not getattr(space, names):
         other = "serve" if space.engine else "train"
         raise SearchSpaceError(f"The space {space.name} is one of --workload {other}.")
-    notes.digests[f"space {space.name}"] = digest(path)
+    notes.digests[f"space {space.name}"] = content
     return space
+
+
+@kept
+def _space_and_digest(name: str) -> tuple[SearchSpace, str]:
+    path = find("spaces", name)
+    return check_spec(SearchSpace, read_toml(path), where=str(path)), digest(path)
 
 
 def _framework(request: Request, space: SearchSpace, notes: Notes) -> FrameworkProfile:

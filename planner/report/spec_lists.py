@@ -29,6 +29,7 @@ KINDS = (
     SpecKind.ENGINES,
 )
 _UNKNOWN = "-"
+_LEAST_WORDS = 12
 
 
 def spec_kind(word: str) -> SpecKind:
@@ -55,20 +56,27 @@ def print_kinds(console: Console) -> None:
 def print_list(console: Console, kind: SpecKind) -> None:
     """A table of all specs of a kind; a faulty file says so in its row."""
     headers, row = _TABLES[kind]
+    rows = [_cells(row, name, len(headers)) for name in names(kind)]
     table = make_table(console, gap=1)
     lines = max(header.count("|") for header in headers)
+    least = -1  # a gap before each column but the first
     for number, header in enumerate(headers):
         words = header.startswith("+")
-        stacked = header.removeprefix("+").replace("|", "\n")
+        stacked = header.removeprefix("+").split("|")
+        least += 1 + (
+            _LEAST_WORDS if words else max(map(len, (*stacked, *(cells[number] for cells in rows))))
+        )
         table.add_column(
-            "\n" * (lines - header.count("|")) + stacked,
+            "\n" * (lines - header.count("|")) + "\n".join(stacked),
             justify="left" if number == 0 or words else "right",
             no_wrap=not words,
             overflow="fold",
         )
-    for name in names(kind):
-        table.add_row(*_cells(row, name, len(headers)))
-    console.print(table)
+    for cells in rows:
+        table.add_row(*cells)
+    # A terminal that is too narrow breaks the lines: a number without its last digit is another.
+    table.width = least if least > console.width else None
+    console.print(table, crop=False)
 
 
 def _cells(row: Callable[[str], Iterator[str]], name: str, width: int) -> list[str]:
@@ -148,7 +156,7 @@ _TABLES: dict[SpecKind, tuple[tuple[str, ...], Callable[[str], Iterator[str]]]] 
     SpecKind.GPUS: (
         (
             "GPU",
-            "memory|GiB",
+            "GiB",
             "memory|GB/s",
             "bf16|TFLOP/s",
             "fp8|TFLOP/s",

@@ -8,9 +8,11 @@ from typing import Any
 
 from rich.console import Console
 
+from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters
 from planner.report import text
 from planner.report.console import make_table, print_pairs, print_title
+from planner.report.spec_checks import check_files
 from planner.specs.catalogue import find
 from planner.specs.efficiency import DEFAULT, with_defaults
 from planner.specs.load import read_toml
@@ -34,6 +36,8 @@ def print_spec(console: Console, kind: SpecKind, name: str) -> None:
         _print_model(console, load_model(name))
         return
     path = find(kind, name)
+    if faults := check_files([(kind, path)]):
+        raise SpecError("\n".join(faults))
     table, others = _table(kind, path)
     sources = table.pop("sources", {})
     console.print(f"{kind.singular} {table.get('name', path.stem)}", style="bold")

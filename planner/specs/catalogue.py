@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,12 +12,13 @@ from typing import Any, Generic, TypeVar
 
 from planner.enums import LinkKind
 from planner.errors import SpecError
+from planner.specs.cache import kept, stamp
 from planner.specs.cluster import ClusterSpec, ScaleOut, ScaleUp
 from planner.specs.efficiency import with_defaults
 from planner.specs.gemm_table import gemm_table_file, read_gemm_table
 from planner.specs.gpu import GpuSpec
-from planner.specs.load import check_spec, digest, provenance, read_toml
-from planner.specs.paths import SpecKind, spec_folders
+from planner.specs.load import check_spec, digest, provenance, read_text, read_toml
+from planner.specs.paths import SpecKind, listing, spec_folders
 from planner.units import UNITS
 
 Spec = TypeVar("Spec")
@@ -62,7 +63,7 @@ def find(kind: SpecKind | str, name: str) -> Path:
     for word in (name, _normalised(name)):
         if word in files:
             return files[word]
-    aliases = _aliases(files)
+    aliases = _aliases(kind)
     if path := _by_alias(name, files, aliases):
         return path
     raise SpecError(_unknown(SpecKind(kind), name, files, aliases))
@@ -70,8 +71,7 @@ def find(kind: SpecKind | str, name: str) -> Path:
 
 def aliased(kind: SpecKind | str, name: str) -> Path | None:
     """The file that has ``name`` among its aliases, if there is one."""
-    files = _files(kind)
-    return _by_alias(name, files, _aliases(files))
+    return _by_alias(name, _files(kind), _aliases(kind))
 
 
 def _by_alias(name: str, files: Mapping[str, Path], aliases: Mapping[str, str]) -> Path | None:
@@ -90,6 +90,7 @@ def load_gpu(name: str) -> GpuSpec:
     return load_gpu_with_provenance(name).spec
 
 
+@kept
 def load_gpu_with_provenance(name: str) -> Loaded[GpuSpec]:
     """As `load_gpu`, with the source of each number.
 
@@ -115,6 +116,7 @@ def load_cluster(name: str) -> ClusterSpec:
     return load_cluster_with_provenance(name).spec
 
 
+@kept
 def load_cluster_with_provenance(name: str) -> Loaded[ClusterSpec]:
     """As `load_cluster`, with the source of each number.
 
@@ -186,17 +188,20 @@ def _kernel_files(table: Mapping[str, Any], where: str) -> list[Path]:
     return [path]
 
 
-def _files(kind: SpecKind | str) -> dict[str, Path]:
+@kept
+def _files(kind: SpecKind | str) -> Mapping[str, Path]:
     files: dict[str, Path] = {}
     for folder in spec_folders(kind):
-        for path in sorted(folder.glob("*.toml")):
+        for path in listing(folder, ".toml"):
             files.setdefault(path.stem, path)
     return files
 
 
 def _existing_file(path: Path) -> Path:
+    stamp(path)
     if not path.is_file():
-        raise SpecError(f"{path}: there is no such file.")
+        what = "is not a regular file" if path.exists() else "there is no such file"
+        raise SpecError(f"{path}: {what}.")
     return path
 
 
@@ -204,22 +209,24 @@ def _normalised(name: str) -> str:
     return re.sub(r"[\s_]+", "-", name.strip().lower())
 
 
-def _aliases(files: Mapping[str, Path]) -> dict[str, str]:
+@kept
+def _aliases(kind: SpecKind | str) -> Mapping[str, str]:
     found: dict[str, str] = {}
-    for name, path in files.items():
+    for name, path in _files(kind).items():
         for alias in _aliases_in(path):
             for word in (alias, alias.rpartition("/")[2]):  # a repository, without its owner too
                 found.setdefault(_normalised(word), name)
     return found
 
 
-def _aliases_in(path: Path) -> Iterator[str]:
+@kept
+def _aliases_in(path: Path) -> tuple[str, ...]:
     try:
-        match = _ALIASES.search(path.read_text(encoding="utf-8"))
+        match = _ALIASES.search(read_text(path))
         words = tomllib.loads(match.group())["aliases"] if match else []
-    except (OSError, ValueError):
-        return  # the file is faulty; loading it by its name says how
-    yield from (word for word in words if isinstance(word, str))
+    except (SpecError, ValueError):
+        return ()  # the file is faulty; loading it by its name says how
+    return tuple(word for word in words if isinstance(word, str))
 
 
 def _unknown(

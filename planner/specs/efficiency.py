@@ -8,15 +8,15 @@ Of several names the later one wins; the file's own figures win over all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from planner.enums import LinkKind, Precision
 from planner.errors import SpecError, did_you_mean
+from planner.specs.cache import kept, stamp
 from planner.specs.gpu import CollectiveEfficiency, GpuSpec
 from planner.specs.load import check_spec, read_toml
-from planner.specs.paths import SpecKind, spec_folders
+from planner.specs.paths import SpecKind, listing, spec_folders
 
 DEFAULT = "default ("
 _LINK_CLASSES = {
@@ -114,9 +114,9 @@ def _default_file(name: str, where: str) -> Path:
     folders = [*spec_folders(SpecKind.EFFICIENCY), *spec_folders(SpecKind.GPUS)]
     for folder in folders:
         path = folder / f"{name}.toml"
-        if path.is_file():
+        if stamp(path) and path.is_file():
             return path
-    known = [path.stem for folder in folders for path in folder.glob("*.toml")]
+    known = [path.stem for folder in folders for path in listing(folder, ".toml")]
     raise SpecError(f"{where}: default_efficiency {name!r} is unknown.{did_you_mean(name, known)}")
 
 
@@ -152,7 +152,7 @@ def _ordered_union(*tables: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(key for table in tables for key in table))
 
 
-@cache
+@kept
 def _link_collectives(path: Path) -> Mapping[str, CollectiveEfficiency]:
     table = read_toml(path)
     operations = table.get("efficiency", {}).get("collective", {})

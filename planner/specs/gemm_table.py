@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from planner.arrays import FloatArray
 from planner.errors import SpecError, did_you_mean
-from planner.specs.paths import kernel_folders
+from planner.specs.cache import kept, stamp
+from planner.specs.load import TABLE_BYTES, read_text
+from planner.specs.paths import kernel_folders, listing
 
 COLUMNS = "rows,columns,depth,share"
 _LARGE = 4096
@@ -40,9 +41,9 @@ def gemm_table_file(name: str, where: str) -> Path:
     folders = kernel_folders()
     for folder in folders:
         path = folder / f"{name}.csv"
-        if path.is_file():
+        if stamp(path) and path.is_file():
             return path
-    known = [path.stem for folder in folders for path in folder.glob("*.csv")]
+    known = [path.stem for folder in folders for path in listing(folder, ".csv")]
     raise SpecError(
         f"{where}: efficiency.gemm_table {name!r} is unknown: there is no {name}.csv in "
         f"{' or '.join(map(str, folders))}.{did_you_mean(name, known)}"
@@ -60,7 +61,7 @@ def load_gemm_table(name: str, where: str) -> GemmTable:
     return read_gemm_table(gemm_table_file(name, where))
 
 
-@cache
+@kept
 def read_gemm_table(path: Path) -> GemmTable:
     """The table of a file, read once.
 
@@ -70,13 +71,13 @@ def read_gemm_table(path: Path) -> GemmTable:
         It is not a full grid of positive numbers.
     """
     try:
-        header, *lines = path.read_text(encoding="utf-8").splitlines() or [""]
+        header, *lines = read_text(path, TABLE_BYTES).splitlines() or [""]
         if header.strip() != COLUMNS:
             raise SpecError(f"{path}:1: the first line must be {COLUMNS}.")
         if not lines:
             raise SpecError(f"{path}: has no products.")
         values = np.loadtxt(lines, delimiter=",", ndmin=2)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise SpecError(f"{path}: cannot be read: {str(error).rstrip('.')}.") from error
     if values.shape[1] != len(COLUMNS.split(",")) or not np.all(values > 0):
         raise SpecError(f"{path}: every line must have four positive numbers.")

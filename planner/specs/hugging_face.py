@@ -14,7 +14,7 @@ from planner.specs.hugging_face_families import FAMILIES
 from planner.specs.hugging_face_quantization import published_types
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.hugging_face_unmodelled import UNMODELLED
-from planner.specs.load import check_spec
+from planner.specs.load import check_spec, read_text
 from planner.specs.model import ModelSpec
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -69,9 +69,7 @@ def find_config(name: str) -> Path:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SpecError(f"{path}: cannot be read ({error.strerror}).") from error
+        values = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise SpecError(f"{path}: is not valid JSON: {error}.") from error
     if not isinstance(values, dict):
@@ -100,8 +98,8 @@ def _name(values: dict[str, Any], path: Path) -> str:
 def _cached_snapshots(name: str) -> Iterator[Path]:
     folder = _cache_folder() / f"models--{name.replace('/', '--')}"
     try:
-        revision = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
+        revision = read_text(folder / "refs" / "main").strip()
+    except SpecError:
         revision = ""
     if revision:
         yield folder / "snapshots" / revision

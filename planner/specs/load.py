@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
 from planner.errors import SpecError, did_you_mean
+from planner.specs.cache import kept, stamp
 from planner.specs.quantity import FileContext
 
 Spec = TypeVar("Spec")
+
+SPEC_BYTES = 4 * 2**20
+TABLE_BYTES = 64 * 2**20
 
 _FACETS = {
     "missing": "is missing",
@@ -25,18 +31,61 @@ _FACETS = {
 }
 
 
+def read_bytes(path: Path, limit: int = SPEC_BYTES) -> bytes:
+    """The content of a file of at most ``limit`` bytes.
+
+    Raises
+    ------
+    SpecError
+        It cannot be read, is larger, or is no regular file: a device or a pipe may never end.
+    """
+    stamp(path)
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise SpecError(f"{path}: is not a regular file.")
+        with path.open("rb") as file:
+            content = file.read(limit + 1)  # the size that files of /proc state is 0
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read ({error.strerror}).") from error
+    except ValueError as error:
+        raise SpecError(f"{str(path)!r}: cannot be read ({error}).") from error
+    if len(content) > limit:
+        raise SpecError(
+            f"{path}: is larger than {limit / 2**20:g} MiB, which such files never are."
+        )
+    return content
+
+
+def read_text(path: Path, limit: int = SPEC_BYTES) -> str:
+    """The text of a UTF-8 file of at most ``limit`` bytes; every line ends with one newline.
+
+    Raises
+    ------
+    SpecError
+        It cannot be read, is larger, is no regular file, or is not UTF-8.
+    """
+    try:
+        text = read_bytes(path, limit).decode()
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{path}: is not UTF-8 text: {error}.") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file.
+    """The tables of a TOML file; those inside it are shared and must not be changed.
 
     Raises
     ------
     SpecError
         The file cannot be read or is not TOML; the message names file and line.
     """
+    return dict(_parsed(path))
+
+
+@kept
+def _parsed(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SpecError(f"{path}: cannot be read ({error.strerror}).") from error
+        return tomllib.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise SpecError(f"{path}: is not valid TOML: {error}.") from error
 
@@ -65,7 +114,7 @@ def check_spec(kind: type[Spec], table: Mapping[str, Any], where: str) -> Spec:
     faults = list(_source_faults(sources))
     context = FileContext(sources if isinstance(sources, dict) else {})
     try:
-        spec: Spec = TypeAdapter(kind).validate_python(fields, context=context)
+        spec: Spec = _adapter(cast(Any, kind)).validate_python(fields, context=context)
     except ValidationError as error:
         faults += [_describe(detail, kind) for detail in error.errors()]
     if faults:
@@ -80,12 +129,17 @@ def provenance(table: Mapping[str, Any]) -> dict[str, str]:
 
 def digest(*paths: Path) -> str:
     """Twelve hexadecimal digits that change when one of the files changes."""
-    return _short(b"".join(path.read_bytes() for path in paths))
+    return _short(b"".join(read_bytes(path, TABLE_BYTES) for path in paths))
 
 
 def text_digest(text: str) -> str:
     """As `digest`, of a text."""
     return _short(text.encode())
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def _short(content: bytes) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from planner.specs.cache import kept
 from planner.specs.catalogue import aliased, find
 from planner.specs.hugging_face import find_config, is_repository, read_config
 from planner.specs.load import read_spec
@@ -27,10 +28,15 @@ def load_model(name: str) -> ModelSpec:
         return read_config(Path(name) / "config.json")
     if is_repository(name) and not name.endswith(".toml"):
         return _built_in(name) or read_config(find_config(name), name)
-    return read_spec(ModelSpec, find(SpecKind.MODELS, name))
+    return _from_toml(find(SpecKind.MODELS, name))
 
 
 def _built_in(repository: str) -> ModelSpec | None:
     """The built-in model that has ``repository`` among its aliases, if there is one."""
     path = aliased(SpecKind.MODELS, repository)
-    return None if path is None else read_spec(ModelSpec, path)
+    return None if path is None else _from_toml(path)
+
+
+@kept
+def _from_toml(path: Path) -> ModelSpec:
+    return read_spec(ModelSpec, path)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from planner.errors import SpecError
+from planner.specs.cache import IDENTITY, forget, kept, stamp
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _specs_folder: Path | None = None
@@ -54,6 +55,7 @@ def use_specs_folder(folder: Path | None) -> None:
     if folder is not None and not folder.is_dir():
         raise SpecError(f"{folder}: there is no such folder.")
     _specs_folder = folder
+    forget()
 
 
 def spec_folders(kind: SpecKind | str) -> list[Path]:
@@ -64,6 +66,13 @@ def spec_folders(kind: SpecKind | str) -> list[Path]:
         candidates.append(Path("search_spaces"))
     candidates.append(_shipped(word))
     return _existing(candidates)
+
+
+@kept
+def listing(folder: Path, suffix: str) -> tuple[Path, ...]:
+    """The entries of a folder whose names end with ``suffix``, sorted."""
+    stamp(folder)
+    return tuple(sorted(folder.glob(f"*{suffix}")))
 
 
 def price_files() -> list[Path]:
@@ -101,12 +110,12 @@ def _shipped(kind: SpecKind) -> Path:
 def _data_folder(name: str) -> Path:
     # A wheel carries the folder inside the package; a checkout, editable or not, beside it.
     inside = _PACKAGE / "data" / name
-    return inside if inside.is_dir() else _PACKAGE.parent / name
+    return inside if stamp(inside) else _PACKAGE.parent / name
 
 
 def _existing(candidates: list[Path]) -> list[Path]:
-    found: dict[Path, Path] = {}
+    found: dict[tuple[int, ...], Path] = {}
     for path in candidates:
-        if path.exists():
-            found.setdefault(path.resolve(), path)
+        if seen := stamp(path):
+            found.setdefault(seen[IDENTITY], path)
     return list(found.values())

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 
 from planner.errors import SpecError
+from planner.specs.cache import kept
+from planner.specs.load import TABLE_BYTES, read_text
 from planner.specs.paths import price_files
 from planner.units import to_si
 
@@ -46,7 +49,8 @@ def list_price(gpu_name: str) -> Price | None:
     return _price(gpu_name, "list_price")
 
 
-def read_prices(path: Path) -> dict[tuple[str, str], Price]:
+@kept
+def read_prices(path: Path) -> Mapping[tuple[str, str], Price]:
     """The prices of a file by name and quantity.
 
     Raises
@@ -70,6 +74,7 @@ def read_prices(path: Path) -> dict[tuple[str, str], Price]:
     return prices
 
 
+@kept
 def _price(name: str, quantity: str) -> Price | None:
     for path in price_files():
         price = read_prices(path).get((name, quantity))
@@ -80,11 +85,8 @@ def _price(name: str, quantity: str) -> Price | None:
 
 def _rows(path: Path) -> list[tuple[int, list[str]]]:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(_numbered(file))
-    except OSError as error:
-        raise SpecError(f"{path}: cannot be read ({error.strerror}).") from error
-    except (csv.Error, UnicodeDecodeError) as error:
+        rows = list(_numbered(StringIO(read_text(path, TABLE_BYTES))))
+    except csv.Error as error:
         raise SpecError(f"{path}: is not valid CSV: {error}.") from error
     if not rows or rows[0][1] != COLUMNS:
         raise SpecError(f"{path}:1: the first line must be {','.join(COLUMNS)}.")

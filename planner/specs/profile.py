@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import SpecError
+from planner.specs.cache import kept
 from planner.specs.catalogue import Loaded, find, loaded
 from planner.specs.efficiency import merged
 from planner.specs.engine import EngineProfile
@@ -82,6 +83,7 @@ def profile_table(
     return merged(own | kept, table), (below, *others)
 
 
+@kept
 def _load(kind: SpecKind, profile: type[Spec], name: str) -> Loaded[Spec]:
     path = find(kind, name)
     table, others = profile_table(kind, path)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from planner.specs.catalogue import find
+
 KINDS = ("gpus", "clusters", "models", "spaces", "frameworks", "engines")
 
 FAULTY = """name = "x"
@@ -84,3 +86,55 @@ def test_own_specs_are_looked_in_first(planner, tmp_path):
     (tmp_path / "spaces" / "mine.toml").write_text(space)
     assert "mine" in planner("specs", "list", "spaces", "--specs", tmp_path).out
     assert "mine" not in planner("specs", "list", "spaces").out
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+@pytest.mark.parametrize("kind", ["gpus", "clusters", "models"])
+def test_no_digit_is_cropped(planner, kind, columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "250")
+    wide = [line.split() for line in planner("specs", "list", kind).out.splitlines()]
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert [line.split() for line in planner("specs", "list", kind).out.splitlines()][3:] == wide[
+        3:
+    ]
+
+
+def test_prices_are_whole_on_a_terminal(planner, monkeypatch):
+    # What a terminal of 80 columns shows, broken lines put together again.
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    lines = planner("specs", "list", "gpus").out.splitlines()
+    (row,) = [line for line in lines if line.startswith("h100-sxm-80gb")]
+    assert row.split()[-2:] == ["700", "2.29"]
+
+
+SHIPPED_CLUSTER = {
+    "bandwidth = { value = 300,": "bandwidth = { value = -300,",
+    "gpus_per_node = 8": "gpus_per_node = 'eight'",
+    "[scale_up]": "[scale-up]",
+    'source = "network"': "source = 5",
+}
+
+
+@pytest.mark.parametrize("fault", SHIPPED_CLUSTER)
+def test_a_faulty_file_is_not_shown(planner, tmp_path, fault):
+    text = find("clusters", "dgx-a100").read_text()
+    assert fault in text
+    path = tmp_path / "mine.toml"
+    path.write_text(text.replace(fault, SHIPPED_CLUSTER[fault]))
+    shown = planner("specs", "show", "clusters", path)
+    checked = planner("specs", "validate", "clusters", path)
+    assert shown == checked
+    assert shown.exit_code == 2
+    assert str(path) in shown.err
+    assert shown.out == ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", ["", "name = 1", "name = [", "a = {value = 'x', source = 3}"])
+def test_what_is_no_spec_is_not_shown(planner, tmp_path, kind, text):
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    ran = planner("specs", "show", kind, path)
+    assert ran.exit_code == 2
+    assert "mine.toml" in ran.err
+    assert "internal error" not in ran.err

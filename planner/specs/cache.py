@@ -1,0 +1,101 @@
+"""What was made of files, kept until one of the files or folders behind it changes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+Stamp = tuple[int, ...]
+
+_MOST_ENTRIES = 4096
+# A file may change twice within one tick of its file system's clock: what was changed just now
+# is not kept.
+_SETTLED_AFTER_NS = 100_000_000
+IDENTITY = slice(3, 5)
+_TIMES = slice(0, 2)
+
+_all_entries: list[dict[Any, Any]] = []
+_looked_at: ContextVar[dict[str, Stamp] | None] = ContextVar("looked_at", default=None)
+
+
+def stamp(path: Path | str) -> Stamp:
+    """Times, size and identity of a file or folder; empty where there is none.
+
+    Whatever `kept` is making meanwhile is made again once they differ. Ask before reading.
+    """
+    place = os.path.join(_working_folder(), path)
+    found = _stamp(place)
+    _note({place: found})
+    return found
+
+
+def kept(function: Callable[Given, Made]) -> Callable[Given, Made]:
+    """Call ``function`` again only when something changed that it asked the `stamp` of.
+
+    Its arguments are hashable; what it returns is shared and must not be changed. Errors are
+    not kept. Relative paths mean those of the working directory at the time of the call.
+    """
+    entries: dict[Any, tuple[Made, Mapping[str, Stamp]]] = {}
+    _all_entries.append(entries)
+
+    @wraps(function)
+    def call(*args: Given.args, **kwargs: Given.kwargs) -> Made:
+        key = (_working_folder(), args, tuple(kwargs.items()))
+        entry = entries.get(key)
+        if entry is not None and all(_stamp(place) == was for place, was in entry[1].items()):
+            _note(entry[1])
+            return entry[0]
+        seen: dict[str, Stamp] = {}
+        token = _looked_at.set(seen)
+        try:
+            made = function(*args, **kwargs)
+        finally:
+            _looked_at.reset(token)
+            _note(seen)
+        if _settled(seen):
+            if len(entries) >= _MOST_ENTRIES:
+                entries.clear()
+            entries[key] = made, seen
+        return made
+
+    return call
+
+
+def forget() -> None:
+    """Drop everything that is `kept`."""
+    for entries in _all_entries:
+        entries.clear()
+
+
+def _note(stamps: Mapping[str, Stamp]) -> None:
+    seen = _looked_at.get()
+    if seen is not None:
+        for place, found in stamps.items():
+            seen.setdefault(place, found)  # the first look counts: reading came after it
+
+
+def _stamp(place: str) -> Stamp:
+    try:
+        found = os.stat(place)
+    except (OSError, ValueError):
+        return ()
+    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev)
+
+
+def _settled(stamps: Mapping[str, Stamp]) -> bool:
+    latest = time.time_ns() - _SETTLED_AFTER_NS
+    return all(max(one[_TIMES]) < latest for one in stamps.values() if one)
+
+
+def _working_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it was deleted
+        return ""

@@ -1,0 +1,222 @@
+"""Nothing is read twice, and everything again once a file or folder behind it changed."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from planner.errors import SpecError
+from planner.plan import make_plan
+from planner.request import Request
+from planner.specs import cache, load
+from planner.specs.cache import kept, stamp
+from planner.specs.catalogue import find, load_gpu, names
+from planner.specs.gemm_table import read_gemm_table
+from planner.specs.model_catalogue import load_model
+from planner.specs.price import price_per_gpu_hour
+from planner.specs.profile import load_framework
+
+GPU = "h100-sxm-80gb"
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Files that a test has just written count as settled.
+    monkeypatch.setattr(cache, "_SETTLED_AFTER_NS", -(10**9))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that are read from now on."""
+    found: list[str] = []
+    read = load.read_bytes
+
+    def noted(path: Path, limit: int = load.SPEC_BYTES) -> bytes:
+        found.append(path.name)
+        return read(path, limit)
+
+    monkeypatch.setattr(load, "read_bytes", noted)
+    return found
+
+
+def written(path: str, text: str) -> Path:
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def own(kind: str, name: str, old: str = "", new: str = "") -> Path:
+    """A copy of a shipped file in the working directory, changed."""
+    text = find(kind, name).read_text(encoding="utf-8")
+    assert old in text
+    return written(f"hardware_specs/{kind}/{name}.toml", text.replace(old, new))
+
+
+def test_a_second_plan_reads_no_file(reads: list[str]) -> None:
+    request = Request(model="llama-65b", num_gpus=8, gpu=GPU)
+    first = make_plan(request)
+    reads.clear()
+    second = make_plan(request)
+    assert reads == []
+    assert second.digests == first.digests
+    assert second.problem.setting.model is first.problem.setting.model
+
+
+def test_an_edited_file_is_read_again() -> None:
+    own("gpus", GPU)
+    before = load_gpu(GPU).memory_capacity
+    own("gpus", GPU, "value = 80, ", "value = 40, ")
+    assert load_gpu(GPU).memory_capacity == before / 2
+
+
+def test_an_edited_default_changes_the_gpus_that_use_it() -> None:
+    own("efficiency", "hopper")
+    before = load_gpu(GPU).efficiency
+    text = Path("hardware_specs/efficiency/hopper.toml").read_text(encoding="utf-8")
+    changed = text.replace("[efficiency.memory_bound]", "[efficiency.other]\n[efficiency.memory]")
+    written("hardware_specs/efficiency/hopper.toml", changed)
+    with pytest.raises(SpecError):
+        load_gpu(GPU)
+    own_text = text.replace("# ", "# #", 1)
+    written("hardware_specs/efficiency/hopper.toml", own_text)
+    assert load_gpu(GPU).efficiency == before
+
+
+def test_a_new_file_hides_the_shipped_one_and_a_deleted_one_does_not() -> None:
+    shipped = load_gpu(GPU).memory_capacity
+    path = own("gpus", GPU, "value = 80, ", "value = 40, ")
+    assert load_gpu(GPU).memory_capacity == shipped / 2
+    path.unlink()
+    assert load_gpu(GPU).memory_capacity == shipped
+
+
+def test_a_new_alias_is_found() -> None:
+    path = own("gpus", GPU, 'name = "', 'aliases = ["mine"]\nname = "')
+    text = path.read_text(encoding="utf-8")
+    assert find("gpus", "mine") == path
+    path.write_text(text.replace('"mine"', '"yours"'), encoding="utf-8")
+    assert find("gpus", "yours") == path
+    with pytest.raises(SpecError, match="Unknown GPU"):
+        find("gpus", "mine")
+
+
+def test_a_listing_sees_new_and_deleted_files() -> None:
+    shipped = names("gpus")
+    path = own("gpus", GPU).rename("hardware_specs/gpus/another.toml")
+    assert set(names("gpus")) - set(shipped) == {"another"}
+    path.unlink()
+    assert names("gpus") == shipped
+
+
+def test_models_profiles_prices_and_kernels_are_read_again() -> None:
+    model = written("m.toml", find("models", "llama-7b").read_text(encoding="utf-8"))
+    assert load_model("./m.toml").name == "LLaMA 7B"
+    written("m.toml", model.read_text().replace('name = "LLaMA 7B"', 'name = "other"'))
+    assert load_model("./m.toml").name == "other"
+    profile = written("p.toml", 'extends = "megatron-lm"\nname = "one"\n')
+    assert load_framework("./p.toml").spec.name == "one"
+    profile.write_text('extends = "megatron-lm"\nname = "two"\n', encoding="utf-8")
+    assert load_framework("./p.toml").spec.name == "two"
+    header = "name,quantity,value,unit,source,date\n"
+    for price in (1, 2):
+        row = f"{GPU},price_per_gpu_hour,{price},USD/h,me,today\n"
+        written("hardware_specs/prices.csv", header + row)
+        found = price_per_gpu_hour(GPU)
+        assert found is not None
+        assert found.value * 3600 == pytest.approx(price)
+    rows = [f"{m},{n},{k},1.0" for m in (1, 2) for n in (1, 2) for k in (1, 2)]
+    table = written("k.csv", "\n".join(["rows,columns,depth,share", *rows]))
+    first = read_gemm_table(table)
+    assert read_gemm_table(table) is first
+    table.write_text(table.read_text() + "\n", encoding="utf-8")
+    assert read_gemm_table(table) is not first
+
+
+def test_names_belong_to_the_working_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    own("gpus", GPU, "value = 80, ", "value = 40, ")
+    here = load_gpu(GPU).memory_capacity
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    assert load_gpu(GPU).memory_capacity == 2 * here
+
+
+def test_same_size_and_time_but_another_file(tmp_path: Path) -> None:
+    path = written("a", "one")
+    old = path.stat()
+    before = stamp(path)
+    written("b", "two").replace(path)
+    os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns))
+    assert stamp(path) != before
+
+
+def test_what_changed_just_now_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_SETTLED_AFTER_NS", 50_000_000)
+    path = written("a", "one")
+    calls = []
+
+    @kept
+    def content(file: Path) -> str:
+        stamp(file)
+        calls.append(file)
+        return file.read_text(encoding="utf-8")
+
+    content(path), content(path)
+    assert len(calls) == 2
+    time.sleep(0.1)
+    content(path), content(path)
+    assert len(calls) == 3
+
+
+def test_errors_are_not_kept_but_what_they_depend_on_is() -> None:
+    @kept
+    def inner(file: Path) -> str:
+        if not stamp(file):
+            raise SpecError("none")
+        return "some"
+
+    @kept
+    def outer(file: Path) -> str:
+        try:
+            return inner(file)
+        except SpecError:
+            return "caught"
+
+    path = Path("later")
+    assert [outer(path), outer(path)] == ["caught", "caught"]
+    path.touch()
+    assert outer(path) == "some"
+
+
+def test_a_kept_part_still_decides_over_what_is_made_of_it() -> None:
+    path = written("part", "one")
+
+    @kept
+    def part(file: Path) -> str:
+        stamp(file)
+        return file.read_text(encoding="utf-8")
+
+    @kept
+    def whole(file: Path) -> str:
+        return part(file) * 2
+
+    part(path)
+    assert whole(path) == "oneone"
+    path.write_text("2", encoding="utf-8")
+    assert whole(path) == "22"
+
+
+def test_threads_read_the_same(tmp_path: Path) -> None:
+    found: list[object] = []
+    threads = [threading.Thread(target=lambda: found.append(load_gpu(GPU))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(gpu == found[0] for gpu in found)
+    assert len(found) == 4
