@@ -1,4 +1,9 @@
-"""Columns of the tables of measured runs: which there must be, and what their cells hold."""
+"""Columns of the tables of measured runs: which there are, and what their cells hold.
+
+``columns.csv`` has a row for each: in which tables it stands, the type of its cells, whether it
+must be there, its unit, what it means, and the cell of an example in each template (- where the
+template leaves it out).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from planner.errors import did_you_mean
+from planner.validation.tables import read_table
+
 MEASURED = "measured_"
+# Columns that `planner validate --output` adds: its files can be read again.
+ADDED = ("basis", "not_predicted_reason", "assumed")
+PREDICTED = "predicted_"
+# What a pool of workers, or a launch script, sets of the scheduler.
+SCHEDULED = ("max_num_batched_tokens", "max_num_seqs", "stream_interval")
+_PATH_STARTS = ("/", "\\", ".", "~")
 
 
 class TableKind(StrEnum):
@@ -17,35 +31,79 @@ class TableKind(StrEnum):
     INFERENCE = "inference"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Schema:
-    """Columns by what their cells must be; other columns are kept as they are.
+class ColumnType(StrEnum):
+    """What the cells of a column are.
 
-    ``counts`` are whole numbers above zero, ``counts_or_zero`` may be zero, ``flags`` are 0
-    or 1, ``numbers`` are not negative, ``texts`` are known and free.
+    ``COUNT`` is a whole number above zero, ``COUNT_OR_ZERO`` may be zero, ``FLAG`` is 0 or 1,
+    ``NUMBER`` and ``MEASURED`` are not negative. ``NAME`` and ``GPU`` are names of the
+    catalogue, never paths. ``TEXT`` is read, ``DESCRIBED`` is for people alone.
     """
 
+    COUNT = "count"
+    COUNT_OR_ZERO = "count_or_zero"
+    FLAG = "flag"
+    NUMBER = "number"
+    MEASURED = "measured"
+    NAME = "name"
+    GPU = "gpu"
+    TEXT = "text"
+    DESCRIBED = "described"
+
+
+_WHOLE = (ColumnType.COUNT, ColumnType.COUNT_OR_ZERO)
+_NUMERIC = (*_WHOLE, ColumnType.FLAG, ColumnType.NUMBER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column, its unit, what it means, and its cell in the example of each template."""
+
+    name: str
+    type: ColumnType
+    needed: bool
+    unit: str
+    words: str
+    examples: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """The columns of one kind of table; others are kept as they are, and not understood."""
+
     kind: TableKind
-    needed: tuple[str, ...]
-    counts: tuple[str, ...]
-    counts_or_zero: tuple[str, ...]
-    flags: tuple[str, ...]
-    numbers: tuple[str, ...]
-    texts: tuple[str, ...]
+    columns: dict[str, Column]
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Columns that must be there."""
+        return tuple(column.name for column in self.columns.values() if column.needed)
 
     @property
     def numeric(self) -> frozenset[str]:
-        """Columns whose cells are numbers."""
-        return frozenset((*self.counts, *self.counts_or_zero, *self.flags, *self.numbers))
+        """Columns whose cells are numbers that were not measured, flags of outcomes among them."""
+        return frozenset(one.name for one in self.columns.values() if one.type in _NUMERIC)
 
     @property
     def known(self) -> frozenset[str]:
         """Columns that mean something."""
-        return self.numeric | {*self.needed, *self.texts}
+        return frozenset(self.columns)
+
+    def understood(self, name: str) -> bool:
+        """Whether a column means something, or is one that a validation wrote."""
+        return name in self.columns or name in ADDED or name.startswith(PREDICTED)
+
+    def hint(self, name: str) -> str:
+        """The known columns that a name may stand for, as a question, or nothing."""
+        return did_you_mean(name, self.columns)
 
     def fault(self, name: str, cell: str) -> str | None:
         """What is wrong with a cell of a column, or None."""
-        if not cell or not (name in self.numeric or name.startswith(MEASURED)):
+        column = self.columns.get(name)
+        if not cell:
+            return None
+        if column is not None and column.type in (ColumnType.NAME, ColumnType.GPU):
+            return _name_fault(column, cell)
+        if not (name in self.numeric or name.startswith(MEASURED)):
             return None
         try:
             number = float(cell)
@@ -53,115 +111,52 @@ class Schema:
             return f"{cell!r} is not a number"
         if not math.isfinite(number):
             return f"{cell!r} is not a finite number"
-        return self._number_fault(name, number)
-
-    def _number_fault(self, name: str, number: float) -> str | None:
-        if number < 0:
-            return f"{number:g} is negative"
-        if name in self.flags and number not in (0, 1):
-            return f"{number:g} must be 0 or 1"
-        if name == "zero_stage" and number not in (0, 1, 2, 3):
-            return f"{number:g} must be 0, 1, 2 or 3"
-        if name in (*self.counts, *self.counts_or_zero) and number != int(number):
-            return f"{number:g} is not a whole number"
-        return f"{number:g} must be above 0" if name in self.counts and number == 0 else None
+        return _number_fault(name, column.type if column is not None else None, number)
 
 
-TRAINING = Schema(
-    kind=TableKind.TRAINING,
-    needed=("framework", "gpu", "num_gpus", "sequence_length"),
-    counts=(
-        "num_hidden_layers",
-        "hidden_size",
-        "intermediate_size",
-        "num_attention_heads",
-        "num_key_value_heads",
-        "vocab_size",
-        "sequence_length",
-        "num_gpus",
-        "gpus_per_node",
-        "nics_per_node",
-        "tensor_parallel",
-        "pipeline_parallel",
-        "virtual_pipeline",
-        "context_parallel",
-        "data_parallel",
-        "data_parallel_replicas",
-        "recompute_num_layers",
-        "micro_batch_size",
-        "global_batch_size",
-    ),
-    counts_or_zero=(
-        "mtp_num_layers",
-        "num_experts",
-        "num_experts_per_tok",
-        "moe_intermediate_size",
-        "expert_parallel",
-    ),
-    flags=(
-        "gated_mlp",
-        "tie_word_embeddings",
-        "sequence_parallel",
-        "flash_attention",
-        "fp8_attention",
-        "calibration",
-        "memory_calibration",
-        "scale_out_per_gpu",
-        "tp_comm_overlap",
-        "measured_out_of_memory",
-    ),
-    numbers=(
-        "year",
-        "zero_stage",
-        "scale_out_gbit_per_s",
-        "params_billion_reported",
-        "lora_rank",
-        "gpus_per_sequence",
-    ),
-    texts=("workload", "model"),
-)
+def is_path(name: str, *, slashes: bool = False) -> bool:
+    """Whether a cell would be taken for a file; ``slashes``: names such as ORG/NAME are fine."""
+    somewhere = name.startswith(_PATH_STARTS) or "\\" in name or name.endswith(".toml")
+    return somewhere or ("/" in name and not slashes) or "/../" in name
 
-_PARALLEL = (
-    "num_workers",
-    "batch_size",
-    "tensor_parallel",
-    "pipeline_parallel",
-    "attention_data_parallel",
-    "expert_tensor_parallel",
-    "expert_parallel",
-)
-# What a pool of workers, or a launch script, sets of the scheduler.
-SCHEDULED = ("max_num_batched_tokens", "max_num_seqs", "stream_interval")
-INFERENCE = Schema(
-    kind=TableKind.INFERENCE,
-    needed=("framework", "gpu", "model", "input_tokens", "output_tokens"),
-    counts=("num_gpus", "gpus_per_node"),
-    counts_or_zero=(
-        *_PARALLEL[2:],
-        "data_parallel",
-        *(f"{pool}_{name}" for pool in ("prefill", "decode") for name in (*_PARALLEL, *SCHEDULED)),
-    ),
-    flags=("calibration", "measured_out_of_memory"),
-    numbers=(
-        "year",
-        "concurrency",
-        "engine_batch_size",
-        "request_rate",
-        "input_tokens",
-        "output_tokens",
-    ),
-    texts=(
-        "mode",
-        "framework_version",
-        "weight_precision",
-        "activation_precision",
-        "kv_cache_precision",
-        "gemm_precision",
-        "expert_precision",
-        "notes",
-        "source",
-    ),
-)
+
+def _name_fault(column: Column, cell: str) -> str | None:
+    if not is_path(cell, slashes=column.type is ColumnType.NAME):
+        return None
+    kind = {"gpu": "gpus", "model": "models"}.get(column.name, "frameworks")
+    return f"{cell!r} is a path; give a name of `planner specs list {kind}`"
+
+
+def _number_fault(name: str, kind: ColumnType | None, number: float) -> str | None:
+    if number < 0:
+        return f"{number:g} is negative"
+    if kind is ColumnType.FLAG and number not in (0, 1):
+        return f"{number:g} must be 0 or 1"
+    if name == "zero_stage" and number not in (0, 1, 2, 3):
+        return f"{number:g} must be 0, 1, 2 or 3"
+    if kind in _WHOLE and number != int(number):
+        return f"{number:g} is not a whole number"
+    return f"{number:g} must be above 0" if kind is ColumnType.COUNT and number == 0 else None
+
+
+def _schema(kind: TableKind) -> Schema:
+    rows = [row for row in read_table("columns.csv") if row["table"] in (kind, "both")]
+    columns = {
+        row["name"]: Column(
+            name=row["name"],
+            type=ColumnType(row["type"]),
+            needed=row["needed"] == "1",
+            unit=row["unit"],
+            words=row["words"],
+            examples={key: row[key] for key in ("training", "static", "serving")},
+        )
+        for row in rows
+    }
+    return Schema(kind=kind, columns=columns)
+
+
+TRAINING = _schema(TableKind.TRAINING)
+INFERENCE = _schema(TableKind.INFERENCE)
 
 
 def schema_of(header: Sequence[str]) -> Schema:

@@ -18,6 +18,7 @@ from planner.specs.model import ModelSpec
 from planner.specs.model_catalogue import load_model
 from planner.specs.paths import SpecKind
 from planner.specs.profile import kind_of_profile, load_engine, load_framework
+from planner.validation.columns import is_path
 
 _VARIANT = re.compile(
     r"[-.](?:base|pt|instruct|chat|it|hf|sft|dpo|thinking|reasoning|preview|q?lora"
@@ -37,8 +38,10 @@ class Library:
     _engines: dict[str, EngineProfile] = field(default_factory=dict, init=False)
 
     def gpu(self, name: str) -> GpuSpec | None:
-        """A GPU by name or alias, or None where the catalogue lacks it."""
+        """A GPU by name or alias, or None where the catalogue lacks it; no file is opened."""
         if name not in self._gpus:
+            if is_path(name):
+                return None
             try:
                 find(SpecKind.GPUS, name)
             except SpecError:

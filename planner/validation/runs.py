@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,10 @@ from planner.validation.columns import MEASURED, Schema, TableKind, schema_of
 _MEASUREMENTS = Path(__file__).parent / "measurements"
 SHIPPED = _MEASUREMENTS / "training.csv"
 SHIPPED_INFERENCE = (_MEASUREMENTS / "inference.csv", _MEASUREMENTS / "serving.csv")
+COMMENT = "#"
+"""A row whose first cell begins with this explains the table and is no run."""
+_MEBIBYTE = 2**20
+_LARGEST_FILE = 256 * _MEBIBYTE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +61,17 @@ class Runs:
     @property
     def kind(self) -> TableKind:
         """Whether the rows are of training or of inference."""
-        return schema_of(self.columns).kind
+        return self.schema.kind
+
+    @property
+    def schema(self) -> Schema:
+        """What its columns mean."""
+        return schema_of(self.columns)
+
+    @property
+    def not_understood(self) -> tuple[str, ...]:
+        """Columns that are kept and mean nothing here."""
+        return tuple(name for name in self.columns if not self.schema.understood(name))
 
     @property
     def quantities(self) -> tuple[str, ...]:
@@ -67,7 +82,7 @@ class Runs:
 
 
 def read_runs(path: Path = SHIPPED) -> Runs:
-    """The runs of a CSV file; columns nobody knows are kept.
+    """The runs of a CSV file; columns nobody knows are kept, comments are left out.
 
     Raises
     ------
@@ -78,7 +93,7 @@ def read_runs(path: Path = SHIPPED) -> Runs:
     if not lines:
         raise SpecError(f"{path}: is empty; its first line must name the columns.")
     header = tuple(name.strip() for name in lines[0][1])
-    rows = [(number, cells) for number, cells in lines[1:] if any(cells)]
+    rows = [(number, cells) for number, cells in lines[1:] if _is_run(cells)]
     schema = schema_of(header)
     faults = list(_header_faults(header, schema))
     if not faults:
@@ -91,7 +106,12 @@ def read_runs(path: Path = SHIPPED) -> Runs:
     return Runs(columns=header, rows=tuple(runs))
 
 
+def _is_run(cells: Sequence[str]) -> bool:
+    return any(cells) and not cells[0].lstrip().startswith(COMMENT)
+
+
 def _lines(path: Path) -> list[tuple[int, list[str]]]:
+    _check_file(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
@@ -100,6 +120,20 @@ def _lines(path: Path) -> list[tuple[int, list[str]]]:
         raise SpecError(f"{path}: cannot be read ({error.strerror}).") from error
     except (csv.Error, UnicodeDecodeError) as error:
         raise SpecError(f"{path}: is not valid CSV: {error}.") from error
+
+
+def _check_file(path: Path) -> None:
+    """Refuse what is no file of a size that a table has: devices never end."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise SpecError(f"{path}: cannot be read ({reason}).") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise SpecError(f"{path}: is not a regular file; write the table to one.")
+    if found.st_size > _LARGEST_FILE:
+        size, most = (number / _MEBIBYTE for number in (found.st_size, _LARGEST_FILE))
+        raise SpecError(f"{path}: has {size:,.0f} MiB; a table of runs may have {most:,.0f}.")
 
 
 def _header_faults(header: Sequence[str], schema: Schema) -> Iterator[str]:

@@ -1,10 +1,12 @@
 """Reading tables of runs: every fault at once, with line and column."""
 
+from pathlib import Path
+
 import pytest
 from sample_runs import row
 
 from planner.errors import SpecError
-from planner.validation.runs import SHIPPED, read_runs
+from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 
 
 def faults(path):
@@ -102,3 +104,54 @@ def test_calibration_rows_are_those_of_few_sources(shipped):
     )
     assert all(source.startswith(known) for source in sources)
     assert all(any(source.startswith(name) for source in sources) for name in known)
+
+
+@pytest.mark.parametrize(
+    ("column", "cell"),
+    [
+        ("gpu", "/etc/passwd"),
+        ("gpu", "a/b"),
+        ("gpu", "h100.toml"),
+        ("gpu", "..\\h100"),
+        ("model", "/etc/passwd"),
+        ("model", "~/model"),
+        ("model", "org/../../model"),
+        ("framework", "./mine.toml"),
+    ],
+)
+def test_a_path_in_a_cell_is_refused_with_row_and_column(write_runs, column, cell):
+    (told,) = faults(write_runs(row(), row(**{column: cell})))
+    assert told.startswith(f"3: {column} {cell!r} is a path; give a name of `planner specs list ")
+
+
+def test_names_with_a_slash_are_no_paths(write_runs):
+    rows = read_runs(write_runs(row(model="Qwen/Qwen3-32B", framework="HF Trainer/PEFT"))).rows
+    assert rows[0].text("model") == "Qwen/Qwen3-32B"
+
+
+def test_the_library_opens_no_file_for_a_gpu(tmp_path, library):
+    path = tmp_path / "h100.toml"
+    path.write_text("not a GPU")
+    assert library.gpu(str(path)) is None
+
+
+def test_what_is_no_file_or_too_large_is_refused(tmp_path):
+    with pytest.raises(SpecError, match="is not a regular file"):
+        read_runs(tmp_path)
+    with pytest.raises(SpecError, match="/dev/zero: is not a regular file"):
+        read_runs(Path("/dev/zero"))
+    large = tmp_path / "large.csv"
+    with large.open("wb") as file:
+        file.truncate(257 * 2**20)
+    with pytest.raises(SpecError, match="has 257 MiB; a table of runs may have 256"):
+        read_runs(large)
+
+
+def test_rows_that_begin_with_a_hash_explain(write_runs):
+    runs = read_runs(write_runs(row(source="# where from"), row()))
+    assert [run.line for run in runs.rows] == [3]
+
+
+def test_every_shipped_column_is_understood():
+    for path in (SHIPPED, *SHIPPED_INFERENCE):
+        assert read_runs(path).not_understood == ()
