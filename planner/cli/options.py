@@ -173,6 +173,8 @@ Seed = Annotated[int, typer.Option(min=0, help="Optuna: the seed.")]
 SamplerChoice = Annotated[Sampler, typer.Option(help="Optuna: the sampler.")]
 Top = Annotated[int, typer.Option(min=1, help="Rows to show.")]
 
+# No run is that short: a thousand tokens are less than one sequence.
+_FEWEST_TOKENS = 1000.0
 _EXAMPLES = {"second": "s", "byte": "GiB"}
 _OF_REQUEST = (
     "model",
@@ -210,7 +212,7 @@ def make_request(given: Mapping[str, Any], **more: Any) -> Request:
         num_gpus=counts(given["gpus"]),
         settings=parse_settings(given["settings"] or []),
         space=given.get("space", "single"),
-        total_tokens=quantity("--tokens", given["tokens"], "token"),
+        total_tokens=total_tokens(given["tokens"]),
         **{name: given[name] for name in _OF_REQUEST},
         **more,
     )
@@ -238,6 +240,24 @@ def objectives(given: list[str] | None) -> tuple[str, ...]:
     """The names of all --objective options; empty where there are none."""
     words = [word.strip() for text in given or [] for word in text.split(",")]
     return tuple(word for word in words if word)
+
+
+def total_tokens(text: str | None) -> float | None:
+    """Tokens of a run; None where they were not given.
+
+    Raises
+    ------
+    SearchSpaceError
+        It is no such number, or one so small that a unit was forgotten.
+    """
+    from planner.errors import SearchSpaceError
+
+    tokens = quantity("--tokens", text, "token")
+    if tokens is not None and 0 < tokens < _FEWEST_TOKENS:
+        raise SearchSpaceError(
+            f"--tokens {text}: that is {tokens:g} tokens; give a unit, as in 1.4T or 300B."
+        )
+    return tokens
 
 
 def quantity(

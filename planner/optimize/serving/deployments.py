@@ -96,4 +96,5 @@ SERVING_LIMITS = {
     "memory_headroom": Limit(sign=-1, value=lambda d: d.memory_headroom, unit="byte"),
     "cost_per_million_tokens": Limit(sign=1, value=lambda d: d.cost_per_million_tokens, unit="usd"),
     "request_rate": Limit(sign=-1, value=lambda d: d.request_rate, unit="1/s"),
+    "num_gpus": Limit(sign=1, value=lambda d: d.num_gpus, unit="gpus"),
 }
