@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -176,6 +176,17 @@ Top = Annotated[int, typer.Option(min=1, help="Rows to show.")]
 # No run is that short: a thousand tokens are less than one sequence.
 _FEWEST_TOKENS = 1000.0
 _EXAMPLES = {"second": "s", "byte": "GiB"}
+# Options that do nothing alone: their parameters, what they need, and whether it is there.
+_NEEDS: tuple[tuple[tuple[str, ...], str, Callable[[Mapping[str, Any]], bool]], ...] = (
+    (
+        ("trials", "seed", "sampler", "storage"),
+        "--driver optuna",
+        lambda given: given["driver"] is Driver.OPTUNA,
+    ),
+    (("all_rows",), "--csv or --json", lambda given: bool(given["csv"] or given["json"])),
+    (("top",), "the report: leave out --quiet", lambda given: not given["quiet"]),
+    (("acceptance_rate", "draft_cost"), "--draft-tokens", lambda given: given["draft_tokens"] > 0),
+)
 _OF_REQUEST = (
     "model",
     "gpu",
@@ -216,6 +227,24 @@ def make_request(given: Mapping[str, Any], **more: Any) -> Request:
         **{name: given[name] for name in _OF_REQUEST},
         **more,
     )
+
+
+def check_needs(given: Mapping[str, Any]) -> None:
+    """Refuse options that do nothing without another one.
+
+    Raises
+    ------
+    SearchSpaceError
+        One was given; the message names it and what it needs.
+    """
+    from planner.errors import SearchSpaceError
+
+    for names, needed, is_there in _NEEDS:
+        for name in names:
+            source = given["context"].get_parameter_source(name) if name in given else None
+            if source is not None and source.name == "COMMANDLINE" and not is_there(given):
+                option = "--" + name.removesuffix("_rows").replace("_", "-")
+                raise SearchSpaceError(f"{option} needs {needed}.")
 
 
 def limits(given: Mapping[str, Any]) -> dict[str, float]:

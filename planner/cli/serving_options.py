@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.options import counts, quantity
+from planner.cli.options import check_needs, counts, quantity
 
 if TYPE_CHECKING:
     from planner.request import ServingRequest
@@ -132,12 +132,12 @@ _OF_REQUEST = (
 
 
 def check_options(given: Mapping[str, Any]) -> None:
-    """Refuse options that the chosen workload does not know.
+    """Refuse options that the chosen workload does not know, or that do nothing alone.
 
     Raises
     ------
     SearchSpaceError
-        One was given; the message names it and its workload.
+        One was given; the message names it and its workload, or what it needs.
     """
     from planner.errors import SearchSpaceError
 
@@ -150,6 +150,7 @@ def check_options(given: Mapping[str, Any]) -> None:
             wanted = "serve (or inference)" if training else "train"
             option = "--" + name.replace("_", "-")
             raise SearchSpaceError(f"{option} is an option of --workload {wanted}.")
+    check_needs(given)
 
 
 def make_serving_request(given: Mapping[str, Any], **more: Any) -> ServingRequest:
