@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from planner.enums import AdapterKind, Precision
+from planner.enums import AdapterKind, ComputePrecision, Precision
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.machine import Machine
 from planner.estimators.parameters import count_parameters
@@ -107,16 +107,17 @@ def make_plan(request: Request) -> Plan:
             request.memory_efficiency, "byte/s", gpu.memory_bandwidth, "memory_efficiency"
         ),
     )
+    space_mesh = mesh(
+        space,
+        request.settings,
+        num_gpus=counts,
+        model=model,
+        framework=framework,
+        workload=workload,
+    )
     problem = Problem(
         setting=Setting(machine=machine, model=model, framework=framework, workload=workload),
-        mesh=mesh(
-            space,
-            request.settings,
-            num_gpus=counts,
-            model=model,
-            framework=framework,
-            workload=workload,
-        ),
+        mesh=space_mesh,
         objectives=parse_objectives(request.objectives or _FRONT),
         constraints=constraints(request.constraints),
         price_per_gpu_second=price_per_gpu_second(
@@ -125,7 +126,7 @@ def make_plan(request: Request) -> Plan:
             "cost" in (*request.objectives, *request.constraints),
             notes,
         ),
-        flops_efficiency=_flops_efficiency(request, gpu),
+        flops_efficiency=_flops_efficiency(request, gpu, space_mesh.values["precision"]),
     )
     return Plan(
         problem=problem,
@@ -163,7 +164,7 @@ def hardware(
     Raises
     ------
     SpecError
-        One of them is unknown or faulty, or the cluster has fewer GPUs.
+        One of them is unknown or faulty, or the cluster has other GPUs or fewer.
     """
     cluster = None
     if cluster_name is not None:
@@ -180,6 +181,11 @@ def hardware(
         notes.defaults["cluster"] = (
             f"nodes of {cluster.gpus_per_node}, {cluster.scale_out.bandwidth * 8 / 1e9:g} Gbit/s "
             "per GPU between them (the GPU's own links)"
+        )
+    elif gpu.spec.name != cluster.gpu and find("gpus", cluster.gpu) != gpu.path:
+        raise SpecError(
+            f"Cluster {cluster.name} is of {cluster.gpu}, not of {gpu.spec.name}: "
+            "leave out --gpu or --cluster, or give a file of such a cluster."
         )
     elif cluster.max_gpus is not None and max(counts, default=0) > cluster.max_gpus:
         raise SpecError(
@@ -198,7 +204,8 @@ def _workload(request: Request, model: ModelSpec, notes: Notes) -> TrainingWorkl
         notes.defaults["sequence_length"] = f"{s:,} ({_origin(model, published is not None)})"
     batch = request.global_batch_size
     if batch is None:
-        batch, origin = _default_batch(request, model, s)
+        # An impossible length is refused below, with all other faults of the workload.
+        batch, origin = _default_batch(request, model, max(s, 1))
         notes.defaults["global_batch_size"] = f"{batch:,} sequences ({origin})"
     tokens = request.total_tokens
     if tokens is None:
@@ -328,11 +335,31 @@ def price_per_gpu_second(
     return price.value
 
 
-def _flops_efficiency(request: Request, gpu: GpuSpec) -> float | None:
-    peak = gpu.peak_flops.get(Precision.BF16) or gpu.peak_flops.get(Precision.FP16)
-    return share_of_peak(
-        request.flops_efficiency, "flop/s", peak or float("nan"), "flops_efficiency"
-    )
+def _flops_efficiency(
+    request: Request, gpu: GpuSpec, precisions: Sequence[int]
+) -> float | tuple[float, ...] | None:
+    """One share of every peak, or of an achieved rate the share of each precision's peak.
+
+    A precision that the GPU lacks has none: a rule rejects it.
+    """
+    given, name = request.flops_efficiency, "flops_efficiency"
+    if given is None or _is_number(given):
+        return share_of_peak(given, "flop/s", float("nan"), name)
+    shares = [float("nan")] * len(ComputePrecision)
+    for code in precisions:
+        word = ComputePrecision(code).word
+        peak = gpu.peak_flops.get(Precision(word))
+        if peak is not None:
+            shares[code] = share_of_peak(given, "flop/s", peak, f"{name} in {word}") or 0.0
+    return tuple(shares)
+
+
+def _is_number(text: float | str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def share_of_peak(

@@ -79,6 +79,23 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Print no tables and no pro
 Json = Annotated[
     Path | None, typer.Option("--json", help="Write the rows as JSON; - is stdout.", metavar="FILE")
 ]
+# No run is that short: a thousand tokens are less than one sequence.
+_FEWEST_TOKENS = 1000.0
+# Options that do nothing alone: their parameters, what they need, and whether it is there.
+_NEEDS: tuple[tuple[tuple[str, ...], str, Callable[[Given], bool]], ...] = (
+    (
+        ("trials", "seed", "sampler", "storage"),
+        "--driver optuna",
+        lambda given: given["driver"] is Driver.OPTUNA,
+    ),
+    (("all_rows",), "--csv or --json", lambda given: bool(given["csv"] or given["json"])),
+    (("top",), "the report: leave out --quiet", lambda given: not given["quiet"]),
+    (
+        ("acceptance_rate", "draft_cost"),
+        "--draft-tokens",
+        lambda given: (given["draft_tokens"] or 0) > 0 or given.get("plan") is not None,
+    ),
+)
 
 
 def _objective_help() -> str:
@@ -208,12 +225,12 @@ def is_given(given: Given, name: str) -> bool:
 
 
 def check_options(given: Given) -> None:
-    """Refuse options that the chosen workload does not know.
+    """Refuse options that the chosen workload does not know, or that do nothing alone.
 
     Raises
     ------
     SearchSpaceError
-        One was given; the message names it and its workload.
+        One was given; the message names it and its workload, or what it needs.
     """
     from planner.errors import SearchSpaceError
 
@@ -226,6 +243,11 @@ def check_options(given: Given) -> None:
         if workloads and workload not in workloads and is_given(given, name):
             wanted = "serve (or inference)" if "inference" in workloads else workloads[0]
             raise SearchSpaceError(f"{option} is an option of --workload {wanted}.")
+    for names, needed, is_there in _NEEDS:
+        for name in names:
+            if is_given(given, name) and not is_there(given):
+                option = "--" + name.removesuffix("_rows").replace("_", "-")
+                raise SearchSpaceError(f"{option} needs {needed}.")
 
 
 def make_request(given: Given) -> Request:
@@ -287,11 +309,22 @@ def _plan_of(given: Given) -> Request | None:
 def _answer(term: Term, value: Any) -> Any:
     """The value of a question's option as a request takes it."""
     if term.type == "token":
-        return quantity(term.option_name, value, "token")
+        return _total_tokens(term.option_name, value)
     if term.term in ("gpu", "engine", "mode"):
         several = words(value)
         return several[0] if len(several) == 1 else several or None
     return value
+
+
+def _total_tokens(option: str, text: str) -> float | None:
+    from planner.errors import SearchSpaceError
+
+    tokens = quantity(option, text, "token")
+    if tokens is not None and 0 < tokens < _FEWEST_TOKENS:
+        raise SearchSpaceError(
+            f"{option} {text}: that is {tokens:g} tokens; give a unit, as in 1.4T or 300B."
+        )
+    return tokens
 
 
 def limits(given: Given, workload: str) -> dict[str, float]:
@@ -305,7 +338,7 @@ def limits(given: Given, workload: str) -> dict[str, float]:
     bounds = {
         name: quantity(term.option_name, given.get(name), term.type, _UNITS.get(term.type))
         for name, term in terms_of(workload, "limit").items()
-        if "question" not in term.kind
+        if not {"question", "parameter"} & set(term.kind)
     }
     return {name: bound for name, bound in bounds.items() if bound is not None}
 

@@ -16,6 +16,7 @@ from planner.configurations.rules import (
     first_broken_rule,
 )
 from planner.configurations.training import TrainingConfigurations
+from planner.enums import ComputePrecision
 from planner.estimators.flops import model_flops_per_token, recomputed_flops_per_token
 from planner.estimators.memory import Memory, peak_memory
 from planner.estimators.pretraining import step_time
@@ -92,12 +93,13 @@ class Estimate:
 def evaluate(
     setting: Setting,
     configurations: TrainingConfigurations,
-    flops_efficiency: float | None = None,
+    flops_efficiency: float | tuple[float, ...] | None = None,
 ) -> Estimate:
     """Predict memory and time of every configuration, and what rejects it.
 
     ``flops_efficiency`` replaces the time model: it is the share of the dense peak that
-    the whole step reaches, communication and bubble inside it.
+    the whole step reaches, communication and bubble inside it; or one for each
+    `ComputePrecision`.
     """
     c = configurations
     broken = broken_rule(setting, c)
@@ -158,8 +160,9 @@ def _hardware_flops_per_token(setting: Setting, c: TrainingConfigurations) -> Fl
 
 
 def _flat_step_time(
-    setting: Setting, c: TrainingConfigurations, flops_efficiency: float
+    setting: Setting, c: TrainingConfigurations, flops_efficiency: float | tuple[float, ...]
 ) -> FloatArray:
     tokens = c.global_batch_size * setting.workload.sequence_length
     flops = tokens * _hardware_flops_per_token(setting, c)
-    return np.asarray(flops / (c.num_gpus * _peak(setting, c) * flops_efficiency))
+    share = np.broadcast_to(flops_efficiency, len(ComputePrecision))[c.precision]
+    return np.asarray(flops / (c.num_gpus * _peak(setting, c) * share))

@@ -22,14 +22,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Everything a driver needs; ``price_per_gpu_second`` [USD/s] may be unknown."""
+    """Everything a driver needs; ``price_per_gpu_second`` [USD/s] may be unknown.
+
+    ``flops_efficiency`` as `planner.estimators.estimate.evaluate` takes it.
+    """
 
     setting: Setting
     mesh: Mesh
     objectives: tuple[Objective, ...]
     constraints: tuple[Constraint, ...] = ()
     price_per_gpu_second: float | None = None
-    flops_efficiency: float | None = None
+    flops_efficiency: float | tuple[float, ...] | None = None
 
     @property
     def rejections(self) -> tuple[str, ...]:

@@ -31,11 +31,11 @@ def check_outputs(csv: Path | None, json: Path | None, *others: Path | None) -> 
     """
     if csv is not None and csv == json:
         raise OutputError(f"--csv and --json both name {csv}: give two different files.")
-    if csv is not None and json is not None and manifest_path(csv) == json:
-        raise OutputError(f"{json}: the manifest of {csv.name} goes there; give --json another.")
     for path in (csv, json, *others):
         if path is not None:
             check_path(path)
+    if csv is not None and json is not None and manifest_path(csv) == json:
+        raise OutputError(f"{json}: the manifest of {csv.name} goes there; give --json another.")
 
 
 def check_path(path: Path) -> None:

@@ -80,6 +80,11 @@ def per_second(rate: float) -> str:
     return f"{significant(rate)}/s"
 
 
+def gpus(number: float) -> str:
+    """A number of GPUs."""
+    return f"{count(number)} GPUs"
+
+
 def value(given: object) -> str:
     """A value of a parameter."""
     if isinstance(given, bool):
@@ -88,7 +93,7 @@ def value(given: object) -> str:
 
 
 def limit(amount: float, unit: str) -> str:
-    """A limited quantity of ``unit`` (byte, second, usd, 1/s or 1)."""
+    """A limited quantity of ``unit`` (byte, second, usd, 1/s, gpus or 1)."""
     if not math.isfinite(amount):
         return "unknown"
     formats = {
@@ -97,5 +102,6 @@ def limit(amount: float, unit: str) -> str:
         "usd": dollars,
         "1": percent,
         "1/s": per_second,
+        "count": gpus,
     }
     return formats[unit](amount)

@@ -74,5 +74,16 @@ def test_a_flat_efficiency_shows_no_operators(planner):
     assert "by operator" not in ran.out
 
 
+@pytest.mark.parametrize("precision", ["bf16", "fp8", "bf16,fp8"])
+def test_an_achieved_rate_is_reached_in_any_precision(planner, precision):
+    words = (*TRAINING, "--gpu", "h100", "--flops-efficiency", "400 TFLOP/s")
+    words = ("search", *words[1:], "--set", f"precision={precision}", "--framework", "megatron-lm")
+    rows = json.loads(planner(*words, "--all", "--json", "-", "--quiet").out)["rows"]
+    assert {row["precision"] for row in rows} == set(precision.split(","))
+    for row in rows:
+        rate = row["tflops_per_gpu"] * row["hardware_flops_utilization"]
+        assert rate / row["model_flops_utilization"] == pytest.approx(400)
+
+
 def test_the_ideal_is_said(planner):
     assert "Ideal: every efficiency is 1" in planner(*TRAINING, "--ideal").out

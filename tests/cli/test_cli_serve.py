@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import re
 
@@ -84,6 +85,19 @@ def test_the_printed_command_shows_the_same_plan(planner):
     rate = re.search(r"output tokens/s +\S+ \(\S+ per GPU\)", out)
     assert rate is not None
     assert rate[0] in again.out
+
+
+@pytest.mark.parametrize(("rate", "exit_code"), [("2", 0), ("60", 4)])
+def test_sizing_ends_where_the_cluster_does(planner, rate, exit_code):
+    words = ("search", "--workload", "serve", "--model", "llama-2-7b", "--request-rate", rate)
+    ran = planner(*words, "--cluster", "rtx4090-pcie", "--all", "--csv", "-", "--quiet")
+    assert ran.exit_code == exit_code
+    if exit_code:
+        assert "miss num_gpus 8 GPUs (nearest: " in ran.err
+    else:
+        frame = pd.read_csv(io.StringIO(ran.out))
+        assert set(frame["mode"]) == {"aggregated", "disaggregated"}
+        assert frame["num_gpus"].max() == 8
 
 
 def test_sizing_tells_how_many_gpus(planner):
