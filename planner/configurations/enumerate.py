@@ -16,7 +16,8 @@ from planner.configurations.training import NAMES, TrainingConfigurations
 Table = TypeVar("Table", bound=ConfigurationTable)
 
 # Parameters that appear in the same formulas share an axis: what a formula does not depend
-# on costs it nothing, and the last axis is long enough for numpy's inner loops.
+# on costs it nothing. A stage's time does not depend on the global batch size, which therefore
+# has its own; the last axis is long enough for numpy's inner loops.
 AXES: tuple[tuple[str, ...], ...] = (
     (
         "num_gpus",
@@ -27,7 +28,8 @@ AXES: tuple[tuple[str, ...], ...] = (
     ),
     ("micro_batch_size", "sequence_parallel", "precision", "flash_attention", "fp8_attention"),
     ("recompute", "recompute_num_layers", "zero_stage", "offload"),
-    ("global_batch_size", "pipeline_parallel", "virtual_pipeline"),
+    ("global_batch_size",),
+    ("pipeline_parallel", "virtual_pipeline"),
 )
 
 _BLOCK_ROWS = 2**19

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -40,6 +41,7 @@ class ConfigurationTable:
         return np.asarray(value, dtype=np.bool_ if name in cls.flags else np.float64)
 
     @classmethod
+    @cache
     def names(cls) -> tuple[str, ...]:
         """The parameters, in order."""
         return tuple(
