@@ -32,7 +32,8 @@ AXES: tuple[tuple[str, ...], ...] = (
     ("pipeline_parallel", "virtual_pipeline"),
 )
 
-_BLOCK_ROWS = 2**19
+# A block costs some milliseconds of Python whatever its size, and some bytes per row.
+_BLOCK_ROWS = 2**21
 
 
 @dataclass(frozen=True, kw_only=True)

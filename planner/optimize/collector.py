@@ -7,6 +7,7 @@ import time
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, IndexArray
+from planner.configurations.rules import RULES
 from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.optimize.pareto import pareto_front, undominated
 from planner.optimize.problem import Evaluation, Problem, count_codes, judge, values
@@ -45,6 +46,7 @@ class Collector:
             problem=problem,
             estimate=None if front is None else judge(problem, front).estimate,
             configurations_evaluated=int(self._counts.sum()),
+            configurations_predicted=int(self._counts[0] + self._counts[len(RULES) + 1 :].sum()),
             configurations_feasible=int(self._counts[0]),
             rejected_by={
                 name: int(count)

@@ -59,9 +59,19 @@ class Evaluation:
         return np.flatnonzero(self.rejected_by == 0)
 
 
-def judge(problem: Problem, configurations: TrainingConfigurations) -> Evaluation:
-    """Evaluate configurations and apply the constraints to those that fit."""
-    estimate = evaluate(problem.setting, configurations, flops_efficiency=problem.flops_efficiency)
+def judge(
+    problem: Problem, configurations: TrainingConfigurations, broken: CodeArray | None = None
+) -> Evaluation:
+    """Evaluate configurations and apply the constraints to those that fit.
+
+    ``broken`` is their `broken_rule` where it is known already.
+    """
+    estimate = evaluate(
+        problem.setting,
+        configurations,
+        flops_efficiency=problem.flops_efficiency,
+        broken=broken,
+    )
     rejected_by = estimate.rejected_by
     for number, constraint in enumerate(problem.constraints, start=len(REJECTIONS) + 1):
         violated = constraint.violated(estimate, problem.price_per_gpu_second)
@@ -71,11 +81,12 @@ def judge(problem: Problem, configurations: TrainingConfigurations) -> Evaluatio
 
 def without_impossible(
     problem: Problem, configurations: TrainingConfigurations
-) -> tuple[TrainingConfigurations, IndexArray]:
+) -> tuple[TrainingConfigurations, CodeArray, IndexArray]:
     """The mesh without the entries of its axes that rules reject altogether.
 
-    Predictions cost far more than rules. Also returns how many of the rows left out each
-    rule rejected: an array over the numbers of ``problem.rejections``, from 0 on.
+    Predictions cost far more than rules. Also returns the broken rules of what is left, and how
+    many of the rows left out each rule rejected: an array over the numbers of
+    ``problem.rejections``, from 0 on.
     """
     codes = broken_rule(problem.setting, configurations)
     return possible_mesh(configurations, codes, len(problem.rejections))
@@ -83,13 +94,13 @@ def without_impossible(
 
 def possible_mesh(
     configurations: Table, codes: CodeArray, num_rejections: int
-) -> tuple[Table, IndexArray]:
+) -> tuple[Table, CodeArray, IndexArray]:
     """`without_impossible` of any kind of configurations, given what rules reject."""
     codes = np.broadcast_to(codes, configurations.shape)
     kept = _kept(codes == 0)
     left = codes[np.ix_(*kept)]
     dropped = count_codes(codes, num_rejections) - count_codes(left, num_rejections)
-    return configurations.narrowed(kept), dropped
+    return configurations.narrowed(kept), left, dropped
 
 
 def _kept(possible: BoolArray) -> list[IndexArray]:
