@@ -24,7 +24,20 @@ def add(parts: Iterable[Numeric]) -> FloatArray:
     """
     arrays = (np.asarray(part, dtype=np.float64) for part in parts)
     by_size = sorted(arrays, key=lambda array: (array.size, array.ndim))
-    return reduce(np.add, by_size, np.zeros(()))
+    total, own = np.zeros(()), False
+    for array in by_size:
+        if own and _fits_in(array, total):
+            np.add(total, array, out=total)
+        else:
+            total, own = np.asarray(total + array), True
+    return total
+
+
+def _fits_in(array: FloatArray, total: FloatArray) -> bool:
+    """Whether ``array`` broadcasts to the shape of ``total``."""
+    missing = total.ndim - array.ndim
+    sizes = zip(array.shape, total.shape[missing:], strict=False)
+    return missing >= 0 and all(size in (1, whole) for size, whole in sizes)
 
 
 def first_true(conditions: Iterable[BoolArray]) -> CodeArray:
@@ -32,13 +45,15 @@ def first_true(conditions: Iterable[BoolArray]) -> CodeArray:
 
     Conditions may have any broadcastable shapes, up to 126 of them.
     """
-    none = np.int8(127)
-    codes = [
-        np.where(condition, np.int8(position), none)
-        for position, condition in enumerate(conditions, start=1)
-    ]
-    first = reduce(np.minimum, sorted(codes, key=np.size), np.asarray(none))
-    return np.where(first == none, np.int8(0), first)
+    none = np.uint8(255)
+    by_shape: dict[tuple[int, ...], NDArray[np.uint8]] = {}
+    for position, condition in enumerate(conditions):
+        codes = np.where(condition, np.uint8(position), none)
+        earlier = by_shape.get(codes.shape)
+        by_shape[codes.shape] = codes if earlier is None else np.minimum(earlier, codes)
+    first = reduce(np.minimum, sorted(by_shape.values(), key=np.size), np.asarray(none))
+    # Positions from 0 on become those from 1 on, and 255 wraps to 0.
+    return np.asarray(np.add(first, np.uint8(1))).view(np.int8)
 
 
 def largest(values: Iterable[Numeric]) -> FloatArray:

@@ -117,7 +117,7 @@ def make_serving_plan(request: Request) -> ServingPlan:
         bounds["request_rate"] = request.request_rate
     most = sources[0].pool.setting.machine.cluster.max_gpus
     if not counts and most is not None:
-        bounds["num_gpus"] = most
+        bounds["max_gpus"] = min(most, bounds.get("max_gpus", most))
     chosen = request.objectives or (_FRONT if counts or single else _SIZING)
     return ServingPlan(
         problem=ServingProblem(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.cli import options
+from planner.cli.request import make_request
 
 if TYPE_CHECKING:
     from planner.request import Request
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 )
 def estimate(given: options.Given) -> None:
     """Show one configuration in full."""
-    request = options.make_request(given)
+    request = make_request(given)
     if request.workload == options.Workload.TRAIN:
         _estimate(given, request)
     else:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.cli import options
+from planner.cli.request import make_request
 
 if TYPE_CHECKING:
     from planner.estimators.estimate import Estimate
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 def search(given: options.Given) -> None:
     """Find the best configurations of a space."""
-    request = options.make_request(given)
+    request = make_request(given)
     if request.workload == options.Workload.TRAIN:
         _search(given, request)
     else:

@@ -17,7 +17,8 @@ from planner.terms import terms_of
 Table = TypeVar("Table", bound=ConfigurationTable)
 
 # Parameters that appear in the same formulas share an axis: what a formula does not depend
-# on costs it nothing, and the last axis is long enough for numpy's inner loops.
+# on costs it nothing. A stage's time does not depend on the global batch size, which therefore
+# has its own; the last axis is long enough for numpy's inner loops.
 AXES: tuple[tuple[str, ...], ...] = tuple(
     tuple(name for _, name in axis)
     for _, axis in groupby(
@@ -26,7 +27,8 @@ AXES: tuple[tuple[str, ...], ...] = tuple(
     )
 )
 
-_BLOCK_ROWS = 2**19
+# A block costs some milliseconds of Python whatever its size, and some bytes per row.
+_BLOCK_ROWS = 2**21
 
 
 @dataclass(frozen=True, kw_only=True)

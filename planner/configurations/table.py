@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -38,6 +39,7 @@ class ConfigurationTable:
         return np.asarray(value, dtype=np.bool_ if term.type == "flag" else np.float64)
 
     @classmethod
+    @cache
     def names(cls) -> tuple[str, ...]:
         """The parameters, in order."""
         return tuple(

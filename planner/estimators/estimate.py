@@ -94,15 +94,18 @@ def evaluate(
     setting: Setting,
     configurations: TrainingConfigurations,
     flops_efficiency: float | tuple[float, ...] | None = None,
+    broken: CodeArray | None = None,
 ) -> Estimate:
     """Predict memory and time of every configuration, and what rejects it.
 
     ``flops_efficiency`` replaces the time model: it is the share of the dense peak that
     the whole step reaches, communication and bubble inside it; or one for each
-    `ComputePrecision`.
+    `ComputePrecision`. ``broken`` is the `broken_rule` of the configurations where it is known
+    already.
     """
     c = configurations
-    broken = broken_rule(setting, c)
+    if broken is None:
+        broken = broken_rule(setting, c)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         share = Share.of(setting, c)
         parameters = stage_parameters(setting.model, c, setting)

@@ -6,10 +6,11 @@ import time
 
 import numpy as np
 
-from planner.arrays import FloatArray, IndexArray
+from planner.arrays import CodeArray, FloatArray, IndexArray
+from planner.configurations.rules import RULES
 from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.optimize.pareto import pareto_front, undominated
-from planner.optimize.problem import Evaluation, Problem, judge, values
+from planner.optimize.problem import Evaluation, Problem, count_codes, judge, values
 from planner.optimize.result import NearestMiss, SearchResult
 from planner.optimize.violations import first_soft
 
@@ -45,6 +46,7 @@ class Collector:
             problem=problem,
             estimate=None if front is None else judge(problem, front).estimate,
             configurations_evaluated=int(self._counts.sum()),
+            configurations_predicted=int(self._counts[0] + self._counts[len(RULES) + 1 :].sum()),
             configurations_feasible=int(self._counts[0]),
             rejected_by={
                 name: int(count)
@@ -58,16 +60,17 @@ class Collector:
     def _count(self, evaluation: Evaluation) -> None:
         shape = evaluation.estimate.configurations.shape
         codes = np.broadcast_to(evaluation.rejected_by, shape)
-        for number in range(len(self._counts)):
-            count = np.count_nonzero(codes == number)
-            self._counts[number] += count
-            if count and number >= first_soft(self._problem):
-                self._miss(number, evaluation, np.flatnonzero(codes == number))
+        counts = count_codes(codes, len(self._problem.rejections))
+        self._counts += counts
+        for number in np.flatnonzero(counts).tolist():
+            if number >= first_soft(self._problem):
+                self._miss(number, evaluation, codes)
 
-    def _miss(self, number: int, evaluation: Evaluation, rows: IndexArray) -> None:
+    def _miss(self, number: int, evaluation: Evaluation, codes: CodeArray) -> None:
         """Remember the row that comes closest to keeping a limit, while nothing is feasible."""
         if self._counts[0]:
             return
+        rows = np.flatnonzero(codes == number)
         miss = NearestMiss.among(self._problem, number, evaluation.estimate, rows)
         if number not in self._misses or miss.excess < self._misses[number].excess:
             self._misses[number] = miss

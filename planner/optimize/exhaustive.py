@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
-from planner.configurations.training import TrainingConfigurations
 from planner.estimators.estimate import Estimate
+from planner.optimize.allocator import kept_pages
 from planner.optimize.collector import Collector
-from planner.optimize.problem import Problem, judge, without_impossible
+from planner.optimize.problem import Evaluation, Problem, judge, without_impossible
 from planner.optimize.result import SearchResult
 
 _SINK_ROWS = 2**14
+_MANY_ROWS = 2**19
 
 Progress = Callable[[int], None]
 Sink = Callable[[Estimate], None]
@@ -24,26 +26,30 @@ def exhaustive_search(
     ``progress`` is told the rows done after each block; ``sink`` is given every feasible
     row, evaluated as flat tables of some thousand rows.
     """
+    pages = kept_pages() if problem.mesh.num_rows > _MANY_ROWS else nullcontext()
+    with pages:
+        return _search(problem, progress, sink)
+
+
+def _search(problem: Problem, progress: Progress | None, sink: Sink | None) -> SearchResult:
     collector = Collector(problem)
     done = 0
     for block in problem.mesh.blocks():
-        possible, rejected = without_impossible(problem, block)
+        possible, broken, rejected = without_impossible(problem, block)
         collector.skip(rejected)
         if possible.size:
-            _take_in(problem, possible, collector, sink)
+            _take_in(judge(problem, possible, broken), collector, sink)
         done += block.size
         if progress is not None:
             progress(done)
     return collector.result()
 
 
-def _take_in(
-    problem: Problem, possible: TrainingConfigurations, collector: Collector, sink: Sink | None
-) -> None:
-    evaluation = judge(problem, possible)
+def _take_in(evaluation: Evaluation, collector: Collector, sink: Sink | None) -> None:
     collector.add(evaluation)
     if sink is not None:
-        feasible = evaluation.feasible
+        problem, feasible = evaluation.problem, evaluation.feasible
+        possible = evaluation.estimate.configurations
         for start in range(0, feasible.size, _SINK_ROWS):
             rows = feasible[start : start + _SINK_ROWS]
             sink(judge(problem, possible.rows(rows)).estimate)

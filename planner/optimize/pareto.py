@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,7 +39,10 @@ def undominated(values: FloatArray, front: FloatArray) -> BoolArray:
     kept = np.ones(len(values), dtype=np.bool_)
     step = max(1, len(front) // _PROBES)
     for probe in front[::step]:
-        kept &= (values < probe).any(axis=1)
+        # Column by column: numpy reduces a short last axis slowly.
+        kept &= reduce(
+            np.logical_or, (column < p for column, p in zip(values.T, probe, strict=True))
+        )
     return kept
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, IndexArray
+from planner.arrays import BoolArray, CodeArray, FloatArray, IndexArray
 from planner.configurations.enumerate import Mesh, Table
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.estimate import REJECTIONS, Estimate, broken_rule, evaluate
@@ -62,9 +62,19 @@ class Evaluation:
         return np.flatnonzero(self.rejected_by == 0)
 
 
-def judge(problem: Problem, configurations: TrainingConfigurations) -> Evaluation:
-    """Evaluate configurations and apply the constraints to those that fit."""
-    estimate = evaluate(problem.setting, configurations, flops_efficiency=problem.flops_efficiency)
+def judge(
+    problem: Problem, configurations: TrainingConfigurations, broken: CodeArray | None = None
+) -> Evaluation:
+    """Evaluate configurations and apply the constraints to those that fit.
+
+    ``broken`` is their `broken_rule` where it is known already.
+    """
+    estimate = evaluate(
+        problem.setting,
+        configurations,
+        flops_efficiency=problem.flops_efficiency,
+        broken=broken,
+    )
     rejected_by = estimate.rejected_by
     for number, constraint in enumerate(problem.constraints, start=len(REJECTIONS) + 1):
         violated = constraint.violated(estimate, problem.price_per_gpu_second)
@@ -74,11 +84,12 @@ def judge(problem: Problem, configurations: TrainingConfigurations) -> Evaluatio
 
 def without_impossible(
     problem: Problem, configurations: TrainingConfigurations
-) -> tuple[TrainingConfigurations, IndexArray]:
+) -> tuple[TrainingConfigurations, CodeArray, IndexArray]:
     """The mesh without the entries of its axes that rules reject altogether.
 
-    Predictions cost far more than rules. Also returns how many of the rows left out each
-    rule rejected: an array over the numbers of ``problem.rejections``, from 0 on.
+    Predictions cost far more than rules. Also returns the broken rules of what is left, and how
+    many of the rows left out each rule rejected: an array over the numbers of
+    ``problem.rejections``, from 0 on.
     """
     codes = broken_rule(problem.setting, configurations)
     return possible_mesh(configurations, codes, len(problem.rejections))
@@ -86,26 +97,39 @@ def without_impossible(
 
 def possible_mesh(
     configurations: Table, codes: CodeArray, num_rejections: int
-) -> tuple[Table, IndexArray]:
+) -> tuple[Table, CodeArray, IndexArray]:
     """`without_impossible` of any kind of configurations, given what rules reject."""
     codes = np.broadcast_to(codes, configurations.shape)
-    possible = codes == 0
-    axes = range(codes.ndim)
-    kept = [
-        np.flatnonzero(possible.any(axis=tuple(other for other in axes if other != axis)))
-        for axis in axes
-    ]
+    kept = _kept(codes == 0)
     left = codes[np.ix_(*kept)]
-    numbers = range(num_rejections + 1)
-    dropped = [np.count_nonzero(codes == n) - np.count_nonzero(left == n) for n in numbers]
-    return configurations.narrowed(kept), np.asarray(dropped, dtype=np.intp)
+    dropped = count_codes(codes, num_rejections) - count_codes(left, num_rejections)
+    return configurations.narrowed(kept), left, dropped
+
+
+def _kept(possible: BoolArray) -> list[IndexArray]:
+    """For each axis, the indices at which anything is possible."""
+    kept = []
+    while possible.ndim:
+        kept.append(np.flatnonzero(possible.any(axis=tuple(range(1, possible.ndim)))))
+        possible = np.asarray(possible.any(axis=0))
+    return kept
+
+
+def count_codes(codes: CodeArray, num_rejections: int) -> IndexArray:
+    """How many rows carry each code from 0 to ``num_rejections``."""
+    counts = np.zeros(num_rejections + 1, dtype=np.intp)
+    for number in range(len(counts)):
+        counts[number] = np.count_nonzero(codes == number)
+        if counts.sum() == codes.size:
+            break
+    return counts
 
 
 def values(problem: Problem, estimate: Estimate) -> FloatArray:
-    """Objectives as columns ``(rows, objectives)``, all to be minimized."""
+    """Objectives as columns ``(rows, objectives)``, all to be minimized; each is contiguous."""
     columns = [
         objective.sign * objective.value(estimate, problem.price_per_gpu_second)
         for objective in problem.objectives
     ]
     shape = estimate.configurations.shape
-    return np.stack([np.broadcast_to(column, shape).ravel() for column in columns], axis=1)
+    return np.stack([np.broadcast_to(column, shape).ravel() for column in columns]).T

@@ -53,13 +53,16 @@ class NearestMiss:
 class SearchResult:
     """The Pareto front, best first objective first, and what became of all the others.
 
-    ``estimate`` is a flat table of the front, None if nothing is feasible;
+    ``estimate`` is a flat table of the front, None if nothing is feasible. Of the
+    ``configurations_evaluated``, ``configurations_predicted`` break no rule: their memory and
+    time are what had to be predicted;
     ``search_time`` is in seconds.
     """
 
     problem: Problem
     estimate: Estimate | None
     configurations_evaluated: int
+    configurations_predicted: int
     configurations_feasible: int
     rejected_by: Mapping[str, int]
     nearest_misses: tuple[NearestMiss, ...]

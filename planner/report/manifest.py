@@ -28,10 +28,18 @@ def make_manifest(
         "constraints": {constraint.name: constraint.bound for constraint in problem.constraints},
         **driver,
         "configurations_evaluated": result.configurations_evaluated,
+        **_predicted(result),
         "configurations_feasible": result.configurations_feasible,
         "rejected_by": dict(result.rejected_by),
         "search_time_s": result.search_time,
     }
+
+
+def _predicted(result: SearchResult | ServingResult) -> dict[str, int]:
+    """What reached the estimator of training; serving does not count it."""
+    if not isinstance(result, SearchResult):
+        return {}
+    return {"configurations_predicted": result.configurations_predicted}
 
 
 def plan_manifest(plan: Plan | ServingPlan, command: Sequence[str]) -> dict[str, Any]:

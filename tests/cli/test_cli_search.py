@@ -103,6 +103,7 @@ def test_json_is_one_object_of_manifest_and_rows(planner, tmp_path):
         "defaults",
         "assumed",
         "configurations_evaluated",
+        "configurations_predicted",
         "configurations_feasible",
         "rejected_by",
         "search_time_s",

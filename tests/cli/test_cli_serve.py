@@ -93,7 +93,7 @@ def test_sizing_ends_where_the_cluster_does(planner, rate, exit_code):
     ran = planner(*words, "--cluster", "rtx4090-pcie", "--all", "--csv", "-", "--quiet")
     assert ran.exit_code == exit_code
     if exit_code:
-        assert "miss num_gpus 8 GPUs (nearest: " in ran.err
+        assert "miss max_gpus 8 GPUs (nearest: " in ran.err
     else:
         frame = pd.read_csv(io.StringIO(ran.out))
         assert set(frame["mode"]) == {"aggregated", "disaggregated"}
@@ -206,3 +206,10 @@ def test_a_batch_too_large_names_one_that_fits(planner):
     fits = re.search(r"Try --set concurrency=(\d+)", ran.err)
     assert fits is not None
     assert planner(*INFER, "--set", f"concurrency={fits[1]}").exit_code == 0
+
+
+def test_sizing_ends_where_the_user_says(planner):
+    words = ("search", "--workload", "serve", "--model", "llama-2-7b", "--gpu", "h100", "--quiet")
+    assert planner(*words, "--request-rate", "60", "--max-gpus", "64").exit_code == 0
+    ran = planner(*words, "--request-rate", "60", "--max-gpus", "1")
+    assert (ran.exit_code, "miss max_gpus 1 GPUs" in ran.err) == (4, True)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from problems import configurations, front_values, problem
 
 from planner.configurations.enumerate import Mesh
+from planner.configurations.rules import RULES
 from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.optimize.collector import Collector
 from planner.optimize.constraints import LIMITS
@@ -57,6 +58,8 @@ def test_brute_force_finds_the_same(request_values):
     expected = np.unique([[float(f"{value:.9e}") for value in row] for row in front], axis=0)
     np.testing.assert_allclose(front_values(result), expected, rtol=1e-8)
     counts = Counter(code for code, _ in rows)
+    broken = sum(counts[code] for code in range(1, len(RULES) + 1))
+    assert result.configurations_predicted == len(rows) - broken < len(rows)
     assert result.configurations_evaluated == len(rows) == searched.mesh.num_rows
     assert result.configurations_feasible == counts.pop(0)
     assert result.rejected_by == {
@@ -71,6 +74,7 @@ def test_block_size_changes_nothing(max_rows):
     whole, parts = exhaustive_search(searched), blockwise(searched, max_rows)
     assert parts.rejected_by == whole.rejected_by
     assert parts.configurations_evaluated == whole.configurations_evaluated
+    assert parts.configurations_predicted == whole.configurations_predicted
     assert parts.configurations_feasible == whole.configurations_feasible
     np.testing.assert_allclose(front_values(parts), front_values(whole), rtol=1e-8)
 

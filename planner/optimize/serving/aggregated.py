@@ -40,14 +40,14 @@ def _possible(
     Where nothing fits, what only the memory rejects stays: it tells how far it is from fitting.
     """
     setting, number = source.pool.setting, len(SERVING_REJECTIONS)
-    possible, dropped = possible_mesh(block, broken_serving_rule(setting, block), number)
+    possible, _, dropped = possible_mesh(block, broken_serving_rule(setting, block), number)
     if not possible.size:
         return possible, dropped
     with np.errstate(divide="ignore", invalid="ignore"):
         codes = serving_rejections(setting, possible, serving_memory(setting, possible))
     if not (codes == 0).any():
         return possible, dropped
-    fitting, too_large = possible_mesh(possible, codes, number)
+    fitting, _, too_large = possible_mesh(possible, codes, number)
     return fitting, dropped + too_large
 
 

@@ -82,6 +82,7 @@ SERVING_VALUES: dict[str, Value] = {
     "throughput": lambda d: d.output_tokens_per_second,
     "request_latency": lambda d: d.request_latency,
     "request_rate": lambda d: d.request_rate,
+    "max_gpus": lambda d: d.num_gpus,
     "time_to_first_token": lambda d: d.time_to_first_token,
     "time_per_output_token": lambda d: d.time_per_output_token,
     "memory_headroom": lambda d: d.memory_headroom,

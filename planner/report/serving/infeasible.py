@@ -31,7 +31,7 @@ _COLUMNS = {
     "cost_per_million_tokens": ("cost_per_million_tokens_usd", 1.0),
     "memory_headroom": ("memory_headroom_gib", GIB),
     "request_rate": ("requests_per_s", 1.0),
-    "num_gpus": ("num_gpus", 1.0),
+    "max_gpus": ("num_gpus", 1.0),
 }
 
 
