@@ -42,10 +42,14 @@ def validate(
     specs: options.Specs = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Predict measured runs of training or inference and show how far off the predictions are."""
+    """Predict measured runs of training or inference and show how far off the predictions are.
+
+    Exits with 5 where no row has both a measurement and a prediction.
+    """
+    from planner.errors import CalibrationError
     from planner.report.console import make_console
     from planner.report.files import STDOUT, check_path
-    from planner.report.validation import write_predictions
+    from planner.report.validation import not_understood, nothing_compared, write_predictions
     from planner.specs.paths import use_specs_folder
     from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 
@@ -61,6 +65,10 @@ def validate(
     if not quiet:
         for table, rows in found:
             _print(make_console(stderr=output == STDOUT), table, rows)
+    for line in (line for table, _ in found for line in not_understood(table)):
+        typer.echo(line, err=True)
+    if not any(row.compared for _, rows in found for row in rows):
+        raise CalibrationError(nothing_compared(*found[0]))
 
 
 def _library(profile: Path | None) -> Library:
