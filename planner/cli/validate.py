@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli import options
+from planner.enums import TemplateKind
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,10 +35,18 @@ Profile = Annotated[
     ),
 ]
 
+Template = Annotated[
+    TemplateKind | None,
+    typer.Option(
+        help="Write a table to fill in, every column explained, to --output or to the screen.",
+    ),
+]
+
 
 def validate(
     runs: RunsFile = None,
     output: Output = None,
+    template: Template = None,
     profile: Profile = None,
     specs: options.Specs = None,
     quiet: options.Quiet = False,
@@ -46,7 +55,7 @@ def validate(
 
     Exits with 5 where no row has both a measurement and a prediction.
     """
-    from planner.errors import CalibrationError
+    from planner.errors import CalibrationError, SpecError
     from planner.report.console import make_console
     from planner.report.files import STDOUT, check_path
     from planner.report.validation import not_understood, nothing_compared, write_predictions
@@ -56,6 +65,11 @@ def validate(
     use_specs_folder(specs)
     if output is not None:
         check_path(output)
+    if template is not None:
+        if runs is not None:
+            raise SpecError(f"--template writes a table, it does not read {runs}: use --output.")
+        _write_template(template, output or STDOUT)
+        return
     files = (SHIPPED, *SHIPPED_INFERENCE) if runs is None else (runs,)
     tables = [read_runs(path) for path in files]
     library = _library(profile)
@@ -69,6 +83,16 @@ def validate(
         typer.echo(line, err=True)
     if not any(row.compared for _, rows in found for row in rows):
         raise CalibrationError(nothing_compared(*found[0]))
+
+
+def _write_template(kind: TemplateKind, path: Path) -> None:
+    import csv
+
+    from planner.report.files import written_whole
+    from planner.validation.template import template
+
+    with written_whole(path) as stream:
+        csv.writer(stream, lineterminator="\n").writerows(template(kind))
 
 
 def _library(profile: Path | None) -> Library:
