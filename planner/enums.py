@@ -188,3 +188,11 @@ class Placement(StrEnum):
 
     CONTIGUOUS = "contiguous"
     INTERLEAVED = "interleaved"
+
+
+class TemplateKind(StrEnum):
+    """What the runs are of a table that `planner validate` writes to fill in."""
+
+    TRAINING = "training"
+    STATIC = "static"
+    SERVING = "serving"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli import options
+from planner.enums import TemplateKind
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,24 +35,41 @@ Profile = Annotated[
     ),
 ]
 
+Template = Annotated[
+    TemplateKind | None,
+    typer.Option(
+        help="Write a table to fill in, every column explained, to --output or to the screen.",
+    ),
+]
+
 
 def validate(
     runs: RunsFile = None,
     output: Output = None,
+    template: Template = None,
     profile: Profile = None,
     specs: options.Specs = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Predict measured runs of training or inference and show how far off the predictions are."""
+    """Predict measured runs of training or inference and show how far off the predictions are.
+
+    Exits with 5 where no row has both a measurement and a prediction.
+    """
+    from planner.errors import CalibrationError, SpecError
     from planner.report.console import make_console
     from planner.report.files import STDOUT, check_path
-    from planner.report.validation import write_predictions
+    from planner.report.validation import not_understood, nothing_compared, write_predictions
     from planner.specs.paths import use_specs_folder
     from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 
     use_specs_folder(specs)
     if output is not None:
         check_path(output)
+    if template is not None:
+        if runs is not None:
+            raise SpecError(f"--template writes a table, it does not read {runs}: use --output.")
+        _write_template(template, output or STDOUT)
+        return
     files = (SHIPPED, *SHIPPED_INFERENCE) if runs is None else (runs,)
     tables = [read_runs(path) for path in files]
     library = _library(profile)
@@ -61,6 +79,20 @@ def validate(
     if not quiet:
         for table, rows in found:
             _print(make_console(stderr=output == STDOUT), table, rows)
+    for line in (line for table, _ in found for line in not_understood(table)):
+        typer.echo(line, err=True)
+    if not any(row.compared for _, rows in found for row in rows):
+        raise CalibrationError(nothing_compared(*found[0]))
+
+
+def _write_template(kind: TemplateKind, path: Path) -> None:
+    import csv
+
+    from planner.report.files import written_whole
+    from planner.validation.template import template
+
+    with written_whole(path) as stream:
+        csv.writer(stream, lineterminator="\n").writerows(template(kind))
 
 
 def _library(profile: Path | None) -> Library:

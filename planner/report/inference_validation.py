@@ -34,7 +34,7 @@ def print_inference_validation(console: Console, rows: Sequence[InferenceRow]) -
             if _worth(found):
                 print_errors(console, f"{title} by {'GPU' if group == 'gpu' else group}", found)
     print_verdicts(console, inference_verdicts(rows))
-    print_reasons(console, [row.prediction for row in rows])
+    print_reasons(console, rows)
     console.print()
     console.print(
         "MAPE: mean of |predicted / measured - 1|. Bias: median of predicted / measured - 1. "

@@ -14,6 +14,8 @@ from rich.console import Console
 from planner.report.console import make_table, print_pairs, print_title
 from planner.report.files import written_whole
 from planner.report.text import count
+from planner.validation.assumed import UNKNOWN
+from planner.validation.columns import ADDED, MEASURED, PREDICTED, TableKind
 from planner.validation.compare import (
     GROUPS,
     Errors,
@@ -56,11 +58,19 @@ class PredictedRow(Protocol):
         """What is predicted for it."""
 
     @property
+    def assumed(self) -> tuple[str, ...]:
+        """The choices that were made for it, in words."""
+
+    @property
+    def compared(self) -> bool:
+        """Whether anything that was measured is predicted."""
+
+    @property
     def ranges(self) -> dict[str, Range]:
         """The predicted quantities by name."""
 
 
-_PREDICTED = "predicted_"
+_MOST_CHOICES = 12
 _NAME_WIDTH = 31
 _NAMES = {"gpu": "GPU"}
 
@@ -72,7 +82,7 @@ def print_validation(console: Console, rows: Sequence[Row]) -> None:
     for group in ("source", "framework"):
         print_errors(console, f"Peak memory by {group}", memory_errors(rows, group))
     print_verdicts(console, memory_verdicts(rows))
-    print_reasons(console, [row.prediction for row in rows])
+    print_reasons(console, rows)
     console.print()
     console.print(
         f"MAPE: mean of |predicted / measured - 1|. Bias: median of predicted / measured - 1. "
@@ -102,7 +112,7 @@ def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[Predicte
 
 def _new_columns(runs: Runs) -> list[str]:
     new = [name for quantity in runs.quantities for name in _ends(quantity)]
-    return [*new, f"{_PREDICTED}fits", "basis", "not_predicted_reason"]
+    return [*new, f"{PREDICTED}fits", *ADDED]
 
 
 def _cells(runs: Runs, row: PredictedRow) -> dict[str, str]:
@@ -116,14 +126,15 @@ def _cells(runs: Runs, row: PredictedRow) -> dict[str, str]:
     fits = "" if prediction.reason else str(int(prediction.fits))
     return {
         **cells,
-        f"{_PREDICTED}fits": fits,
+        f"{PREDICTED}fits": fits,
         "basis": prediction.basis,
         "not_predicted_reason": prediction.reason,
+        "assumed": "; ".join(row.assumed),
     }
 
 
 def _ends(quantity: str) -> tuple[str, str, str]:
-    name = _PREDICTED + quantity
+    name = PREDICTED + quantity
     return name, f"{name}_low", f"{name}_high"
 
 
@@ -182,8 +193,9 @@ def print_verdicts(console: Console, verdicts: MemoryVerdicts) -> None:
     )
 
 
-def print_reasons(console: Console, predictions: Sequence[Outcome]) -> None:
-    """How many runs are predicted, on what basis, and why others are not."""
+def print_reasons(console: Console, rows: Sequence[PredictedRow]) -> None:
+    """How many runs are predicted, on what basis, why others are not, and what was assumed."""
+    predictions = [row.prediction for row in rows]
     reasons = Counter(one.reason for one in predictions if one.reason)
     bases = Counter(one.basis for one in predictions if one.basis)
     total = len(predictions)
@@ -192,6 +204,45 @@ def print_reasons(console: Console, predictions: Sequence[Outcome]) -> None:
     if reasons:
         print_title(console, "Not predicted")
         _print_counts(console, reasons)
+    choices = Counter(choice for row in rows for choice in row.assumed)
+    if choices:
+        print_title(console, "Assumed where rows leave it open")
+        shown = Counter(dict(choices.most_common(_MOST_CHOICES)))
+        shown |= Counter({one: n for one, n in choices.items() if UNKNOWN in one})
+        _print_counts(console, shown)
+        left = len(choices) - len(shown)
+        others = f"{count(left)} others: " if left > 0 else ""
+        console.print(f"{others}--output has them row by row, in the column assumed.")
+
+
+def not_understood(runs: Runs) -> list[str]:
+    """A line for each column that means nothing here, with the known ones it may stand for."""
+    schema = runs.schema
+    return [
+        f"The column {name} is not understood.{schema.hint(name)}" for name in runs.not_understood
+    ]
+
+
+def nothing_compared(runs: Runs, rows: Sequence[PredictedRow]) -> str:
+    """Why no row of a table could be compared."""
+    predicted = sum(not row.prediction.reason for row in rows)
+    measured = sum(any(map(row.run.number, _measured_columns(runs))) for row in rows)
+    template = "training" if runs.kind is TableKind.TRAINING else "serving"
+    known = ", ".join(name for name in sorted(runs.schema.known) if name.startswith(MEASURED))
+    return "\n".join(
+        (
+            f"Nothing could be compared: of {count(len(rows))} rows {count(measured)} have a "
+            f"measurement and {count(predicted)} can be predicted, but none has both.",
+            f"Measurements stand in {known}. `planner validate --template {template}` "
+            "writes a table with every column explained.",
+        )
+    )
+
+
+def _measured_columns(runs: Runs) -> list[str]:
+    return [
+        name for name in runs.columns if name.startswith(MEASURED) and name in runs.schema.known
+    ]
 
 
 def _print_counts(console: Console, reasons: Counter[str]) -> None:

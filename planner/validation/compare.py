@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.arrays import FloatArray
+from planner.validation.assumed import assumed
 from planner.validation.columns import MEASURED
 from planner.validation.predict import Prediction, Range, ranges
 from planner.validation.runs import Run, Runs
@@ -95,6 +96,19 @@ class Row:
             for quantity in ("step_time_s", "tokens_per_s_per_gpu", "tokens_per_s")
         )
         return False if measured or said is False else None
+
+    @cached_property
+    def assumed(self) -> tuple[str, ...]:
+        """The choices that were made for the run, in words; none where nothing is predicted."""
+        case = self.prediction.case
+        return () if case is None else assumed(self.run, case)
+
+    @property
+    def compared(self) -> bool:
+        """Whether anything that was measured is predicted."""
+        if self.prediction.reason:
+            return False
+        return any(x is not None for x in (self.time_ratio, self.memory_ratio, self.ran_out))
 
     def within(self, quantities: Iterable[str]) -> bool | None:
         """Whether the first of the measured quantities lies in its interval."""

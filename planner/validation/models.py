@@ -15,6 +15,8 @@ _GPT_VOCABULARY = 51200
 _LLAMA_VOCABULARY = 32000
 _HEAD_DIM = 128
 _WIDEST = 10**6
+OF_COLUMNS = "columns of the run"
+"""The source of a model that is made of the columns of a row."""
 
 
 class NotPredicted(Exception):
@@ -114,7 +116,7 @@ def _from_columns(run: Run) -> ModelSpec:
         hidden_size=hidden,
         vocab_size=run.count("vocab_size") or (_LLAMA_VOCABULARY if gated else _GPT_VOCABULARY),
         layer_groups=(group,),
-        source="columns of the run",
+        source=OF_COLUMNS,
         tie_word_embeddings=not gated if tied is None else tied,
         position_embedding=PositionEmbedding.ROTARY if gated else PositionEmbedding.LEARNED,
         max_position_embeddings=run.count("sequence_length"),

@@ -66,6 +66,11 @@ def framework_rule(text: str) -> FrameworkRule:
     return next(rule for rule in _framework_rules() if re.search(rule.pattern, text.lower()))
 
 
+def framework_labels() -> tuple[str, ...]:
+    """The names of the frameworks that there are rules for."""
+    return tuple(dict.fromkeys(rule.label for rule in _framework_rules()))
+
+
 def model_rule(name: str) -> ModelRule | None:
     """The first rule whose pattern is in a model's name, if there is one."""
     found = (rule for rule in _model_rules() if re.search(rf"\b(?:{rule.pattern})", name.lower()))

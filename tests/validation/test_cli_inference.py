@@ -39,6 +39,7 @@ def test_a_table_of_serving(validate, write_runs, tmp_path):
     together = {"mode": "agg", "model": "llama-3-8b", "framework": "vllm", "concurrency": "8"}
     together |= {"gpu": "h100-sxm-80gb", "input_tokens": "512"}
     rows = (row(**empty | DISAGGREGATED), row(**empty | together))
+    rows[1]["measured_time_to_first_token_s"] = "0.1"
     output = tmp_path / "predictions.csv"
     exit_code, printed = validate(write_runs(*rows), "--output", output, "--quiet")
     assert (exit_code, printed.out) == (0, "")
@@ -70,3 +71,27 @@ def test_a_missing_column_is_named(validate, write_runs):
     exit_code, printed = validate(write_runs(cells))
     assert exit_code == 2
     assert "the column model is missing. Did you mean modle?" in printed.err
+
+
+def test_choices_for_a_run_are_told(validate, write_runs, tmp_path):
+    cells = row(framework="vlmm", framework_version="", weight_precision="")
+    cells["measured_time_per_output_token_s"] = "0.01"
+    cells["conurrency"] = cells.pop("concurrency")
+    output = tmp_path / "predictions.csv"
+    exit_code, printed = validate(write_runs(cells), "--output", output)
+    assert exit_code == 0
+    with output.open(newline="") as file:
+        (only,) = csv.DictReader(file)
+    told = only["assumed"].split("; ")
+    assert told[0] == "framework 'vlmm' is not known: transformers stands in. Did you mean vllm?"
+    assert {"weight_precision: w16a16", "concurrency 1", "kv_cache_precision: bf16",
+            "framework_version of transformers"} <= set(told)  # fmt: skip
+    assert "framework 'vlmm' is not known" in printed.out
+    assert "The column conurrency is not understood. Did you mean concurrency?" in printed.err
+
+
+def test_nothing_to_compare_is_exit_5(validate, write_runs):
+    exit_code, printed = validate(write_runs(row(measured_time_per_output_token_ms="10")))
+    assert exit_code == 5
+    assert "Did you mean measured_time_per_output_token_s" in printed.err
+    assert "of 1 rows 0 have a measurement and 1 can be predicted" in printed.err

@@ -62,3 +62,47 @@ def test_an_output_that_cannot_be_written(validate, write_runs, tmp_path):
     exit_code, printed = validate(write_runs(row()), "--output", tmp_path / "no" / "where.csv")
     assert exit_code == 8
     assert "no folder" in printed.err
+
+
+def test_a_column_that_is_not_understood_is_no_measurement(validate, write_runs, tmp_path):
+    output = tmp_path / "predictions.csv"
+    path = write_runs(row(measured_step_time_ms="1000", cooling="water"))
+    exit_code, printed = validate(path, "--output", output, "--quiet")
+    assert exit_code == 5
+    told = printed.err.splitlines()
+    assert told[0].startswith(
+        "The column measured_step_time_ms is not understood. Did you mean measured_step_time_s"
+    )
+    assert told[1] == "The column cooling is not understood."
+    assert "of 1 rows 0 have a measurement and 1 can be predicted" in printed.err
+    assert output.is_file()
+
+
+def test_measurements_that_are_not_predicted_are_exit_5(validate, write_runs):
+    exit_code, printed = validate(write_runs(row(gpu="abacus", measured_step_time_s="1")))
+    assert exit_code == 5
+    assert "1 have a measurement and 0 can be predicted" in printed.err
+
+
+def test_choices_for_a_run_are_told_on_screen_and_in_the_file(validate, write_runs, tmp_path):
+    output = tmp_path / "predictions.csv"
+    open_row = row(
+        framework="megatorn", precision="", gpu="h100-sxm-80gb", measured_step_time_s="1"
+    )
+    path = write_runs(open_row, row(measured_step_time_s="1"))
+    exit_code, printed = validate(path, "--output", output)
+    assert exit_code == 0
+    with output.open(newline="") as file:
+        first, second = (cells["assumed"].split("; ") for cells in csv.DictReader(file))
+    unknown = "framework 'megatorn' is not known: megatron-lm stands in. Did you mean megatron-lm"
+    assert first[0].startswith(unknown)
+    assert "precision bf16 or fp8" in first
+    assert not any(text.startswith(("framework", "precision")) for text in second)
+    assert "2  model 'tiny' is made of the row's columns" in printed.out
+    assert "1  precision bf16 or fp8" in printed.out
+
+
+def test_a_file_of_predictions_is_read_again(validate, write_runs, tmp_path):
+    output = tmp_path / "predictions.csv"
+    validate(write_runs(row(measured_step_time_s="1")), "--output", output, "--quiet")
+    assert validate(output, "--quiet") == (0, ("", ""))

@@ -12,6 +12,7 @@ import numpy as np
 
 from planner.validation.columns import MEASURED
 from planner.validation.compare import Errors, MemoryVerdicts
+from planner.validation.inference.assumed import inference_assumed
 from planner.validation.inference.outcome import RATES
 from planner.validation.inference.predict import InferencePrediction, inference_ranges
 from planner.validation.predict import Range
@@ -58,6 +59,19 @@ class InferenceRow:
         if measured is None or predicted is None:
             return None
         return predicted.low <= measured <= predicted.high
+
+    @cached_property
+    def assumed(self) -> tuple[str, ...]:
+        """The choices that were made for the run, in words; none where nothing is predicted."""
+        case = self.prediction.case
+        return () if case is None else inference_assumed(self.run, case)
+
+    @property
+    def compared(self) -> bool:
+        """Whether anything that was measured is predicted."""
+        if self.prediction.reason:
+            return False
+        return self.ran_out is not None or any(map(self.measured, self.ranges))
 
     @property
     def ran_out(self) -> bool | None:

@@ -56,6 +56,11 @@ def engine_rule(
     return next(rule for rule in _engine_rules() if rule.matches(*asked))
 
 
+def engine_labels() -> tuple[str, ...]:
+    """The names of the engines that there are rules for."""
+    return tuple(dict.fromkeys(rule.label for rule in _engine_rules()))
+
+
 def rule_of_profile(engine: EngineProfile, gpu: str) -> EngineRule:
     """The rule whose label is the name of a profile, or the one that matches the name."""
     named = (rule for rule in _engine_rules() if rule.label == engine.name)

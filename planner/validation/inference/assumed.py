@@ -1,0 +1,64 @@
+"""What was assumed for a run of inference because its row leaves it open, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.enums import CacheType
+from planner.validation.assumed import model_choice, stand_in
+from planner.validation.inference.cases import InferenceCase, Mode
+from planner.validation.inference.setups import PUBLISHED, with_published_setup
+from planner.validation.inference.tables import engine_labels
+from planner.validation.runs import Run
+
+
+def inference_assumed(run: Run, case: InferenceCase) -> tuple[str, ...]:
+    """Every choice that was made for a run of inference, one text each."""
+    rule = case.rule
+    return (
+        *stand_in(
+            "framework", run.text("framework"), label=rule.label, profile=rule.profile,
+            nearest=rule.nearest, labels=engine_labels(),
+        ),
+        *model_choice(run.text("model"), case.model),
+        *_formats(run, case),
+        *_layout(run, case),
+        *_traffic(run, case),
+    )  # fmt: skip
+
+
+def _formats(run: Run, case: InferenceCase) -> Iterator[str]:
+    if not run.text("weight_precision") and not run.text("gemm_precision"):
+        yield f"weight_precision: {case.replica.quantization.word}"
+    if case.kind == "moe" and case.replica.expert_quantization != case.replica.quantization:
+        yield f"experts in {case.replica.expert_quantization.word}"
+    if not run.text("kv_cache_precision"):
+        replica = case.replica
+        narrow = replica.narrow_cache and replica.kv_cache is not CacheType.FP8
+        otherwise = ", or fp8 where that lacks room" if narrow else ""
+        yield f"kv_cache_precision: {replica.kv_cache.word}{otherwise}"
+
+
+def _layout(run: Run, case: InferenceCase) -> Iterator[str]:
+    if with_published_setup(run).text(PUBLISHED):
+        yield "layout of the benchmark's configuration files"
+        return
+    pool = "decode_" if run.text("decode_tensor_parallel") else ""
+    if not run.text(f"{pool}tensor_parallel"):
+        yield f"tensor_parallel {case.replica.tensor_parallel}"
+    if case.mode is Mode.DISAGGREGATED and not run.text("prefill_num_workers"):
+        yield "as many prefill workers as keep up"
+
+
+def _traffic(run: Run, case: InferenceCase) -> Iterator[str]:
+    if not run.text("framework_version"):
+        yield f"framework_version of {case.rule.profile}"
+    if not run.text("mode"):
+        yield f"mode {case.mode.value}"
+    if case.mode is Mode.STATIC and not (
+        run.number("concurrency") or run.text("engine_batch_size")
+    ):
+        yield "concurrency 1"
+    unbounded = case.traffic.concurrency is None and case.traffic.request_rate is None
+    if case.mode is Mode.ONLINE and unbounded:
+        yield "concurrency: the fastest that there is room for"
