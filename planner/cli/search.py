@@ -90,6 +90,7 @@ def _search(given: dict[str, Any]) -> None:
     from planner.report.infeasible import infeasible_message
     from planner.report.manifest import make_manifest
     from planner.report.rows import result_blocks, row_files
+    from planner.report.search import interrupted_message
     from planner.request import Request
 
     request = options.make_request(
@@ -109,6 +110,8 @@ def _search(given: dict[str, Any]) -> None:
             files.add(result_blocks(plan.problem, estimate))
 
         result = _drive(plan, how, add if all_rows else None, quiet=given["quiet"])
+        if result.interrupted and result.estimate is None:
+            raise KeyboardInterrupt
         if result.estimate is None:
             raise InfeasibleError(infeasible_message(request, result))
         if not all_rows:
@@ -116,6 +119,8 @@ def _search(given: dict[str, Any]) -> None:
         files.finish(make_manifest(plan, result, given["context"].obj, how))
     if not given["quiet"]:
         _show(request, plan, result, given["top"], stdout_taken=Path("-") in (csv, json))
+    if result.interrupted:
+        raise KeyboardInterrupt(interrupted_message(plan, result))
 
 
 def _how(given: dict[str, Any]) -> dict[str, Any]:
@@ -129,13 +134,13 @@ def _how(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drive(plan: Plan, how: dict[str, Any], sink: Sink | None, *, quiet: bool) -> SearchResult:
-    from planner.report.progress import progress_bar
+    from planner.report.progress import progress_bar, stoppable_bar
 
     problem = plan.problem
     if how["driver"] == options.Driver.EXHAUSTIVE:
         from planner.optimize.exhaustive import exhaustive_search
 
-        with progress_bar(problem.mesh.num_rows, "configurations", quiet=quiet) as progress:
+        with stoppable_bar(problem.mesh.num_rows, "configurations", quiet=quiet) as progress:
             return exhaustive_search(problem, progress=progress, sink=sink)
     from planner.optimize.optuna_search import optuna_search
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.estimate import Estimate
@@ -16,15 +17,29 @@ Progress = Callable[[int], None]
 Sink = Callable[[Estimate], None]
 
 
+class StopSearch(Exception):
+    """Raised by ``progress`` to end a search with what was found so far."""
+
+
 def exhaustive_search(
     problem: Problem, progress: Progress | None = None, sink: Sink | None = None
 ) -> SearchResult:
     """Search the whole mesh.
 
-    ``progress`` is told the rows done after each block; ``sink`` is given every feasible
-    row, evaluated as flat tables of some thousand rows.
+    ``progress`` is told the rows done after each block and may raise `StopSearch`; ``sink`` is
+    given every feasible row, evaluated as flat tables of some thousand rows.
     """
     collector = Collector(problem)
+    try:
+        _search(problem, collector, progress, sink)
+    except StopSearch:
+        return replace(collector.result(), interrupted=True)
+    return collector.result()
+
+
+def _search(
+    problem: Problem, collector: Collector, progress: Progress | None, sink: Sink | None
+) -> None:
     done = 0
     for block in problem.mesh.blocks():
         possible, rejected = without_impossible(problem, block)
@@ -34,7 +49,6 @@ def exhaustive_search(
         done += block.size
         if progress is not None:
             progress(done)
-    return collector.result()
 
 
 def _take_in(

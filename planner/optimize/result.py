@@ -54,7 +54,7 @@ class SearchResult:
     """The Pareto front, best first objective first, and what became of all the others.
 
     ``estimate`` is a flat table of the front, None if nothing is feasible;
-    ``search_time`` is in seconds.
+    ``search_time`` is in seconds. ``interrupted``: not all configurations were searched.
     """
 
     problem: Problem
@@ -64,6 +64,7 @@ class SearchResult:
     rejected_by: Mapping[str, int]
     nearest_misses: tuple[NearestMiss, ...]
     search_time: float
+    interrupted: bool = False
 
     def to_frame(self) -> pd.DataFrame:
         """The front as a pandas frame, one row per configuration, units in the names."""
