@@ -114,15 +114,22 @@ def test_what_an_interrupted_search_found_is_shown_and_written(tmp_path):
 
 
 def test_a_second_interrupt_ends_it_at_once(tmp_path):
-    with started(*LARGE, "--csv", str(tmp_path / "a.csv")) as process:
-        wait_until(lambda: any(path.stat().st_size for path in tmp_path.iterdir()), process)
-        while process.poll() is None:
-            process.send_signal(signal.SIGINT)
-            time.sleep(0.001)
-        assert process.stderr is not None
-        assert process.stderr.read() == "Interrupted.\n"
-    assert process.returncode == 130
-    assert list(tmp_path.iterdir()) == []
+    path = tmp_path / "a.tmp"
+    code = f"""
+import os, signal
+from planner.interrupts import install_handlers, is_asked_to_stop, patient, removed_if_ended
+signal.signal(signal.SIGINT, signal.default_int_handler)
+install_handlers()
+with removed_if_ended({str(path)!r}), open({str(path)!r}, "w"), patient():
+    assert not is_asked_to_stop()
+    os.kill(os.getpid(), signal.SIGINT)
+    print(is_asked_to_stop(), flush=True)
+    os.kill(os.getpid(), signal.SIGINT)
+    print("still here", flush=True)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "True\n", "Interrupted.\n")
+    assert not path.exists()
 
 
 def test_a_finished_search_is_not_marked(tmp_path):
