@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from planner.version import __version__
 
+TYPE_CHECKING = False  # without importing typing: a command listens to signals earlier
 if TYPE_CHECKING:
     from planner.api import estimate, search
     from planner.request import Request
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Request", "__version__", "estimate", "search"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in ("estimate", "search"):
         from planner import api
 

@@ -1,43 +1,58 @@
-"""The command line's entry: runs a command and turns what goes wrong into one message."""
+"""The command line's entry: runs a command and turns what goes wrong into one message.
+
+It imports little before it listens to signals.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
+import io
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 
-from planner.errors import PlannerError
+from planner.interrupts import INTERRUPTED, install_handlers
 
-_INTERRUPTED = 130
 _CLOSED_PIPE = 141
+# What a standard stream fails with; a file is named in its error.
+_UNWRITABLE = (errno.ENOSPC, errno.EBADF, errno.EIO, errno.EFBIG)
 # Imports make many objects that stay: looking through them takes a tenth of a short command.
 _OBJECTS_BETWEEN_COLLECTIONS = 200_000
 
 
 def main() -> None:
     """Run the command of ``sys.argv`` and exit with its code."""
+    install_handlers()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    sys.exit(run(sys.argv[1:]))
+    _stand_in_for_closed()
+    code = run(sys.argv[1:])
+    # Python flushes once more at exit, and would complain about what was told already.
+    _silence_broken()
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code; no exception leaves it."""
+    from planner.errors import OutputError, PlannerError
+
     debug = "--debug" in arguments
     try:
         return _invoke([word for word in arguments if word != "--debug"])
     except BrokenPipeError:
-        _silence_stdout()
         return _CLOSED_PIPE
-    except KeyboardInterrupt:
-        return _fail("Interrupted.", _INTERRUPTED, debug)
+    except KeyboardInterrupt as end:
+        return _fail(str(end) or "Interrupted.", INTERRUPTED, debug)
     except PlannerError as error:
         return _fail(str(error), error.exit_code, debug)
     except MemoryError:
         return _fail("There is not enough memory for this; narrow it with --set.", 1, debug)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE and not error.filename:
+            name = _silence_broken() or "stdout"
+            reason = f"{name}: cannot be written ({error.strerror})."
+            return _fail(reason, OutputError.exit_code, debug)
         return _fail(
             f"internal error: {type(error).__name__}: {error}\n"
             "This is a fault of planner: please report it. --debug shows the traceback.",
@@ -55,24 +70,50 @@ def _invoke(arguments: list[str]) -> int:
         sys.stdout.flush()
         return end.code if isinstance(end.code, int) else 0
     except Interrupted as error:
-        raise KeyboardInterrupt from error
+        raise KeyboardInterrupt(*error.args) from error
     except PipeClosed as error:
         raise BrokenPipeError from error
     return 0
 
 
 def _fail(message: str, exit_code: int, debug: bool) -> int:
+    from planner.report.text import printable
+
     if debug:
-        traceback.print_exc()
+        import traceback
+
+        message = f"{traceback.format_exc()}{message}"
     with contextlib.suppress(OSError):  # where nobody reads, the exit code still tells
-        print(message, file=sys.stderr, flush=True)
+        print(printable(message), file=sys.stderr, flush=True)
     return exit_code
 
 
-def _silence_stdout() -> None:
-    # Python flushes stdout once more at exit and would complain about the closed pipe.
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _stand_in_for_closed() -> None:
+    """Give every closed standard stream a descriptor that cannot be written.
+
+    Else a result file would get the descriptor, and whatever is printed with it.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            unwritable = os.open(os.devnull, os.O_RDONLY)
+            if name != "stdin":
+                setattr(sys, name, os.fdopen(unwritable, "w", encoding="utf-8"))
+
+
+def _silence_broken() -> str:
+    """The name of an output stream that cannot be flushed, from now on lost; empty if none."""
+    broken = [name for name in ("stdout", "stderr") if _silence(getattr(sys, name))]
+    return broken[0] if broken else ""
+
+
+def _silence(stream: io.TextIOBase) -> bool:
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return True
+    return False
 
 
 if __name__ == "__main__":

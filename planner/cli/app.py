@@ -12,6 +12,7 @@ from planner.cli.estimate import estimate
 from planner.cli.search import search
 from planner.cli.specs import specs
 from planner.cli.validate import validate
+from planner.report.text import printable
 
 
 class Interrupted(Exception):
@@ -22,14 +23,31 @@ class PipeClosed(Exception):
     """The reader of the output went away, likewise."""
 
 
+def _make_printable(error: Exception) -> None:
+    """Typer prints the message of a wrong option itself, with the words that were given."""
+    message = getattr(error, "message", None)
+    if isinstance(message, str):
+        error.message = printable(message)  # type: ignore[attr-defined]
+
+
 class _Commands(TyperGroup):
+    def make_context(self, *arguments: Any, **extra: Any) -> Any:
+        try:
+            return super().make_context(*arguments, **extra)
+        except Exception as error:
+            _make_printable(error)
+            raise
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            raise Interrupted from error
+            raise Interrupted(*error.args) from error
         except BrokenPipeError as error:
             raise PipeClosed from error
+        except Exception as error:
+            _make_printable(error)
+            raise
 
 
 app = typer.Typer(

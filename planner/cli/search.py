@@ -44,6 +44,7 @@ def _search(given: options.Given, request: Request) -> None:
     from planner.report.manifest import make_manifest
     from planner.report.plan_file import save_plan
     from planner.report.rows import result_blocks, row_files
+    from planner.report.search import interrupted_message
 
     csv, json, all_rows = given["csv"], given["json"], given["all_rows"]
     check_outputs(csv, json, given["save_plan"])
@@ -57,6 +58,8 @@ def _search(given: options.Given, request: Request) -> None:
             files.add(result_blocks(plan.problem, estimate))
 
         result = _drive(plan, how, add if all_rows else None, quiet=given["quiet"])
+        if result.interrupted and result.estimate is None:
+            raise KeyboardInterrupt
         if result.estimate is None:
             raise InfeasibleError(infeasible_message(request, result))
         if not all_rows:
@@ -67,6 +70,8 @@ def _search(given: options.Given, request: Request) -> None:
         save_plan(given["save_plan"], request, plan, table)
     if not given["quiet"]:
         _show(request, plan, result, given["top"], stdout_taken=Path("-") in (csv, json))
+    if result.interrupted:
+        raise KeyboardInterrupt(interrupted_message(plan, result))
 
 
 def _how(given: options.Given) -> dict[str, Any]:
@@ -80,13 +85,13 @@ def _how(given: options.Given) -> dict[str, Any]:
 
 
 def _drive(plan: Plan, how: dict[str, Any], sink: Sink | None, *, quiet: bool) -> SearchResult:
-    from planner.report.progress import progress_bar
+    from planner.report.progress import progress_bar, stoppable_bar
 
     problem = plan.problem
     if how["driver"] == options.Driver.EXHAUSTIVE:
         from planner.optimize.exhaustive import exhaustive_search
 
-        with progress_bar(problem.mesh.num_rows, "configurations", quiet=quiet) as progress:
+        with stoppable_bar(problem.mesh.num_rows, "configurations", quiet=quiet) as progress:
             return exhaustive_search(problem, progress=progress, sink=sink)
     from planner.optimize.optuna_search import optuna_search
 

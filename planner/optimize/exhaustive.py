@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 
 from planner.estimators.estimate import Estimate
 from planner.optimize.allocator import kept_pages
@@ -18,21 +19,31 @@ Progress = Callable[[int], None]
 Sink = Callable[[Estimate], None]
 
 
+class StopSearch(Exception):
+    """Raised by ``progress`` to end a search with what was found so far."""
+
+
 def exhaustive_search(
     problem: Problem, progress: Progress | None = None, sink: Sink | None = None
 ) -> SearchResult:
     """Search the whole mesh.
 
-    ``progress`` is told the rows done after each block; ``sink`` is given every feasible
-    row, evaluated as flat tables of some thousand rows.
+    ``progress`` is told the rows done after each block and may raise `StopSearch`; ``sink`` is
+    given every feasible row, evaluated as flat tables of some thousand rows.
     """
     pages = kept_pages() if problem.mesh.num_rows > _MANY_ROWS else nullcontext()
-    with pages:
-        return _search(problem, progress, sink)
-
-
-def _search(problem: Problem, progress: Progress | None, sink: Sink | None) -> SearchResult:
     collector = Collector(problem)
+    try:
+        with pages:
+            _search(problem, collector, progress, sink)
+    except StopSearch:
+        return replace(collector.result(), interrupted=True)
+    return collector.result()
+
+
+def _search(
+    problem: Problem, collector: Collector, progress: Progress | None, sink: Sink | None
+) -> None:
     done = 0
     for block in problem.mesh.blocks():
         possible, broken, rejected = without_impossible(problem, block)
@@ -42,7 +53,6 @@ def _search(problem: Problem, progress: Progress | None, sink: Sink | None) -> S
         done += block.size
         if progress is not None:
             progress(done)
-    return collector.result()
 
 
 def _take_in(evaluation: Evaluation, collector: Collector, sink: Sink | None) -> None:

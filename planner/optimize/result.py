@@ -55,8 +55,8 @@ class SearchResult:
 
     ``estimate`` is a flat table of the front, None if nothing is feasible. Of the
     ``configurations_evaluated``, ``configurations_predicted`` break no rule: their memory and
-    time are what had to be predicted;
-    ``search_time`` is in seconds.
+    time are what had to be predicted; ``search_time`` is in seconds. ``interrupted``: not all
+    configurations were searched.
     """
 
     problem: Problem
@@ -67,6 +67,7 @@ class SearchResult:
     rejected_by: Mapping[str, int]
     nearest_misses: tuple[NearestMiss, ...]
     search_time: float
+    interrupted: bool = False
 
     def to_frame(self) -> pd.DataFrame:
         """The front as a pandas frame, one row per configuration, units in the names."""

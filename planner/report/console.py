@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from rich.box import SIMPLE_HEAD, Box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
+
+from planner.errors import OutputError
+from planner.report.text import printable
 
 _PIPED_WIDTH = 80
 _PLAIN_HEAD = Box(str(SIMPLE_HEAD).replace("─", "-"), ascii=True)
@@ -17,6 +22,16 @@ _PLAIN_HEAD = Box(str(SIMPLE_HEAD).replace("─", "-"), ascii=True)
 class _Console(Console):
     def print(self, *objects: Any, **options: Any) -> None:
         """As rich does, without its padding at the end of lines where a file takes them."""
+        try:
+            self._print(*objects, **options)
+            self.file.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            name = "stderr" if self.file is sys.stderr else "stdout"
+            raise OutputError(f"{name}: cannot be written ({error.strerror or error}).") from error
+
+    def _print(self, *objects: Any, **options: Any) -> None:
         if self.is_terminal:
             super().print(*objects, **options)
             return
@@ -24,6 +39,16 @@ class _Console(Console):
             super().print(*objects, **options)
         lines = printed.get().split("\n")
         self.file.write("\n".join(line.rstrip(" ") for line in lines))
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """As rich does, without control characters that came with a name.
+
+        Styles and the moves of a progress bar are no part of the text.
+        """
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
 
     def on_broken_pipe(self) -> NoReturn:
         raise BrokenPipeError

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from planner.errors import OutputError
+from planner.interrupts import removed_if_ended
 
 STDOUT = Path("-")
 
@@ -72,10 +73,11 @@ def written_whole(path: Path) -> Iterator[TextIO]:
     OutputError
         The disk is full, or whatever else hinders; an earlier file is left as it was.
     """
-    if path == STDOUT:
-        yield sys.stdout
-        return
     try:
+        if path == STDOUT:
+            yield sys.stdout
+            sys.stdout.flush()
+            return
         target = path.resolve()
         writer = _replaced(target) if _is_ordinary(target) else target.open("w", encoding="utf-8")
         with writer as stream:
@@ -90,18 +92,19 @@ def written_whole(path: Path) -> Iterator[TextIO]:
 @contextmanager
 def _replaced(target: Path) -> Iterator[TextIO]:
     temporary = target.with_name(f".planner-{secrets.token_hex(6)}.tmp")
-    stream = temporary.open("x", encoding="utf-8", newline="")
-    try:
-        yield stream
-        stream.flush()
-        os.fsync(stream.fileno())
-        stream.close()
-        os.replace(temporary, target)
-    except BaseException:
-        with suppress(OSError):
+    with removed_if_ended(str(temporary)):
+        stream = temporary.open("x", encoding="utf-8", newline="")
+        try:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
             stream.close()
-        temporary.unlink(missing_ok=True)
-        raise
+            os.replace(temporary, target)
+        except BaseException:
+            with suppress(OSError):
+                stream.close()
+            temporary.unlink(missing_ok=True)
+            raise
 
 
 def _is_ordinary(target: Path) -> bool:
@@ -117,6 +120,8 @@ def is_device(path: Path) -> bool:
 
 
 def _failed(path: Path, error: OSError) -> OutputError:
+    if path == STDOUT:
+        return OutputError(f"stdout: cannot be written ({error.strerror or error}).")
     return OutputError(
         f"{path}: cannot be written ({error.strerror or error}). "
         "Make room or choose another path; a file that was there is unchanged."

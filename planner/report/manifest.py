@@ -22,6 +22,7 @@ def make_manifest(
 ) -> dict[str, Any]:
     """Version, command, specs, defaults and counts; ``driver`` is how it was searched."""
     problem = plan.problem
+    interrupted = isinstance(result, SearchResult) and result.interrupted
     return {
         **plan_manifest(plan, command),
         "objectives": [objective.name for objective in problem.objectives],
@@ -32,6 +33,7 @@ def make_manifest(
         "configurations_feasible": result.configurations_feasible,
         "rejected_by": dict(result.rejected_by),
         "search_time_s": result.search_time,
+        "interrupted": interrupted,
     }
 
 

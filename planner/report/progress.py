@@ -7,9 +7,28 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from planner.interrupts import is_asked_to_stop, patient
+from planner.optimize.exhaustive import StopSearch
 from planner.report.console import make_console
 
 _PATIENCE = 1.0
+
+
+@contextmanager
+def stoppable_bar(total: int, unit: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """As `progress_bar`, for a search that gives up what it found so far on SIGINT.
+
+    What is told the number done raises `planner.optimize.exhaustive.StopSearch` then.
+    """
+    with patient(), progress_bar(total, unit, quiet=quiet) as bar:
+
+        def tell(done: int) -> None:
+            if bar is not None:
+                bar(done)
+            if is_asked_to_stop():
+                raise StopSearch
+
+        yield tell
 
 
 @contextmanager

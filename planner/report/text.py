@@ -10,6 +10,22 @@ _SCALES = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 _WORDS = {True: "yes", False: "no"}
 
 
+# Control characters but for the end of a line, and what reverses the direction of writing.
+_UNPRINTABLE = dict.fromkeys(
+    [*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F),
+     *range(0x2066, 0x206A)]
+)  # fmt: skip
+
+
+def printable(words: str) -> str:
+    """A text without what a terminal would obey instead of showing it.
+
+    >>> printable("H100\x1b[31m")
+    'H100[31m'
+    """
+    return words if words.isprintable() else words.translate(_UNPRINTABLE)
+
+
 def count(number: float) -> str:
     """A whole number with thousands separators.
 

@@ -148,7 +148,6 @@ def fail_with(error):
 )
 def test_other_ends(monkeypatch, capsys, error, exit_code, words):
     monkeypatch.setattr(entry, "_invoke", fail_with(error))
-    monkeypatch.setattr(entry, "_silence_stdout", lambda: None)
     assert entry.run(["search"]) == exit_code
     err = capsys.readouterr().err
     assert words in err
