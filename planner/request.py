@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 
@@ -35,6 +36,7 @@ class Request:
         unit such as ``"150 TFLOP/s"``; replaces the time model
     memory_efficiency : share of the memory bandwidth that kernels reach, or text such as
         ``"1.5 TB/s"``
+    specs : folder of own spec files, looked in before the working directory and what is shipped
     """
 
     model: str
@@ -58,6 +60,7 @@ class Request:
     ideal: bool = False
     flops_efficiency: float | str | None = None
     memory_efficiency: float | str | None = None
+    specs: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +86,7 @@ class ServingRequest:
     price : USD per GPU and hour; the price list's where not given
     ideal : every efficiency 1, every latency 0: the roofline bound
     memory_efficiency : share of the memory bandwidth that kernels reach, or ``"1.5 TB/s"``
+    specs : as in `Request`
     """
 
     model: str
@@ -107,3 +111,4 @@ class ServingRequest:
     price: float | None = None
     ideal: bool = False
     memory_efficiency: float | str | None = None
+    specs: Path | None = None

@@ -190,11 +190,12 @@ _OF_REQUEST = (
     "ideal",
     "flops_efficiency",
     "memory_efficiency",
+    "specs",
 )
 
 
 def make_request(given: Mapping[str, Any], **more: Any) -> Request:
-    """A request from the values of options by name; the folder of specs is put to use.
+    """A request from the values of options by name.
 
     Raises
     ------
@@ -203,9 +204,7 @@ def make_request(given: Mapping[str, Any], **more: Any) -> Request:
     """
     from planner.optimize.space import parse_settings
     from planner.request import Request
-    from planner.specs.paths import use_specs_folder
 
-    use_specs_folder(given["specs"])
     return Request(
         num_gpus=counts(given["gpus"]),
         settings=parse_settings(given["settings"] or []),

@@ -64,7 +64,11 @@ def search_serving(given: dict[str, Any]) -> None:
 
 def _top(given: dict[str, Any], every_gpu: bool) -> int:
     """Rows to show: of a comparison of GPUs all, unless the user says how many."""
-    from planner.specs.catalogue import names
+    from planner.specs.catalogue import Catalogue
 
     chosen = given["context"].get_parameter_source("top").name != "DEFAULT"
-    return int(given["top"]) if chosen or not every_gpu else len(names("gpus"))
+    return (
+        int(given["top"])
+        if chosen or not every_gpu
+        else len(Catalogue(given["specs"]).names("gpus"))
+    )

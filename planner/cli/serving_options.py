@@ -128,6 +128,7 @@ _OF_REQUEST = (
     "price",
     "ideal",
     "memory_efficiency",
+    "specs",
 )
 
 
@@ -153,7 +154,7 @@ def check_options(given: Mapping[str, Any]) -> None:
 
 
 def make_serving_request(given: Mapping[str, Any], **more: Any) -> ServingRequest:
-    """A request from the values of options by name; the folder of specs is put to use.
+    """A request from the values of options by name.
 
     Raises
     ------
@@ -162,9 +163,7 @@ def make_serving_request(given: Mapping[str, Any], **more: Any) -> ServingReques
     """
     from planner.optimize.space import parse_settings
     from planner.request import ServingRequest
-    from planner.specs.paths import use_specs_folder
 
-    use_specs_folder(given["specs"])
     return ServingRequest(
         gpu=_one_or_more(given["gpu"]),
         engine=_one_or_more(given["engine"]),

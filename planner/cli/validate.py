@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from planner.report.validation import PredictedRow
+    from planner.specs.catalogue import Catalogue
     from planner.validation.library import Library
     from planner.validation.runs import Runs
 
@@ -46,15 +47,15 @@ def validate(
     from planner.report.console import make_console
     from planner.report.files import STDOUT, check_path
     from planner.report.validation import write_predictions
-    from planner.specs.paths import use_specs_folder
+    from planner.specs.catalogue import Catalogue
     from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 
-    use_specs_folder(specs)
+    catalogue = Catalogue(specs)
     if output is not None:
         check_path(output)
     files = (SHIPPED, *SHIPPED_INFERENCE) if runs is None else (runs,)
     tables = [read_runs(path) for path in files]
-    library = _library(profile)
+    library = _library(profile, catalogue)
     found = [(table, _rows(table, library, quiet=quiet)) for table in tables]
     if output is not None:
         write_predictions(output, found)
@@ -63,10 +64,10 @@ def validate(
             _print(make_console(stderr=output == STDOUT), table, rows)
 
 
-def _library(profile: Path | None) -> Library:
+def _library(profile: Path | None, catalogue: Catalogue) -> Library:
     from planner.validation.library import Library, replacing
 
-    return replacing(profile) if profile is not None else Library()
+    return Library(catalogue=catalogue) if profile is None else replacing(profile, catalogue)
 
 
 def _rows(table: Runs, library: Library, *, quiet: bool) -> Sequence[PredictedRow]:
