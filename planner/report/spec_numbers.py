@@ -15,11 +15,16 @@ from planner.report.console import make_table, print_pairs, print_title
 from planner.report.spec_checks import check_files
 from planner.specs.catalogue import Catalogue
 from planner.specs.efficiency import DEFAULT, with_defaults
+from planner.specs.engine import EngineProfile
+from planner.specs.field_words import field_words
+from planner.specs.framework import FrameworkProfile
 from planner.specs.load import read_toml
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind
 from planner.specs.profile import profile_table
 from planner.units import HOUR
+
+_PROFILES = {SpecKind.FRAMEWORKS: FrameworkProfile, SpecKind.ENGINES: EngineProfile}
 
 
 def print_spec(console: Console, kind: SpecKind, name: str, catalogue: Catalogue) -> None:
@@ -46,6 +51,8 @@ def print_spec(console: Console, kind: SpecKind, name: str, catalogue: Catalogue
     if kind is SpecKind.GPUS:
         _print_prices(console, str(table.get("name", "")), catalogue)
     _print_sources(console, table, sources)
+    if kind in _PROFILES:
+        _print_words(console, table, field_words(_PROFILES[kind]))
 
 
 def _table(
@@ -175,6 +182,21 @@ def _print_sources(console: Console, table: Mapping[str, Any], sources: Mapping[
         print_title(console, "Sources")
         for name, origin in listed.items():
             console.print(f"{name} {origin}")
+
+
+def _print_words(console: Console, table: Mapping[str, Any], words: Mapping[str, str]) -> None:
+    """What the numbers of a profile mean."""
+    print_title(console, "Meanings")
+    given = [name for name in words if "." in name and _is_given(table, name.split("."))]
+    print_pairs(console, {name: words[name] for name in given})
+
+
+def _is_given(table: Any, keys: list[str]) -> bool:
+    for key in keys:
+        if not isinstance(table, Mapping) or key not in table:
+            return False
+        table = table[key]
+    return not _is_section(table)
 
 
 def _used(table: Mapping[str, Any]) -> Iterator[str]:
