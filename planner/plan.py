@@ -16,22 +16,13 @@ from planner.optimize.objectives import parse_objectives
 from planner.optimize.problem import Problem
 from planner.optimize.space import mesh
 from planner.request import Request
-from planner.specs.cache import kept
-from planner.specs.catalogue import (
-    default_cluster,
-    find,
-    load_cluster_with_provenance,
-    load_gpu_with_provenance,
-)
+from planner.specs.catalogue import Catalogue, default_cluster
 from planner.specs.cluster import ClusterSpec
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
-from planner.specs.load import check_spec, digest, read_toml, text_digest
+from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
-from planner.specs.model_catalogue import load_model
 from planner.specs.multi_token import with_mtp
-from planner.specs.price import price_per_gpu_hour
-from planner.specs.profile import load_framework
 from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
 from planner.trained import adapter_fields, adapter_kind, mtp_num_layers
@@ -64,9 +55,10 @@ class Plan:
 
 
 class Notes:
-    """Collects what a plan reports about its specs and defaults."""
+    """Collects what a plan reports about the specs of a catalogue, and defaults."""
 
-    def __init__(self) -> None:
+    def __init__(self, catalogue: Catalogue) -> None:
+        self.catalogue = catalogue
         self.defaults: dict[str, str] = {}
         self.digests: dict[str, str] = {}
         self.assumed: list[str] = []
@@ -88,9 +80,10 @@ def make_plan(request: Request) -> Plan:
     SpecError, SearchSpaceError
         Something it names is unknown, faulty or impossible.
     """
-    notes = Notes()
+    catalogue = Catalogue(request.specs)
+    notes = Notes(catalogue)
     counts = gpu_counts(request.num_gpus)
-    model = load_model(request.model)
+    model = catalogue.load_model(request.model)
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
     if isinstance(request.gpu, tuple):
         raise SearchSpaceError("Training is planned on one GPU at a time: give one --gpu.")
@@ -106,6 +99,7 @@ def make_plan(request: Request) -> Plan:
         memory_efficiency=share_of_peak(
             request.memory_efficiency, "byte/s", gpu.memory_bandwidth, "memory_efficiency"
         ),
+        catalogue=catalogue,
     )
     space_mesh = mesh(
         space,
@@ -168,13 +162,13 @@ def hardware(
     """
     cluster = None
     if cluster_name is not None:
-        loaded = load_cluster_with_provenance(cluster_name)
+        loaded = notes.catalogue.load_cluster(cluster_name)
         cluster = loaded.spec
         notes.spec("cluster", cluster.name, loaded.digest, loaded.provenance)
     elif gpu_name is None:
         notes.defaults["gpu"] = f"{DEFAULT_GPU} (default)"
     name = gpu_name or (cluster.gpu if cluster is not None else DEFAULT_GPU)
-    gpu = load_gpu_with_provenance(name)
+    gpu = notes.catalogue.load_gpu(name)
     notes.spec("gpu", gpu.spec.name, gpu.digest, gpu.provenance)
     if cluster is None:
         cluster = default_cluster(gpu.spec)
@@ -182,7 +176,7 @@ def hardware(
             f"nodes of {cluster.gpus_per_node}, {cluster.scale_out.bandwidth * 8 / 1e9:g} Gbit/s "
             "per GPU between them (the GPU's own links)"
         )
-    elif gpu.spec.name != cluster.gpu and find("gpus", cluster.gpu) != gpu.path:
+    elif gpu.spec.name != cluster.gpu and notes.catalogue.find("gpus", cluster.gpu) != gpu.path:
         raise SpecError(
             f"Cluster {cluster.name} is of {cluster.gpu}, not of {gpu.spec.name}: "
             "leave out --gpu or --cluster, or give a file of such a cluster."
@@ -283,20 +277,15 @@ def read_space(name: str, names: str, notes: Notes) -> SearchSpace:
         It is unknown or faulty, or names the other.
     """
     try:
-        space, content = _space_and_digest(name)
+        found = notes.catalogue.load_space(name)
     except SpecError as error:
         raise SearchSpaceError(str(error)) from error
+    space = found.spec
     if not getattr(space, names):
         other = "serve" if space.engine else "train"
         raise SearchSpaceError(f"The space {space.name} is one of --workload {other}.")
-    notes.digests[f"space {space.name}"] = content
+    notes.digests[f"space {space.name}"] = found.digest
     return space
-
-
-@kept
-def _space_and_digest(name: str) -> tuple[SearchSpace, str]:
-    path = find("spaces", name)
-    return check_spec(SearchSpace, read_toml(path), where=str(path)), digest(path)
 
 
 def _framework(request: Request, space: SearchSpace, notes: Notes) -> FrameworkProfile:
@@ -306,7 +295,7 @@ def _framework(request: Request, space: SearchSpace, notes: Notes) -> FrameworkP
         if adapter_kind(request) is not AdapterKind.NONE and space.name == "single":
             name, origin = _ADAPTER_FRAMEWORK, "default of adapters"
         notes.defaults["framework"] = f"{name} ({origin})"
-    found = load_framework(name)
+    found = notes.catalogue.load_framework(name)
     notes.spec("framework", found.spec.name, found.digest, found.provenance)
     return found.spec
 
@@ -325,7 +314,7 @@ def price_per_gpu_second(
         if not 0 <= given < 1e6:
             raise SearchSpaceError(f"The price is USD per GPU-hour, not {given}.")
         return given / HOUR
-    price = price_per_gpu_hour(gpu.name)
+    price = notes.catalogue.price_per_gpu_hour(gpu.name)
     if price is None:
         if wanted:
             raise SearchSpaceError(f"No list has a price of {gpu.name}: give --price.")

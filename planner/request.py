@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 
@@ -32,6 +33,7 @@ class Request:
     flops_efficiency, memory_efficiency : share of a peak, or text with a unit such as
         ``"150 TFLOP/s"``, ``"1.5 TB/s"``
     mode : ``aggregated``, ``disaggregated`` or both
+    specs : folder of own spec files, looked in before the working directory and what is shipped
     """
 
     model: str
@@ -47,6 +49,7 @@ class Request:
     ideal: bool = False
     memory_efficiency: float | str | None = None
     lora_rank: int | None = None
+    specs: Path | None = None
 
     framework: str | None = None
     sequence_length: int | None = None

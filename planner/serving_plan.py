@@ -30,12 +30,10 @@ from planner.plan import (
     share_of_peak,
 )
 from planner.request import Request
-from planner.specs.catalogue import names
+from planner.specs.catalogue import Catalogue
 from planner.specs.engine import EngineProfile
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
-from planner.specs.model_catalogue import load_model
-from planner.specs.profile import load_engine
 from planner.specs.search_space import SearchSpace
 from planner.specs.serving import ServingWorkload
 
@@ -78,7 +76,8 @@ def make_serving_plan(request: Request) -> ServingPlan:
     SpecError, SearchSpaceError
         Something it names is unknown, faulty or impossible.
     """
-    notes = Notes()
+    catalogue = Catalogue(request.specs)
+    notes = Notes(catalogue)
     counts = () if request.num_gpus is None else tuple(gpu_counts(request.num_gpus))
     single = request.space == SINGLE
     if not counts and request.request_rate is None and not single:
@@ -86,12 +85,12 @@ def make_serving_plan(request: Request) -> ServingPlan:
             "Give the number of GPUs with --gpus, or the requests per second to serve with "
             "--request-rate."
         )
-    model = load_model(request.model)
+    model = catalogue.load_model(request.model)
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
     workload = _workload(request, model, notes)
     space = read_space(request.space or _SPACE, "engine", notes)
     _note_quantization(request, model, notes)
-    gpus, engines = _gpus(request), _engines(request, space, notes, single)
+    gpus, engines = _gpus(request, catalogue), _engines(request, space, notes, single)
     reader = _Reader(
         request=request,
         model=model,
@@ -176,7 +175,7 @@ class _Reader:
         return False
 
     def _pool(self, name: str | None, engine: EngineProfile, label: str) -> Pool:
-        request, notes = self.request, Notes()
+        request, notes = self.request, Notes(self.notes.catalogue)
         gpu, cluster = hardware(name, request.cluster, list(self.counts), notes)
         wanted = any("cost" in word for word in (*request.objectives, *request.constraints))
         price = price_per_gpu_second(request.price, gpu, wanted and not self.several, notes)
@@ -188,6 +187,7 @@ class _Reader:
             memory_efficiency=share_of_peak(
                 request.memory_efficiency, "byte/s", gpu.memory_bandwidth, "memory_efficiency"
             ),
+            catalogue=notes.catalogue,
         )
         return Pool(
             setting=ServingSetting(
@@ -212,14 +212,14 @@ class _Reader:
             self.notes.assumed += [name for name in notes.assumed if name not in self.notes.assumed]
 
 
-def _gpus(request: Request) -> list[str | None]:
+def _gpus(request: Request, catalogue: Catalogue) -> list[str | None]:
     given = request.gpu
     if given == ALL or given == (ALL,):
         if request.cluster is not None:
             raise SearchSpaceError(
                 "--gpu all compares GPUs on their own links: leave out --cluster."
             )
-        return [*names("gpus")]
+        return [*catalogue.names("gpus")]
     if given is None or isinstance(given, str):
         return [given]
     return [*dict.fromkeys(given)] or [None]
@@ -233,7 +233,13 @@ def _engines(
         notes.defaults["engine"] = f"{space.engine} (of the space)"
         given = space.engine
     everything = given in (ALL, (ALL,))
-    words = names("engines") if everything else [given] if isinstance(given, str) else [*given]
+    words = (
+        notes.catalogue.names("engines")
+        if everything
+        else [given]
+        if isinstance(given, str)
+        else [*given]
+    )
     engines = [_engine(word, notes) for word in dict.fromkeys(words)]
     if single:
         return engines
@@ -249,7 +255,7 @@ def _engines(
 
 
 def _engine(name: str, notes: Notes) -> EngineProfile:
-    found = load_engine(name)
+    found = notes.catalogue.load_engine(name)
     notes.spec("engine", found.spec.name, found.digest, found.provenance)
     return found.spec
 

@@ -33,7 +33,14 @@ def test_configurations_hold_the_parameters_of_their_workload(workload):
 def test_a_request_has_a_field_for_every_question():
     fields = {field.name for field in dataclasses.fields(Request)}
     asked = {name for name, term in glossary().items() if "question" in term.kind}
-    assert fields == asked | {"workload", "num_gpus", "settings", "objectives", "constraints"}
+    assert fields == asked | {
+        "workload",
+        "num_gpus",
+        "settings",
+        "objectives",
+        "constraints",
+        "specs",
+    }
 
 
 def test_every_parameter_of_training_has_one_axis():

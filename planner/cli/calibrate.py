@@ -11,6 +11,7 @@ from planner.cli import options
 
 if TYPE_CHECKING:
     from planner.calibration.fit import Fit
+    from planner.validation.library import Library
     from planner.validation.runs import Runs
 
 RunsFile = Annotated[
@@ -45,25 +46,25 @@ def calibrate(
     from planner.calibration.profile_file import profile_text, require_fitting
     from planner.report.console import make_console
     from planner.report.files import check_path, written_whole
-    from planner.specs.catalogue import find
-    from planner.specs.paths import use_specs_folder
+    from planner.specs.catalogue import Catalogue
 
     require_fitting()
-    use_specs_folder(specs)
+    catalogue = Catalogue(specs)
     check_path(output)
     from planner.report.calibration import print_calibration
     from planner.validation.columns import TableKind
+    from planner.validation.library import Library
     from planner.validation.runs import read_runs
 
     table = read_runs(runs)
     training = table.kind is TableKind.TRAINING
     kind = "frameworks" if training else "engines"
-    stem = None if framework is None else find(kind, framework).stem
+    stem = None if framework is None else catalogue.find(kind, framework).stem
     fitted = _fitted_framework if training else _fitted_engine
-    name, title, found = fitted(table, stem, parameter)
+    name, title, found = fitted(table, Library(catalogue=catalogue), stem, parameter)
     origin = f"fitted to {found.runs} runs of {runs.name} by planner calibrate"
     with written_whole(output) as file:
-        file.write(profile_text(find(kind, name), found, origin))
+        file.write(profile_text(catalogue.find(kind, name), found, origin))
     if not quiet:
         print_calibration(make_console(), title, found, "step time" if training else "times")
         option = "--profile" if training else "--engine"
@@ -71,29 +72,27 @@ def calibrate(
 
 
 def _fitted_framework(
-    table: Runs, stem: str | None, names: list[str] | None
+    table: Runs, library: Library, stem: str | None, names: list[str] | None
 ) -> tuple[str, str, Fit]:
     from planner.calibration.fit import fit, log_ratios
     from planner.calibration.parameters import parameters_of
     from planner.calibration.runs import measured_runs
-    from planner.validation.library import Library
 
-    library = Library()
     name, rows = measured_runs(table, library, stem)
     profile = library.framework(name)
     return name, profile.name, fit(rows, parameters_of(profile, names), log_ratios)
 
 
-def _fitted_engine(table: Runs, stem: str | None, names: list[str] | None) -> tuple[str, str, Fit]:
+def _fitted_engine(
+    table: Runs, library: Library, stem: str | None, names: list[str] | None
+) -> tuple[str, str, Fit]:
     from planner.calibration.fit import fit
     from planner.calibration.inference import (
         engine_parameters,
         inference_log_ratios,
         measured_inference,
     )
-    from planner.validation.library import Library
 
-    library = Library()
     name, rows = measured_inference(table, library, stem)
     engine = library.engine(name)
     return name, engine.name, fit(rows, engine_parameters(engine, names), inference_log_ratios)

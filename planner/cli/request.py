@@ -60,7 +60,7 @@ def check_options(given: Given) -> None:
 
 
 def make_request(given: Given) -> Request:
-    """A `planner.Request` from what was given; the folder of specs is put to use.
+    """A `planner.Request` from what was given.
 
     Raises
     ------
@@ -68,11 +68,9 @@ def make_request(given: Given) -> Request:
         A text is not what its option takes, or the workload knows no such option.
     """
     from planner.optimize.space import parse_settings
-    from planner.specs.paths import use_specs_folder
 
     plan = _plan_of(given)
     check_options(given)
-    use_specs_folder(given["specs"])
     workload = str(given["workload"])
     asked: dict[str, Any] = {
         name: _answer(term, given[name])
@@ -84,7 +82,7 @@ def make_request(given: Given) -> Request:
     if plan is not None:
         if num_gpus is not None:
             asked["num_gpus"] = num_gpus
-        return replace(plan, settings={**plan.settings, **settings}, **asked)
+        return replace(plan, settings={**plan.settings, **settings}, specs=given["specs"], **asked)
     if "model" not in asked:
         raise typer.BadParameter("Missing option '--model'.")
     if "space" not in given and workload == Workload.TRAIN:
@@ -95,6 +93,7 @@ def make_request(given: Given) -> Request:
         settings=settings,
         objectives=tuple(words(",".join(given.get("objective") or []))),
         constraints=limits(given, workload),
+        specs=given["specs"],
         **asked,
     )
 

@@ -61,8 +61,8 @@ def search_serving(given: options.Given, request: Request) -> None:
 
 def _top(given: options.Given, every_gpu: bool) -> int:
     """Rows to show: of a comparison of GPUs all, unless the user says how many."""
-    from planner.specs.catalogue import names
+    from planner.specs.catalogue import Catalogue
 
     if options.is_given(given, "top") or not every_gpu:
         return int(given["top"])
-    return len(names("gpus"))
+    return len(Catalogue(given["specs"]).names("gpus"))

@@ -24,14 +24,14 @@ def list_specs(kind: Kind = "", specs_folder: options.Specs = None) -> None:
     """Show the key figures of all specs of a kind, or the names of all kinds."""
     from planner.report.console import make_console
     from planner.report.spec_lists import print_kinds, print_list, spec_kind
-    from planner.specs.paths import use_specs_folder
+    from planner.specs.catalogue import Catalogue
 
-    use_specs_folder(specs_folder)
+    catalogue = Catalogue(specs_folder)
     console = make_console()
     if kind:
-        print_list(console, spec_kind(kind))
+        print_list(console, spec_kind(kind), catalogue)
     else:
-        print_kinds(console)
+        print_kinds(console, catalogue)
 
 
 @specs.command("show")
@@ -44,10 +44,10 @@ def show(
     from planner.report.console import make_console
     from planner.report.spec_lists import spec_kind
     from planner.report.spec_numbers import print_spec
-    from planner.specs.paths import use_specs_folder
+    from planner.specs.catalogue import Catalogue
 
-    use_specs_folder(specs_folder)
-    print_spec(make_console(), spec_kind(kind), name)
+    catalogue = Catalogue(specs_folder)
+    print_spec(make_console(), spec_kind(kind), name, catalogue)
 
 
 @specs.command("validate")
@@ -61,11 +61,11 @@ def validate(
     """Check spec files and print every fault of every one."""
     from planner.errors import SpecError
     from planner.report.spec_checks import check_files, files_to_check
-    from planner.specs.paths import use_specs_folder
+    from planner.specs.catalogue import Catalogue
 
-    use_specs_folder(specs_folder)
-    files = files_to_check(targets or [])
-    faults = check_files(files)
+    catalogue = Catalogue(specs_folder)
+    files = files_to_check(targets or [], catalogue)
+    faults = check_files(files, catalogue)
     if faults:
         raise SpecError("\n".join(faults))
     typer.echo(f"{len(files)} files checked, no faults.")

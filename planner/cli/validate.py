@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from planner.report.validation import PredictedRow
+    from planner.specs.catalogue import Catalogue
     from planner.validation.library import Library
     from planner.validation.runs import Runs
 
@@ -59,10 +60,10 @@ def validate(
     from planner.report.console import make_console
     from planner.report.files import STDOUT, check_path
     from planner.report.validation import not_understood, nothing_compared, write_predictions
-    from planner.specs.paths import use_specs_folder
+    from planner.specs.catalogue import Catalogue
     from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 
-    use_specs_folder(specs)
+    catalogue = Catalogue(specs)
     if output is not None:
         check_path(output)
     if template is not None:
@@ -72,7 +73,7 @@ def validate(
         return
     files = (SHIPPED, *SHIPPED_INFERENCE) if runs is None else (runs,)
     tables = [read_runs(path) for path in files]
-    library = _library(profile)
+    library = _library(profile, catalogue)
     found = [(table, _rows(table, library, quiet=quiet)) for table in tables]
     if output is not None:
         write_predictions(output, found)
@@ -95,10 +96,10 @@ def _write_template(kind: TemplateKind, path: Path) -> None:
         csv.writer(stream, lineterminator="\n").writerows(template(kind))
 
 
-def _library(profile: Path | None) -> Library:
+def _library(profile: Path | None, catalogue: Catalogue) -> Library:
     from planner.validation.library import Library, replacing
 
-    return replacing(profile) if profile is not None else Library()
+    return Library(catalogue=catalogue) if profile is None else replacing(profile, catalogue)
 
 
 def _rows(table: Runs, library: Library, *, quiet: bool) -> Sequence[PredictedRow]:

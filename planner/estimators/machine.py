@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -29,9 +29,9 @@ from planner.formulas.roofline import (
     roofline_time,
     tiled_gemm_flops,
 )
+from planner.specs.catalogue import Catalogue
 from planner.specs.cluster import ClusterSpec
-from planner.specs.efficiency import collectives
-from planner.specs.gemm_table import GemmTable, load_gemm_table
+from planner.specs.gemm_table import GemmTable
 from planner.specs.gpu import (
     CollectiveEfficiency,
     GemmEfficiency,
@@ -66,13 +66,15 @@ class Machine:
     """A GPU in a cluster.
 
     ``ideal`` sets every efficiency to 1 and every latency to 0: the roofline bound.
-    ``memory_efficiency`` replaces the reached share of the memory bandwidth.
+    ``memory_efficiency`` replaces the reached share of the memory bandwidth. ``catalogue``: where
+    the tables of the GPU's kernels and of its fabric are.
     """
 
     gpu: GpuSpec
     cluster: ClusterSpec
     ideal: bool = False
     memory_efficiency: float | None = None
+    catalogue: Catalogue = field(default_factory=Catalogue)
 
     @property
     def sixteen_bit(self) -> CodeArray:
@@ -348,12 +350,11 @@ class Machine:
 
     @cached_property
     def _gemm_table(self) -> GemmTable | None:
-        name = self.gpu.efficiency.gemm_table
-        return load_gemm_table(name, self.gpu.name) if name else None
+        return self.catalogue.gemm_table(self.gpu)
 
     @cached_property
     def _collectives(self) -> Mapping[str, CollectiveEfficiency]:
-        return collectives(self.gpu, self.cluster.scale_up.kind)
+        return self.catalogue.collectives(self.gpu, self.cluster.scale_up.kind)
 
     @property
     def _network_bandwidth(self) -> float:

@@ -9,12 +9,10 @@ from planner.errors import PlannerError, SpecError
 from planner.optimize.serving.space import serving_mesh
 from planner.optimize.space import mesh
 from planner.report.spec_lists import KINDS, spec_kind
-from planner.specs.catalogue import load_cluster, load_gpu
+from planner.specs.catalogue import Catalogue
 from planner.specs.load import read_spec
-from planner.specs.model_catalogue import load_model
-from planner.specs.paths import SpecKind, price_files, spec_folders
+from planner.specs.paths import SpecKind
 from planner.specs.price import read_prices
-from planner.specs.profile import load_engine, load_framework
 from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
 
@@ -27,7 +25,9 @@ _FOLDERS = {
 _EXAMPLE_MODEL, _EXAMPLE_GPUS = "llama-7b", 8
 
 
-def files_to_check(targets: Sequence[str]) -> list[tuple[SpecKind | None, Path]]:
+def files_to_check(
+    targets: Sequence[str], catalogue: Catalogue
+) -> list[tuple[SpecKind | None, Path]]:
     """The files that words of the command line mean, each with its kind; None: a price list.
 
     Raises
@@ -41,26 +41,28 @@ def files_to_check(targets: Sequence[str]) -> list[tuple[SpecKind | None, Path]]
         kind = spec_kind(paths.pop(0))
     if paths:
         return [_given(kind, Path(path)) for path in paths]
-    return [*_of_kinds((kind,) if kind else KINDS)]
+    return [*_of_kinds((kind,) if kind else KINDS, catalogue)]
 
 
-def check_files(files: Sequence[tuple[SpecKind | None, Path]]) -> list[str]:
+def check_files(files: Sequence[tuple[SpecKind | None, Path]], catalogue: Catalogue) -> list[str]:
     """One line per fault, in the order of the files."""
     faults: list[str] = []
     for kind, path in files:
         try:
-            _check(kind, path)
+            _check(kind, path, catalogue)
         except PlannerError as error:
             faults += [_located(path, line) for line in str(error).splitlines()]
     return faults
 
 
-def _of_kinds(kinds: Sequence[SpecKind]) -> Iterator[tuple[SpecKind | None, Path]]:
+def _of_kinds(
+    kinds: Sequence[SpecKind], catalogue: Catalogue
+) -> Iterator[tuple[SpecKind | None, Path]]:
     for kind in kinds:
-        for folder in spec_folders(kind):
+        for folder in catalogue.folders(kind):
             yield from ((kind, path) for path in sorted(folder.glob("*.toml")))
         if kind is SpecKind.GPUS:
-            yield from ((None, path) for path in price_files())
+            yield from ((None, path) for path in catalogue.price_files())
 
 
 def _given(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
@@ -79,45 +81,47 @@ def _given(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
     return kind, path
 
 
-def _check(kind: SpecKind | None, path: Path) -> None:
+def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
     name = str(path.absolute())
     if kind is None:
         read_prices(path)
     elif kind is SpecKind.GPUS:
-        load_gpu(name)
+        catalogue.load_gpu(name)
     elif kind is SpecKind.CLUSTERS:
-        load_gpu(load_cluster(name).gpu)
+        catalogue.load_gpu(catalogue.load_cluster(name).spec.gpu)
     elif kind is SpecKind.MODELS:
-        load_model(name)
+        catalogue.load_model(name)
     elif kind is SpecKind.FRAMEWORKS:
-        load_framework(name)
+        catalogue.load_framework(name)
     elif kind is SpecKind.ENGINES:
-        load_engine(name)
+        catalogue.load_engine(name)
     else:
-        _check_space(path)
+        _check_space(path, catalogue)
 
 
-def _check_space(path: Path) -> None:
+def _check_space(path: Path, catalogue: Catalogue) -> None:
     """Expand the space for some model: its parameters and values must be known ones."""
     space = read_spec(SearchSpace, path)
     if space.engine:
-        _check_serving_space(space)
+        _check_serving_space(space, catalogue)
         return
-    profile = load_framework(space.framework).spec
+    profile = catalogue.load_framework(space.framework).spec
     workload = TrainingWorkload(sequence_length=2048, global_batch_size=1024, total_tokens=1e9)
     mesh(
         space,
         {},
         num_gpus=[_EXAMPLE_GPUS],
-        model=load_model(_EXAMPLE_MODEL),
+        model=catalogue.load_model(_EXAMPLE_MODEL),
         framework=profile,
         workload=workload,
     )
 
 
-def _check_serving_space(space: SearchSpace) -> None:
-    engine = load_engine(space.engine).spec
-    serving_mesh(space, {}, counts=[_EXAMPLE_GPUS], model=load_model(_EXAMPLE_MODEL), engine=engine)
+def _check_serving_space(space: SearchSpace, catalogue: Catalogue) -> None:
+    engine = catalogue.load_engine(space.engine).spec
+    serving_mesh(
+        space, {}, counts=[_EXAMPLE_GPUS], model=catalogue.load_model(_EXAMPLE_MODEL), engine=engine
+    )
 
 
 def _located(path: Path, fault: str) -> str:

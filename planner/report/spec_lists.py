@@ -11,14 +11,11 @@ from planner.errors import PlannerError, SpecError, did_you_mean
 from planner.estimators.parameters import count_parameters
 from planner.report import text
 from planner.report.console import make_table, print_pairs
-from planner.specs.catalogue import find, load_cluster, load_gpu, names
-from planner.specs.load import read_spec
-from planner.specs.model_catalogue import load_model
+from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
-from planner.specs.price import price_per_gpu_hour
-from planner.specs.profile import load_engine, load_framework
-from planner.specs.search_space import SearchSpace
 from planner.units import GIB, GIGA, HOUR, TERA
+
+Row = Callable[[Catalogue, str], Iterator[str]]
 
 KINDS = (
     SpecKind.GPUS,
@@ -47,16 +44,16 @@ def spec_kind(word: str) -> SpecKind:
     raise SpecError(f"Unknown kind of spec {word!r}.{hint} Known: {', '.join(KINDS)}.")
 
 
-def print_kinds(console: Console) -> None:
+def print_kinds(console: Console, catalogue: Catalogue) -> None:
     """The kinds of specs, and how many there are."""
-    print_pairs(console, {str(kind): f"{len(names(kind))} specs" for kind in KINDS})
+    print_pairs(console, {str(kind): f"{len(catalogue.names(kind))} specs" for kind in KINDS})
     console.print("`planner specs list KIND` shows those of a kind.")
 
 
-def print_list(console: Console, kind: SpecKind) -> None:
+def print_list(console: Console, kind: SpecKind, catalogue: Catalogue) -> None:
     """A table of all specs of a kind; a faulty file says so in its row."""
     headers, row = _TABLES[kind]
-    rows = [_cells(row, name, len(headers)) for name in names(kind)]
+    rows = [_cells(row, catalogue, name, len(headers)) for name in catalogue.names(kind)]
     table = make_table(console, gap=1)
     lines = max(header.count("|") for header in headers)
     least = -1  # a gap before each column but the first
@@ -79,16 +76,16 @@ def print_list(console: Console, kind: SpecKind) -> None:
     console.print(table, crop=False)
 
 
-def _cells(row: Callable[[str], Iterator[str]], name: str, width: int) -> list[str]:
+def _cells(row: Row, catalogue: Catalogue, name: str, width: int) -> list[str]:
     try:
-        return list(row(name))
+        return list(row(catalogue, name))
     except PlannerError:
         return [name, *([_UNKNOWN] * (width - 2)), "faulty"]
 
 
-def _gpu(name: str) -> Iterator[str]:
-    gpu = load_gpu(name)
-    price = price_per_gpu_hour(gpu.name)
+def _gpu(catalogue: Catalogue, name: str) -> Iterator[str]:
+    gpu = catalogue.load_gpu(name).spec
+    price = catalogue.price_per_gpu_hour(gpu.name)
     yield name
     yield f"{gpu.memory_capacity / GIB:.0f}"
     yield _number(gpu.memory_bandwidth, GIGA)
@@ -100,8 +97,8 @@ def _gpu(name: str) -> Iterator[str]:
     yield _UNKNOWN if price is None else f"{price.value * HOUR:.2f}"
 
 
-def _cluster(name: str) -> Iterator[str]:
-    cluster = load_cluster(name)
+def _cluster(catalogue: Catalogue, name: str) -> Iterator[str]:
+    cluster = catalogue.load_cluster(name).spec
     yield name
     yield cluster.gpu
     yield str(cluster.gpus_per_node)
@@ -111,8 +108,8 @@ def _cluster(name: str) -> Iterator[str]:
     yield _UNKNOWN if cluster.max_gpus is None else text.count(cluster.max_gpus)
 
 
-def _model(name: str) -> Iterator[str]:
-    model = load_model(name)
+def _model(catalogue: Catalogue, name: str) -> Iterator[str]:
+    model = catalogue.load_model(name)
     parameters = count_parameters(model)
     yield name
     yield f"{parameters.total / GIGA:,.2f}"
@@ -123,15 +120,15 @@ def _model(name: str) -> Iterator[str]:
     yield str(model.num_experts) if model.num_experts else _UNKNOWN
 
 
-def _space(name: str) -> Iterator[str]:
-    space = read_spec(SearchSpace, find(SpecKind.SPACES, name))
+def _space(catalogue: Catalogue, name: str) -> Iterator[str]:
+    space = catalogue.load_space(name).spec
     yield name
     yield space.framework or space.engine
     yield space.description
 
 
-def _framework(name: str) -> Iterator[str]:
-    profile = load_framework(name).spec
+def _framework(catalogue: Catalogue, name: str) -> Iterator[str]:
+    profile = catalogue.load_framework(name).spec
     kinds = ("tensor", "pipeline", "context", "expert")
     yield name
     yield ", ".join(kind for kind in kinds if getattr(profile, f"{kind}_parallel")) or "data only"
@@ -139,8 +136,8 @@ def _framework(name: str) -> Iterator[str]:
     yield f"{profile.states.weight:g} + {profile.states.gradient:g} + {profile.states.optimizer:g}"
 
 
-def _engine(name: str) -> Iterator[str]:
-    engine = load_engine(name).spec
+def _engine(catalogue: Catalogue, name: str) -> Iterator[str]:
+    engine = catalogue.load_engine(name).spec
     yield name
     yield "continuous" if engine.scheduler.continuous else "static"
     yield text.count(engine.scheduler.max_num_seqs)
@@ -152,7 +149,7 @@ def _number(given: float | None, scale: float) -> str:
     return _UNKNOWN if given is None else f"{given / scale:,.4g}".replace("e+03", "000")
 
 
-_TABLES: dict[SpecKind, tuple[tuple[str, ...], Callable[[str], Iterator[str]]]] = {
+_TABLES: dict[SpecKind, tuple[tuple[str, ...], Row]] = {
     SpecKind.GPUS: (
         (
             "GPU",

@@ -13,18 +13,21 @@ from planner.estimators.parameters import count_parameters
 from planner.report import text
 from planner.report.console import make_table, print_pairs, print_title
 from planner.report.spec_checks import check_files
-from planner.specs.catalogue import find
+from planner.specs.catalogue import Catalogue
 from planner.specs.efficiency import DEFAULT, with_defaults
+from planner.specs.engine import EngineProfile
+from planner.specs.field_words import field_words
+from planner.specs.framework import FrameworkProfile
 from planner.specs.load import read_toml
 from planner.specs.model import ModelSpec
-from planner.specs.model_catalogue import load_model
 from planner.specs.paths import SpecKind
-from planner.specs.price import list_price, price_per_gpu_hour
 from planner.specs.profile import profile_table
 from planner.units import HOUR
 
+_PROFILES = {SpecKind.FRAMEWORKS: FrameworkProfile, SpecKind.ENGINES: EngineProfile}
 
-def print_spec(console: Console, kind: SpecKind, name: str) -> None:
+
+def print_spec(console: Console, kind: SpecKind, name: str, catalogue: Catalogue) -> None:
     """The figures of a spec by section; what nobody measured is marked.
 
     Raises
@@ -33,12 +36,12 @@ def print_spec(console: Console, kind: SpecKind, name: str) -> None:
         It is unknown, or its file has faults.
     """
     if kind is SpecKind.MODELS:
-        _print_model(console, load_model(name))
+        _print_model(console, catalogue.load_model(name))
         return
-    path = find(kind, name)
-    if faults := check_files([(kind, path)]):
+    path = catalogue.find(kind, name)
+    if faults := check_files([(kind, path)], catalogue):
         raise SpecError("\n".join(faults))
-    table, others = _table(kind, path)
+    table, others = _table(kind, path, catalogue)
     sources = table.pop("sources", {})
     console.print(f"{kind.singular} {table.get('name', path.stem)}", style="bold")
     console.print(str(path), soft_wrap=True)
@@ -46,16 +49,22 @@ def print_spec(console: Console, kind: SpecKind, name: str) -> None:
         console.print(f"extends {other}", soft_wrap=True)
     _print_sections(console, table, sources)
     if kind is SpecKind.GPUS:
-        _print_prices(console, str(table.get("name", "")))
+        _print_prices(console, str(table.get("name", "")), catalogue)
     _print_sources(console, table, sources)
+    if kind in _PROFILES:
+        _print_words(console, table, field_words(_PROFILES[kind]))
 
 
-def _table(kind: SpecKind, path: Path) -> tuple[dict[str, Any], tuple[Path, ...]]:
+def _table(
+    kind: SpecKind, path: Path, catalogue: Catalogue
+) -> tuple[dict[str, Any], tuple[Path, ...]]:
     """The tables of a spec, and the files of the profiles it builds on."""
     if kind in (SpecKind.FRAMEWORKS, SpecKind.ENGINES):
-        return profile_table(kind, path)
+        return profile_table(kind, path, catalogue.folder)
     table = read_toml(path)
-    return (with_defaults(table, str(path))[0] if kind is SpecKind.GPUS else table), ()
+    if kind is SpecKind.GPUS:
+        table, _ = with_defaults(table, str(path), catalogue.folder)
+    return table, ()
 
 
 def _print_model(console: Console, model: ModelSpec) -> None:
@@ -154,8 +163,8 @@ def _mark(source: str, sources: Mapping[str, str]) -> str:
     return f"[{source}]"
 
 
-def _print_prices(console: Console, name: str) -> None:
-    rent, purchase = price_per_gpu_hour(name), list_price(name)
+def _print_prices(console: Console, name: str, catalogue: Catalogue) -> None:
+    rent, purchase = catalogue.price_per_gpu_hour(name), catalogue.list_price(name)
     facts = {}
     if rent is not None:
         facts["per GPU-hour"] = f"{rent.value * HOUR:.2f} USD ({rent.source}, {rent.date})"
@@ -173,6 +182,21 @@ def _print_sources(console: Console, table: Mapping[str, Any], sources: Mapping[
         print_title(console, "Sources")
         for name, origin in listed.items():
             console.print(f"{name} {origin}")
+
+
+def _print_words(console: Console, table: Mapping[str, Any], words: Mapping[str, str]) -> None:
+    """What the numbers of a profile mean."""
+    print_title(console, "Meanings")
+    given = [name for name in words if "." in name and _is_given(table, name.split("."))]
+    print_pairs(console, {name: words[name] for name in given})
+
+
+def _is_given(table: Any, keys: list[str]) -> bool:
+    for key in keys:
+        if not isinstance(table, Mapping) or key not in table:
+            return False
+        table = table[key]
+    return not _is_section(table)
 
 
 def _used(table: Mapping[str, Any]) -> Iterator[str]:

@@ -21,7 +21,6 @@ _SETTLED_AFTER_NS = 100_000_000
 IDENTITY = slice(3, 5)
 _TIMES = slice(0, 2)
 
-_all_entries: list[dict[Any, Any]] = []
 _looked_at: ContextVar[dict[str, Stamp] | None] = ContextVar("looked_at", default=None)
 
 
@@ -43,7 +42,6 @@ def kept(function: Callable[Given, Made]) -> Callable[Given, Made]:
     not kept. Relative paths mean those of the working directory at the time of the call.
     """
     entries: dict[Any, tuple[Made, Mapping[str, Stamp]]] = {}
-    _all_entries.append(entries)
 
     @wraps(function)
     def call(*args: Given.args, **kwargs: Given.kwargs) -> Made:
@@ -66,12 +64,6 @@ def kept(function: Callable[Given, Made]) -> Callable[Given, Made]:
         return made
 
     return call
-
-
-def forget() -> None:
-    """Drop everything that is `kept`."""
-    for entries in _all_entries:
-        entries.clear()
 
 
 def _note(stamps: Mapping[str, Stamp]) -> None:

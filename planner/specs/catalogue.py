@@ -1,240 +1,126 @@
-"""Specs by name: which there are, where one is, and a GPU or cluster ready to use."""
+"""The specs that a request can name: of its own folder, the working directory, and shipped."""
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Generic, TypeVar
 
 from planner.enums import LinkKind
 from planner.errors import SpecError
-from planner.specs.cache import kept, stamp
-from planner.specs.cluster import ClusterSpec, ScaleOut, ScaleUp
-from planner.specs.efficiency import with_defaults
-from planner.specs.gemm_table import gemm_table_file, read_gemm_table
-from planner.specs.gpu import GpuSpec
-from planner.specs.load import check_spec, digest, provenance, read_text, read_toml
-from planner.specs.paths import SpecKind, listing, spec_folders
-from planner.units import UNITS
+from planner.specs.cache import kept
+from planner.specs.cluster import ClusterSpec
+from planner.specs.efficiency import collectives
+from planner.specs.engine import EngineProfile
+from planner.specs.files import find, names
+from planner.specs.framework import FrameworkProfile
+from planner.specs.gemm_table import GemmTable, load_gemm_table
+from planner.specs.gpu import CollectiveEfficiency, GpuSpec
+from planner.specs.hardware import (
+    Loaded,
+    default_cluster,
+    load_cluster,
+    load_cluster_with_provenance,
+    load_gpu,
+    load_gpu_with_provenance,
+)
+from planner.specs.load import check_spec, digest, read_toml
+from planner.specs.model import ModelSpec
+from planner.specs.model_catalogue import load_model
+from planner.specs.paths import SpecKind, price_files, spec_folders
+from planner.specs.price import Price, list_price, price_per_gpu_hour
+from planner.specs.profile import load_engine, load_framework
+from planner.specs.search_space import SearchSpace
 
-Spec = TypeVar("Spec")
+__all__ = [
+    "Catalogue",
+    "Loaded",
+    "default_cluster",
+    "find",
+    "load_cluster",
+    "load_cluster_with_provenance",
+    "load_gpu",
+    "load_gpu_with_provenance",
+    "names",
+]
 
-# Aliases stand before the first table of a file; reading only them keeps look-ups quick.
-_ALIASES = re.compile(r"^aliases\s*=\s*\[[^\]]*\]", re.MULTILINE)
-_CARDS_PER_NODE = 8
-_GPUS_PER_TRAY = 4
-_ASSUMED_NODE_NETWORK = 400 * UNITS["byte/s"]["Gbit/s"]
 
+@dataclass(frozen=True)
+class Catalogue:
+    """Where specs are looked for: in ``folder`` before the working directory and what is shipped.
 
-@dataclass(frozen=True, kw_only=True)
-class Loaded(Generic[Spec]):
-    """A spec with the file it came from.
-
-    ``provenance`` maps the dotted key of every number to the text of its source, ``digest``
-    changes when a file behind the spec changes.
+    Every method raises `SpecError` where what it names is unknown or its file has faults, with
+    one line per fault; so does a ``folder`` that does not exist.
     """
 
-    spec: Spec
-    path: Path
-    provenance: Mapping[str, str]
-    digest: str
+    folder: Path | None = None
 
+    def __post_init__(self) -> None:
+        if self.folder is not None:
+            object.__setattr__(self, "folder", Path(self.folder))
+            if not Path(self.folder).is_dir():
+                raise SpecError(f"{self.folder}: there is no such folder.")
 
-def names(kind: SpecKind | str) -> list[str]:
-    """All specs of a kind, sorted."""
-    return sorted(_files(kind))
+    def folders(self, kind: SpecKind | str) -> list[Path]:
+        """The folders that hold specs of ``kind``, the one to look in first in front."""
+        return spec_folders(kind, self.folder)
 
+    def price_files(self) -> list[Path]:
+        """The price lists, the one whose prices count first in front."""
+        return price_files(self.folder)
 
-def find(kind: SpecKind | str, name: str) -> Path:
-    """The file of a spec, by name, alias or path.
+    def names(self, kind: SpecKind | str) -> list[str]:
+        """All specs of a kind, sorted."""
+        return names(kind, self.folder)
 
-    Raises
-    ------
-    SpecError
-        There is none; the message names close ones.
-    """
-    if name.endswith(".toml") or "/" in name or "\\" in name:
-        return _existing_file(Path(name))
-    files = _files(kind)
-    for word in (name, _normalised(name)):
-        if word in files:
-            return files[word]
-    aliases = _aliases(kind)
-    if path := _by_alias(name, files, aliases):
-        return path
-    raise SpecError(_unknown(SpecKind(kind), name, files, aliases))
+    def find(self, kind: SpecKind | str, name: str) -> Path:
+        """The file of a spec, by name, alias or path."""
+        return find(kind, name, self.folder)
 
+    def load_model(self, name: str) -> ModelSpec:
+        """A model by name, alias, ORG/NAME of Hugging Face, or path; see `load_model`."""
+        return load_model(name, self.folder)
 
-def aliased(kind: SpecKind | str, name: str) -> Path | None:
-    """The file that has ``name`` among its aliases, if there is one."""
-    return _by_alias(name, _files(kind), _aliases(kind))
+    def load_gpu(self, name: str) -> Loaded[GpuSpec]:
+        """A GPU completed with the defaults of its class, with the source of each number."""
+        return load_gpu_with_provenance(name, self.folder)
 
+    def load_cluster(self, name: str) -> Loaded[ClusterSpec]:
+        """A cluster, with the source of each number."""
+        return load_cluster_with_provenance(name, self.folder)
 
-def _by_alias(name: str, files: Mapping[str, Path], aliases: Mapping[str, str]) -> Path | None:
-    stem = aliases.get(_normalised(name))
-    return None if stem is None else files[stem]
+    def load_framework(self, name: str) -> Loaded[FrameworkProfile]:
+        """A framework profile, with the source of each number."""
+        return load_framework(name, self.folder)
 
+    def load_engine(self, name: str) -> Loaded[EngineProfile]:
+        """An engine profile, with the source of each number."""
+        return load_engine(name, self.folder)
 
-def load_gpu(name: str) -> GpuSpec:
-    """A GPU by name, alias or path, completed with the defaults of its class.
+    def load_space(self, name: str) -> Loaded[SearchSpace]:
+        """A search space."""
+        return _load_space(name, self.folder)
 
-    Raises
-    ------
-    SpecError
-        It is unknown, or its file has faults.
-    """
-    return load_gpu_with_provenance(name).spec
+    def price_per_gpu_hour(self, gpu_name: str) -> Price | None:
+        """The rent of one GPU in USD/s, or None where no list has it."""
+        return price_per_gpu_hour(gpu_name, self.folder)
+
+    def list_price(self, gpu_name: str) -> Price | None:
+        """What one GPU costs to buy in USD, or None where no list has it."""
+        return list_price(gpu_name, self.folder)
+
+    def collectives(self, gpu: GpuSpec, kind: LinkKind) -> Mapping[str, CollectiveEfficiency]:
+        """What collectives reach on a fabric of ``kind``: the GPU's own, or the kind's defaults."""
+        return collectives(gpu, kind, self.folder)
+
+    def gemm_table(self, gpu: GpuSpec) -> GemmTable | None:
+        """The matrix products measured on a GPU, where there are any."""
+        name = gpu.efficiency.gemm_table
+        return load_gemm_table(name, gpu.name, self.folder) if name else None
 
 
 @kept
-def load_gpu_with_provenance(name: str) -> Loaded[GpuSpec]:
-    """As `load_gpu`, with the source of each number.
-
-    Raises
-    ------
-    SpecError
-        It is unknown, or its file has faults.
-    """
-    path = find(SpecKind.GPUS, name)
-    table, defaults = with_defaults(read_toml(path), str(path))
-    files = [*defaults, *_kernel_files(table, str(path))]
-    return loaded(GpuSpec, table, path, *files)
-
-
-def load_cluster(name: str) -> ClusterSpec:
-    """A cluster by name, alias or path.
-
-    Raises
-    ------
-    SpecError
-        It is unknown, or its file has faults.
-    """
-    return load_cluster_with_provenance(name).spec
-
-
-@kept
-def load_cluster_with_provenance(name: str) -> Loaded[ClusterSpec]:
-    """As `load_cluster`, with the source of each number.
-
-    Raises
-    ------
-    SpecError
-        It is unknown, or its file has faults.
-    """
-    path = find(SpecKind.CLUSTERS, name)
-    return loaded(ClusterSpec, read_toml(path), path)
-
-
-def default_cluster(gpu: GpuSpec) -> ClusterSpec:
-    """A cluster of the GPU's own links, for when no cluster is named.
-
-    Cards on PCIe, bridged pairs among them, stand eight to a node. A network the GPU's file
-    does not give is assumed to be 400 Gbit/s per node.
-    """
-    scale_up = _own_fabric(gpu)
-    large = scale_up.domain_size > 2 * _CARDS_PER_NODE
-    gpus_per_node = _GPUS_PER_TRAY if large else scale_up.domain_size
-    return ClusterSpec(
-        name=f"{gpu.name}-default",
-        gpu=gpu.name,
-        gpus_per_node=gpus_per_node,
-        scale_up=scale_up,
-        scale_out=ScaleOut(
-            bandwidth=gpu.scale_out_bandwidth or _ASSUMED_NODE_NETWORK / _CARDS_PER_NODE,
-            base_latency=19e-6,
-            latency_per_doubling=12e-6,
-            efficiency=0.94,
-            oversubscription=1.0,
-        ),
-        notes="made from the GPU's own links; network latency and efficiency as of InfiniBand",
-    )
-
-
-def _own_fabric(gpu: GpuSpec) -> ScaleUp:
-    link, host = gpu.scale_up, gpu.host
-    bridged_pair = link.kind is LinkKind.NVLINK and link.domain_size == 2
-    if link.kind is LinkKind.PCIE:
-        return ScaleUp(kind=link.kind, bandwidth=link.bandwidth, domain_size=_CARDS_PER_NODE)
-    if bridged_pair and host is not None and host.bandwidth is not None:
-        return ScaleUp(kind=LinkKind.PCIE, bandwidth=host.bandwidth, domain_size=_CARDS_PER_NODE)
-    return ScaleUp(kind=link.kind, bandwidth=link.bandwidth, domain_size=link.domain_size)
-
-
-def loaded(kind: type[Spec], table: Mapping[str, Any], path: Path, *others: Path) -> Loaded[Spec]:
-    """A table as a spec with the source of each number; ``others``: files it was completed from.
-
-    Raises
-    ------
-    SpecError
-        With one line per fault.
-    """
-    spec = check_spec(kind, table, where=str(path))
-    texts = table.get("sources", {})
-    origins = {key: texts.get(source, source) for key, source in provenance(table).items()}
-    return Loaded(spec=spec, path=path, provenance=origins, digest=digest(path, *others))
-
-
-def _kernel_files(table: Mapping[str, Any], where: str) -> list[Path]:
-    efficiency = table.get("efficiency")
-    name = efficiency.get("gemm_table") if isinstance(efficiency, Mapping) else None
-    if not name or not isinstance(name, str):
-        return []
-    path = gemm_table_file(name, where)
-    read_gemm_table(path)
-    return [path]
-
-
-@kept
-def _files(kind: SpecKind | str) -> Mapping[str, Path]:
-    files: dict[str, Path] = {}
-    for folder in spec_folders(kind):
-        for path in listing(folder, ".toml"):
-            files.setdefault(path.stem, path)
-    return files
-
-
-def _existing_file(path: Path) -> Path:
-    stamp(path)
-    if not path.is_file():
-        what = "is not a regular file" if path.exists() else "there is no such file"
-        raise SpecError(f"{path}: {what}.")
-    return path
-
-
-def _normalised(name: str) -> str:
-    return re.sub(r"[\s_]+", "-", name.strip().lower())
-
-
-@kept
-def _aliases(kind: SpecKind | str) -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for name, path in _files(kind).items():
-        for alias in _aliases_in(path):
-            for word in (alias, alias.rpartition("/")[2]):  # a repository, without its owner too
-                found.setdefault(_normalised(word), name)
-    return found
-
-
-@kept
-def _aliases_in(path: Path) -> tuple[str, ...]:
-    try:
-        match = _ALIASES.search(read_text(path))
-        words = tomllib.loads(match.group())["aliases"] if match else []
-    except (SpecError, ValueError):
-        return ()  # the file is faulty; loading it by its name says how
-    return tuple(word for word in words if isinstance(word, str))
-
-
-def _unknown(
-    kind: SpecKind, name: str, files: Mapping[str, Path], aliases: Mapping[str, str]
-) -> str:
-    targets = {**aliases, **{file: file for file in files}}
-    close = get_close_matches(_normalised(name), sorted(targets), n=3, cutoff=0.7)
-    suggestions = list(dict.fromkeys(targets[word] for word in close))
-    hint = f" Did you mean {' or '.join(suggestions)}?" if suggestions else ""
-    listing = f" `planner specs list {kind}` shows all {len(files)}."
-    return f"Unknown {kind.singular} {name!r}.{hint}{listing}"
+def _load_space(name: str, folder: Path | None) -> Loaded[SearchSpace]:
+    path = find(SpecKind.SPACES, name, folder)
+    space = check_spec(SearchSpace, read_toml(path), where=str(path))
+    return Loaded(spec=space, path=path, provenance={}, digest=digest(path))

@@ -27,7 +27,9 @@ _LINK_CLASSES = {
 }
 
 
-def with_defaults(table: Mapping[str, Any], where: str) -> tuple[dict[str, Any], list[Path]]:
+def with_defaults(
+    table: Mapping[str, Any], where: str, folder: Path | None = None
+) -> tuple[dict[str, Any], list[Path]]:
     """A GPU's table completed from its defaults, and the files they came from.
 
     Raises
@@ -35,7 +37,7 @@ def with_defaults(table: Mapping[str, Any], where: str) -> tuple[dict[str, Any],
     SpecError
         A default is unknown, cannot be read, or leads back to itself.
     """
-    return _completed(table, where, ())
+    return _completed(table, where, folder, ())
 
 
 def is_measured(provenance: Mapping[str, str], part: str) -> bool:
@@ -54,7 +56,9 @@ def gemm_key(precision: Precision) -> str:
     return "fp8" if precision in (Precision.FP8, Precision.FP4) else "bf16"
 
 
-def collectives(gpu: GpuSpec, kind: LinkKind) -> Mapping[str, CollectiveEfficiency]:
+def collectives(
+    gpu: GpuSpec, kind: LinkKind, folder: Path | None = None
+) -> Mapping[str, CollectiveEfficiency]:
     """What collectives reach on a fabric of ``kind``: the GPU's own, or the kind's defaults.
 
     They differ when a cluster joins the GPUs otherwise than the GPU's own link does, such
@@ -63,7 +67,7 @@ def collectives(gpu: GpuSpec, kind: LinkKind) -> Mapping[str, CollectiveEfficien
     if kind is gpu.scale_up.kind:
         return gpu.efficiency.collective
     name = _LINK_CLASSES.get(kind, "other_fabric")
-    return _link_collectives(_default_file(name, f"collectives over {kind}"))
+    return _link_collectives(_default_file(name, f"collectives over {kind}", folder))
 
 
 def _is_transferred(source: str) -> bool:
@@ -71,7 +75,7 @@ def _is_transferred(source: str) -> bool:
 
 
 def _completed(
-    table: Mapping[str, Any], where: str, seen: tuple[str, ...]
+    table: Mapping[str, Any], where: str, folder: Path | None, seen: tuple[str, ...]
 ) -> tuple[dict[str, Any], list[Path]]:
     own = dict(table)
     names = own.pop("default_efficiency", [])
@@ -82,7 +86,7 @@ def _completed(
     sources: dict[str, Any] = {}
     files: list[Path] = []
     for name in names:
-        default, used = _default_tables(name, where, seen)
+        default, used = _default_tables(name, where, folder, seen)
         efficiency = merged(efficiency, default["efficiency"])
         sources |= default["sources"]
         files += used
@@ -94,12 +98,12 @@ def _completed(
 
 
 def _default_tables(
-    name: str, where: str, seen: tuple[str, ...]
+    name: str, where: str, folder: Path | None, seen: tuple[str, ...]
 ) -> tuple[dict[str, Any], list[Path]]:
     if name in seen:
         raise SpecError(f"{where}: default_efficiency leads back to {name!r}.")
-    path = _default_file(name, where)
-    table, files = _completed(read_toml(path), str(path), (*seen, name))
+    path = _default_file(name, where, folder)
+    table, files = _completed(read_toml(path), str(path), folder, (*seen, name))
     efficiency, sources = table.get("efficiency"), table.get("sources", {})
     if not isinstance(efficiency, dict) or not isinstance(sources, dict):
         raise SpecError(f"{path}: needs the tables [efficiency] and [sources].")
@@ -110,13 +114,13 @@ def _default_tables(
     return {"efficiency": _renamed(efficiency, name), "sources": texts}, [path, *files]
 
 
-def _default_file(name: str, where: str) -> Path:
-    folders = [*spec_folders(SpecKind.EFFICIENCY), *spec_folders(SpecKind.GPUS)]
-    for folder in folders:
-        path = folder / f"{name}.toml"
+def _default_file(name: str, where: str, folder: Path | None) -> Path:
+    places = [*spec_folders(SpecKind.EFFICIENCY, folder), *spec_folders(SpecKind.GPUS, folder)]
+    for place in places:
+        path = place / f"{name}.toml"
         if stamp(path) and path.is_file():
             return path
-    known = [path.stem for folder in folders for path in listing(folder, ".toml")]
+    known = [path.stem for place in places for path in listing(place, ".toml")]
     raise SpecError(f"{where}: default_efficiency {name!r} is unknown.{did_you_mean(name, known)}")
 
 

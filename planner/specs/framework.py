@@ -15,72 +15,74 @@ _STRICT = ConfigDict(extra="forbid")
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class Execution:
-    """Eager launches and kernel fusion.
-
-    ``layer_launch_time``: the host needs it to launch one layer's forward kernels; a
-    backward pass takes twice as long; CUDA graphs or compilation make it small.
-    ``attention_kernels``: what its fused attention kernels are written for.
-    ``elementwise_passes``: traffic of elementwise kernels over that of fused ones.
-    ``softmax_passes``: reads and writes of the score matrix by unfused attention.
-    ``softmax_multiple``: its softmax kernel takes sequences times heads of a GPU that this
-    divides; others fall back to a kernel for each operation.
-    ``head_dim_multiple``: the batched products of an unfused attention use tensor cores for
-    heads whose size this divides; others run on FP32 lanes.
-    ``permute_passes``: traffic of sorting tokens by expert over one read and one write.
-    ``expert_launch_time``: what each expert of a GPU adds to the forward pass of a layer, where
-    their products are kernels of their own; a backward pass takes twice as long.
-    ``expert_bias_passes``: reads and writes of the experts' outputs in 16 bits that their bias
-    takes, where it is added by kernels of its own.
-    ``deduplicated_dispatch``: a token crosses to a scale-up domain once, not per expert.
-    ``selective_share``: share of a layer that selective recomputation repeats beside an
-    unfused attention core: 0 in Megatron-LM, about half where every other product is kept.
-    ``selective_outputs``: with a fused attention, selective recomputation of layers with experts
-    repeats norms, the experts' activation function and the up-projections of latent attention.
-    ``adapter_launch_time``: the host needs it to launch the forward kernels of one adapter.
-    ``dequantize_launch_time``: the same for turning one 4-bit matrix into 16 bits.
-    ``dequantize_passes``: traffic of that over one read and one write.
-    ``fused_projections``: queries, keys and values are one matrix with one adapter, and so are
-    gate and up.
-    ``loss_passes``: reads and writes of the logits by forward and backward of the loss.
-    ``weight_broadcast_time``: what each rank that shards a copy adds to a step of ZeRO-1, where
-    ranks broadcast their new weights one after the other.
-    """
+    """Eager launches and kernel fusion."""
 
     layer_launch_time: Seconds
+    """The host's time to launch one layer's forward kernels; a backward pass takes twice as long;
+    CUDA graphs or compilation make it small."""
     micro_batch_overhead: Seconds
+    """The host's time for each micro-batch beside its layers."""
     step_overhead: Seconds
+    """The host's time for each optimizer step."""
     elementwise_passes: Ratio
+    """Traffic of elementwise kernels over that of fused ones."""
     attention_kernels: AttentionKernels
+    """What its fused attention kernels are written for."""
     softmax_passes: Ratio
+    """Reads and writes of the score matrix by unfused attention."""
     loss_passes: Ratio
+    """Reads and writes of the logits by forward and backward of the loss."""
     permute_passes: Ratio
+    """Traffic of sorting tokens by expert over one read and one write."""
     deduplicated_dispatch: bool
+    """A token crosses to a scale-up domain once, not per expert."""
     selective_share: Share
+    """Share of a layer that selective recomputation repeats beside an unfused attention core: 0 in
+    Megatron-LM, about half where every other product is kept."""
     selective_outputs: bool = False
+    """With a fused attention, selective recomputation of layers with experts repeats norms, the
+    experts' activation function and the up-projections of latent attention."""
     softmax_multiple: Annotated[int, Field(ge=1)] = 1
+    """Its softmax kernel takes sequences times heads of a GPU that this divides; others fall back
+    to a kernel for each operation."""
     head_dim_multiple: Annotated[int, Field(ge=1)] = 1
+    """The batched products of an unfused attention use tensor cores for heads whose size this
+    divides; others run on FP32 lanes."""
     expert_launch_time: Seconds = 0.0
+    """What each expert of a GPU adds to the forward pass of a layer, where their products are
+    kernels of their own; a backward pass takes twice as long."""
     expert_bias_passes: Ratio = 0.0
+    """Reads and writes of the experts' outputs in 16 bits that their bias takes, where it is added
+    by kernels of its own."""
     adapter_launch_time: Seconds = 0.0
+    """The host's time to launch the forward kernels of one adapter."""
     dequantize_launch_time: Seconds = 0.0
+    """The host's time to launch what turns one 4-bit matrix into 16 bits."""
     dequantize_passes: Ratio = 1.0
+    """Traffic of turning 4-bit matrices into 16 bits over one read and one write."""
     fused_projections: bool = False
+    """Queries, keys and values are one matrix with one adapter, and so are gate and up."""
     weight_broadcast_time: Seconds = 0.0
+    """What each rank that shards a copy adds to a step of ZeRO-1, where ranks broadcast their new
+    weights one after the other."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class Overlap:
-    """Share of each communication that the framework can hide behind computation.
-
-    ``interference``: share of the shorter of two overlapped activities that still shows.
-    """
+    """Share of each communication that the framework can hide behind computation."""
 
     tensor_parallel: Share
+    """Collectives of tensor parallelism."""
     expert_parallel: Share
+    """All-to-alls of expert parallelism."""
     pipeline_parallel: Share
+    """Activations and their gradients between pipeline stages."""
     data_parallel: Share
+    """Gradients between data-parallel ranks."""
     weight_gather: Share
+    """Gathering of sharded weights."""
     interference: Share
+    """Share of the shorter of two overlapped activities that still shows."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -88,118 +90,139 @@ class Fp16States:
     """What is otherwise in fp16 training, where gradients are not accumulated in more bits."""
 
     gradient: BytesOrZero
+    """Bytes per parameter of a gradient that persists."""
     gradient_on_wire: Bytes
+    """Bytes per parameter of a gradient that is reduced."""
     accumulation_traffic: BytesOrZero = 0.0
+    """As in `States`."""
     scattered_gradients: bool = True
+    """As in `States`."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class States:
-    """Bytes per parameter that persist, and on the wire.
-
-    ``accumulation_traffic``: what kernels of their own read and write per micro-batch to add
-    up gradients; 0 where the product that makes them does. ``scattered_gradients``: optimizer
-    states that are sharded get their gradients by a reduce-scatter; else all are all-reduced.
-    ``gradients_persist``: they have buffers of their own; else a backward pass
-    allocates them and the optimizer step frees them.
-    ``weights_sharded_from``: the ZeRO stage from which weights are sharded between steps.
-    FSDP does so from 2, where it gathers them once per micro-batch and keeps them until
-    the backward pass ends.
-    """
+    """Bytes per parameter that persist, and on the wire."""
 
     weight: BytesOrZero
+    """A weight that persists."""
     gradient: BytesOrZero
+    """A gradient that persists."""
     optimizer: BytesOrZero
+    """Optimizer states and the weights in more bits that they update."""
     gradient_on_wire: Bytes
+    """A gradient that is reduced."""
     weight_on_wire: Bytes
+    """A weight that is gathered."""
     optimizer_traffic: Bytes
+    """What the optimizer step reads and writes."""
     weights_sharded_from: Annotated[int, Field(ge=2, le=3)] = 3
+    """The ZeRO stage from which weights are sharded between steps. FSDP does so from 2, where it
+    gathers them once per micro-batch and keeps them until the backward pass ends."""
     accumulation_traffic: BytesOrZero = 0.0
+    """What kernels of their own read and write per micro-batch to add up gradients; 0 where the
+    product that makes them does."""
     scattered_gradients: bool = True
+    """Optimizer states that are sharded get their gradients by a reduce-scatter; else all are
+    all-reduced."""
     gradients_persist: bool = True
+    """They have buffers of their own; else a backward pass allocates them and the optimizer step
+    frees them."""
     fp16: Fp16States | None = None
+    """What is otherwise in fp16 training, if anything is."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class Memory:
-    """What is taken besides the model states, and what kernels keep.
-
-    ``per_logit``: bytes per logit at the peak of the loss. ``reserved``: CUDA context,
-    libraries and NCCL buffers of one GPU. ``fragmentation``: share of the activations
-    that the allocator loses. ``gathered_layers``: layers of ZeRO-3 whose full weights and
-    gradients are alive at once. ``fp8_inputs``: matrices keep their inputs in 8 bits where
-    they are multiplied in 8 bits; else in 16 bits, cast again by the backward pass.
-    ``fp8_activation_inputs``: beside frozen weights the inputs of the activation function are
-    kept in 8 bits too.
-    ``adapter_input``: bytes per element that an adapter keeps of its input beside what its
-    frozen matrix does, such as what dropout made of it.
-    ``kept_activations``: activations that the kernels of a layer keep over those that fused
-    ones keep. ``sharded_copies``: what a layer in its backward pass holds where its weights
-    are sharded over what it holds where they are not: streams free late.
-    ``optimizer_temporary``: bytes per parameter that the optimizer step builds up beside its
-    states, and sharded as these.
-    """
+    """What is taken besides the model states, and what kernels keep."""
 
     per_logit: BytesOrZero
+    """Bytes per logit at the peak of the loss."""
     reserved: BytesOrZero
+    """CUDA context, libraries and NCCL buffers of one GPU."""
     communication_buffer: BytesOrZero
+    """Buffers of gradients and weights on the wire."""
     fragmentation: Share
+    """Share of the activations that the allocator loses."""
     gathered_layers: Ratio
+    """Layers of ZeRO-3 whose full weights and gradients are alive at once."""
     fp8_inputs: bool = True
+    """Matrices keep their inputs in 8 bits where they are multiplied in 8 bits; else in 16 bits,
+    cast again by the backward pass."""
     fp8_activation_inputs: bool = False
+    """Beside frozen weights the inputs of the activation function are kept in 8 bits too."""
     adapter_input: BytesOrZero = 0.0
+    """Bytes per element that an adapter keeps of its input beside what its frozen matrix does, such
+    as what dropout made of it."""
     kept_activations: Ratio = 1.0
+    """Activations that the kernels of a layer keep over those that fused ones keep."""
     sharded_copies: Ratio = 1.0
+    """What a layer in its backward pass holds where its weights are sharded over what it holds
+    where they are not: streams free late."""
     optimizer_temporary: BytesOrZero = 0.0
+    """Bytes per parameter that the optimizer step builds up beside its states, and sharded as
+    these."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class Offloading:
-    """What a framework keeps in host memory, and how it works on it.
-
-    ``kinds``: the values of ``offload`` that it knows. ``host_update``: the host updates what it
-    keeps, and gets the gradients; else optimizer states come to the GPU and go back.
-    ``host_memory_fraction``: what that update reaches of the bandwidth of host memory;
-    ``host_link_fraction``: what copies reach of the host link. ``hidden``: share of the copies
-    that can hide behind computation. ``layer_inputs_alone``: the activations that leave the GPU
-    are the inputs of layers, whatever else is kept.
-    """
+    """What a framework keeps in host memory, and how it works on it."""
 
     kinds: tuple[str, ...] = ()
+    """The values of ``offload`` that it knows."""
     host_update: bool = True
+    """The host updates what it keeps, and gets the gradients; else optimizer states come to the GPU
+    and go back."""
     layer_inputs_alone: bool = False
+    """The activations that leave the GPU are the inputs of layers, whatever else is kept."""
     host_memory_fraction: Fraction = 0.5
+    """What the host's update reaches of the bandwidth of host memory."""
     host_link_fraction: Fraction = 0.75
+    """What copies reach of the host link."""
     hidden: Share = 0.7
+    """Share of the copies that can hide behind computation."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class FrameworkProfile:
-    """Few, named, physical parameters of a framework; never a factor per model.
-
-    ``hybrid_sharding``: it can shard states over groups of data-parallel ranks that hold copies.
-    ``partial_recompute``: it can repeat some layers of a stage whole, and keep all of the others;
-    ``feed_forward_recompute``: it can repeat the feed-forward blocks alone.
-    ``fp8_attention``: it has attention kernels in 8 bit.
-    """
+    """Few, named, physical parameters of a framework; never a factor per model."""
 
     name: str
+    """What reports call it."""
     execution: Execution
+    """Launches and kernels."""
     overlap: Overlap
+    """Communication behind computation."""
     states: States
+    """Bytes per parameter."""
     memory: Memory
+    """Memory besides these."""
     offloading: Offloading = Offloading()
+    """What can be in host memory."""
     default_zero_stage: Annotated[int, Field(ge=0, le=3)]
+    """The ZeRO stage where nobody names one."""
     zero_stages: tuple[Annotated[int, Field(ge=0, le=3)], ...]
+    """The ZeRO stages that it has."""
     pipeline_zero_stages: tuple[Annotated[int, Field(ge=0, le=3)], ...]
+    """Those of them that go together with pipeline parallelism."""
     tensor_parallel: bool = True
+    """It can share matrix products between GPUs."""
     pipeline_parallel: bool = True
+    """It can give stages of layers to GPUs."""
     context_parallel: bool = True
+    """It can share sequences between GPUs."""
     expert_parallel: bool = True
+    """It can give experts to GPUs."""
     interleaved_schedule: bool = True
+    """It can give several stages of a pipeline to a GPU."""
     hybrid_sharding: bool = False
+    """It can shard states over groups of data-parallel ranks that hold copies."""
     partial_recompute: bool = False
+    """It can repeat some layers of a stage whole, and keep all of the others."""
     feed_forward_recompute: bool = False
+    """It can repeat the feed-forward blocks alone."""
     fp8_attention: bool = False
+    """It has attention kernels in 8 bit."""
     aliases: tuple[str, ...] = ()
+    """Other names of it."""
     notes: str = ""
+    """What else is to know."""

@@ -30,7 +30,7 @@ class GemmTable:
     work: FloatArray
 
 
-def gemm_table_file(name: str, where: str) -> Path:
+def gemm_table_file(name: str, where: str, folder: Path | None = None) -> Path:
     """The file of a table that the GPU file ``where`` names as ``gemm_table``.
 
     Raises
@@ -38,19 +38,19 @@ def gemm_table_file(name: str, where: str) -> Path:
     SpecError
         There is none.
     """
-    folders = kernel_folders()
-    for folder in folders:
-        path = folder / f"{name}.csv"
+    places = kernel_folders(folder)
+    for place in places:
+        path = place / f"{name}.csv"
         if stamp(path) and path.is_file():
             return path
-    known = [path.stem for folder in folders for path in listing(folder, ".csv")]
+    known = [path.stem for place in places for path in listing(place, ".csv")]
     raise SpecError(
         f"{where}: efficiency.gemm_table {name!r} is unknown: there is no {name}.csv in "
-        f"{' or '.join(map(str, folders))}.{did_you_mean(name, known)}"
+        f"{' or '.join(map(str, places))}.{did_you_mean(name, known)}"
     )
 
 
-def load_gemm_table(name: str, where: str) -> GemmTable:
+def load_gemm_table(name: str, where: str, folder: Path | None = None) -> GemmTable:
     """The table that the GPU ``where`` names.
 
     Raises
@@ -58,7 +58,7 @@ def load_gemm_table(name: str, where: str) -> GemmTable:
     SpecError
         There is none, or it is not a full grid of positive numbers.
     """
-    return read_gemm_table(gemm_table_file(name, where))
+    return read_gemm_table(gemm_table_file(name, where, folder))
 
 
 @kept

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from planner.specs.cache import kept
-from planner.specs.catalogue import aliased, find
+from planner.specs.files import aliased, find
 from planner.specs.hugging_face import find_config, is_repository, read_config
 from planner.specs.load import read_spec
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind
 
 
-def load_model(name: str) -> ModelSpec:
+def load_model(name: str, folder: Path | None = None) -> ModelSpec:
     """A model by name, alias, ORG/NAME of Hugging Face, or path (``.toml``, ``config.json``).
 
     Raises
@@ -27,13 +27,13 @@ def load_model(name: str) -> ModelSpec:
     if (Path(name) / "config.json").is_file():
         return read_config(Path(name) / "config.json")
     if is_repository(name) and not name.endswith(".toml"):
-        return _built_in(name) or read_config(find_config(name), name)
-    return _from_toml(find(SpecKind.MODELS, name))
+        return _built_in(name, folder) or read_config(find_config(name), name)
+    return _from_toml(find(SpecKind.MODELS, name, folder))
 
 
-def _built_in(repository: str) -> ModelSpec | None:
+def _built_in(repository: str, folder: Path | None) -> ModelSpec | None:
     """The built-in model that has ``repository`` among its aliases, if there is one."""
-    path = aliased(SpecKind.MODELS, repository)
+    path = aliased(SpecKind.MODELS, repository, folder)
     return None if path is None else _from_toml(path)
 
 

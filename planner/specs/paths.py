@@ -1,6 +1,6 @@
 """Where spec files are: the one module that knows folders.
 
-Looked up in this order: the folder of ``--specs``, the working directory, what is shipped.
+Looked up in this order: the folder of the request, the working directory, what is shipped.
 """
 
 from __future__ import annotations
@@ -8,11 +8,9 @@ from __future__ import annotations
 from enum import StrEnum
 from pathlib import Path
 
-from planner.errors import SpecError
-from planner.specs.cache import IDENTITY, forget, kept, stamp
+from planner.specs.cache import IDENTITY, kept, stamp
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_specs_folder: Path | None = None
 
 
 class SpecKind(StrEnum):
@@ -43,25 +41,10 @@ _SINGULAR = {
 }
 
 
-def use_specs_folder(folder: Path | None) -> None:
-    """Look in ``folder`` before anywhere else (``--specs DIR``); None forgets it.
-
-    Raises
-    ------
-    SpecError
-        There is no such folder.
-    """
-    global _specs_folder
-    if folder is not None and not folder.is_dir():
-        raise SpecError(f"{folder}: there is no such folder.")
-    _specs_folder = folder
-    forget()
-
-
-def spec_folders(kind: SpecKind | str) -> list[Path]:
-    """The folders that hold specs of ``kind``, the one to look in first in front."""
+def spec_folders(kind: SpecKind | str, folder: Path | None = None) -> list[Path]:
+    """The folders that hold specs of ``kind``, that of the user's ``folder`` in front."""
     word = SpecKind(kind)
-    candidates = [root / word for root in _user_roots()]
+    candidates = [root / word for root in _user_roots(folder)]
     if word is SpecKind.SPACES:
         candidates.append(Path("search_spaces"))
     candidates.append(_shipped(word))
@@ -75,24 +58,24 @@ def listing(folder: Path, suffix: str) -> tuple[Path, ...]:
     return tuple(sorted(folder.glob(f"*{suffix}")))
 
 
-def price_files() -> list[Path]:
+def price_files(folder: Path | None = None) -> list[Path]:
     """The price lists, the one whose prices count first in front."""
-    return _beside_specs("prices.csv")
+    return _beside_specs("prices.csv", folder)
 
 
-def kernel_folders() -> list[Path]:
+def kernel_folders(folder: Path | None = None) -> list[Path]:
     """The folders of tables of measured kernels, the one to look in first in front."""
-    return _beside_specs("kernels")
+    return _beside_specs("kernels", folder)
 
 
-def _beside_specs(name: str) -> list[Path]:
-    roots = [*_user_roots(), _data_folder("hardware_specs")]
+def _beside_specs(name: str, folder: Path | None) -> list[Path]:
+    roots = [*_user_roots(folder), _data_folder("hardware_specs")]
     return _existing([root / name for root in roots])
 
 
-def _user_roots() -> list[Path]:
+def _user_roots(folder: Path | None) -> list[Path]:
     local = Path("hardware_specs")
-    return [local] if _specs_folder is None else [_specs_folder, local]
+    return [local] if folder is None else [folder, local]
 
 
 def _shipped(kind: SpecKind) -> Path:

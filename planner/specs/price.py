@@ -27,7 +27,7 @@ class Price:
     date: str
 
 
-def price_per_gpu_hour(gpu_name: str) -> Price | None:
+def price_per_gpu_hour(gpu_name: str, folder: Path | None = None) -> Price | None:
     """The rent of one GPU in USD/s, or None where no list has it.
 
     Raises
@@ -35,10 +35,10 @@ def price_per_gpu_hour(gpu_name: str) -> Price | None:
     SpecError
         A price list has faults; the message has one line for each.
     """
-    return _price(gpu_name, "price_per_gpu_hour")
+    return _price(gpu_name, "price_per_gpu_hour", folder)
 
 
-def list_price(gpu_name: str) -> Price | None:
+def list_price(gpu_name: str, folder: Path | None = None) -> Price | None:
     """What one GPU costs to buy in USD, or None where no list has it.
 
     Raises
@@ -46,7 +46,7 @@ def list_price(gpu_name: str) -> Price | None:
     SpecError
         A price list has faults; the message has one line for each.
     """
-    return _price(gpu_name, "list_price")
+    return _price(gpu_name, "list_price", folder)
 
 
 @kept
@@ -75,8 +75,8 @@ def read_prices(path: Path) -> Mapping[tuple[str, str], Price]:
 
 
 @kept
-def _price(name: str, quantity: str) -> Price | None:
-    for path in price_files():
+def _price(name: str, quantity: str, folder: Path | None) -> Price | None:
+    for path in price_files(folder):
         price = read_prices(path).get((name, quantity))
         if price is not None:
             return price

@@ -7,10 +7,11 @@ from typing import Any
 
 from planner.errors import SpecError
 from planner.specs.cache import kept
-from planner.specs.catalogue import Loaded, find, loaded
 from planner.specs.efficiency import merged
 from planner.specs.engine import EngineProfile
+from planner.specs.files import find
 from planner.specs.framework import FrameworkProfile
+from planner.specs.hardware import Loaded, loaded
 from planner.specs.load import Spec, read_toml
 from planner.specs.paths import SpecKind
 
@@ -18,7 +19,7 @@ EXTENDS = "extends"
 _OWN = ("name", "aliases", "notes")
 
 
-def load_framework(name: str) -> Loaded[FrameworkProfile]:
+def load_framework(name: str, folder: Path | None = None) -> Loaded[FrameworkProfile]:
     """A framework profile by name, alias or path, with the source of each number.
 
     Raises
@@ -26,10 +27,10 @@ def load_framework(name: str) -> Loaded[FrameworkProfile]:
     SpecError
         It is unknown, or its file or one that it extends has faults.
     """
-    return _load(SpecKind.FRAMEWORKS, FrameworkProfile, name)
+    return _load(SpecKind.FRAMEWORKS, FrameworkProfile, name, folder)
 
 
-def load_engine(name: str) -> Loaded[EngineProfile]:
+def load_engine(name: str, folder: Path | None = None) -> Loaded[EngineProfile]:
     """An engine profile by name, alias or path, with the source of each number.
 
     Raises
@@ -37,10 +38,10 @@ def load_engine(name: str) -> Loaded[EngineProfile]:
     SpecError
         It is unknown, or its file or one that it extends has faults.
     """
-    return _load(SpecKind.ENGINES, EngineProfile, name)
+    return _load(SpecKind.ENGINES, EngineProfile, name, folder)
 
 
-def kind_of_profile(path: Path) -> SpecKind:
+def kind_of_profile(path: Path, folder: Path | None = None) -> SpecKind:
     """Whether a file is a profile of an engine or of a framework.
 
     Raises
@@ -51,14 +52,14 @@ def kind_of_profile(path: Path) -> SpecKind:
     table = read_toml(path)
     if EXTENDS in table:
         try:
-            table, _ = profile_table(SpecKind.ENGINES, path)
+            table, _ = profile_table(SpecKind.ENGINES, path, folder)
         except SpecError:
             return SpecKind.FRAMEWORKS
     return SpecKind.ENGINES if "scheduler" in table else SpecKind.FRAMEWORKS
 
 
 def profile_table(
-    kind: SpecKind, path: Path, seen: tuple[Path, ...] = ()
+    kind: SpecKind, path: Path, folder: Path | None = None, seen: tuple[Path, ...] = ()
 ) -> tuple[dict[str, Any], tuple[Path, ...]]:
     """The tables of a profile over those of the one it ``extends``, and the files of these.
 
@@ -73,27 +74,28 @@ def profile_table(
     if EXTENDS not in table:
         return table, ()
     parent = table.pop(EXTENDS)
-    below = _parent(kind, parent, path)
+    below = _parent(kind, parent, path, folder)
     lineage = (*seen, path.resolve())
     if below.resolve() in lineage:
         raise SpecError(f"{path}: extends leads back to {parent!r}.")
-    inherited, others = profile_table(kind, below, lineage)
+    inherited, others = profile_table(kind, below, folder, lineage)
     own = {key: table[key] for key in _OWN if key in table}
     kept = {key: value for key, value in inherited.items() if key not in _OWN}
     return merged(own | kept, table), (below, *others)
 
 
 @kept
-def _load(kind: SpecKind, profile: type[Spec], name: str) -> Loaded[Spec]:
-    path = find(kind, name)
-    table, others = profile_table(kind, path)
+def _load(kind: SpecKind, profile: type[Spec], name: str, folder: Path | None) -> Loaded[Spec]:
+    path = find(kind, name, folder)
+    table, others = profile_table(kind, path, folder)
     return loaded(profile, table, path, *others)
 
 
-def _parent(kind: SpecKind, parent: Any, path: Path) -> Path:
+def _parent(kind: SpecKind, parent: Any, path: Path, folder: Path | None) -> Path:
     if not isinstance(parent, str):
         raise SpecError(f"{path}: extends must be the name or the path of a profile.")
     try:
-        return find(kind, str(path.parent / parent) if parent.endswith(".toml") else parent)
+        name = str(path.parent / parent) if parent.endswith(".toml") else parent
+        return find(kind, name, folder)
     except SpecError as error:
         raise SpecError(f"{path}: extends: {error}") from error

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from planner.enums import AdapterKind, AdapterTargets
 from planner.estimators.machine import Machine
 from planner.estimators.share import Setting
+from planner.specs.catalogue import Catalogue
 from planner.specs.cluster import ClusterSpec
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
@@ -74,6 +75,7 @@ class Case:
     own_loss: bool = False
     adapter: AdapterKind = AdapterKind.NONE
     lora_rank: int = _LORA_RANK
+    catalogue: Catalogue = field(default_factory=Catalogue)
 
     @property
     def group(self) -> Hashable:
@@ -93,7 +95,7 @@ class Case:
     def setting(self) -> Setting:
         """What the estimator needs besides the layouts."""
         return Setting(
-            machine=Machine(gpu=self.gpu, cluster=self.cluster),
+            machine=Machine(gpu=self.gpu, cluster=self.cluster, catalogue=self.catalogue),
             model=self.model,
             framework=self.framework,
             workload=TrainingWorkload(
@@ -168,6 +170,7 @@ def case_of(run: Run, library: Library) -> Case:
         own_loss=with_loss != shipped,
         adapter=adapter,
         lora_rank=run.count("lora_rank") or _LORA_RANK,
+        catalogue=library.catalogue,
     )
 
 

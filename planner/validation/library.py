@@ -9,15 +9,14 @@ from functools import cached_property
 from pathlib import Path
 
 from planner.errors import SpecError
-from planner.specs.catalogue import find, load_gpu, names
+from planner.specs.catalogue import Catalogue
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.load import read_toml
 from planner.specs.model import ModelSpec
-from planner.specs.model_catalogue import load_model
 from planner.specs.paths import SpecKind
-from planner.specs.profile import kind_of_profile, load_engine, load_framework
+from planner.specs.profile import kind_of_profile
 from planner.validation.columns import is_path
 
 _VARIANT = re.compile(
@@ -31,6 +30,7 @@ _VARIANT = re.compile(
 class Library:
     """Caches of specs by name; ``profiles`` and ``engines`` replace those of their names."""
 
+    catalogue: Catalogue = field(default_factory=Catalogue)
     profiles: Mapping[str, FrameworkProfile] = field(default_factory=dict)
     engines: Mapping[str, EngineProfile] = field(default_factory=dict)
     _gpus: dict[str, GpuSpec | None] = field(default_factory=dict, init=False)
@@ -43,11 +43,11 @@ class Library:
             if is_path(name):
                 return None
             try:
-                find(SpecKind.GPUS, name)
+                self.catalogue.find(SpecKind.GPUS, name)
             except SpecError:
                 self._gpus[name] = None
             else:
-                self._gpus[name] = load_gpu(name)
+                self._gpus[name] = self.catalogue.load_gpu(name).spec
         return self._gpus[name]
 
     def framework(self, name: str) -> FrameworkProfile:
@@ -55,7 +55,7 @@ class Library:
         if name in self.profiles:
             return self.profiles[name]
         if name not in self._frameworks:
-            self._frameworks[name] = load_framework(name).spec
+            self._frameworks[name] = self.catalogue.load_framework(name).spec
         return self._frameworks[name]
 
     def engine(self, name: str) -> EngineProfile:
@@ -63,7 +63,7 @@ class Library:
         if name in self.engines:
             return self.engines[name]
         if name not in self._engines:
-            self._engines[name] = load_engine(name).spec
+            self._engines[name] = self.catalogue.load_engine(name).spec
         return self._engines[name]
 
     def model(self, name: str) -> ModelSpec | None:
@@ -73,8 +73,8 @@ class Library:
     @cached_property
     def _models(self) -> dict[str, ModelSpec]:
         models: dict[str, ModelSpec] = {}
-        for name in names(SpecKind.MODELS):
-            model = load_model(name)
+        for name in self.catalogue.names(SpecKind.MODELS):
+            model = self.catalogue.load_model(name)
             for word in (name, model.name, *model.aliases):
                 models.setdefault(spelled(word), model)
         return {**_shortened(models), **models}
@@ -91,7 +91,7 @@ def _shortened(models: Mapping[str, ModelSpec]) -> dict[str, ModelSpec]:
     return {word: known[0] for word, known in found.items() if len(known) == 1}
 
 
-def replacing(path: Path) -> Library:
+def replacing(path: Path, catalogue: Catalogue) -> Library:
     """A library in which the profile in a file takes the place of the shipped one of its name.
 
     Raises
@@ -99,17 +99,19 @@ def replacing(path: Path) -> Library:
     SpecError
         The file has faults, or no shipped profile has its name.
     """
-    if kind_of_profile(path) is SpecKind.ENGINES:
-        engine = load_engine(str(path)).spec
-        return Library(engines={_stem(engine.name, SpecKind.ENGINES, path): engine})
-    profile = load_framework(str(path)).spec
-    return Library(profiles={_stem(profile.name, SpecKind.FRAMEWORKS, path): profile})
+    if kind_of_profile(path, catalogue.folder) is SpecKind.ENGINES:
+        engine = catalogue.load_engine(str(path)).spec
+        stem = _stem(engine.name, SpecKind.ENGINES, path, catalogue)
+        return Library(catalogue=catalogue, engines={stem: engine})
+    profile = catalogue.load_framework(str(path)).spec
+    stem = _stem(profile.name, SpecKind.FRAMEWORKS, path, catalogue)
+    return Library(catalogue=catalogue, profiles={stem: profile})
 
 
-def _stem(name: str, kind: SpecKind, path: Path) -> str:
+def _stem(name: str, kind: SpecKind, path: Path, catalogue: Catalogue) -> str:
     """The shipped profile of a name."""
-    for stem in names(kind):
-        if read_toml(find(kind, stem)).get("name") == name:
+    for stem in catalogue.names(kind):
+        if read_toml(catalogue.find(kind, stem)).get("name") == name:
             return stem
     raise SpecError(f"{path}: no shipped profile is named {name!r}; keep its name.")
 

@@ -36,7 +36,11 @@ def test_without_a_kind_the_kinds_are_listed(planner):
         ("clusters", "dgx-a100", ["300 GB/s", "ASSUMED"]),
         ("models", "llama-65b", ["65,285,660,672", "2302.13971", "1.4 trillion"]),
         ("spaces", "small", ["powers of two up to 16"]),
-        ("frameworks", "megatron-lm", ["layer_launch_time", "Sources"]),
+        (
+            "frameworks",
+            "megatron-lm",
+            ["layer_launch_time", "Sources", "Meanings", "launch one layer's forward"],
+        ),
         ("engines", "vllm", ["step_overhead", "Sources"]),
         ("models", "gpt-oss-20b", ["mxfp4"]),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
@@ -12,18 +11,15 @@ import pytest
 from planner.errors import SpecError
 from planner.specs.catalogue import load_gpu, load_gpu_with_provenance
 from planner.specs.gemm_table import COLUMNS, load_gemm_table
-from planner.specs.paths import use_specs_folder
 
 SIZES = (128, 4096, 8192)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
+def folder(tmp_path: Path) -> Path:
     (tmp_path / "kernels").mkdir()
     (tmp_path / "gpus").mkdir()
-    use_specs_folder(tmp_path)
-    yield tmp_path
-    use_specs_folder(None)
+    return tmp_path
 
 
 def _table(**changed: str) -> str:
@@ -37,7 +33,7 @@ def _table(**changed: str) -> str:
 
 def _work(folder: Path, text: str) -> np.ndarray:
     (folder / "kernels" / "mine.csv").write_text(text, encoding="utf-8")
-    return np.exp(load_gemm_table("mine", "a test").work)
+    return np.exp(load_gemm_table("mine", "a test", folder).work)
 
 
 def test_work_is_that_of_large_products_of_the_same_time(folder: Path) -> None:
@@ -77,13 +73,13 @@ def test_an_unknown_name_is_told_with_the_gpu_file(folder: Path) -> None:
     text = load_gpu_with_provenance("a100-sxm-80gb").path.read_text(encoding="utf-8")
     path.write_text(text.replace("a100-sxm-80gb-bf16", "a100-sxm-80gb-bf61"), encoding="utf-8")
     with pytest.raises(SpecError, match=r"mine\.toml: efficiency\.gemm_table .*Did you mean a100"):
-        load_gpu("mine")
+        load_gpu("mine", folder)
 
 
 def test_a_faulty_table_is_a_fault_of_the_gpu_that_names_it(folder: Path) -> None:
     (folder / "kernels" / "a100-sxm-80gb-bf16.csv").write_text("rows\n", encoding="utf-8")
     with pytest.raises(SpecError, match=r"bf16\.csv:1: the first line"):
-        load_gpu("a100-sxm-80gb")
+        load_gpu("a100-sxm-80gb", folder)
 
 
 def test_siblings_of_the_a100_take_its_table() -> None:
@@ -93,6 +89,6 @@ def test_siblings_of_the_a100_take_its_table() -> None:
 
 
 def test_another_table_is_another_digest(folder: Path) -> None:
-    before = load_gpu_with_provenance("a100-sxm-80gb").digest
+    before = load_gpu_with_provenance("a100-sxm-80gb", folder).digest
     (folder / "kernels" / "a100-sxm-80gb-bf16.csv").write_text(_table(), encoding="utf-8")
-    assert load_gpu_with_provenance("a100-sxm-80gb").digest != before
+    assert load_gpu_with_provenance("a100-sxm-80gb", folder).digest != before

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from planner.errors import SpecError
 from planner.specs import paths
-from planner.specs.catalogue import find, load_gpu, names
-from planner.specs.paths import SpecKind, price_files, spec_folders, use_specs_folder
-
-
-@pytest.fixture(autouse=True)
-def _no_specs_folder() -> Iterator[None]:
-    yield
-    use_specs_folder(None)
+from planner.specs.catalogue import Catalogue, find
+from planner.specs.paths import SpecKind, price_files, spec_folders
 
 
 @pytest.mark.parametrize("kind", ["gpus", "clusters", "efficiency"])
@@ -36,16 +29,14 @@ def test_order_is_option_then_working_directory_then_shipped(
     for root in (option, local):
         (root / "gpus").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    use_specs_folder(option)
-    folders = [folder.resolve() for folder in spec_folders(SpecKind.GPUS)]
+    folders = [folder.resolve() for folder in spec_folders(SpecKind.GPUS, option)]
     assert folders == [option / "gpus", local / "gpus", shipped]
 
 
 def test_a_folder_reached_twice_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     root = spec_folders("gpus")[-1].resolve().parent
     monkeypatch.chdir(root.parent)
-    use_specs_folder(root)
-    assert [folder.resolve() for folder in spec_folders("gpus")] == [root / "gpus"]
+    assert [folder.resolve() for folder in spec_folders("gpus", root)] == [root / "gpus"]
 
 
 def test_search_spaces_of_the_working_directory(
@@ -62,14 +53,15 @@ def test_the_own_file_hides_the_shipped_one(tmp_path: Path) -> None:
     (tmp_path / "gpus" / "h100-sxm-80gb.toml").write_text(
         text.replace("value = 80, ", "value = 40, "), encoding="utf-8"
     )
-    use_specs_folder(tmp_path)
-    assert load_gpu("h100").memory_capacity == 40 * 2**30
-    assert names("gpus").count("h100-sxm-80gb") == 1
+    own = Catalogue(tmp_path)
+    assert own.load_gpu("h100").spec.memory_capacity == 40 * 2**30
+    assert own.names("gpus").count("h100-sxm-80gb") == 1
+    assert Catalogue().load_gpu("h100").spec.memory_capacity == 80 * 2**30
 
 
 def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no such folder"):
-        use_specs_folder(tmp_path / "nowhere")
+        Catalogue(tmp_path / "nowhere")
 
 
 def test_a_wheel_carries_the_data_inside_the_package(

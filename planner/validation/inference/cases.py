@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
+from planner.specs.catalogue import Catalogue
 from planner.specs.cluster import ClusterSpec
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
@@ -124,6 +125,7 @@ class InferenceCase:
     tensors_only: bool
     weight_scale: float
     logit_bytes: float
+    catalogue: Catalogue = field(default_factory=Catalogue)
 
     @property
     def group(self) -> Hashable:
@@ -145,7 +147,7 @@ class InferenceCase:
     def setting(self) -> ServingSetting:
         """What the estimator needs besides the replicas."""
         return ServingSetting(
-            machine=Machine(gpu=self.gpu, cluster=self.cluster),
+            machine=Machine(gpu=self.gpu, cluster=self.cluster, catalogue=self.catalogue),
             model=self.model,
             engine=self.engine,
             workload=self.traffic.workload,
@@ -204,6 +206,7 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
         tensors_only=convention(run, "memory") == "tensors",
         weight_scale=scale,
         logit_bytes=convention_number(run, "all_logits") or 0.0,
+        catalogue=library.catalogue,
     )
 
 

@@ -1,0 +1,148 @@
+"""A GPU or a cluster ready to use, with the source of each number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from planner.enums import LinkKind
+from planner.specs.cache import kept
+from planner.specs.cluster import ClusterSpec, ScaleOut, ScaleUp
+from planner.specs.efficiency import with_defaults
+from planner.specs.files import find
+from planner.specs.gemm_table import gemm_table_file, read_gemm_table
+from planner.specs.gpu import GpuSpec
+from planner.specs.load import check_spec, digest, provenance, read_toml
+from planner.specs.paths import SpecKind
+from planner.units import UNITS
+
+Spec = TypeVar("Spec")
+
+_CARDS_PER_NODE = 8
+_GPUS_PER_TRAY = 4
+_ASSUMED_NODE_NETWORK = 400 * UNITS["byte/s"]["Gbit/s"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded(Generic[Spec]):
+    """A spec with the file it came from.
+
+    ``provenance`` maps the dotted key of every number to the text of its source, ``digest``
+    changes when a file behind the spec changes.
+    """
+
+    spec: Spec
+    path: Path
+    provenance: Mapping[str, str]
+    digest: str
+
+
+def load_gpu(name: str, folder: Path | None = None) -> GpuSpec:
+    """A GPU by name, alias or path, completed with the defaults of its class.
+
+    Raises
+    ------
+    SpecError
+        It is unknown, or its file has faults.
+    """
+    return load_gpu_with_provenance(name, folder).spec
+
+
+@kept
+def load_gpu_with_provenance(name: str, folder: Path | None = None) -> Loaded[GpuSpec]:
+    """As `load_gpu`, with the source of each number.
+
+    Raises
+    ------
+    SpecError
+        It is unknown, or its file has faults.
+    """
+    path = find(SpecKind.GPUS, name, folder)
+    table, defaults = with_defaults(read_toml(path), str(path), folder)
+    files = [*defaults, *_kernel_files(table, str(path), folder)]
+    return loaded(GpuSpec, table, path, *files)
+
+
+def load_cluster(name: str, folder: Path | None = None) -> ClusterSpec:
+    """A cluster by name, alias or path.
+
+    Raises
+    ------
+    SpecError
+        It is unknown, or its file has faults.
+    """
+    return load_cluster_with_provenance(name, folder).spec
+
+
+@kept
+def load_cluster_with_provenance(name: str, folder: Path | None = None) -> Loaded[ClusterSpec]:
+    """As `load_cluster`, with the source of each number.
+
+    Raises
+    ------
+    SpecError
+        It is unknown, or its file has faults.
+    """
+    path = find(SpecKind.CLUSTERS, name, folder)
+    return loaded(ClusterSpec, read_toml(path), path)
+
+
+def default_cluster(gpu: GpuSpec) -> ClusterSpec:
+    """A cluster of the GPU's own links, for when no cluster is named.
+
+    Cards on PCIe, bridged pairs among them, stand eight to a node. A network the GPU's file
+    does not give is assumed to be 400 Gbit/s per node.
+    """
+    scale_up = _own_fabric(gpu)
+    large = scale_up.domain_size > 2 * _CARDS_PER_NODE
+    gpus_per_node = _GPUS_PER_TRAY if large else scale_up.domain_size
+    return ClusterSpec(
+        name=f"{gpu.name}-default",
+        gpu=gpu.name,
+        gpus_per_node=gpus_per_node,
+        scale_up=scale_up,
+        scale_out=ScaleOut(
+            bandwidth=gpu.scale_out_bandwidth or _ASSUMED_NODE_NETWORK / _CARDS_PER_NODE,
+            base_latency=19e-6,
+            latency_per_doubling=12e-6,
+            efficiency=0.94,
+            oversubscription=1.0,
+        ),
+        notes="made from the GPU's own links; network latency and efficiency as of InfiniBand",
+    )
+
+
+def _own_fabric(gpu: GpuSpec) -> ScaleUp:
+    link, host = gpu.scale_up, gpu.host
+    bridged_pair = link.kind is LinkKind.NVLINK and link.domain_size == 2
+    if link.kind is LinkKind.PCIE:
+        return ScaleUp(kind=link.kind, bandwidth=link.bandwidth, domain_size=_CARDS_PER_NODE)
+    if bridged_pair and host is not None and host.bandwidth is not None:
+        return ScaleUp(kind=LinkKind.PCIE, bandwidth=host.bandwidth, domain_size=_CARDS_PER_NODE)
+    return ScaleUp(kind=link.kind, bandwidth=link.bandwidth, domain_size=link.domain_size)
+
+
+def loaded(kind: type[Spec], table: Mapping[str, Any], path: Path, *others: Path) -> Loaded[Spec]:
+    """A table as a spec with the source of each number; ``others``: files it was completed from.
+
+    Raises
+    ------
+    SpecError
+        With one line per fault.
+    """
+    spec = check_spec(kind, table, where=str(path))
+    texts = table.get("sources", {})
+    origins = {key: texts.get(source, source) for key, source in provenance(table).items()}
+    return Loaded(spec=spec, path=path, provenance=origins, digest=digest(path, *others))
+
+
+def _kernel_files(table: Mapping[str, Any], where: str, folder: Path | None) -> list[Path]:
+    efficiency = table.get("efficiency")
+    name = efficiency.get("gemm_table") if isinstance(efficiency, Mapping) else None
+    if not name or not isinstance(name, str):
+        return []
+    path = gemm_table_file(name, where, folder)
+    read_gemm_table(path)
+    return [path]
