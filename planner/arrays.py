@@ -20,12 +20,12 @@ def add(parts: Iterable[Numeric]) -> FloatArray:
     """Sum of arrays of broadcastable shapes, smallest first.
 
     Configurations are open meshes: adding the small arrays first leaves only one
-    operation on the full grid per distinct large array.
+    operation on the full grid per distinct large array. A single part is returned as it is.
     """
     arrays = (np.asarray(part, dtype=np.float64) for part in parts)
     by_size = sorted(arrays, key=lambda array: (array.size, array.ndim))
-    total, own = np.zeros(()), False
-    for array in by_size:
+    total, own = by_size[0] if by_size else np.zeros(()), False
+    for array in by_size[1:]:
         if own and _fits_in(array, total):
             np.add(total, array, out=total)
         else:
@@ -58,4 +58,11 @@ def first_true(conditions: Iterable[BoolArray]) -> CodeArray:
 
 def largest(values: Iterable[Numeric]) -> FloatArray:
     """Elementwise maximum of arrays of broadcastable shapes."""
-    return np.asarray(reduce(np.maximum, sorted(values, key=np.size)))
+    first, *others = sorted(map(np.asarray, values), key=np.size)
+    total, own = first, False
+    for array in others:
+        if own and _fits_in(array, total):
+            np.maximum(total, array, out=total)
+        else:
+            total, own = np.asarray(np.maximum(total, array)), True
+    return total

@@ -8,6 +8,7 @@ from typing import Any
 
 from planner.enums import AdapterKind, ComputePrecision, Precision
 from planner.errors import SearchSpaceError, SpecError
+from planner.estimators.ideal import ideal_framework, ideal_hardware
 from planner.estimators.machine import Machine
 from planner.estimators.parameters import count_parameters
 from planner.estimators.share import Setting
@@ -92,6 +93,9 @@ def make_plan(request: Request) -> Plan:
     model = with_mtp(model, mtp_num_layers(request, model, notes.defaults))
     space = _space(request, model, notes)
     framework = _framework(request, space, notes)
+    if request.ideal:
+        gpu, cluster = ideal_hardware(gpu, cluster)
+        framework = ideal_framework(framework)
     machine = Machine(
         gpu=gpu,
         cluster=cluster,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
+from planner.estimators.ideal import ideal_engine, ideal_hardware
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.optimize.constraints import constraints
@@ -180,6 +181,9 @@ class _Reader:
         wanted = any("cost" in word for word in (*request.objectives, *request.constraints))
         price = price_per_gpu_second(request.price, gpu, wanted and not self.several, notes)
         self._note(notes, label)
+        if request.ideal:
+            gpu, cluster = ideal_hardware(gpu, cluster)
+            engine = ideal_engine(engine)
         machine = Machine(
             gpu=gpu,
             cluster=cluster,

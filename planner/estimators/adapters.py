@@ -75,7 +75,7 @@ def adapter_block(share: Share, group: LayerGroup) -> Iterator[Operator]:
 def adapter_launches(share: Share, group: LayerGroup) -> float:
     """Seconds of the host for the forward kernels of ``adapter_block``."""
     workload, execution = share.setting.workload, share.setting.framework.execution
-    if share.setting.machine.ideal or not workload.is_frozen:
+    if not workload.is_frozen:
         return 0.0
     count = len(adapted_matrices(share.setting, group))
     time = count * execution.adapter_launch_time
@@ -172,7 +172,7 @@ def _dequantizations(share: Share, group: LayerGroup) -> Iterator[Operator]:
         ("feed_forward_dequantize", local, feed_forward),
     )
     execution, machine = share.setting.framework.execution, share.setting.machine
-    passes = 1.0 if machine.ideal else execution.dequantize_passes
+    passes = execution.dequantize_passes
     for name, parameters, kernels in sizes:
         if not kernels:
             continue

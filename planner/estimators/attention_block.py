@@ -159,7 +159,7 @@ def attention_core(share: Share, attention: AttentionSpec) -> Operator:
     unfused_forward, unfused_flops = _unfused(share, attention)
     fused = share.flash_attention
     machine = share.setting.machine
-    slowdown = 1.0 if machine.ideal else machine.gpu.efficiency.attention_backward_fraction
+    slowdown = machine.gpu.efficiency.attention_backward_fraction
     faster_forward, faster_backward = machine.fp8_attention_rates(share.fp8_attention)
     fused_backward = _BACKWARD_FLOPS * fused_forward / slowdown
     return Operator(
@@ -174,8 +174,8 @@ def attention_core(share: Share, attention: AttentionSpec) -> Operator:
 
 def softmax_launches(share: Share, group: LayerGroup) -> Numeric:
     """Seconds of the host for a softmax that falls back to several kernels, forward."""
-    attention, machine = group.attention, share.setting.machine
-    if attention is None or attention.has_state or machine.ideal:
+    attention = group.attention
+    if attention is None or attention.has_state:
         return 0.0
     extra = _FALLBACK_LAUNCHES * share.setting.framework.execution.layer_launch_time
     return np.where(share.flash_attention, 0.0, extra * _falls_back(share, attention))

@@ -45,7 +45,7 @@ def logits_block(share: Share) -> Iterator[Operator]:
         repeatable=False,
         sixteen_bit=True,
     )
-    passes = 2.0 if machine.ideal else share.setting.framework.execution.loss_passes
+    passes = share.setting.framework.execution.loss_passes
     traffic = machine.memory_time(2.0 * passes * share.tokens * columns)
     yield Operator(
         name="loss",

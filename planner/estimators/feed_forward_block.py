@@ -94,7 +94,7 @@ def _experts(share: Share, feed_forward: FeedForwardSpec, repeats: Numeric) -> I
     yield _permute(share, pairs * width)
     yield _routed(share, feed_forward, repeats)
     passes = share.setting.framework.execution.expert_bias_passes
-    if feed_forward.bias and passes and not share.setting.machine.ideal:
+    if feed_forward.bias and passes:
         yield _expert_bias(share, passes * pairs * width)
     yield _all_to_all(share, pairs * width, k)
 
@@ -108,9 +108,8 @@ def _routed(share: Share, feed_forward: FeedForwardSpec, repeats: Numeric) -> Op
     local_experts = feed_forward.num_experts / share.expert_parallel
     machine = share.setting.machine
     matmul = machine.grouped_gemm_time(pairs, local_experts, h, width, matrices, share.precision)
-    if not machine.ideal:
-        launches = share.setting.framework.execution.expert_launch_time
-        matmul = matmul + launches * local_experts
+    launches = share.setting.framework.execution.expert_launch_time
+    matmul = matmul + launches * local_experts
     activation = machine.memory_time(2.0 * matrices * pairs * width)
     backward = 2 * (matmul + activation)
     if share.setting.workload.is_frozen:
@@ -143,7 +142,7 @@ def _expert_bias(share: Share, passed: FloatArray) -> Operator:
 def _permute(share: Share, elements: FloatArray) -> Operator:
     """Sorting tokens by expert before the experts, and back after them."""
     machine, execution = share.setting.machine, share.setting.framework.execution
-    passes = 1.0 if machine.ideal else execution.permute_passes
+    passes = execution.permute_passes
     time = machine.memory_time(2 * passes * 4.0 * elements, kernels=2)
     return Operator(
         name="permute", module="experts", forward=time, backward=time, flops=np.zeros(())

@@ -65,9 +65,9 @@ class Group:
 class Machine:
     """A GPU in a cluster.
 
-    ``ideal`` sets every efficiency to 1 and every latency to 0: the roofline bound.
-    ``memory_efficiency`` replaces the reached share of the memory bandwidth. ``catalogue``: where
-    the tables of the GPU's kernels and of its fabric are.
+    ``ideal`` says that the specs and profiles are those of `planner.estimators.ideal`: the
+    roofline bound. ``memory_efficiency`` replaces the reached share of the memory bandwidth.
+    ``catalogue``: where the tables of the GPU's kernels and of its fabric are.
     """
 
     gpu: GpuSpec
@@ -110,12 +110,12 @@ class Machine:
         flops = gemm_flops(rows=rows, columns=columns, depth=depth)
         time = self._roofline(e, flops=flops, num_bytes=num_bytes, precision=precision)
         table = self._gemm_table
-        if table is not None and not self.ideal:
+        if table is not None:
             in_sixteen_bit = self._measured_gemm_time(table, rows, columns, depth, output_bytes)
             time = np.where(precision < ComputePrecision.FP8, in_sixteen_bit, time)
         measured = self.gpu.efficiency.quantized_gemm.get("nvfp4")
         is_fp4 = precision == ComputePrecision.FP4
-        if measured is None or self.ideal or not np.any(is_fp4):
+        if measured is None or not np.any(is_fp4):
             return time
         tiles = tiled_gemm_flops(
             rows=rows,
@@ -154,7 +154,7 @@ class Machine:
         """Seconds of a 16-bit product without tensor cores; 0 where its rate is not known."""
         reached = self.gpu.efficiency.vector_product_fraction
         peak = self.gpu.peak_flops.get(Precision.FP32)
-        if reached is None or peak is None or self.ideal:
+        if reached is None or peak is None:
             return np.zeros(())
         return gemm_flops(rows=rows, columns=columns, depth=depth) / (peak * reached)
 
@@ -176,8 +176,6 @@ class Machine:
         e = by_precision(GroupedGemmEfficiency, table, precision)
         rows_per_expert = np.maximum(pairs / np.asarray(experts), 1e-9)
         padding = (1 + e["width_offset"] / width) * (1 + e["row_offset"] / rows_per_expert)
-        if self.ideal:
-            padding = np.ones(())
         return self._roofline(
             e,
             flops=2.0 * matrices * hidden_size * width * pairs * padding,
@@ -206,8 +204,6 @@ class Machine:
             wave_fill=e["wave_fill"],
         )
         offset = 1 + e["sequence_offset"] / sequence_length
-        if self.ideal:
-            fill, offset = np.ones(()), np.ones(())
         return self._roofline(
             e,
             flops=flops * fill * offset,
@@ -219,15 +215,12 @@ class Machine:
     def fp8_attention_rates(self, used: BoolArray) -> tuple[FloatArray, FloatArray]:
         """Rates of attention in 8 bit over those in 16 bit where it is ``used``, else 1.
 
-        Forward, then backward; without latencies, the ratio of the peaks.
+        Forward, then backward.
         """
         e = self.gpu.efficiency.fp8_attention
         if e is None or not np.any(used):
             return np.ones(()), np.ones(())
-        fp8 = np.asarray(ComputePrecision.FP8, dtype=np.int8)
-        ideal = self.peak(fp8) / self.peak(self.sixteen_bit)
-        forward, backward = (ideal, ideal) if self.ideal else (e.forward, e.backward)
-        return np.where(used, forward, 1.0), np.where(used, backward, 1.0)
+        return np.where(used, e.forward, 1.0), np.where(used, e.backward, 1.0)
 
     def _attention_rate(self, kernels: AttentionKernels) -> float:
         """Rate of attention kernels over that of kernels written for this GPU."""
@@ -250,7 +243,7 @@ class Machine:
             num_bytes=num_bytes,
             memory_bandwidth=self.gpu.memory_bandwidth,
             bandwidth_fraction=self._bandwidth_fraction(e.bandwidth_fraction),
-            latency=0.0 if self.ideal else kernels * e.latency,
+            latency=kernels * e.latency,
         )
 
     def num_domains(self, group: Group) -> FloatArray:
@@ -275,7 +268,7 @@ class Machine:
         links = {
             "ranks_in_domain": local,
             "group_size": group.size,
-            "scale_up": up.bandwidth * (1 if self.ideal else e.bandwidth_fraction),
+            "scale_up": up.bandwidth * e.bandwidth_fraction,
             "scale_out": self._network_bandwidth,
         }
         if kind == "all_to_all":
@@ -285,8 +278,6 @@ class Machine:
                 **links, domain_size=up.domain_size, gpus_per_nic=out.gpus_per_nic
             )
         volume = bus_volume(num_bytes=num_bytes, group_size=group.size, passes=_PASSES[kind])
-        if self.ideal:
-            return np.asarray(volume / bandwidth)
         return collective_time(
             volume=volume,
             group_size=group.size,
@@ -308,24 +299,22 @@ class Machine:
         up, out = self.cluster.scale_up, self.cluster.scale_out
         inside = np.asarray(distance) < up.domain_size
         e = self._collectives["all_gather"]
-        fabric = up.bandwidth * (1 if self.ideal else e.bandwidth_fraction)
+        fabric = up.bandwidth * e.bandwidth_fraction
         latency = np.where(inside, e.base_latency, out.base_latency)
         return point_to_point_time(
             num_bytes=num_bytes,
             bandwidth=np.where(inside, fabric, self._network_bandwidth),
-            latency=0.0 if self.ideal else latency,
+            latency=latency,
         )
 
     def host_copy_time(self, num_bytes: Numeric, link_fraction: float) -> FloatArray:
         """Seconds to copy between a GPU and its host while its neighbours do so too."""
         link = self._host.bandwidth or np.nan
-        reached = link * (1.0 if self.ideal else link_fraction)
-        return np.asarray(num_bytes / np.minimum(reached, self._host_memory_bandwidth))
+        return np.asarray(num_bytes / np.minimum(link * link_fraction, self._host_memory_bandwidth))
 
     def host_memory_time(self, num_bytes: Numeric, memory_fraction: float) -> FloatArray:
         """Seconds in which the host reads and writes so many bytes for each of its GPUs."""
-        reached = 1.0 if self.ideal else memory_fraction
-        return np.asarray(num_bytes / (self._host_memory_bandwidth * reached))
+        return np.asarray(num_bytes / (self._host_memory_bandwidth * memory_fraction))
 
     @property
     def host_memory(self) -> float:
@@ -359,12 +348,12 @@ class Machine:
     @property
     def _network_bandwidth(self) -> float:
         out = self.cluster.scale_out
-        return out.bandwidth / out.oversubscription * (1 if self.ideal else out.efficiency)
+        return out.bandwidth / out.oversubscription * out.efficiency
 
     def _bandwidth_fraction(self, measured: Numeric) -> Numeric:
         if self.memory_efficiency is not None:
             return self.memory_efficiency
-        return 1.0 if self.ideal else measured
+        return measured
 
     def _roofline(
         self,
@@ -381,10 +370,10 @@ class Machine:
             num_bytes=num_bytes,
             peak_flops=self.peak(precision),
             memory_bandwidth=self.gpu.memory_bandwidth,
-            compute_fraction=1.0 if self.ideal else e["compute_fraction"] * sustained,
+            compute_fraction=e["compute_fraction"] * sustained,
             bandwidth_fraction=self._bandwidth_fraction(e["bandwidth_fraction"]),
-            latency=0.0 if self.ideal else e["latency"],
-            sharpness=np.inf if self.ideal else e["sharpness"],
+            latency=e["latency"],
+            sharpness=e["sharpness"],
         )
 
     def _sustained(self, precision: CodeArray) -> Numeric:

@@ -92,7 +92,7 @@ def _blocks(
 ) -> tuple[Block, ...]:
     """The layers of each group, then embedding and logits."""
     setting = share.setting
-    launch = 0.0 if setting.machine.ideal else setting.framework.execution.layer_launch_time
+    launch = setting.framework.execution.layer_launch_time
     blocks = []
     for index, group in enumerate(setting.model.layer_groups):
         operators: Iterable[Operator] = (
@@ -236,8 +236,6 @@ def _optimizer_time(
 
 
 def _overhead(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> FloatArray:
-    if share.setting.machine.ideal:
-        return np.zeros(())
     execution = share.setting.framework.execution
     overhead = execution.step_overhead + c.num_micro_batches * execution.micro_batch_overhead
     if execution.weight_broadcast_time:

@@ -128,6 +128,4 @@ def compute_bytes(precision: CodeArray) -> FloatArray:
 def elementwise_bytes(share: Share, elements: Numeric, bytes_per_element: float) -> FloatArray:
     """Traffic of elementwise kernels, as the framework fuses them."""
     passes = share.setting.framework.execution.elementwise_passes
-    if share.setting.machine.ideal:
-        passes = 1.0
     return np.asarray(elements * np.asarray(bytes_per_element * passes))

@@ -6,6 +6,7 @@ from typing import Any
 
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import CacheType, Quantization
+from planner.estimators.ideal import ideal_engine, ideal_hardware
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import default_cluster, load_gpu
@@ -23,11 +24,15 @@ def serving_setting(
 ) -> ServingSetting:
     """A setting of shipped specs; 512 tokens in and 128 out if nothing is said."""
     silicon = load_gpu(gpu)
+    cluster, profile = default_cluster(silicon), load_engine(engine).spec
+    if ideal:
+        silicon, cluster = ideal_hardware(silicon, cluster)
+        profile = ideal_engine(profile)
     lengths = {"input_tokens": 512, "output_tokens": 128}
     return ServingSetting(
-        machine=Machine(gpu=silicon, cluster=default_cluster(silicon), ideal=ideal),
+        machine=Machine(gpu=silicon, cluster=cluster, ideal=ideal),
         model=load_model(model),
-        engine=load_engine(engine).spec,
+        engine=profile,
         workload=ServingWorkload(**{**lengths, **workload}),
     )
 

@@ -13,7 +13,10 @@ from published_runs import configuration, setting
 
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.estimate import evaluate
+from planner.estimators.ideal import ideal_framework, ideal_hardware
+from planner.estimators.machine import Machine
 from planner.estimators.memory import MEMORY_PARTS
+from planner.estimators.share import Setting
 from planner.estimators.step_time import TIME_PARTS
 from planner.specs.catalogue import names
 
@@ -22,6 +25,12 @@ MODELS += ("glm-5", "nemotron-3-super-120b-a12b")
 FRAMEWORKS = tuple(names("frameworks"))
 OUTSIDE_LAYERS = ("launch_wait", "weight_gather", "offload", "pipeline_transfer", "pipeline_bubble")
 OUTSIDE_LAYERS += ("data_parallel", "optimizer", "overhead")
+
+
+def _ideal(real: Setting) -> Setting:
+    gpu, cluster = ideal_hardware(real.machine.gpu, real.machine.cluster)
+    machine = Machine(gpu=gpu, cluster=cluster, ideal=True)
+    return replace(real, machine=machine, framework=ideal_framework(real.framework))
 
 
 def _random_table(seed: int, rows: int = 40) -> TrainingConfigurations:
@@ -93,7 +102,7 @@ def test_parts_of_memory_add_up_on_the_fullest_gpu(model: str, framework: str) -
 )
 def test_ideal_machine_is_a_lower_bound(model: str, framework: str, gpu: str, seed: int) -> None:
     real = setting(model, framework, gpu=gpu)
-    ideal = replace(real, machine=replace(real.machine, ideal=True))
+    ideal = _ideal(real)
     table = _random_table(seed)
     bound, default = evaluate(ideal, table), evaluate(real, table)
     assert np.all(bound.step_time > 0)
@@ -105,7 +114,7 @@ def test_ideal_machine_is_a_lower_bound(model: str, framework: str, gpu: str, se
 def test_ideal_machine_needs_at_least_the_time_of_its_flops(model: str) -> None:
     """No more than the peak: causal attention does half of the counted scores."""
     real = setting(model)
-    ideal = replace(real, machine=replace(real.machine, ideal=True))
+    ideal = _ideal(real)
     estimate = evaluate(ideal, _random_table(11))
     attention = 1 - 0.5 * (~estimate.configurations.flash_attention == 0)
     assert np.all(estimate.model_flops_utilization * attention <= 1)
@@ -114,7 +123,7 @@ def test_ideal_machine_needs_at_least_the_time_of_its_flops(model: str) -> None:
 def test_matrix_only_model_reaches_the_peak_on_an_ideal_machine() -> None:
     """One large dense layout without communication is near its FLOPs over the peak."""
     real = setting("megatron-1t", sequence_length=2048)
-    ideal = replace(real, machine=replace(real.machine, ideal=True))
+    ideal = _ideal(real)
     layout = configuration(num_gpus=1, micro_batch_size=8, global_batch_size=64)
     assert 0.95 < evaluate(ideal, layout).model_flops_utilization < 1.02
 
@@ -128,7 +137,7 @@ def test_ideal_kernels_are_as_fast_as_the_roofline(model: str, name: str) -> Non
     The experts' activations besides pass memory: three widths of each token and expert.
     """
     real = setting(model, gpu="h100-sxm-80gb")
-    ideal = replace(real, machine=replace(real.machine, ideal=True))
+    ideal = _ideal(real)
     layout = configuration(num_gpus=8, expert_parallel=1, micro_batch_size=4, global_batch_size=32)
     layers, *_ = evaluate(ideal, layout).time.blocks
     (kernel,) = (operator for operator in layers.time.operators if operator.name == name)

@@ -1,0 +1,100 @@
+"""The roofline bound as specs and profiles: every efficiency 1, every latency and overhead 0."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from planner.enums import Precision
+from planner.specs.cluster import ClusterSpec
+from planner.specs.efficiency import collectives
+from planner.specs.engine import EngineProfile
+from planner.specs.framework import FrameworkProfile
+from planner.specs.gpu import Fp8AttentionEfficiency, GpuSpec
+
+Spec = TypeVar("Spec")
+
+_KERNEL = {
+    **dict.fromkeys(("compute_fraction", "bandwidth_fraction", "tile_penalty"), 1.0),
+    **dict.fromkeys(("latency", "base_latency", "latency_per_rank", "ramp_bytes"), 0.0),
+    **dict.fromkeys(("row_offset", "column_offset", "depth_offset", "width_offset"), 0.0),
+    **dict.fromkeys(("sequence_offset", "area_floor", "wave_fill", "wave_rounding"), 0.0),
+    **dict.fromkeys(("small_group_penalty", "permute_passes"), 0.0),
+    "sharpness": np.inf,
+}
+_EFFICIENCY = {
+    **dict.fromkeys(("sustained_compute_fraction", "attention_backward_fraction"), 1.0),
+    **dict.fromkeys(("portable_attention_fraction", "flash_attention_2_fraction"), 1.0),
+    **dict.fromkeys(("sustained_fp8_fraction", "sustained_attention_fraction"), None),
+    **dict.fromkeys(("vector_product_fraction", "gemm_table"), None),
+}
+_TRAINING = {
+    **dict.fromkeys(("layer_launch_time", "adapter_launch_time", "dequantize_launch_time"), 0.0),
+    **dict.fromkeys(("expert_launch_time", "expert_bias_passes"), 0.0),
+    **dict.fromkeys(("micro_batch_overhead", "step_overhead", "weight_broadcast_time"), 0.0),
+    **dict.fromkeys(("elementwise_passes", "permute_passes", "dequantize_passes"), 1.0),
+    "loss_passes": 2.0,
+}
+
+
+def ideal_hardware(gpu: GpuSpec, cluster: ClusterSpec) -> tuple[GpuSpec, ClusterSpec]:
+    """A GPU and a cluster that reach their peaks, at once."""
+    kind = cluster.scale_up.kind
+    efficiency = _changed(
+        _all_kernels(gpu.efficiency),
+        **_EFFICIENCY,
+        collective=_all_kernels(collectives(gpu, kind)),
+        fp8_attention=_fp8_attention(gpu),
+    )
+    link = _changed(gpu.scale_up, kind=kind)
+    network = _changed(
+        cluster.scale_out, efficiency=1.0, base_latency=0.0, latency_per_doubling=0.0
+    )
+    return (
+        _changed(gpu, efficiency=efficiency, scale_up=link),
+        _changed(cluster, scale_out=network),
+    )
+
+
+def ideal_framework(framework: FrameworkProfile) -> FrameworkProfile:
+    """A framework that launches in no time, fuses what it can, and copies at the link's rate."""
+    offloading = _changed(framework.offloading, host_link_fraction=1.0, host_memory_fraction=1.0)
+    execution = _changed(framework.execution, **_TRAINING)
+    return _changed(framework, execution=execution, offloading=offloading)
+
+
+def ideal_engine(engine: EngineProfile) -> EngineProfile:
+    """An engine that copies at the link's rate."""
+    return _changed(engine, execution=_changed(engine.execution, host_link_fraction=1.0))
+
+
+def _fp8_attention(gpu: GpuSpec) -> Fp8AttentionEfficiency | None:
+    """Attention in 8 bit as much faster as its peak is higher."""
+    measured, peaks = gpu.efficiency.fp8_attention, gpu.peak_flops
+    sixteen_bit = peaks.get(Precision.BF16, peaks.get(Precision.FP16))
+    if measured is None or sixteen_bit is None:
+        return measured
+    ratio = peaks.get(Precision.FP8, np.nan) / sixteen_bit
+    return _changed(measured, forward=ratio, backward=ratio)
+
+
+def _all_kernels(spec: Any) -> Any:
+    """A tree of efficiencies with the ideal of each kernel's numbers."""
+    if isinstance(spec, Mapping):
+        return {key: _all_kernels(value) for key, value in spec.items()}
+    if not hasattr(spec, "__dataclass_fields__"):
+        return spec
+    return _changed(
+        spec, **{name: _KERNEL.get(name, _all_kernels(value)) for name, value in vars(spec).items()}
+    )
+
+
+def _changed(spec: Spec, **values: Any) -> Spec:
+    """A copy with other values, unchecked: files may not say infinity."""
+    changed = copy.copy(spec)
+    for name, value in values.items():
+        object.__setattr__(changed, name, value)
+    return changed
