@@ -90,22 +90,42 @@ def _settled(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Rate, prefill workers and decode step where queues and decoding stay as they are."""
     service, number = pools.service_time, pools.prefill_workers
-    around = pools.prompt_time + pools.transfer_time
-    places = np.minimum(pools.places, requests)
-    each = pools.slope / pools.decode_workers
     is_known = bool(np.all(number > 0))
-    others = (requests - 1) / requests
-    decoding, queue = places, np.zeros_like(requests)
+    served = service / np.where(number > 0, number, 1.0)
+    around, requests, served, places, fixed, slope = _alike(
+        pools.prompt_time + pools.transfer_time,
+        requests,
+        served,
+        np.minimum(pools.places, requests),
+        pools.fixed,
+        pools.slope / pools.decode_workers,
+    )
+    most, others = 1 / served, served * (requests - 1) / requests
+    decoding, queue = places.copy(), np.zeros_like(places)
+    # Written into the same arrays in every round, which is most of the work of a search.
+    rate, decode, waiting, by_places = (np.empty_like(places) for _ in range(4))
+    whole, more = steps * fixed, steps * slope
     for _ in range(_ROUNDS):
-        decode = steps * (pools.fixed + each * decoding)
+        np.add(whole, np.multiply(more, decoding, out=decode), out=decode)
         if not is_known:
             keeps_up = requests / (around + decode)
             enough = np.maximum(np.ceil(keeps_up * service / _BUSIEST), 1.0)
             number = np.where(pools.prefill_workers > 0, pools.prefill_workers, enough)
-        served = service / number
-        waiting = served * queue * others
-        rate = np.minimum(requests / (waiting + around + decode), 1 / served)
-        rate = np.minimum(rate, places / decode)
-        queue = 0.5 * (queue + rate * (waiting + served))
-        decoding = 0.5 * (decoding + np.clip(rate * decode, 1.0, places))
-    return rate, number, pools.fixed + each * decoding
+            served = service / number
+            most, others = 1 / served, served * (requests - 1) / requests
+        np.multiply(others, queue, out=waiting)
+        np.add(np.add(waiting, around, out=rate), decode, out=rate)
+        np.minimum(np.divide(requests, rate, out=rate), most, out=rate)
+        np.minimum(rate, np.divide(places, decode, out=by_places), out=rate)
+        np.add(waiting, served, out=waiting)
+        np.add(queue, np.multiply(waiting, rate, out=waiting), out=queue)
+        np.multiply(queue, 0.5, out=queue)
+        np.maximum(np.multiply(decode, rate, out=decode), 1.0, out=decode)
+        np.add(decoding, np.minimum(decode, places, out=decode), out=decoding)
+        np.multiply(decoding, 0.5, out=decoding)
+    return rate, number, fixed + slope * decoding
+
+
+def _alike(*arrays: FloatArray) -> list[FloatArray]:
+    """Copies of the arrays, all of the shape that they broadcast to."""
+    return [np.array(one) for one in np.broadcast_arrays(*arrays)]
