@@ -73,4 +73,5 @@ def test_prefill_workers_take_a_prompt_on_every_rank() -> None:
     workers = prefill_workers(setting, replicas(**layout), inside_fabric=True)
     assert float(workers.configurations.concurrency.ravel()[0]) == 8
     one, queued = float(workers.prompt_time.ravel()[0]), float(workers.service_time.ravel()[0])
-    assert one / 8 < queued < one / 3
+    assert one / 8 <= queued * (1 + 1e-9)
+    assert queued < one / 3

@@ -10,10 +10,8 @@ import planner
 from planner.enums import CacheType
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.estimators.inference.disaggregated import (
-    HIGHEST_PREFILL_LOAD,
     cache_transfer_time,
     decode_workers,
-    matched,
     prefill_workers,
 )
 from planner.estimators.inference.kernels import Kernels
@@ -228,23 +226,6 @@ def test_queued_prompts_share_what_a_step_costs():
 def test_attention_ranks_have_their_own_steps():
     _, c = pool(settings={"tensor_parallel": 2, "attention_data_parallel": 4})
     np.testing.assert_array_equal(c.replica_step_tokens, 4 * c.max_num_batched_tokens)
-
-
-def test_matched_pools_add_up_the_first_token():
-    parts = {"prompt_time": 0.3, "transfer_time": 0.02, "decode_step": 0.01, "overhead": 0.005}
-    match = matched(prefill=2, decode=3, service_time=0.2, decode_rate=1.0, **parts)
-    assert match.request_rate == pytest.approx(3.0)  # decode bounds it
-    assert match.load == pytest.approx(3.0 * 0.2 / 2)
-    wait = 0.3 * 0.2 / (2 * (1 - 0.3))
-    assert match.time_to_first_token == pytest.approx(sum(parts.values()) + wait)
-
-
-def test_prompts_bound_the_rate_where_decode_workers_are_many():
-    match = matched(
-        prefill=1, decode=100, service_time=0.2, prompt_time=0.3, transfer_time=0.0,
-        decode_rate=1.0, decode_step=0.01, overhead=0.0,
-    )  # fmt: skip
-    assert match.request_rate == pytest.approx(HIGHEST_PREFILL_LOAD / 0.2)
 
 
 def test_decode_workers_are_not_slowed_by_prompts():

@@ -1,4 +1,4 @@
-"""Prefill and decode on workers of their own: their rates, the transfer, and their match."""
+"""Prefill and decode on workers of their own: what a worker of each kind takes and holds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, Numeric
+from planner.arrays import CodeArray, FloatArray
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.estimate import serving_rejections
 from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
@@ -19,7 +19,6 @@ from planner.estimators.inference.serving import (
 )
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.step import step_time
-from planner.formulas.queueing import mean_wait
 
 HIGHEST_PREFILL_LOAD = 0.9
 _BEYOND_ANY_DOMAIN = 1e9
@@ -29,9 +28,9 @@ _BEYOND_ANY_DOMAIN = 1e9
 class PrefillWorkers:
     """Workers that compute prompts alone; arrays of the configurations' shape.
 
-    ``prompt_time``: seconds of a lone prompt; ``service_time``: seconds of a worker's work
-    per prompt when its steps are full; ``transfer_time``: seconds until the prompt's cache
-    has left its GPUs.
+    ``prompt_time``: seconds of a prompt when every attention rank has one; ``service_time``:
+    seconds of a worker's work per prompt when its steps are full; ``transfer_time``: seconds
+    until the prompt's cache has left its GPUs.
     """
 
     setting: ServingSetting
@@ -50,11 +49,19 @@ class PrefillWorkers:
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeWorkers:
-    """Workers that hold ``concurrency`` requests and compute no prompts."""
+    """Workers that compute no prompts and hold at most ``places`` of their ``concurrency``.
+
+    A step over B sequences lasts ``fixed + slope B`` seconds; ``step_time``,
+    ``time_per_output_token`` and ``request_rate`` are those of a full worker: bounds that no
+    deployment passes.
+    """
 
     setting: ServingSetting
     configurations: ServingConfigurations
     memory: ServingMemory
+    places: FloatArray
+    fixed: FloatArray
+    slope: FloatArray
     step_time: FloatArray
     time_per_output_token: FloatArray
     request_rate: FloatArray
@@ -68,27 +75,44 @@ def prefill_workers(
     """Time and room of workers for prompts; ``setting`` is that of the whole deployment."""
     alone = replace(setting, workload=replace(setting.workload, output_tokens=1, draft_tokens=0))
     whole, limit = new_tokens(alone), configurations.max_num_batched_tokens
-    rounds = np.maximum(whole / limit, 1.0)
+    most = setting.engine.scheduler.max_num_seqs
     ranks = configurations.attention_data_parallel
-    together = np.maximum(np.floor(limit / whole), 1.0) * ranks
-    p = configurations.pipeline_parallel
-    c = replace(configurations, concurrency=together * p)
-    nothing = np.zeros(())
+    together = np.clip(np.floor(limit / whole), 1.0, most) * ranks
+    c = replace(configurations, concurrency=together * configurations.pipeline_parallel)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         memory = serving_memory(alone, c)
-        lone, batched = (
-            step_time(alone, c, prompt_batch(alone, count, count * whole / rounds, nothing), False)
-            for count in (np.ones(()), together)
-        )
+        prompt, service = prefill_times(alone, c, np.asarray(float(most)))
         return PrefillWorkers(
             setting=alone,
             configurations=c,
             memory=memory,
-            prompt_time=lone.total * rounds,
-            service_time=batched.cycle(p) * rounds / (together * p),
+            prompt_time=prompt,
+            service_time=service,
             transfer_time=cache_transfer_time(alone, c, inside_fabric),
             rejected_by=serving_rejections(alone, c, memory),
         )
+
+
+def prefill_times(
+    setting: ServingSetting, configurations: ServingConfigurations, most_seqs: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Seconds of a prompt when every rank has one, and of the worker's time it takes in a queue.
+
+    A queue fills the steps with as many prompts as their tokens, and ``most_seqs`` sequences of
+    a rank, allow.
+    """
+    c = configurations
+    new, ranks = new_tokens(setting), c.attention_data_parallel
+    rounds = np.maximum(np.ceil(new * ranks / c.replica_step_tokens), 1.0)
+    p, nothing = c.pipeline_parallel, np.zeros(())
+    batch = prompt_batch(setting, ranks, new * ranks / rounds, nothing)
+    alone = step_time(setting, c, batch, decoding=False)
+    most = np.minimum(np.floor(c.replica_step_tokens / new), most_seqs * ranks)
+    full = np.maximum(most, ranks / rounds)
+    batch = prompt_batch(setting, np.maximum(full, ranks), full * new, nothing)
+    queued = step_time(setting, c, batch, decoding=False).cycle(p)
+    service = np.minimum(alone.cycle(p) * rounds / ranks, queued / full)
+    return alone.total * rounds, service / p
 
 
 def decode_workers(
@@ -101,22 +125,38 @@ def decode_workers(
     c = replace(configurations, max_num_batched_tokens=tokens)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         memory = serving_memory(setting, c)
-        batch = decode_batch(setting, c.concurrency / c.pipeline_parallel)
-        lap = step_time(setting, c, batch, True).cycle(
-            np.minimum(c.concurrency, c.pipeline_parallel)
-        )
-        step = lap * (1 + setting.workload.draft_cost)
-        steps = decode_steps(setting)
+        places = np.minimum(c.concurrency, setting.engine.scheduler.max_num_seqs * ranks)
+        fixed, slope = decode_line(setting, c, places)
+        step = fixed + slope * places
         return DecodeWorkers(
             setting=setting,
             configurations=c,
             memory=memory,
+            places=places,
+            fixed=fixed,
+            slope=slope,
             step_time=step,
             time_per_output_token=step / tokens_per_step(setting),
-            request_rate=c.concurrency / (steps * step),
+            request_rate=places / (decode_steps(setting) * step),
             transfer_time=cache_transfer_time(setting, c, inside_fabric),
             rejected_by=serving_rejections(setting, c, memory),
         )
+
+
+def decode_line(
+    setting: ServingSetting, configurations: ServingConfigurations, sequences: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """A step over B sequences of a worker, at most ``sequences``, lasts fixed + slope B."""
+    c, p = configurations, configurations.pipeline_parallel
+    whole = np.maximum(sequences, 1.0)
+    half = np.maximum(whole / 2, 0.5)
+    times = [
+        step_time(setting, c, decode_batch(setting, n / p), decoding=True).cycle(np.minimum(n, p))
+        * (1 + setting.workload.draft_cost)
+        for n in (whole, half)
+    ]
+    slope = (times[0] - times[1]) / (whole - half)
+    return times[0] - slope * whole, slope
 
 
 def cache_transfer_time(
@@ -130,36 +170,3 @@ def cache_transfer_time(
     num_bytes = sequence_bytes(setting, configurations, setting.workload.input_tokens)
     distance = 1.0 if inside_fabric else _BEYOND_ANY_DOMAIN
     return setting.machine.send_time(num_bytes, np.asarray(distance))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Matched:
-    """Pools of prefill and decode workers that keep up with each other; per deployment."""
-
-    request_rate: FloatArray
-    load: FloatArray
-    time_to_first_token: FloatArray
-
-
-def matched(
-    *,
-    prefill: Numeric,
-    decode: Numeric,
-    service_time: Numeric,
-    prompt_time: Numeric,
-    transfer_time: Numeric,
-    decode_rate: Numeric,
-    decode_step: Numeric,
-    overhead: float,
-) -> Matched:
-    """Rate and time to first token of ``prefill`` and ``decode`` workers.
-
-    The slower pool sets the rate; prompts use at most ``HIGHEST_PREFILL_LOAD`` of their
-    pool. A first token waits for the queue, the prompt, the transfer and the first step.
-    """
-    capacity = prefill * HIGHEST_PREFILL_LOAD / np.asarray(service_time)
-    rate = np.minimum(capacity, decode * np.asarray(decode_rate))
-    load = rate * service_time / prefill
-    wait = mean_wait(utilization=load, service_time=service_time)
-    first = overhead + wait + prompt_time + transfer_time + decode_step
-    return Matched(request_rate=rate, load=load, time_to_first_token=np.asarray(first))

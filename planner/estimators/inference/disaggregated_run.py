@@ -1,4 +1,4 @@
-"""A given deployment of prefill and decode workers under a fixed number of requests."""
+"""Pools of prefill and decode workers under a fixed number of requests, in closed form."""
 
 from __future__ import annotations
 
@@ -7,18 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import FloatArray
-from planner.configurations.serving import ServingConfigurations
-from planner.estimators.inference.memory import sequence_bytes
-from planner.estimators.inference.serving import (
-    decode_batch,
-    decode_steps,
-    new_tokens,
-    prompt_batch,
-    request_overhead,
-    tokens_per_step,
-)
+from planner.estimators.inference.serving import decode_steps, request_overhead, tokens_per_step
 from planner.estimators.inference.setting import ServingSetting
-from planner.estimators.inference.step import step_time
 
 _ROUNDS = 60
 _BUSIEST = 0.8
@@ -26,35 +16,38 @@ _BUSIEST = 0.8
 
 @dataclass(frozen=True, kw_only=True)
 class Pools:
-    """Workers that prefill and workers that decode, of one configuration each.
+    """Workers that prefill and workers that decode; arrays that broadcast, times in seconds.
 
-    A number of ``prefill_workers`` of 0 is not known: as many as keep up with the decoding.
-    ``prefill_seqs``, ``decode_seqs``: most sequences in a step of one of their attention ranks.
+    ``prompt_time``: of a prompt when every attention rank has one; ``service_time``: what it
+    takes of a worker's time in a queue; ``transfer_time``: until its cache has moved. A number
+    of ``prefill_workers`` of 0 is not known: as many as keep up with the decoding. A decode step
+    over B sequences of a worker lasts ``fixed + slope B``; all of them have ``places``.
     ``stream_interval``: tokens that the decode workers collect before they send them.
     """
 
-    prefill: ServingConfigurations
-    decode: ServingConfigurations
+    prompt_time: FloatArray
+    service_time: FloatArray
+    transfer_time: FloatArray
     prefill_workers: FloatArray
     decode_workers: FloatArray
-    prefill_seqs: FloatArray
-    decode_seqs: FloatArray
+    fixed: FloatArray
+    slope: FloatArray
+    places: FloatArray
     stream_interval: FloatArray
-
-    @property
-    def places(self) -> FloatArray:
-        """Sequences that all workers together decode at most."""
-        return self.decode_workers * self.decode_seqs * self.decode.attention_data_parallel
 
 
 @dataclass(frozen=True, kw_only=True)
 class DisaggregatedRun:
-    """Means over the requests of the whole deployment; times in seconds."""
+    """Means over the requests of the whole deployment; times in seconds.
+
+    ``load``: share of the time in which the prefill workers compute prompts.
+    """
 
     time_to_first_token: FloatArray
     time_per_output_token: FloatArray
     request_rate: FloatArray
     prefill_workers: FloatArray
+    load: FloatArray
 
 
 def disaggregated_run(
@@ -72,27 +65,8 @@ def disaggregated_run(
        1979; A. Seidmann et al., 1987, for several servers.
     """
     steps = decode_steps(setting)
-    alone, service = _prefill_times(setting, pools)
-    places = np.minimum(pools.places, requests)
-    fixed, slope = _decode_step(setting, pools, places)
-    ranks = pools.prefill.attention_data_parallel
-    servers = pools.prefill_workers * ranks
-    moved = _transfer_time(setting, pools)
-    rate = requests / (alone + moved + steps * fixed)
-    enough = np.ceil(rate * service / _BUSIEST / ranks) * ranks
-    decoding, queue = places, np.zeros_like(requests)
-    for _ in range(_ROUNDS):
-        step = fixed + slope * decoding / pools.decode_workers
-        keeps_up = requests / (alone + moved + steps * step)
-        enough = np.maximum(np.ceil(keeps_up * service / _BUSIEST / ranks) * ranks, ranks)
-        number = np.where(pools.prefill_workers > 0, servers, enough)
-        waiting = service / number * queue * (requests - 1) / requests
-        held = waiting + alone
-        rate = np.minimum(requests / (held + moved + steps * step), number / service)
-        rate = np.minimum(rate, places / (steps * step))
-        queue = 0.5 * (queue + rate * (waiting + service / number))
-        decoding = 0.5 * (decoding + np.clip(rate * steps * step, 1.0, places))
-    step = fixed + slope * decoding / pools.decode_workers
+    alone, moved, service = pools.prompt_time, pools.transfer_time, pools.service_time
+    rate, number, step = _settled(pools, requests, steps)
     left = requests / rate - steps * step - moved
     burst = setting.workload.burst_share * np.maximum(requests - 1, 0.0) / 2 * service / number
     per_token = step / tokens_per_step(setting)
@@ -106,48 +80,52 @@ def disaggregated_run(
         + request_overhead(setting),
         time_per_output_token=per_token,
         request_rate=rate,
-        prefill_workers=number / ranks,
+        prefill_workers=number,
+        load=rate * service / number,
     )
 
 
-def _prefill_times(setting: ServingSetting, pools: Pools) -> tuple[FloatArray, FloatArray]:
-    """Seconds of a prompt when every rank has one, and of a rank's time it takes in a queue.
+def _settled(
+    pools: Pools, requests: FloatArray, steps: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Rate, prefill workers and decode step where queues and decoding stay as they are."""
+    service, number = pools.service_time, pools.prefill_workers
+    is_known = bool(np.all(number > 0))
+    served = service / np.where(number > 0, number, 1.0)
+    around, requests, served, places, fixed, slope = _alike(
+        pools.prompt_time + pools.transfer_time,
+        requests,
+        served,
+        np.minimum(pools.places, requests),
+        pools.fixed,
+        pools.slope / pools.decode_workers,
+    )
+    most, others = 1 / served, served * (requests - 1) / requests
+    decoding, queue = places.copy(), np.zeros_like(places)
+    # Written into the same arrays in every round, which is most of the work of a search.
+    rate, decode, waiting, by_places = (np.empty_like(places) for _ in range(4))
+    whole, more = steps * fixed, steps * slope
+    for _ in range(_ROUNDS):
+        np.add(whole, np.multiply(more, decoding, out=decode), out=decode)
+        if not is_known:
+            keeps_up = requests / (around + decode)
+            enough = np.maximum(np.ceil(keeps_up * service / _BUSIEST), 1.0)
+            number = np.where(pools.prefill_workers > 0, pools.prefill_workers, enough)
+            served = service / number
+            most, others = 1 / served, served * (requests - 1) / requests
+        np.multiply(others, queue, out=waiting)
+        np.add(np.add(waiting, around, out=rate), decode, out=rate)
+        np.minimum(np.divide(requests, rate, out=rate), most, out=rate)
+        np.minimum(rate, np.divide(places, decode, out=by_places), out=rate)
+        np.add(waiting, served, out=waiting)
+        np.add(queue, np.multiply(waiting, rate, out=waiting), out=queue)
+        np.multiply(queue, 0.5, out=queue)
+        np.maximum(np.multiply(decode, rate, out=decode), 1.0, out=decode)
+        np.add(decoding, np.minimum(decode, places, out=decode), out=decoding)
+        np.multiply(decoding, 0.5, out=decoding)
+    return rate, number, fixed + slope * decoding
 
-    A queue fills the steps with as many prompts as their tokens and sequences allow.
-    """
-    c = pools.prefill
-    new, ranks = new_tokens(setting), c.attention_data_parallel
-    rounds = np.maximum(np.ceil(new * ranks / c.replica_step_tokens), 1.0)
-    p = c.pipeline_parallel
-    batch = prompt_batch(setting, ranks, new * ranks / rounds, np.zeros(()))
-    alone = step_time(setting, c, batch, decoding=False)
-    most = np.minimum(np.floor(c.replica_step_tokens / new), pools.prefill_seqs * ranks)
-    full = np.maximum(most, ranks / rounds)
-    busy = np.maximum(full, ranks)
-    queued = step_time(
-        setting, c, prompt_batch(setting, busy, full * new, np.zeros(())), decoding=False
-    ).cycle(p)
-    service = np.minimum(alone.cycle(p) * rounds, queued * ranks / full)
-    return alone.total * rounds, service / p
 
-
-def _decode_step(
-    setting: ServingSetting, pools: Pools, sequences: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """A step over B sequences of a worker, at most its share of them, lasts fixed + slope B."""
-    c, p = pools.decode, pools.decode.pipeline_parallel
-    whole = np.maximum(sequences / pools.decode_workers, 1.0)
-    half = np.maximum(whole / 2, 0.5)
-    times = [
-        step_time(setting, c, decode_batch(setting, n / p), decoding=True).cycle(np.minimum(n, p))
-        * (1 + setting.workload.draft_cost)
-        for n in (whole, half)
-    ]
-    slope = (times[0] - times[1]) / (whole - half)
-    return times[0] - slope * whole, slope
-
-
-def _transfer_time(setting: ServingSetting, pools: Pools) -> FloatArray:
-    """Seconds to move the cache of a prompt, every GPU of a prefill worker sending its share."""
-    held = sequence_bytes(setting, pools.prefill, setting.workload.input_tokens)
-    return held / setting.machine.cluster.scale_out.bandwidth
+def _alike(*arrays: FloatArray) -> list[FloatArray]:
+    """Copies of the arrays, all of the shape that they broadcast to."""
+    return [np.array(one) for one in np.broadcast_arrays(*arrays)]

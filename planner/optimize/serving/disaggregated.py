@@ -14,11 +14,14 @@ from planner.configurations.serving import ServingConfigurations
 from planner.enums import CacheType
 from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
-    Matched,
     PrefillWorkers,
     decode_workers,
-    matched,
     prefill_workers,
+)
+from planner.estimators.inference.disaggregated_run import (
+    DisaggregatedRun,
+    Pools,
+    disaggregated_run,
 )
 from planner.estimators.inference.estimate import SERVING_REJECTIONS
 from planner.optimize.pareto import pareto_front
@@ -183,7 +186,10 @@ def _prefill_rows(workers: PrefillWorkers, rows: Any) -> PrefillWorkers:
 
 
 def _decode_rows(workers: DecodeWorkers, rows: Any) -> DecodeWorkers:
-    names = ("step_time", "time_per_output_token", "request_rate", "transfer_time", "rejected_by")
+    names = (
+        *("places", "fixed", "slope", "step_time", "time_per_output_token", "request_rate"),
+        *("transfer_time", "rejected_by"),
+    )
     return DecodeWorkers(setting=workers.setting, **_rows(workers, rows, names))
 
 
@@ -215,11 +221,11 @@ def _candidates(pair: _Pair, count: int) -> Candidates | None:
     else:
         rate = pair.source.request_rate or 0.0
         prefill = rounded_up(rate / _on(0, pair.prefill.request_rate))
-        decode = rounded_up(rate / _on(1, pair.decode.request_rate))
+        decode = rounded_up(_most_decode_workers(pair, prefill, rate))
     if not prefill.size:
         return None
-    match = _match(pair, prefill, decode)
-    deployments = _deployments(pair, prefill, decode, match)
+    run = _run(pair, prefill, decode)
+    deployments = _deployments(pair, prefill, decode, run)
     shape = deployments.shape
 
     def rows(indices: IndexArray) -> dict[str, Any]:
@@ -229,13 +235,28 @@ def _candidates(pair: _Pair, count: int) -> Candidates | None:
             decode=_decode_rows(pair.decode, other),
             num_prefill=np.broadcast_to(prefill, shape)[which, other, many],
             num_decode=np.broadcast_to(decode, shape)[which, other, many],
-            load=np.broadcast_to(match.load, shape)[which, other, many],
+            load=np.broadcast_to(run.load, shape)[which, other, many],
         )
         chosen = _deployments_at(deployments, positions)
         return disaggregated_columns(workers, chosen, pair.source)
 
     rejected_by = np.zeros(shape, dtype=np.int8)
     return Candidates(deployments=deployments, rejected_by=rejected_by, rows=rows)
+
+
+def _most_decode_workers(pair: _Pair, prefill: FloatArray, rate: float) -> FloatArray:
+    """Decode workers that surely reach the rate, by Little's law with all their places taken.
+
+    So many prompts wait no longer than at a server of exponential service.
+    """
+    c, full = pair.decode.configurations, pair.decode
+    served = _on(0, pair.prefill.service_time) / prefill
+    wait = served * rate * served / (1 - rate * served)
+    moved = np.maximum(_on(0, pair.prefill.transfer_time), _on(1, full.transfer_time))
+    answer = _on(1, full.places / full.request_rate)
+    latency = _on(0, pair.prefill.prompt_time) + wait + moved + answer
+    needed = rate * latency / _on(1, c.concurrency)
+    return np.maximum(needed, rate / _on(1, full.request_rate))
 
 
 def _on(axis: int, values: Any) -> FloatArray:
@@ -245,35 +266,37 @@ def _on(axis: int, values: Any) -> FloatArray:
     return np.reshape(values, shape)
 
 
-def _match(pair: _Pair, prefill: FloatArray, decode: FloatArray) -> Matched:
-    engine, machine = pair.decode.setting.engine, pair.decode.setting.machine
-    return matched(
-        prefill=prefill,
-        decode=decode,
-        service_time=_on(0, pair.prefill.service_time),
-        prompt_time=_on(0, pair.prefill.prompt_time),
-        transfer_time=np.maximum(
-            _on(0, pair.prefill.transfer_time), _on(1, pair.decode.transfer_time)
-        ),
-        decode_rate=_on(1, pair.decode.request_rate),
-        decode_step=_on(1, pair.decode.step_time),
-        overhead=0.0 if machine.ideal else engine.execution.request_overhead,
+def _run(pair: _Pair, prefill: FloatArray, decode: FloatArray) -> DisaggregatedRun:
+    """Every pair in every number, each decode worker with its ``concurrency`` in flight."""
+    first, c, setting = pair.prefill, pair.decode.configurations, pair.decode.setting
+    moved = _on(0, first.transfer_time), _on(1, pair.decode.transfer_time)
+    pools = Pools(
+        prompt_time=_on(0, first.prompt_time),
+        service_time=_on(0, first.service_time),
+        transfer_time=np.maximum(*moved),
+        prefill_workers=prefill,
+        decode_workers=decode,
+        fixed=_on(1, pair.decode.fixed),
+        slope=_on(1, pair.decode.slope),
+        places=decode * _on(1, pair.decode.places),
+        stream_interval=np.asarray(float(setting.engine.scheduler.stream_interval)),
     )
+    return disaggregated_run(setting, pools, decode * _on(1, c.concurrency))
 
 
 def _deployments(
-    pair: _Pair, prefill: FloatArray, decode: FloatArray, match: Matched
+    pair: _Pair, prefill: FloatArray, decode: FloatArray, run: DisaggregatedRun
 ) -> Deployments:
     source, (each_prefill, each_decode) = pair.source, pair.gpus
     headroom = _on(0, _headroom(pair.prefill)), _on(1, _headroom(pair.decode))
     prices = prefill * each_prefill * source.prefill.price, decode * each_decode * source.pool.price
     return Deployments(
         workload=pair.decode.setting.workload,
-        shape=match.time_to_first_token.shape,
+        shape=run.time_to_first_token.shape,
         num_gpus=prefill * each_prefill + decode * each_decode,
-        request_rate=match.request_rate,
-        time_to_first_token=match.time_to_first_token,
-        time_per_output_token=_on(1, pair.decode.time_per_output_token),
+        request_rate=run.request_rate,
+        time_to_first_token=run.time_to_first_token,
+        time_per_output_token=run.time_per_output_token,
         memory_headroom=np.minimum(*headroom),
         price=np.add(*prices),
     )

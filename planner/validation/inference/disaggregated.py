@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.arrays import FloatArray
+from planner.estimators.inference.disaggregated import decode_line, prefill_times
 from planner.estimators.inference.disaggregated_run import Pools, disaggregated_run
-from planner.estimators.inference.memory import serving_memory
+from planner.estimators.inference.memory import sequence_bytes, serving_memory
 from planner.validation.inference.cases import InferenceCase
 from planner.validation.inference.deployments import Deployment, configurations
 from planner.validation.inference.online import fitting_cache
@@ -27,19 +28,25 @@ def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
     c = configurations([case.replica for case in cases], list(requests / decoders))
     c = fitting_cache(setting, c, cases)
     memory = serving_memory(setting, c)
-    served = disaggregated_run(
-        setting,
-        Pools(
-            prefill=configurations(prefill, [1.0] * len(cases)),
-            decode=c,
-            prefill_workers=np.array([_prefill_workers(case) for case in cases]),
-            decode_workers=decoders,
-            prefill_seqs=np.array([float(one.max_num_seqs) for one in prefill]),
-            decode_seqs=np.array([float(case.replica.max_num_seqs) for case in cases]),
-            stream_interval=np.array([float(case.replica.stream_interval) for case in cases]),
-        ),
-        requests,
+    pool = configurations(prefill, [1.0] * len(cases))
+    most_prompts = np.array([float(one.max_num_seqs) for one in prefill])
+    prompt, service = prefill_times(setting, pool, most_prompts)
+    seqs = np.array([float(case.replica.max_num_seqs) for case in cases])
+    places = decoders * seqs * c.attention_data_parallel
+    fixed, slope = decode_line(setting, c, np.minimum(places, requests) / decoders)
+    moved = sequence_bytes(setting, pool, setting.workload.input_tokens)
+    pools = Pools(
+        prompt_time=prompt,
+        service_time=service,
+        transfer_time=moved / setting.machine.cluster.scale_out.bandwidth,
+        prefill_workers=np.array([_prefill_workers(case) for case in cases]),
+        decode_workers=decoders,
+        fixed=fixed,
+        slope=slope,
+        places=places,
+        stream_interval=np.array([float(case.replica.stream_interval) for case in cases]),
     )
+    served = disaggregated_run(setting, pools, requests)
     first, token = served.time_to_first_token, served.time_per_output_token
     answer = np.maximum(columns.output_tokens - 1, 0.0) * token
     decoding = served.request_rate * answer

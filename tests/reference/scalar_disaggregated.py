@@ -1,0 +1,89 @@
+"""Prefill and decode workers under a fixed number of requests, in plain floats.
+
+Part of the naive twin of serving.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, floor
+
+import scalar_machine
+import scalar_serving_memory
+from scalar_serving import decode_line, decode_steps, new_tokens, per_step, prompts_batch
+from scalar_serving_kernels import Replica, ServingWorld
+from scalar_serving_step import step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """Workers of both kinds; ``requests`` are always in flight. 0 prefill workers: enough."""
+
+    prefill: Replica
+    decode: Replica
+    prefill_workers: float
+    decode_workers: float
+    requests: float
+    inside_fabric: bool = False
+
+
+def prompt_times(world: ServingWorld, c: Replica) -> tuple[float, float]:
+    """A prompt when each attention rank has one; a rank's time for one of a full queue."""
+    new, ranks, p = new_tokens(world), c.attention_data_parallel, c.pipeline_parallel
+    rounds = max(ceil(new / c.max_num_batched_tokens), 1)
+    one = step(world, c, prompts_batch(world, ranks, new * ranks / rounds, 0), False)
+    seqs = world.engine.scheduler.max_num_seqs * ranks
+    full = max(min(floor(c.step_tokens / new), seqs), ranks / rounds)
+    many = step(world, c, prompts_batch(world, max(full, ranks), full * new, 0), False)
+    service = min(one.cycle(p) * rounds, many.cycle(p) * ranks / full)
+    return one.total * rounds, service / p
+
+
+def places_of(world: ServingWorld, c: Replica) -> float:
+    """Sequences that a decode worker holds."""
+    return min(c.concurrency, world.engine.scheduler.max_num_seqs * c.attention_data_parallel)
+
+
+def transfer(world: ServingWorld, d: Deployment) -> float:
+    """The GPUs of one end send their shares, those of the other end receive theirs."""
+    times = []
+    for c in (d.prefill, d.decode):
+        held = scalar_serving_memory.cache(world, c, world.workload.input_tokens)
+        share = held * (1 - c.kv_offload)
+        times.append(scalar_machine.send(world.links, share, not d.inside_fabric))
+    return max(times)
+
+
+def serve(world: ServingWorld, d: Deployment) -> dict[str, float]:
+    """Means over the requests, after sixty rounds that go half of the way each."""
+    alone, service = prompt_times(world, d.prefill)
+    each = places_of(world, d.decode)
+    fixed, slope = decode_line(world, d.decode, each)
+    places = min(each * d.decode_workers, d.requests)
+    steps, moved, ranks = decode_steps(world), transfer(world, d), d.prefill.attention_data_parallel
+    decoding, queue = places, 0.0
+    for _ in range(60):
+        answer = steps * (fixed + slope * decoding / d.decode_workers)
+        servers = d.prefill_workers * ranks
+        if not servers:
+            needed = d.requests / (alone + moved + answer) * service / 0.8
+            servers = max(ceil(needed / ranks), 1) * ranks
+        waiting = service / servers * queue * (d.requests - 1) / d.requests
+        rate = min(
+            d.requests / (waiting + alone + moved + answer), servers / service, places / answer
+        )
+        queue = (queue + rate * (waiting + service / servers)) / 2
+        decoding = (decoding + min(max(rate * answer, 1.0), places)) / 2
+    last = fixed + slope * decoding / d.decode_workers
+    burst = world.workload.burst_share * max(d.requests - 1, 0) / 2 * service / servers
+    collected = min(world.engine.scheduler.stream_interval, world.workload.output_tokens) - 1
+    first = max(d.requests / rate - steps * last - moved, alone) + moved + last + burst
+    return {
+        "time_to_first_token": first
+        + collected * last / per_step(world)
+        + world.execution.request_overhead,
+        "time_per_output_token": last / per_step(world),
+        "request_rate": rate,
+        "prefill_workers": servers / ranks,
+        "load": rate * service / servers,
+    }

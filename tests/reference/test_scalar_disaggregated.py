@@ -1,0 +1,110 @@
+"""Workers of two kinds, and what a deployment costs, against the naive twin and by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import scalar_disaggregated
+from drawn_replicas import DENSE, EXPERTS, make_replicas, make_setting, make_world
+from scalar_disaggregated import Deployment
+from scalar_serving_kernels import Replica
+
+from planner.estimators.inference.disaggregated import decode_workers, prefill_workers
+from planner.estimators.inference.disaggregated_run import Pools, disaggregated_run
+from planner.estimators.inference.setting import ServingSetting
+
+WORKLOADS: list[dict[str, Any]] = [
+    {},
+    {"input_tokens": 9000, "output_tokens": 300, "burst_share": 0.3},
+    {"input_tokens": 100, "draft_tokens": 2, "acceptance_rate": 0.6, "draft_cost": 0.1},
+]
+SCHEDULERS: list[dict[str, Any]] = [{}, {"max_num_seqs": 4, "stream_interval": 10}]
+
+
+def pools_of(setting: ServingSetting, d: Deployment) -> Pools:
+    """The deployment's workers, evaluated one by one."""
+    first = prefill_workers(setting, make_replicas([d.prefill]), d.inside_fabric)
+    second = decode_workers(setting, make_replicas([d.decode]), d.inside_fabric)
+    return Pools(
+        prompt_time=first.prompt_time,
+        service_time=first.service_time,
+        transfer_time=np.maximum(first.transfer_time, second.transfer_time),
+        prefill_workers=np.array([d.prefill_workers]),
+        decode_workers=np.array([d.decode_workers]),
+        fixed=second.fixed,
+        slope=second.slope,
+        places=second.places * d.decode_workers,
+        stream_interval=np.array(float(setting.engine.scheduler.stream_interval)),
+    )
+
+
+def deployments(replicas: list[Replica]) -> list[Deployment]:
+    """Each kind of worker with the next one, in several numbers."""
+    numbers = ((1, 1), (2, 3), (0, 2), (40, 1), (1, 16))
+    return [
+        Deployment(
+            prefill=replace(c, concurrency=1.0),
+            decode=replicas[(place + 1) % len(replicas)],
+            prefill_workers=prefill,
+            decode_workers=decode,
+            requests=decode * replicas[(place + 1) % len(replicas)].concurrency,
+            inside_fabric=place % 2 == 0,
+        )
+        for place, c in enumerate(replicas)
+        for prefill, decode in (numbers[place % 5], numbers[(place + 2) % 5])
+    ]
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize(("model", "replicas"), [("llama-2-70b", DENSE), ("mixtral-8x7b", EXPERTS)])
+def test_closed_loops_of_two_pools(
+    model: str, replicas: list[Replica], workload: dict[str, Any], scheduler: dict[str, Any]
+) -> None:
+    setting = make_setting(model, scheduler=scheduler, **workload)
+    world = make_world(setting)
+    for d in deployments(replicas):
+        found = disaggregated_run(setting, pools_of(setting, d), np.array([d.requests]))
+        for name, value in scalar_disaggregated.serve(world, d).items():
+            assert float(getattr(found, name)[0]) == pytest.approx(value, rel=1e-9), (name, d)
+
+
+def test_full_workers_bound_every_deployment() -> None:
+    setting = make_setting("llama-2-70b", input_tokens=2000)
+    for d in deployments(DENSE):
+        full = decode_workers(setting, make_replicas([d.decode]), d.inside_fabric)
+        prefill = prefill_workers(setting, make_replicas([d.prefill]), d.inside_fabric)
+        found = disaggregated_run(setting, pools_of(setting, d), np.array([d.requests]))
+        assert found.time_per_output_token <= full.time_per_output_token * (1 + 1e-9)
+        assert found.time_to_first_token > prefill.prompt_time + prefill.transfer_time
+        assert found.load <= 1 + 1e-9
+        np.testing.assert_allclose(prefill.request_rate, 0.9 / prefill.service_time)
+
+
+@pytest.mark.parametrize(("prefill", "decode", "rate"), [(3.0, 1.0, 4.0), (1.0, 50.0, 5.0)])
+def test_the_slower_pool_sets_the_rate(prefill: float, decode: float, rate: float) -> None:
+    """Prompts of 0.2 s at one server; ten places of 20 ms steps, 125 steps an answer: 4 a second.
+
+    The clients are many, so that both pools have as much to do as they can.
+    """
+    setting = make_setting("llama-2-70b", input_tokens=2000, output_tokens=125)
+    pools = Pools(
+        prompt_time=np.array(0.2),
+        service_time=np.array(0.2),
+        transfer_time=np.array(0.0),
+        prefill_workers=np.array(prefill),
+        decode_workers=np.array(decode),
+        fixed=np.array(0.02),
+        slope=np.array(0.0),
+        places=np.array(10.0 * decode),
+        stream_interval=np.array(1.0),
+    )
+    found = disaggregated_run(setting, pools, np.array(2000.0))
+    assert found.request_rate == pytest.approx(rate)
+    # Little's law: those who do not decode wait for their first token.
+    waiting = 2000 / rate - 125 * 0.02
+    overhead = setting.engine.execution.request_overhead
+    assert found.time_to_first_token == pytest.approx(waiting + 0.02 + overhead)
