@@ -30,17 +30,22 @@ def columns(estimate: Estimate, price_per_gpu_second: float | None) -> dict[str,
 def _configuration(estimate: Estimate) -> dict[str, Any]:
     c = estimate.configurations
     table = {
-        name: [word(name, value) for value in np.broadcast_to(getattr(c, name), c.shape).ravel()]
-        for name in NAMES
+        name: _words(name, np.broadcast_to(getattr(c, name), c.shape).ravel()) for name in NAMES
     }
     table["data_parallel"] = np.broadcast_to(c.data_parallel, c.shape).ravel().astype(int).tolist()
     table["gradient_accumulation_steps"] = (
         np.broadcast_to(c.num_micro_batches, c.shape).ravel().astype(int).tolist()
     )
-    table["pipeline_schedule"] = [
-        PipelineSchedule(int(chunks > 1)).word for chunks in table["virtual_pipeline"]
-    ]
+    schedules = [PipelineSchedule(interleaved).word for interleaved in (0, 1)]
+    table["pipeline_schedule"] = [schedules[chunks > 1] for chunks in table["virtual_pipeline"]]
     return table
+
+
+def _words(name: str, values: Any) -> list[Any]:
+    """`word` of every value; of equal ones once."""
+    distinct, which = np.unique(values, return_inverse=True)
+    words: list[Any] = np.array([word(name, v) for v in distinct], dtype=object)[which].tolist()
+    return words
 
 
 def _predictions(estimate: Estimate, price_per_gpu_second: float | None) -> dict[str, Any]:

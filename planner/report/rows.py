@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,24 +14,26 @@ from planner.estimators.estimate import Estimate
 from planner.optimize.columns import columns
 from planner.optimize.problem import Problem
 from planner.report.breakdown import confidence_of
+from planner.report.cells import csv_cell, json_cell, texts
 from planner.report.files import is_device, manifest_path, written_whole
 from planner.units import GIB
 
-_ROWS = 4096
+# The more rows at a time, the fewer values of a column differ.
+_ROWS = 2**14
+
+# Columns by name, equally long.
+Block = Mapping[str, Any]
 
 
-def result_blocks(problem: Problem, estimate: Estimate) -> Iterator[dict[str, list[Any]]]:
-    """One list per column in plain Python values, some thousand rows at a time.
-
-    What is unknown is None.
-    """
-    return plain_blocks({**columns(estimate, problem.price_per_gpu_second), **_intervals(estimate)})
+def result_blocks(problem: Problem, estimate: Estimate) -> Iterator[Block]:
+    """The columns of results and their intervals, some thousand rows at a time."""
+    return blocks({**columns(estimate, problem.price_per_gpu_second), **_intervals(estimate)})
 
 
-def plain_blocks(table: Mapping[str, Any]) -> Iterator[dict[str, list[Any]]]:
-    """A table in plain Python values, some thousand rows at a time; what is unknown is None."""
+def blocks(table: Block) -> Iterator[Block]:
+    """A table, some thousand rows at a time."""
     for start in range(0, len(table["num_gpus"]), _ROWS):
-        yield {name: _plain(values[start : start + _ROWS]) for name, values in table.items()}
+        yield {name: values[start : start + _ROWS] for name, values in table.items()}
 
 
 def _intervals(estimate: Estimate) -> dict[str, Any]:
@@ -60,33 +60,40 @@ def _intervals(estimate: Estimate) -> dict[str, Any]:
 
 
 class RowFiles:
-    """The open CSV and JSON files of a search; a block of rows goes to both."""
+    """The open CSV and JSON files of a search; a block of rows goes to both.
+
+    What is unknown is empty in CSV and null in JSON; CSV cells are those of `csv_cell`.
+    """
 
     def __init__(
         self, table: TextIO | None, document: TextIO | None, beside: TextIO | None
     ) -> None:
         self._manifest = beside
-        self._csv = None if table is None else csv.writer(table, lineterminator="\n")
+        self._csv = table
         self._json = document
         self._empty = True
 
-    def add(self, blocks: Iterable[Mapping[str, list[Any]]]) -> None:
-        """Write blocks of rows, one list per column."""
+    def add(self, blocks: Iterable[Block]) -> None:
+        """Write blocks of rows."""
         if self._csv is None and self._json is None:
             return
         for block in blocks:
             self._write(block)
 
-    def _write(self, block: Mapping[str, list[Any]]) -> None:
-        rows = list(zip(*block.values(), strict=True))
+    def _write(self, block: Block) -> None:
         if self._csv is not None:
             if self._empty:
-                self._csv.writerow(block)
-            self._csv.writerows(rows)
+                self._csv.write(",".join(map(csv_cell, block)) + "\n")
+            columns = [texts(values, csv_cell) for values in block.values()]
+            self._csv.write("\n".join(map(",".join, zip(*columns, strict=True))) + "\n")
         if self._json is not None:
             self._json.write('{"rows": [\n' if self._empty else ",\n")
-            lines = (json.dumps(dict(zip(block, row, strict=True))) for row in rows)
-            self._json.write(",\n".join(lines))
+            columns = [
+                texts(values, json_cell, before=f"{json.dumps(name)}: ")
+                for name, values in block.items()
+            ]
+            rows = map(", ".join, zip(*columns, strict=True))
+            self._json.write("{" + "},\n{".join(rows) + "}")
         self._empty = False
 
     def finish(self, manifest: Mapping[str, Any], **more: Any) -> None:
@@ -114,10 +121,3 @@ def row_files(csv_path: Path | None, json_path: Path | None) -> Iterator[RowFile
 
         beside = None if csv_path is None or is_device(csv_path) else manifest_path(csv_path)
         yield RowFiles(opened(csv_path), opened(json_path), opened(beside))
-
-
-def _plain(values: Any) -> list[Any]:
-    listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
-    return [
-        None if isinstance(value, float) and not math.isfinite(value) else value for value in listed
-    ]

@@ -44,6 +44,15 @@ def test_names_in_files_reach_no_terminal(planner, tmp_path, command, output):
     assert not CONTROLS.search(ran.out + ran.err)
 
 
+def test_names_of_gpus_that_serve_reach_no_terminal(planner, tmp_path):
+    gpu = copied(ROOT / "hardware_specs/gpus/h100-sxm-80gb.toml", tmp_path / "g.toml", EVIL)
+    words = ("search", "--workload", "serve", "--model", "llama-7b", "--gpu", gpu, "--gpus", "1")
+    ran = planner(*words, "--set", "concurrency=4", "--csv", "-")
+    assert ran.exit_code == 0
+    assert "owned" in ran.out
+    assert not CONTROLS.search(ran.out + ran.err)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -28,6 +28,7 @@ from planner.optimize.pareto import pareto_front
 from planner.optimize.serving.columns import Workers, disaggregated_columns
 from planner.optimize.serving.deployments import Candidates, Deployments
 from planner.optimize.serving.problem import ServingProblem, Source, rounded_up
+from planner.optimize.serving.ratios import numbers_of_prefill
 
 _CACHES = len(CacheType)
 _HEADROOM = "memory_headroom"
@@ -214,10 +215,8 @@ def _candidates(pair: _Pair, count: int) -> Candidates | None:
     """All numbers of workers that fill ``count`` GPUs, or those that keep up with the rate."""
     each_prefill, each_decode = pair.gpus
     if count:
-        prefill = np.arange(1.0, np.floor((count - each_decode) / each_prefill) + 1)
+        prefill = numbers_of_prefill(count, int(each_prefill), int(each_decode))
         decode = (count - prefill * each_prefill) / each_decode
-        whole = decode == np.floor(decode)
-        prefill, decode = prefill[whole], decode[whole]
     else:
         rate = pair.source.request_rate or 0.0
         prefill = rounded_up(rate / _on(0, pair.prefill.request_rate))
