@@ -287,3 +287,23 @@ def counts(text: str | None) -> tuple[int, ...]:
         if len(word) > 8:
             raise SearchSpaceError(f"--gpus {text}: more GPUs than can be planned.")
     return tuple(int(word) for word in words)
+
+
+def how(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The driver and, for Optuna, its settings.
+
+    Raises
+    ------
+    SearchSpaceError
+        All rows are asked for of a driver that samples.
+    """
+    from planner.errors import SearchSpaceError
+
+    driver, sampler = given["driver"], given["sampler"]
+    if driver is Driver.EXHAUSTIVE:
+        return {"driver": driver.value}
+    if given["all_rows"]:
+        raise SearchSpaceError("--all writes every configuration: it needs --driver exhaustive.")
+    storage = None if given["storage"] == "none" else given["storage"]
+    chosen = {name: given[name] for name in ("trials", "seed")}
+    return {"driver": driver.value, "sampler": sampler.value, "storage": storage, **chosen}

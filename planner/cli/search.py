@@ -84,7 +84,7 @@ def search(
 
 
 def _search(given: dict[str, Any]) -> None:
-    from planner.errors import InfeasibleError, SearchSpaceError
+    from planner.errors import InfeasibleError
     from planner.plan import make_plan
     from planner.report.files import check_outputs
     from planner.report.infeasible import infeasible_message
@@ -99,9 +99,7 @@ def _search(given: dict[str, Any]) -> None:
     )
     csv, json, all_rows = given["csv"], given["json"], given["all_rows"]
     check_outputs(csv, json)
-    how = _how(given)
-    if all_rows and how["driver"] == options.Driver.OPTUNA:
-        raise SearchSpaceError("--all writes every configuration: it needs --driver exhaustive.")
+    how = options.how(given)
     plan = make_plan(request)
     with row_files(csv, json) as files:
 
@@ -116,16 +114,6 @@ def _search(given: dict[str, Any]) -> None:
         files.finish(make_manifest(plan, result, given["context"].obj, how))
     if not given["quiet"]:
         _show(request, plan, result, given["top"], stdout_taken=Path("-") in (csv, json))
-
-
-def _how(given: dict[str, Any]) -> dict[str, Any]:
-    """The driver and, for Optuna, its settings."""
-    driver, sampler = given["driver"], given["sampler"]
-    if driver is options.Driver.EXHAUSTIVE:
-        return {"driver": driver.value}
-    storage = None if given["storage"] == "none" else given["storage"]
-    chosen = {name: given[name] for name in ("trials", "seed")}
-    return {"driver": driver.value, "sampler": sampler.value, "storage": storage, **chosen}
 
 
 def _drive(plan: Plan, how: dict[str, Any], sink: Sink | None, *, quiet: bool) -> SearchResult:

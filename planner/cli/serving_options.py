@@ -91,11 +91,6 @@ _OF_TRAINING = (
     "adapter",
     "lora_targets",
     "flops_efficiency",
-    "driver",
-    "trials",
-    "seed",
-    "sampler",
-    "storage",
 )
 _OF_SERVING = (
     "input_tokens",

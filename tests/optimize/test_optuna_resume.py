@@ -41,12 +41,12 @@ def trials(file):
     return [(t.number, t.params, t.values, t.system_attrs) for t in study.trials]
 
 
-@pytest.mark.parametrize(("sampler", "total"), [("nsga2", 360), ("tpe", 320)])
+@pytest.mark.parametrize(("sampler", "total"), [("nsga2", 330), ("tpe", 310)])
 def test_a_study_stopped_anywhere_and_resumed_is_the_undisturbed_one(tmp_path, sampler, total):
     whole, pieces = tmp_path / "whole.db", tmp_path / "pieces.db"
     undisturbed = Toy()
     sample(undisturbed, trials=total, sampler=sampler, seed=5, storage=str(whole))
-    for stop in (7, 60, 100, 249, 251, 303, total):
+    for stop in (60, 251, total):
         resumed = Toy()
         sample(resumed, trials=stop, sampler=sampler, seed=5, storage=str(pieces))
     expected = trials(whole)
