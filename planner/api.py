@@ -37,9 +37,9 @@ def search(
 
     Parameters
     ----------
-    workload : ``train``, or ``serve`` (exhaustive, without a sink)
+    workload : ``train``, or ``serve`` (without a sink)
     driver : ``exhaustive`` evaluates every configuration, ``optuna`` samples
-    trials, seed, sampler, storage : see `planner.optimize.optuna_search.optuna_search`
+    trials, seed, sampler, storage : see `planner.optimize.optuna_search.sample`
     progress : is told how many configurations or trials are done
     sink : is given every feasible configuration, some thousand at a time (exhaustive only)
     request : the other fields of `planner.Request`: ``model`` and ``num_gpus`` (serving: or
@@ -55,10 +55,15 @@ def search(
     320
     """
     if workload == "serve":
-        if driver != "exhaustive" or sink is not None:
-            raise SearchSpaceError("Serving is searched exhaustively, without a sink.")
-        plan = make_serving_plan(Request(workload=workload, **request))
-        return serving_search(plan.problem, progress)
+        if driver not in ("exhaustive", "optuna") or sink is not None:
+            raise SearchSpaceError("The driver is exhaustive or optuna, without a sink to serve.")
+        serving = make_serving_plan(Request(workload=workload, **request)).problem
+        if driver == "exhaustive":
+            return serving_search(serving, progress)
+        from planner.optimize.serving.sampled import sampled_serving_search
+
+        how: dict[str, Any] = {"trials": trials, "seed": seed, "sampler": sampler}
+        return sampled_serving_search(serving, storage=storage, progress=progress, **how)
     if workload != "train":
         raise SearchSpaceError(f"The workload to search is train or serve, not {workload!r}.")
     problem = make_plan(Request(**request)).problem

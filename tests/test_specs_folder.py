@@ -11,7 +11,7 @@ import planner
 from planner.enums import LinkKind
 from planner.errors import SpecError
 from planner.plan import make_plan
-from planner.request import Request, ServingRequest
+from planner.request import Request
 from planner.serving_plan import make_serving_plan
 from planner.specs.catalogue import Catalogue, find
 from planner.validation.library import Library, replacing
@@ -44,8 +44,8 @@ def training(folder: Path | None) -> Request:
     return Request(model="llama-7b", num_gpus=8, space="small", specs=folder)
 
 
-def serving(folder: Path | None) -> ServingRequest:
-    return ServingRequest(model="llama-7b", num_gpus=8, gpu=GPU, specs=folder)
+def serving(folder: Path | None) -> Request:
+    return Request(workload="serve", model="llama-7b", num_gpus=8, gpu=GPU, specs=folder)
 
 
 def test_everything_of_a_training_plan_comes_from_the_folder(mine: Path) -> None:

@@ -201,3 +201,23 @@ def is_given(given: Given, name: str) -> bool:
     """Whether the user gave an option; one that the command lacks is not given."""
     source = given["context"].get_parameter_source(name) if name in given else None
     return source is not None and source.name == "COMMANDLINE"
+
+
+def how(given: Given) -> dict[str, Any]:
+    """The driver and, for Optuna, its settings.
+
+    Raises
+    ------
+    SearchSpaceError
+        All rows are asked for of a driver that samples.
+    """
+    from planner.errors import SearchSpaceError
+
+    driver, sampler = given["driver"], given["sampler"]
+    if driver is Driver.EXHAUSTIVE:
+        return {"driver": driver.value}
+    if given["all_rows"]:
+        raise SearchSpaceError("--all writes every configuration: it needs --driver exhaustive.")
+    storage = None if given["storage"] == "none" else given["storage"]
+    chosen = {name: given[name] for name in ("trials", "seed")}
+    return {"driver": driver.value, "sampler": sampler.value, "storage": storage, **chosen}

@@ -46,8 +46,6 @@ def check_options(given: Given) -> None:
     workload = given["workload"]
     of = {name: (term.option_name, term.of) for name, term in glossary().items()}
     of |= {"burst": ("--burst", ("serve",))}
-    of |= {name: (f"--{name}", ("train",)) for name in ("driver", "trials", "seed", "sampler",
-                                                        "storage")}  # fmt: skip
     for name, (option, workloads) in of.items():
         if workloads and workload not in workloads and is_given(given, name):
             wanted = "serve (or inference)" if "inference" in workloads else workloads[0]

@@ -36,7 +36,7 @@ def search(given: options.Given) -> None:
 
 
 def _search(given: options.Given, request: Request) -> None:
-    from planner.errors import InfeasibleError, SearchSpaceError
+    from planner.errors import InfeasibleError
     from planner.optimize.columns import columns
     from planner.plan import make_plan
     from planner.report.files import check_outputs
@@ -48,9 +48,7 @@ def _search(given: options.Given, request: Request) -> None:
 
     csv, json, all_rows = given["csv"], given["json"], given["all_rows"]
     check_outputs(csv, json, given["save_plan"])
-    how = _how(given)
-    if all_rows and how["driver"] == options.Driver.OPTUNA:
-        raise SearchSpaceError("--all writes every configuration: it needs --driver exhaustive.")
+    how = options.how(given)
     plan = make_plan(request)
     with row_files(csv, json) as files:
 
@@ -72,16 +70,6 @@ def _search(given: options.Given, request: Request) -> None:
         _show(request, plan, result, given["top"], stdout_taken=Path("-") in (csv, json))
     if result.interrupted:
         raise KeyboardInterrupt(interrupted_message(plan, result))
-
-
-def _how(given: options.Given) -> dict[str, Any]:
-    """The driver and, for Optuna, its settings."""
-    driver, sampler = given["driver"], given["sampler"]
-    if driver is options.Driver.EXHAUSTIVE:
-        return {"driver": driver.value}
-    storage = None if given["storage"] == "none" else given["storage"]
-    chosen = {name: given[name] for name in ("trials", "seed")}
-    return {"driver": driver.value, "sampler": sampler.value, "storage": storage, **chosen}
 
 
 def _drive(plan: Plan, how: dict[str, Any], sink: Sink | None, *, quiet: bool) -> SearchResult:

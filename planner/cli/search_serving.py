@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from planner.cli import options
 from planner.request import Request
+
+if TYPE_CHECKING:
+    from planner.optimize.serving.problem import ServingProblem
+    from planner.optimize.serving.search import RowSink, ServingResult
 
 
 def search_serving(given: options.Given, request: Request) -> None:
@@ -17,11 +22,9 @@ def search_serving(given: options.Given, request: Request) -> None:
         Something is unknown or impossible, nothing is feasible, or a file cannot be written.
     """
     from planner.errors import InfeasibleError, SearchSpaceError
-    from planner.optimize.serving.search import serving_search
     from planner.report.files import check_outputs
     from planner.report.manifest import make_manifest
     from planner.report.plan_file import save_plan
-    from planner.report.progress import progress_bar
     from planner.report.rows import row_files
     from planner.report.serving.infeasible import serving_infeasible_message
     from planner.report.serving.rows import serving_blocks
@@ -33,22 +36,20 @@ def search_serving(given: options.Given, request: Request) -> None:
         )
     csv, json, all_rows = given["csv"], given["json"], given["all_rows"]
     check_outputs(csv, json, given["save_plan"])
+    how = options.how(given)
     plan = make_serving_plan(request)
     with row_files(csv, json) as files:
-        total = plan.problem.num_rows
-        with progress_bar(total, "configurations", quiet=given["quiet"]) as progress:
-            result = serving_search(
-                plan.problem,
-                progress=progress,
-                sink=(lambda table: files.add(serving_blocks(table, plan.problem.sources)))
-                if all_rows
-                else None,
-            )
+        sink = (
+            (lambda table: files.add(serving_blocks(table, plan.problem.sources)))
+            if all_rows
+            else None
+        )
+        result = _drive(plan.problem, how, sink, quiet=given["quiet"])
         if not result.table:
             raise InfeasibleError(serving_infeasible_message(request, plan, result))
         if not all_rows:
             files.add(serving_blocks(result.table, plan.problem.sources))
-        files.finish(make_manifest(plan, result, given["context"].obj, {"driver": "exhaustive"}))
+        files.finish(make_manifest(plan, result, given["context"].obj, how))
     if given["save_plan"] is not None:
         save_plan(given["save_plan"], request, plan, result.table)
     if not given["quiet"]:
@@ -57,6 +58,23 @@ def search_serving(given: options.Given, request: Request) -> None:
 
         console = make_console(stderr=Path("-") in (csv, json))
         print_serving_search(console, request, plan, result, _top(given, plan.problem.best_per_gpu))
+
+
+def _drive(
+    problem: ServingProblem, how: dict[str, Any], sink: RowSink | None, *, quiet: bool
+) -> ServingResult:
+    from planner.report.progress import progress_bar
+
+    if how["driver"] == options.Driver.EXHAUSTIVE:
+        from planner.optimize.serving.search import serving_search
+
+        with progress_bar(problem.num_rows, "configurations", quiet=quiet) as progress:
+            return serving_search(problem, progress=progress, sink=sink)
+    from planner.optimize.serving.sampled import sampled_serving_search
+
+    chosen = {name: value for name, value in how.items() if name != "driver"}
+    with progress_bar(how["trials"], "trials", quiet=quiet) as progress:
+        return sampled_serving_search(problem, progress=progress, **chosen)
 
 
 def _top(given: options.Given, every_gpu: bool) -> int:

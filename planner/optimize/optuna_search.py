@@ -5,44 +5,34 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.configurations.enumerate import Mesh
-from planner.configurations.table import word
-from planner.configurations.training import NAMES, TrainingConfigurations
+from planner.arrays import IndexArray
 from planner.errors import SearchSpaceError, did_you_mean
-from planner.optimize.collector import Collector
 from planner.optimize.exhaustive import Progress
-from planner.optimize.problem import Problem, judge, values
+from planner.optimize.met import Met
+from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
-from planner.optimize.study_file import StudyFile, directions
-from planner.optimize.violations import violations
+from planner.optimize.sampled import Samplable
+from planner.optimize.study_file import StudyFile
+from planner.optimize.training_samples import TrainingSamples
 
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.distributions import BaseDistribution
     from optuna.samplers import BaseSampler
-    from optuna.trial import FrozenTrial, Trial
+    from optuna.trial import FrozenTrial
 
 BATCH = 50
 # NSGA-II soon repeats itself among categories; TPE learns from a repeated trial.
 _ATTEMPTS = {"nsga2": 4 * BATCH, "tpe": 0}
-_GENERATION = "NSGAIISampler:generation"
+# Trials that a sampler learns from beside the best: a bounded number, as is then its time.
+_RECENT = {"nsga2": BATCH, "tpe": 3 * BATCH}
 SAMPLERS = tuple(_ATTEMPTS)
-_WARM_START: Mapping[str, Sequence[float]] = {
-    "tensor_parallel": (0, 0.5, 1),
-    "pipeline_parallel": (0, 0.5, 1),
-    "recompute": (0, 1),
-    "context_parallel": (0,),
-    "virtual_pipeline": (0,),
-    "micro_batch_size": (0,),
-}
-
-Parameters = Mapping[str, Any]
-Outcome = tuple[list[float], float]
+_GENERATION = "NSGAIISampler:generation"
+_VIOLATION = "constraints:violation"
 
 
 def optuna_search(
@@ -55,13 +45,41 @@ def optuna_search(
     study_name: str | None = None,
     progress: Progress | None = None,
 ) -> SearchResult:
-    """Search a space that is too large to enumerate.
+    """Search a space of training that is too large to enumerate: see `sample`."""
+    samples = TrainingSamples(problem)
+    sample(
+        samples,
+        trials=trials,
+        seed=seed,
+        sampler=sampler,
+        storage=storage,
+        study_name=study_name,
+        progress=progress,
+    )
+    return samples.result()
+
+
+def sample(
+    samples: Samplable,
+    *,
+    trials: int = 2000,
+    seed: int = 0,
+    sampler: str = "nsga2",
+    storage: str | None = None,
+    study_name: str | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Evaluate a coarse sub-mesh, then trials of Optuna and what is next to the best of them.
+
+    Whatever is evaluated beside the trials is counted among the configurations evaluated.
 
     Parameters
     ----------
+    samples : the problem; it gathers what is evaluated
     trials : configurations to try in the whole study; TPE may try one again
     sampler : ``"nsga2"`` or ``"tpe"``
-    storage : path of an SQLite file that keeps the study; a later call continues it
+    storage : path of an SQLite file that keeps the study; a later call continues it, and
+        ends like a call that was never interrupted
     study_name : which study of the file; by default one per problem
     progress : is told the trials done after each batch
 
@@ -74,111 +92,165 @@ def optuna_search(
     """
     _check(trials, seed, sampler)
     with _quiet():
-        search = _Search(problem)
-        file = None if storage is None else StudyFile(storage, problem, study_name)
-        if file is not None:
-            search.resume(file.trials())
-        while search.done < trials and not search.exhausted:
-            finished = search.batch(min(BATCH, trials - search.done), sampler, seed)
+        search = _Search(samples, sampler, seed)
+        file = None if storage is None else StudyFile(storage, samples, study_name)
+        stored = [] if file is None else search.rows(file.trials())
+        search.resume(stored)
+        while search.done < trials and not search.met.exhausted:
+            finished = search.batch(trials)
             if file is not None:
                 file.append(finished)
             if progress is not None:
                 progress(search.done)
-        return search.collector.result()
+        search.evaluate()
 
 
 class _Search:
-    """A study in memory, and the outcome of every configuration it has met."""
+    """A study as a fold over whole batches of trials.
 
-    def __init__(self, problem: Problem) -> None:
-        import optuna
+    Each batch follows from the trials of the batches before it alone, whichever process made
+    them. Optuna is shown the best and the latest of these, in a new study for each batch.
+    """
 
-        self._problem = problem
-        self._choices = _choices(problem.mesh)
-        self._distributions: dict[str, BaseDistribution] = {
-            name: optuna.distributions.CategoricalDistribution(tuple(choices))
-            for name, choices in self._choices.items()
-            if len(choices) > 1
+    def __init__(self, samples: Samplable, sampler: str, seed: int) -> None:
+        from optuna.distributions import CategoricalDistribution
+
+        self._sampler, self._seed = sampler, seed
+        words = {name: tuple(values) for name, values in samples.parameters.items()}
+        self._words = words
+        self._positions = {
+            name: {value: place for place, value in enumerate(values)}
+            for name, values in words.items()
         }
-        self._outcomes: dict[tuple[Any, ...], Outcome] = {}
-        self.collector = Collector(problem)
-        self.study: Study = optuna.create_study(directions=directions(problem))
-        self.done = 0
+        self._distributions: dict[str, BaseDistribution] = {
+            name: CategoricalDistribution(values)
+            for name, values in words.items()
+            if len(values) > 1
+        }
+        self._directions = list(samples.objectives.values())
+        self._signs = [1 if way == "minimize" else -1 for way in self._directions]
+        self._pool: list[FrozenTrial] = []
+        self._recent: list[FrozenTrial] = []
+        self._batch: list[IndexArray] = []
+        self._tried: set[bytes] = set()
+        self._whole = 0
+        self.met = Met(samples)
 
     @property
-    def exhausted(self) -> bool:
-        """Whether every configuration of the space has been evaluated."""
-        return len(self._outcomes) == self._problem.mesh.num_rows
+    def done(self) -> int:
+        """Finished trials."""
+        return self._whole + len(self._batch)
 
-    def resume(self, trials: Sequence[FrozenTrial]) -> None:
-        """Take over finished trials; their configurations are evaluated again, at once."""
-        self.study.add_trials(trials)
-        self._evaluate([trial.params for trial in trials])
-        self.done = len(trials)
+    def rows(self, trials: Sequence[FrozenTrial]) -> list[IndexArray]:
+        """Stored trials as positions of values."""
+        return [self._row(trial.params) for trial in trials]
 
-    def batch(self, size: int, sampler: str, seed: int) -> list[FrozenTrial]:
-        """Ask, evaluate and tell one batch; returns its finished trials."""
-        if self.done == 0:
-            for parameters in _warm_start(self._choices)[:size]:
-                self.study.enqueue_trial(parameters)
-        self.study.sampler = _sampler(self.study, sampler, seed, self.done)
-        asked = self._ask(size, _ATTEMPTS[sampler])
-        self._evaluate([trial.params for trial in asked])
-        self.done += size
-        return [self._tell(trial) for trial in asked]
+    def resume(self, rows: Sequence[IndexArray]) -> None:
+        """Take over finished trials; their configurations are evaluated again."""
+        self.met.explore()
+        for start in range(0, len(rows), BATCH):
+            self._batch = list(rows[start : start + BATCH])
+            self._end_whole()
 
-    def _ask(self, size: int, attempts: int) -> list[Trial]:
-        """Proposals; repeated ones are dropped and asked anew, up to ``attempts`` of them."""
+    def batch(self, trials: int) -> list[FrozenTrial]:
+        """Ask and evaluate up to the end of the batch or of all trials; returns the new ones.
+
+        A batch that was cut off is asked for from its beginning: that gives its trials again.
+        """
+        size = min(BATCH, trials - self._whole)
+        fresh = self._ask(size)[len(self._batch) :]
+        self._batch += fresh
+        self.evaluate()
+        finished = [self._trial(row) for row in fresh]
+        self._end_whole()
+        return finished
+
+    def evaluate(self) -> None:
+        """Evaluate the trials of the batch that was begun."""
+        if self._batch:
+            self.met.evaluate(np.stack(self._batch))
+
+    def _end_whole(self) -> None:
+        """Put a whole batch behind; one that was begun stays as it is."""
+        if len(self._batch) < BATCH:
+            return
+        self.evaluate()
+        batch = [self._trial(row, {_GENERATION: 0}) for row in self._batch]
+        best, recent = self._best_of_pool(), self._recent + batch
+        self._recent = recent[-_RECENT[self._sampler] :]
+        known = {id(trial) for trial in self._recent}
+        self._pool = [trial for trial in best if id(trial) not in known] + self._recent
+        self._tried.update(row.tobytes() for row in self._batch)
+        self._whole += BATCH
+        self._batch = []
+        self.met.explore()
+
+    def _best_of_pool(self) -> list[FrozenTrial]:
+        if not self._pool:
+            return []
+        from optuna.samplers import NSGAIISampler
+
+        study = self._study()
+        selection = NSGAIISampler(seed=0, population_size=BATCH)
+        return [self._pool[t.number] for t in selection.get_parent_population(study, 1)]
+
+    def _study(self) -> Study:
+        import optuna
+
+        study = optuna.create_study(directions=self._directions)
+        study.add_trials(self._pool)
+        return study
+
+    def _ask(self, size: int) -> list[IndexArray]:
+        """Proposals: the best of what is not a trial yet, then the sampler's.
+
+        Known ones of the sampler are dropped and asked anew, up to a number of attempts.
+        """
         from optuna.trial import TrialState
 
-        asked: list[Trial] = []
-        met = set(self._outcomes)
+        study = self._study()
+        study.sampler = _sampler(self._sampler, self._seed, self._whole)
+        promising = [row for row in self.met.best() if row.tobytes() not in self._tried]
+        for row in promising:
+            study.enqueue_trial(self._parameters(row))
+        asked: list[IndexArray] = []
+        met: set[bytes] = set()
+        attempts = _ATTEMPTS[self._sampler]
         while len(asked) < size:
-            trial = self.study.ask(self._distributions)
-            key = self._key(trial.params)
-            if key in met and attempts:
+            trial = study.ask(self._distributions)
+            row = self._row(trial.params)
+            is_known = len(asked) >= len(promising) and (row in self.met or row.tobytes() in met)
+            if is_known and attempts:
                 attempts -= 1
-                self.study.tell(trial, state=TrialState.FAIL)
+                study.tell(trial, state=TrialState.FAIL)
                 continue
-            met.add(key)
-            asked.append(trial)
+            met.add(row.tobytes())
+            asked.append(row)
         return asked
 
-    def _evaluate(self, proposals: Sequence[Parameters]) -> None:
-        """Judge the configurations that are new, each once, in one call."""
-        table = {self._key(parameters): parameters for parameters in proposals}
-        fresh = {key: table[key] for key in table if key not in self._outcomes}
-        if fresh:
-            self._judge(fresh)
+    def _trial(self, row: IndexArray, attributes: Mapping[str, Any] | None = None) -> FrozenTrial:
+        """A finished trial of an evaluated row."""
+        from optuna.trial import create_trial
 
-    def _judge(self, fresh: Mapping[tuple[Any, ...], Parameters]) -> None:
-        evaluation = judge(self._problem, self._configurations(list(fresh.values())))
-        self.collector.add(evaluation)
-        predicted = values(self._problem, evaluation.estimate)
-        unknown = np.isnan(predicted).any(axis=1)
-        violation = np.maximum(violations(self._problem, evaluation), unknown)
-        signs = [objective.sign for objective in self._problem.objectives]
-        # Samplers compare rejected trials by their violation alone, but accept no NaN.
-        told = np.nan_to_num(predicted * signs, nan=0.0, posinf=0.0, neginf=0.0)
-        self._outcomes.update(
-            zip(fresh, zip(told.tolist(), violation.tolist(), strict=True), strict=True)
+        objectives, violation = self.met.outcome(row)
+        return create_trial(
+            params=self._parameters(row),
+            distributions=self._distributions,
+            values=[sign * value for sign, value in zip(self._signs, objectives, strict=True)],
+            system_attrs={_VIOLATION: violation, **(attributes or {})},
         )
 
-    def _tell(self, trial: Trial) -> FrozenTrial:
-        objectives, violation = self._outcomes[self._key(trial.params)]
-        trial.set_constraint("violation", violation)
-        return self.study.tell(trial, objectives)
+    def _parameters(self, row: IndexArray) -> dict[str, Any]:
+        named = zip(self._words, row, strict=True)
+        return {name: self._words[name][at] for name, at in named if name in self._distributions}
 
-    def _key(self, parameters: Parameters) -> tuple[Any, ...]:
-        return tuple(parameters[name] for name in self._distributions)
-
-    def _configurations(self, table: Sequence[Parameters]) -> TrainingConfigurations:
-        columns = {}
-        for name in NAMES:
-            choices = self._choices[name]
-            only = next(iter(choices))
-            columns[name] = [choices[parameters.get(name, only)] for parameters in table]
-        return TrainingConfigurations.of(**columns)
+    def _row(self, parameters: Mapping[str, Any]) -> IndexArray:
+        """Positions of values; a parameter of one value is not among the parameters."""
+        places = (
+            self._positions[name][parameters[name]] if name in parameters else 0
+            for name in self._words
+        )
+        return np.fromiter(places, dtype=np.intp, count=len(self._words))
 
 
 def _check(trials: int, seed: int, sampler: str) -> None:
@@ -191,35 +263,14 @@ def _check(trials: int, seed: int, sampler: str) -> None:
         raise SearchSpaceError(f"The seed must be at least 0, not {seed}.")
 
 
-def _choices(mesh: Mesh) -> dict[str, dict[Any, Any]]:
-    """Per parameter, the values of the mesh by the words that users read."""
-    return {name: {word(name, value): value for value in mesh.values[name]} for name in NAMES}
-
-
-def _warm_start(choices: Mapping[str, Mapping[Any, Any]]) -> list[dict[str, Any]]:
-    """A coarse sub-mesh of layouts; the sampler fills in the other parameters."""
-    coarse = {}
-    for name, fractions in _WARM_START.items():
-        words = list(choices[name])
-        if len(words) > 1:
-            picked = [words[round(fraction * (len(words) - 1))] for fraction in fractions]
-            coarse[name] = list(dict.fromkeys(picked))
-    return [dict(zip(coarse, picked, strict=True)) for picked in product(*coarse.values())]
-
-
-def _sampler(study: Study, name: str, seed: int, done: int) -> BaseSampler:
+def _sampler(name: str, seed: int, done: int) -> BaseSampler:
     """A sampler whose choices follow from the trials so far: a resumed study goes the same way."""
     from optuna.samplers import NSGAIISampler, TPESampler
 
     state = int(np.random.SeedSequence((seed, done)).generate_state(1)[0])
     if name == "tpe":
         return TPESampler(seed=state, n_startup_trials=BATCH, multivariate=True, constant_liar=True)
-    sampler = NSGAIISampler(seed=state, population_size=BATCH)
-    # Oldest first: Optuna would otherwise find the parents of a resumed study by recursion.
-    attributes = (trial.system_attrs for trial in study.get_trials(deepcopy=False))
-    for generation in range(max((a.get(_GENERATION, 0) for a in attributes), default=0)):
-        sampler.get_parent_population(study, generation)
-    return sampler
+    return NSGAIISampler(seed=state, population_size=BATCH)
 
 
 @contextmanager

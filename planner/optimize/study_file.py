@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from planner.errors import OutputError, SearchSpaceError
-from planner.optimize.problem import Problem
-from planner.version import __version__
+from planner.optimize.sampled import Samplable
 
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import FrozenTrial
 
-Direction: TypeAlias = Literal["minimize", "maximize"]
 _DIGEST = "planner_problem"
 
 
@@ -34,17 +31,17 @@ class StudyFile:
         The file cannot be read or written.
     """
 
-    def __init__(self, path: str, problem: Problem, name: str | None = None) -> None:
-        digest = problem_digest(problem)
+    def __init__(self, path: str, samples: Samplable, name: str | None = None) -> None:
+        digest = samples.digest
         self._path = path
-        name = name or f"{problem.setting.model.name} {digest[:8]}"
+        name = name or f"{samples.name} {digest[:8]}"
         with _usable(path):
             _check_tables(path)
-            self._study = _open(path, name, problem)
+            self._study = _open(path, name, samples)
             known = self._study.user_attrs.get(_DIGEST)
             if known is None and not self._study.get_trials(deepcopy=False):
                 self._study.set_user_attr(_DIGEST, digest)
-                self._study.set_metric_names([o.name for o in problem.objectives])
+                self._study.set_metric_names(list(samples.objectives))
                 known = digest
         if known != digest:
             raise SearchSpaceError(
@@ -66,32 +63,18 @@ class StudyFile:
             self._study.add_trials(trials)
 
 
-def problem_digest(problem: Problem) -> str:
-    """Equal for problems whose trials mean the same, in any process."""
-    identity = (
-        __version__,
-        problem.setting,
-        problem.mesh,
-        [objective.name for objective in problem.objectives],
-        [(constraint.name, constraint.bound) for constraint in problem.constraints],
-        problem.price_per_gpu_second,
-        problem.flops_efficiency,
-    )
-    return hashlib.sha256(repr(identity).encode()).hexdigest()
-
-
-def directions(problem: Problem) -> list[Direction]:
-    """Optuna's direction of each objective."""
-    return ["minimize" if objective.sign > 0 else "maximize" for objective in problem.objectives]
-
-
-def _open(path: str, name: str, problem: Problem) -> Study:
+def _open(path: str, name: str, samples: Samplable) -> Study:
     import optuna
+    from sqlalchemy import event
 
+    storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+    # Optuna commits every attribute of a trial: waiting for the disk each time takes seconds.
+    event.listen(storage.engine, "connect", lambda new, _: new.execute("PRAGMA synchronous=OFF"))
+    storage.engine.dispose()
     return optuna.create_study(
-        storage=f"sqlite:///{path}",
+        storage=storage,
         study_name=name,
-        directions=directions(problem),
+        directions=list(samples.objectives.values()),
         load_if_exists=True,
     )
 

@@ -38,12 +38,12 @@ def violations(problem: Problem, evaluation: Evaluation) -> FloatArray:
         rows = codes == number
         if rows.any():
             value, _, bound = limited(problem, number, evaluation.estimate)
-            excess = _excess(np.broadcast_to(value, codes.shape)[rows], bound)
+            excess = relative_excess(np.broadcast_to(value, codes.shape)[rows], bound)
             graded[rows] = excess + (number == soft)
     return graded
 
 
-def _excess(value: FloatArray, bound: float) -> FloatArray:
+def relative_excess(value: FloatArray, bound: float) -> FloatArray:
     """Distance over distance plus bound: near 0 just beyond the bound, 1 if unknown."""
     distance = np.abs(value - bound)
     with np.errstate(invalid="ignore"):

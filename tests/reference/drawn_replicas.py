@@ -8,13 +8,14 @@ from typing import Any
 
 from scalar_serving_kernels import Replica, ServingWorld
 
-from planner.configurations.serving import SERVING_CODES, ServingConfigurations
+from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import default_cluster, load_gpu
 from planner.specs.model_catalogue import load_model
 from planner.specs.profile import load_engine
 from planner.specs.serving import ServingWorkload
+from planner.terms import glossary
 
 DENSE = [
     Replica(concurrency=1),
@@ -95,6 +96,6 @@ def make_replicas(replicas: Sequence[Replica]) -> ServingConfigurations:
     columns = {}
     for field in fields(Replica):
         values = [getattr(replica, field.name) for replica in replicas]
-        codes = SERVING_CODES.get(field.name)
+        codes = glossary()[field.name].codes
         columns[field.name] = [codes[value.upper()] for value in values] if codes else values
     return ServingConfigurations.of(**columns)

@@ -50,7 +50,7 @@ class ServingCollector:
 
     def add(self, candidates: Candidates) -> IndexArray:
         """Take in candidates; returns the flat indices of the feasible ones."""
-        codes = self._codes(candidates)
+        codes = self.codes(candidates)
         counts = np.bincount(codes.ravel(), minlength=len(self.counts))
         self.counts += counts
         feasible = np.flatnonzero(codes == 0)
@@ -84,7 +84,8 @@ class ServingCollector:
         }
         return {name: [values[row] for row in order] for name, values in joined.items()}
 
-    def _codes(self, candidates: Candidates) -> CodeArray:
+    def codes(self, candidates: Candidates) -> CodeArray:
+        """0 or the one-based number of the rejection, limits included."""
         deployments = candidates.deployments
         codes = np.broadcast_to(candidates.rejected_by, deployments.shape)
         first = len(SERVING_REJECTIONS) + 1
@@ -93,12 +94,14 @@ class ServingCollector:
             codes = np.where(violated, np.int8(number), codes)
         return codes
 
+    def objectives(self, candidates: Candidates, rows: IndexArray) -> FloatArray:
+        """Objectives of some rows as columns, all to be minimized."""
+        deployments = candidates.deployments
+        columns = [_at(o.sign * o.value(deployments), deployments, rows) for o in self._objectives]
+        return np.stack(columns, axis=1)
+
     def _merge(self, candidates: Candidates, feasible: IndexArray) -> None:
-        values = np.stack(
-            [_at(o.sign * o.value(candidates.deployments), candidates.deployments, feasible)
-             for o in self._objectives],
-            axis=1,
-        )  # fmt: skip
+        values = self.objectives(candidates, feasible)
         kept = undominated(values, self.values)
         rows, values = feasible[kept], values[kept]
         best = pareto_front(values)

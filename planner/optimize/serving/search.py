@@ -58,14 +58,27 @@ def serving_search(
     """Search all sources; ``sink`` is given every feasible row, some thousand at a time."""
     started = time.perf_counter()
     done = _Done(progress)
+    groups, collectors = grouped(problem)
+    for source, collector in zip(problem.sources, collectors, strict=True):
+        search_source(problem, source, collector, done, sink)
+    return gathered(problem, groups, started)
+
+
+def grouped(problem: ServingProblem) -> tuple[list[_Group], list[ServingCollector]]:
+    """Who shares a front, and the collector of each source."""
     groups: list[_Group] = []
+    collectors = []
     for source in problem.sources:
         gpu = source.pool.gpu
         if not groups or (problem.best_per_gpu and groups[-1].gpu != gpu):
             groups.append(_Group(gpu=gpu, collectors={}))
-        collectors = groups[-1].collectors
-        collector = collectors.setdefault(source.mode, ServingCollector(problem))
-        _search_source(problem, source, collector, done, sink)
+        mine = groups[-1].collectors
+        collectors.append(mine.setdefault(source.mode, ServingCollector(problem)))
+    return groups, collectors
+
+
+def gathered(problem: ServingProblem, groups: Sequence[_Group], started: float) -> ServingResult:
+    """What was found; ``started`` is the time of the performance counter."""
     counts = np.sum([group.counts for group in groups], axis=0)
     tables = [group.table(1 if problem.best_per_gpu else None) for group in _by_value(groups)]
     misses = [] if counts[0] else [miss for group in groups for miss in group.misses]
@@ -163,13 +176,14 @@ class _Done:
             self._progress(self._rows)
 
 
-def _search_source(
+def search_source(
     problem: ServingProblem,
     source: Source,
     collector: ServingCollector,
-    done: _Done,
-    sink: RowSink | None,
+    done: _Done | None = None,
+    sink: RowSink | None = None,
 ) -> None:
+    """Search one source whole."""
     blocks: Iterator[tuple[Candidates | None, IndexArray, int]]
     if source.mode == AGGREGATED:
         blocks = aggregated_candidates(source)
@@ -182,7 +196,7 @@ def _search_source(
             if sink is not None:
                 for start in range(0, feasible.size, _SINK_ROWS):
                     sink(candidates.rows(feasible[start : start + _SINK_ROWS]))
-        if source.mode == AGGREGATED:
+        if done is not None and source.mode == AGGREGATED:
             done.more(rows)
 
 

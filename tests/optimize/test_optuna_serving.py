@@ -1,0 +1,116 @@
+"""Optuna samples ways to serve: the exhaustive optimum, several engines, limits, resuming."""
+
+import numpy as np
+import pytest
+
+from planner.errors import SearchSpaceError
+from planner.optimize.optuna_search import SAMPLERS
+from planner.optimize.serving.sampled import sampled_serving_search
+from planner.optimize.serving.search import serving_search
+from planner.request import Request
+from planner.serving_plan import make_serving_plan
+
+LIMITS = {"time_to_first_token": 1.0, "time_per_output_token": 0.04}
+EXAMPLE = {
+    "model": "llama-3.1-70b",
+    "gpu": "h200-sxm-141gb",
+    "num_gpus": 32,
+    "input_tokens": 4000,
+    "output_tokens": 1000,
+    "constraints": LIMITS,
+}
+
+
+def problem(**request):
+    return make_serving_plan(
+        Request(workload="serve", **{**EXAMPLE, "mode": ("aggregated",), **request})
+    ).problem
+
+
+def best(result):
+    return {name: values[0] for name, values in result.table.items()}
+
+
+@pytest.fixture(scope="module")
+def searched():
+    return problem()
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("seed", range(3))
+def test_finds_the_exhaustive_optimum_of_the_example(searched, sampler, seed):
+    whole = serving_search(searched)
+    found = sampled_serving_search(searched, trials=50, sampler=sampler, seed=seed)
+    assert best(found) == best(whole)
+    assert found.configurations_evaluated < whole.configurations_evaluated / 4
+
+
+def test_both_modes_share_a_front():
+    searched = problem(mode=("aggregated", "disaggregated"))
+    whole = serving_search(searched)
+    found = sampled_serving_search(searched, trials=50)
+    assert best(found) == best(whole)
+    assert found.best_of_modes == whole.best_of_modes
+    assert found.configurations_evaluated < whole.configurations_evaluated
+
+
+def test_engines_are_sampled_together():
+    searched = problem(engine=("vllm", "sglang", "tensorrt-llm"))
+    assert len(searched.sources) == 3
+    found = sampled_serving_search(searched, trials=50)
+    assert best(found) == best(serving_search(searched))
+
+
+def test_each_gpu_has_its_best():
+    searched = problem(gpu=("h200-sxm-141gb", "h100-sxm-80gb"), num_gpus=8)
+    found = sampled_serving_search(searched, trials=100)
+    assert sorted(found.table["gpu"]) == ["h100-sxm-80gb", "h200-sxm-141gb"]
+    assert found.table["output_tokens_per_s_per_gpu"] == pytest.approx(
+        serving_search(searched).table["output_tokens_per_s_per_gpu"], rel=0.02
+    )
+
+
+def test_nothing_feasible_names_what_came_closest():
+    searched = problem(constraints={"time_per_output_token": 1e-4})
+    found = sampled_serving_search(searched, trials=50)
+    assert not found.table
+    assert found.configurations_feasible == 0
+    assert sum(found.rejected_by.values()) == found.configurations_evaluated
+    whole = serving_search(searched)
+    misses = {miss.rejection: miss for miss in found.nearest_misses}
+    (expected,) = [m for m in whole.nearest_misses if m.rejection == "time_per_output_token"]
+    assert misses["time_per_output_token"].value == pytest.approx(expected.value, rel=0.2)
+
+
+def test_a_resumed_study_ends_like_an_undisturbed_one(searched, tmp_path):
+    file = str(tmp_path / "study.db")
+    whole = sampled_serving_search(searched, trials=110)
+    for stop in (30, 60, 110):
+        resumed = sampled_serving_search(searched, trials=stop, storage=file)
+    assert resumed.table == whole.table
+    assert resumed.rejected_by == whole.rejected_by
+    assert resumed.configurations_evaluated == whole.configurations_evaluated
+
+
+def test_the_file_refuses_another_problem(searched, tmp_path):
+    file = str(tmp_path / "study.db")
+    sampled_serving_search(searched, trials=1, storage=file, study_name="mine")
+    for other in ({"input_tokens": 500}, {"num_gpus": 16}, {"constraints": {}}):
+        with pytest.raises(SearchSpaceError, match="belongs to another problem"):
+            sampled_serving_search(problem(**other), trials=1, storage=file, study_name="mine")
+
+
+def test_what_only_another_engine_has_is_counted_nowhere():
+    from planner.optimize.serving.sampled import ServingSamples
+    from planner.optimize.serving.search import grouped
+
+    searched = problem(engine=("vllm", "sglang"))
+    _, collectors = grouped(searched)
+    samples = ServingSamples(searched, collectors)
+    sizes = [len(words) for words in samples.parameters.values()]
+    rows = np.zeros((2 * sizes[4], len(sizes)), dtype=np.intp)
+    rows[:, 0] = np.repeat([0, 1], sizes[4])
+    rows[:, 4] = np.tile(np.arange(sizes[4]), 2)
+    _, violation = samples.evaluate(rows)
+    own = [len(source.pool.mesh.axes[3]["max_num_batched_tokens"]) for source in searched.sources]
+    assert np.count_nonzero(violation < 4) == sum(own) == collectors[0].counts.sum()
