@@ -84,8 +84,8 @@ def test_nothing_feasible_names_what_came_closest():
 
 def test_a_resumed_study_ends_like_an_undisturbed_one(searched, tmp_path):
     file = str(tmp_path / "study.db")
-    whole = sampled_serving_search(searched, trials=110)
-    for stop in (30, 60, 110):
+    whole = sampled_serving_search(searched, trials=60)
+    for stop in (30, 60):
         resumed = sampled_serving_search(searched, trials=stop, storage=file)
     assert resumed.table == whole.table
     assert resumed.rejected_by == whole.rejected_by
