@@ -56,10 +56,11 @@ def spec_folders(kind: SpecKind | str, folder: Path | None = None) -> list[Path]
 def listing(folder: Path, suffix: str) -> tuple[Path, ...]:
     """The entries of a folder whose names end with ``suffix``, sorted."""
     stamp(folder)
-    found = (
-        [name for name in os.listdir(folder) if name.endswith(suffix)] if folder.is_dir() else []
-    )
-    return tuple(folder / name for name in sorted(found))
+    try:
+        found = sorted(name for name in os.listdir(folder) if name.endswith(suffix))
+    except OSError:  # no folder, or one that may not be read
+        return ()
+    return tuple(folder / name for name in found)
 
 
 def price_files(folder: Path | None = None) -> list[Path]:
