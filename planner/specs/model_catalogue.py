@@ -6,7 +6,6 @@ from pathlib import Path
 
 from planner.specs.cache import kept
 from planner.specs.files import aliased, find
-from planner.specs.hugging_face import find_config, is_repository, read_config
 from planner.specs.load import read_spec
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind
@@ -22,11 +21,22 @@ def load_model(name: str, folder: Path | None = None) -> ModelSpec:
     MissingDependencyError
         It has to be downloaded, and huggingface-hub is not installed.
     """
+    if name.endswith(".toml"):
+        return _from_toml(find(SpecKind.MODELS, name, folder))
+    if name.endswith(".json") or "/" in name or (Path(name) / "config.json").is_file():
+        return _of_hugging_face(name, folder)
+    return _from_toml(find(SpecKind.MODELS, name, folder))
+
+
+def _of_hugging_face(name: str, folder: Path | None) -> ModelSpec:
+    # Twenty modules that a model of the catalogue does not need.
+    from planner.specs.hugging_face import find_config, is_repository, read_config
+
     if name.endswith(".json"):
         return read_config(Path(name))
     if (Path(name) / "config.json").is_file():
         return read_config(Path(name) / "config.json")
-    if is_repository(name) and not name.endswith(".toml"):
+    if is_repository(name):
         return _built_in(name, folder) or read_config(find_config(name), name)
     return _from_toml(find(SpecKind.MODELS, name, folder))
 

@@ -5,6 +5,7 @@ Looked up in this order: the folder of the request, the working directory, what 
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 
@@ -55,7 +56,11 @@ def spec_folders(kind: SpecKind | str, folder: Path | None = None) -> list[Path]
 def listing(folder: Path, suffix: str) -> tuple[Path, ...]:
     """The entries of a folder whose names end with ``suffix``, sorted."""
     stamp(folder)
-    return tuple(sorted(folder.glob(f"*{suffix}")))
+    try:
+        found = sorted(name for name in os.listdir(folder) if name.endswith(suffix))
+    except OSError:  # no folder, or one that may not be read
+        return ()
+    return tuple(folder / name for name in found)
 
 
 def price_files(folder: Path | None = None) -> list[Path]:
