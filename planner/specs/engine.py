@@ -67,7 +67,8 @@ class EngineExecution:
     it does for groups of ``tensor_core_group`` query heads where sequences times key heads are at
     least the share ``tensor_core_blocks`` of the multiprocessors. ``attention_block_bandwidth``:
     what one block of threads reads at most in decode attention that gives each head of a sequence
-    to one block; 0: it splits contexts over blocks.
+    to one block; 0: it splits contexts over blocks. ``reads_casts``: products read activations once
+    more where the measured ones cast them. ``balanced_experts``: tokens go evenly to all experts.
     """
 
     decode_launch_time: Seconds
@@ -106,6 +107,8 @@ class EngineExecution:
     half_accumulation: bool = False
     unpacked_rows: Annotated[int, Field(ge=0, le=10**7, strict=True)] = 0
     unpacking_bytes: Ratio = 0.0
+    reads_casts: bool = True
+    balanced_experts: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

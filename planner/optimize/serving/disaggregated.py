@@ -246,7 +246,7 @@ def _on(axis: int, values: Any) -> FloatArray:
 
 
 def _match(pair: _Pair, prefill: FloatArray, decode: FloatArray) -> Matched:
-    engine, machine = pair.decode.setting.engine, pair.decode.setting.machine
+    engine = pair.decode.setting.engine
     return matched(
         prefill=prefill,
         decode=decode,
@@ -257,7 +257,7 @@ def _match(pair: _Pair, prefill: FloatArray, decode: FloatArray) -> Matched:
         ),
         decode_rate=_on(1, pair.decode.request_rate),
         decode_step=_on(1, pair.decode.step_time),
-        overhead=0.0 if machine.ideal else engine.execution.request_overhead,
+        overhead=engine.execution.request_overhead,
     )
 
 
