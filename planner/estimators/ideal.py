@@ -38,6 +38,26 @@ _TRAINING = {
     **dict.fromkeys(("elementwise_passes", "permute_passes", "dequantize_passes"), 1.0),
     "loss_passes": 2.0,
 }
+_SERVING = {
+    **dict.fromkeys(("compute_fraction", "weight_bandwidth_fraction", "hidden_copies"), 1.0),
+    **dict.fromkeys(("quantized_bandwidth_fraction", "attention_bandwidth_fraction"), 1.0),
+    **dict.fromkeys(("decode_launch_time", "prefill_launch_time", "expert_launch_time"), 0.0),
+    **dict.fromkeys(("expert_loop_time", "quantized_launch_time", "collective_launch_time"), 0.0),
+    **dict.fromkeys(("step_overhead", "sequence_overhead", "request_overhead"), 0.0),
+    **dict.fromkeys(("elementwise_passes", "score_passes", "unpacking_bytes"), 0.0),
+    **dict.fromkeys(("attention_padding_fraction", "repeated_read_fraction"), 0.0),
+    **dict.fromkeys(("vector_attention_instructions", "vector_attention_instructions_8bit"), 0.0),
+    **dict.fromkeys(("fp8_unpack_instructions", "attention_block_bandwidth"), 0.0),
+    **dict.fromkeys(
+        ("vector_bandwidth", "host_attention_fraction", "kernel_latency_fraction"), 0.0
+    ),
+    "host_link_fraction": 1.0,
+    "unpacked_rows": 0,
+    "custom_all_reduce": False,
+    "fused_quantization": True,
+    "reads_casts": False,
+    "balanced_experts": True,
+}
 
 
 def ideal_hardware(gpu: GpuSpec, cluster: ClusterSpec) -> tuple[GpuSpec, ClusterSpec]:
@@ -67,8 +87,16 @@ def ideal_framework(framework: FrameworkProfile) -> FrameworkProfile:
 
 
 def ideal_engine(engine: EngineProfile) -> EngineProfile:
-    """An engine that copies at the link's rate."""
-    return _changed(engine, execution=_changed(engine.execution, host_link_fraction=1.0))
+    """An engine as fast as the GPU: it launches in no time, and fuses all elementwise work.
+
+    Decode attention stays on the GPU, and routing fills experts evenly.
+    """
+    return _changed(
+        engine,
+        execution=_changed(engine.execution, **_SERVING),
+        linear_compute_by_architecture={},
+        attention_split=None,
+    )
 
 
 def _fp8_attention(gpu: GpuSpec) -> Fp8AttentionEfficiency | None:

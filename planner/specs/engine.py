@@ -112,6 +112,10 @@ class EngineExecution:
     unpacking_bytes: Ratio = 0.0
     """What unpacking moves for a weight, or for an element of a cache of fewer than 16 bits; 0: one
     kernel reads and writes a weight, and attention reads the cache as it is."""
+    reads_casts: bool = True
+    """Products read activations once more where the measured ones cast them."""
+    balanced_experts: bool = False
+    """Tokens go evenly to all experts."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

@@ -75,7 +75,7 @@ def _experts(layer: LayerContext, feed_forward: FeedForwardSpec) -> Iterator[Ste
     matrices = 3 if feed_forward.gated else 2
     dispersion = rank.setting.workload.expert_dispersion
     fullest = fullest_rank_factor(pairs=pairs, ranks=c.expert_parallel)
-    if layer.kernels.machine.ideal:
+    if layer.kernels.engine.execution.balanced_experts:
         fullest = np.ones(())
     mine = pairs / c.expert_parallel * fullest
     time = layer.kernels.experts(

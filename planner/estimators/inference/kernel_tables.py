@@ -21,7 +21,7 @@ _ROOFLINE = ("compute_fraction", "bandwidth_fraction", "latency", "sharpness")
 
 def matrix_table(machine: Machine, execution: EngineExecution) -> dict[str, FloatArray]:
     """Efficiencies, peak [FLOP/s] and bytes per element of dense products, by quantization."""
-    rows = [_matrix_row(machine.gpu, execution, code, machine.ideal) for code in Quantization]
+    rows = [_matrix_row(machine.gpu, execution, code) for code in Quantization]
     table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     table["area_floor"] = table["area_floor"] * machine.num_multiprocessors * TILE_AREA
     return table
@@ -41,13 +41,10 @@ def expert_table(gpu: GpuSpec) -> dict[str, FloatArray]:
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
-def _matrix_row(
-    gpu: GpuSpec, execution: EngineExecution, code: Quantization, ideal: bool
-) -> dict[str, float]:
+def _matrix_row(gpu: GpuSpec, execution: EngineExecution, code: Quantization) -> dict[str, float]:
     form = FORMATS[code]
     kernel, is_bare = _kernel_row(gpu, form)
-    # The measured kernel reads a cast of the activations too; the ideal one does not.
-    activation = min(form.activation, 2.0) if ideal else form.activation
+    activation = form.activation if execution.reads_casts else min(form.activation, 2.0)
     fused = execution.fused_quantization
     casts = form.casts and is_bare and not fused
     row = {name: kernel[name] for name in TiledGemmEfficiency.__dataclass_fields__}
@@ -58,7 +55,7 @@ def _matrix_row(
         "peak": _matrix_peak(gpu, execution, code),
         "weight": form.weight,
         "activation": activation,
-        "casts": float(casts and not ideal),
+        "casts": float(casts),
     }
 
 

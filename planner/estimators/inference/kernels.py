@@ -13,7 +13,6 @@ from planner.enums import AttentionKernels, CacheType, Precision, Quantization
 from planner.estimators.inference.kernel_tables import NO_TILES, expert_table, matrix_table
 from planner.estimators.machine import Group, Machine
 from planner.formulas.roofline import (
-    gemm_flops,
     memory_bound_time,
     roofline_time,
     tiled_gemm_flops,
@@ -40,7 +39,7 @@ class Kernels:
         """Seconds of ``C[rows, columns] = A B`` with quantized weights B, casts included."""
         time = self._product(rows, columns, depth, quantization)
         least = self.engine.execution.unpacked_rows
-        if least == 0 or self.machine.ideal:
+        if least == 0:
             return time
         packed = self._matrices["weight"][quantization]
         weights = np.asarray(columns) * np.asarray(depth)
@@ -53,7 +52,7 @@ class Kernels:
     def cache_unpacking(self, num_bytes: Numeric, element_bytes: FloatArray) -> FloatArray:
         """Seconds to unpack a cache of fewer than 16 bits before attention reads it."""
         moved = self.engine.execution.unpacking_bytes
-        if moved == 0 or self.machine.ideal:
+        if moved == 0:
             return np.zeros(())
         is_packed = (element_bytes > 0) & (element_bytes < _SIXTEEN_BIT_BYTES)
         elements = np.asarray(num_bytes) / np.where(is_packed, element_bytes, 1.0)
@@ -64,11 +63,8 @@ class Kernels:
     ) -> FloatArray:
         e = {name: values[quantization] for name, values in self._matrices.items()}
         m, n, k = rows, np.asarray(columns), np.asarray(depth)
-        if self.machine.ideal:
-            flops = gemm_flops(rows=m, columns=n, depth=k)
-        else:
-            tiles = {name: e[name] for name in NO_TILES}
-            flops = tiled_gemm_flops(rows=m, columns=n, depth=k, **tiles)
+        tiles = {name: e[name] for name in NO_TILES}
+        flops = tiled_gemm_flops(rows=m, columns=n, depth=k, **tiles)
         moved = e["weight"] * n * k + e["activation"] * m * k + 2.0 * m * n
         casts = np.where(e["casts"] > 0, self.machine.memory_time(3.0 * m * k), 0.0)
         return self._roofline(e, flops, moved, self._most_bandwidth_fraction(m)) + casts
@@ -108,8 +104,6 @@ class Kernels:
             bandwidth_fraction=e["bandwidth_fraction"],
             latency=0.0,
         )
-        if self.machine.ideal:
-            padding, permuted = np.ones(()), np.zeros(())
         flops = 2.0 * matrices * hidden_size * width * pairs * padding
         moved = matrices * hidden_size * width * touched * e["weight"]
         time = self._roofline(e, flops, moved) + permuted
@@ -140,26 +134,23 @@ class Kernels:
             name: np.asarray([getattr(rows[key], name) for key in names])[cache]
             for name in ("bandwidth_fraction", "latency", "sequence_offset")
         }
-        ideal = self.machine.ideal
-        keys, reads, reached = np.asarray(context), np.ones(()), np.ones(())
-        if not ideal:
-            padding = self.engine.execution.attention_padding_fraction * e["sequence_offset"]
-            share, repeated = self._cache_reads(np.asarray(sequences) * heads, keys)
-            keys, reached = keys + padding, e["bandwidth_fraction"] * share
-            reads = reads + repeated * (np.asarray(group) - 1)
+        padding = self.engine.execution.attention_padding_fraction * e["sequence_offset"]
+        share, repeated = self._cache_reads(np.asarray(sequences) * heads, np.asarray(context))
+        keys, reached = np.asarray(context) + padding, e["bandwidth_fraction"] * share
+        reads = 1.0 + repeated * (np.asarray(group) - 1)
         moved = sequences * (cache_bytes_per_token * reads) * keys + query_bytes
         if self.machine.memory_efficiency is not None:
             reached = np.asarray(self.machine.memory_efficiency)
         bandwidth = self.machine.gpu.memory_bandwidth * reached
         peak = self.machine.peak(self.machine.sixteen_bit)
-        rate = peak * (1.0 if ideal else self._attention_compute_fraction)
+        rate = peak * self._attention_compute_fraction
         time = np.maximum(moved / bandwidth, flops / rate)
         each = self._instruction_time(cache, group, sequences, heads)
         if np.any(each):
             cached = np.asarray(sequences) * cache_bytes_per_token * np.asarray(context)
             time = np.maximum(time, cached * group * each)
         block_bandwidth = self.engine.execution.attention_block_bandwidth
-        if block_bandwidth and not ideal:
+        if block_bandwidth:
             of_head = np.asarray(cache_bytes_per_token) * group / heads
             time = np.maximum(time, of_head * context / block_bandwidth)
         return np.where(np.asarray(sequences) > 0, time + self._latency(e["latency"]), 0.0)
@@ -173,7 +164,7 @@ class Kernels:
         eight_bit = execution.vector_attention_instructions_8bit
         unpacked = 0.0 if Precision.FP8 in peaks else execution.fp8_unpack_instructions
         is_free = sixteen_bit == eight_bit == unpacked == 0
-        if self.machine.ideal or is_free or Precision.FP32 not in peaks:
+        if is_free or Precision.FP32 not in peaks:
             return 0.0
         blocks = np.asarray(sequences) * heads / group
         is_small = blocks < execution.tensor_core_blocks * self.machine.num_multiprocessors
@@ -209,7 +200,7 @@ class Kernels:
             flops=flops, prompts=prompts, head_dim=head_dim, kernels=kernels, **sizes
         )
         passes = self.engine.execution.score_passes
-        if passes > 0 and not self.machine.ideal:
+        if passes > 0:
             # A score costs four FLOPs per element of a head: of the query's and of the value's sum.
             scores = np.asarray(flops) / (4.0 * head_dim)
             time = time + self.machine.memory_time(passes * _SCORE_BYTES * scores)
@@ -228,7 +219,7 @@ class Kernels:
     ) -> FloatArray:
         """Seconds of a fused kernel over prompts of ``queries`` new tokens each."""
         time = self.machine.attention_time(
-            flops / (1.0 if self.machine.ideal else self.engine.execution.compute_fraction),
+            flops / self.engine.execution.compute_fraction,
             num_bytes,
             prompts,
             heads,
@@ -239,9 +230,7 @@ class Kernels:
         return np.where(np.asarray(prompts) > 0, time, 0.0)
 
     def elementwise(self, num_bytes: Numeric, kernels: int = 1) -> FloatArray:
-        """Seconds of memory-bound kernels, as the engine fuses them; the ideal fuses all."""
-        if self.machine.ideal:
-            return np.zeros(())
+        """Seconds of memory-bound kernels, as the engine fuses them."""
         passes = self.engine.execution.elementwise_passes
         visible = kernels * self._kernel_latency_fraction
         return self.machine.memory_time(np.asarray(num_bytes) * passes, kernels=visible)
@@ -249,8 +238,6 @@ class Kernels:
     def all_reduce(self, num_bytes: Numeric, group: Group) -> FloatArray:
         """Seconds of an all-reduce: of NCCL's, or of a one-shot kernel where it is faster."""
         ring = self.machine.collective("all_reduce", num_bytes, group)
-        if self.machine.ideal:
-            return ring
         launched = self.engine.execution.collective_launch_time
         ring = ring + np.where(np.asarray(group.size) > 1, launched, 0.0)
         custom = self.engine.execution.custom_all_reduce
@@ -261,8 +248,6 @@ class Kernels:
         return np.where(inside, np.minimum(ring, direct), ring)
 
     def _latency(self, measured: FloatArray) -> Numeric:
-        if self.machine.ideal:
-            return 0.0
         return measured * self._kernel_latency_fraction
 
     @property
@@ -287,11 +272,9 @@ class Kernels:
         moved: Numeric,
         most_bandwidth_fraction: Numeric = np.inf,
     ) -> FloatArray:
-        ideal, execution = self.machine.ideal, self.engine.execution
+        execution = self.engine.execution
         memory = e["bandwidth_fraction"] * execution.weight_bandwidth_fraction
         memory = np.minimum(memory, most_bandwidth_fraction)
-        if ideal:
-            memory = np.ones(())
         if self.machine.memory_efficiency is not None:
             memory = np.asarray(self.machine.memory_efficiency)
         return roofline_time(
@@ -299,10 +282,10 @@ class Kernels:
             num_bytes=moved,
             peak_flops=e["peak"],
             memory_bandwidth=self.machine.gpu.memory_bandwidth,
-            compute_fraction=1.0 if ideal else e["compute_fraction"] * execution.compute_fraction,
+            compute_fraction=e["compute_fraction"] * execution.compute_fraction,
             bandwidth_fraction=memory,
             latency=self._latency(e["latency"]),
-            sharpness=np.inf if ideal else e["sharpness"],
+            sharpness=e["sharpness"],
         )
 
     def _most_bandwidth_fraction(self, rows: Numeric) -> Numeric:

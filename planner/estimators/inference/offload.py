@@ -25,7 +25,7 @@ def offload_wait(rank: Rank, busy: FloatArray) -> FloatArray:
     weights = c.weight_offload * weight_bytes(rank.setting, c).total * c.pipeline_parallel
     by_host = _host_attends(rank)
     cache = np.where(by_host, 0.0, _offloaded_cache(rank))
-    hidden = (1.0 if machine.ideal else execution.hidden_copies) * busy
+    hidden = execution.hidden_copies * busy
     copied = machine.host_copy_time(weights + cache, execution.host_link_fraction)
     wait = np.maximum(copied - hidden, 0.0)
     if not np.any(by_host):
@@ -35,10 +35,10 @@ def offload_wait(rank: Rank, busy: FloatArray) -> FloatArray:
 
 
 def _host_attends(rank: Rank) -> BoolArray:
-    """Where the host computes decode attention: an ideal engine leaves it to the GPU."""
+    """Where the host computes decode attention."""
     computes = rank.setting.engine.execution.host_attention_fraction > 0
     is_plain = rank.configurations.kv_cache == CacheType.BF16
-    return np.asarray(computes and not rank.setting.machine.ideal and is_plain)
+    return np.asarray(computes and is_plain)
 
 
 def _offloaded_cache(rank: Rank, for_each_head: bool = False) -> FloatArray:

@@ -256,4 +256,4 @@ def _together(setting: ServingSetting) -> float:
 
 def request_overhead(setting: ServingSetting) -> float:
     """Seconds of a request outside the engine: tokenization, transport."""
-    return 0.0 if setting.machine.ideal else setting.engine.execution.request_overhead
+    return setting.engine.execution.request_overhead

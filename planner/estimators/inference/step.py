@@ -71,7 +71,6 @@ def step_time(
     )
     ends = tuple(end_operators(layer))
     execution = setting.engine.execution
-    ideal = setting.machine.ideal
     per_layer = [(count, add(o.time for o in operators)) for count, operators in layers]
     kernels = add((*(count * time for count, time in per_layer), *(o.time for o in ends)))
     wait = add(
@@ -85,7 +84,7 @@ def step_time(
     send = np.where(
         p > 1, setting.machine.send_time(2.0 * rank.tokens * rank.hidden_size, c.stage_gpus), 0.0
     )
-    busy = kernels + (0.0 if ideal else wait)
+    busy = kernels + wait
     waited = offload_wait(rank, busy)
     ends_time = add(o.time for o in ends)
     # The stages that have a layer more than others do not hold the logits as well.
@@ -98,10 +97,10 @@ def step_time(
         ends=ends,
         kernels=kernels,
         pipeline=np.asarray((p - 1) * send),
-        launch_wait=np.zeros(()) if ideal else wait,
+        launch_wait=wait,
         transfer_wait=waited,
-        overhead=np.zeros(()) if ideal else np.asarray(overhead),
-        slowest_stage=slowest + send + (0.0 if ideal else overhead) + waited / p,
+        overhead=np.asarray(overhead),
+        slowest_stage=slowest + send + overhead + waited / p,
     )
 
 
