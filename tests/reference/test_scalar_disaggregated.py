@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from drawn_replicas import DENSE, EXPERTS, make_replicas, make_setting, make_wor
 from scalar_disaggregated import Deployment
 from scalar_serving_kernels import Replica
 
+import planner
 from planner.estimators.inference.disaggregated import decode_workers, prefill_workers
 from planner.estimators.inference.disaggregated_run import Pools, disaggregated_run
 from planner.estimators.inference.setting import ServingSetting
+from planner.optimize.serving.disaggregated import _run
 
 WORKLOADS: list[dict[str, Any]] = [
     {},
@@ -108,3 +111,57 @@ def test_the_slower_pool_sets_the_rate(prefill: float, decode: float, rate: floa
     waiting = 2000 / rate - 125 * 0.02
     overhead = setting.engine.execution.request_overhead
     assert found.time_to_first_token == pytest.approx(waiting + 0.02 + overhead)
+
+
+def replica_of(row: Any, prefix: str) -> Replica:
+    """A worker of a row of plans."""
+    names = [field.name for field in fields(Replica) if f"{prefix}{field.name}" in row]
+    given = {name: row[f"{prefix}{name}"] for name in names if name != "num_gpus"}
+    return Replica(**{"concurrency": 1.0, **given})
+
+
+def test_plans_of_a_search_are_those_of_the_twin() -> None:
+    fixed = {"quantization": ["fp8"], "expert_quantization": ["fp8"], "kv_cache": ["fp8"]}
+    request = {"model": "llama-3.1-70b", "gpu": "h200-sxm-141gb", "num_gpus": 16}
+    lengths = {"input_tokens": 3000, "output_tokens": 200}
+    found = planner.search(
+        workload="serve",
+        mode="disaggregated",
+        **request,
+        **lengths,
+        settings=fixed,
+    )
+    world = make_world(found.problem.sources[0].pool.setting)
+    rows = found.to_frame()
+    for _, row in rows.iloc[::6].iterrows():
+        first, second = replica_of(row, "prefill_"), replica_of(row, "")
+        d = Deployment(
+            prefill=first,
+            decode=second,
+            prefill_workers=row["prefill_replicas"],
+            decode_workers=row["replicas"],
+            requests=row["replicas"] * second.concurrency,
+        )
+        expected = scalar_disaggregated.serve(world, d)
+        assert row["time_to_first_token_s"] == pytest.approx(expected["time_to_first_token"])
+        assert row["time_per_output_token_s"] == pytest.approx(expected["time_per_output_token"])
+        assert row["requests_per_s"] == pytest.approx(expected["request_rate"])
+        assert row["utilization"] == pytest.approx(expected["load"])
+        assert row["transfer_time_s"] == pytest.approx(scalar_disaggregated.transfer(world, d))
+
+
+def test_a_pair_of_a_search_waits_for_the_slower_end_of_a_transfer() -> None:
+    """Four GPUs send a cache that one receives, and the other way round."""
+    setting = make_setting("llama-2-70b", input_tokens=8000)
+    wide, narrow = Replica(num_gpus=4, tensor_parallel=4, concurrency=9), Replica(concurrency=9)
+    for first, second in ((wide, narrow), (narrow, wide)):
+        prefill = prefill_workers(setting, make_replicas([first]), inside_fabric=False)
+        decode = decode_workers(setting, make_replicas([second]), inside_fabric=False)
+        pair: Any = SimpleNamespace(prefill=prefill, decode=decode)
+        found = _run(pair, np.array([1.0]), np.array([2.0]))
+        d = Deployment(
+            prefill=first, decode=second, prefill_workers=1, decode_workers=2, requests=18
+        )
+        expected = scalar_disaggregated.serve(make_world(setting), d)
+        first_token = float(found.time_to_first_token.ravel()[0])
+        assert first_token == pytest.approx(expected["time_to_first_token"])
