@@ -36,6 +36,7 @@ def test_of_many_gpus_the_shares_lie_close_and_reach_both_ends(each_prefill, eac
     assert np.diff(shares).max() < 2.5e-3
     # Of few prefill workers and of few decode workers no number is far from the next one.
     assert (prefill[1:] / prefill[:-1])[:100].max() <= 2 * each_decode
+    assert (decode[:-1] / decode[1:])[-100:].max() <= 2 * each_prefill
 
 
 def test_thinning_loses_next_to_nothing(monkeypatch):
