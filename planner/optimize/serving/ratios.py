@@ -8,15 +8,16 @@ import numpy as np
 
 from planner.arrays import FloatArray
 
-# As many as 4,096 GPUs can be shared out; of more, the shares differ by less than a per mille.
-_MOST = 4096
+_EVERY_WAY_UP_TO = 4096
+# Then neighbours differ by 0.2 % of all GPUs, far less than predictions are off.
+_MOST_WAYS = 1024
 
 
 def numbers_of_prefill(num_gpus: int, each_prefill: int, each_decode: int) -> FloatArray:
     """Numbers of prefill workers that, with some decode workers, fill all GPUs.
 
-    ``each_prefill`` and ``each_decode`` are the GPUs of a worker. Of more than 4,096 numbers
-    some are left out: half of those kept are evenly spaced, the others ever denser towards
+    ``each_prefill`` and ``each_decode`` are the GPUs of a worker. Of more than 4,096 GPUs at
+    most 1,024 numbers are kept: half of them evenly spaced, the others ever denser towards
     the fewest and the most.
     """
     step = each_decode // math.gcd(each_prefill, each_decode)
@@ -25,13 +26,13 @@ def numbers_of_prefill(num_gpus: int, each_prefill: int, each_decode: int) -> Fl
     if first is None:
         return np.empty(0)
     most = (num_gpus - each_decode) // each_prefill
-    return first + step * _spread(max((most - first) // step + 1, 0))
+    number = max((most - first) // step + 1, 0)
+    thinned = num_gpus > _EVERY_WAY_UP_TO and number > _MOST_WAYS
+    return first + step * (_spread(number) if thinned else np.arange(float(number)))
 
 
 def _spread(number: int) -> FloatArray:
-    """At most 4,096 of the whole numbers from 0 to ``number``, which is not among them."""
-    if number <= _MOST:
-        return np.arange(float(number))
-    even = np.linspace(0, number - 1, _MOST // 2)
-    dense = np.geomspace(1, number, _MOST // 4) - 1
+    """Some of the whole numbers from 0 to ``number``, which is not among them."""
+    even = np.linspace(0, number - 1, _MOST_WAYS // 2)
+    dense = np.geomspace(1, number, _MOST_WAYS // 4) - 1
     return np.unique(np.round(np.concatenate([even, dense, number - 1 - dense])))
