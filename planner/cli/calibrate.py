@@ -60,7 +60,7 @@ def calibrate(
     kind = "frameworks" if training else "engines"
     stem = None if framework is None else find(kind, framework).stem
     fitted = _fitted_framework if training else _fitted_engine
-    name, title, found = fitted(table, stem, parameter)
+    name, title, found = fitted(table, stem, parameter, quiet=quiet)
     origin = f"fitted to {found.runs} runs of {runs.name} by planner calibrate"
     with written_whole(output) as file:
         file.write(profile_text(find(kind, name), found, origin))
@@ -71,29 +71,37 @@ def calibrate(
 
 
 def _fitted_framework(
-    table: Runs, stem: str | None, names: list[str] | None
+    table: Runs, stem: str | None, names: list[str] | None, *, quiet: bool
 ) -> tuple[str, str, Fit]:
-    from planner.calibration.fit import fit, log_ratios
+    from planner.calibration.fit import fit, log_ratios, number_of_fits
     from planner.calibration.parameters import parameters_of
     from planner.calibration.runs import measured_runs
+    from planner.report.progress import progress_bar
     from planner.validation.library import Library
 
     library = Library()
     name, rows = measured_runs(table, library, stem)
     profile = library.framework(name)
-    return name, profile.name, fit(rows, parameters_of(profile, names), log_ratios)
+    parameters = parameters_of(profile, names)
+    with progress_bar(number_of_fits(rows), "fits", quiet=quiet) as progress:
+        return name, profile.name, fit(rows, parameters, log_ratios, progress)
 
 
-def _fitted_engine(table: Runs, stem: str | None, names: list[str] | None) -> tuple[str, str, Fit]:
-    from planner.calibration.fit import fit
+def _fitted_engine(
+    table: Runs, stem: str | None, names: list[str] | None, *, quiet: bool
+) -> tuple[str, str, Fit]:
+    from planner.calibration.fit import fit, number_of_fits
     from planner.calibration.inference import (
         engine_parameters,
         inference_log_ratios,
         measured_inference,
     )
+    from planner.report.progress import progress_bar
     from planner.validation.library import Library
 
     library = Library()
     name, rows = measured_inference(table, library, stem)
     engine = library.engine(name)
-    return name, engine.name, fit(rows, engine_parameters(engine, names), inference_log_ratios)
+    parameters = engine_parameters(engine, names)
+    with progress_bar(number_of_fits(rows), "fits", quiet=quiet) as progress:
+        return name, engine.name, fit(rows, parameters, inference_log_ratios, progress)
