@@ -14,7 +14,7 @@ from planner.arrays import FloatArray
 from planner.calibration.parameters import Parameter, with_values
 from planner.errors import CalibrationError
 from planner.validation.cases import Case
-from planner.validation.predict import predict_group
+from planner.validation.predict import Progress, predict_group
 
 NOISE = 0.08
 """Standard deviation of log(measured / predicted) that no parameter can explain: the same
@@ -105,8 +105,20 @@ class Fit:
         return {one.parameter: one.value for one in self.fitted if not one.refused}
 
 
-def fit(measured: Sequence[Row], parameters: Sequence[Parameter], ratios: Ratios[Row]) -> Fit:
+def number_of_fits(measured: Sequence[Weighted]) -> int:
+    """Fits that `fit` tells the end of: one to all runs, and one without each fold of them."""
+    return 1 + min(len({one.line for one in measured}), _MOST_FOLDS)
+
+
+def fit(
+    measured: Sequence[Row],
+    parameters: Sequence[Parameter],
+    ratios: Ratios[Row],
+    progress: Progress | None = None,
+) -> Fit:
     """Fit ``parameters``, leaving out what the data cannot tell.
+
+    ``progress`` is told how many of `number_of_fits` are done.
 
     Raises
     ------
@@ -124,7 +136,9 @@ def fit(measured: Sequence[Row], parameters: Sequence[Parameter], ratios: Ratios
     if len(told) < len(asked):
         values, narrower = _fitted(measured, told, ratios)
         widths |= narrower
-    left_out, folds = _left_out(measured, list(values), ratios)
+    tell = progress or _nobody
+    tell(1)
+    left_out, folds = _left_out(measured, list(values), ratios, tell)
     kinds = (ratios(measured, {}), ratios(measured, values), left_out)
     time, memory = (_errors(*(found[index] for found in kinds)) for index in (0, 1))
     return Fit(
@@ -134,6 +148,10 @@ def fit(measured: Sequence[Row], parameters: Sequence[Parameter], ratios: Ratios
         time=time,
         memory=memory,
     )
+
+
+def _nobody(done: int) -> None:
+    """Where nobody watches."""
 
 
 def _outcome(
@@ -212,7 +230,10 @@ def log_ratios(measured: Sequence[Measured], values: Mapping[Parameter, float]) 
 
 
 def _left_out(
-    measured: Sequence[Row], parameters: Sequence[Parameter], ratios: Ratios[Row]
+    measured: Sequence[Row],
+    parameters: Sequence[Parameter],
+    ratios: Ratios[Row],
+    tell: Progress,
 ) -> tuple[FloatArray, int]:
     """Log ratios of each measurement with parameters fitted to the other folds of runs."""
     runs = {line: number for number, line in enumerate(dict.fromkeys(m.line for m in measured))}
@@ -227,6 +248,7 @@ def _left_out(
         best, _ = best_point(others, parameters, ratios)
         values = {p: p.value(x) for p, x in zip(parameters, best, strict=True)}
         found[:, mine] = ratios([measured[index] for index in mine], values)
+        tell(fold + 2)
     return found, folds
 
 

@@ -61,7 +61,8 @@ def calibrate(
     kind = "frameworks" if training else "engines"
     stem = None if framework is None else catalogue.find(kind, framework).stem
     fitted = _fitted_framework if training else _fitted_engine
-    name, title, found = fitted(table, Library(catalogue=catalogue), stem, parameter)
+    library = Library(catalogue=catalogue)
+    name, title, found = fitted(table, library, stem, parameter, quiet=quiet)
     origin = f"fitted to {found.runs} runs of {runs.name} by planner calibrate"
     with written_whole(output) as file:
         file.write(profile_text(catalogue.find(kind, name), found, origin))
@@ -72,27 +73,33 @@ def calibrate(
 
 
 def _fitted_framework(
-    table: Runs, library: Library, stem: str | None, names: list[str] | None
+    table: Runs, library: Library, stem: str | None, names: list[str] | None, *, quiet: bool
 ) -> tuple[str, str, Fit]:
-    from planner.calibration.fit import fit, log_ratios
+    from planner.calibration.fit import fit, log_ratios, number_of_fits
     from planner.calibration.parameters import parameters_of
     from planner.calibration.runs import measured_runs
+    from planner.report.progress import progress_bar
 
     name, rows = measured_runs(table, library, stem)
     profile = library.framework(name)
-    return name, profile.name, fit(rows, parameters_of(profile, names), log_ratios)
+    parameters = parameters_of(profile, names)
+    with progress_bar(number_of_fits(rows), "fits", quiet=quiet) as progress:
+        return name, profile.name, fit(rows, parameters, log_ratios, progress)
 
 
 def _fitted_engine(
-    table: Runs, library: Library, stem: str | None, names: list[str] | None
+    table: Runs, library: Library, stem: str | None, names: list[str] | None, *, quiet: bool
 ) -> tuple[str, str, Fit]:
-    from planner.calibration.fit import fit
+    from planner.calibration.fit import fit, number_of_fits
     from planner.calibration.inference import (
         engine_parameters,
         inference_log_ratios,
         measured_inference,
     )
+    from planner.report.progress import progress_bar
 
     name, rows = measured_inference(table, library, stem)
     engine = library.engine(name)
-    return name, engine.name, fit(rows, engine_parameters(engine, names), inference_log_ratios)
+    parameters = engine_parameters(engine, names)
+    with progress_bar(number_of_fits(rows), "fits", quiet=quiet) as progress:
+        return name, engine.name, fit(rows, parameters, inference_log_ratios, progress)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sample_runs import row, runs_of
 
-from planner.calibration.fit import Measured, fit, log_ratios
+from planner.calibration.fit import Measured, fit, log_ratios, number_of_fits
 from planner.calibration.parameters import parameters_of, with_values
 from planner.calibration.profile_file import profile_text, unit_of
 from planner.calibration.runs import measured_runs
@@ -128,3 +128,12 @@ def test_a_profile_that_extends_another_gets_the_tables_it_lacks(library, tmp_pa
     assert found.provenance["memory.reserved"] == "a test"
     assert found.spec.memory.reserved == pytest.approx(fitted.values[names[0]], rel=1e-3)
     assert found.spec.states == shipped.states
+
+
+def test_progress_is_told_after_every_fit(library):
+    names = parameters(library, "execution.step_overhead")
+    rows = measured(library, names, step_overhead=1.0)
+    told = []
+    fit(rows, names, log_ratios, told.append)
+    assert told == list(range(1, number_of_fits(rows) + 1))
+    assert len(told) == 1 + min(len(rows), 10)

@@ -298,3 +298,25 @@ def test_large_numbers_never_break_a_prediction(sample, name, cell):
 def test_empty_tables_are_predicted():
     assert predict_inference(Runs(columns=("gpu",), rows=())) == []
     assert run_of().line == 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mode": "static_batch"},
+        {"mode": "continuous_max_throughput", "concurrency": ""},
+        {"mode": "online"},
+        {"mode": "online", "concurrency": "", "request_rate": "2"},
+        DISAGGREGATED,
+    ],
+)
+def test_runs_of_other_lengths_are_predicted_in_one_pass_as_alone(library, changes):
+    lengths = (("512", "128"), ("4096", "32"), ("1", "900"), ("512", "128"), ("20000", "1"))
+    rows = [row(**changes | {"input_tokens": i, "output_tokens": o}) for i, o in lengths]
+    together = predict_inference(runs_of(*rows), library)
+    assert len({one.case.group for one in together}) == 1
+    for cells, found in zip(rows, together, strict=True):
+        (alone,) = predict_inference(runs_of(cells), library)
+        assert found.values == pytest.approx(alone.values, rel=1e-12)
+        assert found.device_memory == pytest.approx(alone.device_memory, rel=1e-12)
+        assert found.fits == alone.fits

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.arrays import FloatArray, Numeric
 from planner.estimators.inference.serving import decode_steps, request_overhead, tokens_per_step
 from planner.estimators.inference.setting import ServingSetting
 
@@ -86,7 +86,7 @@ def disaggregated_run(
 
 
 def _settled(
-    pools: Pools, requests: FloatArray, steps: float
+    pools: Pools, requests: FloatArray, steps: Numeric
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Rate, prefill workers and decode step where queues and decoding stay as they are."""
     service, number = pools.service_time, pools.prefill_workers

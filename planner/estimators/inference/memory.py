@@ -155,7 +155,7 @@ def _cache_bytes(setting: ServingSetting, c: ServingConfigurations, tokens: floa
     parts = []
     for group in setting.model.layer_groups:
         most = window(setting, group.attention) if group.attention else None
-        kept = min(tokens, most or tokens)
+        kept = np.minimum(tokens, most or tokens)
         held = paged_tokens(tokens=kept, block_size=setting.engine.memory.block_size)
         per_layer = held * cached_bytes(rank, group.attention) + state_bytes(rank, group.attention)
         parts.append(group.num_hidden_layers * per_layer)

@@ -71,15 +71,15 @@ def tokens_per_step(setting: ServingSetting) -> float:
     return float(accepted_tokens(draft_tokens=w.draft_tokens, acceptance_rate=w.acceptance_rate))
 
 
-def decode_steps(setting: ServingSetting) -> float:
+def decode_steps(setting: ServingSetting) -> FloatArray:
     """Steps that decode an answer; at least one."""
-    return max(setting.workload.output_tokens / tokens_per_step(setting), 1.0)
+    return np.asarray(np.maximum(setting.workload.output_tokens / tokens_per_step(setting), 1.0))
 
 
-def new_tokens(setting: ServingSetting) -> float:
+def new_tokens(setting: ServingSetting) -> FloatArray:
     """Prompt tokens that are not found in the prefix cache; at least one."""
     w = setting.workload
-    return max(w.input_tokens * (1 - w.prefix_cache_hit_rate), 1.0)
+    return np.asarray(np.maximum(w.input_tokens * (1 - w.prefix_cache_hit_rate), 1.0))
 
 
 def decode_batch(setting: ServingSetting, sequences: FloatArray) -> Batch:

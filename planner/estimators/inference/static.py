@@ -66,7 +66,7 @@ def static_batch(setting: ServingSetting, configurations: ServingConfigurations)
         decode_step=decode,
         time_to_first_token=first,
         time_per_output_token=per_token,
-        request_latency=first + max(w.output_tokens - 1, 0) * per_token,
+        request_latency=first + np.maximum(w.output_tokens - 1, 0) * per_token,
         batch=c.concurrency,
     )
 

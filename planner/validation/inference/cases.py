@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
@@ -72,7 +76,7 @@ class Traffic:
     equal_prompts: bool
     draft_tokens: int
 
-    @property
+    @cached_property
     def workload(self) -> ServingWorkload:
         """The same for the estimator, which counts whole tokens and at least one.
 
@@ -89,6 +93,17 @@ class Traffic:
             draft_tokens=self.draft_tokens,
             acceptance_rate=_acceptance(self.draft_tokens),
             draft_cost=_DRAFT_COST * self.draft_tokens,
+        )
+
+    @property
+    def of_all(self) -> tuple[Hashable, ...]:
+        """What runs that are predicted in one pass share: all but the lengths."""
+        return (
+            self.request_rate is not None and self.concurrency is None,
+            self.burst_share,
+            self.equal_lengths,
+            self.equal_prompts,
+            self.draft_tokens,
         )
 
 
@@ -140,18 +155,13 @@ class InferenceCase:
             self.rule.profile,
             self.engine.execution.weight_bandwidth_fraction,
             self.engine.scheduler,
-            self.traffic.workload,
+            *self.traffic.of_all,
         )
 
     @property
     def setting(self) -> ServingSetting:
         """What the estimator needs besides the replicas."""
-        return ServingSetting(
-            machine=Machine(gpu=self.gpu, cluster=self.cluster, catalogue=self.catalogue),
-            model=self.model,
-            engine=self.engine,
-            workload=self.traffic.workload,
-        )
+        return setting_of([self])
 
     @property
     def gpu_class(self) -> str:
@@ -162,6 +172,31 @@ class InferenceCase:
     def kind(self) -> str:
         """Dense, or a mixture of experts."""
         return "moe" if has_experts(self.model) else "dense"
+
+
+def setting_of(
+    cases: Sequence[InferenceCase], *, burst_share: float | None = None, columns: bool = False
+) -> ServingSetting:
+    """What the estimator needs of cases of one group besides the replicas.
+
+    Where lengths differ they are arrays, one row per case; ``columns``: of shape (cases, 1).
+    """
+    first = cases[0]
+    workload = first.traffic.workload
+    if burst_share is not None:
+        workload = replace(workload, burst_share=burst_share)
+    for name in ("input_tokens", "output_tokens"):
+        lengths = np.array([float(getattr(case.traffic.workload, name)) for case in cases])
+        if np.any(lengths != lengths[0]):
+            workload = copy(workload)
+            # The workload of a user has one length; the formulas take one per row.
+            object.__setattr__(workload, name, lengths[:, None] if columns else lengths)
+    return ServingSetting(
+        machine=Machine(gpu=first.gpu, cluster=first.cluster, catalogue=first.catalogue),
+        model=first.model,
+        engine=first.engine,
+        workload=workload,
+    )
 
 
 def inference_case(run: Run, library: Library) -> InferenceCase:

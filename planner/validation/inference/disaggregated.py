@@ -10,7 +10,7 @@ from planner.arrays import FloatArray
 from planner.estimators.inference.disaggregated import decode_line, prefill_times
 from planner.estimators.inference.disaggregated_run import Pools, disaggregated_run
 from planner.estimators.inference.memory import sequence_bytes, serving_memory
-from planner.validation.inference.cases import InferenceCase
+from planner.validation.inference.cases import InferenceCase, setting_of
 from planner.validation.inference.deployments import Deployment, configurations
 from planner.validation.inference.online import fitting_cache
 from planner.validation.inference.outcome import Columns, Outcome, rates, whole_memory
@@ -21,7 +21,7 @@ def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
 
     Where a source does not count its workers, one decodes and as many prefill as keep up.
     """
-    setting, columns = cases[0].setting, Columns.of(cases)
+    setting, columns = setting_of(cases), Columns.of(cases)
     requests = np.array([case.traffic.concurrency or 1.0 for case in cases])
     decoders = np.array([float(case.decode_workers) for case in cases])
     prefill = [_prefill(case) for case in cases]

@@ -13,7 +13,7 @@ from planner.enums import CacheType
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.serving import Served, served_at_concurrency, wave_time
 from planner.estimators.inference.setting import ServingSetting
-from planner.validation.inference.cases import InferenceCase
+from planner.validation.inference.cases import InferenceCase, setting_of
 from planner.validation.inference.deployments import configurations
 from planner.validation.inference.outcome import (
     RATES,
@@ -145,8 +145,7 @@ def _at(
     cases: Sequence[InferenceCase], concurrency: FloatArray
 ) -> tuple[ServingSetting, ServingConfigurations]:
     """Every replica at concurrencies, one row each, and the setting without bursts."""
-    setting = cases[0].setting
-    setting = replace(setting, workload=replace(setting.workload, burst_share=0.0))
+    setting = setting_of(cases, burst_share=0.0, columns=True)
     flat = configurations([case.replica for case in cases], [1.0] * len(cases))
     columns = {name: value[:, None] for name, value in vars(flat).items()}
     return setting, ServingConfigurations(**{**columns, "concurrency": concurrency})
@@ -154,7 +153,7 @@ def _at(
 
 def _outcome(cases: Sequence[InferenceCase], concurrency: FloatArray, queue: FloatArray) -> Outcome:
     """Predictions at a concurrency per replica, after ``queue`` seconds of waiting."""
-    setting, columns = cases[0].setting, Columns.of(cases)
+    setting, columns = setting_of(cases), Columns.of(cases)
     c = fitting_cache(
         setting, configurations([case.replica for case in cases], list(concurrency)), cases
     )

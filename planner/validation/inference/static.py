@@ -11,7 +11,7 @@ from planner.arrays import FloatArray
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.static import static_batch
-from planner.validation.inference.cases import InferenceCase
+from planner.validation.inference.cases import InferenceCase, setting_of
 from planner.validation.inference.deployments import configurations
 from planner.validation.inference.outcome import Columns, Outcome, in_waves, rates, whole_memory
 
@@ -28,7 +28,7 @@ def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
     it needs room for whole requests, in waves that end together; one without continuous batching
     needs room for all. Stages that work one at a time are timed as one GPU with the memory of all.
     """
-    setting, columns = cases[0].setting, Columns.of(cases)
+    setting, columns = setting_of(cases), Columns.of(cases)
     batch = np.array([case.traffic.concurrency or 1.0 for case in cases]) / columns.replicas
     deployments = [case.replica for case in cases]
     c = configurations(deployments, list(batch))
@@ -74,7 +74,7 @@ def _timed(cases: Sequence[InferenceCase], c: ServingConfigurations) -> ServingC
 def _overlap(cases: Sequence[InferenceCase], c: ServingConfigurations) -> FloatArray:
     """What overlap of a prompt's micro-batches on the stages leaves of its time."""
     overlapped = np.array([case.stages == MICRO_BATCHES for case in cases])
-    tokens = cases[0].traffic.workload.input_tokens * c.concurrency
+    tokens = setting_of(cases).workload.input_tokens * c.concurrency
     parts = np.ceil(tokens / c.replica_step_tokens)
     p = c.pipeline_parallel
     # A stage waits for the last one when as many micro-batches as are kept are under way.
@@ -85,5 +85,5 @@ def _overlap(cases: Sequence[InferenceCase], c: ServingConfigurations) -> FloatA
 def _logits(cases: Sequence[InferenceCase], c: ServingConfigurations) -> FloatArray:
     """Bytes of the logits of every position where they are computed; a mean over the stages."""
     per_logit = np.array([case.logit_bytes for case in cases])
-    tokens = c.concurrency * cases[0].traffic.workload.input_tokens
+    tokens = c.concurrency * setting_of(cases).workload.input_tokens
     return per_logit * tokens * cases[0].model.vocab_size / c.replica_gpus
