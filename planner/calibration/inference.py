@@ -103,11 +103,11 @@ def engine_parameters(engine: EngineProfile, names: Iterable[str] | None) -> lis
 
 
 def thinned(measured: Sequence[MeasuredInference], most: int) -> list[MeasuredInference]:
-    """The measurements of at most so many groups, spread evenly over all in their order."""
-    groups = list(dict.fromkeys(one.case.group for one in measured))
+    """The measurements of at most so many setups, spread evenly over all in their order."""
+    groups = list(dict.fromkeys(one.case.setup for one in measured))
     step = max(len(groups) / most, 1.0)
     kept = {groups[int(number * step)] for number in range(int(len(groups) / step))}
-    return [one for one in measured if one.case.group in kept]
+    return [one for one in measured if one.case.setup in kept]
 
 
 def _measured(run: Run, library: Library) -> Iterator[MeasuredInference]:

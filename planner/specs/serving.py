@@ -9,6 +9,7 @@ from pydantic.dataclasses import dataclass
 
 _STRICT = ConfigDict(extra="forbid")
 Tokens = Annotated[int, Field(ge=1, le=100_000_000)]
+MOST_DRAFTED = 64
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -32,7 +33,7 @@ class ServingWorkload:
     output_tokens: Tokens
     request_rate: Annotated[float, Field(gt=0, lt=1e9)] | None = None
     prefix_cache_hit_rate: Share = 0.0
-    draft_tokens: Annotated[int, Field(ge=0, le=64)] = 0
+    draft_tokens: Annotated[int, Field(ge=0, le=MOST_DRAFTED)] = 0
     acceptance_rate: Share = 0.0
     draft_cost: Annotated[float, Field(ge=0, le=10)] = 0.0
     lora_rank: Annotated[int, Field(ge=0, le=4096)] = 0

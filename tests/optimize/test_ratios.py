@@ -6,7 +6,7 @@ import pytest
 from planner.optimize.serving import ratios
 from planner.optimize.serving.ratios import numbers_of_prefill
 from planner.optimize.serving.search import serving_search
-from planner.request import ServingRequest
+from planner.request import Request
 from planner.serving_plan import make_serving_plan
 
 
@@ -41,7 +41,7 @@ def test_of_many_gpus_the_shares_lie_close_and_reach_both_ends(each_prefill, eac
 
 def test_thinning_loses_next_to_nothing(monkeypatch):
     words = {"mode": "disaggregated", "settings": {"tensor_parallel": [2, 8], "concurrency": [64]}}
-    request = ServingRequest(model="llama-3.1-8b", gpu="h100", num_gpus=20_000, **words)
+    request = Request(workload="serve", model="llama-3.1-8b", gpu="h100", num_gpus=20_000, **words)
     problem = make_serving_plan(request).problem
     thinned = serving_search(problem)
     monkeypatch.setattr(ratios, "_EVERY_WAY_UP_TO", 10**9)

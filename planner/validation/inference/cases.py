@@ -19,7 +19,7 @@ from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS
-from planner.specs.serving import ServingWorkload
+from planner.specs.serving import MOST_DRAFTED, ServingWorkload
 from planner.units import GIB
 from planner.validation.columns import SCHEDULED
 from planner.validation.hardware import cluster_of, gpu_class
@@ -157,6 +157,11 @@ class InferenceCase:
             self.engine.scheduler,
             *self.traffic.of_all,
         )
+
+    @property
+    def setup(self) -> Hashable:
+        """Cases of one setup differ in their traffic's intensity alone."""
+        return self.group, self.traffic.workload
 
     @property
     def setting(self) -> ServingSetting:
@@ -303,6 +308,9 @@ def _traffic(run: Run, mode: Mode, stated: Mapping[str, int]) -> Traffic:
     rate = run.number("request_rate") or convention_number(run, "request_rate")
     if rate and rate > _HIGHEST_RATE:
         raise NotPredicted("the request rate is absurd")
+    drafted = run.count("draft_tokens") or 0
+    if drafted > MOST_DRAFTED:
+        raise NotPredicted("the number of draft tokens is absurd")
     return Traffic(
         input_tokens=lengths[0],
         output_tokens=lengths[1],
@@ -313,7 +321,7 @@ def _traffic(run: Run, mode: Mode, stated: Mapping[str, int]) -> Traffic:
         length_scale=convention_number(run, "length_scale") or 1.0,
         equal_lengths=bool(convention(run, "equal_lengths")),
         equal_prompts=bool(convention(run, "equal_prompts")),
-        draft_tokens=run.count("draft_tokens") or 0,
+        draft_tokens=drafted,
     )
 
 
