@@ -182,6 +182,12 @@ def test_sizing_meets_the_rate_with_no_replica_to_spare(rate):
     assert front["num_gpus"].iloc[0] == rows["num_gpus"].min()
 
 
+def test_pools_that_are_sized_have_places_for_requests_that_wait_for_their_prompt():
+    short = {"input_tokens": 8000, "output_tokens": 20, "mode": "disaggregated"}
+    _, rows = all_rows(num_gpus=None, request_rate=30.0, **short)
+    assert (rows["requests_per_s"] >= 30 * (1 - 1e-9)).all()
+
+
 def test_a_rate_on_given_gpus_is_a_limit():
     _, rows = all_rows(request_rate=10.0)
     assert (rows["requests_per_s"] >= 10).all()
