@@ -48,7 +48,10 @@ class PinnedPlan:
         """
         workload = request.workload
         if row.get("prefill_gpu") is not None:
-            raise SpecError("A plan with prefill workers cannot be written: choose another row.")
+            raise SpecError(
+                "The best plan has prefill workers, and no file can hold such a plan yet: "
+                "--mode aggregated finds the best one without."
+            )
         made = _answers(plan, row)
         names = [name for name in terms_of(workload, "question") if name not in _NO_ANSWER]
         given = {name: _answer(getattr(request, name), made.get(name)) for name in names}

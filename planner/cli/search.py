@@ -63,11 +63,11 @@ def _search(given: options.Given, request: Request) -> None:
         if not all_rows:
             add(result.estimate)
         files.finish(make_manifest(plan, result, given["context"].obj, how))
+    if not given["quiet"]:
+        _show(request, plan, result, given["top"], stdout_taken=Path("-") in (csv, json))
     if given["save_plan"] is not None:
         table = columns(result.estimate, plan.problem.price_per_gpu_second)
         save_plan(given["save_plan"], request, plan, table)
-    if not given["quiet"]:
-        _show(request, plan, result, given["top"], stdout_taken=Path("-") in (csv, json))
     if result.interrupted:
         raise KeyboardInterrupt(interrupted_message(plan, result))
 

@@ -50,14 +50,14 @@ def search_serving(given: options.Given, request: Request) -> None:
         if not all_rows:
             files.add(serving_blocks(result.table, plan.problem.sources))
         files.finish(make_manifest(plan, result, given["context"].obj, how))
-    if given["save_plan"] is not None:
-        save_plan(given["save_plan"], request, plan, result.table)
     if not given["quiet"]:
         from planner.report.console import make_console
         from planner.report.serving.search import print_serving_search
 
         console = make_console(stderr=Path("-") in (csv, json))
         print_serving_search(console, request, plan, result, _top(given, plan.problem.best_per_gpu))
+    if given["save_plan"] is not None:
+        save_plan(given["save_plan"], request, plan, result.table)
 
 
 def _drive(

@@ -86,3 +86,12 @@ def test_a_plan_of_another_workload_and_none_at_all_are_refused(planner, tmp_pat
     assert (ran.exit_code, "--model" in ran.err) == (2, True)
     ran = planner("estimate", "--plan", tmp_path / "none.toml")
     assert (ran.exit_code, "none.toml" in ran.err) == (2, True)
+
+
+def test_a_plan_that_no_file_holds_is_told_after_the_report(planner, tmp_path):
+    plan = tmp_path / "plan.toml"
+    words = ("search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100")
+    ran = planner(*words, "--gpus", "8", "--mode", "disaggregated", "--save-plan", plan)
+    assert (ran.exit_code, plan.exists()) == (2, False)
+    assert "The best plan" in ran.out
+    assert "--mode aggregated" in ran.err
