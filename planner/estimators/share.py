@@ -34,6 +34,11 @@ class Setting:
     framework: FrameworkProfile
     workload: TrainingWorkload
 
+    @property
+    def profile(self) -> FrameworkProfile:
+        """What says how its software behaves: the framework."""
+        return self.framework
+
 
 @dataclass(frozen=True, kw_only=True)
 class Share:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.configurations.enumerate import Mesh
+from planner.configurations.enumerate import training_mesh
 from planner.configurations.table import word
 from planner.configurations.training import NAMES, TrainingConfigurations
 
@@ -32,7 +32,7 @@ VALUES: dict[str, list[Any]] = {
     "fp8_attention": [False],
     "recompute_num_layers": [0, 2],
 }
-MESH = Mesh(values=VALUES)
+MESH = training_mesh(VALUES)
 
 
 def _tuples(table: TrainingConfigurations) -> list[tuple[Any, ...]]:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from planner import Request
-from planner.configurations.enumerate import Mesh
+from planner.configurations.enumerate import OpenMesh, training_mesh
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.share import Setting
 from planner.plan import make_plan
@@ -46,7 +46,7 @@ def table(**values: Any) -> TrainingConfigurations:
     return TrainingConfigurations.of(**{**ONE, **values})
 
 
-def mesh(**values: Any) -> Mesh:
+def mesh(**values: Any) -> OpenMesh[TrainingConfigurations]:
     """A mesh of some hundred rows: tensor, pipeline and expert parallelism, ZeRO, recompute."""
     default: dict[str, Any] = {
         "tensor_parallel": [1, 2, 8],
@@ -59,7 +59,7 @@ def mesh(**values: Any) -> Mesh:
         "sequence_parallel": [False, True],
     }
     single = {name: [value] for name, value in ONE.items()}
-    return Mesh(values={**single, **default, **values})
+    return training_mesh({**single, **default, **values})
 
 
 def with_gpu(s: Setting, **changes: Any) -> Setting:

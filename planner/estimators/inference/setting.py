@@ -28,6 +28,11 @@ class ServingSetting:
     workload: ServingWorkload
 
     @property
+    def profile(self) -> EngineProfile:
+        """What says how its software behaves: the engine."""
+        return self.engine
+
+    @property
     def usable_memory(self) -> float:
         """Bytes of a GPU that the engine may use."""
         return self.machine.gpu.allocatable_memory * self.engine.memory.gpu_memory_utilization
