@@ -81,7 +81,7 @@ BAD_INPUT = {
     "output is a folder": ((*LLAMA, "--json", "/tmp"), 8, "is a folder"),
     "output without a name": ((*LLAMA, "--csv", "", "--json", "x"), 8, "is a folder"),
     "one file twice": ((*LLAMA, "--csv", "a", "--json", "a"), 8, "two different files"),
-    "no number of GPUs": (("search", "--model", "llama-7b"), 3, "--gpus"),
+    "GPUs missing": (("search", "--model", "llama-7b"), 3, "--gpus"),
     "no option": (("search", "--gpus", "8"), 2, "--model"),
     "unknown kind": (("specs", "list", "gpu5"), 2, "gpus"),
     "unknown spec": (("specs", "show", "gpus", "h10"), 2, "Unknown GPU"),
