@@ -60,9 +60,10 @@ class ConfigurationTable:
 
     def rows(self, indices: Any) -> Self:
         """The flat table of the rows at these flat indices of the mesh."""
-        positions = np.unravel_index(indices, self.shape)
+        shape = self.shape
+        positions = np.unravel_index(indices, shape)
         return type(self)(
-            **{name: pick(getattr(self, name), self.shape, positions) for name in self.names()}
+            **{name: pick(getattr(self, name), shape, positions) for name in self.names()}
         )
 
     def narrowed(self, kept: Sequence[IndexArray]) -> Self:
@@ -80,11 +81,9 @@ class ConfigurationTable:
 
     def chosen(self, mask: Any) -> Self:
         """The rows of a flat table where ``mask`` (or at which indices) it is true."""
+        shape = self.shape
         return type(self)(
-            **{
-                name: np.broadcast_to(getattr(self, name), self.shape)[mask]
-                for name in self.names()
-            }
+            **{name: np.broadcast_to(getattr(self, name), shape)[mask] for name in self.names()}
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,19 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResult:
-    """The Pareto front, best first objective first, as columns; empty if nothing is feasible.
+    """The Pareto front, best first objective first, and what became of all the others.
 
-    ``best`` is its first row, judged; ``best_of_modes`` holds the best row of each mode. Of the
-    ``configurations_evaluated``, ``configurations_predicted`` break no rule: their memory and
-    time are what had to be predicted. ``without_plan`` maps a GPU on which nothing is feasible
+    Of the ``configurations_evaluated``, ``configurations_predicted`` break no rule: their memory
+    and time are what had to be predicted. ``without_plan`` maps a GPU on which nothing is feasible
     to what came closest: a limit, the memory or a rule. ``search_time`` is in seconds.
     ``interrupted``: not all configurations were searched.
     """
 
     problem: Problem
-    best: Candidates | None
-    table: Mapping[str, Sequence[Any]]
-    best_of_modes: Mapping[str, Sequence[Any]]
+    groups: Sequence[Group]
     configurations_evaluated: int
     configurations_predicted: int
     configurations_feasible: int
@@ -48,20 +46,12 @@ class SearchResult:
     ) -> SearchResult:
         """What groups found since ``started``, a time of the performance counter."""
         counts = np.sum([group.counts for group in groups], axis=0)
-        found = by_value(groups)
-        best = None
-        if found:
-            source, configuration = found[0].first()
-            best = source.judged(configuration)
+        first_beyond_rules = problem.sources[0].num_rules + 1
         return cls(
             problem=problem,
-            best=best,
-            table=stacked([group.table(1 if problem.best_per_gpu else None) for group in found]),
-            best_of_modes={} if problem.best_per_gpu else groups[0].best_of_modes(),
+            groups=groups,
             configurations_evaluated=int(counts.sum()),
-            configurations_predicted=int(
-                counts[0] + counts[problem.sources[0].num_rules + 1 :].sum()
-            ),
+            configurations_predicted=int(counts[0] + counts[first_beyond_rules:].sum()),
             configurations_feasible=int(counts[0]),
             rejected_by={
                 name: int(count)
@@ -75,6 +65,25 @@ class SearchResult:
             search_time=time.perf_counter() - started,
             interrupted=interrupted,
         )
+
+    @cached_property
+    def best(self) -> Candidates | None:
+        """The first row of the front, judged; None if nothing is feasible."""
+        for group in by_value(self.groups):
+            source, configuration = group.first()
+            return source.judged(configuration)
+        return None
+
+    @cached_property
+    def table(self) -> Mapping[str, Sequence[Any]]:
+        """The front as columns, predicted again; empty if nothing is feasible."""
+        most = 1 if self.problem.best_per_gpu else None
+        return stacked([group.table(most) for group in by_value(self.groups)])
+
+    @cached_property
+    def best_of_modes(self) -> Mapping[str, Sequence[Any]]:
+        """The best row of each mode as columns, where several modes are compared."""
+        return {} if self.problem.best_per_gpu else self.groups[0].best_of_modes()
 
     def to_frame(self) -> pd.DataFrame:
         """The front as a pandas frame, one row per configuration, units in the names."""

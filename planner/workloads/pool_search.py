@@ -94,11 +94,16 @@ def _pairs(
     prefill: PrefillWorkers, decode: DecodeWorkers
 ) -> Iterator[tuple[PrefillWorkers, DecodeWorkers]]:
     """Workers of one size each, with their caches in one format."""
-    mine, others = _kinds(prefill), _kinds(decode)
-    for kind in np.unique(mine):
-        for other in np.unique(others):
+    firsts, seconds = _by_kind(prefill), _by_kind(decode)
+    for kind, first in firsts.items():
+        for other, second in seconds.items():
             if kind % _CACHES == other % _CACHES:
-                yield _rows(prefill, mine == kind), _rows(decode, others == other)
+                yield first, second
+
+
+def _by_kind(workers: Workers) -> dict[int, Workers]:
+    kinds = _kinds(workers)
+    return {int(kind): _rows(workers, kinds == kind) for kind in np.unique(kinds)}
 
 
 def _rejected(source: PoolSource, workers: PrefillWorkers | DecodeWorkers) -> IndexArray:
