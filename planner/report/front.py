@@ -73,7 +73,7 @@ def _print_rows(
     if legend := wording.legend(shown):
         console.print(legend)
     console.print()
-    goals = _of_objectives(plan)
+    goals = [_of_objective(plan, o.name, shown) for o in plan.problem.objectives]
     wanted = dict.fromkeys([*varying, *goals, *wording.results(plan.counts)])
     tied, factor = _tied(plan, chosen)
     cells = [f"{row + 1}{'=' if tie else ''}" for row, tie in zip(rows, tied, strict=True)]
@@ -125,9 +125,11 @@ def _matters(plan: Plan, name: str, shown: Mapping[str, Sequence[Any]]) -> bool:
     return other == name or other not in shown or list(shown[name]) != list(shown[other])
 
 
-def _of_objectives(plan: Plan) -> list[str]:
-    columns = plan.workload.wording.of_objective
-    return [columns[o.name] for o in plan.problem.objectives if o.name in columns]
+def _of_objective(plan: Plan, name: str, table: Mapping[str, Any]) -> str:
+    """The column that tells an objective: the workload's choice, or its own."""
+    chosen = plan.workload.wording.of_objective.get(name)
+    own = (column for column in table if (term := term_of_column(column)) and term.term == name)
+    return chosen or next(own, name)
 
 
 def _tied(plan: Plan, table: Mapping[str, Sequence[Any]]) -> tuple[list[bool], float]:
@@ -137,7 +139,7 @@ def _tied(plan: Plan, table: Mapping[str, Sequence[Any]]) -> tuple[list[bool], f
     sure = confidence_of(plan.source_of(row), row["num_gpus"])
     if sure is None or goal not in wording.told_apart or plan.problem.best_per_gpu:
         return [False] * len(table["num_gpus"]), 1.0
-    return ties(table[wording.of_objective[goal]], sure), sure.layout
+    return ties(table[_of_objective(plan, goal, table)], sure), sure.layout
 
 
 def _column(name: str, values: Sequence[Any]) -> Column:

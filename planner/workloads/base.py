@@ -103,7 +103,7 @@ class Wording:
     layout : a row's layout as a column of the front, in place of the parameters ``in_layout``;
         ``legend`` explains it
     results : for so many numbers of GPUs, the columns of the front beside the configuration's
-    of_objective : the columns that tell objectives
+    of_objective : the columns that tell objectives whose own name is no column, or tells less
     told_apart : the objectives that are as sure as a layout's speed
     from_end_to_end : of a long front rows all along it are shown, not its first ones
     """
