@@ -34,6 +34,11 @@ class Group:
         return [miss for one in self.collectors.values() for miss in one.misses]
 
     @property
+    def has_front(self) -> bool:
+        """Whether something is feasible and has all objectives."""
+        return any(len(one.values) for one in self.collectors.values())
+
+    @property
     def best(self) -> tuple[float, ...]:
         """The best row's objectives, minimized."""
         found = [tuple(one.values[0]) for one in self.collectors.values() if len(one.values)]
@@ -77,8 +82,8 @@ def grouped(problem: Problem) -> tuple[list[Group], list[Collector]]:
 
 
 def by_value(groups: Sequence[Group]) -> list[Group]:
-    """Groups with something feasible, the best first."""
-    return sorted((group for group in groups if group.counts[0]), key=lambda group: group.best)
+    """Groups with a front, the best first."""
+    return sorted((group for group in groups if group.has_front), key=lambda group: group.best)
 
 
 def nearest(groups: Sequence[Group]) -> Iterator[NearestMiss]:
@@ -91,7 +96,12 @@ def nearest(groups: Sequence[Group]) -> Iterator[NearestMiss]:
 
 
 def why(problem: Problem, counts: IndexArray) -> str:
-    """The limit that most plans missed; if none came so far, the memory, or a rule."""
+    """The limit that most plans missed; if none came so far, the memory, or a rule.
+
+    Of feasible plans without a front the objective that is unknown.
+    """
+    if counts[0]:
+        return problem.objectives[0].name
     soft = problem.first_soft
     limits = soft + len(MEMORIES)
     for part in (slice(limits, None), slice(soft, limits), slice(1, soft)):

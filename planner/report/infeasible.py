@@ -32,6 +32,11 @@ def infeasible_message(plan: Plan, result: SearchResult, alone: Evaluation | Non
         sentence = _sentence(plan, result, misses.get(name), name, alone)
         number_first = "" if _is_alone(result) else f"{text.count(number):>{width}}  "
         lines.append(wrapped(sentence, "  " + number_first))
+    if result.configurations_feasible:
+        goals = " or ".join(objective.name for objective in plan.problem.objectives)
+        number = text.count(result.configurations_feasible)
+        lines.append(wrapped(f"{number} would fit, but their {goals} is unknown", "  "))
+        return "\n".join(lines)
     helpful = remedies(plan, result)
     if helpful:
         lines.append(wrapped(f"Try {listed(helpful)}.", ""))

@@ -87,9 +87,11 @@ def describe(problem: Problem, rejection: str) -> str:
     for rule in problem.sources[0].rules:
         if rule.name == rejection:
             return rule.description
-    (constraint,) = (c for c in problem.constraints if c.name == rejection)
-    side = "above" if constraint.sign > 0 else "below"
-    return f"{rejection} {side} {text.limit(constraint.bound, constraint.unit)}"
+    for constraint in problem.constraints:
+        if constraint.name == rejection:
+            side = "above" if constraint.sign > 0 else "below"
+            return f"{rejection} {side} {text.limit(constraint.bound, constraint.unit)}"
+    return f"an objective is unknown, such as {rejection}"
 
 
 def print_assumed(console: Console, plan: Plan) -> None:

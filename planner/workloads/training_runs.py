@@ -114,6 +114,11 @@ class TrainingRuns(Candidates):
         return self.run.cost
 
     @property
+    def energy(self) -> FloatArray:
+        """Joules of the run's GPUs at their design power."""
+        return self.run.energy
+
+    @property
     def memory_headroom(self) -> FloatArray:
         """Bytes that stay free on the fullest GPU."""
         capacity = self.estimate.setting.machine.gpu.allocatable_memory
@@ -165,7 +170,7 @@ class TrainingRuns(Candidates):
             "time_to_train_days": run.time_to_train / DAY,
             "gpu_hours": run.gpu_seconds / HOUR,
             "cost_usd": run.cost,
-            "energy_kwh": run.energy / KILOWATT_HOUR,
+            "energy_kwh": self.energy / KILOWATT_HOUR,
         }
 
     def _memory_parts(self) -> Columns:
