@@ -11,7 +11,6 @@ from planner.validation.cases import Case
 from planner.validation.layouts import Layout
 from planner.validation.library import spelled
 from planner.validation.models import OF_COLUMNS
-from planner.validation.notes import with_notes
 from planner.validation.runs import Run
 from planner.validation.tables import FrameworkRule, framework_labels
 
@@ -27,12 +26,11 @@ _CHOICES = ("micro_batch_size", "global_batch_size", "zero_stage", "recompute", 
 
 def assumed(run: Run, case: Case) -> tuple[str, ...]:
     """Every choice that was made for a run of training, one text each."""
-    said = with_notes(run)
     return (
         *_framework(run.text("framework"), case.rule),
         *_model(run, case),
-        *_layout(said, case.layouts),
-        *_surroundings(said, case),
+        *_layout(run, case.layouts),
+        *_surroundings(run, case),
     )
 
 

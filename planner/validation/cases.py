@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -21,16 +20,10 @@ from planner.validation.hardware import cluster_of, gpu_class, scale
 from planner.validation.layouts import Layout, Open, layouts, since
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted, has_experts, model_of
-from planner.validation.notes import with_notes
 from planner.validation.runs import Run
 from planner.validation.tables import FrameworkRule, framework_rule
 
-_RELEASE = re.compile(r"performance summary (\d\d\.\d\d)|(MLPerf Training v\d\.\d)")
-# CUDA graphs of parts of layers, the router's among them; hybrid models have no others.
-_GRAPHS_OF_PARTS = re.compile(r"cuda graph \S+/\[[^\]]*'moe_router'|hybrid mamba")
 _ONCE_PER_NODE = ("deepep", "hybridep", "hybrid-ep")
-_FINE_TUNING = re.compile(r"mlperf training v(\d)")
-_WITHOUT_MTP = re.compile(r"(?:w/o|without|no) mtp")
 _ADAPTERS = {
     "": AdapterKind.NONE,
     "pretrain": AdapterKind.NONE,
@@ -132,7 +125,6 @@ def case_of(run: Run, library: Library) -> Case:
     NotPredicted
         It cannot be predicted; the text says why.
     """
-    run = with_notes(run)
     adapter = _ADAPTERS.get(run.word("workload"))
     if adapter is None:
         raise NotPredicted(f"workload {run.word('workload')} is not modelled yet")
@@ -181,8 +173,7 @@ def _trained(run: Run, model: ModelSpec, rule: FrameworkRule, adapter: AdapterKi
         if stated > MOST_MODULES:
             raise NotPredicted("the number of multi-token prediction modules is absurd")
         return with_mtp(model, int(stated))
-    with_modules = rule.trains_mtp and adapter is AdapterKind.NONE
-    if not with_modules or _WITHOUT_MTP.search(run.word("notes")):
+    if not rule.trains_mtp or adapter is not AdapterKind.NONE:
         return model
     return with_mtp(model, model.num_nextn_predict_layers)
 
@@ -208,15 +199,8 @@ def _with_loss(profile: FrameworkProfile, rule: FrameworkRule, loss: str) -> Fra
 def _with_stored_inputs(
     profile: FrameworkProfile, run: Run, adapter: AdapterKind
 ) -> FrameworkProfile:
-    """The profile of MLPerf's fine-tuning, which may keep activation inputs in 8 bits.
-
-    Configurations of v4 set FP8_ACTIVATION; from v5.0 on FP8_ACT is set where one GPU holds
-    whole sequences (config_*.sh of llama2_70b_lora, mlcommons/training_results_v5.1@4da2d1c).
-    """
-    release = _FINE_TUNING.match(run.word("source"))
-    if adapter is AdapterKind.NONE or release is None:
-        return profile
-    if release[1] != "4" and run.count("context_parallel") != 1:
+    """The profile of a run of fine-tuning that may keep activation inputs in 8 bits."""
+    if adapter is AdapterKind.NONE or not run.flag("fp8_activation_inputs"):
         return profile
     return replace(profile, memory=replace(profile.memory, fp8_activation_inputs=True))
 
@@ -234,14 +218,9 @@ def _with_dispatch(profile: FrameworkProfile, run: Run) -> FrameworkProfile:
 
 
 def _loss(run: Run, rule: FrameworkRule) -> str:
-    """How a run computes its loss: its own column, its notes, else its framework and year."""
-    notes = run.word("notes")
-    if run.word("loss"):
-        return run.word("loss")
-    if re.search(r"liger (?:fused|kernel)|chunked (?:loss|cross)", notes):
-        return "chunked"
-    since_then = since(rule.fused_loss_from, run.number("year"))
-    return "fused" if since_then or re.search(r"foak: fast", notes) else "eager"
+    """How a run computes its loss: its own column, else its framework and year."""
+    fused = since(rule.fused_loss_from, run.number("year"))
+    return run.word("loss") or ("fused" if fused else "eager")
 
 
 def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
@@ -252,29 +231,19 @@ def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
 
 
 def memory_kind(run: Run) -> MemoryKind:
-    """Which memory a row speaks of: its own column, its notes, what its framework prints."""
+    """Which memory a row speaks of: its own column, else what its framework prints."""
     if run.word("memory_kind"):
         try:
             return MemoryKind(run.word("memory_kind"))
         except ValueError:
             return MemoryKind.DEVICE
-    notes = run.word("notes")
-    if "memory = nvidia-smi" in notes:
-        return MemoryKind.DEVICE
-    if re.search(r"alloc(?!ator)|max over gpus \(active|memory active", notes):
-        return MemoryKind.ALLOCATED
-    if re.search(r"reserved", notes):
-        return MemoryKind.RESERVED
     return MemoryKind(framework_rule(_framework(run)).memory_kind or MemoryKind.DEVICE)
 
 
 def _framework(run: Run) -> str:
-    """The framework, its version (which may stand in the name of a source), GPU, switches, year."""
-    release = _RELEASE.search(run.text("source"))
-    version = run.text("framework_version") or (release[release.lastindex or 0] if release else "")
-    in_layers = run.word("cuda_graphs") == "layers" or _GRAPHS_OF_PARTS.search(run.word("notes"))
-    graphs = "by layer graphs" if in_layers else ""
-    overlapped = run.flag("tp_comm_overlap") or "--tp-comm-overlap" in run.word("notes")
-    overlap = "tp-comm-overlap" if overlapped else ""
-    parts = (run.text("framework"), version, run.text("gpu"), graphs, overlap, run.text("year"))
+    """The framework, its version, GPU, switches and year, as rules know them."""
+    graphs = "by layer graphs" if run.word("cuda_graphs") == "layers" else ""
+    overlap = "tp-comm-overlap" if run.flag("tp_comm_overlap") else ""
+    own = (run.text(name) for name in ("framework", "framework_version", "gpu"))
+    parts = (*own, graphs, overlap, run.text("year"))
     return " ".join(part for part in parts if part)

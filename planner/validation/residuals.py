@@ -153,7 +153,7 @@ def _alone(rows: Iterable[Row], flag: str) -> set[str]:
 
 
 def _publisher(row: Row) -> str:
-    return row.run.text("source").partition(" ")[0]
+    return row.run.text("publisher") or row.run.text("source")
 
 
 def _kinds(keys: Keys) -> Iterator[Keys]:

@@ -69,8 +69,8 @@ def test_unknown_parameters_and_useless_rows(library):
 
 
 def test_heavier_weights_stay_heavier(library):
-    notes = {"framework": "llama.cpp", "weight_precision": "int4", "notes": "~4.9 bit/weight"}
-    _, measured = measured_inference(runs_of(*cases(**notes)), library, "llama-cpp")
+    heavy = {"framework": "llama.cpp", "weight_precision": "int4", "bits_per_weight": "4.9"}
+    _, measured = measured_inference(runs_of(*cases(**heavy)), library, "llama-cpp")
     assert inference_log_ratios(measured, {})[0] == pytest.approx(0.0, abs=1e-9)
     names = ["execution.weight_bandwidth_fraction"]
     (parameter,) = engine_parameters(library.engine("llama-cpp"), names)

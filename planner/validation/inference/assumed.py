@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from planner.enums import CacheType
 from planner.validation.assumed import model_choice, stand_in
 from planner.validation.inference.cases import InferenceCase, Mode
-from planner.validation.inference.setups import PUBLISHED, with_published_setup
 from planner.validation.inference.tables import engine_labels
 from planner.validation.runs import Run
 
@@ -40,9 +39,6 @@ def _formats(run: Run, case: InferenceCase) -> Iterator[str]:
 
 
 def _layout(run: Run, case: InferenceCase) -> Iterator[str]:
-    if with_published_setup(run).text(PUBLISHED):
-        yield "layout of the benchmark's configuration files"
-        return
     pool = "decode_" if run.text("decode_tensor_parallel") else ""
     if not run.text(f"{pool}tensor_parallel"):
         yield f"tensor_parallel {case.replica.tensor_parallel}"
@@ -55,6 +51,9 @@ def _traffic(run: Run, case: InferenceCase) -> Iterator[str]:
         yield f"framework_version of {case.rule.profile}"
     if not run.text("mode"):
         yield f"mode {case.mode.value}"
+    for name in ("input_tokens", "output_tokens"):
+        if not run.text(name):
+            yield f"{name} {getattr(case.traffic, name):g}"
     if case.mode is Mode.STATIC and not (
         run.number("concurrency") or run.text("engine_batch_size")
     ):

@@ -22,7 +22,6 @@ GROUPS = ("source", "engine", "gpu", "mode")
 MEMORY = "peak_memory_gib"
 # What a row's throughput is judged by: the first that it has; one often derives from another.
 THROUGHPUT = ("output_tokens_per_s", "total_tokens_per_s", "request_latency_s", "requests_per_s")
-_MACHINE_SOURCE = "source_file="
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,14 +114,6 @@ def inference_verdicts(rows: Iterable[InferenceRow]) -> MemoryVerdicts:
     )
 
 
-def source_name(run: Run) -> str:
-    """A source; of machine-made ones only the collection, without what tells rows apart."""
-    text = run.text("source")
-    if text.startswith(_MACHINE_SOURCE):
-        return text.removeprefix(_MACHINE_SOURCE).partition(";")[0].rpartition("/")[2]
-    return text.partition(";")[0] or "not given"
-
-
 def _errors(name: str, rows: Sequence[InferenceRow], quantities: Sequence[str]) -> Errors:
     ratios, inside = [], []
     for row in rows:
@@ -157,4 +148,4 @@ def _name(row: InferenceRow, group: str) -> str:
     run, case = row.run, row.prediction.case
     if group == "engine":
         return case.rule.label if case is not None else run.text("framework")
-    return source_name(run) if group == "source" else run.text(group) or "not given"
+    return run.text(group) or "not given"

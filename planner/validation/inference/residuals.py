@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 
 from planner.validation.inference.cases import Mode
-from planner.validation.inference.compare import MEMORY, THROUGHPUT, InferenceRow, source_name
+from planner.validation.inference.compare import MEMORY, THROUGHPUT, InferenceRow
 from planner.validation.inference.intervals import inference_keys
 from planner.validation.residuals import LARGEST, Residual, apart
 from planner.validation.runs import Run
@@ -33,10 +33,8 @@ def inference_residuals(rows: Sequence[InferenceRow]) -> list[Residual]:
 
 
 def publisher(run: Run) -> str:
-    """The first word of a source; the collections of serving runs are one."""
-    if run.text("source") == source_name(run):
-        return run.text("source").partition(" ")[0]
-    return COLLECTION
+    """Who published a run."""
+    return run.text("publisher") or run.text("source")
 
 
 def serving_layout_factor(rows: Iterable[InferenceRow]) -> tuple[float, int]:
