@@ -44,13 +44,12 @@ def compiled(path: Path, library: Library) -> str:
     source = _source_columns(runs)
     rows = [_row(original(run, source), runs.kind, library) for run in runs.rows]
     used = {name for row in rows for name, cell in row.items() if cell}
-    made = [name for name in runs.schema.columns if name in used and name not in source]
-    made.remove(AS_PUBLISHED)
+    left = (*source, AS_PUBLISHED)
+    made = [name for name in runs.schema.columns if name in used and name not in left]
     if unknown := used - runs.schema.known:
         raise ValueError(f"columns.csv lacks {', '.join(sorted(unknown))}")
     file = io.StringIO()
-    names = [*source, AS_PUBLISHED, *made]
-    writer = csv.DictWriter(file, names, restval="", lineterminator="\n")
+    writer = csv.DictWriter(file, [*left, *made], restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return file.getvalue()

@@ -31,6 +31,14 @@ class TableKind(StrEnum):
     INFERENCE = "inference"
 
 
+class MemoryKind(StrEnum):
+    """What a source calls memory: the tensors, what the allocator holds, or the whole device."""
+
+    ALLOCATED = "allocated"
+    RESERVED = "reserved"
+    DEVICE = "device"
+
+
 class ColumnType(StrEnum):
     """What the cells of a column are.
 

@@ -9,6 +9,7 @@ from planner.specs.catalogue import default_cluster
 from planner.specs.cluster import ClusterSpec, ScaleUp
 from planner.specs.gpu import GpuSpec
 from planner.units import UNITS
+from planner.validation.models import NotPredicted
 from planner.validation.runs import Run
 
 _GIGABIT = UNITS["byte/s"]["Gbit/s"]
@@ -18,11 +19,23 @@ _LARGEST_NODE = 16
 _LARGEST_CLUSTER = 512
 
 
-def cluster_of(run: Run, gpu: GpuSpec) -> ClusterSpec:
+def run_cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
     """The GPU's own links, changed by what the run says of node, fabric and network.
 
     Where nobody counts the network interfaces of a node, each has the rate of the GPU's own.
+
+    Raises
+    ------
+    NotPredicted
+        No cluster has such nodes or rates.
     """
+    try:
+        return _cluster(run, gpu)
+    except ValueError as error:
+        raise NotPredicted("impossible cluster: node size or network rate is absurd") from error
+
+
+def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
     cluster = default_cluster(gpu)
     fabric = _fabric(run, gpu, cluster)
     per_node = run.count("gpus_per_node") or cluster.gpus_per_node

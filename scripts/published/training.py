@@ -24,7 +24,7 @@ def training_cells(run: Run, library: Library) -> dict[str, str]:
         cells["framework_version"] = release[release.lastindex or 0]
     benchmark = _BENCHMARK.match(run.text("source"))
     if benchmark and not run.text("precision") and _in_eight_bits(run, library):
-        cells["precision"] = "fp8"
+        cells["likely_precision"] = "fp8"
     if benchmark and _stores_inputs(run, benchmark[1]):
         cells["fp8_activation_inputs"] = "1"
     return cells

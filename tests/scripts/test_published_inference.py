@@ -6,8 +6,8 @@ from published.offline import offline_benchmark
 from published.tables import changed
 from published_rows import run_of
 
-from planner.validation.inference.predict import predict_inference
 from planner.validation.library import Library
+from planner.validation.predict import predict
 from planner.validation.runs import Run, Runs
 
 
@@ -209,5 +209,5 @@ def test_times_of_published_recipes(gpu, precision, version, changes, first_toke
            "decode_tensor_parallel": "8", "source": "db-dump", **changes}
     )  # fmt: skip
     complete = Run(line=2, cells={**run.cells, **inference_cells(run, Library())})
-    (found,) = predict_inference(Runs(columns=tuple(complete.cells), rows=(complete,)))
+    (found,) = predict(Runs(columns=tuple(complete.cells), rows=(complete,)))
     assert found.values["time_to_first_token_s"] == pytest.approx(first_token, rel=0.12)

@@ -6,9 +6,10 @@ import pytest
 from sample_runs import MODEL, case, row, run_of
 
 from planner.enums import ComputePrecision, LinkKind, Recompute
-from planner.validation.cases import MemoryKind, case_of, memory_kind
+from planner.validation.columns import MemoryKind
 from planner.validation.models import NotPredicted
 from planner.validation.tables import framework_rule
+from planner.validation.training.cases import memory_kind, training_case
 
 
 @pytest.mark.parametrize(
@@ -229,9 +230,9 @@ def test_kinds_of_memory(changes, kind):
 def test_adapters_take_the_profile_and_the_rank_of_their_run(library):
     plain = run_of(framework="HF Trainer", tensor_parallel="1", sequence_parallel="0")
     tuned = {**plain.cells, "workload": "qlora", "precision": "nf4", "lora_rank": "64"}
-    case = case_of(replace(plain, cells=tuned), library)
+    case = training_case(replace(plain, cells=tuned), library)
     workload = case.setting.workload
-    assert case_of(plain, library).framework.name == "HF Trainer bf16"
+    assert training_case(plain, library).framework.name == "HF Trainer bf16"
     assert case.framework.name == "HF Trainer"
     assert (workload.adapter, workload.lora_rank) == ("qlora", 64)
     assert {layout.precision for layout in case.layouts} == {ComputePrecision.BF16}
@@ -271,7 +272,7 @@ def test_a_fused_loss_comes_with_fused_kernels(library, loss, profile, per_logit
 
 def lora_case(library, framework, **changes):
     plain = run_of(framework=framework, tensor_parallel="1", sequence_parallel="0", **changes)
-    return case_of(replace(plain, cells={**plain.cells, "workload": "lora"}), library)
+    return training_case(replace(plain, cells={**plain.cells, "workload": "lora"}), library)
 
 
 def test_activation_inputs_in_8_bits_are_of_fine_tuning(library):

@@ -7,16 +7,13 @@ from sample_inference import row, runs_of
 
 from planner.__main__ import run
 from planner.calibration.fit import fit
-from planner.calibration.inference import (
-    engine_parameters,
-    inference_log_ratios,
-    measured_inference,
-    thinned,
-)
+from planner.calibration.inference import engine_parameters
+from planner.calibration.measured import log_ratios, measured_runs, thinned
+from planner.calibration.parameters import chosen_parameters
 from planner.calibration.profile_file import unit_of
 from planner.errors import CalibrationError
 from planner.specs.engine import EngineExecution
-from planner.validation.inference.predict import predict_inference
+from planner.validation.predict import predict
 
 TIMES = ("_time", "_overhead")
 QUANTITY = "time_per_output_token_s"
@@ -25,17 +22,21 @@ QUANTITY = "time_per_output_token_s"
 def cases(slower=1.0, **changes):
     """Rows whose decoding takes so much longer than predicted."""
     plain = [row(concurrency=str(batch), **changes) for batch in (1, 2, 4, 8)]
-    found = predict_inference(runs_of(*plain))
+    found = predict(runs_of(*plain))
     return [
         {**cells, f"measured_{QUANTITY}": repr(slower * one.values[QUANTITY])}
         for cells, one in zip(plain, found, strict=True)
     ]
 
 
+def parameters(library, name, names):
+    engine = library.engine(name)
+    return chosen_parameters(engine_parameters(engine), engine.name, names)
+
+
 def fitted(library, rows, names):
-    profile, measured = measured_inference(runs_of(*rows), library, None)
-    parameters = engine_parameters(library.engine(profile), names)
-    return fit(measured, parameters, inference_log_ratios)
+    profile, measured = measured_runs(runs_of(*rows), library, None)
+    return fit(measured, parameters(library, profile, names))
 
 
 def test_a_slower_engine_is_found(library):
@@ -61,26 +62,26 @@ def test_what_decoding_does_not_tell_is_refused(library):
 
 def test_unknown_parameters_and_useless_rows(library):
     with pytest.raises(CalibrationError, match="Unknown parameter"):
-        engine_parameters(library.engine("vllm"), ["execution.weight_bandwith_fraction"])
+        parameters(library, "vllm", ["execution.weight_bandwith_fraction"])
     with pytest.raises(CalibrationError, match="is 0 in"):
-        engine_parameters(library.engine("vllm"), ["execution.decode_launch_time"])
+        parameters(library, "vllm", ["execution.decode_launch_time"])
     with pytest.raises(CalibrationError, match="None of 1 rows"):
-        measured_inference(runs_of(row()), library, None)
+        measured_runs(runs_of(row()), library, None)
 
 
 def test_heavier_weights_stay_heavier(library):
     heavy = {"framework": "llama.cpp", "weight_precision": "int4", "bits_per_weight": "4.9"}
-    _, measured = measured_inference(runs_of(*cases(**heavy)), library, "llama-cpp")
-    assert inference_log_ratios(measured, {})[0] == pytest.approx(0.0, abs=1e-9)
+    _, measured = measured_runs(runs_of(*cases(**heavy)), library, "llama-cpp")
+    assert log_ratios(measured, {})[0] == pytest.approx(0.0, abs=1e-9)
     names = ["execution.weight_bandwidth_fraction"]
-    (parameter,) = engine_parameters(library.engine("llama-cpp"), names)
-    same = inference_log_ratios(measured, {parameter: parameter.shipped})
+    (parameter,) = parameters(library, "llama-cpp", names)
+    same = log_ratios(measured, {parameter: parameter.shipped})
     assert same[0] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_thinning_keeps_whole_settings(library):
     rows = [cells for length in ("128", "256", "512") for cells in cases(input_tokens=length)]
-    _, measured = measured_inference(runs_of(*rows), library, None)
+    _, measured = measured_runs(runs_of(*rows), library, None)
     kept = thinned(measured, 2)
     assert {one.case.traffic.input_tokens for one in kept} == {128, 256}
     assert len(kept) == 8

@@ -9,8 +9,9 @@ from sample_inference import DISAGGREGATED, row, run_of, runs_of
 
 from planner.report.validation import write_predictions
 from planner.validation.columns import INFERENCE
-from planner.validation.inference.compare import joined_inference
-from planner.validation.inference.predict import inference_ranges, predict_inference
+from planner.validation.compare import joined
+from planner.validation.kinds import INFERENCE_KIND
+from planner.validation.predict import predict, ranges
 from planner.validation.runs import SHIPPED_INFERENCE, Runs, read_runs
 
 
@@ -27,7 +28,7 @@ def values(predictions):
 
 
 def only(**changes):
-    (prediction,) = predict_inference(runs_of(row(**changes)))
+    (prediction,) = predict(runs_of(row(**changes)))
     return prediction
 
 
@@ -42,19 +43,19 @@ def test_measurements_are_never_read(sample):
         )
         for run in sample.rows
     )
-    hidden = predict_inference(Runs(columns=sample.columns, rows=blind))
-    assert values(hidden) == values(predict_inference(sample))
+    hidden = predict(Runs(columns=sample.columns, rows=blind))
+    assert values(hidden) == values(predict(sample))
 
 
 def test_neither_order_nor_company_changes_a_prediction(sample):
     order = list(range(len(sample.rows)))
     random.Random(1).shuffle(order)
     mixed = Runs(columns=sample.columns, rows=tuple(sample.rows[i] for i in order))
-    together = values(predict_inference(sample))
-    assert [together[i] for i in order] == values(predict_inference(mixed))
+    together = values(predict(sample))
+    assert [together[i] for i in order] == values(predict(mixed))
     for index in range(0, len(sample.rows), 7):
         alone = Runs(columns=sample.columns, rows=sample.rows[index : index + 1])
-        assert values(predict_inference(alone)) == [together[index]]
+        assert values(predict(alone)) == [together[index]]
 
 
 def test_a_static_batch_adds_up():
@@ -223,7 +224,7 @@ def test_columns_written(tmp_path):
                 "measured_peak_memory_gib": "", "measured_joy": "3", "colour": "red"}  # fmt: skip
     runs = runs_of(row(**measured), row(**{**measured, "gpu": "abacus"}))
     path = tmp_path / "predictions.csv"
-    rows = joined_inference(runs, predict_inference(runs))
+    rows = joined(runs, predict(runs))
     write_predictions(path, [(runs, rows)])
     with path.open(newline="") as file:
         good, bad = csv.DictReader(file)
@@ -244,8 +245,8 @@ def test_odd_cells_never_break_a_prediction(sample):
         cell = generator.choice(odd)
         if INFERENCE.fault(name, cell) is None:
             rows.append(type(run)(line=run.line, cells={**run.cells, name: cell}))
-    for prediction in predict_inference(Runs(columns=sample.columns, rows=tuple(rows))):
-        assert bool(prediction.reason) != bool(inference_ranges(prediction))
+    for prediction in predict(Runs(columns=sample.columns, rows=tuple(rows))):
+        assert bool(prediction.reason) != bool(ranges(prediction, INFERENCE_KIND))
         assert all(math.isfinite(value) for value in prediction.values.values())
 
 
@@ -255,13 +256,13 @@ def test_large_numbers_never_break_a_prediction(sample, name, cell):
     run = sample.rows[0]
     if INFERENCE.fault(name, cell) is None:
         rows = (type(run)(line=run.line, cells={**run.cells, name: cell}),)
-        (prediction,) = predict_inference(Runs(columns=sample.columns, rows=rows))
-        assert bool(prediction.reason) != bool(inference_ranges(prediction))
+        (prediction,) = predict(Runs(columns=sample.columns, rows=rows))
+        assert bool(prediction.reason) != bool(ranges(prediction, INFERENCE_KIND))
         assert all(math.isfinite(value) for value in prediction.values.values())
 
 
 def test_empty_tables_are_predicted():
-    assert predict_inference(Runs(columns=("gpu",), rows=())) == []
+    assert predict(Runs(columns=("gpu",), rows=())) == []
     assert run_of().line == 2
 
 
@@ -278,10 +279,10 @@ def test_empty_tables_are_predicted():
 def test_runs_of_other_lengths_are_predicted_in_one_pass_as_alone(library, changes):
     lengths = (("512", "128"), ("4096", "32"), ("1", "900"), ("512", "128"), ("20000", "1"))
     rows = [row(**changes | {"input_tokens": i, "output_tokens": o}) for i, o in lengths]
-    together = predict_inference(runs_of(*rows), library)
+    together = predict(runs_of(*rows), library)
     assert len({one.case.group for one in together}) == 1
     for cells, found in zip(rows, together, strict=True):
-        (alone,) = predict_inference(runs_of(cells), library)
+        (alone,) = predict(runs_of(cells), library)
         assert found.values == pytest.approx(alone.values, rel=1e-12)
         assert found.device_memory == pytest.approx(alone.device_memory, rel=1e-12)
         assert found.fits == alone.fits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -13,21 +13,19 @@ import numpy as np
 
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
-from planner.specs.catalogue import Catalogue
-from planner.specs.cluster import ClusterSpec
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS
 from planner.specs.serving import MOST_DRAFTED, ServingWorkload
 from planner.units import GIB
-from planner.validation.cases import MemoryKind
-from planner.validation.columns import SCHEDULED
-from planner.validation.hardware import cluster_of, gpu_class
+from planner.validation.columns import SCHEDULED, MemoryKind
+from planner.validation.hardware import run_cluster
 from planner.validation.inference.deployments import Deployment, deployment
 from planner.validation.inference.tables import EngineRule, engine_rule
 from planner.validation.library import Library, spelled, without_variant
-from planner.validation.models import NotPredicted, first_line, has_experts, model_of
+from planner.validation.models import NotPredicted, first_line, model_of
+from planner.validation.prediction import Case
 from planner.validation.runs import Run
 
 _LONGEST = 100_000_000
@@ -118,7 +116,7 @@ class Pool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InferenceCase:
+class InferenceCase(Case):
     """A run as the estimator sees it.
 
     ``decode_rate``: its output rate leaves the prompts out. ``stages``: how the stages of a
@@ -128,9 +126,6 @@ class InferenceCase:
     """
 
     mode: Mode
-    model: ModelSpec
-    gpu: GpuSpec
-    cluster: ClusterSpec
     engine: EngineProfile
     rule: EngineRule
     traffic: Traffic
@@ -142,7 +137,11 @@ class InferenceCase:
     tensors_only: bool
     weight_scale: float
     logit_bytes: float
-    catalogue: Catalogue = field(default_factory=Catalogue)
+
+    @property
+    def software(self) -> EngineRule:
+        """The rule of its engine."""
+        return self.rule
 
     @property
     def group(self) -> Hashable:
@@ -171,14 +170,9 @@ class InferenceCase:
         return setting_of([self])
 
     @property
-    def gpu_class(self) -> str:
-        """The GPU's generation, or its vendor."""
-        return gpu_class(self.gpu)
-
-    @property
-    def kind(self) -> str:
-        """Dense, or a mixture of experts."""
-        return "moe" if has_experts(self.model) else "dense"
+    def keys(self) -> tuple[str, ...]:
+        """Engine, class of GPU, mode, dense or a mixture of experts."""
+        return (self.rule.label, self.gpu_class, self.mode.value, self.kind)
 
 
 def setting_of(
@@ -233,7 +227,7 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
         mode=mode,
         model=model,
         gpu=gpu,
-        cluster=_cluster(run, gpu),
+        cluster=run_cluster(run, gpu),
         engine=_slower(engine, scale),
         rule=rule,
         traffic=traffic,
@@ -361,10 +355,3 @@ def _slower(engine: EngineProfile, scale: float) -> EngineProfile:
         return engine
     fraction = min(engine.execution.weight_bandwidth_fraction / scale, 2.0)
     return replace(engine, execution=replace(engine.execution, weight_bandwidth_fraction=fraction))
-
-
-def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
-    try:
-        return cluster_of(run, gpu)
-    except ValueError as error:
-        raise NotPredicted("impossible cluster: node size or network rate is absurd") from error

@@ -15,14 +15,8 @@ from planner.estimators.inference.serving import Served, served_at_concurrency, 
 from planner.estimators.inference.setting import ServingSetting
 from planner.validation.inference.cases import InferenceCase, setting_of
 from planner.validation.inference.deployments import configurations
-from planner.validation.inference.outcome import (
-    RATES,
-    Columns,
-    Outcome,
-    in_waves,
-    rates,
-    whole_memory,
-)
+from planner.validation.inference.outcome import Columns, Outcome, in_waves, rates, whole_memory
+from planner.validation.prediction import RATES
 
 # Concurrencies that are tried where none is given: half powers of two.
 _GRID: FloatArray = 2.0 ** np.arange(0.0, 13.5, 0.5)

@@ -273,7 +273,7 @@ def _sequence_parallel(context: Open, layout: Layout) -> list[bool]:
 
 def _precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
     """The precisions the matrices may have; where none is given, 16 bits or what came into use."""
-    words = run.word("precision")
+    words = run.word("precision") or run.word("likely_precision")
     if not words:
         return _likely_precisions(run, gpu)
     return [_precision(word, gpu) for word in words.split("/")]

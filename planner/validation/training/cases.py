@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 
 from planner.enums import AdapterKind, AdapterTargets
 from planner.estimators.machine import Machine
 from planner.estimators.share import Setting
-from planner.specs.catalogue import Catalogue
-from planner.specs.cluster import ClusterSpec
 from planner.specs.framework import FrameworkProfile
-from planner.specs.gpu import GpuSpec
 from planner.specs.model import MOST_MODULES, ModelSpec
 from planner.specs.multi_token import with_mtp
 from planner.specs.workload import TrainingWorkload
-from planner.validation.hardware import cluster_of, gpu_class, scale
-from planner.validation.layouts import Layout, Open, layouts, since
+from planner.validation.columns import MemoryKind
+from planner.validation.hardware import run_cluster, scale
 from planner.validation.library import Library
-from planner.validation.models import NotPredicted, has_experts, model_of
+from planner.validation.models import NotPredicted, model_of
+from planner.validation.prediction import Case
 from planner.validation.runs import Run
 from planner.validation.tables import FrameworkRule, framework_rule
+from planner.validation.training.layouts import Layout, Open, layouts, since
 
 _ONCE_PER_NODE = ("deepep", "hybridep", "hybrid-ep")
 _ADAPTERS = {
@@ -41,25 +39,14 @@ CHUNKED_LOSS = 0.5
 """Bytes per logit where the last layer and the loss take a part of the tokens at a time."""
 
 
-class MemoryKind(StrEnum):
-    """What a source calls memory: the tensors, what the allocator holds, or the whole device."""
-
-    ALLOCATED = "allocated"
-    RESERVED = "reserved"
-    DEVICE = "device"
-
-
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class TrainingCase(Case):
     """A run as the estimator sees it: what is the same for all its plausible layouts, and these.
 
     ``own_loss``: the run's loss is not that of the profile. ``gpu_class``, ``scale`` and
     ``kind`` name the runs whose errors it can be compared with.
     """
 
-    model: ModelSpec
-    gpu: GpuSpec
-    cluster: ClusterSpec
     framework: FrameworkProfile
     rule: FrameworkRule
     sequence_length: int
@@ -68,7 +55,11 @@ class Case:
     own_loss: bool = False
     adapter: AdapterKind = AdapterKind.NONE
     lora_rank: int = _LORA_RANK
-    catalogue: Catalogue = field(default_factory=Catalogue)
+
+    @property
+    def software(self) -> FrameworkRule:
+        """The rule of its framework."""
+        return self.rule
 
     @property
     def group(self) -> Hashable:
@@ -102,22 +93,22 @@ class Case:
         )
 
     @property
-    def gpu_class(self) -> str:
-        """The GPU's generation, or its vendor."""
-        return gpu_class(self.gpu)
+    def num_gpus(self) -> int:
+        """GPUs of the run."""
+        return self.layouts[0].num_gpus
 
     @property
     def scale(self) -> str:
         """One GPU, one node, a cluster of up to 512 GPUs, or a larger one."""
-        return scale(self.layouts[0].num_gpus, self.cluster.gpus_per_node)
+        return scale(self.num_gpus, self.cluster.gpus_per_node)
 
     @property
-    def kind(self) -> str:
-        """Dense, or a mixture of experts."""
-        return "moe" if has_experts(self.model) else "dense"
+    def keys(self) -> tuple[str, ...]:
+        """Framework, class of GPU, scale, dense or a mixture of experts."""
+        return (self.rule.label, self.gpu_class, self.scale, self.kind)
 
 
-def case_of(run: Run, library: Library) -> Case:
+def training_case(run: Run, library: Library) -> TrainingCase:
     """The case of a run, from everything in its row but what was measured.
 
     Raises
@@ -141,7 +132,7 @@ def case_of(run: Run, library: Library) -> Case:
     shipped = library.framework(rule.profile)
     with_loss = _with_loss(shipped, rule, loss)
     profile = _with_dispatch(_with_stored_inputs(with_loss, run, adapter), run)
-    cluster = _cluster(run, gpu)
+    cluster = run_cluster(run, gpu)
     context = Open(
         run=run,
         rule=rule,
@@ -150,7 +141,7 @@ def case_of(run: Run, library: Library) -> Case:
         model=model,
         domain_size=cluster.scale_up.domain_size,
     )
-    return Case(
+    return TrainingCase(
         model=model,
         gpu=gpu,
         cluster=cluster,
@@ -221,13 +212,6 @@ def _loss(run: Run, rule: FrameworkRule) -> str:
     """How a run computes its loss: its own column, else its framework and year."""
     fused = since(rule.fused_loss_from, run.number("year"))
     return run.word("loss") or ("fused" if fused else "eager")
-
-
-def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
-    try:
-        return cluster_of(run, gpu)
-    except ValueError as error:
-        raise NotPredicted("impossible cluster: node size or network rate is absurd") from error
 
 
 def memory_kind(run: Run) -> MemoryKind:
