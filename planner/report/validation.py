@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 from rich.console import Console
 
+from planner.report.cells import csv_cell, texts
 from planner.report.console import make_table, print_pairs, print_title
 from planner.report.files import written_whole
 from planner.report.text import count
@@ -55,10 +56,25 @@ def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[Row]]]) 
     inputs = dict.fromkeys(name for runs, _ in tables for name in runs.columns)
     new = dict.fromkeys(name for runs, _ in tables for name in _new_columns(runs))
     with written_whole(path) as stream:
-        writer = csv.DictWriter(stream, list(inputs | new), restval="", lineterminator="\n")
-        writer.writeheader()
+        stream.write(",".join(map(csv_cell, inputs | new)) + "\n")
         for runs, rows in tables:
-            writer.writerows({**row.run.cells, **_cells(runs, row)} for row in rows)
+            every = [{**row.run.cells, **_cells(runs, row)} for row in rows]
+            columns = [[cells.get(name, "") for cells in every] for name in inputs | new]
+            written = (texts(column, _cell) for column in columns if column)
+            stream.writelines(map(_line, zip(*written, strict=True)))
+
+
+def _line(cells: Iterable[str]) -> str:
+    return ",".join(cells) + "\n"
+
+
+def _cell(text: str) -> str:
+    """A text in CSV; a number as it stands, also below zero."""
+    try:
+        float(text)
+    except ValueError:
+        return csv_cell(text)
+    return text
 
 
 def _new_columns(runs: Runs) -> list[str]:
@@ -84,6 +100,7 @@ def _cells(runs: Runs, row: Row) -> dict[str, str]:
     }
 
 
+@cache
 def _ends(quantity: str) -> tuple[str, str, str]:
     name = PREDICTED + quantity
     return name, f"{name}_low", f"{name}_high"

@@ -48,7 +48,7 @@ class Row:
         """Whether anything that was measured is predicted."""
         if self.prediction.reason:
             return False
-        return self.ran_out is not None or any(map(self.measured, self.ranges))
+        return self.ran_out is not None or not self.measured.keys().isdisjoint(self.ranges)
 
     @property
     def ran_out(self) -> bool | None:
@@ -57,18 +57,21 @@ class Row:
         ran = self.first_measured(self.kind.proofs) is not None
         return False if ran and not said else said
 
-    def measured(self, quantity: str) -> float | None:
-        """A measurement, or None without one."""
-        return self.run.number(f"{MEASURED}{quantity}") or None
+    @cached_property
+    def measured(self) -> dict[str, float]:
+        """The measurements of quantities that can be predicted, by name."""
+        names = (*self.kind.interval_names, OUT_OF_MEMORY)
+        found = {name: self.run.number(f"{MEASURED}{name}") for name in names}
+        return {name: value for name, value in found.items() if value}
 
     def first_measured(self, quantities: Iterable[str]) -> str | None:
         """The first of these quantities that was measured."""
-        return next((name for name in quantities if self.measured(name)), None)
+        return next((name for name in quantities if name in self.measured), None)
 
     def ratio(self, compared: Compared, *, as_time: bool = True) -> float | None:
         """Predicted over measured, or None without either; ``as_time``: rates turned over."""
         quantity = self.first_measured(compared.names) or ""
-        measured, predicted = self.measured(quantity), self.ranges.get(quantity)
+        measured, predicted = self.measured.get(quantity), self.ranges.get(quantity)
         if measured is None or predicted is None:
             return None
         ratio = predicted.value / measured
@@ -77,7 +80,7 @@ class Row:
     def held(self, compared: Compared) -> bool | None:
         """Whether the measurement lies in the interval, or None without either."""
         quantity = self.first_measured(compared.names) or ""
-        measured, predicted = self.measured(quantity), self.ranges.get(quantity)
+        measured, predicted = self.measured.get(quantity), self.ranges.get(quantity)
         if measured is None or predicted is None:
             return None
         return predicted.low <= measured <= predicted.high

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from planner.specs.catalogue import Catalogue
@@ -66,12 +67,12 @@ class Case(ABC):
     def keys(self) -> tuple[str, ...]:
         """What kind of run it is, by which the errors of similar runs are pooled."""
 
-    @property
+    @cached_property
     def gpu_class(self) -> str:
         """The GPU's generation, or its vendor."""
         return gpu_class(self.gpu)
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """Dense, or a mixture of experts."""
         return "moe" if has_experts(self.model) else "dense"

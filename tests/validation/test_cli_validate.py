@@ -106,3 +106,14 @@ def test_a_file_of_predictions_is_read_again(validate, write_runs, tmp_path):
     output = tmp_path / "predictions.csv"
     validate(write_runs(row(measured_step_time_s="1")), "--output", output, "--quiet")
     assert validate(output, "--quiet") == (0, ("", ""))
+
+
+def test_a_cell_is_no_formula_of_a_spreadsheet(validate, write_runs, tmp_path):
+    output = tmp_path / "predictions.csv"
+    odd = {"id": "=1+1", "source": "a, b\x1b[31m", "offset": "-5", "measured_step_time_s": "1"}
+    validate(write_runs(row(**odd)), "--output", output, "--quiet")
+    with output.open(newline="") as file:
+        (only,) = csv.DictReader(file)
+    assert (only["id"], only["offset"]) == ("'=1+1", "-5")
+    assert only["source"].startswith("a, b")
+    assert "\x1b" not in only["source"]

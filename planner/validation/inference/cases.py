@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -108,6 +107,14 @@ class Traffic:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WorkloadRows(ServingWorkload):
+    """The workloads of many runs that differ in their lengths: one per row, not checked again."""
+
+    input_tokens: Any
+    output_tokens: Any
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pool:
     """Prefill workers of a disaggregated run; a number of 0 is not given."""
 
@@ -169,7 +176,7 @@ class InferenceCase(Case):
         """What the estimator needs besides the replicas."""
         return setting_of([self])
 
-    @property
+    @cached_property
     def keys(self) -> tuple[str, ...]:
         """Engine, class of GPU, mode, dense or a mixture of experts."""
         return (self.rule.label, self.gpu_class, self.mode.value, self.kind)
@@ -186,12 +193,13 @@ def setting_of(
     workload = first.traffic.workload
     if burst_share is not None:
         workload = replace(workload, burst_share=burst_share)
+    lengths = {}
     for name in ("input_tokens", "output_tokens"):
-        lengths = np.array([float(getattr(case.traffic.workload, name)) for case in cases])
-        if np.any(lengths != lengths[0]):
-            workload = copy(workload)
-            # The workload of a user has one length; the formulas take one per row.
-            object.__setattr__(workload, name, lengths[:, None] if columns else lengths)
+        of_cases = np.array([float(getattr(case.traffic.workload, name)) for case in cases])
+        if np.any(of_cases != of_cases[0]):
+            lengths[name] = of_cases[:, None] if columns else of_cases
+    if lengths:
+        workload = WorkloadRows(**{**vars(workload), **lengths})
     return ServingSetting(
         machine=Machine(gpu=first.gpu, cluster=first.cluster, catalogue=first.catalogue),
         model=first.model,

@@ -50,6 +50,7 @@ class EngineRule:
         return year is not None and self.until is not None and year <= self.until
 
 
+@cache
 def engine_rule(
     engine: str, version: str = "", year: float | None = None, gpu: str = "", mode: str = ""
 ) -> EngineRule:
@@ -97,10 +98,15 @@ def cache_type(run: Run, profile: str) -> CacheType:
 
 def _first(table: str, **words: str) -> Mapping[str, str]:
     """The first row whose patterns are in all of these words; an empty pattern is in any."""
+    return _matching(table, tuple(words.items()))
+
+
+@cache
+def _matching(table: str, words: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     return next(
         row
         for row in read_table(table)
-        if all(not row[name] or re.search(row[name], word) for name, word in words.items())
+        if all(not row[name] or re.search(row[name], word) for name, word in words)
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from planner.enums import AdapterKind, AdapterTargets
 from planner.estimators.machine import Machine
@@ -102,7 +103,7 @@ class TrainingCase(Case):
         """One GPU, one node, a cluster of up to 512 GPUs, or a larger one."""
         return scale(self.num_gpus, self.cluster.gpus_per_node)
 
-    @property
+    @cached_property
     def keys(self) -> tuple[str, ...]:
         """Framework, class of GPU, scale, dense or a mixture of experts."""
         return (self.rule.label, self.gpu_class, self.scale, self.kind)
