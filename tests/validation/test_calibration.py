@@ -135,3 +135,22 @@ def test_progress_is_told_after_every_fit(library):
     fit(rows, names, told.append)
     assert told == list(range(1, number_of_fits(rows) + 1))
     assert len(told) == 1 + min(len(ROWS), 10)
+
+
+@pytest.mark.parametrize(
+    ("measured", "seconds"),
+    [
+        ({"measured_step_time_s": "3"}, 3.0),
+        ({"measured_step_time_s": "3", "measured_tokens_per_s": "1"}, 3.0),
+        ({"measured_tokens_per_s": "1024"}, 64 * 2048 / 1024),
+        ({"measured_tokens_per_s_per_gpu": "1024"}, 64 * 2048 / 1024 / 8),
+    ],
+)
+def test_a_throughput_is_a_step_time(library, measured, seconds):
+    _, (found,) = measured_runs(runs_of(row(**measured)), library, None)
+    assert (found.quantity, found.value) == ("step_time_s", pytest.approx(seconds))
+
+
+def test_a_run_without_a_prediction_tells_nothing(library):
+    _, (found,) = measured_runs(runs_of(row(**WITH_TIME)), library, None)
+    assert np.isnan(log_ratios([replace(found, quantity="nothing")], {})).all()

@@ -314,6 +314,13 @@ def test_two_precisions_are_both_possible(library):
     assert {layout.precision for layout in found} == {ComputePrecision.FP8, ComputePrecision.FP4}
 
 
+def test_a_likely_precision_counts_where_none_is_stated(library):
+    likely = {"likely_precision": "fp8", "gpu": "h100-sxm-80gb"}
+    for stated, expected in (("", ComputePrecision.FP8), ("bf16", ComputePrecision.BF16)):
+        (layout,) = case(library, precision=stated, **likely).layouts
+        assert layout.precision is expected
+
+
 def test_attention_in_8_bit_is_said_by_the_row(library):
     fp8 = {"gpu": "b200-sxm-180gb", "precision": "fp8"}
     assert [one.fp8_attention for one in case(library, **fp8, fp8_attention="1").layouts] == [True]

@@ -1,12 +1,14 @@
 """Errors, coverage and regret of a small table, by hand."""
 
 import pytest
-from sample_runs import row, runs_of
+from sample_runs import row, run_of, runs_of
 
 from planner.validation.compare import errors, joined, memory_verdicts
-from planner.validation.kinds import STEP_TIME, TRAINING_MEMORY
-from planner.validation.predict import predict
+from planner.validation.kinds import STEP_TIME, TRAINING_KIND, TRAINING_MEMORY
+from planner.validation.predict import predict, ranges
+from planner.validation.prediction import MEMORY, Prediction
 from planner.validation.regret import regrets
+from planner.validation.training.cases import training_case
 
 
 def table(*changes):
@@ -92,3 +94,30 @@ def test_errors_of_memory_and_verdicts():
     verdicts = memory_verdicts(rows)
     assert (verdicts.ran_out, verdicts.said_to_fit) == (2, 1)
     assert (verdicts.ran, verdicts.said_to_run_out) == (2, 1)
+
+
+def test_the_interval_of_a_rate_is_that_of_its_time_turned_over(library):
+    (found,) = predict(runs_of(row()), library)
+    values = ranges(found, TRAINING_KIND)
+    time, rate = values["step_time_s"], values["tokens_per_s"]
+    assert time.low / time.value != pytest.approx(time.value / time.high)
+    assert rate.low / rate.value == pytest.approx(time.value / time.high)
+    assert rate.high / rate.value == pytest.approx(time.value / time.low)
+
+
+@pytest.mark.parametrize(
+    ("memory", "fits", "expected"),
+    [
+        (1e9, True, (0, 0, 0)),
+        (1e9, False, (0, 1, 1)),
+        (9e10, False, (1, 1, 1)),
+        (9e10, True, (0, 0, 1)),
+    ],
+)
+def test_an_interval_holds_the_verdict_on_memory(library, memory, fits, expected):
+    case = training_case(run_of(), library)
+    found = Prediction(
+        case=case, values={MEMORY: 1.0}, device_memory=memory, capacity=4e10, fits=fits
+    )
+    out = ranges(found, TRAINING_KIND)["out_of_memory"]
+    assert (out.low, out.value, out.high) == expected

@@ -1,9 +1,10 @@
 """Engine profiles fitted to tables of inference."""
 
 import dataclasses
+import math
 
 import pytest
-from sample_inference import row, runs_of
+from sample_inference import DISAGGREGATED, row, runs_of
 
 from planner.__main__ import run
 from planner.calibration.fit import fit
@@ -110,3 +111,27 @@ def test_every_time_of_an_engine_has_its_unit():
     times = [one.name for one in dataclasses.fields(EngineExecution) if one.name.endswith(TIMES)]
     assert len(times) == 9
     assert all(unit_of(name)[0] in ("us", "ms") for name in times)
+
+
+def test_a_rate_counts_as_the_time_it_is_of(library):
+    (plain,) = predict(runs_of(row()))
+    rate = plain.values["output_tokens_per_s"]
+    slow = row(measured_output_tokens_per_s=repr(rate / 1.5))
+    _, measured = measured_runs(runs_of(slow), library, None)
+    times, memory = log_ratios(measured, {})
+    assert times == pytest.approx([-math.log(1.5)])
+    assert math.isnan(memory[0])
+
+
+def test_two_pools_are_fitted_only_where_they_are_asked_for(library):
+    time = {f"measured_{QUANTITY}": "0.02"}
+    runs = runs_of(row(**DISAGGREGATED, **time), row(framework="sglang", **time))
+    sizes = {flag: len(measured_runs(runs, library, "sglang", everything=flag)[1])
+             for flag in (False, True)}  # fmt: skip
+    assert sizes == {False: 1, True: 2}
+
+
+def test_a_measurement_without_a_prediction_is_far_off(library):
+    _, (found, *_) = measured_runs(runs_of(*cases()), library, None)
+    missing = dataclasses.replace(found, quantity="nothing")
+    assert log_ratios([missing], {})[0] == pytest.approx([math.log(20)])
