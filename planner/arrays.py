@@ -35,6 +35,8 @@ def add(parts: Iterable[Numeric]) -> FloatArray:
 
 def _fits_in(array: FloatArray, total: FloatArray) -> bool:
     """Whether ``array`` broadcasts to the shape of ``total``."""
+    if array.shape == total.shape or array.ndim == 0:
+        return True
     missing = total.ndim - array.ndim
     sizes = zip(array.shape, total.shape[missing:], strict=False)
     return missing >= 0 and all(size in (1, whole) for size, whole in sizes)

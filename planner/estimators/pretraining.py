@@ -203,7 +203,7 @@ def _pipeline_transfer(share: Share, c: TrainingConfigurations) -> FloatArray:
 def _shown_exchange(share: Share, exchange: DataParallelTime, window: FloatArray) -> FloatArray:
     """What shows of the exchange at the end of a step behind one micro-batch of a stage."""
     overlap = _overlap(share)
-    longest = largest(exchange.step)
+    longest = exchange.step
     if overlap.data_parallel == 0:
         return longest
     behind = exposed_time(

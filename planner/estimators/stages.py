@@ -39,14 +39,13 @@ def stage_layers(
     chunks than layers.
     """
     p, v = np.broadcast_arrays(pipeline_parallel, virtual_pipeline)
-    pairs, inverse = np.unique(np.stack([p.ravel(), v.ravel()]), axis=1, return_inverse=True)
+    # A complex number is a pair that sorts as fast as a number.
+    pairs, inverse = np.unique(p.ravel() + 1j * v.ravel(), return_inverse=True)
     worth = _logits_in_layers(model)
-    found = [_candidates(model.layer_groups, worth, *pair) for pair in pairs.T.tolist()]
+    found = [_candidates(model.layer_groups, worth, x.real, x.imag) for x in pairs.tolist()]
     most = max(len(ranks) for _, ranks in found)
     padded = [[_padded(array, most) for array in pair] for pair in found]
-    counts, ranks = (
-        np.stack(arrays, axis=-1)[..., inverse.ravel()] for arrays in zip(*padded, strict=True)
-    )
+    counts, ranks = (np.stack(each, axis=-1)[..., inverse] for each in zip(*padded, strict=True))
     return StageLayers(
         counts=counts.reshape(*counts.shape[:2], *p.shape),
         ranks=ranks.reshape(len(ranks), *p.shape),
@@ -55,6 +54,8 @@ def stage_layers(
 
 def _padded(stages: FloatArray, length: int) -> FloatArray:
     """The last stage repeated."""
+    if len(stages) == length:
+        return stages
     return np.concatenate([stages, np.repeat(stages[-1:], length - len(stages), axis=0)])
 
 
