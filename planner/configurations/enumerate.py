@@ -28,7 +28,7 @@ AXES: tuple[tuple[str, ...], ...] = tuple(
 )
 
 # A block costs some milliseconds of Python whatever its size, and some bytes per row.
-_BLOCK_ROWS = 2**21
+_BLOCK_ROWS = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
