@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, Numeric
 from planner.enums import AttentionKernels, CacheType, Precision, Quantization
+from planner.estimators.efficiencies import chosen
 from planner.estimators.inference.kernel_tables import NO_TILES, expert_table, matrix_table
 from planner.estimators.machine import Group, Machine
 from planner.formulas.roofline import (
@@ -61,7 +62,7 @@ class Kernels:
     def _product(
         self, rows: Numeric, columns: Numeric, depth: Numeric, quantization: CodeArray
     ) -> FloatArray:
-        e = {name: values[quantization] for name, values in self._matrices.items()}
+        e = chosen(self._matrices, quantization)
         m, n, k = rows, np.asarray(columns), np.asarray(depth)
         tiles = {name: e[name] for name in NO_TILES}
         flops = tiled_gemm_flops(rows=m, columns=n, depth=k, **tiles)
@@ -87,7 +88,7 @@ class Kernels:
 
         ``tokens`` of the whole replica decide which of its ``local_experts`` are read.
         """
-        e = {name: values[quantization] for name, values in self._expert_matrices.items()}
+        e = chosen(self._expert_matrices, quantization)
         share = experts_touched(
             num_experts=num_experts,
             num_experts_per_tok=num_experts_per_tok,
@@ -125,15 +126,7 @@ class Kernels:
 
         It reads each key once, and again for a share of the ``group`` of its query heads.
         """
-        rows = self.machine.gpu.efficiency.attention_decode
-        names = [
-            "fp8" if code in (CacheType.FP8, CacheType.INT8, CacheType.INT4) else "bf16"
-            for code in CacheType
-        ]
-        e = {
-            name: np.asarray([getattr(rows[key], name) for key in names])[cache]
-            for name in ("bandwidth_fraction", "latency", "sequence_offset")
-        }
+        e = chosen(self._decode_attention, cache)
         padding = self.engine.execution.attention_padding_fraction * e["sequence_offset"]
         share, repeated = self._cache_reads(np.asarray(sequences) * heads, np.asarray(context))
         keys, reached = np.asarray(context) + padding, e["bandwidth_fraction"] * share
@@ -305,6 +298,18 @@ class Kernels:
         read = table["bandwidth_fraction"] * np.where(is_quantized, share, 1.0)
         compute = table["compute_fraction"] * reached
         return {**table, "compute_fraction": compute, "bandwidth_fraction": read}
+
+    @cached_property
+    def _decode_attention(self) -> dict[str, FloatArray]:
+        rows = self.machine.gpu.efficiency.attention_decode
+        names = [
+            "fp8" if code in (CacheType.FP8, CacheType.INT8, CacheType.INT4) else "bf16"
+            for code in CacheType
+        ]
+        return {
+            name: np.array([getattr(rows[key], name) for key in names])
+            for name in ("bandwidth_fraction", "latency", "sequence_offset")
+        }
 
     @cached_property
     def _expert_matrices(self) -> dict[str, FloatArray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -64,13 +65,14 @@ class LayerContext:
 
     def tensor_all_reduce(self, module: str) -> StepOperator:
         """The sum over the ranks that split a block's matrices."""
-        rank = self.rank
         return self.communication(
-            f"{module}_all_reduce",
-            module,
-            "tensor_parallel",
-            self.kernels.all_reduce(2.0 * rank.tokens * rank.hidden_size, rank.tensor_group),
+            f"{module}_all_reduce", module, "tensor_parallel", self._block_all_reduce
         )
+
+    @cached_property
+    def _block_all_reduce(self) -> FloatArray:
+        rank = self.rank
+        return self.kernels.all_reduce(2.0 * rank.tokens * rank.hidden_size, rank.tensor_group)
 
     def communication(self, name: str, module: str, part: str, time: FloatArray) -> StepOperator:
         """An exchange between ranks."""
