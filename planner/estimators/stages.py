@@ -39,13 +39,17 @@ def stage_layers(
     chunks than layers.
     """
     p, v = np.broadcast_arrays(pipeline_parallel, virtual_pipeline)
-    # A complex number is a pair that sorts as fast as a number.
-    pairs, inverse = np.unique(p.ravel() + 1j * v.ravel(), return_inverse=True)
+    # A complex number is a pair that numpy sorts.
+    each = p.ravel() + 1j * v.ravel()
+    pairs = sorted(set(each.tolist()), key=lambda pair: (pair.real, pair.imag))
+    inverse = np.searchsorted(np.array(pairs), each)
     worth = _logits_in_layers(model)
-    found = [_candidates(model.layer_groups, worth, x.real, x.imag) for x in pairs.tolist()]
+    found = [_candidates(model.layer_groups, worth, pair.real, pair.imag) for pair in pairs]
     most = max(len(ranks) for _, ranks in found)
     padded = [[_padded(array, most) for array in pair] for pair in found]
-    counts, ranks = (np.stack(each, axis=-1)[..., inverse] for each in zip(*padded, strict=True))
+    counts, ranks = (
+        np.stack(arrays, axis=-1)[..., inverse] for arrays in zip(*padded, strict=True)
+    )
     return StageLayers(
         counts=counts.reshape(*counts.shape[:2], *p.shape),
         ranks=ranks.reshape(len(ranks), *p.shape),

@@ -81,7 +81,7 @@ def read_gemm_table(path: Path) -> GemmTable:
         raise SpecError(f"{path}: cannot be read: {str(error).rstrip('.')}.") from error
     if values.shape[1] != len(COLUMNS.split(",")) or not np.all(values > 0):
         raise SpecError(f"{path}: every line must have four positive numbers.")
-    axes = [np.unique(values[:, axis]) for axis in range(3)]
+    axes = [np.array(sorted(set(column))) for column in values[:, :3].T.tolist()]
     shape = tuple(len(axis) for axis in axes)
     indices = [np.searchsorted(axis, values[:, i]) for i, axis in enumerate(axes)]
     share = np.full(shape, np.nan)
