@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
+from operator import attrgetter
 from typing import TypeAlias
 
 import numpy as np
@@ -23,7 +24,7 @@ def add(parts: Iterable[Numeric]) -> FloatArray:
     operation on the full grid per distinct large array. A single part is returned as it is.
     """
     arrays = (np.asarray(part, dtype=np.float64) for part in parts)
-    by_size = sorted(arrays, key=lambda array: (array.size, array.ndim))
+    by_size = sorted(arrays, key=attrgetter("size", "ndim"))
     total, own = by_size[0] if by_size else np.zeros(()), False
     for array in by_size[1:]:
         if own and _fits_in(array, total):

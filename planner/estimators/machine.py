@@ -147,7 +147,10 @@ class Machine:
         work = np.exp(trilinear(table.sizes, table.work, logs))
         rate = float(self.peak(self.sixteen_bit)) * e.compute_fraction
         time = work / (rate * efficiency.sustained_compute_fraction)
-        more = np.maximum(np.asarray(output_bytes) - 2.0, 0.0) * rows * columns
+        wider = np.maximum(np.asarray(output_bytes) - 2.0, 0.0)
+        if not np.any(wider):
+            return np.asarray(time)
+        more = wider * rows * columns
         fraction = self._bandwidth_fraction(np.asarray(e.bandwidth_fraction))
         moved = more / (self.gpu.memory_bandwidth * fraction)
         return np.asarray((time**e.sharpness + moved**e.sharpness) ** (1 / e.sharpness))

@@ -138,7 +138,7 @@ def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParame
     )
     totals = tuple(largest(moment.total for moment in of_stage) for of_stage in moments)
     host = np.zeros(())
-    if np.any(c.offload):
+    if c.any_offload:
         host = largest(
             host_bytes(
                 share.setting,
@@ -178,7 +178,7 @@ def _stage_memory(
     counts = parameters.layers.counts[stage]
     padding = 1 + memory.fragmentation
     allocated = _activations(c, parameters, stage, [padding * one for one in kept])
-    if np.any(c.offload):
+    if c.any_offload:
         away = _activations(c, parameters, stage, moved)
         allocated = allocated - padding * moved_away(away, _largest_held(moved, counts))
     loss = np.where(parameters.is_last[stage], _loss_bytes(share), 0.0)

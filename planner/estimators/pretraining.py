@@ -226,7 +226,7 @@ def _optimizer_time(
     ]
     most = np.max(add(owned), axis=0)
     on_gpu = setting.machine.memory_time(setting.framework.states.optimizer_traffic * most)
-    if not np.any(keeps_states(c.offload)):
+    if not c.any_offload or not np.any(keeps_states(c.offload)):
         return on_gpu
     if np.any(keeps_gradients(setting, c.offload)):
         offloaded = host_update_time(setting, c, most)

@@ -33,6 +33,6 @@ def trilinear(
 def _cell(axis: FloatArray, x: FloatArray) -> tuple[IndexArray, FloatArray, FloatArray]:
     """The point of the axis before ``x``, how far x is to the next, and how far beyond the last."""
     inside = np.minimum(np.maximum(x, axis[0]), axis[-1])
-    start = np.searchsorted(axis[1:-1], inside, side="right")
+    start = axis[1:-1].searchsorted(inside, side="right")
     share = (inside - axis[start]) / (axis[start + 1] - axis[start])
     return start, share, np.maximum(x - inside, 0.0)
