@@ -103,14 +103,9 @@ class Machine:
             in_sixteen_bit = self._measured_gemm_time(table, rows, columns, depth, output_bytes)
             if np.all(precision < ComputePrecision.FP8):
                 return in_sixteen_bit
-        num_bytes = gemm_bytes(
-            rows=rows,
-            columns=columns,
-            depth=depth,
-            input_bytes=input_bytes,
-            output_bytes=output_bytes,
-        )
-        flops = gemm_flops(rows=rows, columns=columns, depth=depth)
+        sizes = {"rows": rows, "columns": columns, "depth": depth}
+        num_bytes = gemm_bytes(**sizes, input_bytes=input_bytes, output_bytes=output_bytes)
+        flops = gemm_flops(**sizes)
         e = chosen(self._gemm, precision)
         time = self._roofline(e, flops=flops, num_bytes=num_bytes, precision=precision)
         if table is not None:
@@ -120,9 +115,7 @@ class Machine:
         if measured is None or not np.any(is_fp4):
             return time
         tiles = tiled_gemm_flops(
-            rows=rows,
-            columns=columns,
-            depth=depth,
+            **sizes,
             row_offset=measured.row_offset,
             column_offset=measured.column_offset,
             depth_offset=measured.depth_offset,
