@@ -16,6 +16,8 @@ IndexArray: TypeAlias = NDArray[np.intp]
 CodeArray: TypeAlias = NDArray[np.int8]
 Numeric: TypeAlias = float | FloatArray
 
+_SMALL = 2**10  # where a new array costs less than to find out whether the old one has room
+
 
 def add(parts: Iterable[Numeric]) -> FloatArray:
     """Sum of arrays of broadcastable shapes, smallest first.
@@ -30,8 +32,9 @@ def add(parts: Iterable[Numeric]) -> FloatArray:
         if own and _fits_in(array, total):
             np.add(total, array, out=total)
         else:
-            total, own = np.asarray(total + array), True
-    return total
+            total = total + array
+            own = total.size > _SMALL
+    return np.asarray(total)
 
 
 def _fits_in(array: FloatArray, total: FloatArray) -> bool:
