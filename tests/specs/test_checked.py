@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import FrozenInstanceError, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +121,19 @@ def test_copies_are_checked(changes: dict[str, Any]) -> None:
     workload = ServingWorkload(input_tokens=100, output_tokens=10)
     with pytest.raises(ValidationError):
         replace(workload, **changes)
+
+
+def test_they_are_values_that_do_not_change() -> None:
+    workload = ServingWorkload(input_tokens=100, output_tokens=10)
+    same = ServingWorkload(output_tokens=10.0, input_tokens="100")  # type: ignore[arg-type]
+    assert workload == same
+    assert hash(workload) == hash(same)
+    assert workload != replace(workload, draft_tokens=1)
+    assert repr(workload).startswith("ServingWorkload(input_tokens=100, output_tokens=10, ")
+    with pytest.raises(FrozenInstanceError):
+        workload.input_tokens = 1  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        del workload.input_tokens  # type: ignore[misc]
 
 
 def test_every_field_is_filled() -> None:
