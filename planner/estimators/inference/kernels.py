@@ -34,19 +34,26 @@ class Kernels:
     machine: Machine
     engine: EngineProfile
 
+    def matrices(self, quantization: CodeArray) -> dict[str, FloatArray]:
+        """What products reach in each of some types, for `linear`."""
+        return chosen(self._matrices, quantization)
+
     def linear(
-        self, rows: Numeric, columns: Numeric, depth: Numeric, quantization: CodeArray
+        self, rows: Numeric, columns: Numeric, depth: Numeric, e: Mapping[str, FloatArray]
     ) -> FloatArray:
-        """Seconds of ``C[rows, columns] = A B`` with quantized weights B, casts included."""
-        time = self._product(rows, columns, depth, quantization)
+        """Seconds of ``C[rows, columns] = A B`` with quantized weights B, casts included.
+
+        ``e``: what the ``matrices`` of their types reach.
+        """
+        time = self._product(rows, columns, depth, e)
         least = self.engine.execution.unpacked_rows
         if least == 0:
             return time
-        packed = self._matrices["weight"][quantization]
+        packed = e["weight"]
         weights = np.asarray(columns) * np.asarray(depth)
         moved = self.engine.execution.unpacking_bytes or packed + _SIXTEEN_BIT_BYTES
         unpacked = self.machine.memory_time(moved * weights) + self._product(
-            rows, columns, depth, SIXTEEN_BIT
+            rows, columns, depth, self.matrices(SIXTEEN_BIT)
         )
         return np.where((packed < _SIXTEEN_BIT_BYTES) & (np.asarray(rows) >= least), unpacked, time)
 
@@ -60,9 +67,8 @@ class Kernels:
         return np.where(is_packed, self.machine.memory_time(moved * elements), 0.0)
 
     def _product(
-        self, rows: Numeric, columns: Numeric, depth: Numeric, quantization: CodeArray
+        self, rows: Numeric, columns: Numeric, depth: Numeric, e: Mapping[str, FloatArray]
     ) -> FloatArray:
-        e = chosen(self._matrices, quantization)
         m, n, k = rows, np.asarray(columns), np.asarray(depth)
         tiles = {name: e[name] for name in NO_TILES}
         flops = tiled_gemm_flops(rows=m, columns=n, depth=k, **tiles)
@@ -260,7 +266,7 @@ class Kernels:
 
     def _roofline(
         self,
-        e: dict[str, FloatArray],
+        e: Mapping[str, FloatArray],
         flops: Numeric,
         moved: Numeric,
         most_bandwidth_fraction: Numeric = np.inf,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,8 +43,8 @@ class LayerContext:
         quantization: CodeArray | None = None,
     ) -> StepOperator:
         """A matrix multiplication in the configurations' types, or in others."""
-        codes = self.rank.configurations.quantization if quantization is None else quantization
-        time = self.kernels.linear(rows, columns, depth, codes)
+        matrices = self._matrices if quantization is None else self.kernels.matrices(quantization)
+        time = self.kernels.linear(rows, columns, depth, matrices)
         return StepOperator(
             name=name,
             module=module,
@@ -68,6 +69,10 @@ class LayerContext:
         return self.communication(
             f"{module}_all_reduce", module, "tensor_parallel", self._block_all_reduce
         )
+
+    @cached_property
+    def _matrices(self) -> Mapping[str, FloatArray]:
+        return self.kernels.matrices(self.rank.configurations.quantization)
 
     @cached_property
     def _block_all_reduce(self) -> FloatArray:
