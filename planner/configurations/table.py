@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -59,7 +59,7 @@ class ConfigurationTable:
             if not str(field.type).startswith("ClassVar")
         )
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """Shape of the whole table or mesh."""
         return np.broadcast_shapes(*(np.shape(getattr(self, name)) for name in self.names()))
