@@ -56,6 +56,7 @@ def checked(cls: type[Made]) -> type[Made]:
     made: Any = dataclasses.dataclass(kw_only=True, init=False, repr=False, eq=False)(cls)
     made.__repr__, made.__eq__, made.__hash__ = _repr, _equals, _hash
     made.__setattr__ = made.__delattr__ = _refuse_change
+    made.__dataclass_params__.frozen = True  # for classes that inherit from it
     made.__pydantic_config__ = {"extra": "forbid"}
     made.__validators__ = [name for name, value in vars(cls).items() if _is_validator(value)]
     made.__init__ = _init
