@@ -12,10 +12,14 @@ import numpy as np
 from planner.arrays import CodeArray, FloatArray, IndexArray
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.rules import Rule
+from planner.optimize.ahead import in_order
 from planner.optimize.narrowing import possible_mesh
 
 Columns: TypeAlias = dict[str, Any]
 """One list or array per result column; names of terms with the unit at the end."""
+
+# Starting threads for fewer blocks takes longer than they save.
+_MANY_BLOCKS = 4
 
 Need: TypeAlias = tuple[FloatArray, float]
 """Bytes that are needed, and those that may be used."""
@@ -146,7 +150,14 @@ class Source(ABC):
         """All configurations; ``goals`` and ``limits`` tell what need not be looked at."""
         if self.mesh is None:
             raise NotImplementedError
-        for block in self.mesh.blocks(self.block_rows):
-            possible, broken, dropped = self.possible(block)
-            judged = self.judged(possible, broken) if possible.size else None
-            yield Block(candidates=judged, dropped=dropped, num_rows=block.size)
+        blocks = self.mesh.blocks(self.block_rows)
+        if self.mesh.num_rows > _MANY_BLOCKS * self.block_rows:
+            yield from in_order(self.block, blocks)
+        else:
+            yield from map(self.block, blocks)
+
+    def block(self, configurations: Any) -> Block:
+        """A part of the mesh, judged."""
+        possible, broken, dropped = self.possible(configurations)
+        judged = self.judged(possible, broken) if possible.size else None
+        return Block(candidates=judged, dropped=dropped, num_rows=configurations.size)
