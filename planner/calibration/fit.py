@@ -21,6 +21,9 @@ MEMORY_NOISE = 0.05
 """The same of memory: sources round, and sample what the driver says."""
 _LEAST_DETERMINED = 0.15
 _MOST_FOLDS = 10
+_TOLERANCE = 1e-8
+# Of fits without a fold, whose errors are told with three digits.
+_COARSE = 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,12 +146,13 @@ def best_point(
     parameters: Sequence[Parameter],
     evaluations: int | None = None,
     start: Sequence[float] | None = None,
+    tolerance: float = _TOLERANCE,
 ) -> tuple[FloatArray, FloatArray]:
     """The best point on the parameters' scales, and its standard deviations there.
 
     The prior's are 1: what is left of them is what the data do not tell. After so many
     ``evaluations``, beside those of the slopes, it stops. It begins at the shipped values, or at
-    ``start``, a point that is near.
+    ``start``, a point that is near, and ends where a step gains less than the ``tolerance``.
     """
     low, high = np.array([p.bounds for p in parameters]).T
     first = np.zeros(len(parameters)) if start is None else np.asarray(start)
@@ -167,6 +171,8 @@ def best_point(
         diff_step=1e-3,
         x_scale=1.0,
         max_nfev=evaluations,
+        ftol=tolerance,
+        xtol=tolerance,
     )
     covariance = np.linalg.inv(found.jac.T @ found.jac)
     return np.asarray(found.x), np.sqrt(np.diag(covariance))
@@ -194,7 +200,7 @@ def _left_out(
     for fold in range(folds):
         mine = [index for index, its in enumerate(fold_of) if its == fold]
         others = [row for row, its in zip(measured, fold_of, strict=True) if its != fold]
-        best, _ = best_point(others, parameters, start=start)
+        best, _ = best_point(others, parameters, start=start, tolerance=_COARSE)
         values = {p: p.value(x) for p, x in zip(parameters, best, strict=True)}
         found[:, mine] = log_ratios([measured[index] for index in mine], values)
         tell(fold + 2)
