@@ -77,7 +77,7 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _fail(message: str, exit_code: int, debug: bool) -> int:
-    from planner.report.text import printable
+    from planner.text import printable
 
     if debug:
         import traceback

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from planner.errors import SearchSpaceError
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
-from planner.optimize.problem import Evaluation, judge
 from planner.optimize.result import SearchResult
-from planner.optimize.serving.search import ServingResult, serving_search
-from planner.optimize.serving.single import (
-    InferenceEvaluation,
-    ServingEvaluation,
-    serve_once,
-    static_once,
-)
-from planner.plan import make_plan
+from planner.plan import evaluated, make_plan, one_configuration
 from planner.request import Request
-from planner.serving_plan import make_serving_plan, one_configuration
+from planner.workloads.base import Evaluation
 
 
 def search(
     *,
-    workload: Literal["train", "serve"] = "train",
     driver: Literal["exhaustive", "optuna"] = "exhaustive",
     trials: int = 2000,
     seed: int = 0,
@@ -32,17 +22,17 @@ def search(
     progress: Progress | None = None,
     sink: Sink | None = None,
     **request: Any,
-) -> SearchResult | ServingResult:
+) -> SearchResult:
     """The Pareto front of a search space.
 
     Parameters
     ----------
-    workload : ``train``, or ``serve`` (without a sink)
     driver : ``exhaustive`` evaluates every configuration, ``optuna`` samples
     trials, seed, sampler, storage : see `planner.optimize.optuna_search.sample`
     progress : is told how many configurations or trials are done
-    sink : is given every feasible configuration, some thousand at a time (exhaustive only)
-    request : the other fields of `planner.Request`: ``model`` and ``num_gpus`` (serving: or
+    sink : is given the columns of every feasible configuration, some thousand at a time
+        (exhaustive only)
+    request : the fields of `planner.Request`: ``model`` and ``num_gpus`` (serving: or
         ``request_rate``) at least
 
     Raises
@@ -54,23 +44,11 @@ def search(
     >>> result.configurations_evaluated
     320
     """
-    if workload == "serve":
-        if driver not in ("exhaustive", "optuna") or sink is not None:
-            raise SearchSpaceError("The driver is exhaustive or optuna, without a sink to serve.")
-        serving = make_serving_plan(Request(workload=workload, **request)).problem
-        if driver == "exhaustive":
-            return serving_search(serving, progress)
-        from planner.optimize.serving.sampled import sampled_serving_search
-
-        how: dict[str, Any] = {"trials": trials, "seed": seed, "sampler": sampler}
-        return sampled_serving_search(serving, storage=storage, progress=progress, **how)
-    if workload != "train":
-        raise SearchSpaceError(f"The workload to search is train or serve, not {workload!r}.")
+    if driver not in ("exhaustive", "optuna") or (driver == "optuna" and sink is not None):
+        raise SearchSpaceError("The driver is exhaustive, or optuna without a sink.")
     problem = make_plan(Request(**request)).problem
     if driver == "exhaustive":
         return exhaustive_search(problem, progress=progress, sink=sink)
-    if driver != "optuna" or sink is not None:
-        raise SearchSpaceError("The driver is exhaustive, or optuna without a sink.")
     from planner.optimize.optuna_search import optuna_search
 
     return optuna_search(
@@ -78,12 +56,7 @@ def search(
     )
 
 
-def estimate(
-    *,
-    workload: Literal["train", "inference", "serve"] = "train",
-    burst: int | None = None,
-    **request: Any,
-) -> Evaluation | InferenceEvaluation | ServingEvaluation:
+def estimate(*, burst: int | None = None, **request: Any) -> Evaluation:
     """The prediction for one configuration: ``settings`` gives one value per parameter.
 
     Parameters that are not set keep their defaults, not those of a space. ``inference`` is
@@ -96,21 +69,4 @@ def estimate(
     InfeasibleError
         To serve: no concurrency reaches the ``request_rate``.
     """
-    if workload == "train":
-        return _training_estimate(request)
-    if workload not in ("inference", "serve"):
-        raise SearchSpaceError(f"The workload is train, inference or serve, not {workload!r}.")
-    static = workload == "inference"
-    plan = one_configuration(Request(workload=workload, **request), None if static else burst)
-    (source,) = plan.problem.sources
-    return static_once(source) if static else serve_once(source, burst)
-
-
-def _training_estimate(request: Mapping[str, Any]) -> Evaluation:
-    problem = make_plan(Request(**{"space": "single", **request})).problem
-    if problem.mesh.num_rows != 1:
-        raise SearchSpaceError(
-            f"That is {problem.mesh.num_rows:,} configurations: give one value per parameter."
-        )
-    (block,) = problem.mesh.blocks()
-    return judge(problem, block.rows([0]))
+    return evaluated(one_configuration(Request(**request), burst), burst)

@@ -12,14 +12,14 @@ from typing import Any, Self
 from planner.errors import SpecError, did_you_mean
 from planner.plan import Plan
 from planner.request import Request
-from planner.serving_plan import ServingPlan
 from planner.specs.load import read_toml
-from planner.terms import terms_of
+from planner.terms import Term, terms_of
 from planner.version import __version__
+from planner.workloads.registry import workload_names
 
 _HEADER = "# `planner estimate --plan FILE` shows this plan; other options beside it change it.\n"
-# Questions whose answer is the whole space, or follows from the other answers.
-_NO_ANSWER = ("space", "mode", "prefill_gpu")
+_WHOLE_SPACE = "space"
+_OF_POOLS = ("mode", "prefill_gpu")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +27,9 @@ class PinnedPlan:
     """One configuration: what was asked, each answer, and the value of every parameter.
 
     ``answers`` maps questions of the table of terms, ``parameters`` its parameters, to plain
-    words and numbers. ``specs`` has the digests of the specs it was made with: with the same
-    specs its estimate is the same to the last bit. Disaggregated plans have no such value yet.
+    words and numbers; of disaggregated plans also those of the prefill workers. ``specs`` has the
+    digests of the specs it was made with: with the same specs its estimate is the same to the
+    last bit.
     """
 
     workload: str
@@ -38,24 +39,15 @@ class PinnedPlan:
     version: str = __version__
 
     @classmethod
-    def of(cls, request: Request, plan: Plan | ServingPlan, row: Mapping[str, Any]) -> Self:
-        """The plan of a row of result columns that a search of ``request`` found.
-
-        Raises
-        ------
-        SpecError
-            The row has prefill workers of its own.
-        """
-        workload = request.workload
-        if row.get("prefill_gpu") is not None:
-            raise SpecError(
-                "The best plan has prefill workers, and no file can hold such a plan yet: "
-                "--mode aggregated finds the best one without."
-            )
-        made = _answers(plan, row)
-        names = [name for name in terms_of(workload, "question") if name not in _NO_ANSWER]
-        given = {name: _answer(getattr(request, name), made.get(name)) for name in names}
-        parameters = {name: row[name] for name in terms_of(workload, "parameter")}
+    def of(cls, plan: Plan, row: Mapping[str, Any]) -> Self:
+        """The plan of a row of result columns that a search of ``plan`` found."""
+        workload, request = plan.workload.name, plan.request
+        settled = plan.workload.settled(plan.source_of(row))
+        names = [name for name in terms_of(workload, "question") if name != _WHOLE_SPACE]
+        given = {name: _answer(getattr(request, name), settled.get(name)) for name in names}
+        if row.get("prefill_gpu") is None:
+            given.update(dict.fromkeys(_OF_POOLS))
+        parameters = {name: row[name] for name in _parameters(workload, row)}
         return cls(
             workload=workload,
             answers={
@@ -72,13 +64,10 @@ class PinnedPlan:
         named = {
             name: self.parameters[name]
             for name, term in terms_of(self.workload, "parameter").items()
-            if term.option or "question" in term.kind
+            if _is_asked(term)
         }
         settings = {name: value for name, value in self.parameters.items() if name not in named}
-        asked: dict[str, Any] = {**named, **self.answers}
-        if self.workload == Request.workload:
-            asked["space"] = "single"
-        return Request(workload=self.workload, settings=settings, **asked)
+        return Request(workload=self.workload, settings=settings, **{**named, **self.answers})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain words and numbers, as JSON takes them."""
@@ -96,9 +85,11 @@ class PinnedPlan:
         known = {one.name for one in fields(cls)}
         workload = table.get("workload")
         faults = [f"{where}: {name} is no part of a plan." for name in set(table) - known]
-        if workload not in ("train", "inference", "serve"):
-            raise SpecError(f"{where}: is no plan: its workload is train, inference or serve.")
-        parts = (("answers", ("question",)), ("parameters", ("parameter",)))
+        if workload not in workload_names():
+            *first, last = workload_names()
+            words = f"{', '.join(first)} or {last}"
+            raise SpecError(f"{where}: is no plan: its workload is {words}.")
+        parts = (("answers", ("question",)), ("parameters", ("parameter", "pool")))
         for part, kinds in parts:
             faults += _faults(where, part, table.get(part), terms_of(workload, *kinds))
         lacking = set(terms_of(workload, "parameter")) - set(table.get("parameters", ()))
@@ -146,25 +137,36 @@ def _answer(given: Any, made: Any) -> Any:
     return made if is_choice else given
 
 
-def _answers(plan: Plan | ServingPlan, row: Mapping[str, Any]) -> dict[str, Any]:
-    """What the plan chose where the user gave nothing."""
-    if isinstance(plan, ServingPlan):
-        workload: Any = plan.problem.setting.workload
-        made = {"gpu": row["gpu"], "engine": row["engine"]}
-    else:
-        setting = plan.problem.setting
-        workload = setting.workload
-        made = {
-            "gpu": setting.machine.gpu.name,
-            "framework": setting.framework.name,
-            "mtp_num_layers": setting.model.mtp_num_layers,
-        }
-        if workload.is_frozen:
-            made |= {"lora_rank": workload.lora_rank, "lora_targets": str(workload.lora_targets)}
-            made["adapter"] = str(workload.adapter)
-            del made["mtp_num_layers"]
-    lengths = ("sequence_length", "total_tokens", "input_tokens", "output_tokens")
-    return made | {name: getattr(workload, name) for name in lengths if hasattr(workload, name)}
+def settings_of(workload: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a row that are set by name, without those at their plain values.
+
+    Prefill workers have the plain names' values where they have no other.
+    """
+    settings = {
+        name: row[name]
+        for name, term in terms_of(workload, "parameter").items()
+        if not _is_asked(term) and row[name] != term.plain
+    }
+    if row.get("prefill_gpu") is None:
+        return settings
+    pools = {name: row[name] for name in terms_of(workload, "pool")}
+    own = {
+        name: value
+        for name, value in pools.items()
+        if name.endswith("replicas") or value != row[name.removeprefix("prefill_")]
+    }
+    return settings | own
+
+
+def _parameters(workload: str, row: Mapping[str, Any]) -> list[str]:
+    """The parameters of a row, those of its pools among them if it has pools."""
+    pools = terms_of(workload, "pool") if row.get("prefill_gpu") is not None else ()
+    return [*terms_of(workload, "parameter"), *pools]
+
+
+def _is_asked(term: Term) -> bool:
+    """Whether a parameter has an option or a question of its own."""
+    return bool(term.option) or "question" in term.kind
 
 
 def _faults(where: str, part: str, table: Any, known: Mapping[str, Any]) -> list[str]:

@@ -2,75 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from planner.enums import AdapterKind, ComputePrecision, Precision
 from planner.errors import SearchSpaceError, SpecError
-from planner.estimators.ideal import ideal_framework, ideal_hardware
-from planner.estimators.machine import Machine
-from planner.estimators.parameters import count_parameters
-from planner.estimators.share import Setting
 from planner.optimize.constraints import constraints
-from planner.optimize.objectives import parse_objectives
+from planner.optimize.groups import grouped
+from planner.optimize.objectives import objectives
 from planner.optimize.problem import Problem
-from planner.optimize.space import mesh
+from planner.optimize.result import SearchResult
+from planner.optimize.source import Source
 from planner.request import Request
-from planner.specs.catalogue import Catalogue, default_cluster
-from planner.specs.cluster import ClusterSpec
-from planner.specs.framework import FrameworkProfile
-from planner.specs.gpu import GpuSpec
-from planner.specs.load import check_spec, text_digest
-from planner.specs.model import ModelSpec
-from planner.specs.multi_token import with_mtp
+from planner.specs.catalogue import Catalogue
 from planner.specs.search_space import SearchSpace
-from planner.specs.workload import TrainingWorkload
-from planner.trained import adapter_fields, adapter_kind, mtp_num_layers
-from planner.units import HOUR, parse_quantity
-
-DEFAULT_GPU = "a100-sxm-80gb"
-_SEQUENCE_LENGTH = 2048
-_BATCH_TOKENS = 4 * 2**20
-_TOKENS_PER_PARAMETER = 20
-_FINE_TUNING_BATCH = 128
-_FINE_TUNING_TOKENS = 1e9
-_ADAPTER_FRAMEWORK = "hf-trainer"
-_FRONT = ("throughput", "memory_headroom")
+from planner.workloads.base import ALL, Evaluation, Question, Scene, Workload
+from planner.workloads.notes import Notes
+from planner.workloads.place import Place, read_place
+from planner.workloads.registry import workload_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """A problem, and what was chosen for the user.
 
+    ``profiles`` are the words for its frameworks or engines, ``counts`` the numbers of GPUs
+    asked for, empty where they follow from other things.
     ``defaults`` maps a value nobody gave to what it is and where it comes from,
     ``digests`` a spec to the digest of its content; ``assumed`` lists the numbers whose
     source is an assumption or a default of the GPU's class.
     """
 
+    request: Request
+    workload: Workload
     problem: Problem
     space: SearchSpace
+    profiles: tuple[str, ...]
+    counts: tuple[int, ...]
     defaults: Mapping[str, str]
     digests: Mapping[str, str]
     assumed: tuple[str, ...]
 
-
-class Notes:
-    """Collects what a plan reports about the specs of a catalogue, and defaults."""
-
-    def __init__(self, catalogue: Catalogue) -> None:
-        self.catalogue = catalogue
-        self.defaults: dict[str, str] = {}
-        self.digests: dict[str, str] = {}
-        self.assumed: list[str] = []
-
-    def spec(self, kind: str, name: str, content: str, origins: Mapping[str, str]) -> None:
-        self.digests[f"{kind} {name}"] = content
-        self.assumed += [
-            f"{kind} {key}"
-            for key, source in origins.items()
-            if source == "assumed" or source.startswith("default (")
-        ]
+    def source_of(self, row: Mapping[str, Any]) -> Source:
+        """The source that a row of result columns comes from."""
+        profile = row[self.workload.profile_kind]
+        for source in self.problem.sources:
+            if source.key == (row.get("mode", ""), row["gpu"], profile):
+                return source
+        raise KeyError(f"No source has {row['gpu']} and {profile}.")
 
 
 def make_plan(request: Request) -> Plan:
@@ -81,301 +61,187 @@ def make_plan(request: Request) -> Plan:
     SpecError, SearchSpaceError
         Something it names is unknown, faulty or impossible.
     """
-    catalogue = Catalogue(request.specs)
+    workload, catalogue = workload_of(request.workload), Catalogue(request.specs)
     notes = Notes(catalogue)
-    counts = gpu_counts(request.num_gpus)
-    model = catalogue.load_model(request.model)
-    notes.digests[f"model {model.name}"] = text_digest(repr(model))
-    if isinstance(request.gpu, tuple):
-        raise SearchSpaceError("Training is planned on one GPU at a time: give one --gpu.")
-    gpu, cluster = hardware(request.gpu, request.cluster, counts, notes)
-    workload = _workload(request, model, notes)
-    model = with_mtp(model, mtp_num_layers(request, model, notes.defaults))
-    space = _space(request, model, notes)
-    framework = _framework(request, space, notes)
-    if request.ideal:
-        gpu, cluster = ideal_hardware(gpu, cluster)
-        framework = ideal_framework(framework)
-    machine = Machine(
-        gpu=gpu,
-        cluster=cluster,
-        ideal=request.ideal,
-        memory_efficiency=share_of_peak(
-            request.memory_efficiency, "byte/s", gpu.memory_bandwidth, "memory_efficiency"
-        ),
-        catalogue=catalogue,
-    )
-    space_mesh = mesh(
-        space,
-        request.settings,
-        num_gpus=counts,
-        model=model,
-        framework=framework,
-        workload=workload,
-    )
-    problem = Problem(
-        setting=Setting(machine=machine, model=model, framework=framework, workload=workload),
-        mesh=space_mesh,
-        objectives=parse_objectives(request.objectives or _FRONT),
-        constraints=constraints(request.constraints),
-        price_per_gpu_second=price_per_gpu_second(
-            request.price,
-            gpu,
-            "cost" in (*request.objectives, *request.constraints),
-            notes,
-        ),
-        flops_efficiency=_flops_efficiency(request, gpu, space_mesh.values["precision"]),
-    )
+    question = workload.ask(request, catalogue, notes)
+    space = _space(workload, question, notes)
+    gpus = _gpus(request, catalogue)
+    profiles = _profiles(workload, question, space, notes)
+    loaded = [*profiles.values()]
+    scenes = _Scenes(workload, question, space, gpus, loaded, notes)
+    sources = [source for scene in scenes for source in workload.sources(scene)]
+    if not sources:
+        raise SearchSpaceError(
+            f"No GPU has kernels of {loaded[0].name}: choose another "
+            f"--{workload.profile_kind}, or other --gpu."
+        )
+    bounds = {**request.constraints, **workload.limits(question, sources[0])}
     return Plan(
-        problem=problem,
+        request=request,
+        workload=workload,
+        problem=Problem(
+            sources=tuple(sources),
+            objectives=objectives(
+                workload.name, request.objectives or workload.objectives(question)
+            ),
+            constraints=constraints(workload.name, bounds),
+            best_per_gpu=len(gpus) > 1,
+        ),
         space=space,
+        profiles=tuple(profiles),
+        counts=question.counts,
         defaults=notes.defaults,
         digests=notes.digests,
         assumed=tuple(notes.assumed),
     )
 
 
-def gpu_counts(num_gpus: Any) -> list[int]:
-    """One or several numbers of GPUs as a list.
+def one_configuration(request: Request, burst: int | None = None) -> Plan:
+    """The plan of one configuration: what is not set keeps its default, not that of a space.
 
     Raises
     ------
-    SearchSpaceError
-        Something is not a number of GPUs, or there is none.
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible, or there are several configurations.
     """
-    counts = list(num_gpus) if isinstance(num_gpus, tuple | list) else [num_gpus]
-    for count in counts:
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 10**7:
+    workload = workload_of(request.workload)
+    alone = replace(request, space=workload.single)
+    free = workload.free(alone, burst)
+    plan = make_plan(replace(alone, settings={**alone.settings, **free}))
+    number = plan.problem.num_rows
+    for values in free.values():
+        number //= len(values)
+    if len(plan.problem.sources) != 1 or number > 1:
+        raise SearchSpaceError(
+            f"That is {max(number, len(plan.problem.sources)):,} configurations: give one value "
+            "per parameter, or use `planner search`."
+        )
+    return replace(plan, request=request)
+
+
+def evaluated(plan: Plan, burst: int | None = None) -> Evaluation:
+    """The one configuration of a plan; limits of the request reject it, too.
+
+    Raises
+    ------
+    SearchSpaceError, InfeasibleError
+        Its numbers of workers, its burst or its rate are impossible.
+    """
+    (source,) = plan.problem.sources
+    found = plan.workload.once(source, burst)
+    (code,) = plan.problem.codes(found.candidates).ravel()
+    rejected_by = plan.problem.rejections[code - 1] if code else ""
+    return replace(found, rejected_by=rejected_by)
+
+
+def result_of(plan: Plan, found: Evaluation) -> SearchResult:
+    """One configuration as the result of a search that looked at nothing else."""
+    started = time.perf_counter()
+    groups, (collector,) = grouped(plan.problem)
+    collector.add(found.candidates)
+    return SearchResult.of(plan.problem, groups, started)
+
+
+class _Scenes:
+    """Every GPU with every profile; what is noted of it, where it is the only one."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        question: Question,
+        space: SearchSpace,
+        gpus: list[str | None],
+        profiles: list[Any],
+        notes: Notes,
+    ) -> None:
+        self._workload, self._question, self._space = workload, question, space
+        self._gpus, self._profiles, self._notes = gpus, profiles, notes
+
+    def __iter__(self) -> Iterator[Scene]:
+        for gpu in self._gpus:
+            place = self._place(gpu, "")
+            asked = {name: getattr(self._question.request, name) for name in self._others}
+            others = {
+                name: self._place(other, f"{name.removesuffix('_gpu')} ")
+                for name, other in asked.items()
+                if other is not None
+            }
+            for profile in self._profiles:
+                yield Scene(
+                    question=self._question,
+                    space=self._space,
+                    profile=self._ideal(profile),
+                    place=place,
+                    others=others,
+                    is_only=len(self._gpus) * len(self._profiles) == 1,
+                )
+
+    @property
+    def _others(self) -> tuple[str, ...]:
+        return self._workload.other_gpus
+
+    def _ideal(self, profile: Any) -> Any:
+        return self._workload.ideal(profile) if self._question.request.ideal else profile
+
+    def _place(self, gpu: str | None, label: str) -> Place:
+        """A GPU; of many the digests alone: their defaults and assumptions would fill pages."""
+        notes, alone = Notes(self._notes.catalogue), len(self._gpus) == 1
+        question = self._question
+        place = read_place(question.request, gpu, question.counts, notes, is_only=alone)
+        self._notes.digests.update(notes.digests)
+        if alone:
+            named = {label + name: text for name, text in notes.defaults.items()}
+            self._notes.defaults.update(named)
+            new = [name for name in notes.assumed if name not in self._notes.assumed]
+            self._notes.assumed += new
+        return place
+
+
+def _gpus(request: Request, catalogue: Catalogue) -> list[str | None]:
+    given = request.gpu
+    if given in (ALL, (ALL,)):
+        if request.cluster is not None:
             raise SearchSpaceError(
-                f"The number of GPUs is a whole number from 1 to 10,000,000, not {count!r}."
+                "--gpu all compares GPUs on their own links: leave out --cluster."
             )
-    if not counts:
-        raise SearchSpaceError("Give at least one number of GPUs.")
-    return counts
+        return [*catalogue.names("gpus")]
+    if given is None or isinstance(given, str):
+        return [given]
+    return [*dict.fromkeys(given)] or [None]
 
 
-def hardware(
-    gpu_name: str | None, cluster_name: str | None, counts: list[int], notes: Notes
-) -> tuple[GpuSpec, ClusterSpec]:
-    """The GPU and its cluster; what nobody named goes into ``notes``.
-
-    Raises
-    ------
-    SpecError
-        One of them is unknown or faulty, or the cluster has other GPUs or fewer.
-    """
-    cluster = None
-    if cluster_name is not None:
-        loaded = notes.catalogue.load_cluster(cluster_name)
-        cluster = loaded.spec
-        notes.spec("cluster", cluster.name, loaded.digest, loaded.provenance)
-    elif gpu_name is None:
-        notes.defaults["gpu"] = f"{DEFAULT_GPU} (default)"
-    name = gpu_name or (cluster.gpu if cluster is not None else DEFAULT_GPU)
-    gpu = notes.catalogue.load_gpu(name)
-    notes.spec("gpu", gpu.spec.name, gpu.digest, gpu.provenance)
-    if cluster is None:
-        cluster = default_cluster(gpu.spec)
-        notes.defaults["cluster"] = (
-            f"nodes of {cluster.gpus_per_node}, {cluster.scale_out.bandwidth * 8 / 1e9:g} Gbit/s "
-            "per GPU between them (the GPU's own links)"
-        )
-    elif gpu.spec.name != cluster.gpu and notes.catalogue.find("gpus", cluster.gpu) != gpu.path:
-        raise SpecError(
-            f"Cluster {cluster.name} is of {cluster.gpu}, not of {gpu.spec.name}: "
-            "leave out --gpu or --cluster, or give a file of such a cluster."
-        )
-    elif cluster.max_gpus is not None and max(counts, default=0) > cluster.max_gpus:
-        raise SpecError(
-            f"Cluster {cluster.name} ends at {cluster.max_gpus} GPUs, not {max(counts)}: "
-            "choose another --cluster, or --gpu for a cluster of any size."
-        )
-    return gpu.spec, cluster
-
-
-def _workload(request: Request, model: ModelSpec, notes: Notes) -> TrainingWorkload:
-    published = model.training
-    s = request.sequence_length
-    if s is None:
-        limit = model.max_position_embeddings or _SEQUENCE_LENGTH
-        s = published.sequence_length if published else min(_SEQUENCE_LENGTH, limit)
-        notes.defaults["sequence_length"] = f"{s:,} ({_origin(model, published is not None)})"
-    batch = request.global_batch_size
-    if batch is None:
-        # An impossible length is refused below, with all other faults of the workload.
-        batch, origin = _default_batch(request, model, max(s, 1))
-        notes.defaults["global_batch_size"] = f"{batch:,} sequences ({origin})"
-    tokens = request.total_tokens
-    if tokens is None:
-        tokens, origin = _default_tokens(request, model)
-        notes.defaults["total_tokens"] = f"{tokens / 1e9:,.0f} billion ({origin})"
-    _check_length(model, s)
-    values = {"sequence_length": s, "global_batch_size": batch, "total_tokens": tokens}
-    adapter = adapter_fields(request, notes.defaults)
-    return check_spec(
-        TrainingWorkload, {**values, "dropout": request.dropout, **adapter}, where="the workload"
-    )
-
-
-def _default_batch(request: Request, model: ModelSpec, sequence_length: int) -> tuple[int, str]:
-    """Sequences of a step where the user gives none, and where they come from."""
-    if adapter_kind(request) is not AdapterKind.NONE:
-        return _FINE_TUNING_BATCH, "default of fine-tuning"
-    given = model.training.global_batch_tokens if model.training else None
-    batch = _sequences((given or _BATCH_TOKENS) / sequence_length)
-    return batch, _origin(model, given is not None)
-
-
-def _default_tokens(request: Request, model: ModelSpec) -> tuple[float, str]:
-    """Tokens of a run where the user gives none, and where they come from."""
-    if adapter_kind(request) is not AdapterKind.NONE:
-        return _FINE_TUNING_TOKENS, "default of fine-tuning"
-    given = model.training.total_tokens if model.training else None
-    if given is not None:
-        return given, _origin(model, True)
-    tokens = float(_TOKENS_PER_PARAMETER * count_parameters(model).total)
-    return tokens, "20 per parameter, arXiv:2203.15556"
-
-
-def _sequences(tokens_over_length: float) -> int:
-    """A batch of about so many sequences that many layouts divide.
-
-    A whole number is what was run. Else the paper rounded its tokens, "4M" say: the
-    nearest power of two or three times one.
-    """
-    if tokens_over_length >= 1 and tokens_over_length == int(tokens_over_length):
-        return int(tokens_over_length)
-    candidates = sorted(factor << power for factor in (1, 3) for power in range(30))
-    return min(candidates, key=lambda count: abs(count - tokens_over_length))
-
-
-def _origin(model: ModelSpec, published: bool) -> str:
-    return f"published run of {model.name}" if published else "default"
-
-
-def _check_length(model: ModelSpec, sequence_length: int) -> None:
-    limit = model.max_position_embeddings
-    if limit is not None and isinstance(sequence_length, int) and sequence_length > limit:
-        raise SpecError(
-            f"{model.name} has positions for {limit:,} tokens, not {sequence_length:,}: "
-            "give a shorter --sequence-length, or a model file with more max_position_embeddings."
-        )
-
-
-def _space(request: Request, model: ModelSpec, notes: Notes) -> SearchSpace:
-    name = request.space
-    if name is None:
-        name = "pretrain_moe" if model.num_experts else "pretrain_dense"
-        if adapter_kind(request) is not AdapterKind.NONE:
-            name = "fine_tune"
-        notes.defaults["space"] = f"{name} (default)"
-    return read_space(name, "framework", notes)
-
-
-def read_space(name: str, names: str, notes: Notes) -> SearchSpace:
-    """A search space by name or path that names a ``framework`` or an ``engine``.
-
-    Raises
-    ------
-    SearchSpaceError
-        It is unknown or faulty, or names the other.
-    """
+def _space(workload: Workload, question: Question, notes: Notes) -> SearchSpace:
+    name, origin = question.space
+    if origin is not None:
+        notes.defaults["space"] = f"{name} ({origin})"
     try:
         found = notes.catalogue.load_space(name)
     except SpecError as error:
         raise SearchSpaceError(str(error)) from error
     space = found.spec
-    if not getattr(space, names):
+    if not getattr(space, workload.profile_kind):
         other = "serve" if space.engine else "train"
         raise SearchSpaceError(f"The space {space.name} is one of --workload {other}.")
     notes.digests[f"space {space.name}"] = found.digest
     return space
 
 
-def _framework(request: Request, space: SearchSpace, notes: Notes) -> FrameworkProfile:
-    name = request.framework or space.framework
-    if request.framework is None:
-        origin = "of the space"
-        if adapter_kind(request) is not AdapterKind.NONE and space.name == "single":
-            name, origin = _ADAPTER_FRAMEWORK, "default of adapters"
-        notes.defaults["framework"] = f"{name} ({origin})"
-    found = notes.catalogue.load_framework(name)
-    notes.spec("framework", found.spec.name, found.digest, found.provenance)
-    return found.spec
-
-
-def price_per_gpu_second(
-    given: float | None, gpu: GpuSpec, wanted: bool, notes: Notes
-) -> float | None:
-    """USD per GPU-second: as ``given`` per hour, or of the price list; None if unknown.
-
-    Raises
-    ------
-    SearchSpaceError
-        The price is impossible, or ``wanted`` and unknown.
-    """
-    if given is not None:
-        if not 0 <= given < 1e6:
-            raise SearchSpaceError(f"The price is USD per GPU-hour, not {given}.")
-        return given / HOUR
-    price = notes.catalogue.price_per_gpu_hour(gpu.name)
-    if price is None:
-        if wanted:
-            raise SearchSpaceError(f"No list has a price of {gpu.name}: give --price.")
-        return None
-    when = f", {price.date}" if price.date else ""
-    notes.defaults["price"] = f"{price.value * HOUR:.2f} USD per GPU-hour ({price.source}{when})"
-    return price.value
-
-
-def _flops_efficiency(
-    request: Request, gpu: GpuSpec, precisions: Sequence[int]
-) -> float | tuple[float, ...] | None:
-    """One share of every peak, or of an achieved rate the share of each precision's peak.
-
-    A precision that the GPU lacks has none: a rule rejects it.
-    """
-    given, name = request.flops_efficiency, "flops_efficiency"
-    if given is None or _is_number(given):
-        return share_of_peak(given, "flop/s", float("nan"), name)
-    shares = [float("nan")] * len(ComputePrecision)
-    for code in precisions:
-        word = ComputePrecision(code).word
-        peak = gpu.peak_flops.get(Precision(word))
-        if peak is not None:
-            shares[code] = share_of_peak(given, "flop/s", peak, f"{name} in {word}") or 0.0
-    return tuple(shares)
-
-
-def _is_number(text: float | str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def share_of_peak(
-    given: float | str | None, dimension: str, peak: float, name: str
-) -> float | None:
-    """A share of a peak, given as a fraction or as an achieved rate with its unit.
-
-    Raises
-    ------
-    SearchSpaceError
-        It is neither, or not in (0, 1].
-    """
+def _profiles(
+    workload: Workload, question: Question, space: SearchSpace, notes: Notes
+) -> dict[str, Any]:
+    """The frameworks or engines by the words that named them, or that of the space."""
+    kind = workload.profile_kind
+    given = getattr(question.request, kind)
     if given is None:
-        return None
-    try:
-        share = float(given)
-    except ValueError:
-        try:
-            share = parse_quantity(str(given), dimension) / peak
-        except ValueError as error:
-            raise SearchSpaceError(f"{name}: {error}.") from error
-    if not 0 < share <= 1:
-        raise SearchSpaceError(
-            f"{name} = {given} is {share:.4g} of the peak; it must be above 0 and at most 1."
-        )
-    return share
+        name, origin = question.profile
+        given = name or getattr(space, kind)
+        notes.defaults[kind] = f"{given} ({origin})"
+    words = [given] if isinstance(given, str) else [*given]
+    if given in (ALL, (ALL,)):
+        words = notes.catalogue.names(f"{kind}s")
+    found = {}
+    for word in dict.fromkeys(words):
+        profile = notes.catalogue.load_profile(kind, word)
+        notes.spec(kind, profile.spec.name, profile.digest, profile.provenance)
+        found[word] = profile.spec
+    return found

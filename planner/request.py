@@ -51,7 +51,7 @@ class Request:
     lora_rank: int | None = None
     specs: Path | None = None
 
-    framework: str | None = None
+    framework: str | tuple[str, ...] | None = None
     sequence_length: int | None = None
     global_batch_size: int | None = None
     total_tokens: float | None = None

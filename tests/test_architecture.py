@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from planner.enums import Recompute
-from planner.optimize.columns import columns
 from planner.terms import glossary, term_of_column
 
 ROOT = Path(__file__).parents[1]
@@ -67,7 +66,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_every_result_column_is_in_the_glossary(one_estimate: object) -> None:
-    table = columns(one_estimate, 1.0)  # type: ignore[arg-type]
+    table = one_estimate.candidates.columns()  # type: ignore[attr-defined]
     assert [name for name in table if term_of_column(name) is None] == []
 
 
@@ -81,7 +80,6 @@ def test_the_glossary_has_no_term_twice_and_no_gap() -> None:
 def one_estimate() -> object:
     import planner
 
-    judged = planner.estimate(
+    return planner.estimate(
         model="llama-7b", num_gpus=8, settings={"recompute": Recompute.FULL.word}
     )
-    return judged.estimate

@@ -12,7 +12,6 @@ from planner.enums import LinkKind
 from planner.errors import SpecError
 from planner.plan import make_plan
 from planner.request import Request
-from planner.serving_plan import make_serving_plan
 from planner.specs.catalogue import Catalogue, find
 from planner.validation.library import Library, replacing
 
@@ -54,18 +53,18 @@ def test_everything_of_a_training_plan_comes_from_the_folder(mine: Path) -> None
     assert setting.machine.gpu.memory_capacity == 40 * 2**30
     assert setting.model.num_hidden_layers == 16
     assert own.space.description.startswith("My ")
-    assert own.problem.price_per_gpu_second == pytest.approx(9 / 3600)
+    assert own.problem.sources[0].price_per_gpu_second == pytest.approx(9 / 3600)
     assert all(own.digests[name] != digest for name, digest in shipped.digests.items())
     assert own.digests.keys() == shipped.digests.keys()
     assert setting.machine.catalogue == Catalogue(mine)
 
 
 def test_everything_of_a_serving_plan_comes_from_the_folder(mine: Path) -> None:
-    own, shipped = make_serving_plan(serving(mine)), make_serving_plan(serving(None))
+    own, shipped = make_plan(serving(mine)), make_plan(serving(None))
     for source in own.problem.sources:
-        assert source.pool.setting.machine.gpu.memory_capacity == 40 * 2**30
-        assert source.pool.setting.machine.catalogue == Catalogue(mine)
-        assert source.pool.price_per_gpu_second == pytest.approx(9 / 3600)
+        assert source.setting.machine.gpu.memory_capacity == 40 * 2**30
+        assert source.setting.machine.catalogue == Catalogue(mine)
+        assert source.price == pytest.approx(9 / 3600)
     differ = {name for name, text in shipped.digests.items() if own.digests[name] != text}
     assert differ == {"model LLaMA 7B", f"gpu {GPU}", "engine vLLM"}
 
@@ -128,9 +127,9 @@ def test_a_library_reads_its_catalogue(mine: Path) -> None:
 
 
 def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
-    for plan, request in ((make_plan, training), (make_serving_plan, serving)):
+    for request in (training, serving):
         with pytest.raises(SpecError, match="no such folder"):
-            plan(request(tmp_path / "nowhere"))
+            make_plan(request(tmp_path / "nowhere"))
 
 
 def test_the_folder_may_be_a_text(mine: Path) -> None:

@@ -10,17 +10,23 @@ import pytest
 
 from planner.cli import options
 from planner.configurations.enumerate import AXES
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.serving import PoolConfigurations, ServingConfigurations
 from planner.configurations.training import TrainingConfigurations
-from planner.optimize.constraints import LIMITS
-from planner.optimize.objectives import OBJECTIVES
-from planner.optimize.serving.deployments import SERVING_LIMITS, SERVING_OBJECTIVES
 from planner.request import Request
 from planner.terms import glossary, plain_values, remedies_of, terms_of
+from planner.workloads.batches import Batches
+from planner.workloads.pools import PoolDeployments
+from planner.workloads.replicas import Replicas
+from planner.workloads.training_runs import TrainingRuns
 
 PACKAGE = Path(__file__).parents[1] / "planner"
 TABLES = {"train": TrainingConfigurations, "serve": ServingConfigurations}
-KINDS = {"parameter", "derived", "question", "result", "limit", "objective"}
+KINDS = {"parameter", "derived", "pool", "question", "result", "limit", "objective"}
+CANDIDATES = {
+    "train": (TrainingRuns,),
+    "inference": (Batches,),
+    "serve": (Replicas, PoolDeployments),
+}
 # Where a struct of arrays or a request declares the types of its fields.
 TYPED = {"configurations/training.py", "configurations/serving.py", "request.py"}
 
@@ -47,23 +53,24 @@ def test_every_parameter_of_training_has_one_axis():
     assert sorted(name for axis in AXES for name in axis) == sorted(terms_of("train", "parameter"))
 
 
-@pytest.mark.parametrize(
-    ("workload", "kind", "known"),
-    [
-        ("train", "objective", OBJECTIVES),
-        ("train", "limit", LIMITS),
-        ("serve", "objective", SERVING_OBJECTIVES),
-        ("serve", "limit", SERVING_LIMITS),
-    ],
-)
-def test_objectives_and_limits_are_those_of_the_table(workload, kind, known):
-    assert list(known) == list(terms_of(workload, kind))
-    assert all(glossary()[name].better in ("low", "high") for name in known)
+@pytest.mark.parametrize("workload", CANDIDATES)
+@pytest.mark.parametrize("kind", ["objective", "limit"])
+def test_objectives_and_limits_are_attributes_of_candidates(workload, kind):
+    known = terms_of(workload, kind)
+    assert known
+    for name, term in known.items():
+        assert term.better in ("low", "high")
+        assert all(hasattr(candidates, name) for candidates in CANDIDATES[workload]), name
+
+
+def test_pools_have_the_parameters_of_both_kinds_of_workers():
+    own = set(PoolConfigurations.names()) - set(ServingConfigurations.names())
+    assert own == set(terms_of("serve", "pool"))
 
 
 @pytest.mark.parametrize("workload", TABLES)
 def test_defaults_and_remedies_are_values_of_their_parameters(workload):
-    from planner.optimize.choices import checked
+    from planner.configurations.choices import checked
 
     for name, value in plain_values(workload).items():
         assert glossary()[name].shown(checked(name, [value])[0]) == value

@@ -12,7 +12,7 @@ from planner.cli.estimate import estimate
 from planner.cli.search import search
 from planner.cli.specs import specs
 from planner.cli.validate import validate
-from planner.report.text import printable
+from planner.text import printable
 
 
 class Interrupted(Exception):

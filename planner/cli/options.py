@@ -10,18 +10,12 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from planner.request import Request
 from planner.terms import Term, glossary, terms_of
+from planner.workloads.registry import workload_names
 
 Given: TypeAlias = dict[str, Any]
 """What a command was given: the value of every option by name, and its ``context``."""
-
-
-class Workload(StrEnum):
-    """What is to be planned."""
-
-    TRAIN = "train"
-    INFERENCE = "inference"
-    SERVE = "serve"
 
 
 class Driver(StrEnum):
@@ -49,6 +43,7 @@ _PLACEHOLDERS = {
 }  # fmt: skip
 _AUDIENCE = {
     ("train",): "Training: ",
+    ("inference",): "Static batches: ",
     ("serve",): "Serving: ",
     ("inference", "serve"): "Serving: ",
 }
@@ -62,7 +57,10 @@ Settings = Annotated[
     ),
 ]
 WorkloadChoice = Annotated[
-    Workload, typer.Option("--workload", help="Training, one static batch, or serving requests.")
+    str,
+    typer.Option(
+        help="Training, static batches, or serving requests.", metavar="|".join(workload_names())
+    ),
 ]
 Gpus = Annotated[
     str | None, typer.Option("--gpus", help="The number of GPUs, or several.", metavar="N[,N...]")
@@ -84,7 +82,7 @@ def _objective_help() -> str:
 
 # Options that say how a command works, by name: their type and their value where not given.
 HOW: Mapping[str, tuple[Any, Any]] = {
-    "workload": (WorkloadChoice, Workload.TRAIN),
+    "workload": (WorkloadChoice, Request.workload),
     "num_gpus": (Gpus, None),
     "settings": (Settings, None),
     "objective": (

@@ -8,9 +8,10 @@ from typing import Any
 
 import typer
 
-from planner.cli.options import Driver, Given, Workload, is_given
+from planner.cli.options import Driver, Given, is_given
 from planner.request import Request
 from planner.terms import Term, glossary, terms_of
+from planner.workloads.registry import known_workload
 
 # No run is that short: a thousand tokens are less than one sequence.
 _FEWEST_TOKENS = 1000.0
@@ -29,6 +30,8 @@ _NEEDS: tuple[tuple[tuple[str, ...], str, Callable[[Given], bool]], ...] = (
         lambda given: (given["draft_tokens"] or 0) > 0 or given.get("plan") is not None,
     ),
 )
+# Questions that take several words.
+_SEVERAL = ("gpu", "framework", "engine", "mode")
 _EXAMPLES = {"second": "s", "byte": "GiB"}
 _UNITS = {"usd": "USD"}
 
@@ -43,12 +46,12 @@ def check_options(given: Given) -> None:
     """
     from planner.errors import SearchSpaceError
 
-    workload = given["workload"]
+    workload = known_workload(given["workload"])
     of = {name: (term.option_name, term.of) for name, term in glossary().items()}
     of |= {"burst": ("--burst", ("serve",))}
     for name, (option, workloads) in of.items():
         if workloads and workload not in workloads and is_given(given, name):
-            wanted = "serve (or inference)" if "inference" in workloads else workloads[0]
+            wanted = " or ".join(workloads)
             raise SearchSpaceError(f"{option} is an option of --workload {wanted}.")
     for names, needed, is_there in _NEEDS:
         for name in names:
@@ -65,7 +68,7 @@ def make_request(given: Given) -> Request:
     SearchSpaceError
         A text is not what its option takes, or the workload knows no such option.
     """
-    from planner.optimize.space import parse_settings
+    from planner.configurations.choices import parse_settings
 
     plan = _plan_of(given)
     check_options(given)
@@ -76,15 +79,13 @@ def make_request(given: Given) -> Request:
         if given.get(name) is not None and (plan is None or is_given(given, name))
     }
     settings = parse_settings(given["settings"] or [])
-    num_gpus = _counts_of(given, needed=plan is None and workload == Workload.TRAIN)
+    num_gpus = None if given["num_gpus"] is None else counts(given["num_gpus"])
     if plan is not None:
         if num_gpus is not None:
             asked["num_gpus"] = num_gpus
         return replace(plan, settings={**plan.settings, **settings}, specs=given["specs"], **asked)
     if "model" not in asked:
         raise typer.BadParameter("Missing option '--model'.")
-    if "space" not in given and workload == Workload.TRAIN:
-        asked["space"] = "single"
     return Request(
         workload=workload,
         num_gpus=num_gpus,
@@ -108,7 +109,7 @@ def _plan_of(given: Given) -> Request | None:
         raise SearchSpaceError(
             f"{given['plan']} is a plan of --workload {plan.workload}: leave --workload out."
         )
-    given["workload"] = Workload(plan.workload)
+    given["workload"] = plan.workload
     return plan
 
 
@@ -116,7 +117,7 @@ def _answer(term: Term, value: Any) -> Any:
     """The value of a question's option as a request takes it."""
     if term.type == "token":
         return _total_tokens(term.option_name, value)
-    if term.term in ("gpu", "engine", "mode"):
+    if term.term in _SEVERAL:
         several = words(value)
         return several[0] if len(several) == 1 else several or None
     return value
@@ -178,14 +179,6 @@ def quantity(
         return parse_quantity(text, dimension, default_unit)
     except ValueError as error:
         raise SearchSpaceError(f"{option} {text}: {error}.") from error
-
-
-def _counts_of(given: Given, needed: bool) -> tuple[int, ...] | None:
-    if given["num_gpus"] is not None:
-        return counts(given["num_gpus"])
-    if needed:
-        raise typer.BadParameter("Missing option '--gpus'.")
-    return None
 
 
 def counts(text: str) -> tuple[int, ...]:

@@ -9,11 +9,10 @@ from planner.cli import options
 from planner.cli.request import make_request
 
 if TYPE_CHECKING:
-    from planner.estimators.estimate import Estimate
     from planner.optimize.exhaustive import Sink
+    from planner.optimize.problem import Problem
     from planner.optimize.result import SearchResult
     from planner.plan import Plan
-    from planner.request import Request
 
 
 @options.taking(
@@ -27,17 +26,7 @@ if TYPE_CHECKING:
 def search(given: options.Given) -> None:
     """Find the best configurations of a space."""
     request = make_request(given)
-    if request.workload == options.Workload.TRAIN:
-        _search(given, request)
-    else:
-        from planner.cli.search_serving import search_serving
-
-        search_serving(given, request)
-
-
-def _search(given: options.Given, request: Request) -> None:
     from planner.errors import InfeasibleError
-    from planner.optimize.columns import columns
     from planner.plan import make_plan
     from planner.report.files import check_outputs
     from planner.report.infeasible import infeasible_message
@@ -52,46 +41,51 @@ def _search(given: options.Given, request: Request) -> None:
     plan = make_plan(request)
     with row_files(csv, json) as files:
 
-        def add(estimate: Estimate) -> None:
-            files.add(result_blocks(plan.problem, estimate))
+        def add(table: Any) -> None:
+            files.add(result_blocks(plan, table))
 
-        result = _drive(plan, how, add if all_rows else None, quiet=given["quiet"])
-        if result.interrupted and result.estimate is None:
+        result = _drive(plan.problem, how, add if all_rows else None, quiet=given["quiet"])
+        if result.interrupted and result.best is None:
             raise KeyboardInterrupt
-        if result.estimate is None:
-            raise InfeasibleError(infeasible_message(request, result))
+        if result.best is None:
+            raise InfeasibleError(infeasible_message(plan, result))
         if not all_rows:
-            add(result.estimate)
+            add(result.table)
         files.finish(make_manifest(plan, result, given["context"].obj, how))
     if not given["quiet"]:
-        _show(request, plan, result, given["top"], stdout_taken=Path("-") in (csv, json))
+        _show(plan, result, _top(given, plan), stdout_taken=Path("-") in (csv, json))
     if given["save_plan"] is not None:
-        table = columns(result.estimate, plan.problem.price_per_gpu_second)
-        save_plan(given["save_plan"], request, plan, table)
+        save_plan(given["save_plan"], plan, result.table)
     if result.interrupted:
         raise KeyboardInterrupt(interrupted_message(plan, result))
 
 
-def _drive(plan: Plan, how: dict[str, Any], sink: Sink | None, *, quiet: bool) -> SearchResult:
-    from planner.report.progress import progress_bar, stoppable_bar
+def _drive(
+    problem: Problem, how: dict[str, Any], sink: Sink | None, *, quiet: bool
+) -> SearchResult:
+    from planner.report.progress import stoppable_bar
 
-    problem = plan.problem
     if how["driver"] == options.Driver.EXHAUSTIVE:
         from planner.optimize.exhaustive import exhaustive_search
 
-        with stoppable_bar(problem.mesh.num_rows, "configurations", quiet=quiet) as progress:
+        with stoppable_bar(problem.num_rows, "configurations", quiet=quiet) as progress:
             return exhaustive_search(problem, progress=progress, sink=sink)
     from planner.optimize.optuna_search import optuna_search
 
     chosen = {name: value for name, value in how.items() if name != "driver"}
-    with progress_bar(how["trials"], "trials", quiet=quiet) as progress:
-        return optuna_search(problem, study_name=None, progress=progress, **chosen)
+    with stoppable_bar(how["trials"], "trials", quiet=quiet) as progress:
+        return optuna_search(problem, progress=progress, **chosen)
 
 
-def _show(
-    request: Request, plan: Plan, result: SearchResult, top: int, *, stdout_taken: bool
-) -> None:
+def _show(plan: Plan, result: SearchResult, top: int, *, stdout_taken: bool) -> None:
     from planner.report.console import make_console
     from planner.report.search import print_search
 
-    print_search(make_console(stderr=stdout_taken), request, plan, result, top)
+    print_search(make_console(stderr=stdout_taken), plan, result, top)
+
+
+def _top(given: options.Given, plan: Plan) -> int:
+    """Rows to show: of a comparison of GPUs all, unless the user says how many."""
+    if options.is_given(given, "top") or not plan.problem.best_per_gpu:
+        return int(given["top"])
+    return len(plan.problem.sources)

@@ -6,19 +6,21 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, product
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
 from planner.configurations.table import ConfigurationTable
-from planner.configurations.training import NAMES, TrainingConfigurations
+from planner.configurations.training import TrainingConfigurations
 from planner.terms import terms_of
 
 Table = TypeVar("Table", bound=ConfigurationTable)
+Factor: TypeAlias = Mapping[str, Any]
 
 # Parameters that appear in the same formulas share an axis: what a formula does not depend
 # on costs it nothing. A stage's time does not depend on the global batch size, which therefore
-# has its own; the last axis is long enough for numpy's inner loops.
+# has its own. Pipeline and micro-batch come last, as most large arrays have both: numpy then
+# runs over them in one inner loop.
 AXES: tuple[tuple[str, ...], ...] = tuple(
     tuple(name for _, name in axis)
     for _, axis in groupby(
@@ -28,65 +30,82 @@ AXES: tuple[tuple[str, ...], ...] = tuple(
 )
 
 # A block costs some milliseconds of Python whatever its size, and some bytes per row.
-_BLOCK_ROWS = 2**21
+_BLOCK_ROWS = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenMesh(Generic[Table]):
-    """All combinations of the entries of ``axes``.
+    """All combinations of the entries of the factors of all ``axes``.
 
-    An axis maps the parameters that vary together to equally long columns. Rows are numbered
-    in C order of the axes.
+    A factor maps the parameters that are chosen together to equally long columns; an axis has
+    one or several. Rows are numbered in C order of the axes and, in an axis, of its factors.
     """
 
     kind: type[Table]
-    axes: Sequence[Mapping[str, Any]]
+    axes: Sequence[Sequence[Factor]]
+
+    @property
+    def factors(self) -> list[Factor]:
+        """All factors, in the order of the parameters."""
+        order = self.kind.names()
+        flat = [factor for axis in self.axes for factor in axis]
+        return sorted(flat, key=lambda factor: min(order.index(name) for name in factor))
 
     @property
     def num_rows(self) -> int:
         """Number of configurations."""
-        return math.prod(len(next(iter(axis.values()))) for axis in self.axes)
+        return math.prod(_length(factor) for axis in self.axes for factor in axis)
+
+    def values(self, name: str) -> Any:
+        """The distinct values of a parameter, in increasing order."""
+        (column,) = (factor[name] for factor in self.factors if name in factor)
+        return np.unique(column)
 
     def blocks(self, max_rows: int = _BLOCK_ROWS) -> Iterator[Table]:
         """Open meshes of at most about ``max_rows`` rows that together are the whole mesh."""
-        lengths = [len(next(iter(axis.values()))) for axis in self.axes]
+        axes = [joined(axis) for axis in self.axes]
+        lengths = [_length(axis) for axis in axes]
         steps = _steps(lengths, max_rows)
         for starts in product(*(range(0, n, step) for n, step in zip(lengths, steps, strict=True))):
             yield self.kind(
                 **{
                     name: _on_axis(axis, len(lengths), values[start : start + step])
                     for axis, (start, step) in enumerate(zip(starts, steps, strict=True))
-                    for name, values in self.axes[axis].items()
+                    for name, values in axes[axis].items()
                 }
             )
 
+    def table(self) -> Table:
+        """All configurations as one open mesh."""
+        (block,) = self.blocks(max(self.num_rows, 1))
+        return block
 
-@dataclass(frozen=True)
-class Mesh:
+
+def training_mesh(values: Mapping[str, Sequence[Any]]) -> OpenMesh[TrainingConfigurations]:
     """All combinations of the values of every parameter of training, by ``AXES``."""
-
-    values: Mapping[str, Sequence[Any]]
-
-    @property
-    def num_rows(self) -> int:
-        """Number of configurations."""
-        return math.prod(len(self.values[name]) for name in NAMES)
-
-    def blocks(self, max_rows: int = _BLOCK_ROWS) -> Iterator[TrainingConfigurations]:
-        """Open meshes of at most about ``max_rows`` rows that together are the whole mesh."""
-        axes = [combinations(TrainingConfigurations, axis, self.values) for axis in AXES]
-        return OpenMesh(kind=TrainingConfigurations, axes=axes).blocks(max_rows)
+    kind = TrainingConfigurations
+    return OpenMesh(
+        kind=kind, axes=[[factor(kind, name, values[name]) for name in axis] for axis in AXES]
+    )
 
 
-def combinations(
-    kind: type[Table], names: Sequence[str], values: Mapping[str, Sequence[Any]]
-) -> dict[str, Any]:
-    """Columns of all combinations of the values of some parameters, the last fastest."""
-    grids = np.meshgrid(*(np.arange(len(values[name])) for name in names), indexing="ij")
+def factor(kind: type[ConfigurationTable], name: str, values: Sequence[Any]) -> Factor:
+    """The values of one parameter that is chosen for itself."""
+    return {name: kind.cast(name, values)}
+
+
+def joined(factors: Sequence[Factor]) -> Factor:
+    """Columns of all combinations of the entries of some factors, the last fastest."""
+    grids = np.meshgrid(*(np.arange(_length(factor)) for factor in factors), indexing="ij")
     return {
-        name: kind.cast(name, values[name])[grid.ravel()]
-        for name, grid in zip(names, grids, strict=True)
+        name: values[grid.ravel()]
+        for factor, grid in zip(factors, grids, strict=True)
+        for name, values in factor.items()
     }
+
+
+def _length(columns: Mapping[str, Any]) -> int:
+    return len(next(iter(columns.values())))
 
 
 def _steps(lengths: Sequence[int], max_rows: int) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -38,12 +39,12 @@ _WIDEST_FP8_HEAD = 192
 # The chunks that also hold embedding and logits.
 _LIGHTER_CHUNKS = 2
 
-Violation = Callable[[TrainingConfigurations, Context], BoolArray]
+Violation = Callable[[Any, Any], BoolArray]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """``violated`` is true where a configuration breaks the rule ``description``."""
+    """``violated`` is true where a configuration breaks the rule ``description``, in a context."""
 
     name: str
     description: str
@@ -198,7 +199,7 @@ def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _offload(c: TrainingConfigurations, context: Context) -> BoolArray:
-    if not np.any(c.offload):
+    if not c.any_offload:
         return np.zeros((), dtype=np.bool_)
     profile, host = context.framework, context.gpu.host
     known = [kind.word in (*profile.offloading.kinds, Offload.NONE.word) for kind in Offload]
@@ -319,6 +320,9 @@ OUT_OF_MEMORY = Rule(
     description=f"the fullest GPU needs more than {USABLE_SHARE:.1%} of its memory",
     violated=lambda c, _: np.zeros((), dtype=np.bool_),
 )
+
+REJECTING: tuple[Rule, ...] = (*RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
+"""All that rejects a configuration before the user's limits, in order."""
 
 
 def first_broken_rule(c: TrainingConfigurations, context: Context) -> CodeArray:

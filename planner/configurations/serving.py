@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from planner.arrays import CodeArray, FloatArray
 from planner.configurations.table import ConfigurationTable
@@ -61,3 +63,60 @@ class ServingConfigurations(ConfigurationTable):
 
 
 SERVING_NAMES = ServingConfigurations.names()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolConfigurations(ServingConfigurations):
+    """Pools of prefill and decode workers; the plain parameters are those of the decode workers.
+
+    ``num_gpus`` are those of all ``replicas`` (decode workers) and ``prefill_replicas``.
+    """
+
+    replicas: FloatArray
+    prefill_replicas: FloatArray
+    prefill_tensor_parallel: FloatArray
+    prefill_pipeline_parallel: FloatArray
+    prefill_attention_data_parallel: FloatArray
+    prefill_expert_parallel: FloatArray
+    prefill_max_num_batched_tokens: FloatArray
+    prefill_quantization: CodeArray
+    prefill_expert_quantization: CodeArray
+    prefill_kv_cache: CodeArray
+    prefill_weight_offload: FloatArray
+    prefill_kv_offload: FloatArray
+
+    @classmethod
+    def pooled(
+        cls,
+        prefill: ServingConfigurations,
+        decode: ServingConfigurations,
+        prefill_replicas: FloatArray,
+        replicas: FloatArray,
+    ) -> PoolConfigurations:
+        """So many of two kinds of workers."""
+        gpus = prefill.replica_gpus * prefill_replicas + decode.replica_gpus * replicas
+        plain = {name: getattr(decode, name) for name in SERVING_NAMES}
+        return cls(
+            **{**plain, "num_gpus": gpus},
+            replicas=replicas,
+            prefill_replicas=prefill_replicas,
+            **{PREFILL + name: getattr(prefill, name) for name in OF_PREFILL},
+        )
+
+    @property
+    def decode(self) -> ServingConfigurations:
+        """One decode worker."""
+        values = {name: getattr(self, name) for name in SERVING_NAMES}
+        return ServingConfigurations(**{**values, "num_gpus": self.replica_gpus})
+
+    @property
+    def prefill(self) -> ServingConfigurations:
+        """One prefill worker; its concurrency follows from its steps."""
+        values = {name: getattr(self, PREFILL + name) for name in OF_PREFILL}
+        ones = np.ones_like(self.prefill_tensor_parallel)
+        alone = ServingConfigurations(num_gpus=ones, concurrency=ones, **values)
+        return replace(alone, num_gpus=alone.replica_gpus)
+
+
+PREFILL = "prefill_"
+OF_PREFILL = tuple(name for name in SERVING_NAMES if name not in ("num_gpus", "concurrency"))

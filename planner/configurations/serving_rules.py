@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, first_true
-from planner.configurations.rules import indivisible
+from planner.configurations.rules import OUT_OF_HOST_MEMORY, Rule, indivisible
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import AttentionKind, CacheType, Precision, Quantization
 from planner.specs.engine import EngineProfile
@@ -27,18 +26,6 @@ class ServingContext:
     engine: EngineProfile
     workload: ServingWorkload
     domain_size: int
-
-
-Violation = Callable[[ServingConfigurations, ServingContext], BoolArray]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServingRule:
-    """``violated`` is true where a configuration breaks the rule ``description``."""
-
-    name: str
-    description: str
-    violated: Violation
 
 
 def _gpus(c: ServingConfigurations, _: ServingContext) -> BoolArray:
@@ -122,8 +109,8 @@ def _fabric(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     return np.asarray(c.tensor_parallel > context.domain_size)
 
 
-SERVING_RULES: tuple[ServingRule, ...] = tuple(
-    ServingRule(name=name, description=description, violated=violated)
+SERVING_RULES: tuple[Rule, ...] = tuple(
+    Rule(name=name, description=description, violated=violated)
     for name, description, violated in (
         (
             "gpu_count",
@@ -156,6 +143,15 @@ SERVING_RULES: tuple[ServingRule, ...] = tuple(
         ("fabric", "tensor_parallel cannot leave the fast fabric of a node", _fabric),
     )
 )  # fmt: skip
+
+OUT_OF_SERVING_MEMORY = Rule(
+    name="out_of_memory",
+    description="weights and the cache of all requests need more than the engine may use",
+    violated=lambda c, _: np.zeros((), dtype=np.bool_),
+)
+
+SERVING_REJECTING: tuple[Rule, ...] = (*SERVING_RULES, OUT_OF_HOST_MEMORY, OUT_OF_SERVING_MEMORY)
+"""All that rejects a configuration before the user's limits, in order."""
 
 
 def first_broken_serving_rule(c: ServingConfigurations, context: ServingContext) -> CodeArray:

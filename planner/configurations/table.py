@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from planner.arrays import IndexArray
-from planner.terms import glossary
+from planner.terms import glossary, plain_values
 
 
 class ConfigurationTable:
@@ -27,8 +27,19 @@ class ConfigurationTable:
 
     @classmethod
     def of(cls, **values: Any) -> Self:
-        """Configurations from numbers, lists or arrays; each is cast to its type."""
-        return cls(**{name: cls.cast(name, value) for name, value in values.items()})
+        """Configurations from numbers, lists or arrays; each is cast to its type.
+
+        Parameters that are not given have the plain value of the table of terms.
+        """
+        given = {**cls.plain(), **values}
+        return cls(**{name: cls.cast(name, value) for name, value in given.items()})
+
+    @classmethod
+    @cache
+    def plain(cls) -> dict[str, Any]:
+        """The plain value of every parameter that has one: a code, a flag or a number."""
+        words = plain_values(cls.workload)
+        return {name: glossary()[name].coded(words[name]) for name in cls.names() if name in words}
 
     @classmethod
     def cast(cls, name: str, value: Any) -> Any:
@@ -48,7 +59,7 @@ class ConfigurationTable:
             if not str(field.type).startswith("ClassVar")
         )
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """Shape of the whole table or mesh."""
         return np.broadcast_shapes(*(np.shape(getattr(self, name)) for name in self.names()))
@@ -60,9 +71,10 @@ class ConfigurationTable:
 
     def rows(self, indices: Any) -> Self:
         """The flat table of the rows at these flat indices of the mesh."""
-        positions = np.unravel_index(indices, self.shape)
+        shape = self.shape
+        positions = np.unravel_index(indices, shape)
         return type(self)(
-            **{name: pick(getattr(self, name), self.shape, positions) for name in self.names()}
+            **{name: pick(getattr(self, name), shape, positions) for name in self.names()}
         )
 
     def narrowed(self, kept: Sequence[IndexArray]) -> Self:
@@ -80,11 +92,9 @@ class ConfigurationTable:
 
     def chosen(self, mask: Any) -> Self:
         """The rows of a flat table where ``mask`` (or at which indices) it is true."""
+        shape = self.shape
         return type(self)(
-            **{
-                name: np.broadcast_to(getattr(self, name), self.shape)[mask]
-                for name in self.names()
-            }
+            **{name: np.broadcast_to(getattr(self, name), shape)[mask] for name in self.names()}
         )
 
 

@@ -9,8 +9,7 @@ import numpy as np
 from planner.arrays import CodeArray, FloatArray
 from planner.configurations.rules import (
     OUT_OF_HOST_MEMORY,
-    OUT_OF_MEMORY,
-    RULES,
+    REJECTING,
     USABLE_SHARE,
     Context,
     first_broken_rule,
@@ -26,7 +25,7 @@ from planner.estimators.share import Setting, Share
 from planner.estimators.step_time import StepTime
 from planner.specs.gpu import GpuSpec
 
-REJECTIONS = (*(rule.name for rule in RULES), OUT_OF_HOST_MEMORY.name, OUT_OF_MEMORY.name)
+REJECTIONS = tuple(rule.name for rule in REJECTING)
 
 _OUT_OF_HOST_MEMORY = np.int8(REJECTIONS.index(OUT_OF_HOST_MEMORY.name) + 1)
 
@@ -115,7 +114,7 @@ def evaluate(
         if flops_efficiency is not None:
             total = _flat_step_time(setting, c, flops_efficiency)
         too_large = ~(memory.peak <= usable_memory(setting.machine.gpu))
-        if np.any(c.offload):
+        if c.any_offload:
             host_full = (broken == 0) & ~(memory.host <= setting.machine.host_memory)
             broken = np.where(host_full, _OUT_OF_HOST_MEMORY, broken)
     full = np.int8(len(REJECTIONS))

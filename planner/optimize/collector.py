@@ -1,98 +1,184 @@
-"""Takes in evaluations from any driver and keeps what the result needs."""
+"""Takes in candidates from any source and keeps what the result needs."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, IndexArray
-from planner.configurations.rules import RULES
-from planner.configurations.training import NAMES, TrainingConfigurations
+from planner.optimize.narrowing import count_codes
 from planner.optimize.pareto import pareto_front, undominated
-from planner.optimize.problem import Evaluation, Problem, count_codes, judge, values
-from planner.optimize.result import NearestMiss, SearchResult
-from planner.optimize.violations import first_soft
+from planner.optimize.problem import Problem
+from planner.optimize.source import Candidates, Columns, Source
+
+# Each merge costs a millisecond whatever its size: small pieces are merged together.
+_MERGED_ROWS = 2**16
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearestMiss:
+    """The configuration that comes closest to keeping the limit that rejected it.
+
+    ``value`` and ``bound`` are in SI units; ``excess`` is their relative distance.
+    """
+
+    rejection: str
+    source: Source
+    configuration: Any
+    value: float
+    bound: float
+
+    @property
+    def excess(self) -> float:
+        """How far beyond the bound, as a fraction of it."""
+        return abs(self.value - self.bound) / max(abs(self.bound), 1e-300)
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """The configuration, judged again."""
+        return self.source.judged(self.configuration)
+
+    @cached_property
+    def row(self) -> Mapping[str, Any]:
+        """Its result columns."""
+        return first_row(self.candidates.columns())
 
 
 class Collector:
-    """Keeps the Pareto front, the counts and the nearest misses of all evaluations so far."""
+    """Keeps the Pareto front, the counts and the nearest misses of all candidates so far.
+
+    ``counts`` are those of the rows by the number of their rejection.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._front: TrainingConfigurations | None = None
-        self._front_values: FloatArray = np.empty((0, len(problem.objectives)))
-        self._counts = np.zeros(len(problem.rejections) + 1, dtype=np.int64)
+        self._pieces: list[tuple[Source, Any]] = []
+        self._places: IndexArray = np.empty((0, 2), dtype=np.intp)
         self._misses: dict[int, NearestMiss] = {}
-        self._started = time.perf_counter()
-
-    def add(self, evaluation: Evaluation) -> None:
-        """Take in the feasible rows and the counts of one evaluation."""
-        self._count(evaluation)
-        feasible = evaluation.feasible
-        if feasible.size:
-            self._misses.clear()
-            self._merge(evaluation, feasible)
+        self._values: FloatArray = np.empty((0, len(problem.objectives)))
+        self._pending: list[tuple[Candidates, IndexArray, FloatArray]] = []
+        self._pending_rows = 0
+        self.counts = np.zeros(len(problem.rejections) + 1, dtype=np.int64)
 
     def skip(self, counts: IndexArray) -> None:
-        """Count configurations that rules rejected, by the number of the rejection."""
-        self._counts += counts
+        """Count what rules rejected, by the number of the rejection."""
+        self.counts[: len(counts)] += counts
 
-    def result(self) -> SearchResult:
-        """What was found; the front is evaluated again, row by row, for its breakdowns."""
-        problem = self._problem
-        front = self._front
-        return SearchResult(
-            problem=problem,
-            estimate=None if front is None else judge(problem, front).estimate,
-            configurations_evaluated=int(self._counts.sum()),
-            configurations_predicted=int(self._counts[0] + self._counts[len(RULES) + 1 :].sum()),
-            configurations_feasible=int(self._counts[0]),
-            rejected_by={
-                name: int(count)
-                for name, count in zip(problem.rejections, self._counts[1:], strict=True)
-                if count
-            },
-            nearest_misses=tuple(self._misses[number] for number in sorted(self._misses)),
-            search_time=time.perf_counter() - self._started,
-        )
-
-    def _count(self, evaluation: Evaluation) -> None:
-        shape = evaluation.estimate.configurations.shape
-        codes = np.broadcast_to(evaluation.rejected_by, shape)
+    def add(self, candidates: Candidates) -> IndexArray:
+        """Take in candidates; returns the flat indices of the feasible ones."""
+        codes = self._problem.codes(candidates)
         counts = count_codes(codes, len(self._problem.rejections))
-        self._counts += counts
-        for number in np.flatnonzero(counts).tolist():
-            if number >= first_soft(self._problem):
-                self._miss(number, evaluation, codes)
+        self.counts += counts
+        feasible = np.flatnonzero(codes == 0)
+        if feasible.size:
+            self._misses.clear()
+            self._take(candidates, feasible)
+        if not self.counts[0]:
+            for number in np.flatnonzero(counts[self._problem.first_soft :]).tolist():
+                self._miss(candidates, codes, self._problem.first_soft + number)
+        return feasible
 
-    def _miss(self, number: int, evaluation: Evaluation, codes: CodeArray) -> None:
-        """Remember the row that comes closest to keeping a limit, while nothing is feasible."""
-        if self._counts[0]:
-            return
+    @property
+    def values(self) -> FloatArray:
+        """The objectives of the front, minimized and sorted."""
+        self._merge()
+        return self._values
+
+    @property
+    def misses(self) -> tuple[NearestMiss, ...]:
+        """The nearest miss of each limit, while nothing is feasible."""
+        return tuple(self._misses[number] for number in sorted(self._misses))
+
+    def place(self, row: int) -> tuple[Source, Any]:
+        """The source and the configuration of a row of the front."""
+        self._merge()
+        piece, at = self._places[row]
+        source, table = self._pieces[piece]
+        return source, table.rows(np.array([at]))
+
+    def table(self, rows: IndexArray) -> Columns:
+        """Some rows of the front as columns, in their order; predicted again."""
+        self._merge()
+        places, found = self._places[rows], []
+        for piece in np.unique(places[:, 0]):
+            mine = np.flatnonzero(places[:, 0] == piece)
+            source, table = self._pieces[piece]
+            found.append((mine, source.judged(table.rows(places[mine, 1])).columns()))
+        return in_order(found)
+
+    def _miss(self, candidates: Candidates, codes: CodeArray, number: int) -> None:
+        """Remember the row that comes closest to keeping a limit."""
         rows = np.flatnonzero(codes == number)
-        miss = NearestMiss.among(self._problem, number, evaluation.estimate, rows)
+        value, sign, bound = self._problem.limited(number, candidates)
+        missed = candidates.at(value, rows)
+        nearest = 0 if np.isnan(missed).all() else int(np.nanargmin(sign * missed))
+        miss = NearestMiss(
+            rejection=self._problem.rejections[number - 1],
+            source=candidates.source,
+            configuration=candidates.configurations.rows(rows[[nearest]]),
+            value=float(missed[nearest]),
+            bound=bound,
+        )
         if number not in self._misses or miss.excess < self._misses[number].excess:
             self._misses[number] = miss
 
-    def _merge(self, evaluation: Evaluation, feasible: IndexArray) -> None:
-        candidates = values(self._problem, evaluation.estimate)[feasible]
-        kept = undominated(candidates, self._front_values)
-        rows, candidates = feasible[kept], candidates[kept]
-        best = pareto_front(candidates)
-        if not best.size:
+    def _take(self, candidates: Candidates, feasible: IndexArray) -> None:
+        """Keep what may be on the front; small pieces wait for others, large ones do not."""
+        values = self._problem.values(candidates, feasible)
+        kept = undominated(values, self._values)
+        self._pending.append((candidates, feasible[kept], values[kept]))
+        self._pending_rows += candidates.configurations.size
+        if self._pending_rows >= _MERGED_ROWS:
+            self._merge()
+
+    def _merge(self) -> None:
+        """Put what waits into the front."""
+        if not self._pending:
             return
-        found = evaluation.estimate.configurations.rows(rows[best])
-        merged = np.concatenate([self._front_values, candidates[best]])
-        if self._front is not None:
-            found = _concatenate(self._front, found)
+        values = np.concatenate([values for _, _, values in self._pending])
+        owners = np.repeat(np.arange(len(self._pending)), [len(v) for _, _, v in self._pending])
+        flat = np.concatenate([rows for _, rows, _ in self._pending])
+        best = pareto_front(values)
+        places = [self._places]
+        for number in np.unique(owners[best]):
+            candidates, rows = self._pending[number][0], flat[best[owners[best] == number]]
+            places.append(_numbered(len(self._pieces), rows.size))
+            self._pieces.append((candidates.source, candidates.configurations.rows(rows)))
+        order = np.argsort(owners[best], kind="stable")
+        merged = np.concatenate([self._values, values[best[order]]])
         front = pareto_front(merged)
-        self._front, self._front_values = found.chosen(front), merged[front]
+        self._values, self._places = merged[front], np.concatenate(places)[front]
+        self._pending, self._pending_rows = [], 0
 
 
-def _concatenate(
-    first: TrainingConfigurations, second: TrainingConfigurations
-) -> TrainingConfigurations:
-    return TrainingConfigurations(
-        **{name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in NAMES}
-    )
+def _numbered(piece: int, rows: int) -> IndexArray:
+    """The places of all rows of a piece."""
+    return np.stack([np.full(rows, piece), np.arange(rows)], axis=1)
+
+
+def in_order(pieces: Sequence[tuple[IndexArray, Columns]]) -> Columns:
+    """One table of plain lists out of tables and the places of their rows in it."""
+    joined = stacked([columns for _, columns in pieces])
+    order = np.argsort(np.concatenate([places for places, _ in pieces])) if pieces else ()
+    return {name: [values[row] for row in order] for name, values in joined.items()}
+
+
+def stacked(tables: Sequence[Columns]) -> Columns:
+    """Tables of the same columns below each other, as plain lists; empty ones are left out."""
+    full = [table for table in tables if table]
+    names = full[0] if full else ()
+    return {name: [value for table in full for value in plain(table[name])] for name in names}
+
+
+def plain(values: Any) -> list[Any]:
+    """The values of a column as words, numbers and flags of Python."""
+    return values.tolist() if isinstance(values, np.ndarray) else list(values)
+
+
+def first_row(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The first row of columns."""
+    return {name: plain(values[:1])[0] for name, values in table.items()}

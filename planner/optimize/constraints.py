@@ -4,54 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from planner.arrays import BoolArray
 from planner.errors import SearchSpaceError, did_you_mean
-from planner.optimize.objectives import TRAINING_VALUES, Value
+from planner.optimize.source import Candidates
 from planner.terms import terms_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limit:
-    """A quantity that can be limited: from above (``sign`` 1) or from below (-1)."""
-
-    sign: int
-    value: Value
-    unit: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Constraint:
-    """``bound`` on a quantity, in SI units."""
+    """``bound`` in SI units on an attribute of candidates: from above (``sign`` 1) or below (-1).
+
+    ``unit`` as the table of terms has it.
+    """
 
     name: str
     bound: float
-    limit: Limit
+    sign: int
+    unit: str
 
-    def violated(self, *predicted: Any) -> BoolArray:
+    def violated(self, candidates: Candidates) -> BoolArray:
         """Where the bound does not hold; an unknown value does not hold it."""
         with np.errstate(invalid="ignore"):
-            value = self.limit.value(*predicted)
-            return np.asarray(~(self.limit.sign * value <= self.limit.sign * self.bound))
+            value = candidates.value(self.name)
+            return np.asarray(~(self.sign * value <= self.sign * self.bound))
 
 
-def limits_of(workload: str, values: Mapping[str, Value]) -> dict[str, Limit]:
-    """The limits of a workload: its ``values`` that the table of terms calls so."""
-    return {
-        name: Limit(sign=term.sign, value=values[name], unit=term.type)
-        for name, term in terms_of(workload, "limit").items()
-    }
-
-
-LIMITS = limits_of("train", TRAINING_VALUES)
-
-
-def constraints(
-    bounds: Mapping[str, float], known: Mapping[str, Limit] = LIMITS
-) -> tuple[Constraint, ...]:
+def constraints(workload: str, bounds: Mapping[str, float]) -> tuple[Constraint, ...]:
     """Constraints from bounds in SI units by name.
 
     Raises
@@ -59,6 +40,7 @@ def constraints(
     SearchSpaceError
         A name is unknown or a bound is negative or not a number.
     """
+    known = terms_of(workload, "limit")
     for name, bound in bounds.items():
         if name not in known:
             hint = did_you_mean(name, known)
@@ -66,5 +48,6 @@ def constraints(
         if not (np.isfinite(bound) and bound >= 0):
             raise SearchSpaceError(f"The limit of {name} must be a number of at least 0.")
     return tuple(
-        Constraint(name=name, bound=bound, limit=known[name]) for name, bound in bounds.items()
+        Constraint(name=name, bound=bound, sign=known[name].sign, unit=known[name].type)
+        for name, bound in bounds.items()
     )

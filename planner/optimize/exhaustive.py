@@ -1,22 +1,23 @@
-"""Evaluate every configuration of a mesh, block by block, in flat memory."""
+"""Judge every configuration of all sources, block by block, in flat memory."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 
-from planner.estimators.estimate import Estimate
 from planner.optimize.allocator import kept_pages
 from planner.optimize.collector import Collector
-from planner.optimize.problem import Evaluation, Problem, judge, without_impossible
+from planner.optimize.groups import grouped
+from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
+from planner.optimize.source import Columns, Source
 
 _SINK_ROWS = 2**14
 _MANY_ROWS = 2**19
 
 Progress = Callable[[int], None]
-Sink = Callable[[Estimate], None]
+Sink = Callable[[Columns], None]
 
 
 class StopSearch(Exception):
@@ -26,40 +27,41 @@ class StopSearch(Exception):
 def exhaustive_search(
     problem: Problem, progress: Progress | None = None, sink: Sink | None = None
 ) -> SearchResult:
-    """Search the whole mesh.
+    """Search all sources.
 
     ``progress`` is told the rows done after each block and may raise `StopSearch`; ``sink`` is
-    given every feasible row, evaluated as flat tables of some thousand rows.
+    given the columns of every feasible row, some thousand at a time.
     """
-    pages = kept_pages() if problem.mesh.num_rows > _MANY_ROWS else nullcontext()
-    collector = Collector(problem)
+    started, done, interrupted = time.perf_counter(), 0, False
+    groups, collectors = grouped(problem)
+    pages = kept_pages() if problem.num_rows > _MANY_ROWS else nullcontext()
     try:
         with pages:
-            _search(problem, collector, progress, sink)
+            for source, collector in zip(problem.sources, collectors, strict=True):
+                done = search_source(problem, source, collector, progress, sink, done)
     except StopSearch:
-        return replace(collector.result(), interrupted=True)
-    return collector.result()
+        interrupted = True
+    return SearchResult.of(problem, groups, started, interrupted)
 
 
-def _search(
-    problem: Problem, collector: Collector, progress: Progress | None, sink: Sink | None
-) -> None:
-    done = 0
-    for block in problem.mesh.blocks():
-        possible, broken, rejected = without_impossible(problem, block)
-        collector.skip(rejected)
-        if possible.size:
-            _take_in(judge(problem, possible, broken), collector, sink)
-        done += block.size
+def search_source(
+    problem: Problem,
+    source: Source,
+    collector: Collector,
+    progress: Progress | None = None,
+    sink: Sink | None = None,
+    done: int = 0,
+) -> int:
+    """Search one source whole; returns the rows ``done``, those before it included."""
+    for block in source.blocks(problem.objectives, problem.constraints):
+        collector.skip(block.dropped)
+        if block.candidates is not None:
+            feasible = collector.add(block.candidates)
+            if sink is not None:
+                for start in range(0, feasible.size, _SINK_ROWS):
+                    rows = feasible[start : start + _SINK_ROWS]
+                    sink(source.judged(block.candidates.configurations.rows(rows)).columns())
+        done += block.num_rows
         if progress is not None:
             progress(done)
-
-
-def _take_in(evaluation: Evaluation, collector: Collector, sink: Sink | None) -> None:
-    collector.add(evaluation)
-    if sink is not None:
-        problem, feasible = evaluation.problem, evaluation.feasible
-        possible = evaluation.estimate.configurations
-        for start in range(0, feasible.size, _SINK_ROWS):
-            rows = feasible[start : start + _SINK_ROWS]
-            sink(judge(problem, possible.rows(rows)).estimate)
+    return done

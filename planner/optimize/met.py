@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.arrays import FloatArray, IndexArray
 from planner.optimize.neighbourhood import coarse_mesh, neighbours
-from planner.optimize.sampled import Samplable
+from planner.optimize.samples import Samples
 
 _BEST = 8
 _MOST_PAIRS = 2**13
@@ -22,7 +22,7 @@ class Met:
     Between batches of trials, `explore` evaluates the neighbourhoods of the best rows.
     """
 
-    def __init__(self, samples: Samplable) -> None:
+    def __init__(self, samples: Samples) -> None:
         self._samples = samples
         self._sizes = [len(values) for values in samples.parameters.values()]
         self._outcomes: dict[bytes, Outcome] = {}

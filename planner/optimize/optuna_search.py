@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,13 +12,13 @@ import numpy as np
 
 from planner.arrays import IndexArray
 from planner.errors import SearchSpaceError, did_you_mean
-from planner.optimize.exhaustive import Progress
+from planner.optimize.exhaustive import Progress, StopSearch, search_source
+from planner.optimize.groups import grouped
 from planner.optimize.met import Met
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
-from planner.optimize.sampled import Samplable
+from planner.optimize.samples import Samples
 from planner.optimize.study_file import StudyFile
-from planner.optimize.training_samples import TrainingSamples
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -36,31 +37,28 @@ _VIOLATION = "constraints:violation"
 
 
 def optuna_search(
-    problem: Problem,
-    *,
-    trials: int = 2000,
-    seed: int = 0,
-    sampler: str = "nsga2",
-    storage: str | None = None,
-    study_name: str | None = None,
-    progress: Progress | None = None,
+    problem: Problem, *, progress: Progress | None = None, **how: Any
 ) -> SearchResult:
-    """Search a space of training that is too large to enumerate: see `sample`."""
-    samples = TrainingSamples(problem)
-    sample(
-        samples,
-        trials=trials,
-        seed=seed,
-        sampler=sampler,
-        storage=storage,
-        study_name=study_name,
-        progress=progress,
-    )
-    return samples.result()
+    """Search spaces that are too large to enumerate; sources without a mesh are searched whole.
+
+    ``how`` are the other arguments of `sample`, and so is what it raises. ``progress`` may
+    raise `planner.optimize.exhaustive.StopSearch`.
+    """
+    started, interrupted = time.perf_counter(), False
+    groups, collectors = grouped(problem)
+    try:
+        if any(source.mesh is not None for source in problem.sources):
+            sample(Samples(problem, collectors), progress=progress, **how)
+        for source, collector in zip(problem.sources, collectors, strict=True):
+            if source.mesh is None:
+                search_source(problem, source, collector)
+    except StopSearch:
+        interrupted = True
+    return SearchResult.of(problem, groups, started, interrupted)
 
 
 def sample(
-    samples: Samplable,
+    samples: Samples,
     *,
     trials: int = 2000,
     seed: int = 0,
@@ -112,7 +110,7 @@ class _Search:
     them. Optuna is shown the best and the latest of these, in a new study for each batch.
     """
 
-    def __init__(self, samples: Samplable, sampler: str, seed: int) -> None:
+    def __init__(self, samples: Samples, sampler: str, seed: int) -> None:
         from optuna.distributions import CategoricalDistribution
 
         self._sampler, self._seed = sampler, seed

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.errors import OutputError, SearchSpaceError
-from planner.optimize.sampled import Samplable
+from planner.optimize.samples import Samples
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -31,7 +31,7 @@ class StudyFile:
         The file cannot be read or written.
     """
 
-    def __init__(self, path: str, samples: Samplable, name: str | None = None) -> None:
+    def __init__(self, path: str, samples: Samples, name: str | None = None) -> None:
         digest = samples.digest
         self._path = path
         name = name or f"{samples.name} {digest[:8]}"
@@ -63,7 +63,7 @@ class StudyFile:
             self._study.add_trials(trials)
 
 
-def _open(path: str, name: str, samples: Samplable) -> Study:
+def _open(path: str, name: str, samples: Samples) -> Study:
     import optuna
     from sqlalchemy import event
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.report.text import printable
+from planner.text import printable
 
 # What a spreadsheet takes for a formula.
 _FORMULA = ("=", "+", "-", "@")

@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.table import Table
 
 from planner.errors import OutputError
-from planner.report.text import printable
+from planner.text import printable
 
 _PIPED_WIDTH = 80
 _PLAIN_HEAD = Box(str(SIMPLE_HEAD).replace("─", "-"), ascii=True)

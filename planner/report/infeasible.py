@@ -1,4 +1,4 @@
-"""The message when no configuration is feasible."""
+"""The message when nothing is feasible."""
 
 from __future__ import annotations
 
@@ -6,87 +6,88 @@ import math
 import textwrap
 from collections.abc import Sequence
 
-import numpy as np
-
-from planner.configurations.rules import unsupported
-from planner.configurations.table import word
-from planner.configurations.training import TrainingConfigurations
-from planner.estimators.estimate import REJECTIONS
+from planner import text
+from planner.advice import remedies
+from planner.optimize.collector import NearestMiss
 from planner.optimize.problem import Problem
-from planner.optimize.result import NearestMiss, SearchResult
-from planner.report import text
-from planner.report.overview import describe
-from planner.report.remedies import limit_texts, remedies
-from planner.request import Request
-from planner.terms import terms_of
+from planner.optimize.result import SearchResult
+from planner.plan import Plan
+from planner.report.overview import describe, where
+from planner.units import GIB
+from planner.workloads.base import Evaluation
 
 _WIDTH = 80
 
 
-def infeasible_message(request: Request, result: SearchResult) -> str:
-    """Counts per rule, nearest misses, and what was found to help."""
-    problem = result.problem
+def infeasible_message(plan: Plan, result: SearchResult, alone: Evaluation | None = None) -> str:
+    """Counts per rule, nearest misses, and what was found to help.
+
+    ``alone`` is the configuration of `planner estimate`.
+    """
     misses = {miss.rejection: miss for miss in result.nearest_misses}
     counts = sorted(result.rejected_by.items(), key=lambda item: -item[1])
     width = max((len(text.count(number)) for _, number in counts), default=1)
-    lines = [_headline(result)]
+    lines = [_headline(plan, result)]
     for name, number in counts:
-        sentence = _sentence(problem, name, misses.get(name))
-        number_first = f"{text.count(number):>{width}}  "
-        alone = result.configurations_evaluated == 1
-        lines.append(wrapped(sentence, "  " + ("" if alone else number_first)))
-    helpful = remedies(request, result)
+        sentence = _sentence(plan, result, misses.get(name), name, alone)
+        number_first = "" if _is_alone(result) else f"{text.count(number):>{width}}  "
+        lines.append(wrapped(sentence, "  " + number_first))
+    if result.configurations_feasible:
+        goals = " or ".join(objective.name for objective in plan.problem.objectives)
+        feasible = text.count(result.configurations_feasible)
+        lines.append(wrapped(f"{feasible} would fit, but their {goals} is unknown", "  "))
+        return "\n".join(lines)
+    helpful = remedies(plan, result)
     if helpful:
         lines.append(wrapped(f"Try {listed(helpful)}.", ""))
     return "\n".join(lines)
 
 
-def layout(configuration: TrainingConfigurations) -> str:
-    """The values of the first row that are not the plainest, as --set takes them."""
-    words = []
-    for name, term in terms_of("train", "parameter").items():
-        given = term.shown(getattr(configuration, name).ravel()[0])
-        if not term.option and given != term.plain:
-            words.append(f"{name}={str(given).lower()}")
-    return " ".join(words)
+def _is_alone(result: SearchResult) -> bool:
+    return result.configurations_evaluated == 1
 
 
-def _unsupported(problem: Problem, name: str) -> str:
-    """The options of the only configuration that the framework does not support."""
-    if name != "framework" or problem.mesh.num_rows > 1:
-        return ""
-    (configuration,) = problem.mesh.blocks()
-    asked = unsupported(configuration, problem.setting.framework)
-    given = {
-        option: word(option, getattr(configuration, option).ravel()[0])
-        for option, is_unsupported in asked.items()
-        if np.any(is_unsupported)
-    }
-    return ": " + ", ".join(f"{option}={value}" for option, value in given.items())
-
-
-def _headline(result: SearchResult) -> str:
-    setting = result.problem.setting
-    counts = " or ".join(text.count(n) for n in result.problem.mesh.values["num_gpus"])
-    where = f"{setting.model.name} on {counts} x {setting.machine.gpu.name}"
-    if result.configurations_evaluated > 1:
-        return f"No configuration of {text.count(result.configurations_evaluated)} fits {where}."
+def _headline(plan: Plan, result: SearchResult) -> str:
+    which = f"{plan.problem.setting.model.name} on {where(plan)}"
+    if not _is_alone(result):
+        noun, number = plan.workload.wording.noun, text.count(result.configurations_evaluated)
+        return f"No {noun} of {number} fits {which}."
     if result.nearest_misses:
-        return f"The configuration does not fit {where}."
-    return f"The configuration is impossible for {where}."
+        return f"The configuration does not fit {which}."
+    return f"The configuration is impossible for {which}."
 
 
-def _sentence(problem: Problem, name: str, miss: NearestMiss | None) -> str:
+def _sentence(
+    plan: Plan,
+    result: SearchResult,
+    miss: NearestMiss | None,
+    name: str,
+    alone: Evaluation | None,
+) -> str:
+    words, wording = describe(plan.problem, name), plan.workload.wording
     if miss is None:
-        return describe(problem, name) + _unsupported(problem, name)
+        blamed = wording.blamed(alone.candidates, name) if alone else ""
+        return f"{words}: {blamed}" if blamed else words
     if not math.isfinite(miss.value):
-        return f"{describe(problem, name)}: {name} is unknown, give --price"
-    bound, value = limit_texts(miss, problem)
-    if problem.mesh.num_rows == 1:
-        return f"{describe(problem, name)}: {value} against {bound}"
-    what = f"need more than {bound}" if name == REJECTIONS[-1] else f"miss {name} {bound}"
-    plain = layout(miss.configuration)
-    return f"{what} (nearest: {value}{', ' if plain else ''}{plain})"
+        return f"{words}: {name} is unknown, give --price"
+    bound, value = limit_texts(miss, plan.problem)
+    is_memory = name in plan.problem.sources[0].rejections
+    room = wording.room(miss.row) if is_memory else ""
+    if _is_alone(result):
+        return f"{words}: {', '.join(filter(None, (f'{value} against {bound}', room)))}"
+    what = f"need more than {bound}" if is_memory else f"miss {name} {bound}"
+    nearest = ", ".join(filter(None, (value, room, wording.in_short(miss.row))))
+    return f"{what} (nearest: {nearest})"
+
+
+def limit_texts(miss: NearestMiss, problem: Problem) -> tuple[str, str]:
+    """The bound of a miss and its value, with as many digits as tell them apart."""
+    units = {constraint.name: constraint.unit for constraint in problem.constraints}
+    unit = units.get(miss.rejection, "byte")
+    bound, value = text.limit(miss.bound, unit), text.limit(miss.value, unit)
+    if bound == value and unit == "byte":
+        return f"{miss.bound / GIB:.3f} GiB", f"{miss.value / GIB:.3f} GiB"
+    return bound, value
 
 
 def listed(options: Sequence[str]) -> str:

@@ -3,41 +3,26 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
-from typing import Any
 
 from rich.console import Console
 
-from planner.configurations.rules import OUT_OF_HOST_MEMORY, OUT_OF_MEMORY, RULES
-from planner.estimators.flops import adapter_parameter_count
+from planner import text
 from planner.estimators.parameters import count_parameters
-from planner.estimators.share import Setting
-from planner.optimize.constraints import Constraint
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
-from planner.optimize.serving.search import ServingResult
 from planner.plan import Plan
-from planner.report import text
 from planner.report.console import make_table, print_pairs, print_title
-from planner.serving_plan import ServingPlan
-
-_DESCRIPTIONS = {
-    rule.name: rule.description for rule in (*RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
-}
+from planner.specs.model import ModelSpec
 
 
 def print_question(console: Console, plan: Plan) -> None:
-    """The model, the GPUs and every value that nobody gave."""
+    """The model, the GPUs, the work and every value that nobody gave."""
     setting = plan.problem.setting
-    model, machine = setting.model, setting.machine
-    parameters = f"{text.large(count_parameters(model).total)} parameters"
-    if model.mtp_num_layers:
-        modules = "module" if model.mtp_num_layers == 1 else f"{model.mtp_num_layers} modules"
-        parameters += f" with the {modules} of multi-token prediction"
-    counts = " or ".join(text.count(n) for n in plan.problem.mesh.values["num_gpus"])
-    console.print(f"{model.name} ({parameters}) on {counts} x {machine.gpu.name}", style="bold")
-    if setting.workload.is_frozen:
-        console.print(trained(setting))
+    machine = setting.machine
+    title = f"{setting.model.name} ({_size(setting.model)}) on {where(plan)}"
+    console.print(title, style="bold")
+    for line in plan.workload.wording.asked(setting):
+        console.print(line)
     if not machine.cluster.name.endswith("-default"):
         console.print(f"in cluster {machine.cluster.name}")
     if machine.ideal:
@@ -47,25 +32,30 @@ def print_question(console: Console, plan: Plan) -> None:
         print_pairs(console, dict(plan.defaults))
 
 
-def trained(setting: Setting) -> str:
-    """What of a frozen model is trained."""
-    workload = setting.workload
-    count = text.large(adapter_parameter_count(setting))
-    return (
-        f"{workload.adapter} of rank {workload.lora_rank} on {workload.lora_targets}: "
-        f"{count} parameters trained"
-    )
+def where(plan: Plan) -> str:
+    """The GPUs of a plan in words."""
+    sources = plan.problem.sources
+    gpus = list(dict.fromkeys(source.gpu for source in sources))
+    name = gpus[0] if len(gpus) == 1 else f"each of {len(gpus)} GPUs"
+    others = {gpu for source in sources for gpu in source.gpus} - set(gpus)
+    name = " and ".join([name, *sorted(others)])
+    if not plan.counts:
+        return name
+    return f"{' or '.join(text.count(n) for n in plan.counts)} x {name}"
 
 
-def print_counts(
-    console: Console,
-    result: SearchResult | ServingResult,
-    describe: Callable[[Any, str], str],
-    noun: str = "Configurations",
-) -> None:
-    """How many configurations there were, and what rejected them, in words of ``describe``."""
+def _size(model: ModelSpec) -> str:
+    parameters = f"{text.large(count_parameters(model).total)} parameters"
+    if model.mtp_num_layers:
+        modules = "module" if model.mtp_num_layers == 1 else f"{model.mtp_num_layers} modules"
+        parameters += f" with the {modules} of multi-token prediction"
+    return parameters
+
+
+def print_counts(console: Console, plan: Plan, result: SearchResult) -> None:
+    """How many configurations there were, and what rejected them."""
     evaluated, seconds = result.configurations_evaluated, result.search_time
-    print_title(console, noun)
+    print_title(console, f"{plan.workload.wording.noun}s".capitalize())
     table = make_table(console, header=False)
     table.add_column(justify="right", no_wrap=True)
     table.add_column()
@@ -75,27 +65,38 @@ def print_counts(
     )
     table.add_row(text.count(result.configurations_feasible), "feasible")
     for name, number in sorted(result.rejected_by.items(), key=lambda item: -item[1]):
-        table.add_row(text.count(number), f"rejected: {describe(result.problem, name)}")
+        table.add_row(text.count(number), f"rejected: {describe(plan.problem, name)}")
     console.print(table)
+
+
+def print_without_plan(console: Console, plan: Plan, result: SearchResult) -> None:
+    """The GPUs on which nothing is feasible, by what came closest, where several are compared."""
+    if not result.without_plan or not plan.problem.best_per_gpu:
+        return
+    number = len(result.without_plan)
+    print_title(console, f"Without a plan: {number} {'GPU' if number == 1 else 'GPUs'}")
+    reasons: dict[str, list[str]] = {}
+    for gpu, reason in result.without_plan.items():
+        reasons.setdefault(describe(plan.problem, reason), []).append(gpu)
+    for reason, gpus in sorted(reasons.items(), key=lambda item: -len(item[1])):
+        console.print(f"{len(gpus)}  {reason}: {', '.join(gpus)}")
 
 
 def describe(problem: Problem, rejection: str) -> str:
     """What a rule, the memory or a limit of the user's demands, in words."""
-    if rejection in _DESCRIPTIONS:
-        return _DESCRIPTIONS[rejection]
-    return describe_limit(problem.constraints, rejection)
+    for rule in problem.sources[0].rules:
+        if rule.name == rejection:
+            return rule.description
+    for constraint in problem.constraints:
+        if constraint.name == rejection:
+            side = "above" if constraint.sign > 0 else "below"
+            return f"{rejection} {side} {text.limit(constraint.bound, constraint.unit)}"
+    return f"an objective is unknown, such as {rejection}"
 
 
-def describe_limit(constraints: Sequence[Constraint], name: str) -> str:
-    """A limit of the user's in words."""
-    (constraint,) = (c for c in constraints if c.name == name)
-    side = "above" if constraint.limit.sign > 0 else "below"
-    return f"{name} {side} {text.limit(constraint.bound, constraint.limit.unit)}"
-
-
-def print_assumed(console: Console, plan: Plan | ServingPlan) -> None:
+def print_assumed(console: Console, plan: Plan) -> None:
     """How many numbers behind the result nobody measured."""
-    if not plan.assumed:
+    if not plan.assumed or plan.problem.best_per_gpu:
         return
     kinds = {name.split()[0] for name in plan.assumed}
     console.print()

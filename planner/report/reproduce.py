@@ -7,22 +7,24 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
+from planner.pinned import settings_of
+from planner.plan import Plan
 from planner.request import Request
 from planner.terms import terms_of
+from planner.workloads.base import ALL
 
 _TIE = "\0"
+# One configuration is asked for without them.
+_OF_SEARCH = ("space", "request_rate")
 
 
-def estimate_command(request: Request, row: Mapping[str, Any], **chosen: str) -> str:
-    """``planner estimate`` for a row of result columns of ``request``.
-
-    ``chosen``: answers to questions that the search made, such as the framework of its space.
-    """
-    workload = request.workload
-    words = [] if workload == Request.workload else ["--workload", workload]
-    for name, term in terms_of(workload, "question").items():
-        given = chosen.get(name, getattr(request, name))
-        plain = getattr(Request, name, None)
+def estimate_command(plan: Plan, row: Mapping[str, Any]) -> str:
+    """``planner estimate`` for a row of result columns of a plan."""
+    name_of = plan.workload.name
+    words = [] if name_of == Request.workload else ["--workload", name_of]
+    settled = plan.workload.settled(plan.source_of(row))
+    for name, term in terms_of(name_of, "question").items():
+        given, plain = _answer(plan, name, settled), getattr(Request, name, None)
         if "parameter" in term.kind:
             words += [term.option_name, str(row[name])]
         elif term.type == "flag":
@@ -30,14 +32,21 @@ def estimate_command(request: Request, row: Mapping[str, Any], **chosen: str) ->
         elif given not in (None, plain, 0) and name not in _OF_SEARCH:
             words += [term.option_name, f"{given:.15g}" if isinstance(given, float) else str(given)]
     words += ["--gpus", str(row["num_gpus"])]
-    for name, term in terms_of(workload, "parameter").items():
-        if not term.option and "question" not in term.kind and row[name] != term.plain:
-            words += ["--set", f"{name}={str(row[name]).lower()}"]
+    for name, value in settings_of(plan.workload.name, row).items():
+        words += ["--set", f"{name}={str(value).lower()}"]
     return "planner estimate " + shlex.join(words)
 
 
-# One configuration is asked for without them.
-_OF_SEARCH = ("space", "mode", "prefill_gpu", "request_rate")
+def _answer(plan: Plan, name: str, settled: Mapping[str, Any]) -> Any:
+    """What the user gave, or what was chosen among several, or by the space."""
+    given = getattr(plan.request, name)
+    if name in ("mode", "prefill_gpu"):
+        return settled.get(name)
+    if given == ALL or isinstance(given, tuple):
+        return settled[name]
+    if given is None and name == plan.workload.profile_kind:
+        return plan.profiles[0]
+    return given
 
 
 def folded(command: str, width: int) -> str:

@@ -8,15 +8,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
-
-from planner.estimators.estimate import Estimate
-from planner.optimize.columns import columns
-from planner.optimize.problem import Problem
-from planner.report.breakdown import confidence_of
+from planner.plan import Plan
 from planner.report.cells import csv_cell, json_cell, texts
 from planner.report.files import is_device, manifest_path, written_whole
-from planner.units import GIB
+from planner.report.sure import with_intervals
 
 # The more rows at a time, the fewer values of a column differ.
 _ROWS = 2**14
@@ -25,38 +20,15 @@ _ROWS = 2**14
 Block = Mapping[str, Any]
 
 
-def result_blocks(problem: Problem, estimate: Estimate) -> Iterator[Block]:
+def result_blocks(plan: Plan, table: Block) -> Iterator[Block]:
     """The columns of results and their intervals, some thousand rows at a time."""
-    return blocks({**columns(estimate, problem.price_per_gpu_second), **_intervals(estimate)})
+    return blocks(with_intervals(table, plan.problem.sources))
 
 
 def blocks(table: Block) -> Iterator[Block]:
     """A table, some thousand rows at a time."""
     for start in range(0, len(table["num_gpus"]), _ROWS):
         yield {name: values[start : start + _ROWS] for name, values in table.items()}
-
-
-def _intervals(estimate: Estimate) -> dict[str, Any]:
-    """The ends of the 90 % intervals, where there are any."""
-    shape = estimate.configurations.shape
-    counts, rows = np.unique(
-        np.broadcast_to(estimate.configurations.num_gpus, shape), return_inverse=True
-    )
-    sure = [known for count in counts if (known := confidence_of(estimate, count)) is not None]
-    if not sure:
-        return {}
-    step = np.broadcast_to(estimate.step_time, shape)
-    memory = np.broadcast_to(estimate.peak_memory, shape) / GIB
-    slow, much = (
-        np.array([getattr(one, quantity) for one in sure])[rows]
-        for quantity in ("step_time", "peak_memory")
-    )
-    return {
-        "step_time_low_s": step * slow[:, 0],
-        "step_time_high_s": step * slow[:, 1],
-        "peak_memory_low_gib": memory * much[:, 0],
-        "peak_memory_high_gib": memory * much[:, 1],
-    }
 
 
 class RowFiles:

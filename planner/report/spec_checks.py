@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from planner.errors import PlannerError, SpecError
-from planner.optimize.serving.space import serving_mesh
-from planner.optimize.space import mesh
 from planner.report.spec_lists import KINDS, spec_kind
 from planner.specs.catalogue import Catalogue
 from planner.specs.load import read_spec
@@ -15,6 +13,8 @@ from planner.specs.paths import SpecKind
 from planner.specs.price import read_prices
 from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
+from planner.workloads.serving_space import serving_mesh
+from planner.workloads.training import mesh_of
 
 _FOLDERS = {
     "model_specs": SpecKind.MODELS,
@@ -107,7 +107,7 @@ def _check_space(path: Path, catalogue: Catalogue) -> None:
         return
     profile = catalogue.load_framework(space.framework).spec
     workload = TrainingWorkload(sequence_length=2048, global_batch_size=1024, total_tokens=1e9)
-    mesh(
+    mesh_of(
         space,
         {},
         num_gpus=[_EXAMPLE_GPUS],

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Console
 
+from planner import text
 from planner.enums import Precision
 from planner.errors import PlannerError, SpecError, did_you_mean
 from planner.estimators.parameters import count_parameters
-from planner.report import text
 from planner.report.console import make_table, print_pairs
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind

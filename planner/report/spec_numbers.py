@@ -8,9 +8,9 @@ from typing import Any
 
 from rich.console import Console
 
+from planner import text
 from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters
-from planner.report import text
 from planner.report.console import make_table, print_pairs, print_title
 from planner.report.spec_checks import check_files
 from planner.specs.catalogue import Catalogue

@@ -13,7 +13,7 @@ from rich.console import Console
 from planner.report.cells import csv_cell, texts
 from planner.report.console import make_table, print_pairs, print_title
 from planner.report.files import written_whole
-from planner.report.text import count
+from planner.text import count
 from planner.validation.assumed import UNKNOWN
 from planner.validation.columns import ADDED, MEASURED, PREDICTED
 from planner.validation.compare import Errors, MemoryVerdicts, Row, errors, memory_verdicts

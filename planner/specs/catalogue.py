@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from planner.enums import LinkKind
 from planner.errors import SpecError
@@ -96,6 +97,10 @@ class Catalogue:
     def load_engine(self, name: str) -> Loaded[EngineProfile]:
         """An engine profile, with the source of each number."""
         return load_engine(name, self.folder)
+
+    def load_profile(self, kind: str, name: str) -> Loaded[Any]:
+        """A ``framework`` or ``engine``, with the source of each number."""
+        return self.load_framework(name) if kind == "framework" else self.load_engine(name)
 
     def load_space(self, name: str) -> Loaded[SearchSpace]:
         """A search space."""

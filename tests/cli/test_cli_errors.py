@@ -40,7 +40,7 @@ BAD_INPUT = {
         3,
         "flops_efficiency in bf16 = 1.2 PFLOP/s is 1.213 of the peak",
     ),
-    "no GPUs": (("search", "--model", "llama-7b", "--gpus", "0"), 3, "from 1 to"),
+    "no number of GPUs": (("search", "--model", "llama-7b", "--gpus", "0"), 3, "from 1 to"),
     "too many GPUs": (("search", "--model", "llama-7b", "--gpus", "9" * 30), 3, "more GPUs"),
     "negative price": ((*LLAMA, "--price", "-3"), 3, "USD per GPU-hour"),
     "negative tokens": ((*LLAMA, "--tokens", "-5B"), 2, "total_tokens"),
@@ -81,7 +81,8 @@ BAD_INPUT = {
     "output is a folder": ((*LLAMA, "--json", "/tmp"), 8, "is a folder"),
     "output without a name": ((*LLAMA, "--csv", "", "--json", "x"), 8, "is a folder"),
     "one file twice": ((*LLAMA, "--csv", "a", "--json", "a"), 8, "two different files"),
-    "no option": (("search", "--model", "llama-7b"), 2, "--gpus"),
+    "GPUs missing": (("search", "--model", "llama-7b"), 3, "--gpus"),
+    "no option": (("search", "--gpus", "8"), 2, "--model"),
     "unknown kind": (("specs", "list", "gpu5"), 2, "gpus"),
     "unknown spec": (("specs", "show", "gpus", "h10"), 2, "Unknown GPU"),
 }

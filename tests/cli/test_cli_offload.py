@@ -27,8 +27,8 @@ def test_a_host_without_room_is_named_with_what_would_fit(planner):
     ran = planner(*OFFLOADED, "--set", "concurrency=96")
     assert ran.exit_code != 0
     said = ran.out + ran.err
-    assert "of host memory that a GPU" in " ".join(said.split())
-    fits = int(re.search(r"Try --set concurrency=(\d+)\.", said)[1])
+    assert "more than the host memory of a GPU" in " ".join(said.split())
+    fits = int(re.search(r"Try --set concurrency=(\d+)", said)[1])
     assert planner(*OFFLOADED, "--set", f"concurrency={fits}").exit_code == 0
     assert planner(*OFFLOADED, "--set", f"concurrency={fits + 1}").exit_code != 0
 

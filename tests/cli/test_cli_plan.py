@@ -22,6 +22,18 @@ QUESTIONS = {
         *("--workload", "serve", "--model", "gpt-oss-120b", "--gpu", "h100,b200", "--gpus", "8"),
         *("--mode", "aggregated", "--engine", "sglang,vllm"),
     ),
+    "pools": (
+        *("--workload", "serve", "--model", "llama-3.1-70b", "--gpu", "h200", "--gpus", "32"),
+        *("--mode", "disaggregated", "--prefill-gpu", "h100", "--input-tokens", "4000"),
+    ),
+    "sized pools": (
+        *("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--mode"),
+        *("disaggregated", "--request-rate", "30"),
+    ),
+    "batch": (
+        *("--workload", "inference", "--model", "mixtral-8x7b", "--gpu", "h100", "--gpus", "8"),
+        *("--latency", "20s"),
+    ),
     "sized": (
         *("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--mode"),
         *("aggregated", "--request-rate", "30", "--prefix-cache-hit-rate", "0.3"),
@@ -86,12 +98,3 @@ def test_a_plan_of_another_workload_and_none_at_all_are_refused(planner, tmp_pat
     assert (ran.exit_code, "--model" in ran.err) == (2, True)
     ran = planner("estimate", "--plan", tmp_path / "none.toml")
     assert (ran.exit_code, "none.toml" in ran.err) == (2, True)
-
-
-def test_a_plan_that_no_file_holds_is_told_after_the_report(planner, tmp_path):
-    plan = tmp_path / "plan.toml"
-    words = ("search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100")
-    ran = planner(*words, "--gpus", "8", "--mode", "disaggregated", "--save-plan", plan)
-    assert (ran.exit_code, plan.exists()) == (2, False)
-    assert "The best plan" in ran.out
-    assert "--mode aggregated" in ran.err

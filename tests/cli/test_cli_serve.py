@@ -152,7 +152,6 @@ BAD = {
         3,
         "of --workload serve",
     ),
-    "search of a batch": ((*SERVE[:2], "inference", *SERVE[3:]), 3, "planner estimate"),
     "burst of a batch": ((*INFER, "--burst", "5"), 3, "--workload serve"),
     "rate of a batch": ((*INFER, "--request-rate", "5"), 3, "--workload serve"),
     "limit without unit": ((*SERVE, "--ttft", "1000"), 3, "needs a unit"),
@@ -165,7 +164,6 @@ BAD = {
         4,
         "divide the heads of attention",
     ),
-    "cache too large": ((*INFER, "--set", "concurrency=4000"), 4, "room for"),
     "price unknown": (
         (*SERVE, "--gpu", "h800", "--objective", "cost_per_million_tokens"),
         3,
@@ -201,8 +199,30 @@ def test_a_model_too_large_names_how_many_requests_fit(planner):
     assert re.search(r"Try .*--gpus \d+", " ".join(ran.err.split()))
 
 
+def test_batches_are_searched_too(planner, tmp_path):
+    table = tmp_path / "a.csv"
+    words = (*SERVE[:2], "inference", *SERVE[3:], "--prefill-latency", "100ms")
+    ran = planner(*words, "--all", "--csv", table)
+    assert ran.exit_code == 0, ran.err
+    assert "Pareto front by throughput_per_gpu, request_latency" in ran.out
+    rows = pd.read_csv(table)
+    assert [name for name in rows if term_of_column(name) is None] == []
+    assert set(rows["concurrency"]) <= {1, 8, 64}
+    assert 0 < rows["prefill_latency_s"].max() <= 0.1
+    found = re.search(r"planner (estimate (?:[^\\\n]|\\\n)*)", ran.out)
+    assert found is not None
+    again = planner(*found[1].replace("\\\n", " ").split())
+    assert "A batch from its start to its end" in again.out
+    rate = re.search(r"output tokens/s +\S+ with", ran.out)
+    assert rate is not None
+    assert rate[0] in again.out
+
+
 def test_a_batch_too_large_names_one_that_fits(planner):
     ran = planner(*INFER, "--set", "concurrency=4000")
+    assert ran.exit_code == 4
+    assert re.search(r"GiB against [\d.]+ GiB", ran.err)
+    assert re.search(r"^kv cache +", ran.out, re.MULTILINE)
     fits = re.search(r"Try --set concurrency=(\d+)", ran.err)
     assert fits is not None
     assert planner(*INFER, "--set", f"concurrency={fits[1]}").exit_code == 0

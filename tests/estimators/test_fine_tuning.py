@@ -9,7 +9,6 @@ import planner
 from planner.estimators.estimate import Estimate
 from planner.estimators.flops import adapter_parameter_count, matmul_parameters
 from planner.formulas.adapters import NF4_BYTES
-from planner.optimize.problem import Evaluation
 from planner.plan import make_plan
 from planner.request import Request
 from planner.units import GIB
@@ -25,8 +24,8 @@ def tuned(**request: Any) -> Estimate:
         "settings": {"recompute": "full"},
         **request,
     }
-    found: Evaluation = planner.estimate(**asked)
-    return found.estimate
+    estimate: Estimate = planner.estimate(**asked).estimate
+    return estimate
 
 
 def total(estimate: Estimate, part: str) -> float:

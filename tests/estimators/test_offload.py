@@ -14,8 +14,8 @@ import planner
 from planner.configurations.rules import OUT_OF_HOST_MEMORY
 from planner.estimators.estimate import REJECTIONS, Estimate, evaluate
 from planner.estimators.parameters import count_parameters
-from planner.optimize.columns import columns
-from planner.report.breakdown import memory_table
+from planner.optimize.collector import first_row
+from planner.report.parts import memory_table
 from planner.specs.model_catalogue import load_model
 from planner.units import GIB
 
@@ -135,12 +135,13 @@ def test_the_table_of_memory_ends_with_what_the_host_holds() -> None:
     )
     host = number(found.estimate.memory.host) / GIB
     console = Console(width=100, file=StringIO(), record=True)
-    console.print(memory_table(console, found.estimate))
+    row = first_row(found.candidates.columns())
+    console.print(memory_table(console, row, found.source.setting.machine))
     assert console.export_text().split("in host memory")[1].split() == [
         f"{host:.2f}",
         f"{100 * host / 256:.1f}",
     ]
-    assert columns(found.estimate, None)["host_memory_gib"] == [pytest.approx(host)]
+    assert row["host_memory_gib"] == pytest.approx(host)
 
 
 @pytest.mark.parametrize("model", ["llama-3-8b", "mixtral-8x7b"])

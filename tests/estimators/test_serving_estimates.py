@@ -32,7 +32,7 @@ def one(workload="serve", settings=None, **request) -> dict:
 def pool(settings=None, **request):
     given = {"tensor_parallel": 4, "quantization": "fp8", "concurrency": 32, **(settings or {})}
     found = planner.estimate(workload="serve", **{**SERVE, **request, "settings": given})
-    return found.source.pool.setting, found.estimate.configurations
+    return found.source.setting, found.candidates.configurations
 
 
 def test_memory_falls_with_tensor_parallelism():
@@ -103,10 +103,10 @@ def test_a_burst_takes_whole_waves():
             settings={"tensor_parallel": 4, "quantization": "fp8", "concurrency": 50},
             burst=number,
         )
-        assert found.burst is not None
-        assert found.burst.request_latency(0.5) <= found.burst.makespan
-        assert found.burst.time_to_first_token(0.0) < found.burst.request_latency(0.0)
-        return found.burst.makespan
+        assert found.detail is not None
+        assert found.detail.request_latency(0.5) <= found.detail.makespan
+        assert found.detail.time_to_first_token(0.0) < found.detail.request_latency(0.0)
+        return found.detail.makespan
 
     one_wave = ends(100)  # two replicas hold 50 each
     assert ends(2) < ends(20) < one_wave
@@ -119,9 +119,9 @@ def test_a_burst_fills_the_engine_where_no_concurrency_is_given():
         found = planner.estimate(
             workload="serve", **SERVE, settings={**fixed, **settings}, burst=number
         )
-        assert found.burst is not None
+        assert found.detail is not None
         assert not found.rejected_by
-        return found.burst.makespan, float(found.estimate.configurations.concurrency[0])
+        return found.detail.makespan, float(found.estimate.configurations.concurrency[0])
 
     assert answered(7) == answered(7, concurrency=4)  # two replicas hold 4 and 3
     makespan, held = answered(100_000)

@@ -1,32 +1,53 @@
 """Small problems for the tests of search drivers."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
-from planner.configurations.table import word
 from planner.configurations.training import NAMES
-from planner.optimize.problem import Problem, values
+from planner.optimize.collector import plain
+from planner.optimize.problem import Problem
+from planner.optimize.source import Candidates
 from planner.plan import make_plan
 from planner.request import Request
+from planner.units import GIB
+
+COLUMNS = {
+    "throughput": ("tokens_per_s", -1),
+    "step_time": ("step_time_s", 1),
+    "cost": ("cost_usd", 1),
+    "memory_headroom": ("memory_headroom_gib", -GIB),
+    "num_gpus": ("num_gpus", 1),
+}
+"""Objectives of training: their columns, and 1 where low is better."""
 
 
-def problem(**request) -> Problem:
+def problem(**request: Any) -> Problem:
     """LLaMA 7B on 16 GPUs in the small space, unless told otherwise."""
     return make_plan(
         Request(**{"model": "llama-7b", "num_gpus": 16, "space": "small", **request})
     ).problem
 
 
-def configurations(estimate) -> list[tuple]:
+def configurations(table: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     """Each row's configuration as comparable words, in order."""
-    c = estimate.configurations
-    columns = [np.broadcast_to(getattr(c, name), c.shape).ravel() for name in NAMES]
-    return [
-        tuple(word(name, value) for name, value in zip(NAMES, row, strict=True))
-        for row in zip(*columns, strict=True)
-    ]
+    if not table:
+        return []
+    return list(zip(*(plain(table[name]) for name in NAMES), strict=True))
 
 
-def front_values(result) -> np.ndarray:
+def front_values(result: Any) -> np.ndarray:
     """Objectives of the front, minimized, rounded beyond what summation order changes."""
-    table = values(result.problem, result.estimate)
+    goals = [COLUMNS[objective.name] for objective in result.problem.objectives]
+    table = np.stack([sign * np.asarray(result.table[name]) for name, sign in goals], axis=1)
     return np.unique([[float(f"{value:.9e}") for value in row] for row in table], axis=0)
+
+
+def judged(searched: Problem, configurations: Any) -> tuple[Candidates, np.ndarray]:
+    """Candidates of the only source, and the codes of what rejects them."""
+    (source,) = searched.sources
+    candidates = source.judged(configurations)
+    return candidates, searched.codes(candidates).ravel()

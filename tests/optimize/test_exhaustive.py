@@ -1,40 +1,43 @@
 """The exhaustive search equals looking at one configuration after the other."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import product
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import configurations, front_values, problem
+from problems import configurations, front_values, judged, problem
 
-from planner.configurations.enumerate import Mesh
+from planner.configurations.enumerate import training_mesh
 from planner.configurations.rules import RULES
 from planner.configurations.training import NAMES, TrainingConfigurations
-from planner.optimize.collector import Collector
-from planner.optimize.constraints import LIMITS
-from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.pareto import pareto_front
-from planner.optimize.problem import judge, values
+from planner.terms import terms_of
 
 NARROW = {"micro_batch_size": [1, 4], "pipeline_parallel": [1, 2, 3], "tensor_parallel": [2, 8]}
 
 
 def one_by_one(searched):
     """Code and objectives of each configuration, evaluated alone from plain numbers."""
-    mesh = searched.mesh.values
-    for picked in product(*(mesh[name] for name in NAMES)):
+    (source,) = searched.sources
+    for picked in product(*(source.mesh.values(name) for name in NAMES)):
         alone = TrainingConfigurations.of(**dict(zip(NAMES, picked, strict=True)))
-        evaluation = judge(searched, alone)
-        yield int(evaluation.rejected_by), values(searched, evaluation.estimate)[0]
+        candidates, codes = judged(searched, alone)
+        yield int(codes[0]), searched.values(candidates, np.array([0]))[0]
+
+
+def with_source(searched, **changes):
+    (source,) = searched.sources
+    return replace(searched, sources=(replace(source, **changes),))
 
 
 def blockwise(searched, max_rows):
-    collector = Collector(searched)
-    for block in searched.mesh.blocks(max_rows):
-        collector.add(judge(searched, block))
-    return collector.result()
+    with patch("planner.workloads.training_runs.TrainingSource.block_rows", max_rows):
+        return exhaustive_search(searched)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +63,7 @@ def test_brute_force_finds_the_same(request_values):
     counts = Counter(code for code, _ in rows)
     broken = sum(counts[code] for code in range(1, len(RULES) + 1))
     assert result.configurations_predicted == len(rows) - broken < len(rows)
-    assert result.configurations_evaluated == len(rows) == searched.mesh.num_rows
+    assert result.configurations_evaluated == len(rows) == searched.num_rows
     assert result.configurations_feasible == counts.pop(0)
     assert result.rejected_by == {
         searched.rejections[code - 1]: count for code, count in counts.items()
@@ -93,11 +96,10 @@ def test_block_size_changes_no_nearest_miss(max_rows):
 @given(st.randoms(use_true_random=False))
 def test_order_of_the_values_changes_nothing(random):
     searched = problem()
-    shuffled = {
-        name: random.sample(list(choices), len(choices))
-        for name, choices in searched.mesh.values.items()
-    }
-    other = exhaustive_search(type(searched)(**{**vars(searched), "mesh": Mesh(shuffled)}))
+    (source,) = searched.sources
+    choices = {name: list(source.mesh.values(name)) for name in NAMES}
+    shuffled = {name: random.sample(known, len(known)) for name, known in choices.items()}
+    other = exhaustive_search(with_source(searched, mesh=training_mesh(shuffled)))
     whole = exhaustive_search(searched)
     np.testing.assert_allclose(front_values(other), front_values(whole), rtol=1e-8)
     assert other.rejected_by == whole.rejected_by
@@ -107,42 +109,43 @@ def test_sink_receives_the_feasible_rows_and_progress_all():
     searched = problem()
     kept, done = [], []
     result = exhaustive_search(searched, progress=done.append, sink=kept.append)
-    rows = [row for estimate in kept for row in configurations(estimate)]
+    rows = [row for table in kept for row in configurations(table)]
     assert len(rows) == len(set(rows)) == result.configurations_feasible > 0
-    assert all((estimate.rejected_by == 0).all() for estimate in kept)
-    assert set(configurations(result.estimate)) <= set(rows)
-    assert done[-1] == searched.mesh.num_rows == result.configurations_evaluated
+    assert set(configurations(result.table)) <= set(rows)
+    assert done[-1] == searched.num_rows == result.configurations_evaluated
 
 
 def test_front_starts_with_the_best_of_the_first_objective():
     searched = problem(objectives=("throughput", "memory_headroom"))
     kept = []
     result = exhaustive_search(searched, sink=kept.append)
-    fastest = max(estimate.tokens_per_second.max() for estimate in kept)
-    assert result.estimate.tokens_per_second[0] == pytest.approx(fastest)
-    assert (np.diff(result.estimate.tokens_per_second) <= 0).all()
+    fastest = max(max(table["tokens_per_s"]) for table in kept)
+    assert result.table["tokens_per_s"][0] == pytest.approx(fastest)
+    assert float(result.best.throughput[0]) == pytest.approx(fastest)
+    assert (np.diff(result.table["tokens_per_s"]) <= 0).all()
 
 
-@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize("name", terms_of("train", "limit"))
 def test_a_limit_rejects_exactly_what_misses_it(name):
     free = problem(price=2.0)
-    kept = []
-    exhaustive_search(free, sink=kept.append)
-    (constraint,) = problem(constraints={name: 1.0}).constraints
-    found = np.concatenate([constraint.limit.value(e, free.price_per_gpu_second) for e in kept])
+    (source,) = free.sources
+    everything = source.judged(source.mesh.table())
+    fitting = np.flatnonzero(np.broadcast_to(everything.rejected_by, everything.shape) == 0)
+    found = everything.at(everything.value(name), fitting)
     bound = float(np.median(found))
     limited = problem(price=2.0, constraints={name: bound})
     result = exhaustive_search(limited)
-    sign = constraint.limit.sign
+    (constraint,) = limited.constraints
+    sign = constraint.sign
     assert result.configurations_feasible == np.count_nonzero(sign * found <= sign * bound)
     assert result.rejected_by[name] == np.count_nonzero(sign * found > sign * bound) > 0
-    front = constraint.limit.value(result.estimate, limited.price_per_gpu_second)
-    assert (sign * front <= sign * bound * (1 + sign * 1e-12)).all()
+    front = float(result.best.value(name)[0])
+    assert sign * front <= sign * bound * (1 + sign * 1e-12)
 
 
 def test_an_unknown_cost_does_not_keep_a_limit():
     searched = problem(constraints={"cost": 1e12})
-    unpriced = type(searched)(**{**vars(searched), "price_per_gpu_second": None})
+    unpriced = with_source(searched, price_per_gpu_second=None)
     assert exhaustive_search(searched).configurations_feasible > 0
     assert exhaustive_search(unpriced).configurations_feasible == 0
 
@@ -150,17 +153,17 @@ def test_an_unknown_cost_does_not_keep_a_limit():
 def test_nearest_misses_are_the_nearest():
     searched = problem(constraints={"step_time": 1.0})
     result = exhaustive_search(searched)
-    assert result.estimate is None
+    assert result.best is None
     assert result.configurations_feasible == 0
     kept = []
     exhaustive_search(problem(), sink=kept.append)
     miss = result.nearest_misses[-1]
-    fastest = min(estimate.step_time.min() for estimate in kept)
+    fastest = min(min(table["step_time_s"]) for table in kept)
     assert (miss.rejection, miss.bound) == ("step_time", 1.0)
     assert miss.value == pytest.approx(fastest)
     assert miss.excess == pytest.approx(fastest - 1)
-    again = judge(searched, miss.configuration).estimate
-    assert float(again.step_time[0]) == pytest.approx(miss.value)
+    assert float(miss.candidates.step_time[0]) == pytest.approx(miss.value)
+    assert miss.row["step_time_s"] == pytest.approx(miss.value)
 
 
 def test_out_of_memory_names_the_smallest_need():
@@ -170,15 +173,42 @@ def test_out_of_memory_names_the_smallest_need():
     usable = 0.945 * searched.setting.machine.gpu.allocatable_memory
     assert miss.rejection == "out_of_memory"
     assert miss.value > miss.bound == usable
-    blocks = [judge(searched, block) for block in searched.mesh.blocks()]
+    (source,) = searched.sources
+    everything, codes = judged(searched, source.mesh.table())
     full = searched.rejections.index("out_of_memory") + 1
-    needs = [
-        np.broadcast_to(b.estimate.peak_memory, b.rejected_by.shape)[b.rejected_by == full].min()
-        for b in blocks
-    ]
+    needs = everything.at(everything.memory[1][0], np.flatnonzero(codes == full))
     assert miss.value == pytest.approx(min(needs))
 
 
 def test_no_nearest_miss_when_something_is_feasible():
     assert exhaustive_search(problem()).nearest_misses == ()
     assert blockwise(problem(), 7).nearest_misses == ()
+
+
+@pytest.mark.parametrize(
+    "request_values",
+    [
+        {"settings": NARROW},
+        {"workload": "serve", "space": None, "model": "llama-3.1-8b", "gpu": "h100", "num_gpus": 8},
+        {
+            "workload": "inference",
+            "space": None,
+            "model": "llama-3.1-8b",
+            "gpu": "h100",
+            "num_gpus": 8,
+        },
+    ],
+    ids=["train", "serve", "inference"],
+)
+def test_a_search_that_is_stopped_gives_what_it_found(request_values):
+    searched = problem(**request_values)
+    whole = exhaustive_search(searched)
+
+    def stop(done):
+        raise StopSearch
+
+    with patch.object(type(searched.sources[0]), "block_rows", 40):
+        part = exhaustive_search(searched, progress=stop)
+    assert part.interrupted
+    assert 0 < part.configurations_evaluated < whole.configurations_evaluated
+    assert not whole.interrupted

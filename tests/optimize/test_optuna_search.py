@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import optuna
 import pytest
-from problems import configurations, front_values, problem
+from problems import configurations, front_values, judged, problem
 
 from planner.errors import OutputError, SearchSpaceError
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.optuna_search import SAMPLERS, optuna_search
-from planner.optimize.problem import judge
 from planner.optimize.violations import violations
 
 A_THOUSAND = {
@@ -30,7 +29,7 @@ TRIALS = 60
 
 def summary(result):
     return (
-        configurations(result.estimate),
+        configurations(result.table),
         result.configurations_evaluated,
         result.configurations_feasible,
         result.rejected_by,
@@ -41,11 +40,11 @@ def summary(result):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_reaches_the_exhaustive_optimum(sampler, seed):
     searched = problem(**A_THOUSAND, objectives=("step_time",))
-    assert searched.mesh.num_rows >= 1000
+    assert searched.num_rows >= 1000
     found = optuna_search(searched, trials=TRIALS, sampler=sampler, seed=seed)
-    assert found.configurations_evaluated < searched.mesh.num_rows / 2
-    best = exhaustive_search(searched).estimate.step_time.min()
-    assert found.estimate.step_time[0] == pytest.approx(best, rel=1e-9)
+    assert found.configurations_evaluated < searched.num_rows / 2
+    best = min(exhaustive_search(searched).table["step_time_s"])
+    assert found.table["step_time_s"][0] == pytest.approx(best, rel=1e-9)
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -62,18 +61,17 @@ def test_finds_the_whole_front_when_trials_suffice_for_every_configuration():
     searched = problem(settings={"micro_batch_size": [1, 2], "tensor_parallel": [2, 4]})
     whole = exhaustive_search(searched)
     found = optuna_search(searched, trials=5000)
-    assert set(configurations(found.estimate)) == set(configurations(whole.estimate))
+    assert set(configurations(found.table)) == set(configurations(whole.table))
     assert found.configurations_evaluated == whole.configurations_evaluated
     assert found.rejected_by == whole.rejected_by
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_respects_the_constraints(sampler):
-    bound = float(np.median(exhaustive_search(problem()).estimate.step_time))
+    bound = float(np.median(exhaustive_search(problem()).table["step_time_s"]))
     searched = problem(constraints={"step_time": bound})
     found = optuna_search(searched, trials=150, sampler=sampler)
-    assert found.estimate.step_time.max() <= bound
-    assert (judge(searched, found.estimate.configurations).rejected_by == 0).all()
+    assert max(found.table["step_time_s"]) <= bound
     rejected = sum(found.rejected_by.values())
     assert found.rejected_by["step_time"] > 0
     assert found.configurations_feasible + rejected == found.configurations_evaluated
@@ -81,16 +79,17 @@ def test_respects_the_constraints(sampler):
 
 def test_violations_grow_with_the_distance():
     searched = problem(constraints={"step_time": 60.0})
-    (block,) = searched.mesh.blocks()
-    evaluation = judge(searched, block.rows(np.arange(searched.mesh.num_rows)))
-    graded, codes = violations(searched, evaluation), evaluation.rejected_by
+    (source,) = searched.sources
+    rows = source.mesh.table().rows(np.arange(searched.num_rows))
+    candidates, codes = judged(searched, rows)
+    graded = violations(searched, candidates, codes)
     full = searched.rejections.index("out_of_memory") + 1
     assert (graded[codes == 0] == 0).all()
     assert (graded[(codes > 0) & (codes < full)] > 2).all()
     assert ((graded[codes == full] > 1) & (graded[codes == full] <= 2)).all()
     slow = codes == full + 1
     assert ((graded[slow] > 0) & (graded[slow] <= 1)).all()
-    by_time = np.argsort(evaluation.estimate.step_time[slow])
+    by_time = np.argsort(candidates.step_time[slow])
     assert (np.diff(graded[slow][by_time]) >= 0).all()
 
 
@@ -144,7 +143,7 @@ def test_the_file_is_a_study_that_optuna_reads(tmp_path):
     assert [direction.name for direction in study.directions] == ["MAXIMIZE", "MINIMIZE"]
     assert len(study.trials) == 30
     best = max(trial.values[0] for trial in study.best_trials)
-    assert best == pytest.approx(float(found.estimate.tokens_per_second[0]))
+    assert best == pytest.approx(found.table["tokens_per_s"][0])
 
 
 @pytest.mark.parametrize(
@@ -201,7 +200,8 @@ def test_says_when_the_file_is_damaged(study_file, tmp_path):
 def test_nothing_feasible_is_a_result(sampler):
     searched = problem(model="llama-65b", num_gpus=8)
     found = optuna_search(searched, trials=100, sampler=sampler)
-    assert found.estimate is None
+    assert found.best is None
+    assert found.table == {}
     assert found.configurations_feasible == 0
     assert sum(found.rejected_by.values()) == found.configurations_evaluated > 0
     (miss,) = found.nearest_misses
@@ -213,7 +213,7 @@ def test_a_space_of_one_configuration_needs_one_evaluation():
     searched = problem(settings={**one, "recompute": "full", "sequence_parallel": "no"})
     found = optuna_search(searched, trials=500)
     assert found.configurations_evaluated == 1
-    assert configurations(found.estimate) == configurations(exhaustive_search(searched).estimate)
+    assert configurations(found.table) == configurations(exhaustive_search(searched).table)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from planner.errors import SearchSpaceError
-from planner.optimize.optuna_search import SAMPLERS
-from planner.optimize.serving.sampled import sampled_serving_search
-from planner.optimize.serving.search import serving_search
+from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.groups import grouped
+from planner.optimize.optuna_search import SAMPLERS, optuna_search
+from planner.optimize.samples import Samples
+from planner.plan import make_plan
 from planner.request import Request
-from planner.serving_plan import make_serving_plan
 
 LIMITS = {"time_to_first_token": 1.0, "time_per_output_token": 0.04}
 EXAMPLE = {
@@ -22,7 +23,7 @@ EXAMPLE = {
 
 
 def problem(**request):
-    return make_serving_plan(
+    return make_plan(
         Request(workload="serve", **{**EXAMPLE, "mode": ("aggregated",), **request})
     ).problem
 
@@ -39,16 +40,16 @@ def searched():
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("seed", range(3))
 def test_finds_the_exhaustive_optimum_of_the_example(searched, sampler, seed):
-    whole = serving_search(searched)
-    found = sampled_serving_search(searched, trials=50, sampler=sampler, seed=seed)
+    whole = exhaustive_search(searched)
+    found = optuna_search(searched, trials=50, sampler=sampler, seed=seed)
     assert best(found) == best(whole)
     assert found.configurations_evaluated < whole.configurations_evaluated / 4
 
 
 def test_both_modes_share_a_front():
     searched = problem(mode=("aggregated", "disaggregated"))
-    whole = serving_search(searched)
-    found = sampled_serving_search(searched, trials=50)
+    whole = exhaustive_search(searched)
+    found = optuna_search(searched, trials=50)
     assert best(found) == best(whole)
     assert found.best_of_modes == whole.best_of_modes
     assert found.configurations_evaluated < whole.configurations_evaluated
@@ -57,26 +58,26 @@ def test_both_modes_share_a_front():
 def test_engines_are_sampled_together():
     searched = problem(engine=("vllm", "sglang", "tensorrt-llm"))
     assert len(searched.sources) == 3
-    found = sampled_serving_search(searched, trials=50)
-    assert best(found) == best(serving_search(searched))
+    found = optuna_search(searched, trials=50)
+    assert best(found) == best(exhaustive_search(searched))
 
 
 def test_each_gpu_has_its_best():
     searched = problem(gpu=("h200-sxm-141gb", "h100-sxm-80gb"), num_gpus=8)
-    found = sampled_serving_search(searched, trials=100)
+    found = optuna_search(searched, trials=100)
     assert sorted(found.table["gpu"]) == ["h100-sxm-80gb", "h200-sxm-141gb"]
     assert found.table["output_tokens_per_s_per_gpu"] == pytest.approx(
-        serving_search(searched).table["output_tokens_per_s_per_gpu"], rel=0.02
+        exhaustive_search(searched).table["output_tokens_per_s_per_gpu"], rel=0.02
     )
 
 
 def test_nothing_feasible_names_what_came_closest():
     searched = problem(constraints={"time_per_output_token": 1e-4})
-    found = sampled_serving_search(searched, trials=50)
+    found = optuna_search(searched, trials=50)
     assert not found.table
     assert found.configurations_feasible == 0
     assert sum(found.rejected_by.values()) == found.configurations_evaluated
-    whole = serving_search(searched)
+    whole = exhaustive_search(searched)
     misses = {miss.rejection: miss for miss in found.nearest_misses}
     (expected,) = [m for m in whole.nearest_misses if m.rejection == "time_per_output_token"]
     assert misses["time_per_output_token"].value == pytest.approx(expected.value, rel=0.2)
@@ -84,9 +85,9 @@ def test_nothing_feasible_names_what_came_closest():
 
 def test_a_resumed_study_ends_like_an_undisturbed_one(searched, tmp_path):
     file = str(tmp_path / "study.db")
-    whole = sampled_serving_search(searched, trials=60)
+    whole = optuna_search(searched, trials=60)
     for stop in (30, 60):
-        resumed = sampled_serving_search(searched, trials=stop, storage=file)
+        resumed = optuna_search(searched, trials=stop, storage=file)
     assert resumed.table == whole.table
     assert resumed.rejected_by == whole.rejected_by
     assert resumed.configurations_evaluated == whole.configurations_evaluated
@@ -94,24 +95,22 @@ def test_a_resumed_study_ends_like_an_undisturbed_one(searched, tmp_path):
 
 def test_the_file_refuses_another_problem(searched, tmp_path):
     file = str(tmp_path / "study.db")
-    sampled_serving_search(searched, trials=1, storage=file, study_name="mine")
+    optuna_search(searched, trials=1, storage=file, study_name="mine")
     for other in ({"input_tokens": 500}, {"num_gpus": 16}, {"constraints": {}}):
         with pytest.raises(SearchSpaceError, match="belongs to another problem"):
-            sampled_serving_search(problem(**other), trials=1, storage=file, study_name="mine")
+            optuna_search(problem(**other), trials=1, storage=file, study_name="mine")
 
 
 def test_what_only_another_engine_has_is_counted_nowhere():
-    from planner.optimize.serving.sampled import ServingSamples
-    from planner.optimize.serving.search import grouped
-
     searched = problem(engine=("vllm", "tensorrt-llm"))
     _, collectors = grouped(searched)
-    samples = ServingSamples(searched, collectors)
+    samples = Samples(searched, collectors)
     sizes = [len(words) for words in samples.parameters.values()]
-    rows = np.zeros((2 * sizes[5], len(sizes)), dtype=np.intp)
-    rows[:, 0] = np.repeat([0, 1], sizes[5])
-    rows[:, 5] = np.tile(np.arange(sizes[5]), 2)
+    place = list(samples.parameters).index("concurrency")
+    rows = np.zeros((2 * sizes[place], len(sizes)), dtype=np.intp)
+    rows[:, 0] = np.repeat([0, 1], sizes[place])
+    rows[:, place] = np.tile(np.arange(sizes[place]), 2)
     _, violation = samples.evaluate(rows)
-    own = [len(source.pool.mesh.axes[4]["concurrency"]) for source in searched.sources]
+    own = [len(source.mesh.values("concurrency")) for source in searched.sources]
     assert np.count_nonzero(violation < 4) == sum(own) == collectors[0].counts.sum()
     assert len(set(own)) > 1

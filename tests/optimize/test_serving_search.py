@@ -6,9 +6,9 @@ import pytest
 
 import planner
 from planner.errors import SearchSpaceError, SpecError
-from planner.optimize.serving.search import serving_search
+from planner.optimize.exhaustive import exhaustive_search
+from planner.plan import make_plan
 from planner.request import Request
-from planner.serving_plan import make_serving_plan
 
 SMALL = {
     "model": "llama-3.1-8b",
@@ -26,8 +26,8 @@ SMALLER_IS_BETTER = ("request_latency_s", "cost_per_million_tokens_usd")
 def all_rows(**request) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The front and every feasible row."""
     tables: list[pd.DataFrame] = []
-    problem = make_serving_plan(Request(**{**SMALL, **request})).problem
-    result = serving_search(problem, sink=lambda table: tables.append(pd.DataFrame(table)))
+    problem = make_plan(Request(workload="serve", **{**SMALL, **request})).problem
+    result = exhaustive_search(problem, sink=lambda table: tables.append(pd.DataFrame(table)))
     return result.to_frame(), pd.concat(tables, ignore_index=True)
 
 
@@ -65,7 +65,7 @@ def test_the_front_is_that_of_all_rows(mode, objectives, columns):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def allowed_workers(workers, values, allowed, problem):
+def allowed_workers(workers, values, allowed, goals):
     return np.flatnonzero(np.broadcast_to(allowed, workers.configurations.shape))
 
 
@@ -92,7 +92,7 @@ def test_dominated_workers_are_missed_in_no_plan_by_much(monkeypatch, objectives
     """
     request = {"mode": "disaggregated", "objectives": objectives, "constraints": limits}
     filtered, _ = all_rows(**request)
-    monkeypatch.setattr("planner.optimize.serving.disaggregated._fronts", allowed_workers)
+    monkeypatch.setattr("planner.workloads.pool_search._fronts", allowed_workers)
     everything, _ = all_rows(**request)
     mine, all_plans = (table[columns].to_numpy() for table in (filtered, everything))
     signs = np.array([1 if name in SMALLER_IS_BETTER else -1 for name in columns])
@@ -136,7 +136,7 @@ def test_every_row_keeps_the_limits_and_uses_the_gpus():
 
 def test_small_blocks_change_nothing(monkeypatch):
     whole = all_rows(mode="aggregated")
-    monkeypatch.setattr("planner.optimize.serving.aggregated._BLOCK_ROWS", 50)
+    monkeypatch.setattr("planner.workloads.replicas.ReplicaSource.block_rows", 50)
     cut = all_rows(mode="aggregated")
     pd.testing.assert_frame_equal(whole[0], cut[0])
     order = [name for name in cut[1] if cut[1][name].notna().all()]
@@ -166,8 +166,8 @@ def test_several_numbers_of_gpus_are_searched_together():
 
 
 def test_counts_add_up():
-    problem = make_serving_plan(Request(**SMALL)).problem
-    result = serving_search(problem)
+    problem = make_plan(Request(workload="serve", **SMALL)).problem
+    result = exhaustive_search(problem)
     rejected = sum(result.rejected_by.values())
     assert result.configurations_evaluated == result.configurations_feasible + rejected
 
@@ -278,18 +278,15 @@ def test_what_the_user_sets_replaces_the_default():
 )
 def test_bad_requests_say_what_is_wrong(request_, error, words):
     with pytest.raises(error, match=words):
-        make_serving_plan(Request(**{**SMALL, **request_}))
+        make_plan(Request(workload="serve", **{**SMALL, **request_}))
 
 
 def test_engines_are_compared_on_the_gpus_they_have_kernels_for():
     gpus = ("mi300x-192gb", "h100-sxm-80gb")
-    plan = make_serving_plan(
-        Request(**{**SMALL, "engine": "all", "gpu": gpus, "mode": "aggregated"})
+    plan = make_plan(
+        Request(workload="serve", **{**SMALL, "engine": "all", "gpu": gpus, "mode": "aggregated"})
     )
-    pairs = {
-        (source.pool.setting.machine.gpu.name, source.pool.setting.engine.name)
-        for source in plan.problem.sources
-    }
+    pairs = {(source.gpu, source.profile) for source in plan.problem.sources}
     assert ("mi300x-192gb", "vLLM V0 ports") in pairs
     assert ("h100-sxm-80gb", "TensorRT-LLM") in pairs
     assert ("mi300x-192gb", "TensorRT-LLM") not in pairs

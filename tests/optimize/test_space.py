@@ -3,12 +3,14 @@
 import pytest
 from problems import problem
 
+from planner.configurations.choices import parse_settings
+from planner.configurations.training import NAMES
 from planner.errors import SearchSpaceError
-from planner.optimize.space import parse_settings
 
 
 def choices(**request):
-    return {name: list(values) for name, values in problem(**request).mesh.values.items()}
+    (source,) = problem(**request).sources
+    return {name: source.mesh.values(name).tolist() for name in NAMES}
 
 
 @pytest.fixture
@@ -53,9 +55,8 @@ def test_settings_replace_the_values_of_the_space():
 
 def test_settings_may_leave_the_space():
     assert choices(settings={"tensor_parallel": [16, 3, 16]})["tensor_parallel"] == [3, 16]
-    assert problem(settings={"context_parallel": [1, 2]}).mesh.num_rows == (
-        2 * problem().mesh.num_rows
-    )
+    wider = problem(settings={"context_parallel": [1, 2]})
+    assert wider.num_rows == 2 * problem().num_rows
 
 
 @pytest.mark.parametrize(

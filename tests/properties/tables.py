@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from planner import Request
-from planner.configurations.enumerate import Mesh
+from planner.configurations.enumerate import OpenMesh, training_mesh
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.share import Setting
 from planner.plan import make_plan
@@ -17,23 +17,10 @@ GPUS = ("a100-sxm-80gb", "h100-sxm-80gb", "b200-sxm-180gb", "rtx4090-24gb")
 FRAMEWORKS = ("megatron-lm", "nemo", "torchtitan", "megatron-deepspeed", "deepspeed", "fsdp")
 
 ONE: dict[str, Any] = {
+    **TrainingConfigurations.plain(),
     "num_gpus": 64,
-    "tensor_parallel": 1,
-    "context_parallel": 1,
-    "pipeline_parallel": 1,
-    "virtual_pipeline": 1,
-    "expert_parallel": 1,
-    "micro_batch_size": 1,
     "global_batch_size": 512,
     "zero_stage": 0,
-    "data_parallel_replicas": 1,
-    "recompute": 0,
-    "offload": 0,
-    "precision": 0,
-    "sequence_parallel": False,
-    "flash_attention": True,
-    "fp8_attention": False,
-    "recompute_num_layers": 0,
 }
 
 
@@ -46,7 +33,7 @@ def table(**values: Any) -> TrainingConfigurations:
     return TrainingConfigurations.of(**{**ONE, **values})
 
 
-def mesh(**values: Any) -> Mesh:
+def mesh(**values: Any) -> OpenMesh[TrainingConfigurations]:
     """A mesh of some hundred rows: tensor, pipeline and expert parallelism, ZeRO, recompute."""
     default: dict[str, Any] = {
         "tensor_parallel": [1, 2, 8],
@@ -59,7 +46,7 @@ def mesh(**values: Any) -> Mesh:
         "sequence_parallel": [False, True],
     }
     single = {name: [value] for name, value in ONE.items()}
-    return Mesh(values={**single, **default, **values})
+    return training_mesh({**single, **default, **values})
 
 
 def with_gpu(s: Setting, **changes: Any) -> Setting:

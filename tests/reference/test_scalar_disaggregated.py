@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ import planner
 from planner.estimators.inference.disaggregated import decode_workers, prefill_workers
 from planner.estimators.inference.disaggregated_run import Pools, disaggregated_run
 from planner.estimators.inference.setting import ServingSetting
-from planner.optimize.serving.disaggregated import _run
+from planner.workloads.pools import PoolSource
 
 WORKLOADS: list[dict[str, Any]] = [
     {},
@@ -131,7 +130,7 @@ def test_plans_of_a_search_are_those_of_the_twin() -> None:
         **lengths,
         settings=fixed,
     )
-    world = make_world(found.problem.sources[0].pool.setting)
+    world = make_world(found.problem.setting)
     rows = found.to_frame()
     for _, row in rows.iloc[::6].iterrows():
         first, second = replica_of(row, "prefill_"), replica_of(row, "")
@@ -153,14 +152,30 @@ def test_plans_of_a_search_are_those_of_the_twin() -> None:
 def test_a_pair_of_a_search_waits_for_the_slower_end_of_a_transfer() -> None:
     """Four GPUs send a cache that one receives, and the other way round."""
     setting = make_setting("llama-2-70b", input_tokens=8000)
+    mesh: Any = None
+    source = PoolSource(
+        setting=setting,
+        beside=setting,
+        decode_mesh=mesh,
+        prefill_mesh=mesh,
+        counts=(),
+        request_rate=None,
+        price=1.0,
+        prefill_price=1.0,
+    )
     wide, narrow = Replica(num_gpus=4, tensor_parallel=4, concurrency=9), Replica(concurrency=9)
     for first, second in ((wide, narrow), (narrow, wide)):
         prefill = prefill_workers(setting, make_replicas([first]), inside_fabric=False)
         decode = decode_workers(setting, make_replicas([second]), inside_fabric=False)
-        pair: Any = SimpleNamespace(prefill=prefill, decode=decode)
-        found = _run(pair, np.array([1.0]), np.array([2.0]))
+        codes = np.zeros(1, dtype=np.int8)
+        found = source.deployed(prefill, decode, np.array([1.0]), np.array([2.0]), codes)
         d = Deployment(
-            prefill=first, decode=second, prefill_workers=1, decode_workers=2, requests=18
+            prefill=first,
+            decode=second,
+            prefill_workers=1,
+            decode_workers=2,
+            requests=18,
+            inside_fabric=True,
         )
         expected = scalar_disaggregated.serve(make_world(setting), d)
         first_token = float(found.time_to_first_token.ravel()[0])

@@ -4,7 +4,7 @@ import doctest
 
 import pytest
 
-from planner.report import text
+from planner import text
 
 
 def test_the_examples_hold():

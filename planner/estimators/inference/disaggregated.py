@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray
+from planner.arrays import BoolArray, CodeArray, FloatArray
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.estimate import serving_rejections
 from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
@@ -70,7 +70,7 @@ class DecodeWorkers:
 
 
 def prefill_workers(
-    setting: ServingSetting, configurations: ServingConfigurations, inside_fabric: bool
+    setting: ServingSetting, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
 ) -> PrefillWorkers:
     """Time and room of workers for prompts; ``setting`` is that of the whole deployment."""
     alone = replace(setting, workload=replace(setting.workload, output_tokens=1, draft_tokens=0))
@@ -116,7 +116,7 @@ def prefill_times(
 
 
 def decode_workers(
-    setting: ServingSetting, configurations: ServingConfigurations, inside_fabric: bool
+    setting: ServingSetting, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
 ) -> DecodeWorkers:
     """Time and room of workers whose steps hold decoding sequences alone."""
     drafted = 1 + setting.workload.draft_tokens
@@ -160,7 +160,7 @@ def decode_line(
 
 
 def cache_transfer_time(
-    setting: ServingSetting, configurations: ServingConfigurations, inside_fabric: bool
+    setting: ServingSetting, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
 ) -> FloatArray:
     """Seconds to move one prompt's cache from or to the GPUs of one worker.
 
@@ -168,5 +168,5 @@ def cache_transfer_time(
     domain, else the network.
     """
     num_bytes = sequence_bytes(setting, configurations, setting.workload.input_tokens)
-    distance = 1.0 if inside_fabric else _BEYOND_ANY_DOMAIN
-    return setting.machine.send_time(num_bytes, np.asarray(distance))
+    distance = np.where(inside_fabric, 1.0, _BEYOND_ANY_DOMAIN)
+    return setting.machine.send_time(num_bytes, distance)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray
-from planner.configurations.rules import OUT_OF_HOST_MEMORY
 from planner.configurations.serving import ServingConfigurations
 from planner.configurations.serving_rules import (
-    SERVING_RULES,
+    SERVING_REJECTING,
     ServingContext,
     first_broken_serving_rule,
 )
@@ -19,12 +18,7 @@ from planner.estimators.inference.serving import Served, served_at_concurrency
 from planner.estimators.inference.setting import ServingSetting
 from planner.formulas.queueing import mean_wait, waiting_percentile
 
-OUT_OF_MEMORY = "out_of_memory"
-SERVING_REJECTIONS = (
-    *(rule.name for rule in SERVING_RULES),
-    OUT_OF_HOST_MEMORY.name,
-    OUT_OF_MEMORY,
-)
+SERVING_REJECTIONS = tuple(rule.name for rule in SERVING_REJECTING)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,128 @@
+"""A search problem as a driver that samples sees it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from planner.arrays import FloatArray, IndexArray
+from planner.configurations.enumerate import OpenMesh
+from planner.configurations.table import word
+from planner.optimize.collector import Collector
+from planner.optimize.problem import Problem
+from planner.optimize.violations import violations
+from planner.version import __version__
+
+Direction: TypeAlias = Literal["minimize", "maximize"]
+Outcomes: TypeAlias = tuple[FloatArray, FloatArray]
+
+# Worse than any rule of a configuration that exists.
+_NOT_OF_THE_SOURCE = 4.0
+
+
+class Samples:
+    """Parameters with allowed values, and a function that judges rows and collects them.
+
+    ``parameters`` maps each parameter to its values by word (text, number or flag), in an order
+    where neighbours are alike; what can only be chosen together is one parameter. Several
+    sources are the parameter ``source``; what only some of them have is infeasible for the
+    others, and counted for none. Sources without a mesh are not sampled.
+    """
+
+    def __init__(self, problem: Problem, collectors: Sequence[Collector]) -> None:
+        self._problem = problem
+        pairs = zip(problem.sources, collectors, strict=True)
+        self._sources = [(one, one.mesh, to) for one, to in pairs if one.mesh is not None]
+        worded = [_worded(mesh) for _, mesh, _ in self._sources]
+        joint = {
+            name: list(dict.fromkeys(word for own in worded for word in own[name]))
+            for name in worded[0]
+        }
+        names = [" ".join(filter(None, source.key)) for source, _, _ in self._sources]
+        self.parameters: Mapping[str, Sequence[Any]] = {"source": names, **joint}
+        self._entries = [
+            [_entries(own[name], words) for name, words in joint.items()] for own in worded
+        ]
+
+    @property
+    def name(self) -> str:
+        """What a study of the problem is called: its model."""
+        name: str = self._problem.setting.model.name
+        return name
+
+    @property
+    def digest(self) -> str:
+        """Equal for problems whose trials mean the same, in any process."""
+        problem = self._problem
+        identity = (
+            __version__,
+            [(source.key, source.identity, _worded(mesh)) for source, mesh, _ in self._sources],
+            [objective.name for objective in problem.objectives],
+            [(constraint.name, constraint.bound) for constraint in problem.constraints],
+        )
+        return hashlib.sha256(repr(identity).encode()).hexdigest()
+
+    @property
+    def objectives(self) -> Mapping[str, Direction]:
+        """The direction of each objective."""
+        return {o.name: "minimize" if o.sign > 0 else "maximize" for o in self._problem.objectives}
+
+    @property
+    def num_rows(self) -> int:
+        """Number of combinations of the parameters' values."""
+        return int(np.prod([len(words) for words in self.parameters.values()], dtype=object))
+
+    def evaluate(self, rows: IndexArray) -> Outcomes:
+        """Judge configurations and take them into the result.
+
+        ``rows`` has a line per configuration and a column per parameter: the positions of its
+        values. Returns the objectives, minimized, as columns, and per row how far it is from
+        being feasible: 0 where it is. A row must not be given twice.
+        """
+        objectives = np.full((len(rows), len(self._problem.objectives)), np.nan)
+        violation = np.full(len(rows), _NOT_OF_THE_SOURCE)
+        for number, (source, mesh, collector) in enumerate(self._sources):
+            places = [
+                table[rows[:, axis]] for axis, table in enumerate(self._entries[number], start=1)
+            ]
+            mine = np.flatnonzero((rows[:, 0] == number) & (np.min(places, axis=0) >= 0))
+            if not mine.size:
+                continue
+            candidates = source.judged(_chosen(mesh, [place[mine] for place in places]))
+            collector.add(candidates)
+            objectives[mine] = self._problem.values(candidates, np.arange(mine.size))
+            codes = self._problem.codes(candidates)
+            violation[mine] = violations(self._problem, candidates, codes)
+        return objectives, violation
+
+
+def _chosen(mesh: OpenMesh[Any], places: Sequence[IndexArray]) -> Any:
+    """The flat table of some entries of each factor of a mesh."""
+    columns = {
+        name: values[place]
+        for factor, place in zip(mesh.factors, places, strict=True)
+        for name, values in factor.items()
+    }
+    return mesh.kind(**columns)
+
+
+def _worded(mesh: OpenMesh[Any]) -> dict[str, list[Any]]:
+    """The entries of each factor of a mesh, by name and in words."""
+    worded: dict[str, list[Any]] = {}
+    for factor in mesh.factors:
+        words = {name: [word(name, v) for v in values] for name, values in factor.items()}
+        if len(words) == 1:
+            worded.update(words)
+            continue
+        lines = zip(*words.values(), strict=True)
+        worded[" ".join(words)] = [" ".join(str(word) for word in line) for line in lines]
+    return worded
+
+
+def _entries(own: Sequence[Any], words: Sequence[Any]) -> IndexArray:
+    """Where each of all words is among a source's own; -1 where it is not."""
+    places = {word: place for place, word in enumerate(own)}
+    return np.array([places.get(word, -1) for word in words], dtype=np.intp)

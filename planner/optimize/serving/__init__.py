@@ -1,1 +1,0 @@
-"""The search for ways to serve a model."""

@@ -1,0 +1,152 @@
+"""Where configurations come from and how they are judged: what a search knows of a workload."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from planner.arrays import CodeArray, FloatArray, IndexArray
+from planner.configurations.enumerate import OpenMesh
+from planner.configurations.rules import Rule
+from planner.optimize.narrowing import possible_mesh
+
+Columns: TypeAlias = dict[str, Any]
+"""One list or array per result column; names of terms with the unit at the end."""
+
+Need: TypeAlias = tuple[FloatArray, float]
+"""Bytes that are needed, and those that may be used."""
+
+
+class Candidates(ABC):
+    """Configurations judged by the rules and the memory of one source.
+
+    Every objective and every limit of the workload is an attribute of its name: an array in SI
+    units that broadcasts to the configurations' shape. ``rejected_by`` is 0 or the one-based
+    number of one of the source's rejections.
+    """
+
+    source: Any
+    configurations: Any
+    rejected_by: CodeArray
+
+    @property
+    @abstractmethod
+    def memory(self) -> tuple[Need, Need]:
+        """What is needed of the host's memory for a GPU, and of the fullest GPU's own."""
+
+    @abstractmethod
+    def columns(self) -> Columns:
+        """The result columns of all rows, flat."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the configurations."""
+        shape: tuple[int, ...] = self.configurations.shape
+        return shape
+
+    def value(self, name: str) -> FloatArray:
+        """An objective or limit; broadcasts to ``shape``."""
+        return np.asarray(getattr(self, name))
+
+    def at(self, values: Any, rows: IndexArray) -> FloatArray:
+        """Values that broadcast to ``shape``, at flat indices."""
+        return np.asarray(np.broadcast_to(values, self.shape).ravel()[rows])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A part of a source: what is possible in it, what rules rejected, and its rows.
+
+    ``dropped`` counts rows by the number of their rejection, from 0 on.
+    """
+
+    candidates: Candidates | None
+    dropped: IndexArray
+    num_rows: int
+
+
+class Source(ABC):
+    """The configurations of one GPU, one framework or engine, one mode.
+
+    ``setting`` has the machine, the model, the framework or engine, and the work. ``mesh`` has
+    all configurations; a source without one is searched whole by every driver. ``counts`` are
+    the numbers of GPUs asked for; none where they follow from other things. ``rules``, the same
+    for all sources of a problem, end with running out of the host's memory and of the GPU's;
+    ``num_rules`` of them come before that.
+    """
+
+    mode: str
+    setting: Any
+    mesh: OpenMesh[Any] | None
+    counts: tuple[int, ...]
+    rules: ClassVar[tuple[Rule, ...]]
+    num_rules: ClassVar[int]
+    block_rows: ClassVar[int]
+    published: ClassVar[str] = ""
+    """What published runs of its kind are called; empty where there are none."""
+
+    @property
+    def rejections(self) -> tuple[str, ...]:
+        """The names of the rules, in order."""
+        return tuple(rule.name for rule in self.rules)
+
+    @property
+    def gpu(self) -> str:
+        """Name of the GPU."""
+        name: str = self.setting.machine.gpu.name
+        return name
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """Names of all GPUs that its plans have."""
+        return (self.gpu,)
+
+    @property
+    def profile(self) -> str:
+        """Name of the framework or engine."""
+        name: str = self.setting.profile.name
+        return name
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What tells it from the other sources of a problem."""
+        return self.mode, self.gpu, self.profile
+
+    @property
+    def identity(self) -> Any:
+        """What has an equal text where trials mean the same."""
+        return self.setting
+
+    @property
+    def num_rows(self) -> int:
+        """Number of configurations; of one without a mesh not known before."""
+        return 0 if self.mesh is None else self.mesh.num_rows
+
+    @abstractmethod
+    def broken(self, configurations: Any) -> CodeArray:
+        """One-based number of the first rule each configuration breaks, else 0."""
+
+    @abstractmethod
+    def judged(self, configurations: Any, broken: CodeArray | None = None) -> Candidates:
+        """Predictions; ``broken`` is that of the configurations where it is known already."""
+
+    def possible(self, block: Any) -> tuple[Any, CodeArray | None, IndexArray]:
+        """A mesh without the entries of its axes that rules reject altogether.
+
+        Predictions cost far more than rules. Also returns the broken rules of what is left,
+        and how many of the rows left out each rule rejected.
+        """
+        return possible_mesh(block, self.broken(block), len(self.rejections))
+
+    def blocks(self, goals: Sequence[Any], limits: Sequence[Any]) -> Iterator[Block]:
+        """All configurations; ``goals`` and ``limits`` tell what need not be looked at."""
+        if self.mesh is None:
+            raise NotImplementedError
+        for block in self.mesh.blocks(self.block_rows):
+            possible, broken, dropped = self.possible(block)
+            judged = self.judged(possible, broken) if possible.size else None
+            yield Block(candidates=judged, dropped=dropped, num_rows=block.size)

@@ -1,0 +1,122 @@
+"""How sure predictions are: intervals beside the results, and ties among plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from planner import text
+from planner.estimators.share import Setting
+from planner.optimize.source import Columns, Source
+from planner.validation.confidence import (
+    Confidence,
+    ServingConfidence,
+    confidence,
+    serving_confidence,
+)
+from planner.validation.inference.cases import Mode
+
+Sure = Confidence | ServingConfidence
+# Columns by the quantity whose published errors they share.
+_COLUMNS = {
+    "step_time": ("step_time_s", "time_to_train_days"),
+    "time_to_first_token": ("time_to_first_token_s", "prefill_latency_s"),
+    "time_per_output_token": ("time_per_output_token_s", "decode_latency_s"),
+    "throughput": ("output_tokens_per_s",),
+    "peak_memory": ("peak_memory_gib",),
+}
+_TOLD_ALONE = ("time_to_train_days",)
+_UNITS = {"_per_s": "tokens/s", "_s": "s", "_gib": "GiB", "_days": "days"}
+
+
+def confidence_of(source: Source, num_gpus: float) -> Sure | None:
+    """The confidence in predictions of a source for so many GPUs.
+
+    None where they are bounds or a flat share, not predictions, or no runs like it are published.
+    """
+    machine = source.setting.machine
+    is_flat = getattr(source, "flops_efficiency", None) is not None
+    if machine.ideal or is_flat or machine.memory_efficiency is not None:
+        return None
+    if isinstance(source.setting, Setting):
+        return confidence(source.setting, int(num_gpus))
+    return serving_confidence(source.setting, Mode(source.published)) if source.published else None
+
+
+def with_intervals(table: Mapping[str, Any], sources: Sequence[Source]) -> Columns:
+    """The columns of results and, behind them, the ends of their 90 % intervals."""
+    sure, which = _of_rows(table, sources)
+    found = dict(table)
+    if not any(sure):
+        return found
+    for quantity, columns in _COLUMNS.items():
+        ends = np.array([getattr(one, quantity, (np.nan, np.nan)) if one else (np.nan, np.nan)
+                         for one in sure])[which]  # fmt: skip
+        for column in columns:
+            if column in table and column not in _TOLD_ALONE:
+                values = np.asarray(table[column], dtype=np.float64)
+                for side, name in enumerate(("low", "high")):
+                    found[_end(column, name)] = values * ends[:, side]
+    return found
+
+
+def _of_rows(table: Mapping[str, Any], sources: Sequence[Source]) -> tuple[list[Sure | None], Any]:
+    """The distinct confidences, and which of them each row has."""
+    counts, of_count = np.unique(np.asarray(table["num_gpus"]), return_inverse=True)
+    if len(sources) == 1:
+        return [confidence_of(sources[0], count) for count in counts], of_count
+    places = {source.key: place for place, source in enumerate(sources)}
+    number = len(of_count)
+    profile = "framework" if "framework" in table else "engine"
+    keys = zip(table.get("mode", [""] * number), table["gpu"], table[profile], strict=True)
+    pairs = np.fromiter((places[key] for key in keys), dtype=np.intp, count=number)
+    distinct, which = np.unique(pairs * len(counts) + of_count, return_inverse=True)
+    sure = [
+        confidence_of(sources[one // len(counts)], counts[one % len(counts)]) for one in distinct
+    ]
+    return sure, which
+
+
+def sure_pairs(row: Mapping[str, Any], sure: Sure) -> dict[str, str]:
+    """Where 90 % of published runs of this kind would be."""
+    pairs = {}
+    for quantity, columns in _COLUMNS.items():
+        for column in (name for name in columns if name in row and hasattr(sure, quantity)):
+            low, high = (row[column] * factor for factor in getattr(sure, quantity))
+            pairs[_label(column)] = _range(column, low, high)
+    pairs["meaning"] = f"9 of 10 published runs like this lie there; basis: {sure.basis}"
+    return pairs
+
+
+def ties(values: Sequence[float], sure: Sure | None) -> list[bool]:
+    """Which values published runs do not tell from the first."""
+    factor = 1.0 if sure is None else sure.layout
+    best = values[0]
+    return [index > 0 and best / factor < v < best * factor for index, v in enumerate(values)]
+
+
+def _unit(column: str) -> str:
+    return next(unit for unit in _UNITS if column.endswith(unit))
+
+
+def _label(column: str) -> str:
+    return column.removesuffix(_unit(column)).replace("_", " ")
+
+
+def _end(column: str, name: str) -> str:
+    unit = _unit(column)
+    if unit == "_per_s":
+        return f"{column}_{name}"
+    return f"{column.removesuffix(unit)}_{name}{unit}"
+
+
+def _range(column: str, low: float, high: float) -> str:
+    unit = _unit(column)
+    if unit == "_per_s":
+        return f"{text.significant(low)} to {text.significant(high)} tokens/s"
+    if unit == "_gib":
+        return f"{low:.1f} to {high:.1f} GiB"
+    seconds = text.DAY if unit == "_days" else 1.0
+    return f"{text.duration(low * seconds)} to {text.duration(high * seconds)}"

@@ -1,0 +1,131 @@
+"""One training run in full: its memory, its time, its cost, its operators."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from planner import text
+from planner.optimize.collector import first_row
+from planner.optimize.source import Candidates
+from planner.plan import Plan
+from planner.report.console import print_pairs, print_title
+from planner.report.details import Details, print_sure
+from planner.report.parts import add_part, first, memory_table, parts_table
+from planner.report.training_operators import operator_rows, print_operators
+from planner.units import HOUR, KILOWATT_HOUR, TERA
+from planner.workloads.base import Evaluation
+
+_SIDE_BY_SIDE = 78
+_FLAT = (
+    "The whole step reaches the given share of the peak, so there is no time breakdown: "
+    "communication and bubble are inside it."
+)
+
+
+def _memory_and_speed(console: Console, _: Plan, runs: Candidates) -> None:
+    _print_breakdowns(console, runs)
+    print_title(console, "Speed")
+    print_pairs(console, _speed(runs))
+    print_sure(console, runs)
+    _print_run(console, runs)
+
+
+def _print_breakdowns(console: Console, runs: Any) -> None:
+    """Memory and time of the first row by part, beside each other where there is room."""
+    row, machine = first_row(runs.columns()), runs.source.setting.machine
+    memory = _titled("Memory of the fullest GPU", memory_table(console, row, machine))
+    console.print()
+    if runs.estimate.is_flat:
+        console.print(memory)
+        console.print()
+        console.print(_FLAT)
+        return
+    time = _titled("Time of a step", _time_table(console, runs))
+    if console.width >= _SIDE_BY_SIDE:
+        grid = Table.grid(padding=(0, 4, 0, 0))
+        grid.add_row(memory, time)
+        console.print(grid)
+    else:
+        console.print(memory)
+        console.print()
+        console.print(time)
+
+
+def _time_table(console: Console, runs: Any) -> Table:
+    """Seconds of the first row's step by part; what is hidden behind other parts is not in it."""
+    parts = {name: first(seconds) for name, seconds in runs.estimate.time.parts().items()}
+    total = first(runs.step_time)
+    table = parts_table(console, "s")
+    for part, seconds in parts.items():
+        if seconds:
+            add_part(table, part, seconds, seconds / total, digits=3)
+    table.add_section()
+    add_part(table, "step", total, 1.0, digits=3, style="bold")
+    return table
+
+
+def _titled(title: str, table: Table) -> Group:
+    return Group(Text(title, style="bold"), table)
+
+
+def _speed(runs: Any) -> dict[str, str]:
+    estimate = runs.estimate
+    tokens, num_gpus = first(runs.throughput), first(runs.num_gpus)
+    return {
+        "step time": text.duration(first(runs.step_time)),
+        "tokens/s": text.count(tokens),
+        "tokens/s/GPU": text.significant(tokens / num_gpus),
+        "MFU": f"{text.percent(first(estimate.model_flops_utilization))} "
+        "(model FLOPs over the dense peak)",
+        "HFU": f"{text.percent(first(estimate.hardware_flops_utilization))} "
+        "(with what is recomputed)",
+        "TFLOP/s/GPU": text.significant(first(estimate.model_flops_per_second_per_gpu) / TERA),
+    }
+
+
+def _print_run(console: Console, runs: Any) -> None:
+    """What the whole run takes."""
+    tokens = runs.source.setting.workload.total_tokens
+    print_title(console, f"A run of {text.large(tokens)} tokens")
+    hours, energy = first(runs.gpu_hours) / HOUR, first(runs.run.energy)
+    pairs = {
+        "time to train": text.duration(first(runs.time_to_train)),
+        "GPU-hours": text.count(hours) if hours >= 100 else text.significant(hours),
+        "cost": "price unknown: give --price",
+        "energy": "unknown: the power of this GPU is not in its file",
+    }
+    price = runs.source.price_per_gpu_second
+    if price is not None:
+        pairs["cost"] = f"{text.dollars(first(runs.cost))} at {price * HOUR:.2f} USD per GPU-hour"
+    if math.isfinite(energy):
+        amount = text.significant(energy / KILOWATT_HOUR)
+        pairs["energy"] = f"{amount} kWh at the GPUs' design power, without hosts and cooling"
+    print_pairs(console, pairs)
+
+
+def _more(console: Console, _: Plan, found: Evaluation) -> None:
+    if not found.estimate.is_flat:
+        print_operators(console, found.estimate)
+
+
+def _operators(found: Evaluation) -> list[dict[str, Any]]:
+    if found.estimate.is_flat:
+        return []
+    return [
+        {(f"{name}_s" if isinstance(value, float) else name): value for name, value in row.items()}
+        for row in map(asdict, operator_rows(found.estimate.time))
+    ]
+
+
+TRAINING = Details(
+    memory_and_speed=_memory_and_speed,
+    more=_more,
+    operators=_operators,
+    to_see="To see its time by module and operator",
+)

@@ -1,0 +1,124 @@
+"""Numbers as people read them; the result units of the output are chosen here."""
+
+from __future__ import annotations
+
+import math
+
+from planner.units import DAY as DAY
+from planner.units import GIB, HOUR
+
+_SCALES = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
+_WORDS = {True: "yes", False: "no"}
+
+
+# Control characters but for the end of a line, and what reverses the direction of writing.
+_UNPRINTABLE = dict.fromkeys(
+    [*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F),
+     *range(0x2066, 0x206A)]
+)  # fmt: skip
+
+
+def printable(words: str) -> str:
+    """A text without what a terminal would obey instead of showing it.
+
+    >>> printable("H100\x1b[31m")
+    'H100[31m'
+    """
+    return words if words.isprintable() else words.translate(_UNPRINTABLE)
+
+
+def count(number: float) -> str:
+    """A whole number with thousands separators.
+
+    >>> count(107520)
+    '107,520'
+    """
+    return f"{number:,.0f}"
+
+
+def large(number: float) -> str:
+    """A large number in words.
+
+    >>> large(65285660672)
+    '65.29 billion'
+    """
+    for scale, word in _SCALES:
+        if number >= scale:
+            return f"{number / scale:.4g} {word}"
+    return count(number)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that suits them.
+
+    >>> duration(22.42), duration(2e6)
+    ('22.4 s', '23.1 days')
+    """
+    if not math.isfinite(seconds):
+        return "unknown"
+    if seconds < 1:
+        return f"{seconds * 1e3:.3g} ms"
+    for limit, unit, name in ((600.0, 1.0, "s"), (2 * HOUR, 60.0, "min"), (2 * DAY, HOUR, "h")):
+        if seconds < limit:
+            return f"{significant(seconds / unit)} {name}"
+    return f"{significant(seconds / DAY)} days"
+
+
+def significant(number: float) -> str:
+    """Three digits, or all before the decimal point, with thousands separators.
+
+    >>> significant(22.4178), significant(2048.7)
+    ('22.4', '2,049')
+    """
+    if not math.isfinite(number):
+        return "-"
+    if abs(number) >= 100:
+        return f"{number:,.0f}"
+    return f"{number:.1f}" if abs(number) >= 10 else f"{number:.2f}"
+
+
+def percent(share: float) -> str:
+    """A share in percent, with one decimal."""
+    return f"{100 * share:.1f} %" if math.isfinite(share) else "-"
+
+
+def gibibytes(num_bytes: float) -> str:
+    """Bytes in GiB."""
+    return f"{num_bytes / GIB:,.1f} GiB"
+
+
+def dollars(amount: float) -> str:
+    """USD, without cents where they do not matter."""
+    return f"{amount:,.0f} USD" if amount >= 100 else f"{amount:.2f} USD"
+
+
+def per_second(rate: float) -> str:
+    """A rate."""
+    return f"{significant(rate)}/s"
+
+
+def gpus(number: float) -> str:
+    """A number of GPUs."""
+    return f"{count(number)} GPUs"
+
+
+def value(given: object) -> str:
+    """A value of a parameter."""
+    if isinstance(given, bool):
+        return _WORDS[given]
+    return count(given) if isinstance(given, int | float) else str(given)
+
+
+def limit(amount: float, unit: str) -> str:
+    """A limited quantity of ``unit`` (byte, second, usd, 1/s, gpus or 1)."""
+    if not math.isfinite(amount):
+        return "unknown"
+    formats = {
+        "byte": gibibytes,
+        "second": duration,
+        "usd": dollars,
+        "1": percent,
+        "1/s": per_second,
+        "count": gpus,
+    }
+    return formats[unit](amount)

@@ -1,0 +1,1 @@
+"""What each workload registers: its question, configurations, evaluation, columns and wording."""

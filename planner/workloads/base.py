@@ -1,0 +1,179 @@
+"""What a workload registers; search, estimate, files and reports are written once over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from planner.optimize.source import Candidates, Columns, Source
+from planner.request import Request
+from planner.specs.catalogue import Catalogue
+from planner.specs.model import ModelSpec
+from planner.workloads.notes import Notes
+from planner.workloads.place import Place
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ALL = "all"
+"""In place of the names of GPUs, frameworks or engines."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is asked, whatever the hardware: the model, the work, the numbers of GPUs.
+
+    ``space`` and ``profile`` are names of specs and, where nobody gave them, where they come
+    from; a profile of None is that of the space. ``counts`` is empty where the numbers of GPUs
+    follow from other things.
+    """
+
+    request: Request
+    model: ModelSpec
+    work: Any
+    counts: tuple[int, ...]
+    space: tuple[str, str | None]
+    profile: tuple[str | None, str] = (None, "of the space")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """One GPU and one framework or engine that the question is asked for.
+
+    ``place`` has the GPU and its cluster, ``others`` those of the workload's further GPUs.
+    ``is_only``: there is no other scene, so that what does not go together is an error.
+    """
+
+    question: Question
+    space: Any
+    profile: Any
+    place: Place
+    others: Mapping[str, Place]
+    is_only: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """One configuration judged; ``rejected_by`` is empty where it is feasible.
+
+    ``more`` are result columns beside those of its candidates, ``detail`` what they come from.
+    """
+
+    candidates: Candidates
+    rejected_by: str
+    more: Columns = field(default_factory=dict)
+    detail: Any = None
+
+    @property
+    def source(self) -> Source:
+        """Where the configuration comes from."""
+        source: Source = self.candidates.source
+        return source
+
+    @property
+    def estimate(self) -> Any:
+        """The estimate behind the candidates."""
+        return getattr(self.candidates, "estimate", None)
+
+    def table(self) -> Columns:
+        """One row: the configuration, its predictions, what rejects it."""
+        return {**self.candidates.columns(), **self.more, "rejected_by": [self.rejected_by]}
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row, units in the names."""
+        import pandas as pd
+
+        return pd.DataFrame(self.table())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wording:
+    """How results of a workload are told.
+
+    Parameters
+    ----------
+    noun : what a configuration is called
+    asked : lines about what is asked of a setting
+    in_short : a row's configuration in a few words
+    blamed : of one configuration and the rule that it breaks, what breaks it
+    room : of a row that does not fit, how much of it would
+    layout : a row's layout as a column of the front, in place of the parameters ``in_layout``;
+        ``legend`` explains it
+    results : for so many numbers of GPUs, the columns of the front beside the configuration's
+    of_objective : the columns that tell objectives whose own name is no column, or tells less
+    told_apart : the objectives that are as sure as a layout's speed
+    from_end_to_end : of a long front rows all along it are shown, not its first ones
+    """
+
+    noun: str
+    asked: Callable[[Any], Sequence[str]]
+    in_short: Callable[[Mapping[str, Any]], str]
+    blamed: Callable[[Candidates, str], str]
+    results: Callable[[Sequence[int]], tuple[str, ...]]
+    of_objective: Mapping[str, str]
+    told_apart: tuple[str, ...] = ()
+    from_end_to_end: bool = False
+    room: Callable[[Mapping[str, Any]], str] = lambda _: ""
+    layout: Callable[[Mapping[str, Any]], str] | None = None
+    in_layout: tuple[str, ...] = ()
+    legend: Callable[[Mapping[str, Sequence[Any]]], str] = lambda _: ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A kind of work to plan.
+
+    Parameters
+    ----------
+    name : of the workload in the table of terms, which has its parameters, questions, limits and
+        objectives
+    profile_kind : ``framework`` or ``engine``: what its spaces name
+    single : the space of one configuration
+    ask : reads a request's question; notes what nobody gave
+    sources : what is to be searched in a scene; none where its parts do not go together
+    objectives : what plans are chosen by where the request does not say
+    limits : limits that follow from the request and the first source
+    ideal : a profile without losses
+    once : judges the one configuration of a source; of a burst of so many requests too
+    free : values of parameters that ``once`` chooses among, where the request leaves them open
+    settled : answers to the request's questions that a plan of this source was made with
+    fitting : for a source and a configuration that is too large for it, settings that are not
+    advice_rows : configurations that may be judged to find out what would help
+    other_gpus : questions that name further GPUs
+    """
+
+    name: str
+    profile_kind: str
+    single: str
+    ask: Callable[[Request, Catalogue, Notes], Question]
+    sources: Callable[[Scene], list[Source]]
+    objectives: Callable[[Question], tuple[str, ...]]
+    ideal: Callable[[Any], Any]
+    settled: Callable[[Source], Mapping[str, Any]]
+    wording: Wording
+    once: Callable[[Any, int | None], Evaluation]
+    limits: Callable[[Question, Source], Mapping[str, float]] = lambda *_: {}
+    free: Callable[[Request, int | None], Mapping[str, Sequence[Any]]] = lambda *_: {}
+    fitting: Callable[[Any, Any], Mapping[str, Any]] = lambda *_: {}
+    advice_rows: int = 1_500_000
+    other_gpus: tuple[str, ...] = ()
+
+
+def only(source: Source) -> Any:
+    """The configurations of a small source as one flat table."""
+    if source.mesh is None:
+        raise ValueError("The source has no mesh.")
+    table = source.mesh.table()
+    return table.rows(np.arange(table.size))
+
+
+def judged_once(source: Source, _: int | None = None) -> Evaluation:
+    """The one configuration of a source."""
+    candidates = source.judged(only(source))
+    code = int(np.ravel(candidates.rejected_by)[0])
+    return Evaluation(
+        candidates=candidates, rejected_by=source.rejections[code - 1] if code else ""
+    )

@@ -1,0 +1,197 @@
+"""Static batches as candidates: all requests start together and end together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from planner.arrays import BoolArray, CodeArray, FloatArray
+from planner.configurations.enumerate import OpenMesh
+from planner.configurations.serving import ServingConfigurations
+from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
+from planner.estimators.inference.estimate import broken_serving_rule
+from planner.estimators.inference.memory import ServingMemory, serving_memory
+from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.inference.static import StaticBatch, static_batch
+from planner.optimize.source import Candidates, Columns, Need, Source
+from planner.units import GIB
+from planner.workloads.base import Evaluation, judged_once
+from planner.workloads.columns import counts, floats, repeated
+from planner.workloads.deployments import (
+    MILLION,
+    PARAMETERS,
+    memory_columns,
+    needed_memory,
+    parameter_columns,
+)
+
+_BLOCK_ROWS = 2**16
+_GRID = 64
+LARGEST_BATCH = _GRID**4
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchSource(Source):
+    """Batches on one GPU with one engine; ``price`` in USD per GPU-second, NaN where unknown."""
+
+    setting: ServingSetting
+    mesh: OpenMesh[ServingConfigurations]
+    counts: tuple[int, ...]
+    price: float
+    mode: str = ""
+
+    rules = SERVING_REJECTING
+    num_rules = len(SERVING_RULES)
+    block_rows = _BLOCK_ROWS
+    published = "static_batch"
+
+    @property
+    def identity(self) -> Any:
+        """What has an equal text where trials mean the same."""
+        return self.setting, self.counts, self.price
+
+    def broken(self, configurations: ServingConfigurations) -> CodeArray:
+        """One-based number of the first rule each configuration breaks, else 0."""
+        return broken_serving_rule(self.setting, configurations)
+
+    def judged(
+        self, configurations: ServingConfigurations, broken: CodeArray | None = None
+    ) -> Batches:
+        """Predictions; ``broken`` is that of the configurations where it is known already."""
+        c = configurations
+        codes = self.broken(c) if broken is None else broken
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            memory, static = serving_memory(self.setting, c), static_batch(self.setting, c)
+        last = np.int8(len(self.rules))
+        for room, number in ((memory.room, last), (memory.host_room, last - 1)):
+            fits = room.holds_at_once(c.concurrency, c.attention_data_parallel)
+            codes = np.where((codes == 0) & ~fits, np.int8(number), codes)
+        return Batches(source=self, configurations=c, rejected_by=codes, parts=memory, batch=static)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batches(Candidates):
+    """Batches of ``concurrency`` requests a replica; what can be optimized, in SI units."""
+
+    source: BatchSource
+    configurations: ServingConfigurations
+    rejected_by: CodeArray
+    parts: ServingMemory
+    batch: StaticBatch
+
+    @property
+    def memory(self) -> tuple[Need, Need]:
+        """What whole requests need of the host's memory for a GPU, and of the fullest GPU's."""
+        c = self.configurations
+        cache = self.parts.room.longest * c.concurrency / c.attention_data_parallel
+        return needed_memory(self.source.setting, self.parts, cache)
+
+    @property
+    def prefill_latency(self) -> FloatArray:
+        """Seconds until the first tokens."""
+        return self.batch.time_to_first_token
+
+    @property
+    def decode_latency(self) -> FloatArray:
+        """Seconds per further token."""
+        return self.batch.time_per_output_token
+
+    @property
+    def request_latency(self) -> FloatArray:
+        """Seconds of a batch."""
+        return self.batch.request_latency
+
+    @property
+    def num_gpus(self) -> FloatArray:
+        """GPUs of all replicas."""
+        return self.configurations.num_gpus
+
+    @property
+    def requests_per_second(self) -> FloatArray:
+        """Requests that all replicas answer per second."""
+        return self.configurations.data_parallel * self.batch.batch / self.request_latency
+
+    @property
+    def throughput(self) -> FloatArray:
+        """Generated tokens per second of all replicas."""
+        return self.requests_per_second * self.source.setting.workload.output_tokens
+
+    @property
+    def throughput_per_gpu(self) -> FloatArray:
+        """Generated tokens per second and GPU."""
+        return self.throughput / self.num_gpus
+
+    @property
+    def cost_per_million_tokens(self) -> FloatArray:
+        """USD for a million generated tokens, their prompts included."""
+        return np.asarray(MILLION * self.num_gpus * self.source.price / self.throughput)
+
+    @property
+    def memory_headroom(self) -> FloatArray:
+        """Bytes that stay free on the fullest GPU."""
+        return self.source.setting.machine.gpu.allocatable_memory - self.parts.total
+
+    def columns(self) -> Columns:
+        """Where it runs, configuration, latencies, rates, memory."""
+        source, c, shape = self.source, self.configurations, self.shape
+        work = source.setting.workload
+        values = {
+            "prefill_latency_s": self.prefill_latency,
+            "decode_latency_s": self.decode_latency,
+            "request_latency_s": self.request_latency,
+            "output_tokens_per_s": self.throughput,
+            "output_tokens_per_s_per_gpu": self.throughput_per_gpu,
+            "tokens_per_s": self.requests_per_second * (work.input_tokens + work.output_tokens),
+            "cost_per_million_tokens_usd": self.cost_per_million_tokens,
+            "memory_headroom_gib": self.memory_headroom / GIB,
+        }
+        return {
+            **repeated({"gpu": source.gpu, "engine": source.profile}, shape),
+            "num_gpus": counts(c.num_gpus, shape),
+            "replicas": counts(c.data_parallel, shape),
+            **parameter_columns(c, PARAMETERS),
+            **{name: floats(value, shape) for name, value in values.items()},
+            **memory_columns(self.parts, shape),
+        }
+
+
+def batch_once(source: BatchSource, _: int | None = None) -> Evaluation:
+    """The one configuration of a source, and how many requests would find room together."""
+    found = judged_once(source)
+    largest = largest_batch(source.setting, found.candidates.configurations)
+    return replace(found, more={"largest_batch": [largest]}, detail=largest)
+
+
+def largest_batch(setting: ServingSetting, configurations: ServingConfigurations) -> int:
+    """The most requests of full length that find room together; 0 if not even one."""
+
+    def fits(memory: ServingMemory, batch: FloatArray) -> BoolArray:
+        ranks = configurations.attention_data_parallel
+        on_host = memory.host_room.holds_at_once(batch, ranks)
+        return memory.room.holds_at_once(batch, ranks) & on_host
+
+    return _largest(setting, configurations, fits)
+
+
+def most_concurrent(setting: ServingSetting, configurations: ServingConfigurations) -> int:
+    """The most requests in flight that find room; 0 if not even one."""
+    return _largest(setting, configurations, lambda memory, n: memory.most_sequences >= n)
+
+
+def _largest(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    fits: Callable[[ServingMemory, FloatArray], BoolArray],
+) -> int:
+    """The last number of requests that fits, found in ever narrower grids."""
+    fewest, step = 0, LARGEST_BATCH // _GRID
+    while step:
+        tried = fewest + step * np.arange(1.0, _GRID + 1)
+        memory = serving_memory(setting, replace(configurations, concurrency=tried))
+        fitting = tried[np.broadcast_to(fits(memory, tried), tried.shape)]
+        fewest = int(fitting[-1]) if fitting.size else fewest
+        step //= _GRID
+    return fewest

@@ -1,0 +1,35 @@
+"""Arrays as result columns: one value per row, in words where they are codes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from planner.configurations.table import word
+
+
+def repeated(values: Mapping[str, Any], shape: tuple[int, ...]) -> dict[str, list[Any]]:
+    """Columns of the same value in every row of a table of this shape."""
+    number = int(np.prod(shape))
+    return {name: [value] * number for name, value in values.items()}
+
+
+def worded(name: str, values: Any, shape: tuple[int, ...], of: str | None = None) -> list[Any]:
+    """The values of the parameter ``of``, or of this name, as they are shown."""
+    flat = np.broadcast_to(values, shape).ravel()
+    distinct, which = np.unique(flat, return_inverse=True)
+    words = np.array([word(of or name, value) for value in distinct], dtype=object)
+    shown: list[Any] = words[which].tolist()
+    return shown
+
+
+def floats(value: Any, shape: tuple[int, ...]) -> Any:
+    """Numbers, one per row."""
+    return np.broadcast_to(np.asarray(value, dtype=np.float64), shape).ravel()
+
+
+def counts(value: Any, shape: tuple[int, ...]) -> list[int]:
+    """Whole numbers, one per row."""
+    return [int(number) for number in np.broadcast_to(value, shape).ravel()]

@@ -1,0 +1,180 @@
+"""What is promised to the users of a deployment, whatever its mode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from planner.arrays import CodeArray, FloatArray
+from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
+from planner.estimators.inference.memory import SERVING_MEMORY_PARTS, ServingMemory
+from planner.estimators.inference.setting import ServingSetting
+from planner.optimize.source import Candidates, Columns, Need, Source
+from planner.units import GIB, HOUR
+from planner.workloads.columns import counts, floats, repeated, worded
+
+MILLION = 1e6
+AGGREGATED, DISAGGREGATED = "aggregated", "disaggregated"
+MODES = (AGGREGATED, DISAGGREGATED)
+PARAMETERS = tuple(name for name in SERVING_NAMES if name != "num_gpus")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promises:
+    """Arrays that broadcast to the configurations' shape, in SI units.
+
+    ``request_rate`` is that of all replicas; ``memory_headroom`` that of the fullest GPU;
+    ``price`` that of all GPUs in USD/s, NaN if unknown.
+    """
+
+    num_gpus: FloatArray
+    request_rate: FloatArray
+    time_to_first_token: FloatArray
+    time_per_output_token: FloatArray
+    memory_headroom: FloatArray
+    price: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployments(Candidates):
+    """Deployments of one mode; what can be optimized or limited, in SI units."""
+
+    source: Source
+    configurations: Any
+    rejected_by: CodeArray
+    promises: Promises
+
+    @property
+    def setting(self) -> ServingSetting:
+        """The machine, model, engine and requests."""
+        setting: ServingSetting = self.source.setting
+        return setting
+
+    @property
+    def num_gpus(self) -> FloatArray:
+        """GPUs of the deployment."""
+        return self.promises.num_gpus
+
+    @property
+    def max_gpus(self) -> FloatArray:
+        """What a limit of the number of GPUs limits."""
+        return self.promises.num_gpus
+
+    @property
+    def request_rate(self) -> FloatArray:
+        """Requests per second."""
+        return self.promises.request_rate
+
+    @property
+    def time_to_first_token(self) -> FloatArray:
+        """Seconds from arrival to the first token."""
+        return self.promises.time_to_first_token
+
+    @property
+    def time_per_output_token(self) -> FloatArray:
+        """Seconds between tokens."""
+        return self.promises.time_per_output_token
+
+    @property
+    def memory_headroom(self) -> FloatArray:
+        """Bytes that stay free on the fullest GPU."""
+        return self.promises.memory_headroom
+
+    @property
+    def cost_per_hour(self) -> FloatArray:
+        """USD per second of all GPUs."""
+        return self.promises.price
+
+    @property
+    def request_latency(self) -> FloatArray:
+        """Seconds from arrival to the last token."""
+        later = max(self.setting.workload.output_tokens - 1, 0)
+        return self.time_to_first_token + later * self.time_per_output_token
+
+    @property
+    def throughput(self) -> FloatArray:
+        """Generated tokens per second."""
+        return self.request_rate * self.setting.workload.output_tokens
+
+    @property
+    def throughput_per_gpu(self) -> FloatArray:
+        """Generated tokens per second and GPU."""
+        return self.throughput / self.num_gpus
+
+    @property
+    def interactivity(self) -> FloatArray:
+        """Generated tokens per second that one user sees."""
+        return 1.0 / self.time_per_output_token
+
+    @property
+    def cost_per_million_tokens(self) -> FloatArray:
+        """USD for a million generated tokens, their prompts included."""
+        return np.asarray(MILLION * self.cost_per_hour / self.throughput)
+
+    def named(self) -> Columns:
+        """The columns that tell where a row comes from."""
+        source = self.source
+        named = {"mode": source.mode, "gpu": source.gpu, "engine": source.profile}
+        return repeated(named, self.shape)
+
+    def promised(self) -> Columns:
+        """The columns of the GPUs, latencies, rates and prices."""
+        work, shape = self.setting.workload, self.shape
+        tokens = self.request_rate * (work.input_tokens + work.output_tokens)
+        values = {
+            "time_to_first_token_s": self.time_to_first_token,
+            "time_per_output_token_s": self.time_per_output_token,
+            "request_latency_s": self.request_latency,
+            "tokens_per_s_per_user": self.interactivity,
+            "requests_per_s": self.request_rate,
+            "output_tokens_per_s": self.throughput,
+            "output_tokens_per_s_per_gpu": self.throughput_per_gpu,
+            "tokens_per_s": tokens,
+            "tokens_per_s_per_gpu": tokens / self.num_gpus,
+            "cost_per_million_tokens_usd": self.cost_per_million_tokens,
+            "cost_per_hour_usd": self.cost_per_hour * HOUR,
+            "memory_headroom_gib": self.memory_headroom / GIB,
+        }
+        table = {name: floats(value, shape) for name, value in values.items()}
+        return {"num_gpus": counts(self.num_gpus, shape), **table}
+
+
+def parameter_columns(
+    c: ServingConfigurations, names: tuple[str, ...], prefix: str = ""
+) -> Columns:
+    """Parameters of workers in words."""
+    return {prefix + name: worded(name, getattr(c, name), c.shape) for name in names}
+
+
+def memory_columns(memory: ServingMemory, shape: tuple[int, ...]) -> Columns:
+    """The memory of the fullest GPU by part."""
+    parts = {
+        f"memory_{part}_gib": floats(getattr(memory, part) / GIB, shape)
+        for part in SERVING_MEMORY_PARTS
+    }
+    return {
+        "peak_memory_gib": floats(memory.total / GIB, shape),
+        **parts,
+        "host_memory_gib": floats(memory.host / GIB, shape),
+        "most_sequences": counts(memory.most_sequences, shape),
+    }
+
+
+def needed_memory(
+    setting: ServingSetting, memory: ServingMemory, cache: FloatArray
+) -> tuple[Need, Need]:
+    """What is needed of the host's memory for a GPU, and of the GPU's own with a ``cache``."""
+    needed = memory.weights + memory.activations + memory.reserved + cache
+    return (memory.host, setting.machine.host_memory), (needed, setting.usable_memory)
+
+
+def cache_of(memory: ServingMemory, concurrency: FloatArray) -> FloatArray:
+    """Bytes of so many requests at their mean length on a GPU; one must fit whole."""
+    return np.maximum(memory.room.sequence * concurrency, memory.room.longest)
+
+
+def rounded_up(needed: FloatArray) -> FloatArray:
+    """Whole replicas for a load given in replicas; at least one."""
+    return np.maximum(np.ceil(needed * (1 - 1e-12)), 1.0)

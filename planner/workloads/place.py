@@ -1,0 +1,168 @@
+"""The GPUs of a plan: their cluster, their price, and what of their peaks is reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from planner.errors import SearchSpaceError, SpecError
+from planner.estimators.ideal import ideal_hardware
+from planner.estimators.machine import Machine
+from planner.request import Request
+from planner.specs.catalogue import default_cluster
+from planner.specs.cluster import ClusterSpec
+from planner.specs.gpu import GpuSpec
+from planner.units import HOUR, parse_quantity
+from planner.workloads.notes import Notes
+
+DEFAULT_GPU = "a100-sxm-80gb"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A GPU in its cluster, and its price in USD per GPU-second where it is known."""
+
+    machine: Machine
+    price_per_gpu_second: float | None
+
+    @property
+    def price(self) -> float:
+        """USD per GPU-second, NaN where unknown."""
+        return float("nan") if self.price_per_gpu_second is None else self.price_per_gpu_second
+
+
+def read_place(
+    request: Request, gpu: str | None, counts: tuple[int, ...], notes: Notes, is_only: bool
+) -> Place:
+    """The GPU ``gpu`` of a request; a price that is wanted must be known where it ``is_only``.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible.
+    """
+    spec, cluster = hardware(gpu, request.cluster, list(counts), notes)
+    wanted = any("cost" in word for word in (*request.objectives, *request.constraints))
+    price = price_per_gpu_second(request.price, spec, wanted and is_only, notes)
+    if request.ideal:
+        spec, cluster = ideal_hardware(spec, cluster)
+    return Place(
+        machine=Machine(
+            gpu=spec,
+            cluster=cluster,
+            ideal=request.ideal,
+            memory_efficiency=share_of_peak(
+                request.memory_efficiency, "byte/s", spec.memory_bandwidth, "memory_efficiency"
+            ),
+            catalogue=notes.catalogue,
+        ),
+        price_per_gpu_second=price,
+    )
+
+
+def gpu_counts(num_gpus: Any) -> list[int]:
+    """One or several numbers of GPUs as a list.
+
+    Raises
+    ------
+    SearchSpaceError
+        Something is not a number of GPUs, or there is none.
+    """
+    counts = list(num_gpus) if isinstance(num_gpus, tuple | list) else [num_gpus]
+    for count in counts:
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 10**7:
+            raise SearchSpaceError(
+                f"The number of GPUs is a whole number from 1 to 10,000,000, not {count!r}."
+            )
+    if not counts:
+        raise SearchSpaceError("Give at least one number of GPUs.")
+    return counts
+
+
+def hardware(
+    gpu_name: str | None, cluster_name: str | None, counts: list[int], notes: Notes
+) -> tuple[GpuSpec, ClusterSpec]:
+    """The GPU and its cluster; what nobody named goes into ``notes``.
+
+    Raises
+    ------
+    SpecError
+        One of them is unknown or faulty, or the cluster has other GPUs or fewer.
+    """
+    cluster = None
+    if cluster_name is not None:
+        loaded = notes.catalogue.load_cluster(cluster_name)
+        cluster = loaded.spec
+        notes.spec("cluster", cluster.name, loaded.digest, loaded.provenance)
+    elif gpu_name is None:
+        notes.defaults["gpu"] = f"{DEFAULT_GPU} (default)"
+    name = gpu_name or (cluster.gpu if cluster is not None else DEFAULT_GPU)
+    gpu = notes.catalogue.load_gpu(name)
+    notes.spec("gpu", gpu.spec.name, gpu.digest, gpu.provenance)
+    if cluster is None:
+        cluster = default_cluster(gpu.spec)
+        notes.defaults["cluster"] = (
+            f"nodes of {cluster.gpus_per_node}, {cluster.scale_out.bandwidth * 8 / 1e9:g} Gbit/s "
+            "per GPU between them (the GPU's own links)"
+        )
+    elif gpu.spec.name != cluster.gpu and notes.catalogue.find("gpus", cluster.gpu) != gpu.path:
+        raise SpecError(
+            f"Cluster {cluster.name} is of {cluster.gpu}, not of {gpu.spec.name}: "
+            "leave out --gpu or --cluster, or give a file of such a cluster."
+        )
+    elif cluster.max_gpus is not None and max(counts, default=0) > cluster.max_gpus:
+        raise SpecError(
+            f"Cluster {cluster.name} ends at {cluster.max_gpus} GPUs, not {max(counts)}: "
+            "choose another --cluster, or --gpu for a cluster of any size."
+        )
+    return gpu.spec, cluster
+
+
+def price_per_gpu_second(
+    given: float | None, gpu: GpuSpec, wanted: bool, notes: Notes
+) -> float | None:
+    """USD per GPU-second: as ``given`` per hour, or of the price list; None if unknown.
+
+    Raises
+    ------
+    SearchSpaceError
+        The price is impossible, or ``wanted`` and unknown.
+    """
+    if given is not None:
+        if not 0 <= given < 1e6:
+            raise SearchSpaceError(f"The price is USD per GPU-hour, not {given}.")
+        return given / HOUR
+    price = notes.catalogue.price_per_gpu_hour(gpu.name)
+    if price is None:
+        if wanted:
+            raise SearchSpaceError(f"No list has a price of {gpu.name}: give --price.")
+        return None
+    when = f", {price.date}" if price.date else ""
+    notes.defaults["price"] = f"{price.value * HOUR:.2f} USD per GPU-hour ({price.source}{when})"
+    return price.value
+
+
+def share_of_peak(
+    given: float | str | None, dimension: str, peak: float, name: str
+) -> float | None:
+    """A share of a peak, given as a fraction or as an achieved rate with its unit.
+
+    Raises
+    ------
+    SearchSpaceError
+        It is neither, or not in (0, 1].
+    """
+    if given is None:
+        return None
+    try:
+        share = float(given)
+    except ValueError:
+        try:
+            share = parse_quantity(str(given), dimension) / peak
+        except ValueError as error:
+            raise SearchSpaceError(f"{name}: {error}.") from error
+    if not 0 < share <= 1:
+        raise SearchSpaceError(
+            f"{name} = {given} is {share:.4g} of the peak; it must be above 0 and at most 1."
+        )
+    return share

@@ -1,0 +1,246 @@
+"""Which pools are worth a look: undominated workers of each kind, in all numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from planner.arrays import BoolArray, CodeArray, FloatArray, IndexArray
+from planner.configurations.enumerate import OpenMesh
+from planner.configurations.serving import ServingConfigurations
+from planner.enums import CacheType
+from planner.estimators.inference.disaggregated import (
+    DecodeWorkers,
+    PrefillWorkers,
+    decode_workers,
+    prefill_workers,
+)
+from planner.optimize.constraints import Constraint
+from planner.optimize.narrowing import count_codes
+from planner.optimize.objectives import Objective
+from planner.optimize.pareto import pareto_front
+from planner.optimize.source import Block
+from planner.workloads.deployments import rounded_up
+from planner.workloads.ratios import numbers_of_prefill
+
+if TYPE_CHECKING:
+    from planner.workloads.pools import PoolSource
+
+Workers = TypeVar("Workers", PrefillWorkers, DecodeWorkers)
+
+_CACHES = len(CacheType)
+_HEADROOM = "memory_headroom"
+
+
+def pool_blocks(
+    source: PoolSource, goals: Sequence[Objective], limits: Sequence[Constraint]
+) -> Iterator[Block]:
+    """The workers one by one, then in pairs of each size, in all numbers that fill the GPUs."""
+    largest = max(source.counts) if source.counts else np.inf
+    prefill = prefill_workers(
+        source.beside, one_each(source.prefill_mesh, "concurrency", largest), inside_fabric=False
+    )
+    decode = decode_workers(
+        source.setting,
+        one_each(source.decode_mesh, "max_num_batched_tokens", largest),
+        inside_fabric=False,
+    )
+    dropped = _rejected(source, prefill) + _rejected(source, decode)
+    nothing = np.zeros_like(dropped)
+    yield Block(candidates=None, dropped=dropped, num_rows=0)
+    kept = _prefill_front(prefill, goals, limits), _decode_front(decode, goals, limits)
+    for first, second in _pairs(*kept):
+        for count in source.counts or (0,):
+            found = _numbers(source, first, second, count)
+            if found is None:
+                continue
+            codes: CodeArray = np.zeros((), dtype=np.int8)
+            pools = source.deployed(_on(0, first), _on(1, second), *found, codes)
+            yield Block(candidates=pools, dropped=nothing, num_rows=0)
+
+
+def one_each(
+    mesh: OpenMesh[ServingConfigurations], unused: str, largest: float = np.inf
+) -> ServingConfigurations:
+    """One worker per layout that leaves GPUs for another, without what its steps do not use."""
+    layouts, *others = mesh.axes
+    (layout,) = layouts
+    size = (
+        layout["tensor_parallel"] * layout["pipeline_parallel"] * layout["attention_data_parallel"]
+    )
+    rows = np.unique(np.stack([*({**layout, "num_gpus": size}).values()], axis=1), axis=0)
+    gpus = rows[:, list(layout).index("num_gpus")]
+    rows = rows[(gpus < largest) | (gpus == gpus.min())]
+    shorter = [
+        [
+            {name: values[:1] for name, values in factor.items()} if unused in factor else factor
+            for factor in axis
+        ]
+        for axis in others
+    ]
+    workers = [dict(zip(layout, rows.T, strict=True))]
+    return OpenMesh(kind=ServingConfigurations, axes=[workers, *shorter]).table()
+
+
+def headroom(workers: PrefillWorkers | DecodeWorkers) -> FloatArray:
+    """Bytes that stay free on a worker's GPUs."""
+    return workers.setting.machine.gpu.allocatable_memory - workers.memory.total
+
+
+def _pairs(
+    prefill: PrefillWorkers, decode: DecodeWorkers
+) -> Iterator[tuple[PrefillWorkers, DecodeWorkers]]:
+    """Workers of one size each, with their caches in one format."""
+    firsts, seconds = _by_kind(prefill), _by_kind(decode)
+    for kind, first in firsts.items():
+        for other, second in seconds.items():
+            if kind % _CACHES == other % _CACHES:
+                yield first, second
+
+
+def _by_kind(workers: Workers) -> dict[int, Workers]:
+    kinds = _kinds(workers)
+    return {int(kind): _rows(workers, kinds == kind) for kind in np.unique(kinds)}
+
+
+def _rejected(source: PoolSource, workers: PrefillWorkers | DecodeWorkers) -> IndexArray:
+    codes = np.broadcast_to(workers.rejected_by, workers.configurations.shape)
+    counts = count_codes(codes, len(source.rules))
+    counts[0] = 0
+    return counts
+
+
+def _prefill_front(
+    workers: PrefillWorkers, goals: Sequence[Objective], limits: Sequence[Constraint]
+) -> PrefillWorkers:
+    allowed = _enough_room(workers, limits)
+    times = (workers.prompt_time, workers.service_time, workers.transfer_time)
+    return _rows(workers, _fronts(workers, times, allowed, goals))
+
+
+def _decode_front(
+    workers: DecodeWorkers, goals: Sequence[Objective], limits: Sequence[Constraint]
+) -> DecodeWorkers:
+    allowed = _enough_room(workers, limits)
+    for limit in limits:
+        if limit.name == "time_per_output_token":
+            # With none under the limit, the others show how far off it is.
+            within = allowed & (workers.time_per_output_token <= limit.bound)
+            allowed = within if within.any() else allowed
+    values = (workers.time_per_output_token, -workers.request_rate, workers.transfer_time)
+    return _rows(workers, _fronts(workers, values, allowed, goals))
+
+
+def _enough_room(
+    workers: PrefillWorkers | DecodeWorkers, limits: Sequence[Constraint]
+) -> BoolArray:
+    """Workers that no rule rejects and, if there are some, that leave the memory asked for."""
+    allowed = workers.rejected_by == 0
+    for limit in limits:
+        if limit.name == _HEADROOM:
+            within = allowed & (headroom(workers) >= limit.bound)
+            allowed = within if within.any() else allowed
+    return np.asarray(allowed)
+
+
+def _fronts(
+    workers: PrefillWorkers | DecodeWorkers,
+    values: tuple[FloatArray, ...],
+    allowed: BoolArray,
+    goals: Sequence[Objective],
+) -> IndexArray:
+    """Undominated workers of each size and cache format.
+
+    A pair is the better the smaller its ``values``, with two exceptions: the memory that stays
+    free, and the queue of prompts, which slower decoding shortens because fewer requests pass.
+    The faster worker does as much for the queue with fewer requests at once.
+    """
+    kinds, shape = _kinds(workers), workers.configurations.shape
+    allowed = np.broadcast_to(allowed, shape).ravel()
+    if any(goal.name == _HEADROOM for goal in goals):
+        return np.flatnonzero(allowed)
+    table = np.stack([np.broadcast_to(value, shape).ravel() for value in values], axis=1)
+    chosen = []
+    for kind in np.unique(kinds[allowed]):
+        rows = np.flatnonzero(allowed & (kinds == kind))
+        chosen.append(rows[pareto_front(table[rows])])
+    return np.concatenate(chosen) if chosen else np.empty(0, dtype=np.intp)
+
+
+def _kinds(workers: PrefillWorkers | DecodeWorkers) -> IndexArray:
+    c = workers.configurations
+    kinds = np.asarray(c.replica_gpus * _CACHES + c.kv_cache, dtype=np.intp)
+    return np.broadcast_to(kinds, c.shape).ravel()
+
+
+def _rows(workers: Workers, rows: Any) -> Workers:
+    """A flat table of some workers by flat index or mask."""
+    shape = workers.configurations.shape
+    indices = np.flatnonzero(rows) if np.asarray(rows).dtype == np.bool_ else rows
+    return _changed(
+        workers,
+        workers.configurations.rows(indices),
+        lambda value: np.broadcast_to(value, shape).ravel()[indices],
+    )
+
+
+def _on(axis: int, workers: Workers) -> Workers:
+    """Flat workers on one of three axes: prefill workers, decode workers, their numbers."""
+    c, shape = workers.configurations, [1, 1, 1]
+    shape[axis] = c.size
+
+    def placed(values: Any) -> Any:
+        return np.reshape(values, shape)
+
+    table = {name: placed(getattr(c, name)) for name in c.names()}
+    return _changed(workers, replace(c, **table), placed)
+
+
+def _changed(workers: Workers, configurations: Any, change: Any) -> Workers:
+    """The workers with every array changed."""
+    whole = ("setting", "configurations", "memory")
+    arrays = {name: change(value) for name, value in vars(workers).items() if name not in whole}
+    memory = workers.memory.mapped(change)
+    return replace(workers, configurations=configurations, memory=memory, **arrays)
+
+
+def _numbers(
+    source: PoolSource, prefill: PrefillWorkers, decode: DecodeWorkers, count: int
+) -> tuple[FloatArray, FloatArray] | None:
+    """Numbers of workers that fill ``count`` GPUs, or those that keep up with the rate."""
+    each = (
+        float(prefill.configurations.replica_gpus[0]),
+        float(decode.configurations.replica_gpus[0]),
+    )
+    wanted = source.prefill_replicas, source.replicas
+    if None not in wanted and not count:
+        return np.array([float(wanted[0] or 0)]), np.array([float(wanted[1] or 0)])
+    if not count:
+        rate, (one, other) = source.request_rate or 0.0, (_on(0, prefill), _on(1, decode))
+        first = rounded_up(rate / one.request_rate)
+        return first, rounded_up(_most_decode_workers(one, other, first, rate))
+    first = numbers_of_prefill(count, int(each[0]), int(each[1]))
+    second = (count - first * each[0]) / each[1]
+    for number, numbers in ((wanted[0], first), (wanted[1], second)):
+        known = numbers == (numbers if number is None else number)
+        first, second = first[known], second[known]
+    return (first, second) if first.size else None
+
+
+def _most_decode_workers(
+    prefill: PrefillWorkers, decode: DecodeWorkers, num_prefill: FloatArray, rate: float
+) -> FloatArray:
+    """Decode workers that surely reach the rate, by Little's law with all their places taken.
+
+    So many prompts wait no longer than at a server of exponential service.
+    """
+    served = prefill.service_time / num_prefill
+    wait = served * rate * served / (1 - rate * served)
+    moved = np.maximum(prefill.transfer_time, decode.transfer_time)
+    answer = decode.places / decode.request_rate
+    latency = prefill.prompt_time + wait + moved + answer
+    needed = rate * latency / decode.configurations.concurrency
+    return np.maximum(needed, rate / decode.request_rate)

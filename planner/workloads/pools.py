@@ -1,0 +1,203 @@
+"""Pools of prefill workers and of decode workers, as candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from planner.arrays import BoolArray, CodeArray, FloatArray
+from planner.configurations.enumerate import OpenMesh
+from planner.configurations.serving import (
+    OF_PREFILL,
+    PREFILL,
+    PoolConfigurations,
+    ServingConfigurations,
+)
+from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
+from planner.estimators.inference.disaggregated import (
+    DecodeWorkers,
+    PrefillWorkers,
+    cache_transfer_time,
+    decode_workers,
+    prefill_workers,
+)
+from planner.estimators.inference.disaggregated_run import (
+    DisaggregatedRun,
+    Pools,
+    disaggregated_run,
+)
+from planner.estimators.inference.setting import ServingSetting
+from planner.optimize.constraints import Constraint
+from planner.optimize.objectives import Objective
+from planner.optimize.source import Block, Columns, Need, Source
+from planner.workloads.columns import counts, floats, repeated
+from planner.workloads.deployments import (
+    DISAGGREGATED,
+    PARAMETERS,
+    Deployments,
+    Promises,
+    cache_of,
+    memory_columns,
+    needed_memory,
+    parameter_columns,
+)
+from planner.workloads.pool_search import headroom, pool_blocks
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolSource(Source):
+    """Pools of workers: to decode on the GPU of ``setting``, to prefill on that of ``beside``.
+
+    ``decode_mesh`` and ``prefill_mesh`` have the layouts of one worker each; ``replicas`` and
+    ``prefill_replicas`` are the numbers of workers where they are given. ``price`` and
+    ``prefill_price`` in USD per GPU-second, NaN where unknown.
+    """
+
+    setting: ServingSetting
+    beside: ServingSetting
+    decode_mesh: OpenMesh[ServingConfigurations]
+    prefill_mesh: OpenMesh[ServingConfigurations]
+    counts: tuple[int, ...]
+    request_rate: float | None
+    price: float
+    prefill_price: float
+    replicas: int | None = None
+    prefill_replicas: int | None = None
+    mesh: None = None
+    mode: str = DISAGGREGATED
+
+    rules = SERVING_REJECTING
+    num_rules = len(SERVING_RULES)
+    block_rows = 0
+    published = "disagg"
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """Names of the GPUs of both pools."""
+        return self.gpu, self.beside.machine.gpu.name
+
+    def broken(self, configurations: PoolConfigurations) -> CodeArray:
+        """One-based number of what rejects one of the workers, else 0."""
+        return self.judged(configurations).rejected_by
+
+    def judged(
+        self, configurations: PoolConfigurations, broken: CodeArray | None = None
+    ) -> PoolDeployments:
+        """Predictions of every configuration."""
+        c = configurations
+        prefill = prefill_workers(self.beside, c.prefill, inside_fabric=False)
+        decode = decode_workers(self.setting, c.decode, inside_fabric=False)
+        codes = np.where(prefill.rejected_by > 0, prefill.rejected_by, decode.rejected_by)
+        return self.deployed(prefill, decode, c.prefill_replicas, c.replicas, codes)
+
+    def deployed(
+        self,
+        prefill: PrefillWorkers,
+        decode: DecodeWorkers,
+        num_prefill: FloatArray,
+        num_decode: FloatArray,
+        rejected_by: CodeArray,
+    ) -> PoolDeployments:
+        """So many of these workers, whose arrays broadcast."""
+        c = PoolConfigurations.pooled(
+            prefill.configurations, decode.configurations, num_prefill, num_decode
+        )
+        run, moved = self._run(prefill, decode, c)
+        each = prefill.configurations.replica_gpus, decode.configurations.replica_gpus
+        prices = num_prefill * each[0] * self.prefill_price, num_decode * each[1] * self.price
+        return PoolDeployments(
+            source=self,
+            configurations=c,
+            rejected_by=rejected_by,
+            prefill=prefill,
+            decode=decode,
+            transfer_time=moved,
+            load=run.load,
+            promises=Promises(
+                num_gpus=c.num_gpus,
+                request_rate=run.request_rate,
+                time_to_first_token=run.time_to_first_token,
+                time_per_output_token=run.time_per_output_token,
+                memory_headroom=np.minimum(headroom(prefill), headroom(decode)),
+                price=np.add(*prices),
+            ),
+        )
+
+    def _run(
+        self, prefill: PrefillWorkers, decode: DecodeWorkers, c: PoolConfigurations
+    ) -> tuple[DisaggregatedRun, FloatArray]:
+        """Each decode worker with its ``concurrency`` in flight, and the transfer of a cache."""
+        inside = self._inside_fabric(c.num_gpus)
+        moved = np.maximum(_moved(prefill, inside), _moved(decode, inside))
+        pools = Pools(
+            prompt_time=prefill.prompt_time,
+            service_time=prefill.service_time,
+            transfer_time=moved,
+            prefill_workers=c.prefill_replicas,
+            decode_workers=c.replicas,
+            fixed=decode.fixed,
+            slope=decode.slope,
+            places=c.replicas * decode.places,
+            stream_interval=np.asarray(float(self.setting.engine.scheduler.stream_interval)),
+        )
+        return disaggregated_run(self.setting, pools, c.replicas * c.concurrency), moved
+
+    def _inside_fabric(self, num_gpus: FloatArray) -> BoolArray:
+        """Where all workers stand in one domain of the same GPUs."""
+        domain = self.setting.machine.cluster.scale_up.domain_size
+        same = self.gpu == self.beside.machine.gpu.name
+        return np.asarray(same & (num_gpus <= domain))
+
+    def blocks(self, goals: Sequence[Objective], limits: Sequence[Constraint]) -> Iterator[Block]:
+        """The product of undominated prefill workers and undominated decode workers."""
+        return pool_blocks(self, goals, limits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolDeployments(Deployments):
+    """Deployments of prefill and decode workers."""
+
+    source: PoolSource
+    prefill: PrefillWorkers
+    decode: DecodeWorkers
+    transfer_time: FloatArray
+    load: FloatArray
+
+    @property
+    def memory(self) -> tuple[Need, Need]:
+        """What a worker that does not fit needs of the host's memory and of its GPUs'."""
+        decode = self.decode
+        worker: Any = decode if np.any(decode.rejected_by) else self.prefill
+        cache = cache_of(worker.memory, worker.configurations.concurrency)
+        return needed_memory(worker.setting, worker.memory, cache)
+
+    def columns(self) -> Columns:
+        """Where it runs, both kinds of workers, promises, memory of the decode workers."""
+        c, shape, source = self.configurations, self.shape, self.source
+        prefill = {
+            PREFILL + name: values
+            for name, values in parameter_columns(c.prefill, OF_PREFILL).items()
+        }
+        return {
+            **self.named(),
+            "replicas": counts(c.replicas, shape),
+            **parameter_columns(c, PARAMETERS),
+            **repeated({"prefill_gpu": source.beside.machine.gpu.name}, shape),
+            "prefill_replicas": counts(c.prefill_replicas, shape),
+            **prefill,
+            "transfer_time_s": floats(self.transfer_time, shape),
+            **self.promised(),
+            "utilization": floats(self.load, shape),
+            **memory_columns(self.decode.memory, shape),
+        }
+
+
+def _moved(workers: PrefillWorkers | DecodeWorkers, inside: BoolArray) -> FloatArray:
+    """Seconds until a cache has moved: over the fabric inside a domain, else over the network."""
+    if not inside.any():
+        return workers.transfer_time
+    fabric = cache_transfer_time(workers.setting, workers.configurations, inside_fabric=True)
+    return np.where(inside, fabric, workers.transfer_time)

@@ -1,0 +1,58 @@
+"""The workloads that can be planned, by name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from planner.errors import SearchSpaceError, did_you_mean
+
+if TYPE_CHECKING:
+    from planner.workloads.base import Workload
+
+# Each is read when it is asked for: a search of training needs no module of serving.
+_SHIPPED = {
+    "train": ("planner.workloads.training", "TRAIN"),
+    "inference": ("planner.workloads.serving", "INFERENCE"),
+    "serve": ("planner.workloads.serving", "SERVE"),
+}
+_REGISTERED: dict[str, Workload] = {}
+
+
+def register(workload: Workload) -> None:
+    """Let a workload be asked for by its name; its terms are those that name it."""
+    _REGISTERED[workload.name] = workload
+
+
+def workload_names() -> tuple[str, ...]:
+    """All names, in the order of help texts."""
+    return (*_SHIPPED, *(name for name in _REGISTERED if name not in _SHIPPED))
+
+
+def known_workload(name: str) -> str:
+    """The name, if it is that of a workload.
+
+    Raises
+    ------
+    SearchSpaceError
+        It is not.
+    """
+    known = workload_names()
+    if name not in known:
+        hint = did_you_mean(name, known)
+        raise SearchSpaceError(f"Unknown workload {name!r}.{hint} Known: {', '.join(known)}.")
+    return name
+
+
+def workload_of(name: str) -> Workload:
+    """A workload by name.
+
+    Raises
+    ------
+    SearchSpaceError
+        It is unknown.
+    """
+    if known_workload(name) not in _REGISTERED:
+        module, attribute = _SHIPPED[name]
+        _REGISTERED[name] = getattr(import_module(module), attribute)
+    return _REGISTERED[name]

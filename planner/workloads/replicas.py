@@ -1,0 +1,143 @@
+"""Replicas that compute prompts and answers together, as candidates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from planner.arrays import CodeArray, IndexArray
+from planner.configurations.enumerate import OpenMesh
+from planner.configurations.serving import OF_PREFILL, PREFILL, ServingConfigurations
+from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
+from planner.estimators.inference.estimate import (
+    ServingEstimate,
+    broken_serving_rule,
+    evaluate_serving,
+    serving_rejections,
+)
+from planner.estimators.inference.memory import serving_memory
+from planner.estimators.inference.setting import ServingSetting
+from planner.optimize.narrowing import possible_mesh
+from planner.optimize.source import Columns, Need, Source
+from planner.workloads.columns import counts, floats, repeated
+from planner.workloads.deployments import (
+    AGGREGATED,
+    PARAMETERS,
+    Deployments,
+    Promises,
+    cache_of,
+    memory_columns,
+    needed_memory,
+    parameter_columns,
+    rounded_up,
+)
+
+_BLOCK_ROWS = 2**16
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaSource(Source):
+    """Replicas on one GPU with one engine: on the GPUs given, or as many as the rate needs.
+
+    ``price`` in USD per GPU-second, NaN where unknown.
+    """
+
+    setting: ServingSetting
+    mesh: OpenMesh[ServingConfigurations]
+    counts: tuple[int, ...]
+    request_rate: float | None
+    price: float
+    mode: str = AGGREGATED
+
+    rules = SERVING_REJECTING
+    num_rules = len(SERVING_RULES)
+    block_rows = _BLOCK_ROWS
+    published = "online"
+
+    @property
+    def identity(self) -> Any:
+        """What has an equal text where trials mean the same."""
+        return self.setting, self.counts, self.request_rate, self.price
+
+    def broken(self, configurations: ServingConfigurations) -> CodeArray:
+        """One-based number of the first rule each configuration breaks, else 0."""
+        return broken_serving_rule(self.setting, configurations)
+
+    def possible(
+        self, block: ServingConfigurations
+    ) -> tuple[ServingConfigurations, CodeArray | None, IndexArray]:
+        """The mesh without what rules or the memory reject altogether.
+
+        Where nothing fits, what only the memory rejects stays: it tells how far it is from
+        fitting.
+        """
+        number = len(self.rules)
+        possible, _, dropped = possible_mesh(block, self.broken(block), number)
+        if not possible.size:
+            return possible, None, dropped
+        with np.errstate(divide="ignore", invalid="ignore"):
+            memory = serving_memory(self.setting, possible)
+            codes = serving_rejections(self.setting, possible, memory)
+        if not (codes == 0).any():
+            return possible, None, dropped
+        fitting, _, too_large = possible_mesh(possible, codes, number)
+        return fitting, None, dropped + too_large
+
+    def judged(
+        self, configurations: ServingConfigurations, broken: CodeArray | None = None
+    ) -> Replicas:
+        """Predictions of every configuration, multiplied by its replicas."""
+        estimate = evaluate_serving(self.setting, configurations)
+        return Replicas(
+            source=self,
+            configurations=configurations,
+            rejected_by=estimate.rejected_by,
+            estimate=estimate,
+            promises=self._promises(estimate),
+        )
+
+    def _promises(self, estimate: ServingEstimate) -> Promises:
+        c, served = estimate.configurations, estimate.served
+        replicas = c.data_parallel
+        if not self.counts and self.request_rate is not None:
+            replicas = rounded_up(self.request_rate / served.request_rate)
+        num_gpus = replicas * c.replica_gpus
+        capacity = self.setting.machine.gpu.allocatable_memory
+        return Promises(
+            num_gpus=num_gpus,
+            request_rate=served.request_rate * replicas,
+            time_to_first_token=served.time_to_first_token,
+            time_per_output_token=served.time_per_output_token,
+            memory_headroom=capacity - estimate.peak_memory,
+            price=num_gpus * self.price,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replicas(Deployments):
+    """Deployments of replicas that do all."""
+
+    estimate: ServingEstimate
+
+    @property
+    def memory(self) -> tuple[Need, Need]:
+        """What is needed of the host's memory for a GPU, and of the fullest GPU's own."""
+        memory = self.estimate.memory
+        cache = cache_of(memory, self.configurations.concurrency)
+        return needed_memory(self.setting, memory, cache)
+
+    def columns(self) -> Columns:
+        """Where it runs, configuration, promises, memory."""
+        c, shape, estimate = self.configurations, self.shape, self.estimate
+        without = ("prefill_gpu", "prefill_replicas", *(PREFILL + name for name in OF_PREFILL))
+        return {
+            **self.named(),
+            "replicas": counts(self.num_gpus / c.replica_gpus, shape),
+            **parameter_columns(c, PARAMETERS),
+            **repeated(dict.fromkeys((*without, "transfer_time_s")), shape),
+            **self.promised(),
+            "utilization": floats(estimate.served.utilization, shape),
+            **memory_columns(estimate.memory, shape),
+        }

@@ -1,0 +1,249 @@
+"""Serving streams of requests, and static batches, as workloads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from planner.configurations.choices import checked, listed
+from planner.configurations.serving import PREFILL
+from planner.errors import SearchSpaceError, did_you_mean
+from planner.estimators.ideal import ideal_engine
+from planner.estimators.inference.setting import ServingSetting
+from planner.optimize.source import Source
+from planner.request import Request
+from planner.terms import terms_of
+from planner.workloads.base import ALL, Question, Scene, Workload
+from planner.workloads.batches import BatchSource, batch_once, largest_batch, most_concurrent
+from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
+from planner.workloads.place import Place
+from planner.workloads.pools import PoolSource
+from planner.workloads.replicas import ReplicaSource
+from planner.workloads.serving_once import serve_once
+from planner.workloads.serving_question import SINGLE, ask_serving
+from planner.workloads.serving_space import serving_mesh
+from planner.workloads.serving_words import BATCH_WORDS, SERVING_WORDS
+
+_MOST_CONCURRENT = 4096
+_FRONT = ("throughput_per_gpu", "interactivity")
+_SIZING = ("num_gpus", "request_latency")
+_NUMBERS = ("replicas", "prefill_replicas")
+
+
+def _sources(scene: Scene) -> list[Source]:
+    request = scene.question.request
+    if not _serves_streams(scene):
+        return []
+    modes = _modes(request)
+    settings = dict(request.settings)
+    of_pools = {name: settings.pop(name) for name in terms_of("serve", "pool") if name in settings}
+    if of_pools and modes != [DISAGGREGATED]:
+        name = next(iter(of_pools))
+        raise SearchSpaceError(
+            f"{name} follows from the number of GPUs, but for --mode disaggregated alone."
+            if name in _NUMBERS
+            else f"{name} is of prefill workers: it needs --mode disaggregated alone."
+        )
+    rate = None if request.space == SINGLE else request.request_rate
+    found: list[Source] = []
+    for mode in modes:
+        places = [scene.place] if mode == AGGREGATED else [scene.place, _beside(scene)]
+        if not all(_has_kernels(scene, place) for place in places):
+            continue
+        if mode == DISAGGREGATED:
+            found.append(_pools(scene, settings, of_pools, rate))
+            continue
+        found.append(
+            ReplicaSource(
+                setting=_setting(scene, scene.place),
+                mesh=_mesh(scene, settings),
+                counts=scene.question.counts,
+                request_rate=rate,
+                price=scene.place.price,
+            )
+        )
+    return found
+
+
+def _batch_sources(scene: Scene) -> list[Source]:
+    if not _has_kernels(scene, scene.place):
+        return []
+    return [
+        BatchSource(
+            setting=_setting(scene, scene.place),
+            mesh=_mesh(scene, scene.question.request.settings),
+            counts=scene.question.counts,
+            price=scene.place.price,
+        )
+    ]
+
+
+def _pools(
+    scene: Scene, settings: Mapping[str, Any], of_pools: Mapping[str, Any], rate: float | None
+) -> PoolSource:
+    """Workers with the plain settings; those of the prefill workers may have their own."""
+    beside = _beside(scene)
+    own = {name.removeprefix(PREFILL): v for name, v in of_pools.items() if name not in _NUMBERS}
+    replicas, prefill_replicas = (_number(name, of_pools.get(name)) for name in _NUMBERS)
+    if not scene.question.counts and (replicas is None) != (prefill_replicas is None):
+        raise SearchSpaceError("Give replicas and prefill_replicas together, or --gpus with one.")
+    return PoolSource(
+        setting=_setting(scene, scene.place),
+        beside=_setting(scene, beside),
+        decode_mesh=_mesh(scene, settings),
+        prefill_mesh=_mesh(scene, {**settings, **own}),
+        counts=scene.question.counts,
+        request_rate=rate,
+        price=scene.place.price,
+        prefill_price=beside.price,
+        replicas=replicas,
+        prefill_replicas=prefill_replicas,
+    )
+
+
+def _number(name: str, given: Any) -> int | None:
+    """One number of workers."""
+    if given is None:
+        return None
+    values = checked(name, listed(given, {}))
+    if len(values) > 1:
+        raise SearchSpaceError(f"Give one number of {name}, or none for all that fill the GPUs.")
+    return int(values[0])
+
+
+def _beside(scene: Scene) -> Place:
+    return scene.others.get("prefill_gpu", scene.place)
+
+
+def _setting(scene: Scene, place: Place) -> ServingSetting:
+    question = scene.question
+    return ServingSetting(
+        machine=place.machine,
+        model=question.model,
+        engine=scene.profile,
+        workload=question.work,
+    )
+
+
+def _mesh(scene: Scene, settings: Mapping[str, Any]) -> Any:
+    question = scene.question
+    return serving_mesh(
+        scene.space,
+        settings,
+        counts=question.counts or None,
+        model=question.model,
+        engine=scene.profile,
+    )
+
+
+def _serves_streams(scene: Scene) -> bool:
+    """Whether the engine serves streams; an error where it was named for that."""
+    request, engine = scene.question.request, scene.profile
+    if engine.scheduler.continuous or request.space == SINGLE:
+        return True
+    if request.engine in (ALL, (ALL,)):
+        return False
+    raise SearchSpaceError(
+        f"{engine.name} batches statically and serves no stream of requests: "
+        "see `planner estimate --workload inference`."
+    )
+
+
+def _has_kernels(scene: Scene, place: Place) -> bool:
+    """Whether the engine has kernels for a GPU; an error where nothing else was asked for."""
+    gpu, engine = place.machine.gpu, scene.profile
+    if not engine.vendors or gpu.vendor in engine.vendors:
+        return True
+    if scene.is_only:
+        raise SearchSpaceError(
+            f"{engine.name} has kernels for GPUs of {' and '.join(engine.vendors)}, not for "
+            f"{gpu.name} of {gpu.vendor}: choose another --engine."
+        )
+    return False
+
+
+def _modes(request: Request) -> list[str]:
+    """The modes asked for; of one configuration aggregated where none is."""
+    every = (AGGREGATED,) if request.space == SINGLE else MODES
+    words = [request.mode] if isinstance(request.mode, str) else list(request.mode or every)
+    for word in words:
+        if word not in MODES:
+            hint = did_you_mean(word, MODES)
+            raise SearchSpaceError(f"Unknown mode {word!r}.{hint} Known: {', '.join(MODES)}.")
+    if request.prefill_gpu is not None and DISAGGREGATED not in words:
+        raise SearchSpaceError("--prefill-gpu is for --mode disaggregated.")
+    return [mode for mode in MODES if mode in words]
+
+
+def _objectives(question: Question) -> tuple[str, ...]:
+    return _FRONT if question.counts or question.request.space == SINGLE else _SIZING
+
+
+def _limits(question: Question, source: Source) -> dict[str, float]:
+    """A rate on given GPUs, and the end of the cluster where GPUs are sized for a rate."""
+    request, bounds = question.request, {}
+    if request.request_rate is not None and question.counts and request.space != SINGLE:
+        bounds["request_rate"] = request.request_rate
+    most = source.setting.machine.cluster.max_gpus
+    if not question.counts and most is not None:
+        bounds["max_gpus"] = min(most, request.constraints.get("max_gpus", most))
+    return bounds
+
+
+def _settled(source: Source) -> dict[str, Any]:
+    """Answers that a plan was made with where the user gave none, or several."""
+    work = source.setting.workload
+    lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
+    answers = {"gpu": source.gpu, "engine": source.profile, **lengths}
+    if isinstance(source, PoolSource):
+        answers |= {"mode": source.mode, "prefill_gpu": source.beside.machine.gpu.name}
+    return answers
+
+
+def _free(request: Request, burst: int | None) -> dict[str, Sequence[Any]]:
+    """With a rate or a burst and no concurrency, all concurrencies."""
+    asked = request.request_rate is not None or burst is not None
+    if not asked or "concurrency" in request.settings or _modes(request) != [AGGREGATED]:
+        return {}
+    return {"concurrency": [*range(1, _MOST_CONCURRENT + 1)]}
+
+
+def _fitting(source: Source, configurations: Any) -> dict[str, Any]:
+    """As many requests at once as find room."""
+    if isinstance(source, PoolSource):
+        return {}
+    largest = largest_batch if isinstance(source, BatchSource) else most_concurrent
+    number = largest(source.setting, configurations)
+    return {"concurrency": number} if number else {}
+
+
+SERVE = Workload(
+    name="serve",
+    profile_kind="engine",
+    single=SINGLE,
+    ask=ask_serving,
+    sources=_sources,
+    objectives=_objectives,
+    limits=_limits,
+    ideal=ideal_engine,
+    settled=_settled,
+    once=serve_once,
+    free=_free,
+    fitting=_fitting,
+    wording=SERVING_WORDS,
+    other_gpus=("prefill_gpu",),
+)
+
+INFERENCE = Workload(
+    name="inference",
+    profile_kind="engine",
+    single=SINGLE,
+    ask=ask_serving,
+    sources=_batch_sources,
+    objectives=lambda _: ("throughput_per_gpu", "request_latency"),
+    ideal=ideal_engine,
+    settled=_settled,
+    once=batch_once,
+    fitting=_fitting,
+    wording=BATCH_WORDS,
+)

@@ -1,0 +1,146 @@
+"""One configuration that serves: at the concurrency that its traffic asks for, in full."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from planner.configurations.serving import PoolConfigurations, ServingConfigurations
+from planner.errors import InfeasibleError, SearchSpaceError
+from planner.estimators.inference.burst import burst
+from planner.estimators.inference.estimate import ServingEstimate, evaluate_serving
+from planner.estimators.inference.percentiles import (
+    request_latency_percentile,
+    time_per_output_token_percentile,
+)
+from planner.optimize.source import Columns, Source
+from planner.workloads.base import Evaluation, only
+from planner.workloads.batches import LARGEST_BATCH
+from planner.workloads.pool_search import one_each
+from planner.workloads.pools import PoolSource
+from planner.workloads.ratios import numbers_of_prefill
+from planner.workloads.replicas import ReplicaSource
+
+SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+
+
+def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
+    """The one configuration of a source, of several concurrencies at the one that is asked for.
+
+    That reaches the rate, or else holds as much of the burst as finds room.
+
+    Raises
+    ------
+    SearchSpaceError
+        The burst has no requests, or too many, or is of pools; or there are several
+        configurations.
+    InfeasibleError
+        No concurrency that fits reaches the rate.
+    """
+    if num_requests is not None and not 1 <= num_requests <= LARGEST_BATCH:
+        raise SearchSpaceError(f"A burst is of 1 to {LARGEST_BATCH:,} requests.")
+    if isinstance(source, PoolSource):
+        if num_requests is not None:
+            raise SearchSpaceError("A burst is predicted for --mode aggregated alone.")
+        return _evaluation(source, _pools(source))
+    if not isinstance(source, ReplicaSource):
+        raise TypeError(f"{source} does not serve.")
+    configurations: ServingConfigurations = only(source)
+    rate = source.setting.workload.request_rate
+    if configurations.size > 1 and rate is not None:
+        configurations = _at_rate(source, configurations, rate)
+    elif configurations.size > 1 and num_requests is not None:
+        configurations = _for_burst(source, configurations, num_requests)
+    found = _evaluation(source, configurations)
+    more, served = _percentiles(found.estimate), None
+    if num_requests is not None:
+        served = burst(found.estimate, num_requests)
+        more |= {"burst_requests": [served.num_requests], "makespan_s": [served.makespan]}
+        for name, share in SHARES.items():
+            more[f"burst_request_latency_{name}_s"] = [served.request_latency(share)]
+    return Evaluation(
+        candidates=found.candidates, rejected_by=found.rejected_by, more=more, detail=served
+    )
+
+
+def _evaluation(source: Source, configurations: Any) -> Evaluation:
+    candidates = source.judged(configurations)
+    code = int(np.ravel(candidates.rejected_by)[0])
+    return Evaluation(
+        candidates=candidates, rejected_by=source.rejections[code - 1] if code else ""
+    )
+
+
+def _percentiles(estimate: ServingEstimate) -> Columns:
+    more: Columns = {}
+    for name, share in SHARES.items():
+        for quantity, value in (
+            ("time_to_first_token", estimate.time_to_first_token(share)),
+            ("time_per_output_token", time_per_output_token_percentile(estimate, share)),
+            ("request_latency", request_latency_percentile(estimate, share)),
+        ):
+            more[f"{quantity}_{name}_s"] = np.ravel(value).tolist()
+    return more
+
+
+def _pools(source: PoolSource) -> PoolConfigurations:
+    """The one configuration of pools; numbers of workers that nobody gave fill the GPUs."""
+    prefill = one_each(source.prefill_mesh, "concurrency")
+    decode = one_each(source.decode_mesh, "max_num_batched_tokens")
+    prefill, decode = (table.rows(np.arange(table.size)) for table in (prefill, decode))
+    each = [int(table.replica_gpus[0]) for table in (prefill, decode)]
+    numbers = _numbers(source, each[0], each[1])
+    if len(numbers) * prefill.size * decode.size != 1:
+        raise SearchSpaceError(
+            f"That is {len(numbers) * prefill.size * decode.size:,} configurations of prefill "
+            "and decode workers: give one value per parameter, replicas and prefill_replicas too."
+        )
+    first, second = numbers[0]
+    return PoolConfigurations.pooled(prefill, decode, np.array([first]), np.array([second]))
+
+
+def _numbers(source: PoolSource, prefill: int, decode: int) -> list[tuple[float, float]]:
+    """Numbers of prefill and decode workers of so many GPUs each."""
+    wanted = source.prefill_replicas, source.replicas
+    if None not in wanted and not source.counts:
+        return [(float(wanted[0] or 0), float(wanted[1] or 0))]
+    return [
+        (first, second)
+        for count in source.counts
+        for first in numbers_of_prefill(count, prefill, decode).tolist()
+        for second in [(count - first * prefill) / decode]
+        if wanted[0] in (None, first) and wanted[1] in (None, second)
+    ]
+
+
+def _for_burst(
+    source: ReplicaSource, configurations: ServingConfigurations, num_requests: int
+) -> ServingConfigurations:
+    """The most requests in flight that find room, and that the burst has for each replica."""
+    estimate = evaluate_serving(source.setting, configurations)
+    useful = configurations.concurrency < num_requests / configurations.data_parallel + 1
+    fitting = np.flatnonzero(useful & (estimate.rejected_by == 0))
+    return configurations.rows(fitting[-1:] if fitting.size else [0])
+
+
+def _at_rate(
+    source: ReplicaSource, configurations: ServingConfigurations, rate: float
+) -> ServingConfigurations:
+    """The fewest requests in flight that reach the rate."""
+    estimate = evaluate_serving(source.setting, configurations)
+    reached = np.where(estimate.rejected_by == 0, estimate.request_rate, 0.0)
+    enough = np.flatnonzero(reached >= rate)
+    if enough.size:
+        return configurations.rows(enough[:1])
+    best = int(np.argmax(reached))
+    if reached[best] == 0:
+        return configurations.rows([0])
+    replicas = float(np.ravel(configurations.data_parallel)[0])
+    concurrency = float(configurations.concurrency[best])
+    raise InfeasibleError(
+        f"It serves at most {reached[best]:.3g} requests per second, not {rate:g}, with "
+        f"{replicas:.0f} replicas and {concurrency:.0f} requests in each: give "
+        f"{int(np.ceil(rate / reached[best] * replicas))} replicas, or search with "
+        "`planner search --workload serve --request-rate`."
+    )

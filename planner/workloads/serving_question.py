@@ -1,0 +1,83 @@
+"""The question of serving: requests, the GPUs for them, and the engines that may serve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.errors import SearchSpaceError, SpecError
+from planner.request import Request
+from planner.specs.catalogue import Catalogue
+from planner.specs.load import check_spec, text_digest
+from planner.specs.model import ModelSpec
+from planner.specs.serving import ServingWorkload
+from planner.workloads.base import Question
+from planner.workloads.notes import Notes
+from planner.workloads.place import gpu_counts
+
+SINGLE = "serve_single"
+_SPACE = "serve"
+_TOKENS = 1024
+_OF_WORKLOAD = (
+    "request_rate",
+    "prefix_cache_hit_rate",
+    "draft_tokens",
+    "acceptance_rate",
+    "draft_cost",
+)
+
+
+def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Question:
+    """The model, the requests and the space of a request.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible, or nothing says how many GPUs there are.
+    """
+    counts = () if request.num_gpus is None else tuple(sorted(set(gpu_counts(request.num_gpus))))
+    if not counts and request.request_rate is None and request.space != SINGLE:
+        raise SearchSpaceError(
+            "Give the number of GPUs with --gpus, or the requests per second to serve with "
+            "--request-rate."
+        )
+    model = catalogue.load_model(request.model)
+    notes.digests[f"model {model.name}"] = text_digest(repr(model))
+    work = _work(request, model, notes)
+    _note_quantization(request, model, notes)
+    return Question(
+        request=request,
+        model=model,
+        work=work,
+        counts=counts,
+        space=(request.space or _SPACE, None),
+    )
+
+
+def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
+    lengths: dict[str, Any] = {}
+    for name in ("input_tokens", "output_tokens"):
+        given = getattr(request, name)
+        if given is None:
+            notes.defaults[name] = f"{_TOKENS:,} (default)"
+        lengths[name] = _TOKENS if given is None else given
+    values = {name: getattr(request, name) for name in _OF_WORKLOAD}
+    values["lora_rank"] = request.lora_rank or 0
+    workload = check_spec(ServingWorkload, {**lengths, **values}, where="the workload")
+    limit = model.max_position_embeddings
+    length = workload.input_tokens + workload.output_tokens
+    if limit is not None and length > limit:
+        raise SpecError(
+            f"{model.name} has positions for {limit:,} tokens, not {length:,} "
+            f"({workload.input_tokens:,} in, {workload.output_tokens:,} out): give fewer, or a "
+            "model file with more max_position_embeddings."
+        )
+    return workload
+
+
+def _note_quantization(request: Request, model: ModelSpec, notes: Notes) -> None:
+    published = model.quantization, model.expert_quantization
+    if any(published) and not {"quantization", "expert_quantization"} & set(request.settings):
+        notes.defaults["quantization"] = (
+            f"{published[0] or 'w16a16'}, experts {published[1] or published[0]} "
+            f"(published weights of {model.name})"
+        )

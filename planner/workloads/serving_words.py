@@ -1,0 +1,109 @@
+"""How ways to serve are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from planner.configurations.serving import PREFILL
+from planner.estimators.inference.setting import ServingSetting
+from planner.optimize.collector import first_row
+from planner.optimize.source import Candidates
+from planner.terms import terms_of
+from planner.text import percent
+from planner.workloads.base import Wording
+
+_DEGREES = {term.short: name for name, term in terms_of("serve", "parameter").items() if term.short}
+
+
+def requests(setting: ServingSetting) -> list[str]:
+    """What is asked: the requests, in a line."""
+    work = setting.workload
+    words = [f"{work.input_tokens:,} tokens in, {work.output_tokens:,} out"]
+    if work.request_rate is not None:
+        words.append(f"{work.request_rate:g} per second")
+    if work.prefix_cache_hit_rate:
+        words.append(f"{percent(work.prefix_cache_hit_rate)} of prompts cached")
+    if work.draft_tokens:
+        words.append(f"{work.draft_tokens} draft tokens accepted with {work.acceptance_rate:g}")
+    if work.lora_rank:
+        words.append(f"LoRA adapters of rank {work.lora_rank}")
+    return [f"Requests: {', '.join(words)}"]
+
+
+def layout(row: Mapping[str, Any]) -> str:
+    """``8 x tp4``: replicas and how each is split; ``2 x tp1 + 3 x tp2``: prefill and decode."""
+    mine = f"{row['replicas']:,} x {_split(row, '')}"
+    if row.get("prefill_replicas") is None:
+        return mine
+    return f"{row['prefill_replicas']:,} x {_split(row, PREFILL)} + {mine}"
+
+
+def _split(row: Mapping[str, Any], prefix: str) -> str:
+    degrees = {short: row[prefix + name] for short, name in _DEGREES.items()}
+    words = [f"{short}{n}" for short, n in degrees.items() if n > 1]
+    return " ".join(words) or "tp1"
+
+
+def _in_short(row: Mapping[str, Any]) -> str:
+    """The layout, the types, and the requests at once."""
+    types = f"{row['quantization']}, {row['kv_cache']} cache"
+    return f"{layout(row)}, {types}, concurrency {row['concurrency']:,}"
+
+
+def _blamed(candidates: Candidates, rule: str) -> str:
+    """The degrees and types of a configuration."""
+    row = first_row(candidates.columns())
+    names = ("num_gpus", *_DEGREES.values(), "quantization", "kv_cache")
+    return " ".join(f"{name}={row[name]}" for name in names)
+
+
+def _room(row: Mapping[str, Any]) -> str:
+    return f"room for {row['most_sequences']:,} of {row['concurrency']:,} requests"
+
+
+def _legend(shown: Mapping[str, Sequence[Any]]) -> str:
+    shapes = "replicas x their split"
+    if any(number is not None for number in shown.get("prefill_replicas", ())):
+        shapes += ", or prefill + decode workers"
+    return f"layout: {shapes} (tp tensor, pp pipeline, dp attention data, ep expert parallel)"
+
+
+SERVING_WORDS = Wording(
+    noun="plan",
+    asked=requests,
+    layout=layout,
+    in_layout=tuple(_DEGREES.values()),
+    in_short=_in_short,
+    blamed=_blamed,
+    room=_room,
+    legend=_legend,
+    results=lambda _: (
+        "time_to_first_token_s",
+        "time_per_output_token_s",
+        "tokens_per_s_per_user",
+        "output_tokens_per_s_per_gpu",
+        "cost_per_million_tokens_usd",
+    ),
+    of_objective={
+        "throughput_per_gpu": "output_tokens_per_s_per_gpu",
+        "throughput": "output_tokens_per_s",
+        "interactivity": "tokens_per_s_per_user",
+    },
+    told_apart=("throughput_per_gpu", "throughput", "cost_per_million_tokens", "interactivity"),
+    from_end_to_end=True,
+)
+
+BATCH_WORDS = replace(
+    SERVING_WORDS,
+    room=lambda _: "",  # most_sequences are those of a stream, at their mean length
+    results=lambda _: (
+        "prefill_latency_s",
+        "decode_latency_s",
+        "request_latency_s",
+        "output_tokens_per_s_per_gpu",
+        "cost_per_million_tokens_usd",
+    ),
+    told_apart=("throughput_per_gpu", "throughput", "cost_per_million_tokens", "request_latency"),
+)

@@ -1,0 +1,223 @@
+"""Training as a workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from planner.configurations.choices import checked, listed, refuse_unknown
+from planner.configurations.enumerate import OpenMesh, training_mesh
+from planner.configurations.rules import unsupported
+from planner.configurations.table import word
+from planner.configurations.training import NAMES, TrainingConfigurations
+from planner.enums import ComputePrecision, Precision
+from planner.estimators.flops import adapter_parameter_count
+from planner.estimators.ideal import ideal_framework
+from planner.estimators.share import Setting
+from planner.optimize.source import Candidates, Source
+from planner.request import Request
+from planner.specs.framework import FrameworkProfile
+from planner.specs.gpu import GpuSpec
+from planner.specs.model import ModelSpec
+from planner.specs.search_space import SearchSpace
+from planner.specs.workload import TrainingWorkload
+from planner.terms import plain_values, terms_of
+from planner.text import large
+from planner.workloads.base import Scene, Wording, Workload, judged_once
+from planner.workloads.place import share_of_peak
+from planner.workloads.training_question import SINGLE, ask_training
+from planner.workloads.training_runs import TrainingSource
+
+_FRONT = ("throughput", "memory_headroom")
+
+
+def _sources(scene: Scene) -> list[Source]:
+    question, place = scene.question, scene.place
+    mesh = mesh_of(
+        scene.space,
+        question.request.settings,
+        num_gpus=question.counts,
+        model=question.model,
+        framework=scene.profile,
+        workload=question.work,
+    )
+    gpu = place.machine.gpu
+    return [
+        TrainingSource(
+            setting=Setting(
+                machine=place.machine,
+                model=question.model,
+                framework=scene.profile,
+                workload=question.work,
+            ),
+            mesh=mesh,
+            counts=question.counts,
+            price_per_gpu_second=place.price_per_gpu_second,
+            flops_efficiency=_flops_efficiency(question.request, gpu, mesh.values("precision")),
+        )
+    ]
+
+
+def mesh_of(
+    space: SearchSpace,
+    settings: Mapping[str, Any],
+    *,
+    num_gpus: Iterable[int],
+    model: ModelSpec,
+    framework: FrameworkProfile,
+    workload: TrainingWorkload,
+) -> OpenMesh[TrainingConfigurations]:
+    """All combinations of the space's values, narrowed by ``settings``.
+
+    ``settings`` maps a parameter to a value or several; it replaces what the space says. Where
+    neither says a ZeRO stage, ranks that share their states with nobody shard nothing.
+
+    Raises
+    ------
+    SearchSpaceError
+        A parameter or a value is unknown, or there is no value left.
+    """
+    refuse_unknown(space, settings, NAMES, derived=("data_parallel",))
+    counts = sorted(set(num_gpus))
+    said: dict[str, Any] = {**space.parameters, **settings}
+    choices: dict[str, Any] = {**_defaults(framework, workload), **said}
+    table = {
+        name: checked(name, _values(choice, counts, model, workload))
+        for name, choice in choices.items()
+    }
+    table["num_gpus"] = checked("num_gpus", counts)
+    alone = min(table["tensor_parallel"]) * min(table["pipeline_parallel"]) >= counts[-1]
+    if alone and "zero_stage" not in said and 0 in framework.zero_stages:
+        table["zero_stage"] = checked("zero_stage", [0])
+    return training_mesh(table)
+
+
+def _defaults(framework: FrameworkProfile, workload: TrainingWorkload) -> dict[str, Any]:
+    """The value of each parameter that neither the space nor the user mentions."""
+    return {
+        **plain_values("train"),
+        "global_batch_size": workload.global_batch_size,
+        "zero_stage": framework.default_zero_stage,
+    }
+
+
+def _values(
+    choice: Any, counts: list[int], model: ModelSpec, workload: TrainingWorkload
+) -> list[Any]:
+    bases = {
+        "num_hidden_layers": model.num_hidden_layers,
+        "num_experts": max(model.num_experts, 1),
+        "global_batch_size": workload.global_batch_size,
+    }
+    return [value for count in counts for value in listed(choice, {**bases, "num_gpus": count})]
+
+
+def _flops_efficiency(
+    request: Request, gpu: GpuSpec, precisions: Sequence[int]
+) -> float | tuple[float, ...] | None:
+    """One share of every peak, or of an achieved rate the share of each precision's peak.
+
+    A precision that the GPU lacks has none: a rule rejects it.
+    """
+    given, name = request.flops_efficiency, "flops_efficiency"
+    if given is None or _is_number(given):
+        return share_of_peak(given, "flop/s", float("nan"), name)
+    shares = [float("nan")] * len(ComputePrecision)
+    for code in precisions:
+        word = ComputePrecision(code).word
+        peak = gpu.peak_flops.get(Precision(word))
+        if peak is not None:
+            shares[code] = share_of_peak(given, "flop/s", peak, f"{name} in {word}") or 0.0
+    return tuple(shares)
+
+
+def _is_number(text: float | str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _settled(source: Source) -> dict[str, Any]:
+    """Answers that a plan was made with where the user gave none."""
+    setting: Setting = source.setting
+    work = setting.workload
+    answers: dict[str, Any] = {
+        "gpu": source.gpu,
+        "framework": source.profile,
+        "sequence_length": work.sequence_length,
+        "total_tokens": work.total_tokens,
+    }
+    if not work.is_frozen:
+        return answers | {"mtp_num_layers": setting.model.mtp_num_layers}
+    targets = {"lora_rank": work.lora_rank, "lora_targets": str(work.lora_targets)}
+    return answers | targets | {"adapter": str(work.adapter)}
+
+
+def _asked(setting: Setting) -> list[str]:
+    """What of a frozen model is trained."""
+    work = setting.workload
+    if not work.is_frozen:
+        return []
+    count = large(adapter_parameter_count(setting))
+    return [
+        f"{work.adapter} of rank {work.lora_rank} on {work.lora_targets}: "
+        f"{count} parameters trained"
+    ]
+
+
+def _in_short(row: Mapping[str, Any]) -> str:
+    """The values of a row that are not the plainest, as --set takes them."""
+    return " ".join(
+        f"{name}={str(row[name]).lower()}"
+        for name, term in terms_of("train", "parameter").items()
+        if not term.option and row[name] != term.plain
+    )
+
+
+def _blamed(candidates: Candidates, rule: str) -> str:
+    """The options of a configuration that its framework does not support."""
+    if rule != "framework":
+        return ""
+    c: TrainingConfigurations = candidates.configurations
+    asked = unsupported(c, candidates.source.setting.framework)
+    return ", ".join(
+        f"{option}={word(option, np.ravel(getattr(c, option))[0])}"
+        for option, is_unsupported in asked.items()
+        if np.any(is_unsupported)
+    )
+
+
+def _results(counts: Sequence[int]) -> tuple[str, ...]:
+    several = ("tokens_per_s",) if len(counts) > 1 else ()
+    names = ("step_time_s", "model_flops_utilization", "peak_memory_gib")
+    return (*names, *several, "tokens_per_s_per_gpu")
+
+
+TRAIN = Workload(
+    name="train",
+    profile_kind="framework",
+    single=SINGLE,
+    ask=ask_training,
+    sources=_sources,
+    objectives=lambda _: _FRONT,
+    ideal=ideal_framework,
+    settled=_settled,
+    once=judged_once,
+    advice_rows=30_000_000,
+    wording=Wording(
+        noun="configuration",
+        in_short=_in_short,
+        blamed=_blamed,
+        asked=_asked,
+        results=_results,
+        of_objective={
+            "throughput": "step_time_s",
+            "memory_headroom": "peak_memory_gib",
+        },
+        told_apart=("throughput", "step_time", "time_to_train", "gpu_hours", "cost"),
+    ),
+)

@@ -1,0 +1,126 @@
+"""The question of a training run: what is trained, for how long, and where nobody said so."""
+
+from __future__ import annotations
+
+from planner.enums import AdapterKind
+from planner.errors import SearchSpaceError, SpecError
+from planner.estimators.parameters import count_parameters
+from planner.request import Request
+from planner.specs.catalogue import Catalogue
+from planner.specs.load import check_spec, text_digest
+from planner.specs.model import ModelSpec
+from planner.specs.multi_token import with_mtp
+from planner.specs.workload import TrainingWorkload
+from planner.workloads.adapters import adapter_fields, adapter_kind, mtp_num_layers
+from planner.workloads.base import Question
+from planner.workloads.notes import Notes
+from planner.workloads.place import gpu_counts
+
+SINGLE = "single"
+_SEQUENCE_LENGTH = 2048
+_BATCH_TOKENS = 4 * 2**20
+_TOKENS_PER_PARAMETER = 20
+_FINE_TUNING_BATCH = 128
+_FINE_TUNING_TOKENS = 1e9
+_ADAPTER_FRAMEWORK = "hf-trainer"
+
+
+def ask_training(request: Request, catalogue: Catalogue, notes: Notes) -> Question:
+    """The model, the run and the space of a request.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible.
+    """
+    if request.num_gpus is None:
+        raise SearchSpaceError("Give the number of GPUs with --gpus.")
+    counts = tuple(sorted(set(gpu_counts(request.num_gpus))))
+    model = catalogue.load_model(request.model)
+    notes.digests[f"model {model.name}"] = text_digest(repr(model))
+    work = _work(request, model, notes)
+    model = with_mtp(model, mtp_num_layers(request, model, notes.defaults))
+    is_frozen = adapter_kind(request) is not AdapterKind.NONE
+    space = "pretrain_moe" if model.num_experts else "pretrain_dense"
+    if is_frozen:
+        space = "fine_tune"
+    given = request.space
+    return Question(
+        request=request,
+        model=model,
+        work=work,
+        counts=counts,
+        space=(space, "default") if given is None else (given, None),
+        profile=(_ADAPTER_FRAMEWORK, "default of adapters")
+        if is_frozen and given == SINGLE
+        else (None, "of the space"),
+    )
+
+
+def _work(request: Request, model: ModelSpec, notes: Notes) -> TrainingWorkload:
+    published = model.training
+    s = request.sequence_length
+    if s is None:
+        limit = model.max_position_embeddings or _SEQUENCE_LENGTH
+        s = published.sequence_length if published else min(_SEQUENCE_LENGTH, limit)
+        notes.defaults["sequence_length"] = f"{s:,} ({_origin(model, published is not None)})"
+    batch = request.global_batch_size
+    if batch is None:
+        # An impossible length is refused below, with all other faults of the workload.
+        batch, origin = _default_batch(request, model, max(s, 1))
+        notes.defaults["global_batch_size"] = f"{batch:,} sequences ({origin})"
+    tokens = request.total_tokens
+    if tokens is None:
+        tokens, origin = _default_tokens(request, model)
+        notes.defaults["total_tokens"] = f"{tokens / 1e9:,.0f} billion ({origin})"
+    _check_length(model, s)
+    values = {"sequence_length": s, "global_batch_size": batch, "total_tokens": tokens}
+    adapter = adapter_fields(request, notes.defaults)
+    return check_spec(
+        TrainingWorkload, {**values, "dropout": request.dropout, **adapter}, where="the workload"
+    )
+
+
+def _default_batch(request: Request, model: ModelSpec, sequence_length: int) -> tuple[int, str]:
+    """Sequences of a step where the user gives none, and where they come from."""
+    if adapter_kind(request) is not AdapterKind.NONE:
+        return _FINE_TUNING_BATCH, "default of fine-tuning"
+    given = model.training.global_batch_tokens if model.training else None
+    batch = _sequences((given or _BATCH_TOKENS) / sequence_length)
+    return batch, _origin(model, given is not None)
+
+
+def _default_tokens(request: Request, model: ModelSpec) -> tuple[float, str]:
+    """Tokens of a run where the user gives none, and where they come from."""
+    if adapter_kind(request) is not AdapterKind.NONE:
+        return _FINE_TUNING_TOKENS, "default of fine-tuning"
+    given = model.training.total_tokens if model.training else None
+    if given is not None:
+        return given, _origin(model, True)
+    tokens = float(_TOKENS_PER_PARAMETER * count_parameters(model).total)
+    return tokens, "20 per parameter, arXiv:2203.15556"
+
+
+def _sequences(tokens_over_length: float) -> int:
+    """A batch of about so many sequences that many layouts divide.
+
+    A whole number is what was run. Else the paper rounded its tokens, "4M" say: the
+    nearest power of two or three times one.
+    """
+    if tokens_over_length >= 1 and tokens_over_length == int(tokens_over_length):
+        return int(tokens_over_length)
+    candidates = sorted(factor << power for factor in (1, 3) for power in range(30))
+    return min(candidates, key=lambda count: abs(count - tokens_over_length))
+
+
+def _origin(model: ModelSpec, published: bool) -> str:
+    return f"published run of {model.name}" if published else "default"
+
+
+def _check_length(model: ModelSpec, sequence_length: int) -> None:
+    limit = model.max_position_embeddings
+    if limit is not None and isinstance(sequence_length, int) and sequence_length > limit:
+        raise SpecError(
+            f"{model.name} has positions for {limit:,} tokens, not {sequence_length:,}: "
+            "give a shorter --sequence-length, or a model file with more max_position_embeddings."
+        )

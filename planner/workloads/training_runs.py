@@ -1,0 +1,183 @@
+"""Training runs as candidates: what a run takes, its columns, its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from planner.arrays import CodeArray, FloatArray
+from planner.configurations.enumerate import OpenMesh
+from planner.configurations.rules import REJECTING, RULES
+from planner.configurations.training import TrainingConfigurations
+from planner.enums import PipelineSchedule
+from planner.estimators.cost import RunCost, run_cost
+from planner.estimators.estimate import Estimate, broken_rule, evaluate, usable_memory
+from planner.estimators.memory import MEMORY_PARTS
+from planner.estimators.share import Setting
+from planner.optimize.source import Candidates, Columns, Need, Source
+from planner.units import DAY, GIB, HOUR, KILOWATT_HOUR, TERA
+from planner.workloads.columns import repeated, worded
+
+_BLOCK_ROWS = 2**21
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSource(Source):
+    """Layouts of a run on one GPU with one framework.
+
+    ``flops_efficiency`` as `planner.estimators.estimate.evaluate` takes it;
+    ``price_per_gpu_second`` [USD/s] may be unknown.
+    """
+
+    setting: Setting
+    mesh: OpenMesh[TrainingConfigurations]
+    counts: tuple[int, ...]
+    mode: str = ""
+    price_per_gpu_second: float | None = None
+    flops_efficiency: float | tuple[float, ...] | None = None
+
+    rules = REJECTING
+    num_rules = len(RULES)
+    block_rows = _BLOCK_ROWS
+    published = "training"
+
+    @property
+    def identity(self) -> Any:
+        """What has an equal text where trials mean the same."""
+        return self.setting, self.counts, self.price_per_gpu_second, self.flops_efficiency
+
+    def broken(self, configurations: TrainingConfigurations) -> CodeArray:
+        """One-based number of the first rule each configuration breaks, else 0."""
+        return broken_rule(self.setting, configurations)
+
+    def judged(
+        self, configurations: TrainingConfigurations, broken: CodeArray | None = None
+    ) -> TrainingRuns:
+        """Predictions; ``broken`` is that of the configurations where it is known already."""
+        estimate = evaluate(
+            self.setting, configurations, flops_efficiency=self.flops_efficiency, broken=broken
+        )
+        return TrainingRuns(
+            source=self,
+            configurations=configurations,
+            rejected_by=estimate.rejected_by,
+            estimate=estimate,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRuns(Candidates):
+    """Runs of ``total_tokens``; what can be optimized or limited, in SI units."""
+
+    source: TrainingSource
+    configurations: TrainingConfigurations
+    rejected_by: CodeArray
+    estimate: Estimate
+
+    @property
+    def memory(self) -> tuple[Need, Need]:
+        """What is needed of the host's memory for a GPU, and of the fullest GPU's own."""
+        memory, machine = self.estimate.memory, self.estimate.setting.machine
+        return (memory.host, machine.host_memory), (memory.peak, usable_memory(machine.gpu))
+
+    @cached_property
+    def run(self) -> RunCost:
+        """Time, GPU-seconds, cost and energy of the whole run."""
+        return run_cost(self.estimate, self.source.price_per_gpu_second)
+
+    @property
+    def throughput(self) -> FloatArray:
+        """Trained tokens per second."""
+        return self.estimate.tokens_per_second
+
+    @property
+    def step_time(self) -> FloatArray:
+        """Seconds of an optimizer step."""
+        return self.estimate.step_time
+
+    @property
+    def time_to_train(self) -> FloatArray:
+        """Seconds of the run."""
+        return self.run.time_to_train
+
+    @property
+    def gpu_hours(self) -> FloatArray:
+        """GPU-seconds of the run."""
+        return self.run.gpu_seconds
+
+    @property
+    def cost(self) -> FloatArray:
+        """USD of the run."""
+        return self.run.cost
+
+    @property
+    def energy(self) -> FloatArray:
+        """Joules of the run's GPUs at their design power."""
+        return self.run.energy
+
+    @property
+    def memory_headroom(self) -> FloatArray:
+        """Bytes that stay free on the fullest GPU."""
+        capacity = self.estimate.setting.machine.gpu.allocatable_memory
+        return np.asarray(capacity - self.estimate.peak_memory)
+
+    @property
+    def model_flops_utilization(self) -> FloatArray:
+        """Model FLOPs over the dense peak."""
+        return self.estimate.model_flops_utilization
+
+    @property
+    def num_gpus(self) -> FloatArray:
+        """GPUs of the run."""
+        return self.configurations.num_gpus
+
+    def columns(self) -> Columns:
+        """Configuration, predictions, then memory and time by part."""
+        shape = self.shape
+        results = {**self._predictions(), **self._memory_parts(), **self._time_parts()}
+        flat = {name: np.broadcast_to(value, shape).ravel() for name, value in results.items()}
+        source = self.source
+        named = repeated({"gpu": source.gpu, "framework": source.profile}, shape)
+        return {**named, **self._configuration(), **flat}
+
+    def _configuration(self) -> Columns:
+        c = self.configurations
+        table = {name: worded(name, getattr(c, name), c.shape) for name in c.names()}
+        for name, count in (
+            ("data_parallel", c.data_parallel),
+            ("gradient_accumulation_steps", c.num_micro_batches),
+        ):
+            table[name] = np.broadcast_to(count, c.shape).ravel().astype(int).tolist()
+        schedules = [PipelineSchedule(interleaved).word for interleaved in (0, 1)]
+        table["pipeline_schedule"] = [schedules[n > 1] for n in table["virtual_pipeline"]]
+        return table
+
+    def _predictions(self) -> Columns:
+        estimate, run = self.estimate, self.run
+        return {
+            "step_time_s": estimate.step_time,
+            "tokens_per_s": estimate.tokens_per_second,
+            "tokens_per_s_per_gpu": estimate.tokens_per_second / self.num_gpus,
+            "model_flops_utilization": estimate.model_flops_utilization,
+            "hardware_flops_utilization": estimate.hardware_flops_utilization,
+            "tflops_per_gpu": estimate.model_flops_per_second_per_gpu / TERA,
+            "peak_memory_gib": estimate.peak_memory / GIB,
+            "memory_headroom_gib": self.memory_headroom / GIB,
+            "host_memory_gib": estimate.memory.host / GIB,
+            "time_to_train_days": run.time_to_train / DAY,
+            "gpu_hours": run.gpu_seconds / HOUR,
+            "cost_usd": run.cost,
+            "energy_kwh": self.energy / KILOWATT_HOUR,
+        }
+
+    def _memory_parts(self) -> Columns:
+        fullest = self.estimate.memory.fullest
+        return {f"memory_{part}_gib": getattr(fullest, part) / GIB for part in MEMORY_PARTS}
+
+    def _time_parts(self) -> Columns:
+        if self.estimate.is_flat:
+            return {}
+        return {f"time_{part}_s": s for part, s in self.estimate.time.parts().items()}
