@@ -16,9 +16,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+from compile_runs import COLLECTION
 from cross_validate import FOLDS
 from fit_engines import STEPS, EngineStep, fitted, measurements, profiles_with_runs
-from residuals import COLLECTION
 
 from planner.arrays import FloatArray
 from planner.calibration.measured import Measured, log_ratios, thinned

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations, product
 
 import numpy as np
+from compile_runs import COLLECTION
 from conformal import conformal_factors
 
 from planner.validation.compare import Row
@@ -21,8 +22,6 @@ from planner.validation.regret import layout_problems
 # Orders of magnitude are no residuals but rows that say something else than they seem to.
 LARGEST = math.log(10)
 FEWEST_SHAPES = 3
-COLLECTION = "serving"
-"""Publisher of the collections of one benchmark, whose files name none of their own."""
 Keys = tuple[str, ...]
 Ends = tuple[float, float]
 

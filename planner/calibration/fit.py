@@ -21,6 +21,9 @@ MEMORY_NOISE = 0.05
 """The same of memory: sources round, and sample what the driver says."""
 _LEAST_DETERMINED = 0.15
 _MOST_FOLDS = 10
+_TOLERANCE = 1e-8
+# Of fits without a fold, whose errors are told with three digits.
+_COARSE = 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,17 +92,18 @@ def fit(
     if not measured:
         raise CalibrationError("No row measured anything and can be predicted.")
     asked = [p for p in parameters if any(row.tells(p) for row in measured)]
-    values, widths = _fitted(measured, asked)
+    points, widths = _fitted(measured, asked)
     told = [p for p in asked if 1 - widths[p] >= _LEAST_DETERMINED]
     if not told:
         names = ", ".join(p.label for p in parameters)
         raise CalibrationError(f"These {len(measured)} measurements tell nothing about {names}.")
     if len(told) < len(asked):
-        values, narrower = _fitted(measured, told)
+        points, narrower = _fitted(measured, told)
         widths |= narrower
+    values = {p: p.value(x) for p, x in points.items()}
     tell = progress or _nobody
     tell(1)
-    left_out, folds = _left_out(measured, list(values), tell)
+    left_out, folds = _left_out(measured, points, tell)
     kinds = (log_ratios(measured, {}), log_ratios(measured, values), left_out)
     time, memory = (_errors(*(found[index] for found in kinds)) for index in (0, 1))
     return Fit(
@@ -129,26 +133,29 @@ def _outcome(
 def _fitted(
     measured: Sequence[Measured], parameters: Sequence[Parameter]
 ) -> tuple[dict[Parameter, float], dict[Parameter, float]]:
-    """Values of the parameters, and what is left of the widths of their priors."""
+    """Points on the parameters' scales, and what is left of the widths of their priors."""
     if not parameters:
         return {}, {}
     best, spread = best_point(measured, parameters)
-    values = {p: p.value(x) for p, x in zip(parameters, best, strict=True)}
-    return values, dict(zip(parameters, spread, strict=True))
+    points = dict(zip(parameters, map(float, best), strict=True))
+    return points, dict(zip(parameters, spread, strict=True))
 
 
 def best_point(
     measured: Sequence[Measured],
     parameters: Sequence[Parameter],
     evaluations: int | None = None,
+    start: Sequence[float] | None = None,
+    tolerance: float = _TOLERANCE,
 ) -> tuple[FloatArray, FloatArray]:
     """The best point on the parameters' scales, and its standard deviations there.
 
     The prior's are 1: what is left of them is what the data do not tell. After so many
-    ``evaluations``, beside those of the slopes, it stops.
+    ``evaluations``, beside those of the slopes, it stops. It begins at the shipped values, or at
+    ``start``, a point that is near, and ends where a step gains less than the ``tolerance``.
     """
     low, high = np.array([p.bounds for p in parameters]).T
-    start = np.clip(np.zeros(len(parameters)), low + 1e-6, high - 1e-6)
+    first = np.zeros(len(parameters)) if start is None else np.asarray(start)
     noise = np.array([[NOISE], [MEMORY_NOISE]])
     weights = np.sqrt([row.weight for row in measured])
 
@@ -158,7 +165,14 @@ def best_point(
         return np.concatenate([(_robust(found / noise) * weights)[~np.isnan(found)], x])
 
     found = least_squares(
-        residuals, start, bounds=(low, high), diff_step=1e-3, x_scale=1.0, max_nfev=evaluations
+        residuals,
+        np.clip(first, low + 1e-6, high - 1e-6),
+        bounds=(low, high),
+        diff_step=1e-3,
+        x_scale=1.0,
+        max_nfev=evaluations,
+        ftol=tolerance,
+        xtol=tolerance,
     )
     covariance = np.linalg.inv(found.jac.T @ found.jac)
     return np.asarray(found.x), np.sqrt(np.diag(covariance))
@@ -170,9 +184,13 @@ def _robust(z: FloatArray) -> FloatArray:
 
 
 def _left_out(
-    measured: Sequence[Measured], parameters: Sequence[Parameter], tell: Progress
+    measured: Sequence[Measured], points: Mapping[Parameter, float], tell: Progress
 ) -> tuple[FloatArray, int]:
-    """Log ratios of each measurement with parameters fitted to the other folds of runs."""
+    """Log ratios of each measurement with parameters fitted to the other folds of runs.
+
+    What is fitted to most runs is near the ``points`` that are fitted to all.
+    """
+    parameters, start = list(points), list(points.values())
     runs = {line: number for number, line in enumerate(dict.fromkeys(m.line for m in measured))}
     folds = min(len(runs), _MOST_FOLDS)
     fold_of = [runs[m.line] % max(folds, 1) for m in measured]
@@ -182,7 +200,7 @@ def _left_out(
     for fold in range(folds):
         mine = [index for index, its in enumerate(fold_of) if its == fold]
         others = [row for row, its in zip(measured, fold_of, strict=True) if its != fold]
-        best, _ = best_point(others, parameters)
+        best, _ = best_point(others, parameters, start=start, tolerance=_COARSE)
         values = {p: p.value(x) for p, x in zip(parameters, best, strict=True)}
         found[:, mine] = log_ratios([measured[index] for index in mine], values)
         tell(fold + 2)

@@ -272,7 +272,8 @@ def test_disaggregated_runs_have_two_pools(case):
         ({"input_tokens": "1e12"}, "absurd"),
         ({"tensor_parallel": "1e9"}, "more GPUs than there are"),
         ({"tensor_parallel": "4"}, "a replica of 4 GPUs does not fit on 1"),
-        ({"offload": "disk"}, "offload of disk is not modelled yet"),
+        ({"offload": "disk"}, "weights on disk are not modelled yet"),
+        ({"offload": "experts"}, "offload of experts is not modelled yet"),
         ({"pipeline_parallel": "2", "num_gpus": "2", "stages": "odd"}, "stages 'odd' are not"),
     ],
 )

@@ -130,7 +130,8 @@ def _offloaded(run: Run) -> tuple[float, float]:
     """Shares of the weights and of the key-value cache that host memory keeps."""
     word = run.word("offload")
     if word not in _OFFLOAD:
-        raise NotPredicted(f"offload of {word} is not modelled yet")
+        what = "weights on disk are" if word == "disk" else f"offload of {word} is"
+        raise NotPredicted(f"{what} not modelled yet")
     return _OFFLOAD[word]
 
 
