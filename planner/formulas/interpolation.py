@@ -23,11 +23,12 @@ def trilinear(
     lowest = np.asarray((first * rows + second) * columns + third)
     beside = np.arange(2)
     corners = (beside[:, None, None] * rows + beside[:, None]) * columns + beside
-    found = values.ravel()[lowest[..., None] + corners.ravel()]
+    # The corners come first: numpy's inner loops are then as long as there are points.
+    found = values.ravel()[corners.reshape(-1, *(1 for _ in lowest.shape)) + lowest]
     for half, (_, share, _) in zip((4, 2, 1), cells, strict=True):
-        low, high = found[..., :half], found[..., half:]
-        found = low + share[..., None] * (high - low)
-    return np.asarray(found[..., 0] + sum(beyond for _, _, beyond in cells))
+        low, high = found[:half], found[half:]
+        found = low + share * (high - low)
+    return np.asarray(found[0] + sum(beyond for _, _, beyond in cells))
 
 
 def _cell(axis: FloatArray, x: FloatArray) -> tuple[IndexArray, FloatArray, FloatArray]:
