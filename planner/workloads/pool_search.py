@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray, IndexArray
+from planner.arrays import BoolArray, FloatArray, IndexArray
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import CacheType
@@ -18,16 +18,12 @@ from planner.estimators.inference.disaggregated import (
     decode_workers,
     prefill_workers,
 )
+from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.constraints import Constraint
-from planner.optimize.narrowing import count_codes
 from planner.optimize.objectives import Objective
 from planner.optimize.pareto import pareto_front
-from planner.optimize.source import Block
 from planner.workloads.deployments import rounded_up
 from planner.workloads.ratios import numbers_of_prefill
-
-if TYPE_CHECKING:
-    from planner.workloads.pools import PoolSource
 
 Workers = TypeVar("Workers", PrefillWorkers, DecodeWorkers)
 
@@ -35,31 +31,65 @@ _CACHES = len(CacheType)
 _HEADROOM = "memory_headroom"
 
 
-def pool_blocks(
-    source: PoolSource, goals: Sequence[Objective], limits: Sequence[Constraint]
-) -> Iterator[Block]:
-    """The workers one by one, then in pairs of each size, in all numbers that fill the GPUs."""
-    largest = max(source.counts) if source.counts else np.inf
-    prefill = prefill_workers(
-        source.beside, one_each(source.prefill_mesh, "concurrency", largest), inside_fabric=False
-    )
-    decode = decode_workers(
-        source.setting,
-        one_each(source.decode_mesh, "max_num_batched_tokens", largest),
-        inside_fabric=False,
-    )
-    dropped = _rejected(source, prefill) + _rejected(source, decode)
-    nothing = np.zeros_like(dropped)
-    yield Block(candidates=None, dropped=dropped, num_rows=0)
+@dataclass(frozen=True, kw_only=True)
+class PoolSpace:
+    """The layouts of one worker to ``decode`` and one to ``prefill``, and how many there may be.
+
+    ``replicas`` and ``prefill_replicas`` are the numbers of workers where they are given; else
+    they fill one of the ``counts`` of GPUs, or keep up with the ``request_rate``.
+    """
+
+    prefill_setting: ServingSetting
+    decode_setting: ServingSetting
+    prefill_mesh: OpenMesh[ServingConfigurations]
+    decode_mesh: OpenMesh[ServingConfigurations]
+    counts: tuple[int, ...] = ()
+    request_rate: float | None = None
+    replicas: int | None = None
+    prefill_replicas: int | None = None
+
+    @property
+    def largest(self) -> float:
+        """The most GPUs of a plan."""
+        return max(self.counts) if self.counts else np.inf
+
+    def prefill(self) -> PrefillWorkers:
+        """Every worker that may prefill."""
+        mesh = one_each(self.prefill_mesh, "concurrency", self.largest)
+        return prefill_workers(self.prefill_setting, mesh, inside_fabric=False)
+
+    def decode(self) -> DecodeWorkers:
+        """Every worker that may decode."""
+        mesh = one_each(self.decode_mesh, "max_num_batched_tokens", self.largest)
+        return decode_workers(self.decode_setting, mesh, inside_fabric=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Workers of one size each on axes of their own, and their numbers."""
+
+    prefill: PrefillWorkers
+    decode: DecodeWorkers
+    num_prefill: FloatArray
+    num_decode: FloatArray
+
+
+def pairs(
+    space: PoolSpace,
+    prefill: PrefillWorkers,
+    decode: DecodeWorkers,
+    goals: Sequence[Objective],
+    limits: Sequence[Constraint],
+) -> Iterator[Pair]:
+    """Undominated workers in pairs of each size, in all numbers that fill the GPUs."""
     kept = _prefill_front(prefill, goals, limits), _decode_front(decode, goals, limits)
     for first, second in _pairs(*kept):
-        for count in source.counts or (0,):
-            found = _numbers(source, first, second, count)
-            if found is None:
-                continue
-            codes: CodeArray = np.zeros((), dtype=np.int8)
-            pools = source.deployed(first, second, *found, codes)
-            yield Block(candidates=pools, dropped=nothing, num_rows=0)
+        for count in space.counts or (0,):
+            numbers = _numbers(space, first, second, count)
+            if numbers is not None:
+                yield Pair(
+                    prefill=first, decode=second, num_prefill=numbers[0], num_decode=numbers[1]
+                )
 
 
 def one_each(
@@ -104,13 +134,6 @@ def _pairs(
 def _by_kind(workers: Workers, axis: int) -> dict[int, Workers]:
     kinds = _kinds(workers)
     return {int(kind): _on(axis, _rows(workers, kinds == kind)) for kind in np.unique(kinds)}
-
-
-def _rejected(source: PoolSource, workers: PrefillWorkers | DecodeWorkers) -> IndexArray:
-    codes = np.broadcast_to(workers.rejected_by, workers.configurations.shape)
-    counts = count_codes(codes, len(source.rules))
-    counts[0] = 0
-    return counts
 
 
 def _prefill_front(
@@ -208,15 +231,15 @@ def _changed(workers: Workers, configurations: Any, change: Any) -> Workers:
 
 
 def _numbers(
-    source: PoolSource, prefill: PrefillWorkers, decode: DecodeWorkers, count: int
+    space: PoolSpace, prefill: PrefillWorkers, decode: DecodeWorkers, count: int
 ) -> tuple[FloatArray, FloatArray] | None:
     """Numbers of workers that fill ``count`` GPUs, or those that keep up with the rate."""
     each = [float(one.configurations.replica_gpus.flat[0]) for one in (prefill, decode)]
-    wanted = source.prefill_replicas, source.replicas
+    wanted = space.prefill_replicas, space.replicas
     if None not in wanted and not count:
         return np.array([float(wanted[0] or 0)]), np.array([float(wanted[1] or 0)])
     if not count:
-        rate = source.request_rate or 0.0
+        rate = space.request_rate or 0.0
         first = rounded_up(rate / prefill.request_rate)
         return first, rounded_up(_most_decode_workers(prefill, decode, first, rate))
     first = numbers_of_prefill(count, int(each[0]), int(each[1]))

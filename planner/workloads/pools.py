@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray
-from planner.configurations.enumerate import OpenMesh
+from planner.arrays import BoolArray, CodeArray, FloatArray, IndexArray
 from planner.configurations.serving import (
     OF_PREFILL,
     PREFILL,
     PoolConfigurations,
-    ServingConfigurations,
 )
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
 from planner.estimators.inference.disaggregated import (
@@ -31,6 +29,7 @@ from planner.estimators.inference.disaggregated_run import (
 )
 from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.constraints import Constraint
+from planner.optimize.narrowing import count_codes
 from planner.optimize.objectives import Objective
 from planner.optimize.source import Block, Columns, Need, Source
 from planner.workloads.columns import counts, floats, repeated
@@ -44,28 +43,21 @@ from planner.workloads.deployments import (
     needed_memory,
     parameter_columns,
 )
-from planner.workloads.pool_search import headroom, pool_blocks
+from planner.workloads.pool_search import PoolSpace, headroom, pairs
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolSource(Source):
-    """Pools of workers: to decode on the GPU of ``setting``, to prefill on that of ``beside``.
+    """Pools of workers; ``setting`` is that of those that decode, and ``price`` theirs.
 
-    ``decode_mesh`` and ``prefill_mesh`` have the layouts of one worker each; ``replicas`` and
-    ``prefill_replicas`` are the numbers of workers where they are given. ``price`` and
-    ``prefill_price`` in USD per GPU-second, NaN where unknown.
+    Prices are in USD per GPU-second, NaN where unknown.
     """
 
     setting: ServingSetting
-    beside: ServingSetting
-    decode_mesh: OpenMesh[ServingConfigurations]
-    prefill_mesh: OpenMesh[ServingConfigurations]
+    space: PoolSpace
     counts: tuple[int, ...]
-    request_rate: float | None
     price: float
     prefill_price: float
-    replicas: int | None = None
-    prefill_replicas: int | None = None
     mesh: None = None
     mode: str = DISAGGREGATED
 
@@ -77,7 +69,12 @@ class PoolSource(Source):
     @property
     def gpus(self) -> tuple[str, ...]:
         """Names of the GPUs of both pools."""
-        return self.gpu, self.beside.machine.gpu.name
+        return self.gpu, self.prefill_gpu
+
+    @property
+    def prefill_gpu(self) -> str:
+        """Name of the GPU of the prefill workers."""
+        return self.space.prefill_setting.machine.gpu.name
 
     def broken(self, configurations: PoolConfigurations) -> CodeArray:
         """One-based number of what rejects one of the workers, else 0."""
@@ -88,7 +85,7 @@ class PoolSource(Source):
     ) -> PoolDeployments:
         """Predictions of every configuration."""
         c = configurations
-        prefill = prefill_workers(self.beside, c.prefill, inside_fabric=False)
+        prefill = prefill_workers(self.space.prefill_setting, c.prefill, inside_fabric=False)
         decode = decode_workers(self.setting, c.decode, inside_fabric=False)
         codes = np.where(prefill.rejected_by > 0, prefill.rejected_by, decode.rejected_by)
         return self.deployed(prefill, decode, c.prefill_replicas, c.replicas, codes)
@@ -148,12 +145,27 @@ class PoolSource(Source):
     def _inside_fabric(self, num_gpus: FloatArray) -> BoolArray:
         """Where all workers stand in one domain of the same GPUs."""
         domain = self.setting.machine.cluster.scale_up.domain_size
-        same = self.gpu == self.beside.machine.gpu.name
+        same = self.gpu == self.prefill_gpu
         return np.asarray(same & (num_gpus <= domain))
 
     def blocks(self, goals: Sequence[Objective], limits: Sequence[Constraint]) -> Iterator[Block]:
-        """The product of undominated prefill workers and undominated decode workers."""
-        return pool_blocks(self, goals, limits)
+        """The workers one by one, then the product of undominated ones of each kind."""
+        prefill, decode = self.space.prefill(), self.space.decode()
+        dropped = self._rejected(prefill) + self._rejected(decode)
+        yield Block(candidates=None, dropped=dropped, num_rows=0)
+        codes: CodeArray = np.zeros((), dtype=np.int8)
+        for pair in pairs(self.space, prefill, decode, goals, limits):
+            pools = self.deployed(
+                pair.prefill, pair.decode, pair.num_prefill, pair.num_decode, codes
+            )
+            yield Block(candidates=pools, dropped=np.zeros_like(dropped), num_rows=0)
+
+    def _rejected(self, workers: PrefillWorkers | DecodeWorkers) -> IndexArray:
+        """How many workers each rule rejects."""
+        codes = np.broadcast_to(workers.rejected_by, workers.configurations.shape)
+        counts = count_codes(codes, len(self.rules))
+        counts[0] = 0
+        return counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +197,7 @@ class PoolDeployments(Deployments):
             **self.named(),
             "replicas": counts(c.replicas, shape),
             **parameter_columns(c, PARAMETERS),
-            **repeated({"prefill_gpu": source.beside.machine.gpu.name}, shape),
+            **repeated({"prefill_gpu": source.prefill_gpu}, shape),
             "prefill_replicas": counts(c.prefill_replicas, shape),
             **prefill,
             "transfer_time_s": floats(self.transfer_time, shape),

@@ -17,6 +17,7 @@ from planner.workloads.base import ALL, Question, Scene, Workload
 from planner.workloads.batches import BatchSource, batch_once, largest_batch, most_concurrent
 from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
 from planner.workloads.place import Place
+from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolSource
 from planner.workloads.replicas import ReplicaSource
 from planner.workloads.serving_once import serve_once
@@ -87,17 +88,22 @@ def _pools(
     replicas, prefill_replicas = (_number(name, of_pools.get(name)) for name in _NUMBERS)
     if not scene.question.counts and (replicas is None) != (prefill_replicas is None):
         raise SearchSpaceError("Give replicas and prefill_replicas together, or --gpus with one.")
+    setting, counts = _setting(scene, scene.place), scene.question.counts
     return PoolSource(
-        setting=_setting(scene, scene.place),
-        beside=_setting(scene, beside),
-        decode_mesh=_mesh(scene, settings),
-        prefill_mesh=_mesh(scene, {**settings, **own}),
-        counts=scene.question.counts,
-        request_rate=rate,
+        setting=setting,
+        space=PoolSpace(
+            prefill_setting=_setting(scene, beside),
+            decode_setting=setting,
+            prefill_mesh=_mesh(scene, {**settings, **own}),
+            decode_mesh=_mesh(scene, settings),
+            counts=counts,
+            request_rate=rate,
+            replicas=replicas,
+            prefill_replicas=prefill_replicas,
+        ),
+        counts=counts,
         price=scene.place.price,
         prefill_price=beside.price,
-        replicas=replicas,
-        prefill_replicas=prefill_replicas,
     )
 
 
@@ -196,7 +202,7 @@ def _settled(source: Source) -> dict[str, Any]:
     lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
     answers = {"gpu": source.gpu, "engine": source.profile, **lengths}
     if isinstance(source, PoolSource):
-        answers |= {"mode": source.mode, "prefill_gpu": source.beside.machine.gpu.name}
+        answers |= {"mode": source.mode, "prefill_gpu": source.prefill_gpu}
     return answers
 
 

@@ -86,8 +86,8 @@ def _percentiles(estimate: ServingEstimate) -> Columns:
 
 def _pools(source: PoolSource) -> PoolConfigurations:
     """The one configuration of pools; numbers of workers that nobody gave fill the GPUs."""
-    prefill = one_each(source.prefill_mesh, "concurrency")
-    decode = one_each(source.decode_mesh, "max_num_batched_tokens")
+    prefill = one_each(source.space.prefill_mesh, "concurrency")
+    decode = one_each(source.space.decode_mesh, "max_num_batched_tokens")
     prefill, decode = (table.rows(np.arange(table.size)) for table in (prefill, decode))
     each = [int(table.replica_gpus[0]) for table in (prefill, decode)]
     numbers = _numbers(source, each[0], each[1])
@@ -102,7 +102,7 @@ def _pools(source: PoolSource) -> PoolConfigurations:
 
 def _numbers(source: PoolSource, prefill: int, decode: int) -> list[tuple[float, float]]:
     """Numbers of prefill and decode workers of so many GPUs each."""
-    wanted = source.prefill_replicas, source.replicas
+    wanted = source.space.prefill_replicas, source.space.replicas
     if None not in wanted and not source.counts:
         return [(float(wanted[0] or 0), float(wanted[1] or 0))]
     return [

@@ -16,6 +16,7 @@ import planner
 from planner.estimators.inference.disaggregated import decode_workers, prefill_workers
 from planner.estimators.inference.disaggregated_run import Pools, disaggregated_run
 from planner.estimators.inference.setting import ServingSetting
+from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolSource
 
 WORKLOADS: list[dict[str, Any]] = [
@@ -155,11 +156,10 @@ def test_a_pair_of_a_search_waits_for_the_slower_end_of_a_transfer() -> None:
     mesh: Any = None
     source = PoolSource(
         setting=setting,
-        beside=setting,
-        decode_mesh=mesh,
-        prefill_mesh=mesh,
+        space=PoolSpace(
+            prefill_setting=setting, decode_setting=setting, prefill_mesh=mesh, decode_mesh=mesh
+        ),
         counts=(),
-        request_rate=None,
         price=1.0,
         prefill_price=1.0,
     )
