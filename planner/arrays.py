@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
+from operator import attrgetter
 from typing import TypeAlias
 
 import numpy as np
@@ -15,6 +16,8 @@ IndexArray: TypeAlias = NDArray[np.intp]
 CodeArray: TypeAlias = NDArray[np.int8]
 Numeric: TypeAlias = float | FloatArray
 
+_SMALL = 2**10  # where a new array costs less than to find out whether the old one has room
+
 
 def add(parts: Iterable[Numeric]) -> FloatArray:
     """Sum of arrays of broadcastable shapes, smallest first.
@@ -23,18 +26,21 @@ def add(parts: Iterable[Numeric]) -> FloatArray:
     operation on the full grid per distinct large array. A single part is returned as it is.
     """
     arrays = (np.asarray(part, dtype=np.float64) for part in parts)
-    by_size = sorted(arrays, key=lambda array: (array.size, array.ndim))
+    by_size = sorted(arrays, key=attrgetter("size", "ndim"))
     total, own = by_size[0] if by_size else np.zeros(()), False
     for array in by_size[1:]:
         if own and _fits_in(array, total):
             np.add(total, array, out=total)
         else:
-            total, own = np.asarray(total + array), True
-    return total
+            total = total + array
+            own = total.size > _SMALL
+    return np.asarray(total)
 
 
 def _fits_in(array: FloatArray, total: FloatArray) -> bool:
     """Whether ``array`` broadcasts to the shape of ``total``."""
+    if array.shape == total.shape or array.ndim == 0:
+        return True
     missing = total.ndim - array.ndim
     sizes = zip(array.shape, total.shape[missing:], strict=False)
     return missing >= 0 and all(size in (1, whole) for size, whole in sizes)

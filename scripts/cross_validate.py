@@ -16,7 +16,7 @@ import numpy as np
 from fit_profiles import STEPS, Step, calibration_runs, fitted, rows_of
 
 from planner.arrays import FloatArray
-from planner.calibration.fit import Measured, log_ratios
+from planner.calibration.measured import Measured, log_ratios
 from planner.calibration.parameters import Parameter
 
 FOLDS = 5

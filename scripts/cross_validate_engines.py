@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from cross_validate import FOLDS
 from fit_engines import STEPS, EngineStep, fitted, measurements, profiles_with_runs
+from residuals import COLLECTION
 
 from planner.arrays import FloatArray
-from planner.calibration.inference import MeasuredInference, inference_log_ratios, thinned
+from planner.calibration.measured import Measured, log_ratios, thinned
 from planner.validation.inference.cases import Mode
-from planner.validation.inference.residuals import COLLECTION
 
 _NEARLY_ALL = 0.9
 _MEASURED = {"time_to_first_token_s": "first token", "time_per_output_token_s": "each token"}
@@ -57,7 +57,7 @@ def main() -> None:
             _print("all", totals[total])
 
 
-def _totals(profile: str, row: MeasuredInference) -> Iterable[str]:
+def _totals(profile: str, row: Measured) -> Iterable[str]:
     if row.publisher == COLLECTION:
         yield "serving"
     if row.case.mode is Mode.STATIC:
@@ -76,7 +76,7 @@ def _print(profile: str, errors: Sequence[Error]) -> None:
             )
 
 
-def _left_out(step: EngineStep, asked: Sequence[MeasuredInference]) -> FloatArray:
+def _left_out(step: EngineStep, asked: Sequence[Measured]) -> FloatArray:
     """Absolute errors on ``asked``, each by a fit to calibration rows of other folds.
 
     NaN where there are none.
@@ -92,16 +92,14 @@ def _left_out(step: EngineStep, asked: Sequence[MeasuredInference]) -> FloatArra
     return errors
 
 
-def folds(
-    known: Sequence[MeasuredInference], asked: Sequence[MeasuredInference]
-) -> Callable[[MeasuredInference], str]:
+def folds(known: Sequence[Measured], asked: Sequence[Measured]) -> Callable[[Measured], str]:
     """What names the fold of a row: its publisher, or one of five groups of models."""
     publishers = Counter(row.publisher for row in known)
     is_alone = max(publishers.values()) >= _NEARLY_ALL * len(known)
     seen = sorted({row.case.model.name for row in known})
     models = [*seen, *sorted({row.case.model.name for row in asked} - set(seen))]
 
-    def name(row: MeasuredInference) -> str:
+    def name(row: Measured) -> str:
         if is_alone or row.publisher == COLLECTION:
             return str(models.index(row.case.model.name) % FOLDS)
         return row.publisher
@@ -109,12 +107,10 @@ def folds(
     return name
 
 
-def _errors(
-    step: EngineStep, known: Sequence[MeasuredInference], asked: Sequence[MeasuredInference]
-) -> FloatArray:
+def _errors(step: EngineStep, known: Sequence[Measured], asked: Sequence[Measured]) -> FloatArray:
     """Absolute errors of time on ``asked``, as fractions: fitted to ``known``, else as shipped."""
     values = fitted(step, thinned(known, step.most_settings)) if known else {}
-    return np.abs(np.expm1(inference_log_ratios(asked, values)[0]))
+    return np.abs(np.expm1(log_ratios(asked, values)[0]))
 
 
 if __name__ == "__main__":

@@ -23,12 +23,7 @@ from fit_profiles import fit_key, holders, write
 
 import planner
 from planner.calibration.fit import best_point
-from planner.calibration.inference import (
-    MeasuredInference,
-    inference_log_ratios,
-    measured_inference,
-    thinned,
-)
+from planner.calibration.measured import Measured, log_ratios, measured_runs, thinned
 from planner.calibration.parameters import Parameter
 from planner.validation.inference.cases import InferenceCase, inference_case
 from planner.validation.library import Library
@@ -149,7 +144,7 @@ def main() -> None:
     for step in STEPS:
         rows = thinned(measurements(step), step.most_settings)
         values = fitted(step, rows)
-        error = np.abs(np.expm1(inference_log_ratios(rows, values)[0]))
+        error = np.abs(np.expm1(log_ratios(rows, values)[0]))
         origin = f"fitted by scripts/fit_engines.py to {len(rows)} measurements"
         print(f"{step.profile}: {len(rows)} measurements, median error {np.median(error):.1%}")
         key, own = fit_key(step.profile), PROFILES / f"{step.profile}.toml"
@@ -162,9 +157,10 @@ def main() -> None:
 
 def measurements(
     step: EngineStep, calibrating: bool = True, disaggregated: bool = False
-) -> list[MeasuredInference]:
+) -> list[Measured]:
     """What the runs of an engine measured: those marked for calibration, or all."""
-    return measured_inference(_runs(calibrating), _library(), step.profile, disaggregated)[1]
+    runs = _runs(calibrating)
+    return measured_runs(runs, _library(), step.profile, everything=disaggregated)[1]
 
 
 def profiles_with_runs() -> tuple[str, ...]:
@@ -178,10 +174,10 @@ def _cases() -> Iterator[InferenceCase]:
             yield inference_case(run, _library())
 
 
-def fitted(step: EngineStep, rows: Sequence[MeasuredInference]) -> dict[Parameter, float]:
+def fitted(step: EngineStep, rows: Sequence[Measured]) -> dict[Parameter, float]:
     """The parameters of a step, rounded as they are written."""
     parameters = [_parameter(label, value) for label, value in step.start.items()]
-    best, _ = best_point(rows, parameters, inference_log_ratios, MOST_EVALUATIONS)
+    best, _ = best_point(rows, parameters, MOST_EVALUATIONS)
     return {
         parameter: float(f"{parameter.value(x):.{DIGITS}g}")
         for parameter, x in zip(parameters, best, strict=True)

@@ -16,10 +16,11 @@ from pathlib import Path
 import tomlkit
 
 import planner
-from planner.calibration.fit import Measured, best_point, log_ratios
-from planner.calibration.parameters import Parameter, with_values
+from planner.calibration.fit import best_point
+from planner.calibration.measured import Measured, measured_runs
+from planner.calibration.parameters import Parameter
 from planner.calibration.profile_file import table_of, unit_of
-from planner.calibration.runs import measured_runs
+from planner.calibration.training import with_values
 from planner.units import GIB
 from planner.validation.library import Library
 from planner.validation.runs import Run, read_runs
@@ -164,8 +165,9 @@ def rows_of(step: Step, silicon: Mapping[Parameter, float]) -> list[Measured]:
     """The same as cases, on the silicon fitted before, in the same order."""
     runs = replace(read_runs(), rows=tuple(calibration_runs(step)))
     _, rows = measured_runs(runs, Library(), step.profile)
-    other = {"step_time" if step.memory else "memory": None}
-    return [replace(row, case=with_values(row.case, silicon), **other) for row in rows]
+    mine = [row for row in rows if row.is_of_memory == step.memory]
+    cases = with_values([row.case for row in mine], silicon)
+    return [replace(row, case=case) for row, case in zip(mine, cases, strict=True)]
 
 
 def fitted(step: Step, rows: Sequence[Measured]) -> dict[Parameter, float]:
@@ -174,7 +176,7 @@ def fitted(step: Step, rows: Sequence[Measured]) -> dict[Parameter, float]:
     for label, shipped in step.start.items():
         owner, _, name = label.partition(".")
         parameters.append(Parameter(owner=owner, name=name, shipped=shipped))
-    best, _ = best_point(rows, parameters, log_ratios)
+    best, _ = best_point(rows, parameters)
     return {
         parameter: _rounded(parameter, parameter.value(x))
         for parameter, x in zip(parameters, best, strict=True)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from planner.arrays import FloatArray
-from planner.calibration.parameters import Parameter, with_values
+from planner.calibration.measured import Measured, log_ratios
+from planner.calibration.parameters import Parameter
 from planner.errors import CalibrationError
-from planner.validation.cases import Case
-from planner.validation.predict import Progress, predict_group
+from planner.validation.predict import Progress
 
 NOISE = 0.08
 """Standard deviation of log(measured / predicted) that no parameter can explain: the same
@@ -23,42 +21,6 @@ MEMORY_NOISE = 0.05
 """The same of memory: sources round, and sample what the driver says."""
 _LEAST_DETERMINED = 0.15
 _MOST_FOLDS = 10
-
-
-class Weighted(Protocol):
-    """A measurement of a run, given by its line in the file, and how much it counts."""
-
-    @property
-    def line(self) -> int:
-        """Measurements of the same line are left out together."""
-
-    @property
-    def weight(self) -> float:
-        """Its share of the loss, beside 1 of others."""
-
-    def tells(self, parameter: Parameter) -> bool:
-        """Whether it measured what the parameter is about."""
-
-
-Row = TypeVar("Row", bound=Weighted)
-# Logarithms of predicted over measured, of time and of memory: shape (2, rows), NaN where a
-# row did not measure it.
-Ratios = Callable[[Sequence[Row], Mapping[Parameter, float]], FloatArray]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """A case, its measured step time [s] and its peak memory [B], as far as they are known."""
-
-    case: Case
-    line: int
-    step_time: float | None = None
-    memory: float | None = None
-    weight: float = 1.0
-
-    def tells(self, parameter: Parameter) -> bool:
-        """Whether it measured what the parameter is about."""
-        return (self.memory if parameter.is_of_memory else self.step_time) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,15 +67,14 @@ class Fit:
         return {one.parameter: one.value for one in self.fitted if not one.refused}
 
 
-def number_of_fits(measured: Sequence[Weighted]) -> int:
+def number_of_fits(measured: Sequence[Measured]) -> int:
     """Fits that `fit` tells the end of: one to all runs, and one without each fold of them."""
     return 1 + min(len({one.line for one in measured}), _MOST_FOLDS)
 
 
 def fit(
-    measured: Sequence[Row],
+    measured: Sequence[Measured],
     parameters: Sequence[Parameter],
-    ratios: Ratios[Row],
     progress: Progress | None = None,
 ) -> Fit:
     """Fit ``parameters``, leaving out what the data cannot tell.
@@ -128,18 +89,18 @@ def fit(
     if not measured:
         raise CalibrationError("No row measured anything and can be predicted.")
     asked = [p for p in parameters if any(row.tells(p) for row in measured)]
-    values, widths = _fitted(measured, asked, ratios)
+    values, widths = _fitted(measured, asked)
     told = [p for p in asked if 1 - widths[p] >= _LEAST_DETERMINED]
     if not told:
         names = ", ".join(p.label for p in parameters)
         raise CalibrationError(f"These {len(measured)} measurements tell nothing about {names}.")
     if len(told) < len(asked):
-        values, narrower = _fitted(measured, told, ratios)
+        values, narrower = _fitted(measured, told)
         widths |= narrower
     tell = progress or _nobody
     tell(1)
-    left_out, folds = _left_out(measured, list(values), ratios, tell)
-    kinds = (ratios(measured, {}), ratios(measured, values), left_out)
+    left_out, folds = _left_out(measured, list(values), tell)
+    kinds = (log_ratios(measured, {}), log_ratios(measured, values), left_out)
     time, memory = (_errors(*(found[index] for found in kinds)) for index in (0, 1))
     return Fit(
         fitted=tuple(_outcome(p, values, widths) for p in parameters),
@@ -166,20 +127,19 @@ def _outcome(
 
 
 def _fitted(
-    measured: Sequence[Row], parameters: Sequence[Parameter], ratios: Ratios[Row]
+    measured: Sequence[Measured], parameters: Sequence[Parameter]
 ) -> tuple[dict[Parameter, float], dict[Parameter, float]]:
     """Values of the parameters, and what is left of the widths of their priors."""
     if not parameters:
         return {}, {}
-    best, spread = best_point(measured, parameters, ratios)
+    best, spread = best_point(measured, parameters)
     values = {p: p.value(x) for p, x in zip(parameters, best, strict=True)}
     return values, dict(zip(parameters, spread, strict=True))
 
 
 def best_point(
-    measured: Sequence[Row],
+    measured: Sequence[Measured],
     parameters: Sequence[Parameter],
-    ratios: Ratios[Row],
     evaluations: int | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """The best point on the parameters' scales, and its standard deviations there.
@@ -194,7 +154,7 @@ def best_point(
 
     def residuals(x: FloatArray) -> FloatArray:
         values = {p: p.value(point) for p, point in zip(parameters, x, strict=True)}
-        found = ratios(measured, values)
+        found = log_ratios(measured, values)
         return np.concatenate([(_robust(found / noise) * weights)[~np.isnan(found)], x])
 
     found = least_squares(
@@ -209,31 +169,8 @@ def _robust(z: FloatArray) -> FloatArray:
     return np.asarray(np.sign(z) * np.sqrt(2 * (np.sqrt(1 + z**2) - 1)))
 
 
-def log_ratios(measured: Sequence[Measured], values: Mapping[Parameter, float]) -> FloatArray:
-    """Logarithms of predicted over measured, of step time and of memory, by row.
-
-    Shape ``(2, rows)``; NaN where a row did not measure it.
-    """
-    groups: defaultdict[Hashable, list[int]] = defaultdict(list)
-    for index, row in enumerate(measured):
-        groups[row.case.group].append(index)
-    ratios = np.zeros((2, len(measured)))
-    for indices in groups.values():
-        cases = [with_values(measured[index].case, values) for index in indices]
-        for index, prediction in zip(indices, predict_group(cases), strict=True):
-            row = measured[index]
-            ratios[:, index] = (
-                np.log(prediction.step_time / (row.step_time or np.nan)),
-                np.log(prediction.memory / (row.memory or np.nan)),
-            )
-    return ratios
-
-
 def _left_out(
-    measured: Sequence[Row],
-    parameters: Sequence[Parameter],
-    ratios: Ratios[Row],
-    tell: Progress,
+    measured: Sequence[Measured], parameters: Sequence[Parameter], tell: Progress
 ) -> tuple[FloatArray, int]:
     """Log ratios of each measurement with parameters fitted to the other folds of runs."""
     runs = {line: number for number, line in enumerate(dict.fromkeys(m.line for m in measured))}
@@ -245,9 +182,9 @@ def _left_out(
     for fold in range(folds):
         mine = [index for index, its in enumerate(fold_of) if its == fold]
         others = [row for row, its in zip(measured, fold_of, strict=True) if its != fold]
-        best, _ = best_point(others, parameters, ratios)
+        best, _ = best_point(others, parameters)
         values = {p: p.value(x) for p, x in zip(parameters, best, strict=True)}
-        found[:, mine] = ratios([measured[index] for index in mine], values)
+        found[:, mine] = log_ratios([measured[index] for index in mine], values)
         tell(fold + 2)
     return found, folds
 

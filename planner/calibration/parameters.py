@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from planner.errors import CalibrationError, did_you_mean
-from planner.specs.framework import Execution, FrameworkProfile, Memory, Overlap
-from planner.validation.cases import Case
+from planner.specs.framework import Execution, Memory, Overlap
 
-_SECTIONS = {"execution": Execution, "overlap": Overlap, "memory": Memory}
+SECTIONS = {"execution": Execution, "overlap": Overlap, "memory": Memory}
 _SHARES = ("selective_share", "fragmentation", "hidden_copies")
 # Traffic over that of fused kernels, which nothing undercuts.
 _AT_LEAST_ONE = (
@@ -59,7 +57,7 @@ class Parameter:
     @property
     def is_of_silicon(self) -> bool:
         """Whether it belongs to a class of GPUs."""
-        return self.owner not in _SECTIONS
+        return self.owner not in SECTIONS
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -80,27 +78,17 @@ class Parameter:
         return float(self.shipped * _FACTOR**x)
 
 
-def parameters_of(profile: FrameworkProfile, names: Iterable[str] | None) -> list[Parameter]:
-    """The named parameters of a profile, or all that can be fitted.
-
-    Raises
-    ------
-    CalibrationError
-        A name is unknown, or the parameter is zero and has no scale.
-    """
-    return chosen_parameters({p.label: p for p in _all_of(profile)}, profile.name, names)
-
-
 def chosen_parameters(
-    found: Mapping[str, Parameter], profile: str, names: Iterable[str] | None
+    every: Iterable[Parameter], profile: str, names: Iterable[str] | None
 ) -> list[Parameter]:
-    """Those of the ``found`` parameters of a profile that are named, or all that have a scale.
+    """Those of the parameters of a profile that are named, or all that have a scale.
 
     Raises
     ------
     CalibrationError
         A name is unknown, or the parameter is zero and has no scale.
     """
+    found = {parameter.label: parameter for parameter in every}
     if names is None:
         return [p for p in found.values() if p.is_share or p.shipped > 0]
     chosen = []
@@ -112,27 +100,3 @@ def chosen_parameters(
             raise CalibrationError(f"{name} is 0 in {profile}: give it a value to start from.")
         chosen.append(found[name])
     return chosen
-
-
-def with_values(case: Case, values: Mapping[Parameter, float]) -> Case:
-    """The case under other values of parameters, but those that are not of its GPU or loss."""
-    framework, efficiency = case.framework, case.gpu.efficiency
-    for parameter, value in values.items():
-        if case.own_loss and parameter.label == "memory.per_logit":
-            continue
-        if parameter.owner in _SECTIONS:
-            section = replace(getattr(framework, parameter.owner), **{parameter.name: value})
-            framework = replace(framework, **{parameter.owner: section})
-        elif parameter.owner == case.gpu_class:
-            changed: dict[str, Any] = {parameter.name: value}
-            efficiency = replace(efficiency, **changed)
-    return replace(case, framework=framework, gpu=replace(case.gpu, efficiency=efficiency))
-
-
-def _all_of(profile: FrameworkProfile) -> Iterable[Parameter]:
-    for owner, kind in _SECTIONS.items():
-        section = getattr(profile, owner)
-        for field in fields(kind):
-            value = getattr(section, field.name)
-            if isinstance(value, float):
-                yield Parameter(owner=owner, name=field.name, shipped=value)

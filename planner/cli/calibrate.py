@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from planner.cli import options
-
-if TYPE_CHECKING:
-    from planner.calibration.fit import Fit
-    from planner.validation.library import Library
-    from planner.validation.runs import Runs
 
 RunsFile = Annotated[
     Path, typer.Argument(help="A CSV of measured runs, in the columns of `planner validate`.")
@@ -51,55 +46,26 @@ def calibrate(
     require_fitting()
     catalogue = Catalogue(specs)
     check_path(output)
+    from planner.calibration.fit import fit, number_of_fits
+    from planner.calibration.kinds import CALIBRATED
+    from planner.calibration.measured import measured_runs
+    from planner.calibration.parameters import chosen_parameters
     from planner.report.calibration import print_calibration
-    from planner.validation.columns import TableKind
+    from planner.report.progress import progress_bar
     from planner.validation.library import Library
     from planner.validation.runs import read_runs
 
-    table = read_runs(runs)
-    training = table.kind is TableKind.TRAINING
-    kind = "frameworks" if training else "engines"
-    stem = None if framework is None else catalogue.find(kind, framework).stem
-    fitted = _fitted_framework if training else _fitted_engine
-    library = Library(catalogue=catalogue)
-    name, title, found = fitted(table, library, stem, parameter, quiet=quiet)
+    table, library = read_runs(runs), Library(catalogue=catalogue)
+    kind = CALIBRATED[table.kind]
+    stem = None if framework is None else catalogue.find(kind.profiles, framework).stem
+    name, rows = measured_runs(table, library, stem)
+    profile = kind.load(library, name)
+    parameters = chosen_parameters(kind.parameters(profile), profile.name, parameter)
+    with progress_bar(number_of_fits(rows), "fits", quiet=quiet) as progress:
+        found = fit(rows, parameters, progress)
     origin = f"fitted to {found.runs} runs of {runs.name} by planner calibrate"
     with written_whole(output) as file:
-        file.write(profile_text(catalogue.find(kind, name), found, origin))
+        file.write(profile_text(catalogue.find(kind.profiles, name), found, origin))
     if not quiet:
-        print_calibration(make_console(), title, found, "step time" if training else "times")
-        option = "--profile" if training else "--engine"
-        typer.echo(f"\nWritten to {output}: use it with {option} {output}")
-
-
-def _fitted_framework(
-    table: Runs, library: Library, stem: str | None, names: list[str] | None, *, quiet: bool
-) -> tuple[str, str, Fit]:
-    from planner.calibration.fit import fit, log_ratios, number_of_fits
-    from planner.calibration.parameters import parameters_of
-    from planner.calibration.runs import measured_runs
-    from planner.report.progress import progress_bar
-
-    name, rows = measured_runs(table, library, stem)
-    profile = library.framework(name)
-    parameters = parameters_of(profile, names)
-    with progress_bar(number_of_fits(rows), "fits", quiet=quiet) as progress:
-        return name, profile.name, fit(rows, parameters, log_ratios, progress)
-
-
-def _fitted_engine(
-    table: Runs, library: Library, stem: str | None, names: list[str] | None, *, quiet: bool
-) -> tuple[str, str, Fit]:
-    from planner.calibration.fit import fit, number_of_fits
-    from planner.calibration.inference import (
-        engine_parameters,
-        inference_log_ratios,
-        measured_inference,
-    )
-    from planner.report.progress import progress_bar
-
-    name, rows = measured_inference(table, library, stem)
-    engine = library.engine(name)
-    parameters = engine_parameters(engine, names)
-    with progress_bar(number_of_fits(rows), "fits", quiet=quiet) as progress:
-        return name, engine.name, fit(rows, parameters, inference_log_ratios, progress)
+        print_calibration(make_console(), profile.name, found, kind.time)
+        typer.echo(f"\nWritten to {output}: use it with {kind.option} {output}")

@@ -30,7 +30,7 @@ def estimate(given: options.Given) -> None:
     console = make_console(stderr=json == Path("-"))
     if found.rejected_by:
         result = result_of(plan, found)
-        if result.nearest_misses and not quiet:
+        if found.rejected_by in found.source.rejections and result.nearest_misses and not quiet:
             print_misfit(console, plan, found)
         raise InfeasibleError(infeasible_message(plan, result, found))
     write_estimate(json, plan, found, given["context"].obj)

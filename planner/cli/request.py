@@ -46,12 +46,12 @@ def check_options(given: Given) -> None:
     """
     from planner.errors import SearchSpaceError
 
-    workload = given["workload"]
+    workload = known_workload(given["workload"])
     of = {name: (term.option_name, term.of) for name, term in glossary().items()}
     of |= {"burst": ("--burst", ("serve",))}
     for name, (option, workloads) in of.items():
         if workloads and workload not in workloads and is_given(given, name):
-            wanted = "serve (or inference)" if "inference" in workloads else workloads[0]
+            wanted = " or ".join(workloads)
             raise SearchSpaceError(f"{option} is an option of --workload {wanted}.")
     for names, needed, is_there in _NEEDS:
         for name in names:
@@ -72,7 +72,7 @@ def make_request(given: Given) -> Request:
 
     plan = _plan_of(given)
     check_options(given)
-    workload = known_workload(given["workload"])
+    workload = str(given["workload"])
     asked: dict[str, Any] = {
         name: _answer(term, given[name])
         for name, term in terms_of(workload, "question").items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,8 +14,8 @@ from planner.enums import TemplateKind
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from planner.report.validation import PredictedRow
     from planner.specs.catalogue import Catalogue
+    from planner.validation.compare import Row
     from planner.validation.library import Library
     from planner.validation.runs import Runs
 
@@ -102,24 +102,17 @@ def _library(profile: Path | None, catalogue: Catalogue) -> Library:
     return Library(catalogue=catalogue) if profile is None else replacing(profile, catalogue)
 
 
-def _rows(table: Runs, library: Library, *, quiet: bool) -> Sequence[PredictedRow]:
+def _rows(table: Runs, library: Library, *, quiet: bool) -> Sequence[Row]:
     from planner.report.progress import progress_bar
-    from planner.validation.columns import TableKind
     from planner.validation.compare import joined
-    from planner.validation.inference.compare import joined_inference
-    from planner.validation.inference.predict import predict_inference
     from planner.validation.predict import predict
 
     with progress_bar(len(table.rows), "runs", quiet=quiet) as progress:
-        if table.kind is TableKind.TRAINING:
-            return joined(table, predict(table, library, progress=progress))
-        return joined_inference(table, predict_inference(table, library, progress=progress))
+        return joined(table, predict(table, library, progress=progress))
 
 
-def _print(console: Console, table: Runs, rows: Sequence[Any]) -> None:
-    from planner.report.inference_validation import print_inference_validation
+def _print(console: Console, table: Runs, rows: Sequence[Row]) -> None:
     from planner.report.validation import print_validation
-    from planner.validation.columns import TableKind
+    from planner.validation.kinds import kind_of
 
-    training = table.kind is TableKind.TRAINING
-    (print_validation if training else print_inference_validation)(console, rows)
+    print_validation(console, kind_of(table), rows)

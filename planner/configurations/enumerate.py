@@ -19,7 +19,8 @@ Factor: TypeAlias = Mapping[str, Any]
 
 # Parameters that appear in the same formulas share an axis: what a formula does not depend
 # on costs it nothing. A stage's time does not depend on the global batch size, which therefore
-# has its own; the last axis is long enough for numpy's inner loops.
+# has its own. Pipeline and micro-batch come last, as most large arrays have both: numpy then
+# runs over them in one inner loop.
 AXES: tuple[tuple[str, ...], ...] = tuple(
     tuple(name for _, name in axis)
     for _, axis in groupby(
@@ -29,7 +30,7 @@ AXES: tuple[tuple[str, ...], ...] = tuple(
 )
 
 # A block costs some milliseconds of Python whatever its size, and some bytes per row.
-_BLOCK_ROWS = 2**21
+_BLOCK_ROWS = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)

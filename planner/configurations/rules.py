@@ -199,7 +199,7 @@ def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _offload(c: TrainingConfigurations, context: Context) -> BoolArray:
-    if not np.any(c.offload):
+    if not c.any_offload:
         return np.zeros((), dtype=np.bool_)
     profile, host = context.framework, context.gpu.host
     known = [kind.word in (*profile.offloading.kinds, Offload.NONE.word) for kind in Offload]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from planner.arrays import IndexArray
-from planner.terms import glossary
+from planner.terms import glossary, plain_values
 
 
 class ConfigurationTable:
@@ -27,8 +27,19 @@ class ConfigurationTable:
 
     @classmethod
     def of(cls, **values: Any) -> Self:
-        """Configurations from numbers, lists or arrays; each is cast to its type."""
-        return cls(**{name: cls.cast(name, value) for name, value in values.items()})
+        """Configurations from numbers, lists or arrays; each is cast to its type.
+
+        Parameters that are not given have the plain value of the table of terms.
+        """
+        given = {**cls.plain(), **values}
+        return cls(**{name: cls.cast(name, value) for name, value in given.items()})
+
+    @classmethod
+    @cache
+    def plain(cls) -> dict[str, Any]:
+        """The plain value of every parameter that has one: a code, a flag or a number."""
+        words = plain_values(cls.workload)
+        return {name: glossary()[name].coded(words[name]) for name in cls.names() if name in words}
 
     @classmethod
     def cast(cls, name: str, value: Any) -> Any:
@@ -48,7 +59,7 @@ class ConfigurationTable:
             if not str(field.type).startswith("ClassVar")
         )
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """Shape of the whole table or mesh."""
         return np.broadcast_shapes(*(np.shape(getattr(self, name)) for name in self.names()))

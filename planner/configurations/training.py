@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray
 from planner.configurations.table import ConfigurationTable
@@ -32,17 +35,22 @@ class TrainingConfigurations(ConfigurationTable):
     flash_attention: BoolArray
     fp8_attention: BoolArray
 
-    @property
+    @cached_property
     def data_parallel(self) -> FloatArray:
         """GPUs over tensor, context and pipeline parallelism; a fraction if they do not fit."""
         return self.num_gpus / (
             self.tensor_parallel * self.context_parallel * self.pipeline_parallel
         )
 
-    @property
+    @cached_property
     def num_micro_batches(self) -> FloatArray:
         """Micro-batches of a step (gradient accumulation steps)."""
         return self.global_batch_size / (self.data_parallel * self.micro_batch_size)
+
+    @cached_property
+    def any_offload(self) -> bool:
+        """Whether any of them keeps something in host memory."""
+        return bool(np.any(self.offload))
 
 
 NAMES = TrainingConfigurations.names()

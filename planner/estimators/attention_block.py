@@ -216,6 +216,9 @@ def _fused(share: Share, attention: AttentionSpec) -> tuple[FloatArray, FloatArr
 
 
 def _unfused(share: Share, attention: AttentionSpec) -> tuple[FloatArray, FloatArray]:
+    """Seconds of the forward pass and its FLOPs; zero where all attention is fused."""
+    if np.all(share.flash_attention):
+        return np.zeros(()), np.zeros(())
     s = share.setting.workload.sequence_length
     machine = share.setting.machine
     heads = attention.num_attention_heads / share.tensor_parallel

@@ -21,14 +21,14 @@ class DataParallelTime:
     """Seconds of communication, before overlap.
 
     ``layer_forward`` and ``layer_backward``: per group, one layer and micro-batch of
-    ZeRO-2 and ZeRO-3. ``step``: per stage, at the end of a step.
+    ZeRO-2 and ZeRO-3. ``step``: of the stage where it lasts longest, at the end of a step.
     """
 
     layer_forward: tuple[FloatArray, ...]
     layer_backward: tuple[FloatArray, ...]
     end_forward: FloatArray
     end_backward: FloatArray
-    step: tuple[FloatArray, ...]
+    step: FloatArray
 
 
 def data_parallel_time(
@@ -54,16 +54,13 @@ def data_parallel_time(
             np.where(zero == ZeroStage.WEIGHTS, gather, 0.0)
             + np.where(zero >= ZeroStage.GRADIENTS, scatter, 0.0)
         )
-    step = tuple(
-        _step_exchange(setting, exchange, gradients, zero, dense, experts)
-        for dense, experts in zip(parameters.trained.dense, parameters.trained.experts, strict=True)
-    )
+    on_stages = _step_exchange(setting, exchange, gradients, zero)
     return DataParallelTime(
         layer_forward=tuple(forward[:-1]),
         layer_backward=tuple(backward[:-1]),
         end_forward=forward[-1],
         end_backward=backward[-1],
-        step=step,
+        step=on_stages.max(axis=0) if on_stages.ndim > zero.ndim else on_stages,
     )
 
 
@@ -115,19 +112,16 @@ class _Exchange:
 
 
 def _step_exchange(
-    setting: Setting,
-    exchange: _Exchange,
-    gradients: Gradients,
-    zero: CodeArray,
-    dense: FloatArray,
-    experts: FloatArray,
+    setting: Setting, exchange: _Exchange, gradients: Gradients, zero: CodeArray
 ) -> FloatArray:
-    """All-reduce without ZeRO; ZeRO-1 scatters gradients and gathers weights, ZeRO-2 gathers.
+    """Seconds on each stage: all-reduce without ZeRO, with ZeRO-1 a scatter and a gather.
 
-    Some frameworks all-reduce gradients under ZeRO-1 too. Where weights are sharded between
-    steps, the forward pass gathers them instead.
+    ZeRO-1 scatters gradients and gathers weights, ZeRO-2 gathers. Some frameworks all-reduce
+    gradients under ZeRO-1 too. Where weights are sharded between steps, the forward pass gathers
+    them instead.
     """
-    states = setting.framework.states
+    states, trained = setting.framework.states, exchange.parameters.trained
+    dense, experts = trained.dense, trained.experts
     reduce = exchange.in_copy("all_reduce", gradients.on_wire, dense, experts)
     scatter = exchange.scattered_gradients(gradients.on_wire, dense, experts)
     gather = exchange.in_copy("all_gather", states.weight_on_wire, dense, experts)

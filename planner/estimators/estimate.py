@@ -114,7 +114,7 @@ def evaluate(
         if flops_efficiency is not None:
             total = _flat_step_time(setting, c, flops_efficiency)
         too_large = ~(memory.peak <= usable_memory(setting.machine.gpu))
-        if np.any(c.offload):
+        if c.any_offload:
             host_full = (broken == 0) & ~(memory.host <= setting.machine.host_memory)
             broken = np.where(host_full, _OUT_OF_HOST_MEMORY, broken)
     full = np.int8(len(REJECTIONS))

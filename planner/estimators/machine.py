@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric
 from planner.enums import AttentionKernels, ComputePrecision, Precision
-from planner.estimators.efficiencies import by_precision, nearest_head
+from planner.estimators.efficiencies import by_precision, chosen, nearest_head
 from planner.formulas.attention import wave_fill_factor
 from planner.formulas.collectives import (
     all_to_all_bandwidth,
@@ -85,9 +85,7 @@ class Machine:
 
     def peak(self, precision: CodeArray) -> FloatArray:
         """Dense peak [FLOP/s] of each precision code; NaN where the GPU lacks it."""
-        peaks = self.gpu.peak_flops
-        table = [peaks.get(Precision(code.word), np.nan) for code in ComputePrecision]
-        return np.asarray(table)[precision]
+        return np.asarray(self._peaks[precision])
 
     def gemm_time(
         self,
@@ -99,28 +97,25 @@ class Machine:
         input_bytes: Numeric = 2,
     ) -> FloatArray:
         """Seconds of ``C[rows, columns] = A B``; in fp4 with the cast of A."""
-        e = by_precision(GemmEfficiency, self.gpu.efficiency.gemm, precision)
-        num_bytes = gemm_bytes(
-            rows=rows,
-            columns=columns,
-            depth=depth,
-            input_bytes=input_bytes,
-            output_bytes=output_bytes,
-        )
-        flops = gemm_flops(rows=rows, columns=columns, depth=depth)
-        time = self._roofline(e, flops=flops, num_bytes=num_bytes, precision=precision)
         table = self._gemm_table
+        in_sixteen_bit = np.zeros(())
         if table is not None:
             in_sixteen_bit = self._measured_gemm_time(table, rows, columns, depth, output_bytes)
+            if np.all(precision < ComputePrecision.FP8):
+                return in_sixteen_bit
+        sizes = {"rows": rows, "columns": columns, "depth": depth}
+        num_bytes = gemm_bytes(**sizes, input_bytes=input_bytes, output_bytes=output_bytes)
+        flops = gemm_flops(**sizes)
+        e = chosen(self._gemm, precision)
+        time = self._roofline(e, flops=flops, num_bytes=num_bytes, precision=precision)
+        if table is not None:
             time = np.where(precision < ComputePrecision.FP8, in_sixteen_bit, time)
         measured = self.gpu.efficiency.quantized_gemm.get("nvfp4")
         is_fp4 = precision == ComputePrecision.FP4
         if measured is None or not np.any(is_fp4):
             return time
         tiles = tiled_gemm_flops(
-            rows=rows,
-            columns=columns,
-            depth=depth,
+            **sizes,
             row_offset=measured.row_offset,
             column_offset=measured.column_offset,
             depth_offset=measured.depth_offset,
@@ -145,7 +140,10 @@ class Machine:
         work = np.exp(trilinear(table.sizes, table.work, logs))
         rate = float(self.peak(self.sixteen_bit)) * e.compute_fraction
         time = work / (rate * efficiency.sustained_compute_fraction)
-        more = np.maximum(np.asarray(output_bytes) - 2.0, 0.0) * rows * columns
+        wider = np.maximum(np.asarray(output_bytes) - 2.0, 0.0)
+        if not np.any(wider):
+            return np.asarray(time)
+        more = wider * rows * columns
         fraction = self._bandwidth_fraction(np.asarray(e.bandwidth_fraction))
         moved = more / (self.gpu.memory_bandwidth * fraction)
         return np.asarray((time**e.sharpness + moved**e.sharpness) ** (1 / e.sharpness))
@@ -171,9 +169,7 @@ class Machine:
 
         The measured kernels' own permutation is left out: it is an operator of its own.
         """
-        table = dict(self.gpu.efficiency.grouped_gemm)
-        table["fp4"] = table.get("nvfp4", table["bf16"])
-        e = by_precision(GroupedGemmEfficiency, table, precision)
+        e = chosen(self._grouped_gemm, precision)
         rows_per_expert = np.maximum(pairs / np.asarray(experts), 1e-9)
         padding = (1 + e["width_offset"] / width) * (1 + e["row_offset"] / rows_per_expert)
         return self._roofline(
@@ -336,6 +332,21 @@ class Machine:
             stride=group.stride,
             domain_size=self.cluster.scale_up.domain_size,
         )
+
+    @cached_property
+    def _peaks(self) -> FloatArray:
+        peaks = self.gpu.peak_flops
+        return np.array([peaks.get(Precision(code.word), np.nan) for code in ComputePrecision])
+
+    @cached_property
+    def _gemm(self) -> Mapping[str, FloatArray]:
+        return by_precision(GemmEfficiency, self.gpu.efficiency.gemm)
+
+    @cached_property
+    def _grouped_gemm(self) -> Mapping[str, FloatArray]:
+        table = dict(self.gpu.efficiency.grouped_gemm)
+        table["fp4"] = table.get("nvfp4", table["bf16"])
+        return by_precision(GroupedGemmEfficiency, table)
 
     @cached_property
     def _gemm_table(self) -> GemmTable | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 
 import numpy as np
 
@@ -38,51 +39,89 @@ class MemoryBreakdown:
 
     ``working``: the largest short-lived set, one layer in its backward pass, the loss or the
     temporaries of the optimizer step, when there are no activations. ``gathered``: full
-    weights and gradients of the layers ZeRO-3 has gathered.
+    weights and gradients of the layers ZeRO-3 has gathered. ``allocated_activations`` are those
+    with the share of ``fragmentation`` that is theirs.
     """
 
     weights: FloatArray
     gradients: FloatArray
     optimizer_states: FloatArray
-    activations: FloatArray
+    allocated_activations: FloatArray
     working: FloatArray
     gathered: FloatArray
-    fragmentation: FloatArray
     communication_buffers: FloatArray
     reserved: FloatArray
+    fragmentation_share: FloatArray
+
+    @property
+    def activations(self) -> FloatArray:
+        """Bytes that layers keep for their backward pass."""
+        return self.allocated_activations / (1 + self.fragmentation_share)
+
+    @property
+    def fragmentation(self) -> FloatArray:
+        """Bytes between what comes and goes."""
+        return self.fragmentation_share * (self.activations + self.working)
 
     @property
     def total(self) -> FloatArray:
-        """The peak."""
-        return add(getattr(self, name) for name in MEMORY_PARTS)
+        """The peak: the sum of ``MEMORY_PARTS``."""
+        lasting = (self.weights, self.gradients, self.optimizer_states)
+        buffers = (self.gathered, self.communication_buffers, self.reserved)
+        allocated_working = (1 + self.fragmentation_share) * self.working
+        return add((*lasting, *buffers, allocated_working, self.allocated_activations))
 
 
-MEMORY_PARTS = tuple(field.name for field in fields(MemoryBreakdown))
-_CHANGING = ("gradients", "activations", "working", "gathered", "fragmentation")
+MEMORY_PARTS = (
+    "weights",
+    "gradients",
+    "optimizer_states",
+    "activations",
+    "working",
+    "gathered",
+    "fragmentation",
+    "communication_buffers",
+    "reserved",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
     """Memory of the candidates for the fullest stage, and their maximum.
 
-    ``host``: bytes in host memory of the GPU that keeps most there.
+    ``moments``: for each stage, the backward pass, and the optimizer step if that may be
+    fuller. ``totals``: bytes of each stage at its fullest moment. ``host``: bytes in host memory
+    of the GPU that keeps most there.
     """
 
-    stages: tuple[MemoryBreakdown, ...]
-    peak: FloatArray
+    moments: tuple[tuple[MemoryBreakdown, ...], ...]
     totals: tuple[FloatArray, ...]
+    peak: FloatArray
     host: FloatArray
+
+    @property
+    def stages(self) -> tuple[MemoryBreakdown, ...]:
+        """The parts on each stage at its fullest moment."""
+        return tuple(_fullest(moments) for moments in self.moments)
 
     @property
     def fullest(self) -> MemoryBreakdown:
         """The parts on the fullest stage of each configuration."""
-        index = np.argmax(np.stack(np.broadcast_arrays(*self.totals)), axis=0)
+        return _fullest(tuple(chain.from_iterable(self.moments)))
 
-        def chosen(part: str) -> FloatArray:
-            values = np.broadcast_arrays(*(getattr(stage, part) for stage in self.stages), index)
-            return np.asarray(np.take_along_axis(np.stack(values[:-1]), index[None], axis=0)[0])
 
-        return MemoryBreakdown(**{part: chosen(part) for part in MEMORY_PARTS})
+def _fullest(candidates: tuple[MemoryBreakdown, ...]) -> MemoryBreakdown:
+    """The breakdown with the largest total, the first of equal ones, for each configuration."""
+    if len(candidates) == 1:
+        return candidates[0]
+    totals = [candidate.total for candidate in candidates]
+    index = np.argmax(np.stack(np.broadcast_arrays(*totals)), axis=0)
+
+    def chosen(name: str) -> FloatArray:
+        values = np.broadcast_arrays(*(getattr(each, name) for each in candidates), index)
+        return np.asarray(np.take_along_axis(np.stack(values[:-1]), index[None], axis=0)[0])
+
+    return MemoryBreakdown(**{field.name: chosen(field.name) for field in fields(MemoryBreakdown)})
 
 
 def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> Memory:
@@ -93,13 +132,13 @@ def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParame
     state = _state_parts(share, c, parameters)
     candidates = range(len(parameters.dense))
     moved = [moved_activations(share, group, c) for group in groups]
-    stages = tuple(
+    moments = tuple(
         _stage_memory(share, c, parameters, stage, kept, whole, moved, state)
         for stage in candidates
     )
-    totals = tuple(stage.total for stage in stages)
+    totals = tuple(largest(moment.total for moment in of_stage) for of_stage in moments)
     host = np.zeros(())
-    if np.any(c.offload):
+    if c.any_offload:
         host = largest(
             host_bytes(
                 share.setting,
@@ -111,18 +150,17 @@ def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParame
             )
             for stage in candidates
         )
-    return Memory(stages=stages, totals=totals, peak=largest(totals), host=host)
+    return Memory(moments=moments, totals=totals, peak=largest(totals), host=host)
 
 
 def _activations(
     c: TrainingConfigurations, parameters: StageParameters, stage: int, kept: list[FloatArray]
 ) -> FloatArray:
     """Bytes that the layers of a stage keep for the micro-batches in flight."""
+    counts = parameters.layers.counts[stage]
     in_flight = _in_flight(c, parameters.layers.ranks[stage])
-    return add(
-        bytes_per_layer * (count * in_flight)
-        for bytes_per_layer, count in zip(kept, parameters.layers.counts[stage], strict=True)
-    )
+    per_micro_batch = add(count * one for count, one in zip(counts, kept, strict=True))
+    return per_micro_batch * in_flight
 
 
 def _stage_memory(
@@ -134,13 +172,15 @@ def _stage_memory(
     whole: list[FloatArray],
     moved: list[FloatArray],
     state: Callable[[str, int], FloatArray],
-) -> MemoryBreakdown:
+) -> tuple[MemoryBreakdown, ...]:
+    """The moments of a stage at which it may be fullest."""
     memory = share.setting.framework.memory
     counts = parameters.layers.counts[stage]
-    activations = _activations(c, parameters, stage, kept)
-    if np.any(c.offload):
+    padding = 1 + memory.fragmentation
+    allocated = _activations(c, parameters, stage, [padding * one for one in kept])
+    if c.any_offload:
         away = _activations(c, parameters, stage, moved)
-        activations = activations - moved_away(away, _largest_held(moved, counts))
+        allocated = allocated - padding * moved_away(away, _largest_held(moved, counts))
     loss = np.where(parameters.is_last[stage], _loss_bytes(share), 0.0)
     held = _largest_held(whole, counts)
     rebuilt = _rebuilt(share, counts, held)
@@ -150,41 +190,29 @@ def _stage_memory(
         weights=np.where(keeps_weights(c.offload), 0.0, state("weight", stage)),
         gradients=np.where(on_host, 0.0, state("gradient", stage)),
         optimizer_states=np.where(keeps_states(c.offload), 0.0, state("optimizer", stage)),
-        activations=activations,
+        allocated_activations=allocated,
         working=working,
         gathered=_gathered(share, c, parameters, stage),
-        fragmentation=memory.fragmentation * (activations + working),
         communication_buffers=np.asarray(memory.communication_buffer),
         reserved=np.asarray(memory.reserved),
+        fragmentation_share=np.asarray(memory.fragmentation),
     )
+    if share.setting.framework.states.gradients_persist and not memory.optimizer_temporary:
+        return (backward,)
     temporary = np.where(on_host, 0.0, state("temporary", stage))
-    return _fullest_moment(share, c, backward, temporary)
+    return _moments(share, c, backward, temporary)
 
 
-def _fullest_moment(
+def _moments(
     share: Share, c: TrainingConfigurations, backward: MemoryBreakdown, temporary: FloatArray
-) -> MemoryBreakdown:
-    """The backward pass, or the optimizer step, which has all gradients and no activations."""
-    profile = share.setting.framework
-    if profile.states.gradients_persist and not profile.memory.optimizer_temporary:
-        return backward
+) -> tuple[MemoryBreakdown, ...]:
+    """The backward pass, and the optimizer step, which has all gradients and no activations."""
     zero = np.zeros(())
-    update = replace(
-        backward,
-        activations=zero,
-        working=temporary,
-        gathered=zero,
-        fragmentation=profile.memory.fragmentation * temporary,
-    )
-    if not profile.states.gradients_persist:
+    update = replace(backward, allocated_activations=zero, working=temporary, gathered=zero)
+    if not share.setting.framework.states.gradients_persist:
         earlier = np.where(c.num_micro_batches > 1, backward.gradients, 0.0)
         backward = replace(backward, gradients=earlier)
-    later = update.total > backward.total
-    return replace(
-        backward,
-        **{name: np.where(later, getattr(update, name), getattr(backward, name))
-           for name in _CHANGING},
-    )  # fmt: skip
+    return backward, update
 
 
 def _in_flight(c: TrainingConfigurations, rank: FloatArray) -> FloatArray:

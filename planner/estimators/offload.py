@@ -52,9 +52,9 @@ def keeps_weights(offload: CodeArray) -> BoolArray:
 
 def moved_activations(share: Share, group: LayerGroup, c: TrainingConfigurations) -> FloatArray:
     """Bytes that one layer of a group moves to the host of those it keeps."""
-    moves = c.offload == Offload.ACTIVATIONS
-    if not np.any(moves):
+    if not c.any_offload:
         return np.zeros(())
+    moves = c.offload == Offload.ACTIVATIONS
     kept = layer_bytes(share, group)
     if share.setting.framework.offloading.layer_inputs_alone:
         kept = np.minimum(kept, layer_input_bytes(share))
@@ -78,7 +78,7 @@ def host_copies(
     brings away the gradients it owns of every micro-batch.
     """
     nothing = np.zeros(())
-    if not np.any(c.offload):
+    if not c.any_offload:
         none = (nothing,) * len(moved)
         return HostCopies(
             layer_forward=none, layer_backward=none, end_forward=nothing, end_backward=nothing

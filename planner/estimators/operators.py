@@ -11,7 +11,6 @@ from planner.arrays import FloatArray, Numeric, add
 from planner.enums import ComputePrecision
 from planner.estimators.recomputation import Recomputation
 from planner.estimators.share import Share, elementwise_bytes
-from planner.formulas.overlap import partly_hidden
 
 COLLECTIVES = ("tensor_parallel", "context_parallel", "expert_parallel")
 
@@ -140,27 +139,13 @@ def gradient_accumulation(
 
 
 def tensor_collectives(share: Share, module: str) -> Iterator[Operator]:
-    """What tensor parallelism exchanges around one attention or feed-forward block.
-
-    An all-reduce forward and one backward; with sequence parallelism an all-gather and
-    a reduce-scatter of the same volume instead.
-    """
-    machine, framework = share.setting.machine, share.setting.framework
-    num_bytes = 2.0 * share.tokens * share.hidden_size
-    group = share.tensor_group
-    reduce = machine.collective("all_reduce", num_bytes, group)
-    gather = machine.collective("all_gather", num_bytes, group)
-    scatter = machine.collective("reduce_scatter", num_bytes, group)
-    time = partly_hidden(
-        communication=np.where(share.sequence_parallel, gather + scatter, reduce),
-        hidden=framework.overlap.tensor_parallel,
-    )
+    """What tensor parallelism exchanges around one attention or feed-forward block."""
     yield Operator(
         name=f"{module}_tensor_parallel",
         module=module,
         part="tensor_parallel",
-        forward=time,
-        backward=time,
+        forward=share.block_exchange,
+        backward=share.block_exchange,
         flops=np.zeros(()),
     )
 

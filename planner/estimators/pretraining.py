@@ -203,7 +203,7 @@ def _pipeline_transfer(share: Share, c: TrainingConfigurations) -> FloatArray:
 def _shown_exchange(share: Share, exchange: DataParallelTime, window: FloatArray) -> FloatArray:
     """What shows of the exchange at the end of a step behind one micro-batch of a stage."""
     overlap = _overlap(share)
-    longest = largest(exchange.step)
+    longest = exchange.step
     if overlap.data_parallel == 0:
         return longest
     behind = exposed_time(
@@ -226,7 +226,7 @@ def _optimizer_time(
     ]
     most = np.max(add(owned), axis=0)
     on_gpu = setting.machine.memory_time(setting.framework.states.optimizer_traffic * most)
-    if not np.any(keeps_states(c.offload)):
+    if not c.any_offload or not np.any(keeps_states(c.offload)):
         return on_gpu
     if np.any(keeps_gradients(setting, c.offload)):
         offloaded = host_update_time(setting, c, most)

@@ -13,6 +13,7 @@ from planner.enums import ComputePrecision
 from planner.estimators.gradients import Gradients
 from planner.estimators.machine import Group, Machine
 from planner.estimators.recomputation import Recomputation
+from planner.formulas.overlap import partly_hidden
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import LayerGroup, ModelSpec
 from planner.specs.workload import TrainingWorkload
@@ -23,6 +24,7 @@ _COMPUTE_BYTES = {
     ComputePrecision.FP8: 1.0,
     ComputePrecision.FP4: 0.5625,
 }
+_BYTES_BY_CODE = np.array([_COMPUTE_BYTES[code] for code in ComputePrecision])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,22 +79,22 @@ class Share:
         """Width of the residual stream."""
         return self.setting.model.hidden_size
 
-    @property
+    @cached_property
     def tokens(self) -> FloatArray:
         """Tokens whose linear layers this GPU takes part in."""
         return self.sequences * self.setting.workload.sequence_length / self.context_parallel
 
-    @property
+    @cached_property
     def split(self) -> FloatArray:
         """Ranks over which sequence parallelism divides norms, dropouts and residuals."""
         return np.where(self.sequence_parallel, self.tensor_parallel, 1.0)
 
-    @property
+    @cached_property
     def own_tokens(self) -> FloatArray:
         """Tokens whose residual stream this GPU holds."""
         return self.tokens / self.split
 
-    @property
+    @cached_property
     def linear_input_bytes(self) -> FloatArray:
         """Bytes per element of what a matrix multiplication reads and keeps."""
         return compute_bytes(self.precision)
@@ -102,15 +104,33 @@ class Share:
         """What the framework does with gradients in each precision."""
         return Gradients.of(self.setting.framework, self.precision)
 
-    @property
+    @cached_property
     def tensor_group(self) -> Group:
         """Ranks that split the matrices."""
         return Group(size=self.tensor_parallel, stride=1)
 
-    @property
+    @cached_property
     def expert_group(self) -> Group:
         """Ranks that split the experts: consecutive GPUs of a pipeline stage."""
         return Group(size=self.expert_parallel, stride=1)
+
+    @cached_property
+    def block_exchange(self) -> FloatArray:
+        """Seconds of what tensor parallelism exchanges around a block, forward or backward.
+
+        An all-reduce; with sequence parallelism an all-gather and a reduce-scatter of the same
+        volume instead.
+        """
+        machine, overlap = self.setting.machine, self.setting.framework.overlap
+        num_bytes = 2.0 * self.tokens * self.hidden_size
+        reduce, gather, scatter = (
+            machine.collective(kind, num_bytes, self.tensor_group)
+            for kind in ("all_reduce", "all_gather", "reduce_scatter")
+        )
+        return partly_hidden(
+            communication=np.where(self.sequence_parallel, gather + scatter, reduce),
+            hidden=overlap.tensor_parallel,
+        )
 
     def key_value_heads(self, num_key_value_heads: int) -> FloatArray:
         """Key-value heads on this GPU; fewer heads than ranks are replicated."""
@@ -127,7 +147,7 @@ def repeats_outputs(share: Share, group: LayerGroup) -> Numeric:
 
 def compute_bytes(precision: CodeArray) -> FloatArray:
     """Bytes per element of each precision code, scales included."""
-    return np.asarray([_COMPUTE_BYTES[code] for code in ComputePrecision])[precision]
+    return np.asarray(_BYTES_BY_CODE[precision])
 
 
 def elementwise_bytes(share: Share, elements: Numeric, bytes_per_element: float) -> FloatArray:

@@ -39,13 +39,16 @@ def stage_layers(
     chunks than layers.
     """
     p, v = np.broadcast_arrays(pipeline_parallel, virtual_pipeline)
-    pairs, inverse = np.unique(np.stack([p.ravel(), v.ravel()]), axis=1, return_inverse=True)
+    # A complex number is a pair that numpy sorts.
+    each = p.ravel() + 1j * v.ravel()
+    pairs = sorted(set(each.tolist()), key=lambda pair: (pair.real, pair.imag))
+    inverse = np.searchsorted(np.array(pairs), each)
     worth = _logits_in_layers(model)
-    found = [_candidates(model.layer_groups, worth, *pair) for pair in pairs.T.tolist()]
+    found = [_candidates(model.layer_groups, worth, pair.real, pair.imag) for pair in pairs]
     most = max(len(ranks) for _, ranks in found)
     padded = [[_padded(array, most) for array in pair] for pair in found]
     counts, ranks = (
-        np.stack(arrays, axis=-1)[..., inverse.ravel()] for arrays in zip(*padded, strict=True)
+        np.stack(arrays, axis=-1)[..., inverse] for arrays in zip(*padded, strict=True)
     )
     return StageLayers(
         counts=counts.reshape(*counts.shape[:2], *p.shape),
@@ -55,6 +58,8 @@ def stage_layers(
 
 def _padded(stages: FloatArray, length: int) -> FloatArray:
     """The last stage repeated."""
+    if len(stages) == length:
+        return stages
     return np.concatenate([stages, np.repeat(stages[-1:], length - len(stages), axis=0)])
 
 

@@ -24,8 +24,8 @@ def trilinear(
     beside = np.arange(2)
     corners = (beside[:, None, None] * rows + beside[:, None]) * columns + beside
     found = values.ravel()[lowest[..., None] + corners.ravel()]
-    for _, share, _ in cells:
-        low, high = np.split(found, 2, axis=-1)
+    for half, (_, share, _) in zip((4, 2, 1), cells, strict=True):
+        low, high = found[..., :half], found[..., half:]
         found = low + share[..., None] * (high - low)
     return np.asarray(found[..., 0] + sum(beyond for _, _, beyond in cells))
 
@@ -33,6 +33,6 @@ def trilinear(
 def _cell(axis: FloatArray, x: FloatArray) -> tuple[IndexArray, FloatArray, FloatArray]:
     """The point of the axis before ``x``, how far x is to the next, and how far beyond the last."""
     inside = np.minimum(np.maximum(x, axis[0]), axis[-1])
-    start = np.searchsorted(axis[1:-1], inside, side="right")
+    start = axis[1:-1].searchsorted(inside, side="right")
     share = (inside - axis[start]) / (axis[start + 1] - axis[start])
-    return start, share, np.asarray(x - inside).clip(min=0)
+    return start, share, np.maximum(x - inside, 0.0)

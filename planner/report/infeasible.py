@@ -34,8 +34,8 @@ def infeasible_message(plan: Plan, result: SearchResult, alone: Evaluation | Non
         lines.append(wrapped(sentence, "  " + number_first))
     if result.configurations_feasible:
         goals = " or ".join(objective.name for objective in plan.problem.objectives)
-        number = text.count(result.configurations_feasible)
-        lines.append(wrapped(f"{number} would fit, but their {goals} is unknown", "  "))
+        feasible = text.count(result.configurations_feasible)
+        lines.append(wrapped(f"{feasible} would fit, but their {goals} is unknown", "  "))
         return "\n".join(lines)
     helpful = remedies(plan, result)
     if helpful:

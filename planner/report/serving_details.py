@@ -35,17 +35,17 @@ _SHARES = (0.5, 0.9, 0.99)
 
 def _deployment(console: Console, _: Plan, candidates: Candidates) -> None:
     row = first_row(candidates.columns())
+    pairs = _speed_pairs(row)
     if not isinstance(candidates, Replicas):
         print_memory(console, candidates, of="decode GPU")
-        print_title(console, "Speed")
-        print_pairs(console, _latency_pairs(row))
+        pairs = {**_latency_pairs(row), **pairs}
     else:
         print_memory(console, candidates)
         requests = text.count(row["concurrency"])
         print_title(console, f"Latency at {requests} requests a replica")
         console.print(_latency_table(console, candidates.estimate))
-        print_title(console, "Speed")
-    print_pairs(console, _speed_pairs(row))
+    print_title(console, "Speed")
+    print_pairs(console, pairs)
     print_sure(console, candidates)
 
 

@@ -2,96 +2,48 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Protocol
 
 from rich.console import Console
 
+from planner.report.cells import csv_cell, texts
 from planner.report.console import make_table, print_pairs, print_title
 from planner.report.files import written_whole
 from planner.text import count
 from planner.validation.assumed import UNKNOWN
-from planner.validation.columns import ADDED, MEASURED, PREDICTED, TableKind
-from planner.validation.compare import (
-    GROUPS,
-    Errors,
-    MemoryVerdicts,
-    Row,
-    memory_errors,
-    memory_verdicts,
-    time_errors,
-)
+from planner.validation.columns import ADDED, MEASURED, PREDICTED
+from planner.validation.compare import Errors, MemoryVerdicts, Row, errors, memory_verdicts
 from planner.validation.intervals import LEVEL
-from planner.validation.predict import Range
-from planner.validation.runs import Run, Runs
-
-
-class Outcome(Protocol):
-    """What the predictions of training and of inference have in common."""
-
-    @property
-    def fits(self) -> bool:
-        """Whether the run has room in memory."""
-
-    @property
-    def basis(self) -> str:
-        """How near the calibration runs are."""
-
-    @property
-    def reason(self) -> str:
-        """Why nothing is predicted, if so."""
-
-
-class PredictedRow(Protocol):
-    """A run with its prediction, of training or of inference."""
-
-    @property
-    def run(self) -> Run:
-        """The run."""
-
-    @property
-    def prediction(self) -> Outcome:
-        """What is predicted for it."""
-
-    @property
-    def assumed(self) -> tuple[str, ...]:
-        """The choices that were made for it, in words."""
-
-    @property
-    def compared(self) -> bool:
-        """Whether anything that was measured is predicted."""
-
-    @property
-    def ranges(self) -> dict[str, Range]:
-        """The predicted quantities by name."""
-
+from planner.validation.kinds import Kind, kind_of
+from planner.validation.runs import Runs
 
 _MOST_CHOICES = 12
 _NAME_WIDTH = 31
 _NAMES = {"gpu": "GPU"}
 
 
-def print_validation(console: Console, rows: Sequence[Row]) -> None:
-    """Errors of time and memory by group, verdicts on memory, and what is not predicted."""
-    for group in GROUPS:
-        print_errors(console, f"Step time by {_title(group)}", time_errors(rows, group), True)
-    for group in ("source", "framework"):
-        print_errors(console, f"Peak memory by {group}", memory_errors(rows, group))
+def print_validation(console: Console, kind: Kind, rows: Sequence[Row]) -> None:
+    """Errors of what is compared by group, verdicts on memory, and what is not predicted."""
+    for compared in kind.compared:
+        for group in compared.groups:
+            found = errors(rows, compared, group)
+            if any(one.predicted for one in found):
+                title = f"{compared.title} by {_title(group)}"
+                print_errors(console, title, found, compared.with_regret)
     print_verdicts(console, memory_verdicts(rows))
     print_reasons(console, rows)
     console.print()
     console.print(
         f"MAPE: mean of |predicted / measured - 1|. Bias: median of predicted / measured - 1. "
-        f"Within: share inside the {LEVEL:.0%} interval. Regret: measured time of the layout we "
-        "would pick over that of the best, less 1, where a source ran several."
+        f"Within: share inside the {LEVEL:.0%} interval. {kind.footnote}"
     )
 
 
-def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[PredictedRow]]]) -> None:
+def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[Row]]]) -> None:
     """The input columns and what is predicted beside each, written whole or not at all.
 
     Several tables stand one after the other under the columns of all of them.
@@ -104,10 +56,25 @@ def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[Predicte
     inputs = dict.fromkeys(name for runs, _ in tables for name in runs.columns)
     new = dict.fromkeys(name for runs, _ in tables for name in _new_columns(runs))
     with written_whole(path) as stream:
-        writer = csv.DictWriter(stream, list(inputs | new), restval="", lineterminator="\n")
-        writer.writeheader()
+        stream.write(",".join(map(csv_cell, inputs | new)) + "\n")
         for runs, rows in tables:
-            writer.writerows({**row.run.cells, **_cells(runs, row)} for row in rows)
+            every = [{**row.run.cells, **_cells(runs, row)} for row in rows]
+            columns = [[cells.get(name, "") for cells in every] for name in inputs | new]
+            written = (texts(column, _cell) for column in columns if column)
+            stream.writelines(map(_line, zip(*written, strict=True)))
+
+
+def _line(cells: Iterable[str]) -> str:
+    return ",".join(cells) + "\n"
+
+
+def _cell(text: str) -> str:
+    """A text in CSV; a number as it stands, also below zero."""
+    try:
+        float(text)
+    except ValueError:
+        return csv_cell(text)
+    return text
 
 
 def _new_columns(runs: Runs) -> list[str]:
@@ -115,7 +82,7 @@ def _new_columns(runs: Runs) -> list[str]:
     return [*new, f"{PREDICTED}fits", *ADDED]
 
 
-def _cells(runs: Runs, row: PredictedRow) -> dict[str, str]:
+def _cells(runs: Runs, row: Row) -> dict[str, str]:
     prediction = row.prediction
     cells = {name: "" for quantity in runs.quantities for name in _ends(quantity)}
     for quantity in runs.quantities:
@@ -133,6 +100,7 @@ def _cells(runs: Runs, row: PredictedRow) -> dict[str, str]:
     }
 
 
+@cache
 def _ends(quantity: str) -> tuple[str, str, str]:
     name = PREDICTED + quantity
     return name, f"{name}_low", f"{name}_high"
@@ -147,8 +115,6 @@ def print_errors(
     console: Console, title: str, groups: Sequence[Errors], with_regret: bool = False
 ) -> None:
     """A table of errors, one line per group."""
-    if not groups:
-        return
     print_title(console, title)
     table = make_table(console, gap=1)
     table.add_column("", no_wrap=True)
@@ -156,21 +122,21 @@ def print_errors(
         table.add_column(header, justify="right", no_wrap=True)
     if with_regret:
         table.add_column("regret", justify="right", no_wrap=True)
-    for errors in groups:
-        table.add_row(*_row(errors, with_regret))
+    for found in groups:
+        table.add_row(*_row(found, with_regret))
     console.print(table)
 
 
-def _row(errors: Errors, with_regret: bool) -> Iterator[str]:
-    yield _shortened(errors.name)
-    yield count(errors.rows)
-    yield count(errors.predicted)
-    yield _percent(errors.mape)
-    yield _percent(errors.median)
-    yield _percent(errors.bias, sign="+")
-    yield _percent(errors.within, digits=0)
+def _row(found: Errors, with_regret: bool) -> Iterator[str]:
+    yield _shortened(found.name)
+    yield count(found.rows)
+    yield count(found.predicted)
+    yield _percent(found.mape)
+    yield _percent(found.median)
+    yield _percent(found.bias, sign="+")
+    yield _percent(found.within, digits=0)
     if with_regret:
-        yield _percent(errors.regret)
+        yield _percent(found.regret)
 
 
 def _shortened(name: str) -> str:
@@ -193,7 +159,7 @@ def print_verdicts(console: Console, verdicts: MemoryVerdicts) -> None:
     )
 
 
-def print_reasons(console: Console, rows: Sequence[PredictedRow]) -> None:
+def print_reasons(console: Console, rows: Sequence[Row]) -> None:
     """How many runs are predicted, on what basis, why others are not, and what was assumed."""
     predictions = [row.prediction for row in rows]
     reasons = Counter(one.reason for one in predictions if one.reason)
@@ -223,11 +189,11 @@ def not_understood(runs: Runs) -> list[str]:
     ]
 
 
-def nothing_compared(runs: Runs, rows: Sequence[PredictedRow]) -> str:
+def nothing_compared(runs: Runs, rows: Sequence[Row]) -> str:
     """Why no row of a table could be compared."""
     predicted = sum(not row.prediction.reason for row in rows)
     measured = sum(any(map(row.run.number, _measured_columns(runs))) for row in rows)
-    template = "training" if runs.kind is TableKind.TRAINING else "serving"
+    template = kind_of(runs).template
     known = ", ".join(name for name in sorted(runs.schema.known) if name.startswith(MEASURED))
     return "\n".join(
         (

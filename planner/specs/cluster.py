@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
-from pydantic.dataclasses import dataclass
+from pydantic import Field
 
 from planner.enums import LinkKind
+from planner.specs.checked import checked
 from planner.specs.gpu import Count
 from planner.specs.quantity import Bytes, BytesPerSecond, Fraction, Ratio, Seconds
 
-_STRICT = ConfigDict(extra="forbid")
 
-
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class ScaleUp:
     """The fabric inside a domain: one direction, per GPU."""
 
@@ -23,7 +21,7 @@ class ScaleUp:
     domain_size: Count
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class ScaleOut:
     """The network between domains: one direction, per GPU.
 
@@ -40,7 +38,7 @@ class ScaleOut:
     gpus_per_nic: Count = 1
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class ClusterSpec:
     """How many GPUs of which kind stand in a node, and what joins them.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
-from pydantic.dataclasses import dataclass
+from pydantic import Field
 
 from planner.enums import AttentionKernels, Quantization
+from planner.specs.checked import checked
 from planner.specs.quantity import (
     BytesOrZero,
     BytesPerSecondOrZero,
@@ -19,12 +20,11 @@ from planner.specs.quantity import (
     Share,
 )
 
-_STRICT = ConfigDict(extra="forbid")
 Count = Annotated[int, Field(ge=1, le=10**7, strict=True)]
 _ALL = tuple(code.word for code in Quantization)
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class EngineExecution:
     """Kernels and the host that launches them."""
 
@@ -118,7 +118,7 @@ class EngineExecution:
     """Tokens go evenly to all experts."""
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class Scheduler:
     """Batching: how requests become the steps of an engine."""
 
@@ -152,7 +152,7 @@ class Scheduler:
     fills as answers grow."""
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class EngineMemory:
     """What the engine takes of a device beside weights."""
 
@@ -166,7 +166,7 @@ class EngineMemory:
     """What it allocates for activations over what the largest layer needs at once."""
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class AttentionSplit:
     """When an engine's decode attention reads the parts of a context at the same time."""
 
@@ -180,7 +180,7 @@ class AttentionSplit:
     """``repeated_read_fraction`` of its other kernel."""
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class EngineProfile:
     """Few, named, physical parameters of a serving engine; never a factor per model."""
 
@@ -208,12 +208,12 @@ class EngineProfile:
     """Attention and cache stop at the window of a model; without it they hold all tokens."""
     vendors: tuple[str, ...] = ()
     """Of the GPUs it has kernels for; all if none is named."""
-    kernel_latency_by_architecture: Mapping[str, Ratio] = Field(default_factory=dict)
+    kernel_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     """Times ``kernel_latency_fraction`` on GPUs of a generation, for which it has other kernels."""
-    expert_padding_by_architecture: Mapping[str, Ratio] = Field(default_factory=dict)
+    expert_padding_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     """What the kernels of a generation show of the padding that narrow experts have in the measured
     ones."""
-    linear_compute_by_architecture: Mapping[str, Fraction] = Field(default_factory=dict)
+    linear_compute_by_architecture: Mapping[str, Fraction] = field(default_factory=dict)
     """Times ``compute_fraction``, what its library's dense products reach on GPUs of a
     generation."""
     attention_split: AttentionSplit | None = None

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
+from planner.specs.checked import field_types
+
 
 def field_words(spec: Any) -> dict[str, str]:
     """Dotted name of each field of a spec, and of the specs inside it -> what it means."""
@@ -17,11 +19,11 @@ def field_words(spec: Any) -> dict[str, str]:
 
 def _words(spec: Any, prefix: str) -> Iterator[tuple[str, str]]:
     texts = _texts(spec)
-    for name, information in spec.__pydantic_fields__.items():
+    for name, kind in field_types(spec).items():
         if name in texts:
             yield prefix + name, texts[name]
-        for part in (information.annotation, *getattr(information.annotation, "__args__", ())):
-            if hasattr(part, "__pydantic_fields__"):
+        for part in (kind, *getattr(kind, "__args__", ())):
+            if field_types(part):
                 yield from _words(part, f"{prefix}{name}.")
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
-from pydantic.dataclasses import dataclass
+from pydantic import Field
 
 from planner.enums import AttentionKernels
+from planner.specs.checked import checked
 from planner.specs.quantity import Bytes, BytesOrZero, Fraction, Ratio, Seconds, Share
 
-_STRICT = ConfigDict(extra="forbid")
 
-
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class Execution:
     """Eager launches and kernel fusion."""
 
@@ -67,7 +65,7 @@ class Execution:
     weights one after the other."""
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class Overlap:
     """Share of each communication that the framework can hide behind computation."""
 
@@ -85,7 +83,7 @@ class Overlap:
     """Share of the shorter of two overlapped activities that still shows."""
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class Fp16States:
     """What is otherwise in fp16 training, where gradients are not accumulated in more bits."""
 
@@ -99,7 +97,7 @@ class Fp16States:
     """As in `States`."""
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class States:
     """Bytes per parameter that persist, and on the wire."""
 
@@ -131,7 +129,7 @@ class States:
     """What is otherwise in fp16 training, if anything is."""
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class Memory:
     """What is taken besides the model states, and what kernels keep."""
 
@@ -163,7 +161,7 @@ class Memory:
     these."""
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class Offloading:
     """What a framework keeps in host memory, and how it works on it."""
 
@@ -182,7 +180,7 @@ class Offloading:
     """Share of the copies that can hide behind computation."""
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class FrameworkProfile:
     """Few, named, physical parameters of a framework; never a factor per model."""
 

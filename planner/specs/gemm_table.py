@@ -81,7 +81,7 @@ def read_gemm_table(path: Path) -> GemmTable:
         raise SpecError(f"{path}: cannot be read: {str(error).rstrip('.')}.") from error
     if values.shape[1] != len(COLUMNS.split(",")) or not np.all(values > 0):
         raise SpecError(f"{path}: every line must have four positive numbers.")
-    axes = [np.unique(values[:, axis]) for axis in range(3)]
+    axes = [np.array(sorted(set(column))) for column in values[:, :3].T.tolist()]
     shape = tuple(len(axis) for axis in axes)
     indices = [np.searchsorted(axis, values[:, i]) for i, axis in enumerate(axes)]
     share = np.full(shape, np.nan)
@@ -94,9 +94,15 @@ def read_gemm_table(path: Path) -> GemmTable:
 def _of_shares(axes: list[FloatArray], share: FloatArray) -> GemmTable:
     rows, columns, depth = np.meshgrid(*axes, indexing="ij")
     large = np.minimum(np.minimum(rows, columns), depth) >= _LARGE
-    usual = np.median(share[large]) if np.any(large) else np.max(share)
+    usual = _median(share[large]) if np.any(large) else np.max(share)
     work = np.log(2 * rows * columns * depth * usual / share)
     for axis in range(3):
         work = np.maximum.accumulate(work, axis=axis)
     first, second, third = (np.log(axis) for axis in axes)
     return GemmTable(sizes=(first, second, third), work=work)
+
+
+def _median(values: FloatArray) -> float:
+    # That of numpy imports its masked arrays, which takes longer than to read a table.
+    ordered, half = np.sort(values), values.size // 2
+    return float(ordered[half] + ordered[~half]) / 2

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
-from pydantic.dataclasses import dataclass
+from pydantic import Field
 
 from planner.enums import LinkKind, Precision
+from planner.specs.checked import checked
 from planner.specs.quantity import (
     Bytes,
     BytesPerSecond,
@@ -20,11 +21,10 @@ from planner.specs.quantity import (
     Watts,
 )
 
-_STRICT = ConfigDict(extra="forbid")
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class GemmEfficiency:
     """``t = t0 + ((F/(P e))^q + (B/(W b))^q)^(1/q)``: e, b, t0, q in this order."""
 
@@ -34,7 +34,7 @@ class GemmEfficiency:
     sharpness: Annotated[Ratio, Field(ge=0.5)]
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class AttentionEfficiency:
     """The GEMM form with ``F (1 + s0/s) (1 + X0/X)``, X the waves of 128-row tiles."""
 
@@ -46,7 +46,7 @@ class AttentionEfficiency:
     wave_fill: Ratio
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class DecodeAttentionEfficiency:
     """``t = t0 + (2 b kv d kv_bytes (s + s0) + 4 b h d)/(W b)``."""
 
@@ -55,7 +55,7 @@ class DecodeAttentionEfficiency:
     sequence_offset: Ratio
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class GroupedGemmEfficiency:
     """Experts' matrices, form M7; ``row_offset`` is m0, ``width_offset`` i0.
 
@@ -71,7 +71,7 @@ class GroupedGemmEfficiency:
     permute_passes: Ratio
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class TiledGemmEfficiency:
     """GEMM forms G7/G8b: ``F = 2 ((m+m0)(n+n0) + A0 SM 128^2)(k+k0)``; A0 is 0 in G7."""
 
@@ -85,7 +85,7 @@ class TiledGemmEfficiency:
     area_floor: Ratio
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class WaveGemmEfficiency:
     """GEMM form G8: ``F = 2 m n (k+k0)``, done in waves of output tiles over the GPU.
 
@@ -104,7 +104,7 @@ class WaveGemmEfficiency:
     tile_penalty: Fraction
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class MemoryBoundEfficiency:
     """``t = t0 + bytes/(W b)`` of one elementwise or reduction kernel."""
 
@@ -112,7 +112,7 @@ class MemoryBoundEfficiency:
     latency: Seconds
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class CollectiveEfficiency:
     """``t = a0 + a1 (n-1) + (V + sqrt(V V0))/(B n/(n+x))``, B a fraction of the link.
 
@@ -127,7 +127,7 @@ class CollectiveEfficiency:
     small_group_penalty: Ratio
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class Fp8AttentionEfficiency:
     """Rates of training's attention kernels in 8 bit over those in 16 bit."""
 
@@ -135,7 +135,7 @@ class Fp8AttentionEfficiency:
     backward: Fraction
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class Efficiency:
     """What the kernels of a GPU reach, by operator kind and precision or head size.
 
@@ -167,10 +167,10 @@ class Efficiency:
     vector_product_fraction: Fraction | None = None
     fp8_attention: Fp8AttentionEfficiency | None = None
     gemm_table: str = ""
-    wave_gemm: Mapping[str, WaveGemmEfficiency] = Field(default_factory=dict)
+    wave_gemm: Mapping[str, WaveGemmEfficiency] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class ScaleUpLink:
     """The GPU's own fabric: bandwidth per GPU and direction, GPUs it can join."""
 
@@ -180,7 +180,7 @@ class ScaleUpLink:
     description: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class HostLink:
     """The path between a GPU and its host, and the host's share of memory."""
 
@@ -190,7 +190,7 @@ class HostLink:
     memory_bandwidth: BytesPerSecond | None = None
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class GpuSpec:
     """One GPU. Peaks are dense; a precision that is absent is not supported.
 

@@ -6,14 +6,14 @@ import hashlib
 import stat
 import tomllib
 from collections.abc import Iterator, Mapping
-from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from planner.errors import SpecError, did_you_mean
 from planner.specs.cache import kept, stamp
+from planner.specs.checked import adapter, field_types, plainly_made
 from planner.specs.quantity import FileContext
 
 Spec = TypeVar("Spec")
@@ -114,12 +114,16 @@ def check_spec(kind: type[Spec], table: Mapping[str, Any], where: str) -> Spec:
     faults = list(_source_faults(sources))
     context = FileContext(sources if isinstance(sources, dict) else {})
     try:
-        spec: Spec = _adapter(cast(Any, kind)).validate_python(fields, context=context)
+        spec = plainly_made(kind, fields, context) or _validated(kind, fields, context)
     except ValidationError as error:
         faults += [_describe(detail, kind) for detail in error.errors()]
     if faults:
         raise SpecError("\n".join(f"{where}: {fault}" for fault in faults))
     return spec
+
+
+def _validated(kind: Any, fields: Mapping[str, Any], context: FileContext) -> Any:
+    return adapter(kind).validate_python(fields, context=context)
 
 
 def provenance(table: Mapping[str, Any]) -> dict[str, str]:
@@ -135,11 +139,6 @@ def digest(*paths: Path) -> str:
 def text_digest(text: str) -> str:
     """As `digest`, of a text."""
     return _short(text.encode())
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
 
 
 def _short(content: bytes) -> str:
@@ -180,9 +179,9 @@ def _describe(detail: Any, kind: type) -> str:
 def field_names(kind: Any) -> set[str]:
     """Names of the fields of a spec and of the specs inside it."""
     names: set[str] = set()
-    for name, information in getattr(kind, "__pydantic_fields__", {}).items():
+    for name, hint in field_types(kind).items():
         names.add(name)
-        for part in (information.annotation, *getattr(information.annotation, "__args__", ())):
+        for part in (hint, *getattr(hint, "__args__", ())):
             if part is not kind:
                 names |= field_names(part)
     return names

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
-from pydantic.dataclasses import dataclass
+from pydantic import AfterValidator, Field, model_validator
 
 from planner.enums import AttentionKind, Placement, PositionEmbedding, Quantization
 from planner.specs import model_checks
+from planner.specs.checked import checked
 
-_STRICT = ConfigDict(extra="forbid")
 Size = Annotated[int, Field(ge=1, le=10**9, strict=True)]
 SizeOrZero = Annotated[int, Field(ge=0, le=10**9, strict=True)]
 MOST_MODULES = 100
@@ -19,7 +18,7 @@ Modules = Annotated[int, Field(ge=0, le=MOST_MODULES, strict=True)]
 QuantizationWord = Annotated[str, AfterValidator(model_checks.one_of(Quantization.words()))]
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class AttentionSpec:
     """Multi-head, grouped-query or multi-query attention, latent or linear attention, Mamba-2.
 
@@ -106,7 +105,7 @@ class AttentionSpec:
         return self.linear_values * self.linear_key_head_dim
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class FeedForwardSpec:
     """A dense MLP (``num_experts`` 0) or a mixture of experts.
 
@@ -141,7 +140,7 @@ class FeedForwardSpec:
         return self.moe_latent_size or hidden_size
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class LayerGroup:
     """``num_hidden_layers`` equal layers, in one run or spread over the depth.
 
@@ -184,7 +183,7 @@ class LayerGroup:
         return of_attention, each * (dense + self.num_experts) + latent
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class TrainingDefaults:
     """The published training set-up of a model."""
 
@@ -199,7 +198,7 @@ class TrainingDefaults:
         return self
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class ModelSpec:
     """A decoder-only language model.
 

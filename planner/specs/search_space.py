@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Self, TypeAlias
 
-from pydantic import ConfigDict, Field, model_validator
-from pydantic.dataclasses import dataclass
+from pydantic import Field, model_validator
 
-_STRICT = ConfigDict(extra="forbid")
+from planner.specs.checked import checked
+
 Whole = Annotated[int, Field(ge=1, le=10**9, strict=True)]
 Base = Literal["num_gpus", "num_hidden_layers", "num_experts", "global_batch_size"]
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class PowersOfTwo:
     """1, 2, 4, ... up to a number."""
 
     powers_of_two_up_to: Whole
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class Divisors:
     """The divisors of a quantity of the model or the cluster, up to a number."""
 
@@ -28,7 +28,7 @@ class Divisors:
     up_to: Whole = 10**9
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class Multiples:
     """The workload's ``global_batch_size`` times each factor."""
 
@@ -36,7 +36,7 @@ class Multiples:
     factors: tuple[Annotated[float, Field(gt=0, le=1e6)], ...]
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class Dense:
     """Every number up to one, then each ``growth`` times the one before, up to the last."""
 
@@ -50,7 +50,7 @@ Choice: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class SearchSpace:
     """Values per parameter; a parameter that is absent keeps its default.
 

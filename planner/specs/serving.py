@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
-from pydantic.dataclasses import dataclass
+from pydantic import Field
 
-_STRICT = ConfigDict(extra="forbid")
+from planner.specs.checked import checked
+
 Tokens = Annotated[int, Field(ge=1, le=100_000_000)]
 MOST_DRAFTED = 64
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class ServingWorkload:
     """Requests of ``input_tokens`` that are answered with ``output_tokens``.
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
-from pydantic.dataclasses import dataclass
+from pydantic import Field
 
 from planner.enums import AdapterKind, AdapterTargets
+from planner.specs.checked import checked
 
-_STRICT = ConfigDict(extra="forbid")
 
-
-@dataclass(frozen=True, kw_only=True, config=_STRICT)
+@checked
 class TrainingWorkload:
     """A training run: sequences, batch, tokens, and what of the model is trained.
 

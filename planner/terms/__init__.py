@@ -110,6 +110,12 @@ class Term:
             return bool(value)
         return float(value) if self.type == "share" else int(value)
 
+    def coded(self, word: Any) -> Any:
+        """The value in an array of what is shown as ``word``."""
+        if self.codes is None:
+            return word
+        return next(int(code) for code in self.codes if str(self.shown(code)) == str(word))
+
     @property
     def plain(self) -> Any:
         """The default as `shown` gives it; None where specs say it."""

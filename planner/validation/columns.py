@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from planner.errors import did_you_mean
 from planner.validation.tables import read_table
@@ -29,6 +30,14 @@ class TableKind(StrEnum):
 
     TRAINING = "training"
     INFERENCE = "inference"
+
+
+class MemoryKind(StrEnum):
+    """What a source calls memory: the tensors, what the allocator holds, or the whole device."""
+
+    ALLOCATED = "allocated"
+    RESERVED = "reserved"
+    DEVICE = "device"
 
 
 class ColumnType(StrEnum):
@@ -78,12 +87,12 @@ class Schema:
         """Columns that must be there."""
         return tuple(column.name for column in self.columns.values() if column.needed)
 
-    @property
+    @cached_property
     def numeric(self) -> frozenset[str]:
         """Columns whose cells are numbers that were not measured, flags of outcomes among them."""
         return frozenset(one.name for one in self.columns.values() if one.type in _NUMERIC)
 
-    @property
+    @cached_property
     def known(self) -> frozenset[str]:
         """Columns that mean something."""
         return frozenset(self.columns)

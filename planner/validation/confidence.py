@@ -9,9 +9,13 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.share import Setting
 from planner.validation.hardware import gpu_class, scale
 from planner.validation.inference.cases import Mode
-from planner.validation.inference.intervals import INTERVALS, engine_basis
 from planner.validation.inference.tables import rule_of_profile
-from planner.validation.intervals import basis_of, interval_of
+from planner.validation.intervals import (
+    INFERENCE_TABLES,
+    TRAINING_TABLES,
+    basis_of,
+    interval_of,
+)
 from planner.validation.models import has_experts
 from planner.validation.tables import framework_rule
 
@@ -21,7 +25,7 @@ class Confidence:
     """Factors on predictions between which 90 % of published runs of this kind lie.
 
     Two layouts whose step times differ by less than the factor ``layout`` are a tie.
-    ``basis``: measured, transferred or roofline, as in `planner.validation.intervals.basis`.
+    ``basis``: measured, transferred or roofline, as in `planner.validation.intervals.basis_of`.
     """
 
     step_time: tuple[float, float]
@@ -52,14 +56,18 @@ def serving_confidence(setting: ServingSetting, mode: Mode = Mode.ONLINE) -> Ser
     silicon = gpu_class(setting.machine.gpu)
     kind = "moe" if has_experts(setting.model) else "dense"
     keys = (rule.label, silicon, mode.value, kind)
-    slow = interval_of("throughput", keys, INTERVALS)
+
+    def factors(quantity: str) -> tuple[float, float]:
+        return interval_of(quantity, keys, INFERENCE_TABLES)
+
+    slow = factors("throughput")
     return ServingConfidence(
-        time_to_first_token=interval_of("time_to_first_token", keys, INTERVALS),
-        time_per_output_token=interval_of("time_per_output_token", keys, INTERVALS),
+        time_to_first_token=factors("time_to_first_token"),
+        time_per_output_token=factors("time_per_output_token"),
         throughput=(1 / slow[1], 1 / slow[0] if slow[0] else math.inf),
-        peak_memory=interval_of("peak_memory", keys, INTERVALS),
-        layout=interval_of("layout", keys, INTERVALS)[1],
-        basis=engine_basis(rule, silicon, kind),
+        peak_memory=factors("peak_memory"),
+        layout=factors("layout")[1],
+        basis=basis_of(rule, silicon, kind, INFERENCE_TABLES),
     )
 
 
@@ -71,8 +79,8 @@ def confidence(setting: Setting, num_gpus: int) -> Confidence:
     size = scale(num_gpus, setting.machine.cluster.gpus_per_node)
     keys = (rule.label, silicon, size, kind)
     return Confidence(
-        step_time=interval_of("step_time", keys),
-        peak_memory=interval_of("peak_memory", keys),
-        layout=interval_of("layout", keys)[1],
-        basis=basis_of(rule, silicon, kind),
+        step_time=interval_of("step_time", keys, TRAINING_TABLES),
+        peak_memory=interval_of("peak_memory", keys, TRAINING_TABLES),
+        layout=interval_of("layout", keys, TRAINING_TABLES)[1],
+        basis=basis_of(rule, silicon, kind, TRAINING_TABLES),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from planner.enums import LinkKind, Precision
@@ -10,6 +9,7 @@ from planner.specs.catalogue import default_cluster
 from planner.specs.cluster import ClusterSpec, ScaleUp
 from planner.specs.gpu import GpuSpec
 from planner.units import UNITS
+from planner.validation.models import NotPredicted
 from planner.validation.runs import Run
 
 _GIGABIT = UNITS["byte/s"]["Gbit/s"]
@@ -17,21 +17,25 @@ _GIGABYTE = UNITS["byte"]["GB"]
 _PCIE_BANDWIDTH = 25e9
 _LARGEST_NODE = 16
 _LARGEST_CLUSTER = 512
-# Sources that count a node's Omni-Path links instead of giving a rate. Four links of 100 Gbit/s
-# were measured at 135 Gbit/s together (Jean Zay, stas00/ml-engineering network/README.md).
-_OMNI_PATH = re.compile(r"(\d+) omni-path links/node")
-_OMNI_PATH_RATE = 135.0 / 4
-# Rates of network cards; "4x80GB" counts GPUs and their memory.
-_NICS = re.compile(r"(\d+) ?x ?(?:25|50|100|200|400|800) ?gb(?:it|ps|e)?\b")
-_HOST_MEMORY = re.compile(r"(\d+) gb (?:host )?dram")
-_PER_GPU = re.compile(r"([\d.]+)\s*gb(?:it)?/s per gpu")
 
 
-def cluster_of(run: Run, gpu: GpuSpec) -> ClusterSpec:
+def run_cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
     """The GPU's own links, changed by what the run says of node, fabric and network.
 
     Where nobody counts the network interfaces of a node, each has the rate of the GPU's own.
+
+    Raises
+    ------
+    NotPredicted
+        No cluster has such nodes or rates.
     """
+    try:
+        return _cluster(run, gpu)
+    except ValueError as error:
+        raise NotPredicted("impossible cluster: node size or network rate is absurd") from error
+
+
+def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
     cluster = default_cluster(gpu)
     fabric = _fabric(run, gpu, cluster)
     per_node = run.count("gpus_per_node") or cluster.gpus_per_node
@@ -39,7 +43,7 @@ def cluster_of(run: Run, gpu: GpuSpec) -> ClusterSpec:
         fabric = replace(fabric, domain_size=max(per_node, 1))
     own = cluster.scale_out.bandwidth
     bandwidth = _network(run, per_node) or own
-    nics = _nics(run) or min(per_node * bandwidth / own, per_node)
+    nics = run.count("nics_per_node") or min(per_node * bandwidth / own, per_node)
     return replace(
         cluster,
         gpus_per_node=per_node,
@@ -85,25 +89,15 @@ def _fabric(run: Run, gpu: GpuSpec, cluster: ClusterSpec) -> ScaleUp:
 
 
 def _host_memory(run: Run) -> float | None:
-    """Bytes of host memory of a GPU where the notes tell those of the node."""
-    told = _HOST_MEMORY.search(run.word("notes"))
+    """Bytes of host memory of a GPU where the node's are given."""
+    of_node = run.number("host_memory_gb")
     gpus = run.count("gpus_per_node") or run.count("num_gpus") or 1
-    return float(told[1]) * _GIGABYTE / gpus if told else None
-
-
-def _nics(run: Run) -> int | None:
-    """Network interfaces of a node, where they are counted."""
-    notes = run.word("notes")
-    told = _OMNI_PATH.search(notes) or _NICS.search(notes)
-    return run.count("nics_per_node") or (int(told[1]) if told else None)
+    return of_node * _GIGABYTE / gpus if of_node else None
 
 
 def _network(run: Run, gpus_per_node: int) -> float | None:
     """Bytes per second and GPU of the network; per node unless the run says otherwise."""
     rate = run.number("scale_out_gbit_per_s")
     if not rate:
-        links = _OMNI_PATH.search(run.word("notes"))
-        return float(links[1]) * _OMNI_PATH_RATE * _GIGABIT / gpus_per_node if links else None
-    said = _PER_GPU.search(run.word("notes"))
-    per_gpu = run.flag("scale_out_per_gpu") or (said is not None and float(said[1]) == rate)
-    return rate * _GIGABIT / (1 if per_gpu else gpus_per_node)
+        return None
+    return rate * _GIGABIT / (1 if run.flag("scale_out_per_gpu") else gpus_per_node)

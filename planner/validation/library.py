@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from planner.errors import SpecError
@@ -122,6 +122,7 @@ def without_variant(name: str) -> str:
     return shorter if shorter != name else ""
 
 
+@cache
 def spelled(name: str) -> str:
     """A name in lower case, its parts joined by dashes, without owner and brackets."""
     bare = re.sub(r"\(.*?\)", "", name.lower()).rpartition("/")[2]

@@ -6,6 +6,7 @@ import csv
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from planner.errors import SpecError, did_you_mean
@@ -58,22 +59,22 @@ class Runs:
     columns: tuple[str, ...]
     rows: tuple[Run, ...]
 
-    @property
+    @cached_property
     def kind(self) -> TableKind:
         """Whether the rows are of training or of inference."""
         return self.schema.kind
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         """What its columns mean."""
         return schema_of(self.columns)
 
-    @property
+    @cached_property
     def not_understood(self) -> tuple[str, ...]:
         """Columns that are kept and mean nothing here."""
         return tuple(name for name in self.columns if not self.schema.understood(name))
 
-    @property
+    @cached_property
     def quantities(self) -> tuple[str, ...]:
         """What the table measures: its ``measured_X`` columns without the prefix."""
         return tuple(

@@ -61,6 +61,7 @@ class ModelRule:
     reason: str
 
 
+@cache
 def framework_rule(text: str) -> FrameworkRule:
     """The first rule whose pattern is in a framework's text; the last one has none."""
     return next(rule for rule in _framework_rules() if re.search(rule.pattern, text.lower()))
@@ -71,6 +72,7 @@ def framework_labels() -> tuple[str, ...]:
     return tuple(dict.fromkeys(rule.label for rule in _framework_rules()))
 
 
+@cache
 def model_rule(name: str) -> ModelRule | None:
     """The first rule whose pattern is in a model's name, if there is one."""
     found = (rule for rule in _model_rules() if re.search(rf"\b(?:{rule.pattern})", name.lower()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from planner.configurations.serving import PREFILL
@@ -94,14 +95,9 @@ SERVING_WORDS = Wording(
     from_end_to_end=True,
 )
 
-BATCH_WORDS = Wording(
-    noun="plan",
-    asked=requests,
-    layout=layout,
-    in_layout=tuple(_DEGREES.values()),
-    in_short=_in_short,
-    blamed=_blamed,
-    legend=_legend,
+BATCH_WORDS = replace(
+    SERVING_WORDS,
+    room=lambda _: "",  # most_sequences are those of a stream, at their mean length
     results=lambda _: (
         "prefill_latency_s",
         "decode_latency_s",
@@ -109,10 +105,5 @@ BATCH_WORDS = Wording(
         "output_tokens_per_s_per_gpu",
         "cost_per_million_tokens_usd",
     ),
-    of_objective={
-        "throughput_per_gpu": "output_tokens_per_s_per_gpu",
-        "throughput": "output_tokens_per_s",
-    },
     told_apart=("throughput_per_gpu", "throughput", "cost_per_million_tokens", "request_latency"),
-    from_end_to_end=True,
 )

@@ -12,25 +12,7 @@ from planner.configurations.rules import RULES, Context, first_broken_rule
 from planner.configurations.training import TrainingConfigurations
 from planner.plan import make_plan
 
-ONE = {
-    "num_gpus": 1,
-    "tensor_parallel": 1,
-    "context_parallel": 1,
-    "pipeline_parallel": 1,
-    "virtual_pipeline": 1,
-    "expert_parallel": 1,
-    "micro_batch_size": 1,
-    "global_batch_size": 1,
-    "zero_stage": 0,
-    "data_parallel_replicas": 1,
-    "recompute": 0,
-    "offload": 0,
-    "precision": 0,
-    "sequence_parallel": False,
-    "flash_attention": True,
-    "fp8_attention": False,
-    "recompute_num_layers": 0,
-}
+ONE = {"num_gpus": 1, "global_batch_size": 1, "zero_stage": 0}
 FOUR = {"num_gpus": 4, "global_batch_size": 4}
 TWO = {"num_gpus": 2, "tensor_parallel": 2}
 PIPELINE = {"num_gpus": 2, "pipeline_parallel": 2}

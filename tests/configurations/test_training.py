@@ -13,23 +13,19 @@ from planner.configurations.enumerate import training_mesh
 from planner.configurations.table import word
 from planner.configurations.training import NAMES, TrainingConfigurations
 
+PLAIN = {name: [value] for name, value in TrainingConfigurations.plain().items()}
 VALUES: dict[str, list[Any]] = {
+    **PLAIN,
     "num_gpus": [8, 16],
     "tensor_parallel": [1, 2, 4],
-    "context_parallel": [1],
     "pipeline_parallel": [1, 2],
     "virtual_pipeline": [1, 3],
-    "expert_parallel": [1],
     "micro_batch_size": [1, 2],
     "global_batch_size": [32],
     "zero_stage": [0, 1],
     "data_parallel_replicas": [1, 2],
     "recompute": [0, 1, 2],
-    "offload": [0],
-    "precision": [0],
     "sequence_parallel": [False, True],
-    "flash_attention": [True],
-    "fp8_attention": [False],
     "recompute_num_layers": [0, 2],
 }
 MESH = training_mesh(VALUES)

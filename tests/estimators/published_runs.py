@@ -7,27 +7,10 @@ from typing import Any
 
 from planner import Request
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import ComputePrecision, Offload, Recompute
 from planner.estimators.share import Setting
 from planner.plan import make_plan
 
-ONE = {
-    "tensor_parallel": 1,
-    "context_parallel": 1,
-    "pipeline_parallel": 1,
-    "virtual_pipeline": 1,
-    "expert_parallel": 1,
-    "micro_batch_size": 1,
-    "zero_stage": 0,
-    "data_parallel_replicas": 1,
-    "recompute": Recompute.NONE,
-    "offload": Offload.NONE,
-    "precision": ComputePrecision.BF16,
-    "sequence_parallel": False,
-    "flash_attention": True,
-    "fp8_attention": False,
-    "recompute_num_layers": 0,
-}
+ONE = {"zero_stage": 0}
 
 
 @cache

@@ -17,23 +17,10 @@ GPUS = ("a100-sxm-80gb", "h100-sxm-80gb", "b200-sxm-180gb", "rtx4090-24gb")
 FRAMEWORKS = ("megatron-lm", "nemo", "torchtitan", "megatron-deepspeed", "deepspeed", "fsdp")
 
 ONE: dict[str, Any] = {
+    **TrainingConfigurations.plain(),
     "num_gpus": 64,
-    "tensor_parallel": 1,
-    "context_parallel": 1,
-    "pipeline_parallel": 1,
-    "virtual_pipeline": 1,
-    "expert_parallel": 1,
-    "micro_batch_size": 1,
     "global_batch_size": 512,
     "zero_stage": 0,
-    "data_parallel_replicas": 1,
-    "recompute": 0,
-    "offload": 0,
-    "precision": 0,
-    "sequence_parallel": False,
-    "flash_attention": True,
-    "fp8_attention": False,
-    "recompute_num_layers": 0,
 }
 
 

@@ -21,7 +21,6 @@ ROW = {
     "concurrency": "8",
     "input_tokens": "512",
     "output_tokens": "128",
-    "notes": "",
 }
 DISAGGREGATED = {
     "mode": "disagg",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from planner.validation.cases import Case, case_of
 from planner.validation.library import Library
 from planner.validation.runs import Run, Runs
+from planner.validation.training.cases import TrainingCase, training_case
 
 MODEL = {
     "model": "tiny",
@@ -45,9 +45,9 @@ def run_of(**changes: str) -> Run:
     return Run(line=2, cells=row(**changes))
 
 
-def case(library: Library, **changes: str) -> Case:
+def case(library: Library, **changes: str) -> TrainingCase:
     """What is predicted of it."""
-    return case_of(run_of(**changes), library)
+    return training_case(run_of(**changes), library)
 
 
 def runs_of(*rows: Mapping[str, str]) -> Runs:

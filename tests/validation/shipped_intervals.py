@@ -4,8 +4,9 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
+from residuals import Cell
+
 import planner.validation
-from planner.validation.residuals import Cell
 
 
 def assert_shipped(name: str, made: Sequence[Cell]) -> None:

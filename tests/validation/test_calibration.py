@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 from sample_runs import row, runs_of
 
-from planner.calibration.fit import Measured, fit, log_ratios, number_of_fits
-from planner.calibration.parameters import parameters_of, with_values
+from planner.calibration.fit import fit, number_of_fits
+from planner.calibration.measured import log_ratios, measured_runs
+from planner.calibration.parameters import chosen_parameters
 from planner.calibration.profile_file import profile_text, unit_of
-from planner.calibration.runs import measured_runs
+from planner.calibration.training import framework_parameters, with_values
 from planner.errors import CalibrationError
 from planner.specs.catalogue import find
 from planner.specs.framework import Execution
 from planner.specs.profile import load_framework
 from planner.units import GIB
-from planner.validation.predict import predict_group
+from planner.validation.training.evaluate import predict_training_group
 
 ROWS = [
     {"micro_batch_size": size, "recompute": recompute}
@@ -36,22 +37,19 @@ def measured(library, names, **changes):
 
 
 def _under(found, values):
-    (prediction,) = predict_group([with_values(found.case, values)])
-    return Measured(
-        case=found.case,
-        line=found.line,
-        step_time=prediction.step_time,
-        memory=prediction.device_memory,
-    )
+    (prediction,) = predict_training_group(with_values([found.case], values))
+    return replace(found, value=prediction.values[found.quantity])
 
 
 def parameters(library, *names):
-    return parameters_of(library.framework("megatron-lm"), names)
+    profile = library.framework("megatron-lm")
+    return chosen_parameters(framework_parameters(profile), profile.name, names)
 
 
 def test_measured_numbers_can_be_fitted_and_facts_cannot(library):
     profile = library.framework("megatron-lm")
-    found = {parameter.name for parameter in parameters_of(profile, None)}
+    every = chosen_parameters(framework_parameters(profile), profile.name, None)
+    found = {parameter.name for parameter in every}
     assert {"layer_launch_time", "softmax_passes", "interference", "reserved"} <= found
     assert not found & {"softmax_multiple", "attention_kernels", "fused_projections"}
 
@@ -66,7 +64,7 @@ def test_every_time_of_a_framework_has_its_unit():
 def test_memory_and_time_are_fitted_together(library):
     names = parameters(library, "memory.reserved", "execution.elementwise_passes")
     rows = measured(library, names, reserved=5 * GIB, elementwise_passes=3.0)
-    found = fit(rows, names, log_ratios)
+    found = fit(rows, names)
     assert list(found.values.values()) == pytest.approx([5 * GIB, 3.0], rel=0.05)
     for errors in (found.time, found.memory):
         assert errors.measurements == len(ROWS)
@@ -77,20 +75,20 @@ def test_memory_and_time_are_fitted_together(library):
 def test_rows_without_memory_tell_nothing_of_it(library):
     names = parameters(library, "memory.reserved", "execution.elementwise_passes")
     rows = measured(library, names, reserved=5 * GIB, elementwise_passes=3.0)
-    times = [replace(found, memory=None) for found in rows]
-    found = fit(times, names, log_ratios)
+    times = [found for found in rows if not found.is_of_memory]
+    found = fit(times, names)
     reserved, _ = found.fitted
     assert (reserved.refused, reserved.determined) == (True, 0.0)
     assert reserved.value == names[0].shipped
     assert found.memory is None
     with pytest.raises(CalibrationError, match="tell nothing about memory"):
-        fit(times, names[:1], log_ratios)
+        fit(times, names[:1])
 
 
 def test_what_only_a_sharded_run_tells_is_refused(library):
     names = parameters(library, "memory.reserved", "memory.gathered_layers")
     rows = measured(library, names, reserved=5 * GIB, gathered_layers=4.0)
-    found = fit(rows, names, log_ratios)
+    found = fit(rows, names)
     assert [one.refused for one in found.fitted] == [False, True]
     assert found.fitted[1].value == names[1].shipped
 
@@ -108,7 +106,7 @@ def test_a_run_with_a_loss_of_its_own_keeps_it(library):
 def test_bytes_are_written_in_their_units(library):
     names = parameters(library, "memory.reserved", "memory.kept_activations")
     rows = measured(library, names, reserved=5 * GIB, kept_activations=1.5)
-    text = profile_text(find("frameworks", "megatron-lm"), fit(rows, names, log_ratios), "a test")
+    text = profile_text(find("frameworks", "megatron-lm"), fit(rows, names), "a test")
     memory = tomllib.loads(text)["memory"]
     assert memory["reserved"]["unit"] == "GiB"
     assert memory["reserved"]["value"] == pytest.approx(5, rel=0.1)
@@ -119,7 +117,7 @@ def test_bytes_are_written_in_their_units(library):
 def test_a_profile_that_extends_another_gets_the_tables_it_lacks(library, tmp_path):
     names = parameters(library, "memory.reserved", "execution.step_overhead")
     rows = measured(library, names, reserved=5 * GIB, step_overhead=0.02)
-    fitted = fit(rows, names, log_ratios)
+    fitted = fit(rows, names)
     source = tmp_path / "mine.toml"
     source.write_text('name = "Mine"\nextends = "megatron-lm"\n')
     source.write_text(profile_text(source, fitted, "a test"))
@@ -134,6 +132,25 @@ def test_progress_is_told_after_every_fit(library):
     names = parameters(library, "execution.step_overhead")
     rows = measured(library, names, step_overhead=1.0)
     told = []
-    fit(rows, names, log_ratios, told.append)
+    fit(rows, names, told.append)
     assert told == list(range(1, number_of_fits(rows) + 1))
-    assert len(told) == 1 + min(len(rows), 10)
+    assert len(told) == 1 + min(len(ROWS), 10)
+
+
+@pytest.mark.parametrize(
+    ("measured", "seconds"),
+    [
+        ({"measured_step_time_s": "3"}, 3.0),
+        ({"measured_step_time_s": "3", "measured_tokens_per_s": "1"}, 3.0),
+        ({"measured_tokens_per_s": "1024"}, 64 * 2048 / 1024),
+        ({"measured_tokens_per_s_per_gpu": "1024"}, 64 * 2048 / 1024 / 8),
+    ],
+)
+def test_a_throughput_is_a_step_time(library, measured, seconds):
+    _, (found,) = measured_runs(runs_of(row(**measured)), library, None)
+    assert (found.quantity, found.value) == ("step_time_s", pytest.approx(seconds))
+
+
+def test_a_run_without_a_prediction_tells_nothing(library):
+    _, (found,) = measured_runs(runs_of(row(**WITH_TIME)), library, None)
+    assert np.isnan(log_ratios([replace(found, quantity="nothing")], {})).all()

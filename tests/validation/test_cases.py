@@ -6,9 +6,10 @@ import pytest
 from sample_runs import MODEL, case, row, run_of
 
 from planner.enums import ComputePrecision, LinkKind, Recompute
-from planner.validation.cases import MemoryKind, case_of, memory_kind
+from planner.validation.columns import MemoryKind
 from planner.validation.models import NotPredicted
 from planner.validation.tables import framework_rule
+from planner.validation.training.cases import memory_kind, training_case
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,6 @@ def test_frameworks_find_their_profile(framework, profile, nearest):
     [
         pytest.param({"framework": "Megatron-Bridge"}, 1, id="its recipes train the module"),
         pytest.param({"framework": "Megatron-LM"}, 0, id="others do not"),
-        pytest.param({"framework": "Megatron-Bridge", "notes": "DeepSeekV3 (w/o MTP)"}, 0, id="no"),
         pytest.param({"framework": "Megatron-Bridge", "mtp_num_layers": "0"}, 0, id="zero"),
         pytest.param({"framework": "Megatron-LM", "mtp_num_layers": "2"}, 2, id="two"),
         pytest.param({"framework": "Megatron-Bridge", "workload": "lora"}, 0, id="adapters"),
@@ -57,16 +57,12 @@ def test_multi_token_prediction_is_that_of_the_run_or_of_the_recipes(library, ch
 @pytest.mark.parametrize(
     ("changes", "profile"),
     [
-        ({"source": "Megatron-Bridge performance summary 26.04"}, "NeMo"),
-        ({"source": "Megatron-Bridge performance summary 26.06"}, "Megatron-Bridge"),
-        ({"source": "summary 26.06", "cuda_graphs": "layers"}, "NeMo"),
-        ({"notes": "cuda graph transformer_engine/['attn', 'moe_router']"}, "NeMo"),
-        ({"notes": "cuda graph transformer_engine/mlp"}, "Megatron-Bridge"),
-        ({"notes": "cuda graph full_iteration/[]"}, "Megatron-Bridge"),
+        ({"framework_version": "26.04"}, "NeMo"),
+        ({"framework_version": "26.06"}, "Megatron-Bridge"),
+        ({"framework_version": "26.06", "cuda_graphs": "layers"}, "NeMo"),
         ({"framework": "Megatron-LM", "year": "2021"}, "Megatron-LM 2022"),
         ({"framework": "Megatron-LM", "year": "2024"}, "Megatron-LM"),
         ({"framework": "Megatron-LM", "year": "2024", "tp_comm_overlap": "1"}, "NeMo"),
-        ({"framework": "Megatron-LM", "notes": "--tp-comm-overlap (needs SP)"}, "NeMo"),
         ({"framework_version": "25.09"}, "NeMo"),
     ],
 )
@@ -157,9 +153,6 @@ def test_unknown_parallel_sizes_take_what_fits(library):
     [
         ({"scale_out_gbit_per_s": "3200"}, 50e9),
         ({"scale_out_gbit_per_s": "400", "scale_out_per_gpu": "1"}, 50e9),
-        ({"scale_out_gbit_per_s": "400", "notes": "400 Gb/s per GPU"}, 50e9),
-        ({"scale_out_gbit_per_s": "3200", "notes": "RDMA 400 Gb/s per GPU"}, 50e9),
-        ({"notes": "4 Omni-Path links/node"}, 135e9 / 8 / 8),
     ],
 )
 def test_the_network_is_per_gpu_inside(library, changes, expected):
@@ -176,11 +169,7 @@ def test_the_network_is_per_gpu_inside(library, changes, expected):
         ({"scale_out_gbit_per_s": "800"}, 2),
         ({"scale_out_gbit_per_s": "100"}, 8),
         ({"scale_out_gbit_per_s": "800", "nics_per_node": "8"}, 1),
-        ({"notes": "4 Omni-Path links/node"}, 2),
-        ({"scale_out_gbit_per_s": "400", "notes": "inter-machine 4x100Gb RoCE"}, 2),
-        ({"scale_out_gbit_per_s": "2400", "notes": "24x 100Gb RoCE"}, 1),
-        ({"scale_out_gbit_per_s": "1600", "notes": "DGX, 4x400GbE"}, 2),
-        ({"scale_out_gbit_per_s": "1600", "notes": "nodes of 4x80GB"}, 1),
+        ({"scale_out_gbit_per_s": "400", "nics_per_node": "4"}, 2),
     ],
 )
 def test_gpus_share_the_network_interfaces_there_are(library, changes, expected):
@@ -229,9 +218,8 @@ def test_what_cannot_be_predicted_says_why(library, changes, reason):
     ("changes", "kind"),
     [
         ({"memory_kind": "reserved"}, MemoryKind.RESERVED),
-        ({"notes": "memory = max allocated over ranks (reserved 70 GiB)"}, MemoryKind.ALLOCATED),
-        ({"notes": "peak reserved GiB"}, MemoryKind.RESERVED),
-        ({"notes": "nvidia-smi"}, MemoryKind.DEVICE),
+        ({"memory_kind": "allocated"}, MemoryKind.ALLOCATED),
+        ({"framework": "torchtitan"}, MemoryKind.ALLOCATED),
         ({}, MemoryKind.DEVICE),
     ],
 )
@@ -242,9 +230,9 @@ def test_kinds_of_memory(changes, kind):
 def test_adapters_take_the_profile_and_the_rank_of_their_run(library):
     plain = run_of(framework="HF Trainer", tensor_parallel="1", sequence_parallel="0")
     tuned = {**plain.cells, "workload": "qlora", "precision": "nf4", "lora_rank": "64"}
-    case = case_of(replace(plain, cells=tuned), library)
+    case = training_case(replace(plain, cells=tuned), library)
     workload = case.setting.workload
-    assert case_of(plain, library).framework.name == "HF Trainer bf16"
+    assert training_case(plain, library).framework.name == "HF Trainer bf16"
     assert case.framework.name == "HF Trainer"
     assert (workload.adapter, workload.lora_rank) == ("qlora", 64)
     assert {layout.precision for layout in case.layouts} == {ComputePrecision.BF16}
@@ -284,30 +272,97 @@ def test_a_fused_loss_comes_with_fused_kernels(library, loss, profile, per_logit
 
 def lora_case(library, framework, **changes):
     plain = run_of(framework=framework, tensor_parallel="1", sequence_parallel="0", **changes)
-    return case_of(replace(plain, cells={**plain.cells, "workload": "lora"}), library)
+    return training_case(replace(plain, cells={**plain.cells, "workload": "lora"}), library)
+
+
+def test_activation_inputs_in_8_bits_are_of_fine_tuning(library):
+    def inputs(**changes):
+        eight_bits = {"framework": "NeMo", "gpu": "b200-sxm-180gb", "precision": "fp8"}
+        return case(library, **eight_bits, **changes).framework.memory.fp8_activation_inputs
+
+    assert inputs(workload="lora", fp8_activation_inputs="1")
+    assert not inputs(workload="lora")
+    assert not inputs(workload="pretrain", fp8_activation_inputs="1")
+
+
+def test_host_memory_is_shared_by_the_gpus_of_a_node(library):
+    assert case(library, host_memory_gb="64").cluster.host_memory_per_gpu == 8e9
+    assert case(library, host_memory_gb="64", gpus_per_node="4").cluster.host_memory_per_gpu == 16e9
+
+
+UNKNOWN = dict.fromkeys(("tensor_parallel", "pipeline_parallel", "micro_batch_size"), "")
+
+
+def test_gpus_of_a_sequence_say_which_layouts_are_possible(library):
+    found = case(library, **UNKNOWN, gpu="b200-sxm-180gb", gpus_per_sequence="2").layouts
+    splits = {
+        (layout.tensor_parallel * layout.pipeline_parallel * layout.context_parallel)
+        / layout.micro_batch_size
+        for layout in found
+    }
+    assert len(found) > 3
+    assert splits == {2.0}
+    assert {layout.context_parallel for layout in found} > {1}
+    (layout,) = case(library, micro_batch_size="4", gpus_per_sequence="2").layouts
+    assert layout.context_parallel == 4
+    with pytest.raises(NotPredicted, match="no layout"):
+        case(library, micro_batch_size="4", gpus_per_sequence="2", context_parallel="2")
+
+
+def test_two_precisions_are_both_possible(library):
+    found = case(library, precision="fp8/nvfp4", gpu="b200-sxm-180gb").layouts
+    assert {layout.precision for layout in found} == {ComputePrecision.FP8, ComputePrecision.FP4}
+
+
+def test_a_likely_precision_counts_where_none_is_stated(library):
+    likely = {"likely_precision": "fp8", "gpu": "h100-sxm-80gb"}
+    for stated, expected in (("", ComputePrecision.FP8), ("bf16", ComputePrecision.BF16)):
+        (layout,) = case(library, precision=stated, **likely).layouts
+        assert layout.precision is expected
+
+
+def test_attention_in_8_bit_is_said_by_the_row(library):
+    fp8 = {"gpu": "b200-sxm-180gb", "precision": "fp8"}
+    assert [one.fp8_attention for one in case(library, **fp8, fp8_attention="1").layouts] == [True]
+    assert [one.fp8_attention for one in case(library, **fp8).layouts] == [False]
 
 
 @pytest.mark.parametrize(
-    ("source", "workload", "context_parallel", "expected"),
+    ("changes", "replicas"),
     [
-        ("MLPerf Training v5.1 results", "lora", "1", True),
-        ("MLPerf Training v5.1 results", "lora", "2", False),
-        ("MLPerf Training v5.0 results", "lora", "", False),
-        ("MLPerf Training v4.1 results", "lora", "2", True),
-        ("MLPerf Training v4.1 results", "pretrain", "1", False),
-        ("NeMo 24.07 performance summary", "lora", "1", False),
+        pytest.param({"data_parallel_replicas": "4"}, 4, id="the column"),
+        pytest.param({"data_parallel_replicas": "4", "zero_stage": "0"}, 1, id="nothing sharded"),
+        pytest.param({}, 1, id="nobody says"),
     ],
 )
-def test_activation_inputs_in_8_bits_are_a_setting_of_mlperf(
-    library, source, workload, context_parallel, expected
-):
-    found = case(
-        library,
-        source=source,
-        workload=workload,
-        context_parallel=context_parallel,
-        framework="NeMo",
-        gpu="b200-sxm-180gb",
-        precision="fp8",
-    )
-    assert found.framework.memory.fp8_activation_inputs == expected
+def test_copies_of_sharded_states(library, changes, replicas):
+    (layout,) = case(library, num_gpus="32", **changes).layouts
+    assert layout.data_parallel_replicas == replicas
+
+
+def test_recomputed_layers(library):
+    full = {"recompute": "full", "recompute_num_layers": "4"}
+    (layout,) = case(library, **full).layouts
+    assert (layout.recompute, layout.recompute_num_layers) == (Recompute.FULL, 4)
+    (layout,) = case(library, **(full | {"recompute": "feed_forward"})).layouts
+    assert (layout.recompute, layout.recompute_num_layers) == (Recompute.FEED_FORWARD, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "deduplicated"),
+    [
+        ({}, False),
+        ({"framework": "NeMo"}, True),
+        ({"framework": "NeMo", "token_dispatcher": "nccl a2a"}, False),
+        ({"token_dispatcher": "alltoall"}, False),
+        ({"token_dispatcher": "HybridEP"}, True),
+    ],
+)
+def test_the_exchange_of_tokens_is_what_the_run_names(library, changes, deduplicated):
+    found = case(library, **changes)
+    assert found.framework.execution.deduplicated_dispatch == deduplicated
+
+
+def test_prose_is_not_read(library):
+    told = "TP=8 PP=4 GBS=8; w/o MTP; reserved memory; 4x100Gb; DeepEP; liger fused; 64 GB DRAM"
+    assert case(library, notes=told) == case(library)

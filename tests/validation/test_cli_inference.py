@@ -74,7 +74,7 @@ def test_a_missing_column_is_named(validate, write_runs):
 
 
 def test_choices_for_a_run_are_told(validate, write_runs, tmp_path):
-    cells = row(framework="vlmm", framework_version="", weight_precision="")
+    cells = row(framework="vlmm", framework_version="", weight_precision="", output_tokens="")
     cells["measured_time_per_output_token_s"] = "0.01"
     cells["conurrency"] = cells.pop("concurrency")
     output = tmp_path / "predictions.csv"
@@ -84,8 +84,9 @@ def test_choices_for_a_run_are_told(validate, write_runs, tmp_path):
         (only,) = csv.DictReader(file)
     told = only["assumed"].split("; ")
     assert told[0] == "framework 'vlmm' is not known: transformers stands in. Did you mean vllm?"
-    assert {"weight_precision: w16a16", "concurrency 1", "kv_cache_precision: bf16",
-            "framework_version of transformers"} <= set(told)  # fmt: skip
+    expected = {"weight_precision: w16a16", "concurrency 1", "output_tokens 128"}
+    expected |= {"kv_cache_precision: bf16", "framework_version of transformers"}
+    assert expected <= set(told)
     assert "framework 'vlmm' is not known" in printed.out
     assert "The column conurrency is not understood. Did you mean concurrency?" in printed.err
 

@@ -102,7 +102,37 @@ def test_choices_for_a_run_are_told_on_screen_and_in_the_file(validate, write_ru
     assert "1  precision bf16 or fp8" in printed.out
 
 
+@pytest.mark.parametrize(
+    ("framework", "told"),
+    [
+        ("Primus", "framework Primus: megatron-lm stands in as the closest profile"),
+        ("llm-foundry", None),
+        ("Composer", "framework 'Composer' is taken for llm-foundry"),
+        ("", "framework is not given: megatron-lm stands in."),
+    ],
+)
+def test_what_stands_in_for_a_framework_is_told(validate, write_runs, tmp_path, framework, told):
+    output = tmp_path / "predictions.csv"
+    path = write_runs(row(framework=framework, measured_step_time_s="1"))
+    validate(path, "--output", output, "--quiet")
+    with output.open(newline="") as file:
+        (only,) = csv.DictReader(file)
+    first = only["assumed"].split("; ")[0]
+    assert (first if "framework" in first else None) == told
+
+
 def test_a_file_of_predictions_is_read_again(validate, write_runs, tmp_path):
     output = tmp_path / "predictions.csv"
     validate(write_runs(row(measured_step_time_s="1")), "--output", output, "--quiet")
     assert validate(output, "--quiet") == (0, ("", ""))
+
+
+def test_a_cell_is_no_formula_of_a_spreadsheet(validate, write_runs, tmp_path):
+    output = tmp_path / "predictions.csv"
+    odd = {"id": "=1+1", "source": "a, b\x1b[31m", "offset": "-5", "measured_step_time_s": "1"}
+    validate(write_runs(row(**odd)), "--output", output, "--quiet")
+    with output.open(newline="") as file:
+        (only,) = csv.DictReader(file)
+    assert (only["id"], only["offset"]) == ("'=1+1", "-5")
+    assert only["source"].startswith("a, b")
+    assert "\x1b" not in only["source"]

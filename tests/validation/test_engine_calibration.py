@@ -1,22 +1,20 @@
 """Engine profiles fitted to tables of inference."""
 
 import dataclasses
+import math
 
 import pytest
-from sample_inference import row, runs_of
+from sample_inference import DISAGGREGATED, row, runs_of
 
 from planner.__main__ import run
 from planner.calibration.fit import fit
-from planner.calibration.inference import (
-    engine_parameters,
-    inference_log_ratios,
-    measured_inference,
-    thinned,
-)
+from planner.calibration.inference import engine_parameters
+from planner.calibration.measured import log_ratios, measured_runs, thinned
+from planner.calibration.parameters import chosen_parameters
 from planner.calibration.profile_file import unit_of
 from planner.errors import CalibrationError
 from planner.specs.engine import EngineExecution
-from planner.validation.inference.predict import predict_inference
+from planner.validation.predict import predict
 
 TIMES = ("_time", "_overhead")
 QUANTITY = "time_per_output_token_s"
@@ -25,17 +23,21 @@ QUANTITY = "time_per_output_token_s"
 def cases(slower=1.0, **changes):
     """Rows whose decoding takes so much longer than predicted."""
     plain = [row(concurrency=str(batch), **changes) for batch in (1, 2, 4, 8)]
-    found = predict_inference(runs_of(*plain))
+    found = predict(runs_of(*plain))
     return [
         {**cells, f"measured_{QUANTITY}": repr(slower * one.values[QUANTITY])}
         for cells, one in zip(plain, found, strict=True)
     ]
 
 
+def parameters(library, name, names):
+    engine = library.engine(name)
+    return chosen_parameters(engine_parameters(engine), engine.name, names)
+
+
 def fitted(library, rows, names):
-    profile, measured = measured_inference(runs_of(*rows), library, None)
-    parameters = engine_parameters(library.engine(profile), names)
-    return fit(measured, parameters, inference_log_ratios)
+    profile, measured = measured_runs(runs_of(*rows), library, None)
+    return fit(measured, parameters(library, profile, names))
 
 
 def test_a_slower_engine_is_found(library):
@@ -61,26 +63,26 @@ def test_what_decoding_does_not_tell_is_refused(library):
 
 def test_unknown_parameters_and_useless_rows(library):
     with pytest.raises(CalibrationError, match="Unknown parameter"):
-        engine_parameters(library.engine("vllm"), ["execution.weight_bandwith_fraction"])
+        parameters(library, "vllm", ["execution.weight_bandwith_fraction"])
     with pytest.raises(CalibrationError, match="is 0 in"):
-        engine_parameters(library.engine("vllm"), ["execution.decode_launch_time"])
+        parameters(library, "vllm", ["execution.decode_launch_time"])
     with pytest.raises(CalibrationError, match="None of 1 rows"):
-        measured_inference(runs_of(row()), library, None)
+        measured_runs(runs_of(row()), library, None)
 
 
 def test_heavier_weights_stay_heavier(library):
-    notes = {"framework": "llama.cpp", "weight_precision": "int4", "notes": "~4.9 bit/weight"}
-    _, measured = measured_inference(runs_of(*cases(**notes)), library, "llama-cpp")
-    assert inference_log_ratios(measured, {})[0] == pytest.approx(0.0, abs=1e-9)
+    heavy = {"framework": "llama.cpp", "weight_precision": "int4", "bits_per_weight": "4.9"}
+    _, measured = measured_runs(runs_of(*cases(**heavy)), library, "llama-cpp")
+    assert log_ratios(measured, {})[0] == pytest.approx(0.0, abs=1e-9)
     names = ["execution.weight_bandwidth_fraction"]
-    (parameter,) = engine_parameters(library.engine("llama-cpp"), names)
-    same = inference_log_ratios(measured, {parameter: parameter.shipped})
+    (parameter,) = parameters(library, "llama-cpp", names)
+    same = log_ratios(measured, {parameter: parameter.shipped})
     assert same[0] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_thinning_keeps_whole_settings(library):
     rows = [cells for length in ("128", "256", "512") for cells in cases(input_tokens=length)]
-    _, measured = measured_inference(runs_of(*rows), library, None)
+    _, measured = measured_runs(runs_of(*rows), library, None)
     kept = thinned(measured, 2)
     assert {one.case.traffic.input_tokens for one in kept} == {128, 256}
     assert len(kept) == 8
@@ -109,3 +111,27 @@ def test_every_time_of_an_engine_has_its_unit():
     times = [one.name for one in dataclasses.fields(EngineExecution) if one.name.endswith(TIMES)]
     assert len(times) == 9
     assert all(unit_of(name)[0] in ("us", "ms") for name in times)
+
+
+def test_a_rate_counts_as_the_time_it_is_of(library):
+    (plain,) = predict(runs_of(row()))
+    rate = plain.values["output_tokens_per_s"]
+    slow = row(measured_output_tokens_per_s=repr(rate / 1.5))
+    _, measured = measured_runs(runs_of(slow), library, None)
+    times, memory = log_ratios(measured, {})
+    assert times == pytest.approx([-math.log(1.5)])
+    assert math.isnan(memory[0])
+
+
+def test_two_pools_are_fitted_only_where_they_are_asked_for(library):
+    time = {f"measured_{QUANTITY}": "0.02"}
+    runs = runs_of(row(**DISAGGREGATED, **time), row(framework="sglang", **time))
+    sizes = {flag: len(measured_runs(runs, library, "sglang", everything=flag)[1])
+             for flag in (False, True)}  # fmt: skip
+    assert sizes == {False: 1, True: 2}
+
+
+def test_a_measurement_without_a_prediction_is_far_off(library):
+    _, (found, *_) = measured_runs(runs_of(*cases()), library, None)
+    missing = dataclasses.replace(found, quantity="nothing")
+    assert log_ratios([missing], {})[0] == pytest.approx([math.log(20)])

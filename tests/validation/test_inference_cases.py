@@ -94,18 +94,12 @@ def test_static_batches_of_tensorrt_llm_have_a_driver_of_their_own(
 
 
 def test_only_clients_that_wait_for_answers_start_together(library):
-    notes = {"mode": "online", "notes": "request rate 4 req/s"}
-    offered = inference_case(run_of(concurrency="", **notes), library).traffic.workload
+    rate = {"mode": "online", "request_rate": "4"}
+    offered = inference_case(run_of(concurrency="", **rate), library).traffic.workload
     assert (offered.request_rate, offered.burst_share) == (4.0, 0.0)
-    held = inference_case(run_of(concurrency="8", **notes), library).traffic.workload
+    held = inference_case(run_of(concurrency="8", **rate), library).traffic.workload
     assert held.request_rate is None
     assert held.burst_share > 0
-
-
-def test_a_source_may_say_how_much_memory_its_cards_have(library):
-    stated = run_of(gpu="a10-24gb", notes='test environment "2 * A10, 20G / 2 * A800, 80G"')
-    assert inference_case(stated, library).gpu.memory_capacity == 20 * 2**30
-    assert inference_case(run_of(gpu="a10-24gb"), library).gpu.memory_capacity == 24 * 2**30
 
 
 @pytest.mark.parametrize(
@@ -154,40 +148,19 @@ def test_caches_where_nothing_is_said(case, changes, cache):
     ("changes", "expected"),
     [
         ({"num_gpus": "8", "tensor_parallel": "4"}, (4, 1, 1, 2)),
-        ({"num_gpus": "12", "tensor_parallel": "24"}, (12, 1, 1, 1)),
         ({"num_gpus": "", "tensor_parallel": "4", "attention_data_parallel": "2"}, (4, 2, 1, 1)),
-        # 8 GPUs, counted once by tensor and once by expert parallel.
         (
-            {"num_gpus": "", "tensor_parallel": "64", "expert_tensor_parallel": "8",
+            {"num_gpus": "24", "tensor_parallel": "1", "attention_data_parallel": "8",
              "expert_parallel": "8", "model": "deepseek-v3"},
-            (8, 1, 8, 1),
+            (1, 8, 8, 3),
         ),
+        # Ranks of experts that do not divide the replica's GPUs.
         (
-            {"num_gpus": "", "tensor_parallel": "1", "attention_data_parallel": "64",
-             "expert_tensor_parallel": "8", "expert_parallel": "8", "model": "deepseek-v3"},
-            (1, 8, 8, 1),
+            {"num_gpus": "8", "tensor_parallel": "8", "expert_parallel": "12",
+             "model": "deepseek-v3"},
+            (8, 1, 4, 1),
         ),
-        (
-            {"num_gpus": "", "tensor_parallel": "4", "attention_data_parallel": "4",
-             "expert_parallel": "16", "model": "deepseek-v3"},
-            (1, 4, 4, 1),
-        ),
-        (
-            {"num_gpus": "8", "tensor_parallel": "1", "data_parallel": "8", "expert_parallel": "8",
-             "model": "deepseek-v3", "notes": "DEP8 (attention DP + expert parallel)"},
-            (1, 8, 8, 1),
-        ),
-        # 64 requests as 4 batches of 16: replicas, or ranks of attention that share experts.
-        (
-            {"num_gpus": "", "tensor_parallel": "2", "concurrency": "64",
-             "engine_batch_size": "16"},
-            (2, 1, 1, 4),
-        ),
-        (
-            {"num_gpus": "", "tensor_parallel": "4", "concurrency": "64",
-             "engine_batch_size": "16", "model": "deepseek-v3"},
-            (1, 4, 1, 1),
-        ),
+        ({"num_gpus": "8", "tensor_parallel": "8", "expert_parallel": "8"}, (8, 1, 1, 1)),
     ],
 )  # fmt: skip
 def test_layouts(case, changes, expected):
@@ -206,61 +179,63 @@ def test_static_batches_without_concurrency_are_of_one(case):
     assert case(concurrency="", mode="online").traffic.concurrency is None
 
 
+def test_memory_of_cards_is_that_of_the_row(case):
+    assert case(gpu="a10-24gb", gpu_memory_gib="20").gpu.memory_capacity == 20 * 2**30
+    assert case(gpu="a10-24gb").gpu.memory_capacity == 24 * 2**30
+
+
 @pytest.mark.parametrize(
     ("changes", "decode_rate"),
-    [
-        ({}, False),
-        ({"notes": "output tok/s is the decode-phase rate (batch total)"}, True),
-        ({"notes": "decode speed, context lengths not stated"}, True),
-        ({"notes": "DECODE-ONLY, 2749 tokens/s"}, True),
-        ({"input_tokens": "0"}, True),
-    ],
+    [({}, False), ({"decode_rate": "1"}, True), ({"input_tokens": "0"}, True)],
 )
 def test_whether_a_rate_is_of_decoding(case, changes, decode_rate):
     assert case(**changes).decode_rate is decode_rate
 
 
 @pytest.mark.parametrize(
-    ("notes", "stages"),
+    ("changes", "stages"),
     [
-        ("multi-GPU = device_map layer split", "sequential"),
-        ("generate_sequentially (layer split)", "sequential"),
-        ("llama.cpp default layer split over 4 GPUs; text generation", "sequential"),
-        ("llama.cpp default layer split over 4 GPUs; prompt processing of 4096", "micro_batches"),
-        ("pipeline parallelism", ""),
+        ({}, ""),
+        ({"stages": "micro_batches"}, "micro_batches"),
+        ({"framework": "llama.cpp"}, "sequential"),
+        ({"framework": "llama.cpp", "stages": "together"}, ""),
     ],
 )
-def test_how_stages_work(case, notes, stages):
-    assert case(pipeline_parallel="4", num_gpus="4", notes=notes).stages == stages
+def test_stages_work_as_the_row_says_or_as_usual_for_the_engine(case, changes, stages):
+    assert case(pipeline_parallel="4", num_gpus="4", **changes).stages == stages
+    assert case(**changes).stages == ""
 
 
-def test_notes_give_rates_requests_and_bounds(case):
-    notes = "300 requests at ~10 sessions/s; max_num_seqs=256, max_num_batched_tokens=2048"
-    found = case(mode="online", concurrency="", notes=notes)
-    assert (found.traffic.request_rate, found.traffic.num_requests) == (10, 300)
-    assert found.engine.scheduler.max_num_seqs == 256
-    assert found.replica.max_num_batched_tokens == 2048
-    rate = case(mode="online", concurrency="", notes="online serving, request rate 4 req/s")
-    assert rate.traffic.request_rate == 4
+@pytest.mark.parametrize(("version", "logit_bytes"), [("4.44.2", 6), ("4.46", 0), ("", 0)])
+def test_early_transformers_compute_the_logits_of_whole_prompts(case, version, logit_bytes):
+    found = case(framework="hf-transformers", framework_version=version)
+    assert found.logit_bytes == logit_bytes
 
 
-def test_offloading_and_disks(case):
-    found = case(notes="weights OFFLOADED to cpu; KV cache offloaded to CPU")
-    assert (found.replica.weight_offload, found.replica.kv_offload) == (1, 1)
-    with pytest.raises(NotPredicted, match="disk"):
-        case(notes="OFFLOAD to disk")
-    compressed = case(
-        framework="flexgen", notes="OFFLOAD to cpu; 4-bit group compression of weights and KV"
-    ).replica
-    assert (compressed.weight_offload, compressed.kv_offload) == (1, 1)
-    assert compressed.kv_cache is CacheType.INT4
-    streamed = case(framework="deepspeed-zero-inference", notes="OFFLOAD to cpu").replica
-    assert (streamed.weight_offload, streamed.kv_offload) == (1, 0)
+def test_columns_set_the_scheduler(case):
+    given = {"max_num_seqs": "7", "max_num_batched_tokens": "999", "stream_interval": "3",
+             "poll_interval": "4", "batch_wait": "5"}  # fmt: skip
+    found = case(**given)
+    settings = vars(found.engine.scheduler)
+    assert {name: str(settings[name]) for name in given} == given
+    pool = case(**DISAGGREGATED, max_num_seqs="7", decode_max_num_seqs="9")
+    assert (pool.replica.max_num_seqs, pool.prefill.deployment.max_num_seqs) == (9, 7)
+
+
+def test_offloading(case):
+    def shares(**changes):
+        replica = case(**changes).replica
+        return replica.weight_offload, replica.kv_offload
+
+    assert shares() == shares(offload="none") == (0, 0)
+    assert shares(offload="weights") == (1, 0)
+    assert shares(offload="kv_cache") == (0, 1)
+    assert shares(offload="weights+kv_cache") == (1, 1)
 
 
 def test_heavier_weights_read_slower(case):
     light = case(weight_precision="int4", framework="llama.cpp")
-    heavy = case(weight_precision="int4", framework="llama.cpp", notes="~4.9 bit/weight, not 4")
+    heavy = case(weight_precision="int4", framework="llama.cpp", bits_per_weight="4.9")
     assert heavy.weight_scale == pytest.approx(4.9 / 8 / (0.5 + 2 / 128))
     ratio = (
         light.engine.execution.weight_bandwidth_fraction
@@ -269,20 +244,21 @@ def test_heavier_weights_read_slower(case):
     assert ratio == pytest.approx(heavy.weight_scale)
 
 
-def test_lengths_that_nobody_states_have_defaults(case):
-    found = case(input_tokens="", output_tokens="", source="FlexGen").traffic
-    assert (found.input_tokens, found.output_tokens) == (512, 32)
+def test_lengths_that_nobody_states_are_short(case):
     found = case(input_tokens="", output_tokens="").traffic
     assert (found.input_tokens, found.output_tokens) == (32, 128)
+
+
+def test_lengths_and_prompts_are_as_the_row_says(case):
+    found = case(length_scale="0.5", equal_lengths="1", equal_prompts="1").traffic.workload
+    assert (found.input_tokens, found.equal_lengths, found.equal_prompts) == (256, True, True)
+    assert not case().traffic.workload.equal_lengths
 
 
 def test_disaggregated_runs_have_two_pools(case):
     found = case(**DISAGGREGATED)
     assert found.mode is Mode.DISAGGREGATED
     assert (found.prefill.workers, found.decode_workers) == (2, 1)
-    noted = case(mode="online", notes="prefill/decode DISAGGREGATED 3P:2D workers")
-    assert noted.mode is Mode.DISAGGREGATED
-    assert (noted.prefill.workers, noted.decode_workers) == (3, 2)
 
 
 @pytest.mark.parametrize(
@@ -295,6 +271,9 @@ def test_disaggregated_runs_have_two_pools(case):
         ({"input_tokens": "0", "output_tokens": "0"}, "neither prompt nor answer"),
         ({"input_tokens": "1e12"}, "absurd"),
         ({"tensor_parallel": "1e9"}, "more GPUs than there are"),
+        ({"tensor_parallel": "4"}, "a replica of 4 GPUs does not fit on 1"),
+        ({"offload": "disk"}, "offload of disk is not modelled yet"),
+        ({"pipeline_parallel": "2", "num_gpus": "2", "stages": "odd"}, "stages 'odd' are not"),
     ],
 )
 def test_what_cannot_be_predicted_says_why(case, changes, reason):

@@ -9,9 +9,9 @@ from sample_inference import DISAGGREGATED, row, run_of, runs_of
 
 from planner.report.validation import write_predictions
 from planner.validation.columns import INFERENCE
-from planner.validation.inference.compare import joined_inference
-from planner.validation.inference.offline import offline_benchmark
-from planner.validation.inference.predict import inference_ranges, predict_inference
+from planner.validation.compare import joined
+from planner.validation.kinds import INFERENCE_KIND
+from planner.validation.predict import predict, ranges
 from planner.validation.runs import SHIPPED_INFERENCE, Runs, read_runs
 
 
@@ -28,7 +28,7 @@ def values(predictions):
 
 
 def only(**changes):
-    (prediction,) = predict_inference(runs_of(row(**changes)))
+    (prediction,) = predict(runs_of(row(**changes)))
     return prediction
 
 
@@ -43,19 +43,19 @@ def test_measurements_are_never_read(sample):
         )
         for run in sample.rows
     )
-    hidden = predict_inference(Runs(columns=sample.columns, rows=blind))
-    assert values(hidden) == values(predict_inference(sample))
+    hidden = predict(Runs(columns=sample.columns, rows=blind))
+    assert values(hidden) == values(predict(sample))
 
 
 def test_neither_order_nor_company_changes_a_prediction(sample):
     order = list(range(len(sample.rows)))
     random.Random(1).shuffle(order)
     mixed = Runs(columns=sample.columns, rows=tuple(sample.rows[i] for i in order))
-    together = values(predict_inference(sample))
-    assert [together[i] for i in order] == values(predict_inference(mixed))
+    together = values(predict(sample))
+    assert [together[i] for i in order] == values(predict(mixed))
     for index in range(0, len(sample.rows), 7):
         alone = Runs(columns=sample.columns, rows=sample.rows[index : index + 1])
-        assert values(predict_inference(alone)) == [together[index]]
+        assert values(predict(alone)) == [together[index]]
 
 
 def test_a_static_batch_adds_up():
@@ -68,7 +68,7 @@ def test_a_static_batch_adds_up():
 
 
 def test_decode_rates_leave_the_prompt_out():
-    found = only(notes="decode speed").values
+    found = only(decode_rate="1").values
     assert found["output_tokens_per_s"] == pytest.approx(8 / found["time_per_output_token_s"])
 
 
@@ -121,11 +121,11 @@ def test_pipelines_without_overlap_take_a_whole_pass_for_each_micro_batch():
 
 
 def test_equal_prompts_choose_the_experts_of_one():
-    """argonne-lcf/LLM-Inference-Bench@47d0f04 repeats one text for all sequences of a batch."""
+    """Sequences of one text visit the same experts, as LLM-Inference-Bench runs them."""
     batch = {"model": "mixtral-8x7b", "framework": "tensorrt-llm", "year": "2024",
              "framework_version": "", "num_gpus": "4", "tensor_parallel": "4"}  # fmt: skip
     one, many = (only(concurrency=n, **batch).values for n in ("1", "16"))
-    equal = only(concurrency="16", **{**batch, "source": "argonne LLM-Inference-Bench"}).values
+    equal = only(concurrency="16", equal_prompts="1", **batch).values
     alone = one["time_per_output_token_s"]
     assert alone < equal["time_per_output_token_s"] < many["time_per_output_token_s"] * 0.8
 
@@ -149,14 +149,14 @@ OFFLINE = {"mode": "continuous_max_throughput", "concurrency": "", "model": "lla
 
 
 def test_requests_that_fit_at_once_take_little_longer_than_one():
-    few, one = (only(notes=f"{n} requests", **OFFLINE).values for n in (8, 1))
+    few, one = (only(num_requests=f"{n}", **OFFLINE).values for n in (8, 1))
     assert 6 < few["requests_per_s"] / one["requests_per_s"] < 8
 
 
 def test_the_last_wave_of_a_benchmark_runs_alone():
     """A cache of 22 GiB holds some 20 sequences of 1.06 GiB; two waves take twice as long."""
     counts = range(14, 60)
-    rates = [only(notes=f"{n} requests", **OFFLINE).values["requests_per_s"] for n in counts]
+    rates = [only(num_requests=f"{n}", **OFFLINE).values["requests_per_s"] for n in counts]
     seconds = [n / rate for n, rate in zip(counts, rates, strict=True)]
     first = next(i for i in range(1, len(counts)) if seconds[i] > 1.5 * seconds[i - 1])
     wave = counts[first] - 1
@@ -165,30 +165,17 @@ def test_the_last_wave_of_a_benchmark_runs_alone():
     assert seconds[again + 1] > 1.2 * seconds[again]
 
 
-def test_documents_say_how_many_requests_and_what_the_engine_holds():
-    table = {"source": "TensorRT-LLM docs perf-overview.md v0.11.0", "model": "llama-2-70b",
-             "input_tokens": "128", "mode": "continuous_max_throughput"}  # fmt: skip
-    eight = run_of(tensor_parallel="8", output_tokens="2048", **table)
-    assert offline_benchmark(eight) == {
-        "num_requests": 3000, "max_num_seqs": 1024, "max_num_batched_tokens": 16384,
-    }  # fmt: skip
-    four = run_of(tensor_parallel="4", output_tokens="128", **table)
-    assert offline_benchmark(four)["max_num_seqs"] == 4096
-    assert offline_benchmark(four)["num_requests"] == 30000
-    assert not offline_benchmark(run_of(**{**table, "mode": "static_batch"}))
-
-
 def test_a_rate_below_the_limit_is_served():
-    note = "request rate 2 req/s, 500 requests"
-    found = only(mode="online", concurrency="", notes=note).values
+    offered = {"request_rate": "2", "num_requests": "500"}
+    found = only(mode="online", concurrency="", **offered).values
     assert found["requests_per_s"] == pytest.approx(2, rel=0.15)
 
 
 def test_a_rate_beyond_the_limit_queues():
     slow = {"model": "llama-3.1-70b", "num_gpus": "4", "tensor_parallel": "4",
             "mode": "online", "concurrency": ""}  # fmt: skip
-    calm = only(notes="request rate 1 req/s, 500 requests", **slow).values
-    rush = only(notes="request rate 500 req/s, 500 requests", **slow).values
+    calm = only(request_rate="1", num_requests="500", **slow).values
+    rush = only(request_rate="500", num_requests="500", **slow).values
     assert rush["time_to_first_token_s"] > 5 * calm["time_to_first_token_s"]
 
 
@@ -225,27 +212,6 @@ def test_collected_tokens_delay_the_first():
     assert late["time_to_first_token_s"] - at_once["time_to_first_token_s"] == pytest.approx(held)
 
 
-@pytest.mark.parametrize(
-    ("gpu", "precision", "version", "changes", "first_token"),
-    [
-        ("b200-sxm-180gb", "fp4", "0.8.1.post1", {"concurrency": "450"}, 2.434),
-        ("gb300-nvl72", "fp8", "0.8.1.post2", {"concurrency": "84"}, 3.814),
-        ("gb300-nvl72", "fp8", "0.8.1.post2",
-         {"concurrency": "36", "output_tokens": "8192"}, 10.433),
-    ],
-)  # fmt: skip
-def test_times_of_published_recipes(gpu, precision, version, changes, first_token):
-    """InferenceX, DeepSeek-R1 on TensorRT-LLM: more clients than its decode workers have places."""
-    wide = {f"{pool}_tensor_parallel": width for pool, width in (("prefill", "4"), ("decode", "8"))}
-    found = only(
-        **{**DISAGGREGATED, **wide, "framework": "trtllm", "framework_version": version,
-           "model": "deepseek-ai/DeepSeek-R1", "gpu": gpu, "weight_precision": precision,
-           "input_tokens": "1024", "output_tokens": "1024", "prefill_num_workers": "",
-           "decode_num_workers": "", "source": "db-dump", **changes}
-    ).values  # fmt: skip
-    assert found["time_to_first_token_s"] == pytest.approx(first_token, rel=0.12)
-
-
 def test_replicas_share_the_requests():
     one = only(mode="agg", concurrency="8").values
     two = only(mode="agg", concurrency="16", num_gpus="2").values
@@ -258,7 +224,7 @@ def test_columns_written(tmp_path):
                 "measured_peak_memory_gib": "", "measured_joy": "3", "colour": "red"}  # fmt: skip
     runs = runs_of(row(**measured), row(**{**measured, "gpu": "abacus"}))
     path = tmp_path / "predictions.csv"
-    rows = joined_inference(runs, predict_inference(runs))
+    rows = joined(runs, predict(runs))
     write_predictions(path, [(runs, rows)])
     with path.open(newline="") as file:
         good, bad = csv.DictReader(file)
@@ -279,8 +245,8 @@ def test_odd_cells_never_break_a_prediction(sample):
         cell = generator.choice(odd)
         if INFERENCE.fault(name, cell) is None:
             rows.append(type(run)(line=run.line, cells={**run.cells, name: cell}))
-    for prediction in predict_inference(Runs(columns=sample.columns, rows=tuple(rows))):
-        assert bool(prediction.reason) != bool(inference_ranges(prediction))
+    for prediction in predict(Runs(columns=sample.columns, rows=tuple(rows))):
+        assert bool(prediction.reason) != bool(ranges(prediction, INFERENCE_KIND))
         assert all(math.isfinite(value) for value in prediction.values.values())
 
 
@@ -290,13 +256,13 @@ def test_large_numbers_never_break_a_prediction(sample, name, cell):
     run = sample.rows[0]
     if INFERENCE.fault(name, cell) is None:
         rows = (type(run)(line=run.line, cells={**run.cells, name: cell}),)
-        (prediction,) = predict_inference(Runs(columns=sample.columns, rows=rows))
-        assert bool(prediction.reason) != bool(inference_ranges(prediction))
+        (prediction,) = predict(Runs(columns=sample.columns, rows=rows))
+        assert bool(prediction.reason) != bool(ranges(prediction, INFERENCE_KIND))
         assert all(math.isfinite(value) for value in prediction.values.values())
 
 
 def test_empty_tables_are_predicted():
-    assert predict_inference(Runs(columns=("gpu",), rows=())) == []
+    assert predict(Runs(columns=("gpu",), rows=())) == []
     assert run_of().line == 2
 
 
@@ -313,10 +279,10 @@ def test_empty_tables_are_predicted():
 def test_runs_of_other_lengths_are_predicted_in_one_pass_as_alone(library, changes):
     lengths = (("512", "128"), ("4096", "32"), ("1", "900"), ("512", "128"), ("20000", "1"))
     rows = [row(**changes | {"input_tokens": i, "output_tokens": o}) for i, o in lengths]
-    together = predict_inference(runs_of(*rows), library)
+    together = predict(runs_of(*rows), library)
     assert len({one.case.group for one in together}) == 1
     for cells, found in zip(rows, together, strict=True):
-        (alone,) = predict_inference(runs_of(cells), library)
+        (alone,) = predict(runs_of(cells), library)
         assert found.values == pytest.approx(alone.values, rel=1e-12)
         assert found.device_memory == pytest.approx(alone.device_memory, rel=1e-12)
         assert found.fits == alone.fits

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from residuals import cells, held_when_left_out, residuals
 from shipped_intervals import assert_shipped
 
 from planner.enums import LinkKind
@@ -10,54 +11,51 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import default_cluster
 from planner.specs.serving import ServingWorkload
+from planner.validation.compare import errors, joined, memory_verdicts
 from planner.validation.confidence import serving_confidence
-from planner.validation.inference.compare import (
-    MEMORY,
-    THROUGHPUT,
-    inference_errors,
-    inference_verdicts,
-    joined_inference,
+from planner.validation.kinds import (
+    FIRST_TOKEN_TIME,
+    INFERENCE_KIND,
+    REQUESTS,
+    SERVING_MEMORY,
+    TOKEN_TIME,
 )
-from planner.validation.inference.intervals import QUANTITIES
-from planner.validation.inference.predict import predict_inference
-from planner.validation.inference.residuals import inference_residuals
 from planner.validation.library import Library
-from planner.validation.residuals import cells, held_when_left_out
+from planner.validation.predict import predict
 from planner.validation.runs import SHIPPED_INFERENCE, read_runs
 
-TOKEN, FIRST = ("time_per_output_token_s",), ("time_to_first_token_s",)
 SERVING, STATIC = "serving", "inference"
 
 # Recorded medians with a margin: a change that makes one larger has to say so here.
 LARGEST_MEDIANS = {
-    (SERVING, TOKEN, "TensorRT-LLM"): 0.12,
-    (SERVING, TOKEN, "SGLang"): 0.15,
-    (SERVING, TOKEN, "vLLM"): 0.12,
-    (SERVING, TOKEN, "all"): 0.12,
-    (SERVING, FIRST, "TensorRT-LLM"): 0.33,
-    (SERVING, FIRST, "SGLang"): 0.31,
-    (SERVING, FIRST, "vLLM"): 0.25,
-    (STATIC, THROUGHPUT, "FasterTransformer"): 0.06,
-    (STATIC, THROUGHPUT, "TensorRT-LLM C++"): 0.12,
-    (STATIC, THROUGHPUT, "TensorRT-LLM C++ XQA"): 0.18,
-    (STATIC, THROUGHPUT, "TensorRT-LLM C++ MMHA"): 0.14,
-    (STATIC, THROUGHPUT, "TensorRT-LLM run.py"): 0.10,
-    (STATIC, THROUGHPUT, "TensorRT-LLM"): 0.14,
-    (STATIC, THROUGHPUT, "vLLM V0"): 0.10,
-    (STATIC, THROUGHPUT, "vLLM V0 ports"): 0.10,
-    (STATIC, THROUGHPUT, "vLLM V0 paged"): 0.12,
-    (STATIC, THROUGHPUT, "vLLM V0 XPU"): 0.28,
-    (STATIC, THROUGHPUT, "vLLM"): 0.10,
-    (STATIC, THROUGHPUT, "Optimum Habana"): 0.10,
-    (STATIC, THROUGHPUT, "Neuron"): 0.10,
-    (STATIC, THROUGHPUT, "llama.cpp"): 0.10,
-    (STATIC, THROUGHPUT, "llama.cpp Metal"): 0.14,
-    (STATIC, THROUGHPUT, "gpt-fast"): 0.10,
-    (STATIC, THROUGHPUT, "AutoAWQ"): 0.08,
-    (STATIC, THROUGHPUT, "ExLlama"): 0.10,
-    (STATIC, THROUGHPUT, "Transformers"): 0.14,
-    (STATIC, THROUGHPUT, "all"): 0.12,
-    (STATIC, (MEMORY,), "all"): 0.07,
+    (SERVING, TOKEN_TIME, "TensorRT-LLM"): 0.12,
+    (SERVING, TOKEN_TIME, "SGLang"): 0.15,
+    (SERVING, TOKEN_TIME, "vLLM"): 0.12,
+    (SERVING, TOKEN_TIME, "all"): 0.12,
+    (SERVING, FIRST_TOKEN_TIME, "TensorRT-LLM"): 0.33,
+    (SERVING, FIRST_TOKEN_TIME, "SGLang"): 0.31,
+    (SERVING, FIRST_TOKEN_TIME, "vLLM"): 0.25,
+    (STATIC, REQUESTS, "FasterTransformer"): 0.06,
+    (STATIC, REQUESTS, "TensorRT-LLM C++"): 0.12,
+    (STATIC, REQUESTS, "TensorRT-LLM C++ XQA"): 0.18,
+    (STATIC, REQUESTS, "TensorRT-LLM C++ MMHA"): 0.14,
+    (STATIC, REQUESTS, "TensorRT-LLM run.py"): 0.10,
+    (STATIC, REQUESTS, "TensorRT-LLM"): 0.14,
+    (STATIC, REQUESTS, "vLLM V0"): 0.10,
+    (STATIC, REQUESTS, "vLLM V0 ports"): 0.10,
+    (STATIC, REQUESTS, "vLLM V0 paged"): 0.12,
+    (STATIC, REQUESTS, "vLLM V0 XPU"): 0.28,
+    (STATIC, REQUESTS, "vLLM"): 0.10,
+    (STATIC, REQUESTS, "Optimum Habana"): 0.10,
+    (STATIC, REQUESTS, "Neuron"): 0.10,
+    (STATIC, REQUESTS, "llama.cpp"): 0.10,
+    (STATIC, REQUESTS, "llama.cpp Metal"): 0.14,
+    (STATIC, REQUESTS, "gpt-fast"): 0.10,
+    (STATIC, REQUESTS, "AutoAWQ"): 0.08,
+    (STATIC, REQUESTS, "ExLlama"): 0.10,
+    (STATIC, REQUESTS, "Transformers"): 0.14,
+    (STATIC, REQUESTS, "all"): 0.12,
+    (STATIC, SERVING_MEMORY, "all"): 0.07,
 }
 
 
@@ -66,14 +64,14 @@ def tables():
     found = {}
     for path in SHIPPED_INFERENCE:
         runs = read_runs(path)
-        found[path.stem] = joined_inference(runs, predict_inference(runs))
+        found[path.stem] = joined(runs, predict(runs))
     return found
 
 
-@pytest.mark.parametrize(("table", "quantities", "engine"), LARGEST_MEDIANS)
-def test_errors_do_not_grow(tables, table, quantities, engine):
-    found = {e.name: e for e in inference_errors(tables[table], quantities, "engine")}
-    assert found[engine].median <= LARGEST_MEDIANS[table, quantities, engine]
+@pytest.mark.parametrize(("table", "compared", "engine"), LARGEST_MEDIANS)
+def test_errors_do_not_grow(tables, table, compared, engine):
+    found = {e.name: e for e in errors(tables[table], compared, "engine")}
+    assert found[engine].median <= LARGEST_MEDIANS[table, compared, engine]
 
 
 def test_all_serving_runs_and_nearly_all_others_are_predicted(tables):
@@ -90,26 +88,27 @@ def test_predictions_are_numbers_of_a_sane_size(tables):
             assert 1e-6 < value < 1e7, (row.run.text("id"), name)
 
 
-@pytest.mark.parametrize("quantities", [TOKEN, FIRST, THROUGHPUT])
-def test_intervals_hold_most_runs(tables, quantities):
+@pytest.mark.parametrize("compared", [TOKEN_TIME, FIRST_TOKEN_TIME, REQUESTS])
+def test_intervals_hold_most_runs(tables, compared):
     rows = [*tables[SERVING], *tables[STATIC]]
-    found = {e.name: e for e in inference_errors(rows, quantities, "mode")}
+    found = {e.name: e for e in errors(rows, compared, "mode")}
     assert 0.83 <= found["all"].within <= 0.97
 
 
 def test_intervals_hold_runs_they_were_not_made_of(tables):
-    found = inference_residuals([*tables[SERVING], *tables[STATIC]])
-    for quantity in QUANTITIES:
+    found = residuals([*tables[SERVING], *tables[STATIC]])
+    quantities = {one.interval for one in INFERENCE_KIND.compared}
+    for quantity in quantities:
         held = held_when_left_out(found, quantity).values()
         assert sum(inside for _, inside in held) >= 0.77 * sum(runs for runs, _ in held)
     made = cells(found)
     assert_shipped("inference_intervals.csv", made)
-    assert {cell.quantity for cell in made if not any(cell.keys)} == set(QUANTITIES)
+    assert {cell.quantity for cell in made if not any(cell.keys)} == quantities
     assert all(0 < cell.low < cell.high < math.inf for cell in made)
 
 
 def test_verdicts_on_memory(tables):
-    verdicts = inference_verdicts(tables[STATIC])
+    verdicts = memory_verdicts(tables[STATIC])
     assert verdicts.said_to_fit <= 0.05 * verdicts.ran_out
     assert verdicts.said_to_run_out <= 0.01 * verdicts.ran
 

@@ -3,12 +3,12 @@
 import math
 
 import pytest
+from residuals import cells, residuals
 from shipped_intervals import assert_shipped
 
-from planner.units import GIB
-from planner.validation.compare import joined, memory_errors, memory_verdicts, time_errors
+from planner.validation.compare import errors, joined, memory_verdicts
+from planner.validation.kinds import STEP_TIME, TRAINING_KIND, TRAINING_MEMORY
 from planner.validation.predict import predict, ranges
-from planner.validation.residuals import cells, residuals
 
 # Recorded errors with a margin: a change that makes one larger has to say so here.
 LARGEST_ERRORS = {
@@ -47,7 +47,7 @@ def rows(shipped):
 
 @pytest.fixture(scope="module")
 def by_source(rows):
-    return {errors.name: errors for errors in time_errors(rows, "source")}
+    return {found.name: found for found in errors(rows, STEP_TIME, "source")}
 
 
 @pytest.mark.parametrize("source", LARGEST_ERRORS)
@@ -58,9 +58,9 @@ def test_errors_do_not_grow(by_source, source):
 
 @pytest.mark.parametrize("source", LARGEST_MEMORY_ERRORS)
 def test_errors_of_memory_do_not_grow(rows, source):
-    (errors,) = (e for e in memory_errors(rows, "source") if e.name == source)
+    (found,) = (e for e in errors(rows, TRAINING_MEMORY, "source") if e.name == source)
     measure, limit = LARGEST_MEMORY_ERRORS[source]
-    assert getattr(errors, measure) <= limit
+    assert getattr(found, measure) <= limit
 
 
 def test_a_softmax_without_its_kernel_slows_small_micro_batches(rows):
@@ -71,7 +71,7 @@ def test_a_softmax_without_its_kernel_slows_small_micro_batches(rows):
         if row.run.text("source").endswith("single.csv") and number("tensor_parallel") == 8:
             micro_batch, batch = number("micro_batch_size"), number("global_batch_size")
             shape = number("num_hidden_layers"), number("hidden_size"), batch / micro_batch
-            found = row.prediction.step_time, number("measured_step_time_s")
+            found = row.prediction.values["step_time_s"], number("measured_step_time_s")
             times[*shape, micro_batch] = found
     pairs = [
         (times[key], times[*key[:3], 2]) for key in times if key[3] == 1 and (*key[:3], 2) in times
@@ -85,14 +85,14 @@ def test_a_softmax_without_its_kernel_slows_small_micro_batches(rows):
 def test_memory_of_sources_that_nothing_was_fitted_to(rows):
     judged = [row for row in rows if row.run.text("source").startswith(JUDGES)]
     assert not any(row.run.flag("memory_calibration") for row in judged)
-    everything = memory_errors(judged, "source")[-1]
+    everything = errors(judged, TRAINING_MEMORY, "source")[-1]
     assert everything.predicted > 50
     assert everything.median <= 0.11
 
 
 def test_adapters_are_predicted_as_well_as_full_training(rows):
     adapters = [row for row in rows if row.run.word("workload") in ("lora", "qlora")]
-    time, memory = (errors(adapters, "workload")[-1] for errors in (time_errors, memory_errors))
+    time, memory = (errors(adapters, one, "workload")[-1] for one in (STEP_TIME, TRAINING_MEMORY))
     assert (time.predicted, memory.predicted) > (300, 230)
     assert time.median <= 0.07
     assert memory.median <= 0.07
@@ -108,9 +108,9 @@ def test_predictions_are_numbers_of_a_sane_size(rows):
     for row in rows:
         found = row.prediction
         if not found.reason:
-            assert 1e-4 < found.step_time < 1e5
-            assert 0.1 < found.memory / GIB < 1e5
-            value = ranges(found)["step_time_s"]
+            assert 1e-4 < found.values["step_time_s"] < 1e5
+            assert 0.1 < found.values["peak_memory_gib"] < 1e5
+            value = ranges(found, TRAINING_KIND)["step_time_s"]
             assert value.low < value.value < value.high < math.inf
 
 

@@ -127,5 +127,5 @@ def _settled(
 
 
 def _alike(*arrays: FloatArray) -> list[FloatArray]:
-    """Copies of the arrays, all of the shape that they broadcast to."""
-    return [np.array(one) for one in np.broadcast_arrays(*arrays)]
+    """Copies of the arrays, all of the shape that they broadcast to, laid out alike."""
+    return [np.array(one, order="C") for one in np.broadcast_arrays(*arrays)]

@@ -16,7 +16,7 @@ def end_operators(layer: LayerContext) -> Iterator[StepOperator]:
     sampled = rank.sampled
     columns = rank.setting.model.vocab_size / rank.configurations.tensor_parallel
     quantized = rank.setting.engine.quantized_ends
-    codes = rank.configurations.quantization if quantized else SIXTEEN_BIT
+    codes = None if quantized else SIXTEEN_BIT
     yield layer.elementwise("embedding", "embedding", num_bytes=4.0 * rank.tokens * h)
     yield layer.tensor_all_reduce("embedding")
     yield layer.elementwise("final_norm", "norm", num_bytes=8.0 * sampled * h)

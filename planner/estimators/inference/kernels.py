@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, Numeric
 from planner.enums import AttentionKernels, CacheType, Precision, Quantization
+from planner.estimators.efficiencies import chosen
 from planner.estimators.inference.kernel_tables import NO_TILES, expert_table, matrix_table
 from planner.estimators.machine import Group, Machine
 from planner.formulas.roofline import (
@@ -33,19 +34,26 @@ class Kernels:
     machine: Machine
     engine: EngineProfile
 
+    def matrices(self, quantization: CodeArray) -> dict[str, FloatArray]:
+        """What products reach in each of some types, for `linear`."""
+        return chosen(self._matrices, quantization)
+
     def linear(
-        self, rows: Numeric, columns: Numeric, depth: Numeric, quantization: CodeArray
+        self, rows: Numeric, columns: Numeric, depth: Numeric, e: Mapping[str, FloatArray]
     ) -> FloatArray:
-        """Seconds of ``C[rows, columns] = A B`` with quantized weights B, casts included."""
-        time = self._product(rows, columns, depth, quantization)
+        """Seconds of ``C[rows, columns] = A B`` with quantized weights B, casts included.
+
+        ``e``: what the ``matrices`` of their types reach.
+        """
+        time = self._product(rows, columns, depth, e)
         least = self.engine.execution.unpacked_rows
         if least == 0:
             return time
-        packed = self._matrices["weight"][quantization]
+        packed = e["weight"]
         weights = np.asarray(columns) * np.asarray(depth)
         moved = self.engine.execution.unpacking_bytes or packed + _SIXTEEN_BIT_BYTES
         unpacked = self.machine.memory_time(moved * weights) + self._product(
-            rows, columns, depth, SIXTEEN_BIT
+            rows, columns, depth, self.matrices(SIXTEEN_BIT)
         )
         return np.where((packed < _SIXTEEN_BIT_BYTES) & (np.asarray(rows) >= least), unpacked, time)
 
@@ -59,9 +67,8 @@ class Kernels:
         return np.where(is_packed, self.machine.memory_time(moved * elements), 0.0)
 
     def _product(
-        self, rows: Numeric, columns: Numeric, depth: Numeric, quantization: CodeArray
+        self, rows: Numeric, columns: Numeric, depth: Numeric, e: Mapping[str, FloatArray]
     ) -> FloatArray:
-        e = {name: values[quantization] for name, values in self._matrices.items()}
         m, n, k = rows, np.asarray(columns), np.asarray(depth)
         tiles = {name: e[name] for name in NO_TILES}
         flops = tiled_gemm_flops(rows=m, columns=n, depth=k, **tiles)
@@ -87,7 +94,7 @@ class Kernels:
 
         ``tokens`` of the whole replica decide which of its ``local_experts`` are read.
         """
-        e = {name: values[quantization] for name, values in self._expert_matrices.items()}
+        e = chosen(self._expert_matrices, quantization)
         share = experts_touched(
             num_experts=num_experts,
             num_experts_per_tok=num_experts_per_tok,
@@ -125,15 +132,7 @@ class Kernels:
 
         It reads each key once, and again for a share of the ``group`` of its query heads.
         """
-        rows = self.machine.gpu.efficiency.attention_decode
-        names = [
-            "fp8" if code in (CacheType.FP8, CacheType.INT8, CacheType.INT4) else "bf16"
-            for code in CacheType
-        ]
-        e = {
-            name: np.asarray([getattr(rows[key], name) for key in names])[cache]
-            for name in ("bandwidth_fraction", "latency", "sequence_offset")
-        }
+        e = chosen(self._decode_attention, cache)
         padding = self.engine.execution.attention_padding_fraction * e["sequence_offset"]
         share, repeated = self._cache_reads(np.asarray(sequences) * heads, np.asarray(context))
         keys, reached = np.asarray(context) + padding, e["bandwidth_fraction"] * share
@@ -267,7 +266,7 @@ class Kernels:
 
     def _roofline(
         self,
-        e: dict[str, FloatArray],
+        e: Mapping[str, FloatArray],
         flops: Numeric,
         moved: Numeric,
         most_bandwidth_fraction: Numeric = np.inf,
@@ -305,6 +304,18 @@ class Kernels:
         read = table["bandwidth_fraction"] * np.where(is_quantized, share, 1.0)
         compute = table["compute_fraction"] * reached
         return {**table, "compute_fraction": compute, "bandwidth_fraction": read}
+
+    @cached_property
+    def _decode_attention(self) -> dict[str, FloatArray]:
+        rows = self.machine.gpu.efficiency.attention_decode
+        names = [
+            "fp8" if code in (CacheType.FP8, CacheType.INT8, CacheType.INT4) else "bf16"
+            for code in CacheType
+        ]
+        return {
+            name: np.array([getattr(rows[key], name) for key in names])
+            for name in ("bandwidth_fraction", "latency", "sequence_offset")
+        }
 
     @cached_property
     def _expert_matrices(self) -> dict[str, FloatArray]:

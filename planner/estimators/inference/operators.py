@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -41,8 +43,8 @@ class LayerContext:
         quantization: CodeArray | None = None,
     ) -> StepOperator:
         """A matrix multiplication in the configurations' types, or in others."""
-        codes = self.rank.configurations.quantization if quantization is None else quantization
-        time = self.kernels.linear(rows, columns, depth, codes)
+        matrices = self._matrices if quantization is None else self.kernels.matrices(quantization)
+        time = self.kernels.linear(rows, columns, depth, matrices)
         return StepOperator(
             name=name,
             module=module,
@@ -64,13 +66,18 @@ class LayerContext:
 
     def tensor_all_reduce(self, module: str) -> StepOperator:
         """The sum over the ranks that split a block's matrices."""
-        rank = self.rank
         return self.communication(
-            f"{module}_all_reduce",
-            module,
-            "tensor_parallel",
-            self.kernels.all_reduce(2.0 * rank.tokens * rank.hidden_size, rank.tensor_group),
+            f"{module}_all_reduce", module, "tensor_parallel", self._block_all_reduce
         )
+
+    @cached_property
+    def _matrices(self) -> Mapping[str, FloatArray]:
+        return self.kernels.matrices(self.rank.configurations.quantization)
+
+    @cached_property
+    def _block_all_reduce(self) -> FloatArray:
+        rank = self.rank
+        return self.kernels.all_reduce(2.0 * rank.tokens * rank.hidden_size, rank.tensor_group)
 
     def communication(self, name: str, module: str, part: str, time: FloatArray) -> StepOperator:
         """An exchange between ranks."""

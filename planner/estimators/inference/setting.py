@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from planner.arrays import FloatArray
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import CacheType
+from planner.estimators.inference.kernels import Kernels
 from planner.estimators.machine import Group, Machine
 from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
@@ -26,6 +28,11 @@ class ServingSetting:
     model: ModelSpec
     engine: EngineProfile
     workload: ServingWorkload
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """What the engine runs on the machine."""
+        return Kernels(machine=self.machine, engine=self.engine)
 
     @property
     def profile(self) -> EngineProfile:
@@ -72,7 +79,7 @@ class Batch:
             prefill_cached=zero,
         )
 
-    @property
+    @cached_property
     def tokens(self) -> FloatArray:
         """Tokens whose linear layers the replica computes."""
         return self.decoding * self.tokens_per_sequence + self.prefill_tokens
@@ -86,17 +93,17 @@ class Rank:
     configurations: ServingConfigurations
     batch: Batch
 
-    @property
+    @cached_property
     def hidden_size(self) -> int:
         """Width of the residual stream."""
         return self.setting.model.hidden_size
 
-    @property
+    @cached_property
     def decode_share(self) -> FloatArray:
         """Share of the decoding sequences whose attention the busiest rank takes part in."""
         return self._busiest_share(self.batch.decoding)
 
-    @property
+    @cached_property
     def prompt_share(self) -> FloatArray:
         """Share of the prompts that the busiest rank takes part in: at least one of them."""
         return self._busiest_share(self.batch.prompts)
@@ -105,38 +112,38 @@ class Rank:
         even = 1.0 / self.configurations.attention_data_parallel
         return np.maximum(even, 1.0 / np.maximum(sequences, 1.0))
 
-    @property
+    @cached_property
     def prompt_tokens(self) -> FloatArray:
         """Prompt tokens in this rank's attention and dense matrices."""
         return self.batch.prefill_tokens * self.prompt_share
 
-    @property
+    @cached_property
     def decoding(self) -> FloatArray:
         """Decoding sequences in this rank's attention."""
         return self.batch.decoding * self.decode_share
 
-    @property
+    @cached_property
     def tokens(self) -> FloatArray:
         """Tokens in this rank's attention and dense matrices."""
         return self.decoding * self.batch.tokens_per_sequence + self.prompt_tokens
 
-    @property
+    @cached_property
     def sampled(self) -> FloatArray:
         """Tokens that this rank samples."""
         drafted = self.decoding * self.batch.tokens_per_sequence
         return drafted + self.batch.prompts * self.prompt_share
 
-    @property
+    @cached_property
     def cache_bytes(self) -> FloatArray:
         """Bytes per cached element."""
         return np.asarray(_CACHE_BYTES[self.configurations.kv_cache])
 
-    @property
+    @cached_property
     def tensor_group(self) -> Group:
         """Ranks that split the matrices."""
         return Group(size=self.configurations.tensor_parallel, stride=1)
 
-    @property
+    @cached_property
     def stage_group(self) -> Group:
         """All ranks of a pipeline stage: those that hold the experts."""
         return Group(size=self.configurations.stage_gpus, stride=1)

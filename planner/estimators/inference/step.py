@@ -12,7 +12,6 @@ from planner.enums import Quantization
 from planner.estimators.inference.attention import attention_block
 from planner.estimators.inference.ends import end_operators
 from planner.estimators.inference.feed_forward import feed_forward_block
-from planner.estimators.inference.kernels import Kernels
 from planner.estimators.inference.offload import offload_wait
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
@@ -61,7 +60,7 @@ def step_time(
     """Seconds of one step on ``batch``; ``decoding``: it holds no prompts, so graphs run it."""
     c = configurations
     rank = Rank(setting=setting, configurations=c, batch=batch)
-    layer = LayerContext(rank=rank, kernels=Kernels(machine=setting.machine, engine=setting.engine))
+    layer = LayerContext(rank=rank, kernels=setting.kernels)
     layers = tuple(
         (
             group.num_hidden_layers,

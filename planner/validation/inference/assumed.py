@@ -5,26 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner.enums import CacheType
-from planner.validation.assumed import model_choice, stand_in
 from planner.validation.inference.cases import InferenceCase, Mode
-from planner.validation.inference.setups import PUBLISHED, with_published_setup
-from planner.validation.inference.tables import engine_labels
 from planner.validation.runs import Run
 
 
-def inference_assumed(run: Run, case: InferenceCase) -> tuple[str, ...]:
-    """Every choice that was made for a run of inference, one text each."""
-    rule = case.rule
-    return (
-        *stand_in(
-            "framework", run.text("framework"), label=rule.label, profile=rule.profile,
-            nearest=rule.nearest, labels=engine_labels(),
-        ),
-        *model_choice(run.text("model"), case.model),
-        *_formats(run, case),
-        *_layout(run, case),
-        *_traffic(run, case),
-    )  # fmt: skip
+def inference_choices(run: Run, case: InferenceCase) -> Iterator[str]:
+    """The choices that are made for runs of inference alone, one text each."""
+    yield from _formats(run, case)
+    yield from _layout(run, case)
+    yield from _traffic(run, case)
 
 
 def _formats(run: Run, case: InferenceCase) -> Iterator[str]:
@@ -40,9 +29,6 @@ def _formats(run: Run, case: InferenceCase) -> Iterator[str]:
 
 
 def _layout(run: Run, case: InferenceCase) -> Iterator[str]:
-    if with_published_setup(run).text(PUBLISHED):
-        yield "layout of the benchmark's configuration files"
-        return
     pool = "decode_" if run.text("decode_tensor_parallel") else ""
     if not run.text(f"{pool}tensor_parallel"):
         yield f"tensor_parallel {case.replica.tensor_parallel}"
@@ -55,6 +41,9 @@ def _traffic(run: Run, case: InferenceCase) -> Iterator[str]:
         yield f"framework_version of {case.rule.profile}"
     if not run.text("mode"):
         yield f"mode {case.mode.value}"
+    for name in ("input_tokens", "output_tokens"):
+        if not run.text(name):
+            yield f"{name} {getattr(case.traffic, name):g}"
     if case.mode is Mode.STATIC and not (
         run.number("concurrency") or run.text("engine_batch_size")
     ):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -13,37 +12,37 @@ import numpy as np
 
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
-from planner.specs.catalogue import Catalogue
-from planner.specs.cluster import ClusterSpec
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS
 from planner.specs.serving import MOST_DRAFTED, ServingWorkload
 from planner.units import GIB
-from planner.validation.columns import SCHEDULED
-from planner.validation.hardware import cluster_of, gpu_class
+from planner.validation.columns import SCHEDULED, MemoryKind
+from planner.validation.hardware import run_cluster
 from planner.validation.inference.deployments import Deployment, deployment
-from planner.validation.inference.launch import launched
-from planner.validation.inference.offline import offline_benchmark
-from planner.validation.inference.setups import with_published_setup
-from planner.validation.inference.tables import (
-    EngineRule,
-    convention,
-    convention_number,
-    engine_rule,
-)
+from planner.validation.inference.tables import EngineRule, engine_rule
 from planner.validation.library import Library, spelled, without_variant
-from planner.validation.models import NotPredicted, has_experts, model_of
+from planner.validation.models import NotPredicted, first_line, model_of
+from planner.validation.prediction import Case
 from planner.validation.runs import Run
 
 _LONGEST = 100_000_000
 _HIGHEST_RATE = 1e6
+_LARGEST_MEMORY = 1e6
 # DeepSeek-V3's own module for drafts: 85 to 90 % of the first drafted tokens are accepted
 # (arXiv:2412.19437, section 5.4.3), fewer of those after it; it is one layer and the logits.
 _ACCEPTANCE = {1: 0.85, 2: 0.8}
 _LEAST_ACCEPTED = 0.75
 _DRAFT_COST = 0.05
+# A benchmark of ten times the concurrency: the first tenth arrives at once.
+_BURST_SHARE = 0.1
+# A short prompt and answer where nothing is said.
+_USUAL_LENGTHS = {"input_tokens": 32.0, "output_tokens": 128.0}
+SEQUENTIAL = "sequential"
+MICRO_BATCHES = "micro_batches"
+TOGETHER = "together"
+_STAGES = ("", TOGETHER, SEQUENTIAL, MICRO_BATCHES)
 
 
 class Mode(StrEnum):
@@ -108,6 +107,14 @@ class Traffic:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WorkloadRows(ServingWorkload):
+    """The workloads of many runs that differ in their lengths: one per row, not checked again."""
+
+    input_tokens: Any
+    output_tokens: Any
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pool:
     """Prefill workers of a disaggregated run; a number of 0 is not given."""
 
@@ -116,7 +123,7 @@ class Pool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InferenceCase:
+class InferenceCase(Case):
     """A run as the estimator sees it.
 
     ``decode_rate``: its output rate leaves the prompts out. ``stages``: how the stages of a
@@ -126,9 +133,6 @@ class InferenceCase:
     """
 
     mode: Mode
-    model: ModelSpec
-    gpu: GpuSpec
-    cluster: ClusterSpec
     engine: EngineProfile
     rule: EngineRule
     traffic: Traffic
@@ -140,7 +144,11 @@ class InferenceCase:
     tensors_only: bool
     weight_scale: float
     logit_bytes: float
-    catalogue: Catalogue = field(default_factory=Catalogue)
+
+    @property
+    def software(self) -> EngineRule:
+        """The rule of its engine."""
+        return self.rule
 
     @property
     def group(self) -> Hashable:
@@ -168,15 +176,10 @@ class InferenceCase:
         """What the estimator needs besides the replicas."""
         return setting_of([self])
 
-    @property
-    def gpu_class(self) -> str:
-        """The GPU's generation, or its vendor."""
-        return gpu_class(self.gpu)
-
-    @property
-    def kind(self) -> str:
-        """Dense, or a mixture of experts."""
-        return "moe" if has_experts(self.model) else "dense"
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """Engine, class of GPU, mode, dense or a mixture of experts."""
+        return (self.rule.label, self.gpu_class, self.mode.value, self.kind)
 
 
 def setting_of(
@@ -190,12 +193,13 @@ def setting_of(
     workload = first.traffic.workload
     if burst_share is not None:
         workload = replace(workload, burst_share=burst_share)
+    lengths = {}
     for name in ("input_tokens", "output_tokens"):
-        lengths = np.array([float(getattr(case.traffic.workload, name)) for case in cases])
-        if np.any(lengths != lengths[0]):
-            workload = copy(workload)
-            # The workload of a user has one length; the formulas take one per row.
-            object.__setattr__(workload, name, lengths[:, None] if columns else lengths)
+        of_cases = np.array([float(getattr(case.traffic.workload, name)) for case in cases])
+        if np.any(of_cases != of_cases[0]):
+            lengths[name] = of_cases[:, None] if columns else of_cases
+    if lengths:
+        workload = WorkloadRows(**{**vars(workload), **lengths})
     return ServingSetting(
         machine=Machine(gpu=first.gpu, cluster=first.cluster, catalogue=first.catalogue),
         model=first.model,
@@ -212,40 +216,37 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
     NotPredicted
         It cannot be predicted; the text says why.
     """
-    run = with_published_setup(run)
     mode = _mode(run)
     gpu = library.gpu(run.text("gpu"))
     if gpu is None:
         raise NotPredicted(f"unknown GPU {run.text('gpu') or '(none given)'}")
-    if capacity := convention_number(run, "memory_capacity_gib"):
+    if capacity := run.number("gpu_memory_gib"):
+        if capacity > _LARGEST_MEMORY:
+            raise NotPredicted("the memory of the GPU is absurd")
         gpu = replace(gpu, memory_capacity=capacity * GIB)
-    if convention(run, "disk"):
-        raise NotPredicted("weights on disk are not modelled yet")
     model = served_model(run, library)
     version, year = run.text("framework_version"), run.number("year")
     rule = engine_rule(run.text("framework"), version, year, gpu.name, mode.value)
-    stated = offline_benchmark(run)
-    engine = _scheduled(library.engine(rule.profile), run, stated)
+    engine = _scheduled(library.engine(rule.profile), run)
     replica = deployment(run, model, gpu, engine, _prefix(run, mode))
-    engine, replica = launched(engine, run, replica)
-    traffic = _traffic(run, mode, stated)
+    traffic = _traffic(run, mode)
     scale = _weight_scale(run, replica)
     return InferenceCase(
         mode=mode,
         model=model,
         gpu=gpu,
-        cluster=_cluster(run, gpu),
+        cluster=run_cluster(run, gpu),
         engine=_slower(engine, scale),
         rule=rule,
         traffic=traffic,
         replica=replica if mode is not Mode.DISAGGREGATED else replace(replica, replicas=1.0),
         prefill=_prefill(run, mode, model, gpu, engine),
         decode_workers=_workers(run, "decode", 1),
-        decode_rate=convention(run, "output_rate") == "decode" or traffic.input_tokens == 0,
-        stages=convention(run, "stages") if replica.pipeline_parallel > 1 else "",
-        tensors_only=convention(run, "memory") == "tensors",
+        decode_rate=bool(run.flag("decode_rate")) or traffic.input_tokens == 0,
+        stages=_stages(run, rule) if replica.pipeline_parallel > 1 else "",
+        tensors_only=run.word("memory_kind") in (MemoryKind.ALLOCATED, MemoryKind.RESERVED),
         weight_scale=scale,
-        logit_bytes=convention_number(run, "all_logits") or 0.0,
+        logit_bytes=rule.all_logits,
         catalogue=library.catalogue,
     )
 
@@ -269,7 +270,15 @@ def _mode(run: Run) -> Mode:
     mode = _MODES.get(run.word("mode"))
     if mode is None:
         raise NotPredicted(f"unknown mode {run.text('mode')}")
-    return Mode.DISAGGREGATED if convention(run, "disaggregated") else mode
+    return mode
+
+
+def _stages(run: Run, rule: EngineRule) -> str:
+    """How stages work; empty where they do all at once."""
+    stages = run.word("stages") or rule.stages
+    if stages not in _STAGES:
+        raise NotPredicted(f"stages {stages!r} are not {', '.join(_STAGES[1:])}")
+    return "" if stages == TOGETHER else stages
 
 
 def _prefix(run: Run, mode: Mode) -> str:
@@ -289,23 +298,20 @@ def _prefill(
 
 
 def _workers(run: Run, pool: str, otherwise: int) -> int:
-    said = convention(run, "workers").split()
-    if len(said) == 2:
-        return int(said[pool == "decode"])
     return run.count(f"{pool}_num_workers") or otherwise
 
 
-def _traffic(run: Run, mode: Mode, stated: Mapping[str, int]) -> Traffic:
-    lengths = []
-    for name in ("input_tokens", "output_tokens"):
+def _traffic(run: Run, mode: Mode) -> Traffic:
+    lengths, scale = [], run.number("length_scale") or 1.0
+    for name, usual in _USUAL_LENGTHS.items():
         length = run.number(name)
-        length = convention_number(run, name) if length is None else length
-        if length is None or length > _LONGEST:
-            raise NotPredicted("the number of tokens is not given, or absurd")
+        length = usual if length is None else length
+        if length * max(scale, 1.0) > _LONGEST:
+            raise NotPredicted("the number of tokens is absurd")
         lengths.append(length)
     if not any(lengths):
         raise NotPredicted("neither prompt nor answer has tokens")
-    rate = run.number("request_rate") or convention_number(run, "request_rate")
+    rate = run.number("request_rate")
     if rate and rate > _HIGHEST_RATE:
         raise NotPredicted("the request rate is absurd")
     drafted = run.count("draft_tokens") or 0
@@ -316,11 +322,11 @@ def _traffic(run: Run, mode: Mode, stated: Mapping[str, int]) -> Traffic:
         output_tokens=lengths[1],
         concurrency=_concurrency(run, mode),
         request_rate=rate,
-        num_requests=convention_number(run, "num_requests") or stated.get("num_requests"),
-        burst_share=convention_number(run, "burst_share") or 0.0,
-        length_scale=convention_number(run, "length_scale") or 1.0,
-        equal_lengths=bool(convention(run, "equal_lengths")),
-        equal_prompts=bool(convention(run, "equal_prompts")),
+        num_requests=run.number("num_requests") or None,
+        burst_share=_BURST_SHARE,
+        length_scale=scale,
+        equal_lengths=bool(run.flag("equal_lengths")),
+        equal_prompts=bool(run.flag("equal_prompts")),
         draft_tokens=drafted,
     )
 
@@ -332,17 +338,20 @@ def _concurrency(run: Run, mode: Mode) -> float | None:
     return given
 
 
-def _scheduled(engine: EngineProfile, run: Run, stated: Mapping[str, int]) -> EngineProfile:
-    """The engine with what the texts of a run, or its document, say of its scheduler."""
-    said = {
-        name: int(convention_number(run, name) or 0) or stated.get(name, 0) for name in SCHEDULED
-    }
-    given: dict[str, Any] = {name: value for name, value in said.items() if value}
-    return replace(engine, scheduler=replace(engine.scheduler, **given)) if given else engine
+def _scheduled(engine: EngineProfile, run: Run) -> EngineProfile:
+    """The engine with what a run says of its scheduler."""
+    names = ("poll_interval", "batch_wait", *SCHEDULED)
+    given: dict[str, Any] = {name: int(run.number(name) or 0) for name in names if run.text(name)}
+    if not given:
+        return engine
+    try:
+        return replace(engine, scheduler=replace(engine.scheduler, **given))
+    except ValueError as error:
+        raise NotPredicted(f"impossible scheduler: {first_line(error)}") from error
 
 
 def _weight_scale(run: Run, replica: Deployment) -> float:
-    bits = convention_number(run, "bits_per_weight")
+    bits = run.number("bits_per_weight")
     if not bits:
         return 1.0
     return min(max(bits / 8 / FORMATS[replica.quantization].weight, 0.1), 4.0)
@@ -354,10 +363,3 @@ def _slower(engine: EngineProfile, scale: float) -> EngineProfile:
         return engine
     fraction = min(engine.execution.weight_bandwidth_fraction / scale, 2.0)
     return replace(engine, execution=replace(engine.execution, weight_bandwidth_fraction=fraction))
-
-
-def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
-    try:
-        return cluster_of(run, gpu)
-    except ValueError as error:
-        raise NotPredicted("impossible cluster: node size or network rate is absurd") from error

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import CacheType, Quantization
@@ -12,8 +12,7 @@ from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import compute_precision
-from planner.validation.inference.setups import PUBLISHED
-from planner.validation.inference.tables import cache_type, convention, quantizations
+from planner.validation.inference.tables import cache_type, quantizations
 from planner.validation.models import NotPredicted, has_experts
 from planner.validation.runs import Run
 
@@ -27,11 +26,16 @@ _WEIGHT_ONLY = {
     Quantization.W4A4: Quantization.W4A16,
     Quantization.W4A8: Quantization.W4A16,
 }
-
-
-# Workers of a pool that are wider run attention data parallel, whatever the columns say,
-# unless a configuration file says otherwise.
-_WIDEST_TENSOR = 8
+# What splits a replica; expert-parallel ranks are the same GPUs.
+_SIZES = ("tensor_parallel", "pipeline_parallel", "attention_data_parallel", "expert_parallel")
+# What host memory keeps, as shares of weights and cache.
+_OFFLOAD = {
+    "": (0.0, 0.0),
+    "none": (0.0, 0.0),
+    "weights": (1.0, 0.0),
+    "kv_cache": (0.0, 1.0),
+    "weights+kv_cache": (1.0, 1.0),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,27 +86,18 @@ def deployment(
     """The replicas that the columns of a run with this prefix describe."""
     dense, experts = (_computable(code, gpu) for code in quantizations(run))
     split = _split(run, prefix, has_experts(model))
-    total = run.count("num_gpus")
-    replicas = 1.0
-    if total and not prefix:
-        split = _within(split, total)
-        replicas = max(total / split.replica_gpus, 1.0)
-    elif not prefix and split.attention == 1 and not run.text(PUBLISHED):
-        split, replicas = _divided(split, _batches(run), has_experts(model))
+    weights, cache = _offloaded(run)
     return Deployment(
-        tensor_parallel=split.tensor,
-        pipeline_parallel=split.pipeline,
-        attention_data_parallel=split.attention,
-        expert_parallel=split.experts,
-        replicas=replicas,
+        **split,
+        replicas=_replicas(run, split) if not prefix else 1.0,
         max_num_batched_tokens=_scheduled(run, engine, prefix, "max_num_batched_tokens"),
         max_num_seqs=_scheduled(run, engine, prefix, "max_num_seqs"),
         stream_interval=_scheduled(run, engine, prefix, "stream_interval"),
         quantization=dense,
         expert_quantization=experts,
         kv_cache=cache_type(run, engine.name.lower()),
-        weight_offload=float(convention(run, "weight_offload") or 0),
-        kv_offload=float(convention(run, "kv_offload") or 0),
+        weight_offload=weights,
+        kv_offload=cache,
         narrow_cache=not run.word("kv_cache_precision") and experts is not Quantization.W16A16,
     )
 
@@ -113,79 +108,30 @@ def _scheduled(run: Run, engine: EngineProfile, prefix: str, name: str) -> int:
     return own or int(getattr(engine.scheduler, name))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Split:
-    tensor: int
-    pipeline: int
-    attention: int
-    experts: int
-
-    @property
-    def replica_gpus(self) -> int:
-        return self.tensor * self.pipeline * self.attention
-
-
-def _split(run: Run, prefix: str, moe: bool) -> _Split:
-    def count(name: str) -> int:
-        return run.count(f"{prefix}{name}") or 1
-
-    t, a, e = count("tensor_parallel"), count("attention_data_parallel"), count("expert_parallel")
-    p = count("pipeline_parallel")
-    if max(t, a, e, p) > _MOST_GPUS:
+def _split(run: Run, prefix: str, moe: bool) -> dict[str, int]:
+    """The sizes of a replica; ranks of experts divide a stage."""
+    split = {name: run.count(f"{prefix}{name}") or 1 for name in _SIZES}
+    if max(split.values()) > _MOST_GPUS:
         raise NotPredicted("impossible layout: more GPUs than there are")
-    per_expert = count("expert_tensor_parallel")
-    if not prefix:
-        t, a, e = _once(t, a, e, per_expert)
-    if prefix and moe and a == 1 and t > _WIDEST_TENSOR and not run.text(PUBLISHED):
-        t, a = 1, t
-    if moe and not prefix and convention(run, "attention") == "data_parallel":
-        t, a, e = _shared(t, a, e, run.count("data_parallel") or 1)
-    stage = t * a
-    return _Split(tensor=t, pipeline=p, attention=a, experts=_experts(e, stage) if moe else 1)
+    stage, experts = split["tensor_parallel"] * split["attention_data_parallel"], _SIZES[-1]
+    return split | {experts: math.gcd(split[experts], stage) if moe else 1}
 
 
-def _once(t: int, a: int, e: int, per_expert: int) -> tuple[int, int, int]:
-    """Sizes where a source multiplied the width of a node twice.
-
-    Some list the replica's GPUs as tensor, expert and attention-data parallel each and then
-    their product: 8 GPUs appear as 64 = 8 x 8, 4 GPUs as 4 x 4 = 16.
-    """
-    if per_expert == e > 1 and t * a == e * per_expert:
-        return (1, e, e) if a > 1 else (e, 1, e)
-    if t == a > 1 and e == t * a:
-        return 1, a, a
-    return t, a, e
+def _replicas(run: Run, split: Mapping[str, int]) -> float:
+    """How often the GPUs of the run hold a replica; one where it does not count them."""
+    of_replica = math.prod(size for name, size in split.items() if name != _SIZES[-1])
+    total = run.count("num_gpus") or of_replica
+    if total < of_replica:
+        raise NotPredicted(f"a replica of {of_replica} GPUs does not fit on {total}")
+    return total / of_replica
 
 
-def _shared(t: int, a: int, e: int, d: int) -> tuple[int, int, int]:
-    """Sizes with attention data parallel over the whole replica, experts spread over it."""
-    ranks = max(t * a, d, e)
-    return 1, ranks, e if e > 1 else ranks
-
-
-def _batches(run: Run) -> int:
-    """Into how many equal batches a source divides the requests of its clients."""
-    whole, batch = run.count("concurrency") or 1, run.count("engine_batch_size")
-    return whole // batch if batch and whole % batch == 0 else 1
-
-
-def _divided(split: _Split, batches: int, moe: bool) -> tuple[_Split, float]:
-    """The split and replicas that have so many batches: as many ranks of attention, or replicas."""
-    if moe and batches == split.tensor > 1:
-        return replace(split, tensor=1, attention=batches), 1.0
-    return split, float(max(batches, 1))
-
-
-def _experts(e: int, stage: int) -> int:
-    """Expert-parallel ranks that divide the stage."""
-    return e if stage % e == 0 else math.gcd(e, stage)
-
-
-def _within(split: _Split, total: int) -> _Split:
-    """Fewer tensor-parallel ranks where a source counts cores of its GPUs."""
-    if split.replica_gpus <= total:
-        return split
-    return replace(split, tensor=max(1, total // (split.pipeline * split.attention)))
+def _offloaded(run: Run) -> tuple[float, float]:
+    """Shares of the weights and of the key-value cache that host memory keeps."""
+    word = run.word("offload")
+    if word not in _OFFLOAD:
+        raise NotPredicted(f"offload of {word} is not modelled yet")
+    return _OFFLOAD[word]
 
 
 def _computable(code: Quantization, gpu: GpuSpec) -> Quantization:

@@ -15,14 +15,8 @@ from planner.estimators.inference.serving import Served, served_at_concurrency, 
 from planner.estimators.inference.setting import ServingSetting
 from planner.validation.inference.cases import InferenceCase, setting_of
 from planner.validation.inference.deployments import configurations
-from planner.validation.inference.outcome import (
-    RATES,
-    Columns,
-    Outcome,
-    in_waves,
-    rates,
-    whole_memory,
-)
+from planner.validation.inference.outcome import Columns, Outcome, in_waves, rates, whole_memory
+from planner.validation.prediction import RATES
 
 # Concurrencies that are tried where none is given: half powers of two.
 _GRID: FloatArray = 2.0 ** np.arange(0.0, 13.5, 0.5)
@@ -63,15 +57,16 @@ def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
     replicas = Columns.of(cases).replicas
     each = np.maximum(number / replicas, 1.0)
     sizes = np.minimum(_GRID, np.minimum(_largest_wave(cases), each)[:, None])
-    rate = sizes / _wave_times(cases, sizes)
-    size = sizes[np.arange(len(cases)), np.argmax(rate, axis=1)]
+    seconds = _wave_times(cases, sizes)
+    fastest = np.arange(len(cases)), np.argmax(sizes / seconds, axis=1)
+    size = sizes[fastest]
     served = np.where(np.isfinite(each), each, size)
 
     def wave(requests: FloatArray) -> FloatArray:
         return _wave_times(cases, requests[:, None])[:, 0]
 
     outcome = _outcome(cases, size, np.zeros(len(cases)))
-    reached = served / in_waves(served, size, wave(size), wave) * replicas
+    reached = served / in_waves(served, size, seconds[fastest], wave) * replicas
     return _scaled(outcome, reached / outcome.quantities["requests_per_s"])
 
 

@@ -11,8 +11,6 @@ from planner.arrays import BoolArray, FloatArray
 from planner.estimators.inference.memory import ServingMemory
 from planner.validation.inference.cases import InferenceCase
 
-RATES = ("output_tokens_per_s", "total_tokens_per_s", "requests_per_s")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:

@@ -11,12 +11,10 @@ from planner.arrays import FloatArray
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.static import static_batch
-from planner.validation.inference.cases import InferenceCase, setting_of
+from planner.validation.inference.cases import MICRO_BATCHES, InferenceCase, setting_of
 from planner.validation.inference.deployments import configurations
 from planner.validation.inference.outcome import Columns, Outcome, in_waves, rates, whole_memory
 
-SEQUENTIAL = "sequential"
-MICRO_BATCHES = "micro_batches"
 # Copies of the inputs of a graph that ggml's scheduler keeps (GGML_SCHED_MAX_COPIES).
 _IN_FLIGHT = 4.0
 

@@ -1,4 +1,4 @@
-"""The small tables of inference: engines, precisions and conventions behind the texts of a run."""
+"""The small tables of inference: engines, and precisions behind the words of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from planner.specs.engine import EngineProfile
 from planner.validation.runs import Run
 from planner.validation.tables import read_table
 
-_TEXTS = ("source", "framework", "notes", "gpu", "mode", "framework_version")
 # Bits per weight from which a format of open size is nearer to 8 than to 4 bits.
 _NEARER_EIGHT = 6.0
 _NAMED = re.compile(r"mxfp4|fp4|fp8|awq|gptq|int4|int8")
@@ -24,7 +23,8 @@ class EngineRule:
 
     ``version`` is a pattern of versions it holds for; a run without a version is taken to
     have one of them ``until`` this year. ``gpu`` and ``mode`` are patterns of the devices and
-    of the modes of runs that it holds for.
+    of the modes of runs that it holds for. ``stages``: how those of its pipelines work on a
+    static batch. ``all_logits``: bytes of a logit where those of whole prompts are computed.
     """
 
     pattern: str
@@ -35,6 +35,8 @@ class EngineRule:
     label: str
     profile: str
     nearest: bool
+    stages: str
+    all_logits: float
 
     def matches(self, engine: str, version: str, year: float | None, gpu: str, mode: str) -> bool:
         """Whether it is about this engine in this version on this device in this mode."""
@@ -48,6 +50,7 @@ class EngineRule:
         return year is not None and self.until is not None and year <= self.until
 
 
+@cache
 def engine_rule(
     engine: str, version: str = "", year: float | None = None, gpu: str = "", mode: str = ""
 ) -> EngineRule:
@@ -74,7 +77,7 @@ def quantizations(run: Run) -> tuple[Quantization, Quantization]:
         weights = run.word("gemm_precision")
     if not weights and (named := _NAMED.search(run.word("model"))):
         weights = named[0]
-    if not weights and (bits := convention_number(run, "bits_per_weight")):
+    if not weights and (bits := run.number("bits_per_weight")):
         weights = "int8" if bits >= _NEARER_EIGHT else "int4"
     row = _first("quantizations.csv", model=run.word("model"), weights=weights,
                  activations=run.word("activation_precision"))  # fmt: skip
@@ -88,32 +91,22 @@ def cache_type(run: Run, profile: str) -> CacheType:
         "kv_caches.csv",
         engine=profile,
         weights=run.word("weight_precision"),
-        cache=run.word("kv_cache_precision") or convention(run, "kv_cache"),
+        cache=run.word("kv_cache_precision"),
     )
     return CacheType[row["cache_type"].upper()]
 
 
-def convention(run: Run, field: str) -> str:
-    """What the texts of a run say, or are known to mean, of a field; empty if nothing."""
-    text = " | ".join(run.word(column) for column in _TEXTS)
-    for row in read_table("conventions.csv"):
-        if row["field"] == field and (found := re.search(row["pattern"], text)):
-            return found.expand(row["value"])
-    return ""
-
-
-def convention_number(run: Run, field: str) -> float | None:
-    """The same as a number."""
-    text = convention(run, field)
-    return float(text) if text else None
-
-
 def _first(table: str, **words: str) -> Mapping[str, str]:
     """The first row whose patterns are in all of these words; an empty pattern is in any."""
+    return _matching(table, tuple(words.items()))
+
+
+@cache
+def _matching(table: str, words: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     return next(
         row
         for row in read_table(table)
-        if all(not row[name] or re.search(row[name], word) for name, word in words.items())
+        if all(not row[name] or re.search(row[name], word) for name, word in words)
     )
 
 
@@ -129,6 +122,8 @@ def _engine_rules() -> tuple[EngineRule, ...]:
             label=row["label"],
             profile=row["profile"],
             nearest=row["nearest"] == "1",
+            stages=row["stages"],
+            all_logits=float(row["all_logits"] or 0),
         )
         for row in read_table("engines.csv")
     )

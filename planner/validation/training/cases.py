@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from planner.enums import AdapterKind, AdapterTargets
 from planner.estimators.machine import Machine
 from planner.estimators.share import Setting
-from planner.specs.catalogue import Catalogue
-from planner.specs.cluster import ClusterSpec
 from planner.specs.framework import FrameworkProfile
-from planner.specs.gpu import GpuSpec
 from planner.specs.model import MOST_MODULES, ModelSpec
 from planner.specs.multi_token import with_mtp
 from planner.specs.workload import TrainingWorkload
-from planner.validation.hardware import cluster_of, gpu_class, scale
-from planner.validation.layouts import Layout, Open, layouts, since
+from planner.validation.columns import MemoryKind
+from planner.validation.hardware import run_cluster, scale
 from planner.validation.library import Library
-from planner.validation.models import NotPredicted, has_experts, model_of
-from planner.validation.notes import with_notes
+from planner.validation.models import NotPredicted, model_of
+from planner.validation.prediction import Case
 from planner.validation.runs import Run
 from planner.validation.tables import FrameworkRule, framework_rule
+from planner.validation.training.layouts import Layout, Open, layouts, since
 
-_RELEASE = re.compile(r"performance summary (\d\d\.\d\d)|(MLPerf Training v\d\.\d)")
-# CUDA graphs of parts of layers, the router's among them; hybrid models have no others.
-_GRAPHS_OF_PARTS = re.compile(r"cuda graph \S+/\[[^\]]*'moe_router'|hybrid mamba")
 _ONCE_PER_NODE = ("deepep", "hybridep", "hybrid-ep")
-_FINE_TUNING = re.compile(r"mlperf training v(\d)")
-_WITHOUT_MTP = re.compile(r"(?:w/o|without|no) mtp")
 _ADAPTERS = {
     "": AdapterKind.NONE,
     "pretrain": AdapterKind.NONE,
@@ -48,25 +40,14 @@ CHUNKED_LOSS = 0.5
 """Bytes per logit where the last layer and the loss take a part of the tokens at a time."""
 
 
-class MemoryKind(StrEnum):
-    """What a source calls memory: the tensors, what the allocator holds, or the whole device."""
-
-    ALLOCATED = "allocated"
-    RESERVED = "reserved"
-    DEVICE = "device"
-
-
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class TrainingCase(Case):
     """A run as the estimator sees it: what is the same for all its plausible layouts, and these.
 
     ``own_loss``: the run's loss is not that of the profile. ``gpu_class``, ``scale`` and
     ``kind`` name the runs whose errors it can be compared with.
     """
 
-    model: ModelSpec
-    gpu: GpuSpec
-    cluster: ClusterSpec
     framework: FrameworkProfile
     rule: FrameworkRule
     sequence_length: int
@@ -75,7 +56,11 @@ class Case:
     own_loss: bool = False
     adapter: AdapterKind = AdapterKind.NONE
     lora_rank: int = _LORA_RANK
-    catalogue: Catalogue = field(default_factory=Catalogue)
+
+    @property
+    def software(self) -> FrameworkRule:
+        """The rule of its framework."""
+        return self.rule
 
     @property
     def group(self) -> Hashable:
@@ -109,22 +94,22 @@ class Case:
         )
 
     @property
-    def gpu_class(self) -> str:
-        """The GPU's generation, or its vendor."""
-        return gpu_class(self.gpu)
+    def num_gpus(self) -> int:
+        """GPUs of the run."""
+        return self.layouts[0].num_gpus
 
     @property
     def scale(self) -> str:
         """One GPU, one node, a cluster of up to 512 GPUs, or a larger one."""
-        return scale(self.layouts[0].num_gpus, self.cluster.gpus_per_node)
+        return scale(self.num_gpus, self.cluster.gpus_per_node)
 
-    @property
-    def kind(self) -> str:
-        """Dense, or a mixture of experts."""
-        return "moe" if has_experts(self.model) else "dense"
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """Framework, class of GPU, scale, dense or a mixture of experts."""
+        return (self.rule.label, self.gpu_class, self.scale, self.kind)
 
 
-def case_of(run: Run, library: Library) -> Case:
+def training_case(run: Run, library: Library) -> TrainingCase:
     """The case of a run, from everything in its row but what was measured.
 
     Raises
@@ -132,7 +117,6 @@ def case_of(run: Run, library: Library) -> Case:
     NotPredicted
         It cannot be predicted; the text says why.
     """
-    run = with_notes(run)
     adapter = _ADAPTERS.get(run.word("workload"))
     if adapter is None:
         raise NotPredicted(f"workload {run.word('workload')} is not modelled yet")
@@ -149,7 +133,7 @@ def case_of(run: Run, library: Library) -> Case:
     shipped = library.framework(rule.profile)
     with_loss = _with_loss(shipped, rule, loss)
     profile = _with_dispatch(_with_stored_inputs(with_loss, run, adapter), run)
-    cluster = _cluster(run, gpu)
+    cluster = run_cluster(run, gpu)
     context = Open(
         run=run,
         rule=rule,
@@ -158,7 +142,7 @@ def case_of(run: Run, library: Library) -> Case:
         model=model,
         domain_size=cluster.scale_up.domain_size,
     )
-    return Case(
+    return TrainingCase(
         model=model,
         gpu=gpu,
         cluster=cluster,
@@ -181,8 +165,7 @@ def _trained(run: Run, model: ModelSpec, rule: FrameworkRule, adapter: AdapterKi
         if stated > MOST_MODULES:
             raise NotPredicted("the number of multi-token prediction modules is absurd")
         return with_mtp(model, int(stated))
-    with_modules = rule.trains_mtp and adapter is AdapterKind.NONE
-    if not with_modules or _WITHOUT_MTP.search(run.word("notes")):
+    if not rule.trains_mtp or adapter is not AdapterKind.NONE:
         return model
     return with_mtp(model, model.num_nextn_predict_layers)
 
@@ -208,15 +191,8 @@ def _with_loss(profile: FrameworkProfile, rule: FrameworkRule, loss: str) -> Fra
 def _with_stored_inputs(
     profile: FrameworkProfile, run: Run, adapter: AdapterKind
 ) -> FrameworkProfile:
-    """The profile of MLPerf's fine-tuning, which may keep activation inputs in 8 bits.
-
-    Configurations of v4 set FP8_ACTIVATION; from v5.0 on FP8_ACT is set where one GPU holds
-    whole sequences (config_*.sh of llama2_70b_lora, mlcommons/training_results_v5.1@4da2d1c).
-    """
-    release = _FINE_TUNING.match(run.word("source"))
-    if adapter is AdapterKind.NONE or release is None:
-        return profile
-    if release[1] != "4" and run.count("context_parallel") != 1:
+    """The profile of a run of fine-tuning that may keep activation inputs in 8 bits."""
+    if adapter is AdapterKind.NONE or not run.flag("fp8_activation_inputs"):
         return profile
     return replace(profile, memory=replace(profile.memory, fp8_activation_inputs=True))
 
@@ -234,47 +210,25 @@ def _with_dispatch(profile: FrameworkProfile, run: Run) -> FrameworkProfile:
 
 
 def _loss(run: Run, rule: FrameworkRule) -> str:
-    """How a run computes its loss: its own column, its notes, else its framework and year."""
-    notes = run.word("notes")
-    if run.word("loss"):
-        return run.word("loss")
-    if re.search(r"liger (?:fused|kernel)|chunked (?:loss|cross)", notes):
-        return "chunked"
-    since_then = since(rule.fused_loss_from, run.number("year"))
-    return "fused" if since_then or re.search(r"foak: fast", notes) else "eager"
-
-
-def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
-    try:
-        return cluster_of(run, gpu)
-    except ValueError as error:
-        raise NotPredicted("impossible cluster: node size or network rate is absurd") from error
+    """How a run computes its loss: its own column, else its framework and year."""
+    fused = since(rule.fused_loss_from, run.number("year"))
+    return run.word("loss") or ("fused" if fused else "eager")
 
 
 def memory_kind(run: Run) -> MemoryKind:
-    """Which memory a row speaks of: its own column, its notes, what its framework prints."""
+    """Which memory a row speaks of: its own column, else what its framework prints."""
     if run.word("memory_kind"):
         try:
             return MemoryKind(run.word("memory_kind"))
         except ValueError:
             return MemoryKind.DEVICE
-    notes = run.word("notes")
-    if "memory = nvidia-smi" in notes:
-        return MemoryKind.DEVICE
-    if re.search(r"alloc(?!ator)|max over gpus \(active|memory active", notes):
-        return MemoryKind.ALLOCATED
-    if re.search(r"reserved", notes):
-        return MemoryKind.RESERVED
     return MemoryKind(framework_rule(_framework(run)).memory_kind or MemoryKind.DEVICE)
 
 
 def _framework(run: Run) -> str:
-    """The framework, its version (which may stand in the name of a source), GPU, switches, year."""
-    release = _RELEASE.search(run.text("source"))
-    version = run.text("framework_version") or (release[release.lastindex or 0] if release else "")
-    in_layers = run.word("cuda_graphs") == "layers" or _GRAPHS_OF_PARTS.search(run.word("notes"))
-    graphs = "by layer graphs" if in_layers else ""
-    overlapped = run.flag("tp_comm_overlap") or "--tp-comm-overlap" in run.word("notes")
-    overlap = "tp-comm-overlap" if overlapped else ""
-    parts = (run.text("framework"), version, run.text("gpu"), graphs, overlap, run.text("year"))
+    """The framework, its version, GPU, switches and year, as rules know them."""
+    graphs = "by layer graphs" if run.word("cuda_graphs") == "layers" else ""
+    overlap = "tp-comm-overlap" if run.flag("tp_comm_overlap") else ""
+    own = (run.text(name) for name in ("framework", "framework_version", "gpu"))
+    parts = (*own, graphs, overlap, run.text("year"))
     return " ".join(part for part in parts if part)

@@ -17,9 +17,6 @@ from planner.validation.tables import FrameworkRule
 # A run without a year is taken to be of now.
 _YEAR = 2025
 _FP8_FROM = 2024
-# Every configuration that NVIDIA, AMD and their partners published of its language models since
-# v3.1 computes in 8 or 4 bits.
-_EIGHT_BIT_BENCHMARK = "MLPerf Training"
 _MOST_TENSOR_PARALLEL = 8
 _MOST_CONTEXT_PARALLEL = 8
 _MOST_MICRO_BATCH = 16
@@ -45,8 +42,6 @@ _OFFLOAD = {
     "0": Offload.NONE,
     "optimizer+params": Offload.OPTIMIZER_WEIGHTS,
 }
-# LLMQ's flag for weights on the host, but for copies in 8 bit: tables name the optimizer alone.
-_MASTER_WEIGHTS = "--offload-master"
 # Sources that say ZeRO or FSDP offloads to the host without saying what.
 _CPU_OFFLOAD = ("cpu", "cpu_offload", "zero_cpu_offload", "1")
 
@@ -259,9 +254,6 @@ def _offload(run: Run) -> Offload:
     word = run.word("offload")
     if word in _CPU_OFFLOAD:
         return Offload.OPTIMIZER_WEIGHTS if run.word("zero_stage") == "3" else Offload.OPTIMIZER
-    in_sixteen_bit = run.word("precision") in ("bf16", "fp16")
-    if word == "optimizer" and in_sixteen_bit and _MASTER_WEIGHTS in run.word("notes"):
-        return Offload.OPTIMIZER_WEIGHTS
     if word not in _OFFLOAD:
         raise NotPredicted(f"offload of {word} is not modelled yet")
     return _OFFLOAD[word]
@@ -281,7 +273,7 @@ def _sequence_parallel(context: Open, layout: Layout) -> list[bool]:
 
 def _precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
     """The precisions the matrices may have; where none is given, 16 bits or what came into use."""
-    words = run.word("precision")
+    words = run.word("precision") or run.word("likely_precision")
     if not words:
         return _likely_precisions(run, gpu)
     return [_precision(word, gpu) for word in words.split("/")]
@@ -302,8 +294,6 @@ def _likely_precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
     sixteen_bit = ComputePrecision.BF16 if bf16 else ComputePrecision.FP16
     if (run.number("year") or _YEAR) < _FP8_FROM or Precision.FP8 not in gpu.peak_flops:
         return [sixteen_bit]
-    if run.text("source").startswith(_EIGHT_BIT_BENCHMARK):
-        return [ComputePrecision.FP8]
     return [sixteen_bit, ComputePrecision.FP8]
 
 

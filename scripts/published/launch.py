@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
 
-from planner.specs.engine import EngineProfile, Scheduler
 from planner.validation.columns import SCHEDULED
-from planner.validation.inference.deployments import Deployment
-from planner.validation.inference.setups import benchmark_model
 from planner.validation.runs import Run
-from planner.validation.tables import read_table
+from published.layouts import Split
+from published.setups import benchmark_model
+from published.tables import read_table, source_text
 
 _BENCHMARK = re.compile(r"db-dump|source_file=2026-|gap-analysis\.csv")
 _NUMBERS = ("tensor_parallel", "input_tokens", "output_tokens")
@@ -27,29 +24,19 @@ _SPARE_TOKENS = 64
 Row = Mapping[str, str]
 
 
-def launched(
-    engine: EngineProfile, run: Run, replica: Deployment
-) -> tuple[EngineProfile, Deployment]:
-    """Engine and replica as the benchmark's script launched them; unchanged without a script."""
-    if not _BENCHMARK.search(run.word("source")):
-        return engine, replica
-    row = next(
-        (row for row in read_table("launch_settings.csv") if _is_of(run, replica, row)), None
-    )
-    if row is None:
-        return engine, replica
-    scheduler = _set(engine, run, replica, row)
-    open_names = [name for name in SCHEDULED if row[name] and not run.text(f"decode_{name}")]
-    replica = replace(replica, **{name: getattr(scheduler, name) for name in open_names})
-    return replace(engine, scheduler=scheduler), replica
+def launch_settings(run: Run, replica: Split) -> dict[str, str]:
+    """What the benchmark's script set of the scheduler of a run; nothing without a script."""
+    if not _BENCHMARK.search(source_text(run)):
+        return {}
+    rows = read_table("launch_settings.csv")
+    row = next((row for row in rows if _is_of(run, replica, row)), None)
+    return {} if row is None else _set(run, replica.attention, row)
 
 
-def _is_of(run: Run, replica: Deployment, row: Row) -> bool:
-    numbers = {name: run.count(name) for name in _NUMBERS} | {
-        "tensor_parallel": replica.tensor_parallel
-    }
+def _is_of(run: Run, replica: Split, row: Row) -> bool:
+    numbers = {name: run.count(name) for name in _NUMBERS} | {"tensor_parallel": replica.tensor}
     drafts = bool(run.count("draft_tokens"))
-    attention = replica.attention_data_parallel > 1
+    attention = replica.attention > 1
     low, _, high = row["concurrency"].partition("-")
     return (
         row["engine"] == run.word("framework")
@@ -65,13 +52,12 @@ def _is_of(run: Run, replica: Deployment, row: Row) -> bool:
     )
 
 
-def _set(engine: EngineProfile, run: Run, replica: Deployment, row: Row) -> Scheduler:
-    """The profile's scheduler with what the script set.
+def _set(run: Run, ranks: int, row: Row) -> dict[str, str]:
+    """The cells that a script fills.
 
     ``concurrency`` places are as many as clients; steps of a ``prompt`` have room for one
     beside the sequences of a rank. SGLang divides its tokens of a step among the ranks.
     """
-    ranks = replica.attention_data_parallel
     sequences = max(run.count("concurrency") or 1, ranks) // ranks
     prompt = (run.count("input_tokens") or 0) + _SPARE_TOKENS
     words = {
@@ -86,5 +72,4 @@ def _set(engine: EngineProfile, run: Run, replica: Deployment, row: Row) -> Sche
     }
     if row["engine"] == "sglang" and "max_num_batched_tokens" in given:
         given["max_num_batched_tokens"] //= ranks
-    bounded: dict[str, Any] = {name: min(max(value, 1), _MOST) for name, value in given.items()}
-    return replace(engine.scheduler, **bounded)
+    return {name: str(min(max(value, 1), _MOST)) for name, value in given.items()}

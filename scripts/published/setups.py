@@ -14,9 +14,9 @@ from functools import cache
 
 from planner.validation.columns import SCHEDULED
 from planner.validation.runs import Run
-from planner.validation.tables import read_table
+from published.tables import DETAILS, read_table, source_text
 
-# The column that marks rows whose layout is that of a configuration file.
+# The mark of runs whose layout is that of a configuration file; no column of the tables.
 PUBLISHED = "published_setup"
 
 _DATE = re.compile(r"measured=(\d{4}-\d\d-\d\d)")
@@ -86,7 +86,7 @@ def _index() -> Mapping[tuple[str, ...], Sequence[Row]]:
 def _may_be(run: Run, row: Row) -> bool:
     if (run.count("concurrency") or 0) not in _concurrencies(row["concurrency"]):
         return False
-    in_database = _DATABASE in run.word("source")
+    in_database = _DATABASE in source_text(run)
     timely = row["draft_tokens"] == "0" if in_database else _in_time(run, row)
     return timely and _same_image(run, row) and _same_gpus(run, row)
 
@@ -102,7 +102,7 @@ def _concurrencies(text: str) -> frozenset[int]:
 
 
 def _in_time(run: Run, row: Row) -> bool:
-    date = _DATE.search(run.text("source"))
+    date = _DATE.search(run.text(DETAILS))
     if date is None:
         return True
     after = not row["measured_from"] or date[1] >= row["measured_from"]
@@ -110,7 +110,7 @@ def _in_time(run: Run, row: Row) -> bool:
 
 
 def _same_image(run: Run, row: Row) -> bool:
-    image = _IMAGE.search(run.text("source"))
+    image = _IMAGE.search(run.text(DETAILS))
     return image is None or image[1] == row["image"]
 
 

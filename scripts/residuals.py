@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import combinations, product
 
 import numpy as np
+from conformal import conformal_factors
 
-from planner.validation.compare import Row, layout_problems
-from planner.validation.intervals import FEWEST_ROWS, KEYS, LEVEL, conformal_factors, keys_of
+from planner.validation.compare import Row
+from planner.validation.inference.cases import InferenceCase, Mode
+from planner.validation.intervals import FEWEST_ROWS, LEVEL
+from planner.validation.kinds import STEP_TIME, TOKEN_TIME, TRAINING_KIND, Compared
+from planner.validation.prediction import Case
+from planner.validation.regret import layout_problems
 
 # Orders of magnitude are no residuals but rows that say something else than they seem to.
 LARGEST = math.log(10)
 FEWEST_SHAPES = 3
-_QUANTITIES = ("step_time", "peak_memory")
-_CALIBRATION = {"step_time": "calibration", "peak_memory": "memory_calibration"}
+COLLECTION = "serving"
+"""Publisher of the collections of one benchmark, whose files name none of their own."""
 Keys = tuple[str, ...]
 Ends = tuple[float, float]
 
@@ -60,14 +65,31 @@ class Cell:
         return math.log(self.high / self.low)
 
 
-def layout_factor(rows: Iterable[Row]) -> tuple[float, int]:
+def layout_factor(rows: Sequence[Row]) -> tuple[float, int]:
     """How far two layouts of one problem must be apart to be told apart, and from how many pairs.
 
     The factor that holds, in the share ``LEVEL`` of the pairs, the error of the ratio of
-    their two step times. Every problem counts the same.
+    their two times. Every problem counts the same.
     """
-    groups = layout_problems(rows)
-    return apart([math.log(row.time_ratio) for row in group if row.time_ratio] for group in groups)
+    training = rows[0].kind is TRAINING_KIND
+    return apart(_training_problems(rows) if training else _serving_problems(rows))
+
+
+def _training_problems(rows: Iterable[Row]) -> Iterator[list[float]]:
+    for group in layout_problems(rows, STEP_TIME):
+        yield [math.log(ratio) for row in group if (ratio := row.ratio(STEP_TIME))]
+
+
+def _serving_problems(rows: Iterable[Row]) -> Iterator[list[float]]:
+    """Of requests of the same lengths at the same concurrency on the same engine and GPU."""
+    problems: defaultdict[Hashable, dict[Hashable, float]] = defaultdict(dict)
+    for row in rows:
+        case, ratio = row.prediction.case, row.ratio(TOKEN_TIME)
+        if isinstance(case, InferenceCase) and case.mode is Mode.ONLINE and ratio:
+            version = row.run.text("framework_version")
+            problem = (case.model.name, case.gpu.name, case.rule.profile, version, case.traffic)
+            problems[problem][case.replica] = math.log(ratio)
+    yield from (list(found.values()) for found in problems.values() if len(found) > 1)
 
 
 def apart(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
@@ -83,14 +105,19 @@ def apart(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
 
 
 def residuals(rows: Sequence[Row]) -> list[Residual]:
-    """The residuals of step time and of memory, absurd ones left out."""
-    alone = {quantity: _alone(rows, flag) for quantity, flag in _CALIBRATION.items()}
+    """The residuals of what is compared of every row, absurd ones left out.
+
+    Publishers are left out whole; one whose runs alone calibrate a profile, and the
+    collections of serving runs, model by model.
+    """
+    compared = rows[0].kind.compared
+    alone = {flag: _alone(rows, flag) for flag in {one.calibration for one in compared}}
     return [
-        residual
+        _residual(row, case, one, ratio, alone[one.calibration])
         for row in rows
-        for quantity, ratio in zip(_QUANTITIES, (row.time_ratio, row.memory_ratio), strict=True)
-        if ratio is not None and abs(math.log(ratio)) < LARGEST
-        for residual in _residual(row, quantity, ratio, alone[quantity])
+        if (case := row.prediction.case) is not None
+        for one in compared
+        if (ratio := row.ratio(one)) is not None and abs(math.log(ratio)) < LARGEST
     ]
 
 
@@ -126,39 +153,42 @@ def held_when_left_out(found: Sequence[Residual], quantity: str) -> dict[str, tu
     return dict(held)
 
 
-def _residual(row: Row, quantity: str, ratio: float, alone: Set[str]) -> Iterator[Residual]:
-    case = row.prediction.case
-    if case is None:
-        return
+def _residual(row: Row, case: Case, compared: Compared, ratio: float, alone: Set[str]) -> Residual:
     source = _publisher(row)
     shape = f"{case.model.name} {case.model.num_hidden_layers} {case.model.hidden_size}"
-    yield Residual(
-        quantity=quantity,
-        keys=keys_of(case),
-        source=source,
-        fold=f"{source} {shape}" if source in alone else source,
+    fold = f"{source} {shape}" if source in alone else source
+    return Residual(
+        quantity=compared.interval,
+        keys=case.keys,
+        # The models of a publisher of many kinds of serving runs differ as sources do.
+        source=source if row.kind is TRAINING_KIND else fold,
+        fold=fold,
         shape=shape,
-        calibration=bool(row.run.flag(_CALIBRATION[quantity])),
+        calibration=bool(row.run.flag(compared.calibration)),
         value=-math.log(ratio),
     )
 
 
 def _alone(rows: Iterable[Row], flag: str) -> set[str]:
-    """Publishers whose runs alone calibrate a framework."""
+    """Publishers whose runs alone calibrate a profile, and the collections of serving runs."""
     publishers: defaultdict[str, set[str]] = defaultdict(set)
     for row in rows:
-        if row.prediction.case is not None and row.run.flag(flag):
-            publishers[row.prediction.case.rule.label].add(_publisher(row))
-    return {name for names in publishers.values() if len(names) == 1 for name in names}
+        case = row.prediction.case
+        if case is not None and row.run.flag(flag):
+            software = case.software
+            name = software.label if row.kind is TRAINING_KIND else software.profile
+            publishers[name].add(_publisher(row))
+    alone = {name for names in publishers.values() if len(names) == 1 for name in names}
+    return alone | {COLLECTION}
 
 
 def _publisher(row: Row) -> str:
-    return row.run.text("source").partition(" ")[0]
+    return row.run.text("publisher") or row.run.text("source")
 
 
 def _kinds(keys: Keys) -> Iterator[Keys]:
     """Every kind a run belongs to: each key given or left open."""
-    for chosen in product((False, True), repeat=len(KEYS)):
+    for chosen in product((False, True), repeat=len(keys)):
         yield tuple(key if given else "" for key, given in zip(keys, chosen, strict=True))
 
 

@@ -10,30 +10,29 @@ import re
 from collections.abc import Mapping
 
 from planner.validation.columns import SCHEDULED
-from planner.validation.inference.setups import benchmark_model
 from planner.validation.runs import Run
-from planner.validation.tables import read_table
+from published.setups import benchmark_model
+from published.tables import read_table, source_text
 
 _OFFLINE = "continuous_max_throughput"
 _NUMBERS = ("tensor_parallel", "input_tokens", "output_tokens")
 _STATED = ("num_requests", *SCHEDULED)
 
 
-def offline_benchmark(run: Run) -> Mapping[str, int]:
+def offline_benchmark(run: Run) -> dict[str, str]:
     """What its document says of a run: ``num_requests`` and the scheduler's bounds, if it does."""
-    found: dict[str, int] = {}
+    found: dict[str, str] = {}
     if run.word("mode") != _OFFLINE:
         return found
     for row in read_table("offline_benchmarks.csv"):
         if _is_of(run, row):
-            stated = {name: int(row[name]) for name in _STATED if row.get(name)}
-            found = stated | found
+            found = {name: row[name] for name in _STATED if row.get(name)} | found
     return found
 
 
 def _is_of(run: Run, row: Mapping[str, str]) -> bool:
     return (
-        re.search(row["source"], run.word("source")) is not None
+        re.search(row["source"], source_text(run)) is not None
         and row["model"] in ("", benchmark_model(run))
         and all(row[name] in ("", str(run.count(name))) for name in _NUMBERS)
     )

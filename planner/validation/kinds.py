@@ -1,0 +1,135 @@
+"""What the two kinds of tables register: how rows become cases, predictions and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from planner.validation.columns import TableKind
+from planner.validation.inference.assumed import inference_choices
+from planner.validation.inference.cases import inference_case
+from planner.validation.inference.evaluate import predict_inference_group
+from planner.validation.inference.tables import engine_labels
+from planner.validation.intervals import INFERENCE_TABLES, TRAINING_TABLES, Tables
+from planner.validation.library import Library
+from planner.validation.prediction import MEMORY, Case, Prediction
+from planner.validation.runs import Run, Runs
+from planner.validation.tables import framework_labels, framework_rule
+from planner.validation.training.assumed import training_choices
+from planner.validation.training.cases import training_case
+from planner.validation.training.evaluate import predict_training_group
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """What of a row is compared: the first of ``names`` that it measured.
+
+    ``interval`` names the errors that its intervals are made of, ``calibration`` the column of
+    the runs that parameters were fitted to, ``groups`` what errors are shown by. ``as_time``:
+    rates are turned over. ``with_regret``: the time of the layout that would be picked is shown.
+    """
+
+    title: str
+    names: tuple[str, ...]
+    interval: str
+    groups: tuple[str, ...]
+    calibration: str = "calibration"
+    as_time: bool = False
+    with_regret: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A kind of tables; a case of one goes only to the functions beside what made it.
+
+    ``software`` is what its column framework is called, ``label`` the usual name of that of a
+    row, with its case if it has one, ``labels`` all that are known. ``choices`` are those that
+    were made for a run beside software and model, in words. A measurement among ``proofs`` says
+    that the run ran.
+    """
+
+    case_of: Callable[[Run, Library], Any]
+    predict_group: Callable[[Sequence[Any]], Iterable[Prediction]]
+    choices: Callable[[Run, Any], Iterable[str]]
+    software: str
+    label: Callable[[Run, Case | None], str]
+    labels: Callable[[], Iterable[str]]
+    tables: Tables
+    compared: tuple[Compared, ...]
+    proofs: tuple[str, ...]
+    footnote: str
+    template: str
+
+    @cached_property
+    def interval_names(self) -> Mapping[str, str]:
+        """Whose interval a quantity has."""
+        return {name: one.interval for one in self.compared for name in one.names}
+
+
+_STEP_TIMES = ("step_time_s", "tokens_per_s_per_gpu", "tokens_per_s")
+# What a row's throughput is judged by: the first that it has; one often derives from another.
+THROUGHPUT = ("output_tokens_per_s", "total_tokens_per_s", "request_latency_s", "requests_per_s")
+_BY_FRAMEWORK = ("source", "framework", "gpu", "workload")
+_BY_ENGINE = ("source", "engine", "gpu", "mode")
+
+STEP_TIME = Compared(
+    title="Step time",
+    names=_STEP_TIMES,
+    interval="step_time",
+    groups=_BY_FRAMEWORK,
+    as_time=True,
+    with_regret=True,
+)
+TRAINING_MEMORY = Compared(
+    title="Peak memory",
+    names=(MEMORY,),
+    interval="peak_memory",
+    groups=_BY_FRAMEWORK[:2],
+    calibration="memory_calibration",
+)
+TOKEN_TIME, FIRST_TOKEN_TIME, REQUESTS, SERVING_MEMORY = (
+    Compared(title=title, names=names, interval=interval, groups=_BY_ENGINE)
+    for title, names, interval in (
+        ("Time per output token", ("time_per_output_token_s",), "time_per_output_token"),
+        ("Time to first token", ("time_to_first_token_s",), "time_to_first_token"),
+        ("Throughput", THROUGHPUT, "throughput"),
+        ("Peak memory", (MEMORY,), "peak_memory"),
+    )
+)
+
+TRAINING_KIND = Kind(
+    case_of=training_case,
+    predict_group=predict_training_group,
+    choices=training_choices,
+    software="framework",
+    label=lambda run, _: framework_rule(run.text("framework")).label,
+    labels=framework_labels,
+    tables=TRAINING_TABLES,
+    compared=(STEP_TIME, TRAINING_MEMORY),
+    proofs=_STEP_TIMES,
+    footnote="Regret: measured time of the layout we would pick over that of the best, less 1, "
+    "where a source ran several.",
+    template="training",
+)
+INFERENCE_KIND = Kind(
+    case_of=inference_case,
+    predict_group=predict_inference_group,
+    choices=inference_choices,
+    software="engine",
+    label=lambda run, case: case.software.label if case else run.text("framework"),
+    labels=engine_labels,
+    tables=INFERENCE_TABLES,
+    compared=(TOKEN_TIME, FIRST_TOKEN_TIME, REQUESTS, SERVING_MEMORY),
+    proofs=(),
+    footnote="Throughput: output tokens/s, or total tokens/s, latency or requests/s where a "
+    "source has only these.",
+    template="serving",
+)
+KINDS = {TableKind.TRAINING: TRAINING_KIND, TableKind.INFERENCE: INFERENCE_KIND}
+
+
+def kind_of(runs: Runs) -> Kind:
+    """What is registered for the rows of a table."""
+    return KINDS[runs.kind]

@@ -1,0 +1,105 @@
+"""What both kinds of runs are as cases, and what is predicted for a case."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+from planner.specs.catalogue import Catalogue
+from planner.specs.cluster import ClusterSpec
+from planner.specs.gpu import GpuSpec
+from planner.specs.model import ModelSpec
+from planner.validation.hardware import gpu_class
+from planner.validation.models import has_experts
+
+RATES = (
+    "tokens_per_s",
+    "tokens_per_s_per_gpu",
+    "output_tokens_per_s",
+    "total_tokens_per_s",
+    "requests_per_s",
+)
+"""Quantities that are larger where a run is faster."""
+MEMORY = "peak_memory_gib"
+OUT_OF_MEMORY = "out_of_memory"
+
+
+class Rule(Protocol):
+    """Which profile stands for a software; ``nearest``: it is only the closest to it."""
+
+    @property
+    def label(self) -> str:
+        """The name of the software."""
+
+    @property
+    def profile(self) -> str:
+        """The name of the profile."""
+
+    @property
+    def nearest(self) -> bool:
+        """Whether the profile is of another software."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case(ABC):
+    """A run as the estimator sees it; measurements are never read."""
+
+    model: ModelSpec
+    gpu: GpuSpec
+    cluster: ClusterSpec
+    catalogue: Catalogue = field(default_factory=Catalogue)
+
+    @property
+    @abstractmethod
+    def software(self) -> Rule:
+        """The rule of its framework or engine."""
+
+    @property
+    @abstractmethod
+    def group(self) -> Hashable:
+        """Cases of one group are predicted in one pass."""
+
+    @property
+    @abstractmethod
+    def keys(self) -> tuple[str, ...]:
+        """What kind of run it is, by which the errors of similar runs are pooled."""
+
+    @cached_property
+    def gpu_class(self) -> str:
+        """The GPU's generation, or its vendor."""
+        return gpu_class(self.gpu)
+
+    @cached_property
+    def kind(self) -> str:
+        """Dense, or a mixture of experts."""
+        return "moe" if has_experts(self.model) else "dense"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What is predicted for one run, by quantity in the units of the tables.
+
+    ``reason`` says why nothing is, else it is empty. The memory among ``values`` is of the kind
+    that the run's source reports; ``fits``, ``device_memory`` and ``capacity`` [bytes] are about
+    the whole device, of which programs may use the capacity.
+    """
+
+    case: Case | None = None
+    values: Mapping[str, float] = field(default_factory=dict)
+    device_memory: float = float("nan")
+    capacity: float = float("nan")
+    fits: bool = False
+    basis: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """A predicted value with the ends of its 90 % interval."""
+
+    value: float
+    low: float
+    high: float

@@ -1,0 +1,1 @@
+"""Predictions for measured steps of training."""

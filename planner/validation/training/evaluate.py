@@ -1,0 +1,106 @@
+"""What is predicted for cases of training: one vectorized pass over all their layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from planner.configurations.rules import RULES
+from planner.configurations.training import NAMES, TrainingConfigurations
+from planner.estimators.estimate import REJECTIONS, Estimate, evaluate, usable_memory
+from planner.units import GIB
+from planner.validation.columns import MemoryKind
+from planner.validation.prediction import MEMORY, Prediction
+from planner.validation.training.cases import TrainingCase
+from planner.validation.training.layouts import Layout
+
+# Of layouts a source leaves open, those that are fast are the likelier: it published its best.
+# A layout 10 % slower than another counts half as much.
+PREFERENCE = 7.0
+
+_OUTSIDE: dict[MemoryKind, tuple[str, ...]] = {
+    MemoryKind.DEVICE: (),
+    MemoryKind.RESERVED: ("reserved", "communication_buffers"),
+    MemoryKind.ALLOCATED: ("reserved", "communication_buffers", "fragmentation"),
+}
+# What makes a row's numbers contradict each other; other rules its framework need not share.
+_IMPOSSIBLE = ("gpu_count", "precision")
+
+
+def predict_training_group(cases: Sequence[TrainingCase]) -> Iterable[Prediction]:
+    """Predictions for cases of one group, in their order."""
+    every = [layout for case in cases for layout in case.layouts]
+    estimate = evaluate(cases[0].setting, _configurations(every))
+    table = _table(estimate, len(every))
+    start = 0
+    for case in cases:
+        stop = start + len(case.layouts)
+        rows = {name: values[start:stop] for name, values in table.items()}
+        yield _summed_up(case, rows)
+        start = stop
+
+
+def _configurations(every: Sequence[Layout]) -> TrainingConfigurations:
+    return TrainingConfigurations.of(
+        **{name: [getattr(layout, name) for layout in every] for name in NAMES}
+    )
+
+
+def _table(estimate: Estimate, size: int) -> dict[str, Any]:
+    """What is needed of an estimate, as flat columns."""
+    fullest = estimate.memory.fullest
+    columns: dict[str, Any] = {
+        "step_time": estimate.step_time,
+        "tokens_per_second": estimate.tokens_per_second,
+        "device": estimate.peak_memory,
+        "rejected_by": estimate.rejected_by,
+    }
+    for kind, parts in _OUTSIDE.items():
+        columns[kind] = estimate.peak_memory - sum(getattr(fullest, part) for part in parts)
+    return {name: np.broadcast_to(values, (size,)) for name, values in columns.items()}
+
+
+def _summed_up(case: TrainingCase, rows: dict[str, Any]) -> Prediction:
+    """One prediction from all plausible layouts of a case: their weighted geometric mean."""
+    usable, reason = _usable(rows)
+    if reason:
+        return Prediction(case=case, reason=reason)
+    speed = rows["tokens_per_second"][usable]
+    weights = (speed / speed.max()) ** PREFERENCE
+    weights /= weights.sum()
+
+    def mean(name: str) -> float:
+        return float(np.exp(np.sum(weights * np.log(rows[name][usable]))))
+
+    device, capacity = mean("device"), usable_memory(case.gpu)
+    tokens = mean("tokens_per_second")
+    return Prediction(
+        case=case,
+        values={
+            "step_time_s": mean("step_time"),
+            "tokens_per_s": tokens,
+            "tokens_per_s_per_gpu": tokens / case.num_gpus,
+            MEMORY: mean(case.memory_kind) / GIB,
+        },
+        device_memory=device,
+        capacity=capacity,
+        fits=device <= capacity,
+    )
+
+
+def _usable(rows: dict[str, Any]) -> tuple[Any, str]:
+    """The layouts to believe in: those that fit, else those that are possible, else any."""
+    code, time, device = rows["rejected_by"], rows["step_time"], rows["device"]
+    finite: Any = np.isfinite(time) & (time > 0) & np.isfinite(device) & (device > 0)
+    impossible = [REJECTIONS.index(name) + 1 for name in _IMPOSSIBLE]
+    possible = finite & ~np.isin(code, impossible)
+    out_of_memory = code == len(REJECTIONS)
+    for choice in (possible & (code == 0), possible & out_of_memory, possible):
+        if choice.any():
+            return choice, ""
+    first = int(code[0])
+    if 0 < first <= len(RULES):
+        return possible, f"impossible layout: {RULES[first - 1].description}"
+    return possible, "the numbers of the row are beyond what can be computed"

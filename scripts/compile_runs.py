@@ -1,0 +1,83 @@
+"""Write what the texts of the shipped runs, and files beside them, say of them into columns.
+
+The package reads columns alone. Here the sources, notes and names of runs are read by the
+patterns and tables of scripts/published, and cells are filled, or changed where a source counts
+in a way of its own. Columns to the right of ``as_published`` are made here; what cells to the
+left of it were is kept in it, so that running this again changes no byte:
+
+    python scripts/compile_runs.py && python scripts/make_intervals.py
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from published.inference import inference_cells
+from published.tables import DETAILS, changed
+from published.training import training_cells
+
+from planner.validation.columns import TableKind
+from planner.validation.library import Library
+from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, Run, Runs, read_runs
+
+AS_PUBLISHED = "as_published"
+COLLECTION = "serving"
+"""Publisher of the collections of one benchmark, whose files name none of their own."""
+_CELLS = {TableKind.TRAINING: training_cells, TableKind.INFERENCE: inference_cells}
+
+
+def main() -> None:
+    """Write the tables that ship."""
+    library = Library()
+    for path in (SHIPPED, *SHIPPED_INFERENCE):
+        text = compiled(path, library)
+        path.write_text(text, encoding="utf-8", newline="")
+        print(path.name)
+
+
+def compiled(path: Path, library: Library) -> str:
+    """The text of a table of runs with every column that is known of them."""
+    runs = read_runs(path)
+    source = _source_columns(runs)
+    rows = [_row(original(run, source), runs.kind, library) for run in runs.rows]
+    used = {name for row in rows for name, cell in row.items() if cell}
+    left = (*source, AS_PUBLISHED)
+    made = [name for name in runs.schema.columns if name in used and name not in left]
+    if unknown := used - runs.schema.known:
+        raise ValueError(f"columns.csv lacks {', '.join(sorted(unknown))}")
+    file = io.StringIO()
+    writer = csv.DictWriter(file, [*left, *made], restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
+
+
+def original(run: Run, source: Sequence[str]) -> Run:
+    """A run with the columns and cells of its source alone."""
+    were = dict(part.split("=", 1) for part in run.text(AS_PUBLISHED).split("; ") if part)
+    cells = {name: were.get(name, run.cells[name]) for name in source}
+    return Run(line=run.line, cells=cells)
+
+
+def _source_columns(runs: Runs) -> tuple[str, ...]:
+    names = runs.columns
+    return names[: names.index(AS_PUBLISHED)] if AS_PUBLISHED in names else names
+
+
+def _row(run: Run, kind: TableKind, library: Library) -> Mapping[str, str]:
+    known = _CELLS[kind](run, library) | {"publisher": _publisher(run)}
+    cells = changed(run, known)
+    were = [f"{name}={run.cells[name]}" for name in cells if name in run.cells]
+    return {**run.cells, **cells, AS_PUBLISHED: "; ".join(were)}
+
+
+def _publisher(run: Run) -> str:
+    """The first word of a source; the collections of serving runs are one."""
+    return COLLECTION if run.text(DETAILS) else run.text("source").partition(" ")[0]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""The small tables beside this module, and what the texts of a run say by them."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from planner.validation.runs import Run
+
+_FOLDER = Path(__file__).parent
+_TEXTS = ("framework", "notes", "gpu", "mode", "framework_version")
+DETAILS = "source_details"
+"""The column of what tells the rows of a file of runs apart."""
+
+
+@cache
+def read_table(name: str) -> tuple[Mapping[str, str], ...]:
+    """The rows of a CSV file beside this module."""
+    with (_FOLDER / name).open(encoding="utf-8", newline="") as file:
+        return tuple(csv.DictReader(file))
+
+
+def source_text(run: Run) -> str:
+    """The source of a run with all that it says of it, in lower case."""
+    return run.word(DETAILS) or run.word("source")
+
+
+def convention(run: Run, field: str) -> str:
+    """What the texts of a run say, or are known to mean, of a field; empty if nothing."""
+    text = " | ".join((source_text(run), *(run.word(column) for column in _TEXTS)))
+    for row in read_table("conventions.csv"):
+        if row["field"] == field and (found := re.search(row["pattern"], text)):
+            return found.expand(row["value"])
+    return ""
+
+
+def changed(run: Run, cells: Mapping[str, str]) -> dict[str, str]:
+    """Those of the cells that say something else than the run; 8 and 8.0 are the same."""
+    return {name: cell for name, cell in cells.items() if not _same(run.text(name), cell)}
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return float(one) == float(other)
+    except ValueError:
+        return one == other

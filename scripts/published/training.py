@@ -1,0 +1,46 @@
+"""What the name of the source of a training run says of it."""
+
+from __future__ import annotations
+
+import re
+
+from planner.enums import Precision
+from planner.validation.library import Library
+from planner.validation.runs import Run
+
+_RELEASE = re.compile(r"performance summary (\d\d\.\d\d)|(MLPerf Training v\d\.\d)")
+# Every configuration that NVIDIA, AMD and their partners published of its language models since
+# v3.1 computes in 8 or 4 bits.
+_BENCHMARK = re.compile(r"MLPerf Training v(\d)")
+_EIGHT_BIT_FROM = 2024
+_ADAPTERS = ("lora", "qlora")
+
+
+def training_cells(run: Run, library: Library) -> dict[str, str]:
+    """The cells that the source of a run fills or changes."""
+    cells = {}
+    release = _RELEASE.search(run.text("source"))
+    if release and not run.text("framework_version"):
+        cells["framework_version"] = release[release.lastindex or 0]
+    benchmark = _BENCHMARK.match(run.text("source"))
+    if benchmark and not run.text("precision") and _in_eight_bits(run, library):
+        cells["likely_precision"] = "fp8"
+    if benchmark and _stores_inputs(run, benchmark[1]):
+        cells["fp8_activation_inputs"] = "1"
+    return cells
+
+
+def _in_eight_bits(run: Run, library: Library) -> bool:
+    gpu, year = library.gpu(run.text("gpu")), run.number("year")
+    recent = year is None or year >= _EIGHT_BIT_FROM
+    return recent and gpu is not None and Precision.FP8 in gpu.peak_flops
+
+
+def _stores_inputs(run: Run, version: str) -> bool:
+    """Whether MLPerf's fine-tuning keeps activation inputs in 8 bits.
+
+    Configurations of v4 set FP8_ACTIVATION; from v5.0 on FP8_ACT is set where one GPU holds
+    whole sequences (config_*.sh of llama2_70b_lora, mlcommons/training_results_v5.1@4da2d1c).
+    """
+    whole = version == "4" or run.count("context_parallel") == 1
+    return whole and run.word("workload") in _ADAPTERS

@@ -1,0 +1,45 @@
+"""The tables of runs that ship are what the script makes of them."""
+
+import csv
+
+import pytest
+from compile_runs import AS_PUBLISHED, compiled, original
+
+from planner.validation.library import Library
+from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, Run
+
+SERVING = SHIPPED_INFERENCE[1]
+
+
+@pytest.fixture(scope="module")
+def library():
+    return Library()
+
+
+@pytest.mark.parametrize("path", [SHIPPED, *SHIPPED_INFERENCE], ids=lambda path: path.stem)
+def test_running_it_again_changes_nothing(library, path):
+    same = compiled(path, library) == path.read_text(encoding="utf-8")
+    assert same, "run scripts/compile_runs.py"
+
+
+def test_cells_that_were_changed_are_made_again(library, tmp_path):
+    with SERVING.open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    place = header.index(AS_PUBLISHED)
+    row = next(row for row in rows if "tensor_parallel=64.0" in row[place])
+    column = header.index("tensor_parallel")
+    wrong = [*row[:column], "3", *row[column + 1 : place + 1], *[""] * (len(row) - place - 1)]
+    path = tmp_path / "runs.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([header, wrong])
+    path.write_text(text := compiled(path, library), encoding="utf-8")
+    (made,) = csv.DictReader(text.splitlines())
+    assert made == {name: cell for name, cell in zip(header, row, strict=True) if name in made}
+    assert made["tensor_parallel"] == "8"
+    assert compiled(path, library) == text
+
+
+def test_what_a_source_gives_is_kept():
+    cells = {"id": "1", "mode": "disagg", "note": "", AS_PUBLISHED: "mode=online; note=a=b"}
+    found = original(Run(line=3, cells=cells), ("id", "mode", "note"))
+    assert found.cells == {"id": "1", "mode": "online", "note": "a=b"}
