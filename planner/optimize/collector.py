@@ -15,6 +15,9 @@ from planner.optimize.pareto import pareto_front, undominated
 from planner.optimize.problem import Problem
 from planner.optimize.source import Candidates, Columns, Source
 
+# Each merge costs a millisecond whatever its size: small pieces are merged together.
+_MERGED_ROWS = 2**16
+
 
 @dataclass(frozen=True, kw_only=True)
 class NearestMiss:
@@ -48,8 +51,7 @@ class NearestMiss:
 class Collector:
     """Keeps the Pareto front, the counts and the nearest misses of all candidates so far.
 
-    ``values`` are the objectives of the front, minimized and sorted; ``counts`` of the rows by
-    the number of their rejection.
+    ``counts`` are those of the rows by the number of their rejection.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -57,7 +59,9 @@ class Collector:
         self._pieces: list[tuple[Source, Any]] = []
         self._places: IndexArray = np.empty((0, 2), dtype=np.intp)
         self._misses: dict[int, NearestMiss] = {}
-        self.values: FloatArray = np.empty((0, len(problem.objectives)))
+        self._values: FloatArray = np.empty((0, len(problem.objectives)))
+        self._pending: list[tuple[Candidates, IndexArray, FloatArray]] = []
+        self._pending_rows = 0
         self.counts = np.zeros(len(problem.rejections) + 1, dtype=np.int64)
 
     def skip(self, counts: IndexArray) -> None:
@@ -72,11 +76,17 @@ class Collector:
         feasible = np.flatnonzero(codes == 0)
         if feasible.size:
             self._misses.clear()
-            self._merge(candidates, feasible)
+            self._take(candidates, feasible)
         if not self.counts[0]:
             for number in np.flatnonzero(counts[self._problem.first_soft :]).tolist():
                 self._miss(candidates, codes, self._problem.first_soft + number)
         return feasible
+
+    @property
+    def values(self) -> FloatArray:
+        """The objectives of the front, minimized and sorted."""
+        self._merge()
+        return self._values
 
     @property
     def misses(self) -> tuple[NearestMiss, ...]:
@@ -85,12 +95,14 @@ class Collector:
 
     def place(self, row: int) -> tuple[Source, Any]:
         """The source and the configuration of a row of the front."""
+        self._merge()
         piece, at = self._places[row]
         source, table = self._pieces[piece]
         return source, table.rows(np.array([at]))
 
     def table(self, rows: IndexArray) -> Columns:
         """Some rows of the front as columns, in their order; predicted again."""
+        self._merge()
         places, found = self._places[rows], []
         for piece in np.unique(places[:, 0]):
             mine = np.flatnonzero(places[:, 0] == piece)
@@ -114,20 +126,38 @@ class Collector:
         if number not in self._misses or miss.excess < self._misses[number].excess:
             self._misses[number] = miss
 
-    def _merge(self, candidates: Candidates, feasible: IndexArray) -> None:
+    def _take(self, candidates: Candidates, feasible: IndexArray) -> None:
+        """Keep what may be on the front; small pieces wait for others, large ones do not."""
         values = self._problem.values(candidates, feasible)
-        kept = undominated(values, self.values)
-        rows, values = feasible[kept], values[kept]
-        best = pareto_front(values)
-        if not best.size:
+        kept = undominated(values, self._values)
+        self._pending.append((candidates, feasible[kept], values[kept]))
+        self._pending_rows += candidates.configurations.size
+        if self._pending_rows >= _MERGED_ROWS:
+            self._merge()
+
+    def _merge(self) -> None:
+        """Put what waits into the front."""
+        if not self._pending:
             return
-        piece = len(self._pieces)
-        self._pieces.append((candidates.source, candidates.configurations.rows(rows[best])))
-        places = np.stack([np.full(best.size, piece), np.arange(best.size)], axis=1)
-        merged = np.concatenate([self.values, values[best]])
+        values = np.concatenate([values for _, _, values in self._pending])
+        owners = np.repeat(np.arange(len(self._pending)), [len(v) for _, _, v in self._pending])
+        flat = np.concatenate([rows for _, rows, _ in self._pending])
+        best = pareto_front(values)
+        places = [self._places]
+        for number in np.unique(owners[best]):
+            candidates, rows = self._pending[number][0], flat[best[owners[best] == number]]
+            places.append(_numbered(len(self._pieces), rows.size))
+            self._pieces.append((candidates.source, candidates.configurations.rows(rows)))
+        order = np.argsort(owners[best], kind="stable")
+        merged = np.concatenate([self._values, values[best[order]]])
         front = pareto_front(merged)
-        self.values = merged[front]
-        self._places = np.concatenate([self._places, places])[front]
+        self._values, self._places = merged[front], np.concatenate(places)[front]
+        self._pending, self._pending_rows = [], 0
+
+
+def _numbered(piece: int, rows: int) -> IndexArray:
+    """The places of all rows of a piece."""
+    return np.stack([np.full(rows, piece), np.arange(rows)], axis=1)
 
 
 def in_order(pieces: Sequence[tuple[IndexArray, Columns]]) -> Columns:

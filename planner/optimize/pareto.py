@@ -7,10 +7,11 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.arrays import BoolArray, FloatArray
+from planner.arrays import BoolArray, FloatArray, IndexArray
 
 _PROBES = 8
 _CHUNK = 2**10
+_FEW_LEVELS = 64
 
 
 def pareto_front(values: FloatArray) -> NDArray[np.intp]:
@@ -31,7 +32,8 @@ def pareto_front(values: FloatArray) -> NDArray[np.intp]:
     order, ranked = order[distinct], ranked[distinct]
     if ranked.shape[1] < 3:
         return order[_falls_below_all_before(ranked[:, -1], ranked.shape[1])]
-    return order[_staircase(ranked)]
+    levels, pairs = _levels(ranked)
+    return order[_staircase(ranked) if levels is None else _by_levels(levels, pairs)]
 
 
 def undominated(values: FloatArray, front: FloatArray) -> BoolArray:
@@ -53,6 +55,42 @@ def _falls_below_all_before(last: FloatArray, num_objectives: int) -> BoolArray:
     kept = np.ones(len(last), dtype=np.bool_)
     kept[1:] = last[1:] < np.minimum.accumulate(last)[:-1]
     return kept
+
+
+def _levels(ranked: FloatArray) -> tuple[IndexArray | None, FloatArray]:
+    """The ranks of a column of few values, if there is one, and the other two columns."""
+    for column in range(ranked.shape[1]):
+        distinct, ranks = np.unique(ranked[:, column], return_inverse=True)
+        if len(distinct) <= _FEW_LEVELS:
+            return ranks, np.delete(ranked, column, axis=1)
+    return None, ranked
+
+
+def _by_levels(levels: IndexArray, pairs: FloatArray) -> BoolArray:
+    """Three objectives, one of them of few values: a front of the other two for each, in turn."""
+    kept = np.zeros(len(levels), dtype=np.bool_)
+    front = np.empty((0, 2))
+    for level in range(levels.max(initial=-1) + 1):
+        rows = np.flatnonzero(levels == level)
+        rows = rows[~_covered(pairs[rows], front)]
+        rows = rows[_front_of_two(pairs[rows])]
+        kept[rows] = True
+        merged = np.concatenate([front, pairs[rows]])
+        front = merged[_front_of_two(merged)]
+    return kept
+
+
+def _front_of_two(pairs: FloatArray) -> IndexArray:
+    """Indices of the front of two objectives, sorted by the first; equal pairs do not occur."""
+    order = np.lexsort(pairs.T[::-1])
+    return order[_falls_below_all_before(pairs[order, 1], 2)]
+
+
+def _covered(pairs: FloatArray, front: FloatArray) -> BoolArray:
+    """Which pairs are nowhere below a front that is sorted by its first objective."""
+    last = np.searchsorted(front[:, 0], pairs[:, 0], side="right")
+    lowest = np.concatenate([[np.nan], front[:, 1]])[last]
+    return np.asarray(lowest <= pairs[:, 1])
 
 
 def _staircase(ranked: FloatArray) -> BoolArray:

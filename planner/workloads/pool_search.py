@@ -58,7 +58,7 @@ def pool_blocks(
             if found is None:
                 continue
             codes: CodeArray = np.zeros((), dtype=np.int8)
-            pools = source.deployed(_on(0, first), _on(1, second), *found, codes)
+            pools = source.deployed(first, second, *found, codes)
             yield Block(candidates=pools, dropped=nothing, num_rows=0)
 
 
@@ -93,17 +93,17 @@ def headroom(workers: PrefillWorkers | DecodeWorkers) -> FloatArray:
 def _pairs(
     prefill: PrefillWorkers, decode: DecodeWorkers
 ) -> Iterator[tuple[PrefillWorkers, DecodeWorkers]]:
-    """Workers of one size each, with their caches in one format."""
-    firsts, seconds = _by_kind(prefill), _by_kind(decode)
+    """Workers of one size each on axes of their own, with their caches in one format."""
+    firsts, seconds = _by_kind(prefill, axis=0), _by_kind(decode, axis=1)
     for kind, first in firsts.items():
         for other, second in seconds.items():
             if kind % _CACHES == other % _CACHES:
                 yield first, second
 
 
-def _by_kind(workers: Workers) -> dict[int, Workers]:
+def _by_kind(workers: Workers, axis: int) -> dict[int, Workers]:
     kinds = _kinds(workers)
-    return {int(kind): _rows(workers, kinds == kind) for kind in np.unique(kinds)}
+    return {int(kind): _on(axis, _rows(workers, kinds == kind)) for kind in np.unique(kinds)}
 
 
 def _rejected(source: PoolSource, workers: PrefillWorkers | DecodeWorkers) -> IndexArray:
@@ -211,17 +211,14 @@ def _numbers(
     source: PoolSource, prefill: PrefillWorkers, decode: DecodeWorkers, count: int
 ) -> tuple[FloatArray, FloatArray] | None:
     """Numbers of workers that fill ``count`` GPUs, or those that keep up with the rate."""
-    each = (
-        float(prefill.configurations.replica_gpus[0]),
-        float(decode.configurations.replica_gpus[0]),
-    )
+    each = [float(one.configurations.replica_gpus.flat[0]) for one in (prefill, decode)]
     wanted = source.prefill_replicas, source.replicas
     if None not in wanted and not count:
         return np.array([float(wanted[0] or 0)]), np.array([float(wanted[1] or 0)])
     if not count:
-        rate, (one, other) = source.request_rate or 0.0, (_on(0, prefill), _on(1, decode))
-        first = rounded_up(rate / one.request_rate)
-        return first, rounded_up(_most_decode_workers(one, other, first, rate))
+        rate = source.request_rate or 0.0
+        first = rounded_up(rate / prefill.request_rate)
+        return first, rounded_up(_most_decode_workers(prefill, decode, first, rate))
     first = numbers_of_prefill(count, int(each[0]), int(each[1]))
     second = (count - first * each[0]) / each[1]
     for number, numbers in ((wanted[0], first), (wanted[1], second)):

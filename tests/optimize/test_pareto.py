@@ -43,9 +43,18 @@ def test_front_is_the_definition_among_ties(values):
     assert pareto_front(values).tolist() == definition(values)
 
 
+@pytest.mark.parametrize("distinct", [60, 500])
 @pytest.mark.parametrize("objectives", [1, 2, 3])
-def test_front_of_more_rows_than_a_chunk(objectives):
-    values = np.random.default_rng(0).integers(0, 60, (3000, objectives)).astype(float)
+def test_front_of_more_rows_than_a_chunk(objectives, distinct):
+    values = np.random.default_rng(0).integers(0, distinct, (3000, objectives)).astype(float)
+    assert pareto_front(values).tolist() == definition(values)
+
+
+@pytest.mark.parametrize("column", range(3))
+def test_one_of_three_objectives_may_have_few_values(column):
+    rng = np.random.default_rng(column)
+    values = rng.integers(0, 400, (3000, 3)).astype(float)
+    values[:, column] = rng.integers(0, 5, 3000)
     assert pareto_front(values).tolist() == definition(values)
 
 
