@@ -17,6 +17,8 @@ from planner.optimize.source import Candidates, Columns, Source
 
 # Each merge costs a millisecond whatever its size: small pieces are merged together.
 _MERGED_ROWS = 2**16
+# The front of so many rows rejects most others before any are sorted.
+_SAMPLE = 2**10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +131,7 @@ class Collector:
     def _take(self, candidates: Candidates, feasible: IndexArray) -> None:
         """Keep what may be on the front; small pieces wait for others, large ones do not."""
         values = self._problem.values(candidates, feasible)
-        kept = undominated(values, self._values)
+        kept = undominated(values, self._values if len(self._values) else _probes(values))
         self._pending.append((candidates, feasible[kept], values[kept]))
         self._pending_rows += candidates.configurations.size
         if self._pending_rows >= _MERGED_ROWS:
@@ -153,6 +155,12 @@ class Collector:
         front = pareto_front(merged)
         self._values, self._places = merged[front], np.concatenate(places)[front]
         self._pending, self._pending_rows = [], 0
+
+
+def _probes(values: FloatArray) -> FloatArray:
+    """Values just beyond the front of a sample, which stays undominated itself."""
+    sample = values[:: len(values) // _SAMPLE + 1]
+    return np.nextafter(sample[pareto_front(sample)], np.inf)
 
 
 def _numbered(piece: int, rows: int) -> IndexArray:

@@ -7,6 +7,8 @@ import numpy as np
 from planner.arrays import BoolArray, CodeArray, IndexArray
 from planner.configurations.enumerate import Table
 
+_MANY = 2**16
+
 
 def possible_mesh(
     configurations: Table, codes: CodeArray, num_rejections: int
@@ -18,7 +20,9 @@ def possible_mesh(
     """
     codes = np.broadcast_to(codes, configurations.shape)
     kept = _kept(codes == 0)
-    left = codes[np.ix_(*kept)]
+    left = codes
+    for axis, indices in enumerate(kept):
+        left = np.take(left, indices, axis=axis)
     dropped = count_codes(codes, num_rejections) - count_codes(left, num_rejections)
     return configurations.narrowed(kept), left, dropped
 
@@ -34,9 +38,13 @@ def _kept(possible: BoolArray) -> list[IndexArray]:
 
 def count_codes(codes: CodeArray, num_rejections: int) -> IndexArray:
     """How many rows carry each code from 0 to ``num_rejections``."""
-    counts = np.zeros(num_rejections + 1, dtype=np.intp)
-    for number in range(len(counts)):
-        counts[number] = np.count_nonzero(codes == number)
-        if counts.sum() == codes.size:
-            break
-    return counts
+    flat = np.ravel(codes).astype(np.int8, copy=False).view(np.uint8)
+    if flat.size < _MANY:
+        return np.bincount(flat, minlength=num_rejections + 1)
+    # Two codes at a time are one number of 16 bits, of which numpy counts as many a second.
+    pairs = np.bincount(flat[: flat.size // 2 * 2].view(np.uint16), minlength=2**16)
+    both = pairs.reshape(2**8, 2**8)
+    counts = both.sum(axis=0) + both.sum(axis=1)
+    if flat.size % 2:
+        counts[flat[-1]] += 1
+    return np.asarray(counts[: num_rejections + 1])

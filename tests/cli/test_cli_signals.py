@@ -21,6 +21,10 @@ LARGE = (
     "--set", f"micro_batch_size={','.join(map(str, range(1, 17)))}",
     "--set", "global_batch_size=256,512,1024,2048,4096,8192",
 )  # fmt: skip
+SERVED = (
+    "search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "all", "--gpus", "64",
+    "--mode", "aggregated", "--all",
+)  # fmt: skip
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/status").exists(), reason="needs /proc and the signals of Unix"
@@ -89,15 +93,16 @@ def test_sigterm_leaves_no_file(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_an_interrupted_search_found_is_shown_and_written(tmp_path):
+@pytest.mark.parametrize("question", [LARGE, SERVED], ids=["train", "serve"])
+def test_what_an_interrupted_search_found_is_shown_and_written(tmp_path, question):
     table, document = tmp_path / "a.csv", tmp_path / "b.json"
-    with started(*LARGE, "--csv", str(table), "--json", str(document)) as process:
+    with started(*question, "--csv", str(table), "--json", str(document)) as process:
         wait_until(lambda: any(path.stat().st_size for path in tmp_path.iterdir()), process)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.startswith("Interrupted after ")
-    assert "Pareto front" in out
+    assert "The best " in out
     assert "Interrupted after " in out
     content = json.loads(document.read_text())
     manifest = json.loads((tmp_path / "a.manifest.json").read_text())

@@ -10,7 +10,7 @@ import pytest
 from problems import configurations, front_values, judged, problem
 
 from planner.errors import OutputError, SearchSpaceError
-from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.optuna_search import SAMPLERS, optuna_search
 from planner.optimize.violations import violations
 
@@ -133,6 +133,17 @@ def test_an_interruption_keeps_the_finished_batches(tmp_path):
     told = []
     optuna_search(problem(), trials=51, storage=file, progress=told.append)
     assert told == [51]
+
+
+def test_a_search_that_is_stopped_gives_what_it_found():
+    def stop(done):
+        raise StopSearch
+
+    searched = problem(**A_THOUSAND)
+    found = optuna_search(searched, trials=500, progress=stop)
+    assert found.interrupted
+    assert 0 < found.configurations_evaluated < 500
+    assert found.table
 
 
 def test_the_file_is_a_study_that_optuna_reads(tmp_path):
