@@ -1,55 +1,195 @@
-"""The README's commands run, and print what the README shows."""
+"""The commands of README and docs run, and print what is shown; links lead somewhere."""
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README = ROOT / "README.md"
+PAGES = {path.name: path.read_text(encoding="utf-8") for path in [README, *ROOT.glob("docs/*.md")]}
 # Times differ from run to run.
 TIMED = re.compile(r"evaluated in .* per second")
+ELIDED = "..."
+# Standing for what a user has.
+OF_THE_USER = ("path/to/config.json",)
 
 
-def sessions() -> list[tuple[str, list[str]]]:
-    """Command and shown lines of every console block that runs planner."""
+@dataclass(frozen=True)
+class Session:
+    """A command of a console block, those before it there, and the lines shown of each."""
+
+    page: str
+    commands: tuple[str, ...]
+    shown: tuple[str, ...]
+
+    @property
+    def chunks(self) -> list[list[str]]:
+        """Lines that follow each other, without blank ones."""
+        found: list[list[str]] = [[]]
+        for line in map(str.rstrip, self.shown):
+            if line == ELIDED:
+                found.append([])
+            elif line:
+                found[-1].append(line)
+        return [chunk for chunk in found if chunk]
+
+
+def sessions() -> list[Session]:
+    """Every command of a console block."""
     found = []
-    for block in re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL):
-        for session in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, output = session.partition("\n")
-            found.append((command, output.splitlines()))
-    return [session for session in found if session[0].startswith("planner")]
+    for page, text in PAGES.items():
+        for block in re.findall(r"```console\n(.*?)```", text, flags=re.DOTALL):
+            commands: tuple[str, ...] = ()
+            for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+                command, _, output = part.partition("\n")
+                commands = (*commands, command)
+                found.append(Session(page, commands, tuple(output.splitlines())))
+    return found
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    """Page and text of every block of a language."""
+    return [
+        (page, block)
+        for page, text in PAGES.items()
+        for block in re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+    ]
+
+
+class Runs:
+    """Runs each command once, in the folder of the commands before it in its block."""
+
+    def __init__(self, planner: Any, folders: Any, monkeypatch: Any) -> None:
+        self.planner, self.folders, self.monkeypatch = planner, folders, monkeypatch
+
+    known: dict[tuple[str, ...], tuple[Path, list[str], int]] = {}  # noqa: RUF012
+
+    def __call__(self, commands: tuple[str, ...]) -> tuple[Path, list[str], int]:
+        if commands not in self.known:
+            *before, command = commands
+            folder = self(tuple(before))[0] if before else self.folders.mktemp("session")
+            self.known[commands] = (folder, *self.ran(command, folder))
+        return self.known[commands]
+
+    def ran(self, command: str, folder: Path) -> tuple[list[str], int]:
+        program, *arguments = shlex.split(command)
+        if program == "cat":
+            return folder.joinpath(*arguments).read_text(encoding="utf-8").splitlines(), 0
+        assert program == "planner"
+        with self.monkeypatch.context() as patch:
+            patch.chdir(folder)
+            done = self.planner(*arguments)
+        return [line.rstrip() for line in (done.out + done.err).splitlines()], done.exit_code
+
+
+@pytest.fixture
+def runs(
+    planner: Any, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Runs:
+    return Runs(planner, tmp_path_factory, monkeypatch)
+
+
+def place_of(chunk: Sequence[str], printed: Sequence[str], start: int) -> int | None:
+    """Where lines stand one after the other, the first place from ``start`` on."""
+    for place in range(start, len(printed) - len(chunk) + 1):
+        pairs = zip(chunk, printed[place:], strict=False)
+        if all(one == other or (TIMED.search(one) and TIMED.search(other)) for one, other in pairs):
+            return place
+    return None
 
 
 def test_the_readme_shows_runs() -> None:
-    assert len(sessions()) >= 3
+    assert sum(session.page == README.name for session in sessions()) >= 3
 
 
-@pytest.mark.parametrize(("command", "shown"), sessions(), ids=lambda value: str(value)[:60])
-def test_command_prints_what_is_shown(command: str, shown: list[str], tmp_path: Path) -> None:
-    arguments = [sys.executable, "-m", *shlex.split(command)]
-    environment = {**os.environ, "COLUMNS": "80"}
-    done = subprocess.run(
-        arguments, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    printed = [line.rstrip() for line in (done.stdout + done.stderr).splitlines()]
-    expected = [line.rstrip() for line in shown if line.strip() and line.strip() != "..."]
-    missing = [line for line in expected if line not in printed and not TIMED.search(line)]
-    assert missing == []
-    assert done.returncode in (0, 4), done.stderr
+@pytest.mark.parametrize(
+    "session", sessions(), ids=lambda session: f"{session.page}: {session.commands[-1][:60]}"
+)
+def test_command_prints_what_is_shown(session: Session, runs: Runs) -> None:
+    _, lines, exit_code = runs(session.commands)
+    printed = [line for line in lines if line]
+    at = 0
+    for chunk in session.chunks:
+        place = place_of(chunk, printed, at)
+        assert place is not None, [line for line in chunk if line not in printed] or chunk
+        at = place + len(chunk)
+    assert exit_code in (0, 4), lines[-3:]
 
 
 def test_set_up_commands_are_those_of_the_gate() -> None:
-    commands = re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL)
+    commands = [block for page, block in blocks("sh") if page == README.name]
     gate = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert any("planner search --model llama-65b --gpus 2048" in text for text in commands)
     for needed in ("pip install -e '.[test]'", "python -m pytest"):
         assert any(needed in text for text in commands)
     assert "'.[test]'" in gate
     assert "python -m pytest" in gate
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_that_are_named_can_be_given(page: str) -> None:
+    """The commands of sh blocks are not run: their options are parsed, their specs looked up."""
+    from typer.main import get_command
+
+    from planner.cli.app import app
+
+    for line in (
+        line for name, block in blocks("sh") if name == page for line in block.split("\n")
+    ):
+        for words in (shlex.split(part, comments=True) for part in line.split("&&")):
+            if words[:1] != ["planner"]:
+                continue
+            command: Any = get_command(app)
+            names = [word for word in words[1:3] if word.isalpha()]
+            for name in names:
+                command = getattr(command, "commands", {}).get(name, command)
+            rest = words[1 + (2 if names[0] == "specs" else 1) :]
+            given = command.make_context(names[0], rest).params
+            look_up(given)
+
+
+def look_up(given: dict[str, Any]) -> None:
+    """The model and the space of a command are known."""
+    from planner.specs.catalogue import Catalogue
+
+    catalogue = Catalogue(None)
+    if given.get("model") not in (None, *OF_THE_USER):
+        assert catalogue.load_model(given["model"])
+    if given.get("space") is not None:
+        assert catalogue.load_space(given["space"])
+
+
+@pytest.mark.parametrize(("page", "code"), blocks("python"), ids=lambda value: value[:20])
+def test_examples_in_python_run(page: str, code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(code, page, "exec"), {"__name__": "example"})
+    assert capsys.readouterr().out
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a page's headings."""
+    titles = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    folder = ROOT if page == README.name else ROOT / "docs"
+    for link in re.findall(r"\]\(([^)]+)\)", PAGES[page]):
+        if link.startswith("http"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (folder / path).resolve() if path else folder / page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), link
+
+
+def test_the_readme_links_to_every_page() -> None:
+    linked = set(re.findall(r"\]\(docs/([^)#]+)", PAGES[README.name]))
+    assert linked == set(PAGES) - {README.name}

@@ -1,0 +1,262 @@
+"""Make docs/reference.md from the table of terms and the commands.
+
+Run it after a change of either; a test fails while the file is not what it makes:
+
+    python scripts/make_reference.py
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import planner
+from planner.cli.app import app
+from planner.terms import Term, glossary
+
+FILE = Path(planner.__file__).parents[1] / "docs" / "reference.md"
+
+_WORKLOADS = {"train": "training", "inference": "static", "serve": "serving"}
+_TYPES = {
+    "count": "whole number",
+    "number": "number",
+    "1/s": "number",
+    "share": "share up to 1",
+    "1": "share",
+    "flag": "true or false",
+    "text": "text",
+    "second": "time with a unit",
+    "byte": "bytes with a unit",
+    "usd": "USD",
+    "token": "tokens with a unit",
+}
+_PLACEHOLDERS = {int: "N", float: "X", str: "NAME", Path: "FILE"}
+_HEAD = """# Reference
+
+Made by `python scripts/make_reference.py` from the table of terms (`planner/terms/terms.csv`)
+and the commands.
+
+A name is the same everywhere: in `--set`, search spaces, columns, plans and `planner.Request`.
+*Of* says which workloads know it: training (`--workload train`), static batches (`inference`),
+serving (`serve`)."""
+_PARAMETERS = """A configuration has a value of each: `--set NAME=VALUE[,VALUE]`, keys of a search
+space, columns of results; a few have an option of their own. Without a default, the specs say the
+value."""
+_POOLS = """Of disaggregated plans, set like parameters. Prefill workers have the values of the
+plain names where they have no other."""
+_QUESTIONS = """What a user says beside the parameters: options, fields of `planner.Request`,
+answers of a plan."""
+_LIMITS = """Options of `planner search`; in Python `constraints`, in SI units."""
+_OBJECTIVES = """Names for `--objective`, one to three; in Python `objectives`."""
+_RESULTS = """Columns of results. A column's name ends with its unit where it has one and does not
+name it already: `step_time_s`, `peak_memory_gib`, `time_to_train_days`. The *head* is that of the
+printed table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """An option or argument of a command as typer reads it."""
+
+    name: str
+    shown: str
+    default: str
+    words: str
+
+
+def reference() -> str:
+    """The text of the file."""
+    terms = [*glossary().values()]
+    parts = [
+        _HEAD,
+        _section("Parameters", _PARAMETERS, _parameters(_of_kind(terms, "parameter"))),
+        _section("Derived from parameters", "", _plain(_of_kind(terms, "derived"))),
+        _section("Prefill and decode workers", _POOLS, _pools(_of_kind(terms, "pool"))),
+        _section("Questions", _QUESTIONS, _questions(_of_kind(terms, "question"))),
+        _section("Limits", _LIMITS, _limits(_of_kind(terms, "limit"))),
+        _section("Objectives", _OBJECTIVES, _objectives(_of_kind(terms, "objective"))),
+        _section("Results", _RESULTS, _results(_of_kind(terms, "result"))),
+        "## Commands",
+        *(_command(path, callback) for path, callback in commands()),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def commands() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Every command: its words and its function."""
+    assert app.registered_callback is not None
+    yield "planner", app.registered_callback.callback  # type: ignore[misc]
+    groups = [("planner", app)]
+    groups += [(f"planner {one.name}", one.typer_instance) for one in app.registered_groups]  # type: ignore[misc]
+    for path, group in groups:
+        for command in group.registered_commands:
+            callback = command.callback
+            assert callback is not None
+            yield f"{path} {command.name or callback.__name__}", callback
+
+
+def options(callback: Callable[..., Any]) -> list[Option]:
+    """The options and arguments of a command, in order."""
+    places = inspect.signature(callback, eval_str=True).parameters.values()
+    return [_option(place) for place in places if hasattr(place.annotation, "__metadata__")]
+
+
+def _option(place: inspect.Parameter) -> Option:
+    (info,) = place.annotation.__metadata__
+    kind = _bare(place.annotation.__origin__)
+    is_argument = type(info).__name__ == "ArgumentInfo"
+    # Inside of Annotated, typer takes the first of the names for a default.
+    names = [name for name in (info.default, *(info.param_decls or ())) if isinstance(name, str)]
+    names = names or ["--" + place.name.replace("_", "-")]
+    value = info.metavar or _PLACEHOLDERS.get(kind, "")
+    if inspect.isclass(kind) and issubclass(kind, StrEnum):
+        value = "|".join(kind)
+    has_default = not any(place.default is none for none in (None, False, inspect.Parameter.empty))
+    return Option(
+        name=place.name,
+        shown=place.name.upper() if is_argument else f"{', '.join(names)} {value}".strip(),
+        default=f"{place.default}" if has_default else "",
+        words=info.help,
+    )
+
+
+def _bare(kind: Any) -> Any:
+    """The type of a value that may be missing, or of one of several."""
+    for part in getattr(kind, "__args__", ()):
+        if part is not type(None):
+            return part
+    return kind
+
+
+def _of_kind(terms: Iterable[Term], kind: str) -> list[Term]:
+    return [term for term in terms if kind in term.kind]
+
+
+def _section(title: str, words: str, table: str) -> str:
+    return "\n\n".join(filter(None, (f"## {title}", words, table)))
+
+
+def _parameters(terms: Iterable[Term]) -> str:
+    rows = [
+        (_name(term), term.short, _of(term), _values(term), _code(term.default), term.description)
+        for term in terms
+    ]
+    return _table(("name", "short", "of", "values", "default", "meaning"), rows)
+
+
+def _plain(terms: Iterable[Term]) -> str:
+    rows = [(_code(term.term), term.short, _of(term), term.description) for term in terms]
+    return _table(("name", "short", "of", "meaning"), rows)
+
+
+def _pools(terms: Iterable[Term]) -> str:
+    rows = [(_code(term.term), _values(term), term.description) for term in terms]
+    return _table(("name", "values", "meaning"), rows)
+
+
+def _questions(terms: Iterable[Term]) -> str:
+    rows = [
+        (
+            _code(term.term),
+            _code(", ".join(term.options)),
+            _of(term),
+            _values(term),
+            _code(term.default),
+            term.description,
+        )
+        for term in terms
+    ]
+    return _table(("name", "option", "of", "value", "default", "meaning"), rows)
+
+
+def _limits(terms: Iterable[Term]) -> str:
+    rows = [
+        (
+            _code(term.term),
+            _code(term.option_name),
+            _of(term),
+            f"at {'most' if term.sign > 0 else 'least'}, {_values(term)}",
+            term.description,
+        )
+        for term in terms
+    ]
+    return _table(("name", "option", "of", "bound", "meaning"), rows)
+
+
+def _objectives(terms: Iterable[Term]) -> str:
+    rows = [(_code(term.term), _of(term), term.better, term.description) for term in terms]
+    return _table(("name", "of", "better", "meaning"), rows)
+
+
+def _results(terms: Iterable[Term]) -> str:
+    rows = [
+        (
+            _code(term.term),
+            "" if term.unit == "1" else term.unit,
+            term.header,
+            _of(term) if term.of else "",
+            term.description,
+        )
+        for term in terms
+    ]
+    return _table(("name", "unit", "head", "of", "meaning"), rows)
+
+
+def _command(path: str, callback: Callable[..., Any]) -> str:
+    found = options(callback)
+    asked = [one for one in found if _is_of_a_term(one)]
+    own = [one for one in found if one not in asked]
+    words = " ".join((inspect.getdoc(callback) or "").split())
+    rows = [(_code(one.shown), _code(one.default), one.words) for one in own]
+    parts = [f"### {path}", words, _table(("option", "default", "meaning"), rows)]
+    if asked:
+        names = ", ".join(_code(one.shown.split()[0].rstrip(",")) for one in asked)
+        parts.append(f"And the questions and limits {names}.")
+    return "\n\n".join(parts)
+
+
+def _is_of_a_term(option: Option) -> bool:
+    """Whether an option is that of a question or limit, which a section above explains."""
+    term = glossary().get(option.name)
+    return term is not None and term.description[1:] in option.words
+
+
+def _name(term: Term) -> str:
+    return _code(term.term) + (f" ({_code(term.option_name)})" if term.option else "")
+
+
+def _of(term: Term) -> str:
+    return "all" if set(term.of) in (set(), {*_WORKLOADS}) else ", ".join(map(_word, term.of))
+
+
+def _word(workload: str) -> str:
+    return _WORKLOADS.get(workload, workload)
+
+
+def _values(term: Term) -> str:
+    if term.codes is not None:
+        shown = (str(int(code)) if term.is_level else code.word for code in term.codes)
+        return ", ".join(map(_code, shown))
+    least = f" from {term.least}" if term.least else ""
+    unit = f", {term.unit}" if term.type in ("number", "count") and term.unit != "1" else ""
+    return _TYPES[term.type] + least + unit
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *([_cell(text) for text in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    FILE.write_text(reference(), encoding="utf-8")
