@@ -45,7 +45,7 @@ _AUDIENCE = {
     ("train",): "Training: ",
     ("inference",): "Static batches: ",
     ("serve",): "Serving: ",
-    ("inference", "serve"): "Serving: ",
+    ("inference", "serve"): "Inference: ",
 }
 
 Settings = Annotated[
@@ -76,8 +76,8 @@ Json = Annotated[
 
 
 def _objective_help() -> str:
-    names = {kind: ", ".join(terms_of(kind, "objective")) for kind in ("train", "serve")}
-    return f"One to three of {names['train']}; serving: {names['serve']}."
+    names = [f"{kind}: {', '.join(terms_of(kind, 'objective'))}" for kind in workload_names()]
+    return f"One to three; {'; '.join(names)}."
 
 
 # Options that say how a command works, by name: their type and their value where not given.

@@ -60,7 +60,9 @@ class SearchResult:
             },
             nearest_misses=tuple(nearest(groups)),
             without_plan={
-                group.gpu: why(problem, group.counts) for group in groups if not group.has_front
+                group.gpu: why(problem, group.counts)
+                for group in groups
+                if group.counts.any() and not group.has_front
             },
             search_time=time.perf_counter() - started,
             interrupted=interrupted,

@@ -244,9 +244,10 @@ def _numbers(
         return first, rounded_up(_most_decode_workers(prefill, decode, first, rate))
     first = numbers_of_prefill(count, int(each[0]), int(each[1]))
     second = (count - first * each[0]) / each[1]
-    for number, numbers in ((wanted[0], first), (wanted[1], second)):
-        known = numbers == (numbers if number is None else number)
-        first, second = first[known], second[known]
+    for place, number in enumerate(wanted):
+        known = (first, second)[place] == number
+        if number is not None:
+            first, second = first[known], second[known]
     return (first, second) if first.size else None
 
 

@@ -88,6 +88,24 @@ def test_a_search_may_pin_prefill_workers() -> None:
     assert set(every["prefill_replicas"]) == {1}
 
 
+@pytest.mark.parametrize(("replicas", "rows"), [(3, 1), (4, 0)])
+def test_both_numbers_must_fill_the_gpus(replicas: int, rows: int) -> None:
+    settings = {**LAYOUT, "kv_cache": "fp8", "prefill_tensor_parallel": 4}
+    settings |= {"replicas": replicas, "prefill_replicas": 1}
+    found = planner.search(**{**QUESTION, "num_gpus": 10}, settings=settings)
+    assert found.configurations_feasible == rows
+
+
+def test_a_plan_that_does_not_fit_elsewhere_gets_advice(planner: Any, tmp_path: Any) -> None:
+    plan = tmp_path / "plan.toml"
+    words = ("--workload", "serve", "--model", "llama-3.1-70b", "--gpu", "h200", "--gpus", "16")
+    pools = ("--mode", "disaggregated", "--set", "quantization=w16a16")
+    assert planner("search", *words, *pools, "--save-plan", plan, "--quiet").exit_code == 0
+    ran = planner("estimate", "--plan", plan, "--gpu", "t4")
+    assert ran.exit_code == 4
+    assert "internal error" not in ran.err
+
+
 def test_each_pool_is_paid_at_its_own_price_and_keeps_its_own_memory_free() -> None:
     settings = {"prefill_replicas": 4, "prefill_tensor_parallel": 2}
     row = one(settings, prefill_gpu="h100-sxm-80gb")
