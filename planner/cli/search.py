@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from planner.cli import options
 from planner.cli.request import make_request
@@ -26,14 +26,10 @@ if TYPE_CHECKING:
 def search(given: options.Given) -> None:
     """Find the best configurations of a space."""
     request = make_request(given)
-    from planner.errors import InfeasibleError
     from planner.plan import make_plan
     from planner.report.files import check_outputs
-    from planner.report.infeasible import infeasible_message
     from planner.report.manifest import make_manifest
-    from planner.report.plan_file import save_plan
     from planner.report.rows import result_blocks, row_files
-    from planner.report.search import interrupted_message
 
     csv, json, all_rows = given["csv"], given["json"], given["all_rows"]
     check_outputs(csv, json, given["save_plan"])
@@ -48,16 +44,27 @@ def search(given: options.Given) -> None:
         if result.interrupted and result.best is None:
             raise KeyboardInterrupt
         if result.best is None:
-            raise InfeasibleError(infeasible_message(plan, result))
-        if not all_rows:
+            _refuse(plan, result)
+        if not all_rows and (csv or json):
             add(result.table)
         files.finish(make_manifest(plan, result, given["context"].obj, how))
     if not given["quiet"]:
         _show(plan, result, _top(given, plan), stdout_taken=Path("-") in (csv, json))
     if given["save_plan"] is not None:
+        from planner.report.plan_file import save_plan
+
         save_plan(given["save_plan"], plan, result.table)
     if result.interrupted:
+        from planner.report.search import interrupted_message
+
         raise KeyboardInterrupt(interrupted_message(plan, result))
+
+
+def _refuse(plan: Plan, result: SearchResult) -> NoReturn:
+    from planner.errors import InfeasibleError
+    from planner.report.infeasible import infeasible_message
+
+    raise InfeasibleError(infeasible_message(plan, result))
 
 
 def _drive(

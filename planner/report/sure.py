@@ -8,17 +8,9 @@ from typing import Any
 import numpy as np
 
 from planner import text
-from planner.estimators.share import Setting
 from planner.optimize.source import Columns, Source
-from planner.validation.confidence import (
-    Confidence,
-    ServingConfidence,
-    confidence,
-    serving_confidence,
-)
-from planner.validation.inference.cases import Mode
+from planner.validation.confidence import Confidence, confidence
 
-Sure = Confidence | ServingConfidence
 # Columns by the quantity whose published errors they share.
 _COLUMNS = {
     "step_time": ("step_time_s", "time_to_train_days"),
@@ -27,11 +19,12 @@ _COLUMNS = {
     "throughput": ("output_tokens_per_s",),
     "peak_memory": ("peak_memory_gib",),
 }
+_UNKNOWN = (np.nan, np.nan)
 _TOLD_ALONE = ("time_to_train_days",)
 _UNITS = {"_per_s": "tokens/s", "_s": "s", "_gib": "GiB", "_days": "days"}
 
 
-def confidence_of(source: Source, num_gpus: float) -> Sure | None:
+def confidence_of(source: Source, num_gpus: float) -> Confidence | None:
     """The confidence in predictions of a source for so many GPUs.
 
     None where they are bounds or a flat share, not predictions, or no runs like it are published.
@@ -40,9 +33,9 @@ def confidence_of(source: Source, num_gpus: float) -> Sure | None:
     is_flat = getattr(source, "flops_efficiency", None) is not None
     if machine.ideal or is_flat or machine.memory_efficiency is not None:
         return None
-    if isinstance(source.setting, Setting):
-        return confidence(source.setting, int(num_gpus))
-    return serving_confidence(source.setting, Mode(source.published)) if source.published else None
+    if not source.published:
+        return None
+    return confidence(source.published, source.setting, int(num_gpus))
 
 
 def with_intervals(table: Mapping[str, Any], sources: Sequence[Source]) -> Columns:
@@ -52,8 +45,8 @@ def with_intervals(table: Mapping[str, Any], sources: Sequence[Source]) -> Colum
     if not any(sure):
         return found
     for quantity, columns in _COLUMNS.items():
-        ends = np.array([getattr(one, quantity, (np.nan, np.nan)) if one else (np.nan, np.nan)
-                         for one in sure])[which]  # fmt: skip
+        known = [one.factors.get(quantity, _UNKNOWN) if one else _UNKNOWN for one in sure]
+        ends = np.array(known)[which]
         for column in columns:
             if column in table and column not in _TOLD_ALONE:
                 values = np.asarray(table[column], dtype=np.float64)
@@ -62,7 +55,9 @@ def with_intervals(table: Mapping[str, Any], sources: Sequence[Source]) -> Colum
     return found
 
 
-def _of_rows(table: Mapping[str, Any], sources: Sequence[Source]) -> tuple[list[Sure | None], Any]:
+def _of_rows(
+    table: Mapping[str, Any], sources: Sequence[Source]
+) -> tuple[list[Confidence | None], Any]:
     """The distinct confidences, and which of them each row has."""
     counts, of_count = np.unique(np.asarray(table["num_gpus"]), return_inverse=True)
     if len(sources) == 1:
@@ -79,18 +74,18 @@ def _of_rows(table: Mapping[str, Any], sources: Sequence[Source]) -> tuple[list[
     return sure, which
 
 
-def sure_pairs(row: Mapping[str, Any], sure: Sure) -> dict[str, str]:
+def sure_pairs(row: Mapping[str, Any], sure: Confidence) -> dict[str, str]:
     """Where 90 % of published runs of this kind would be."""
     pairs = {}
     for quantity, columns in _COLUMNS.items():
-        for column in (name for name in columns if name in row and hasattr(sure, quantity)):
-            low, high = (row[column] * factor for factor in getattr(sure, quantity))
+        for column in (name for name in columns if name in row and quantity in sure.factors):
+            low, high = (row[column] * factor for factor in sure.factors[quantity])
             pairs[_label(column)] = _range(column, low, high)
     pairs["meaning"] = f"9 of 10 published runs like this lie there; basis: {sure.basis}"
     return pairs
 
 
-def ties(values: Sequence[float], sure: Sure | None) -> list[bool]:
+def ties(values: Sequence[float], sure: Confidence | None) -> list[bool]:
     """Which values published runs do not tell from the first."""
     factor = 1.0 if sure is None else sure.layout
     best = values[0]

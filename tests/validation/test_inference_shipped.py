@@ -12,7 +12,7 @@ from planner.estimators.machine import Machine
 from planner.specs.catalogue import default_cluster
 from planner.specs.serving import ServingWorkload
 from planner.validation.compare import errors, joined, memory_verdicts
-from planner.validation.confidence import serving_confidence
+from planner.validation.confidence import confidence
 from planner.validation.kinds import (
     FIRST_TOKEN_TIME,
     INFERENCE_KIND,
@@ -145,7 +145,9 @@ def test_a_plan_for_serving_has_its_confidence():
         engine=library.engine("vllm"),
         workload=ServingWorkload(input_tokens=1000, output_tokens=100),
     )
-    found = serving_confidence(setting)
+    found = confidence("online", setting, 8)
     assert found.basis in ("measured", "transferred")
-    for low, high in (found.time_per_output_token, found.time_to_first_token, found.throughput):
+    quantities = {"time_per_output_token", "time_to_first_token", "throughput", "peak_memory"}
+    assert set(found.factors) == quantities
+    for low, high in found.factors.values():
         assert 0 < low < 1 < high < 10
