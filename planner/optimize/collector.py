@@ -77,7 +77,6 @@ class Collector:
         self.counts += counts
         feasible = np.flatnonzero(codes == 0)
         if feasible.size:
-            self._misses.clear()
             self._take(candidates, feasible)
         if not self.counts[0]:
             for number in np.flatnonzero(counts[self._problem.first_soft :]).tolist():
@@ -92,7 +91,7 @@ class Collector:
 
     @property
     def misses(self) -> tuple[NearestMiss, ...]:
-        """The nearest miss of each limit, while nothing is feasible."""
+        """The nearest miss of each limit, of what came before anything feasible."""
         return tuple(self._misses[number] for number in sorted(self._misses))
 
     def place(self, row: int) -> tuple[Source, Any]:
