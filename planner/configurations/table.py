@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,7 +22,10 @@ class ConfigurationTable:
     the table of terms under ``workload``.
     """
 
+    __slots__ = ("_shape",)  # beside ``vars``, which are the parameters alone
+
     workload: ClassVar[str]
+    _shape: tuple[int, ...]
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @classmethod
@@ -59,10 +62,18 @@ class ConfigurationTable:
             if not str(field.type).startswith("ClassVar")
         )
 
-    @cached_property
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self)
+
+    @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the whole table or mesh."""
-        return np.broadcast_shapes(*(np.shape(getattr(self, name)) for name in self.names()))
+        """Shape of the whole table or mesh; worked out once."""
+        try:
+            return self._shape
+        except AttributeError:
+            shapes = (np.shape(getattr(self, name)) for name in self.names())
+            object.__setattr__(self, "_shape", np.broadcast_shapes(*shapes))
+            return self._shape
 
     @property
     def size(self) -> int:

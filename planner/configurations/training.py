@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -35,19 +34,19 @@ class TrainingConfigurations(ConfigurationTable):
     flash_attention: BoolArray
     fp8_attention: BoolArray
 
-    @cached_property
+    @property
     def data_parallel(self) -> FloatArray:
         """GPUs over tensor, context and pipeline parallelism; a fraction if they do not fit."""
         return self.num_gpus / (
             self.tensor_parallel * self.context_parallel * self.pipeline_parallel
         )
 
-    @cached_property
+    @property
     def num_micro_batches(self) -> FloatArray:
         """Micro-batches of a step (gradient accumulation steps)."""
         return self.global_batch_size / (self.data_parallel * self.micro_batch_size)
 
-    @cached_property
+    @property
     def any_offload(self) -> bool:
         """Whether any of them keeps something in host memory."""
         return bool(np.any(self.offload))
