@@ -12,14 +12,10 @@ import numpy as np
 from planner.arrays import CodeArray, FloatArray, IndexArray
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.rules import Rule
-from planner.optimize.ahead import in_order
 from planner.optimize.narrowing import possible_mesh
 
 Columns: TypeAlias = dict[str, Any]
 """One list or array per result column; names of terms with the unit at the end."""
-
-# Starting threads for fewer blocks takes longer than they save.
-_MANY_BLOCKS = 4
 
 Need: TypeAlias = tuple[FloatArray, float]
 """Bytes that are needed, and those that may be used."""
@@ -150,11 +146,7 @@ class Source(ABC):
         """All configurations; ``goals`` and ``limits`` tell what need not be looked at."""
         if self.mesh is None:
             raise NotImplementedError
-        blocks = self.mesh.blocks(self.block_rows)
-        if self.mesh.num_rows > _MANY_BLOCKS * self.block_rows:
-            yield from in_order(self.block, blocks)
-        else:
-            yield from map(self.block, blocks)
+        yield from map(self.block, self.mesh.blocks(self.block_rows))
 
     def block(self, configurations: Any) -> Block:
         """A part of the mesh, judged."""

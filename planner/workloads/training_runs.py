@@ -21,7 +21,7 @@ from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.units import DAY, GIB, HOUR, KILOWATT_HOUR, TERA
 from planner.workloads.columns import repeated, worded
 
-_BLOCK_ROWS = 2**21
+_BLOCK_ROWS = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
