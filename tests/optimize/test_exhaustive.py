@@ -166,6 +166,17 @@ def test_nearest_misses_are_the_nearest():
     assert miss.row["step_time_s"] == pytest.approx(miss.value)
 
 
+def test_the_nearest_miss_of_a_limit_from_below_is_the_largest_value():
+    (source,) = problem().sources
+    everything = source.judged(source.mesh.table())
+    fitting = np.flatnonzero(np.broadcast_to(everything.rejected_by, everything.shape) == 0)
+    best = everything.at(everything.model_flops_utilization, fitting).max()
+    result = exhaustive_search(problem(constraints={"model_flops_utilization": 0.99}))
+    miss = result.nearest_misses[-1]
+    assert (miss.rejection, miss.bound) == ("model_flops_utilization", 0.99)
+    assert miss.value == pytest.approx(best)
+
+
 def test_out_of_memory_names_the_smallest_need():
     searched = problem(model="llama-65b", num_gpus=8)
     result = exhaustive_search(searched)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 import planner
+from planner.optimize.exhaustive import exhaustive_search
 from planner.plan import make_plan
 from planner.report.sure import confidence_of, with_intervals
 from planner.request import Request
@@ -24,6 +26,14 @@ def test_gpus_of_training_are_compared_by_their_best_layout() -> None:
         alone = planner.search(**QUESTION, gpu=gpu, objectives=("throughput",))
         assert rate == pytest.approx(alone.table["tokens_per_s"][0])
     assert float(found.best.throughput[0]) == pytest.approx(found.table["tokens_per_s"][0])
+
+
+def test_gpus_share_a_front_where_not_the_best_of_each_is_asked_for() -> None:
+    searched = make_plan(Request(**QUESTION, gpu=GPUS, objectives=("num_gpus",))).problem
+    each = exhaustive_search(searched)
+    together = exhaustive_search(replace(searched, best_per_gpu=False))
+    assert (len(each.table["gpu"]), len(together.table["gpu"])) == (2, 1)
+    assert together.configurations_evaluated == each.configurations_evaluated
 
 
 def test_frameworks_share_a_front() -> None:

@@ -264,6 +264,7 @@ def test_both_drivers_find_the_best_of_all(folder: Path) -> None:
     assert len(rows) == whole.configurations_feasible == 16
     assert whole.configurations_evaluated == 20
     assert whole.rejected_by == {"gpu_count": 4}
+    assert whole.configurations_predicted == 16
     best = rows["requests_per_s"].max()
     sampled = planner.search(**request, driver="optuna", trials=40)
     for found in (whole, sampled):
