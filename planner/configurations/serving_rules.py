@@ -6,8 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, first_true
-from planner.configurations.rules import OUT_OF_HOST_MEMORY, Rule, indivisible
+from planner.arrays import BoolArray, CodeArray
+from planner.configurations.rule import (
+    OUT_OF_HOST_MEMORY,
+    Rule,
+    first_broken,
+    indivisible,
+    predicted,
+)
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import AttentionKind, CacheType, Precision, Quantization
 from planner.specs.engine import EngineProfile
@@ -144,10 +150,8 @@ SERVING_RULES: tuple[Rule, ...] = tuple(
     )
 )  # fmt: skip
 
-OUT_OF_SERVING_MEMORY = Rule(
-    name="out_of_memory",
-    description="weights and the cache of all requests need more than the engine may use",
-    violated=lambda c, _: np.zeros((), dtype=np.bool_),
+OUT_OF_SERVING_MEMORY = predicted(
+    "out_of_memory", "weights and the cache of all requests need more than the engine may use"
 )
 
 SERVING_REJECTING: tuple[Rule, ...] = (*SERVING_RULES, OUT_OF_HOST_MEMORY, OUT_OF_SERVING_MEMORY)
@@ -156,5 +160,4 @@ SERVING_REJECTING: tuple[Rule, ...] = (*SERVING_RULES, OUT_OF_HOST_MEMORY, OUT_O
 
 def first_broken_serving_rule(c: ServingConfigurations, context: ServingContext) -> CodeArray:
     """One-based number in ``SERVING_RULES`` of the first rule each breaks, else 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return first_true(rule.violated(c, context) for rule in SERVING_RULES)
+    return first_broken(SERVING_RULES, c, context)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray
-from planner.configurations.rules import (
-    OUT_OF_HOST_MEMORY,
+from planner.configurations.rule import OUT_OF_HOST_MEMORY
+from planner.configurations.training import TrainingConfigurations
+from planner.configurations.training_rules import (
     REJECTING,
     USABLE_SHARE,
     Context,
     first_broken_rule,
 )
-from planner.configurations.training import TrainingConfigurations
 from planner.enums import ComputePrecision
 from planner.estimators.flops import model_flops_per_token, recomputed_flops_per_token
 from planner.estimators.memory import Memory, peak_memory

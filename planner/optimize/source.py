@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, IndexArray
 from planner.configurations.enumerate import OpenMesh
-from planner.configurations.rules import Rule
+from planner.configurations.rule import Rule
 from planner.optimize.narrowing import possible_mesh
 
 Columns: TypeAlias = dict[str, Any]

@@ -9,9 +9,9 @@ import numpy as np
 
 from planner.configurations.choices import checked, listed, refuse_unknown
 from planner.configurations.enumerate import OpenMesh, training_mesh
-from planner.configurations.rules import unsupported
 from planner.configurations.table import word
 from planner.configurations.training import NAMES, TrainingConfigurations
+from planner.configurations.training_rules import unsupported
 from planner.enums import ComputePrecision, Precision
 from planner.estimators.flops import adapter_parameter_count
 from planner.estimators.ideal import ideal_framework

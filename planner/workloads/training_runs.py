@@ -10,8 +10,8 @@ import numpy as np
 
 from planner.arrays import CodeArray, FloatArray
 from planner.configurations.enumerate import OpenMesh
-from planner.configurations.rules import REJECTING, RULES
 from planner.configurations.training import TrainingConfigurations
+from planner.configurations.training_rules import REJECTING, RULES
 from planner.enums import PipelineSchedule
 from planner.estimators.cost import RunCost, run_cost
 from planner.estimators.estimate import Estimate, broken_rule, evaluate, usable_memory

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 import planner
-from planner.configurations.rules import OUT_OF_HOST_MEMORY
+from planner.configurations.rule import OUT_OF_HOST_MEMORY
 from planner.estimators.estimate import REJECTIONS, Estimate, evaluate
 from planner.estimators.parameters import count_parameters
 from planner.optimize.collector import first_row

@@ -14,10 +14,10 @@ import pandas as pd
 import pytest
 
 import planner
-from planner.arrays import CodeArray, FloatArray, first_true
+from planner.arrays import CodeArray, FloatArray
 from planner.configurations.choices import checked, listed
 from planner.configurations.enumerate import OpenMesh, factor
-from planner.configurations.rules import Rule, indivisible
+from planner.configurations.rule import Rule, first_broken, indivisible, predicted
 from planner.configurations.table import ConfigurationTable
 from planner.errors import SearchSpaceError
 from planner.estimators.machine import Machine
@@ -85,8 +85,8 @@ RULES = (
         description="tensor_parallel must divide the number of GPUs",
         violated=lambda c, _: indivisible(c.num_gpus, c.tensor_parallel),
     ),
-    Rule(name="host", description="the host is full", violated=lambda c, _: np.zeros((), bool)),
-    Rule(name="full", description="the GPU is full", violated=lambda c, _: np.zeros((), bool)),
+    predicted("host", "the host is full"),
+    predicted("full", "the GPU is full"),
 )
 
 
@@ -105,7 +105,7 @@ class ScoreSource(Source):
 
     def broken(self, configurations: ScoreConfigurations) -> CodeArray:
         """The first rule that each breaks."""
-        return first_true(rule.violated(configurations, None) for rule in RULES[:1])
+        return first_broken(RULES[:1], configurations, None)
 
     def judged(
         self, configurations: ScoreConfigurations, broken: CodeArray | None = None

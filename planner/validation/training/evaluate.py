@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from planner.configurations.rules import RULES
 from planner.configurations.training import NAMES, TrainingConfigurations
+from planner.configurations.training_rules import RULES
 from planner.estimators.estimate import REJECTIONS, Estimate, evaluate, usable_memory
 from planner.units import GIB
 from planner.validation.columns import MemoryKind

@@ -1,14 +1,19 @@
-"""Named rules: why a configuration is impossible."""
+"""Named rules: why a training configuration is impossible."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray, first_true
+from planner.arrays import BoolArray, CodeArray
+from planner.configurations.rule import (
+    OUT_OF_HOST_MEMORY,
+    Rule,
+    first_broken,
+    indivisible,
+    predicted,
+)
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import (
     AttentionKind,
@@ -38,23 +43,6 @@ class Context:
 _WIDEST_FP8_HEAD = 192
 # The chunks that also hold embedding and logits.
 _LIGHTER_CHUNKS = 2
-
-Violation = Callable[[Any, Any], BoolArray]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rule:
-    """``violated`` is true where a configuration breaks the rule ``description``, in a context."""
-
-    name: str
-    description: str
-    violated: Violation
-
-
-def indivisible(whole: FloatArray | float, part: FloatArray) -> BoolArray:
-    """Where ``part`` does not divide ``whole``."""
-    quotient = np.asarray(whole) / part
-    return np.asarray(quotient != np.floor(quotient))
 
 
 def _gpus(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -305,20 +293,12 @@ RULES: tuple[Rule, ...] = tuple(
     )
 )
 
-OUT_OF_HOST_MEMORY = Rule(
-    name="out_of_host_memory",
-    description="what is offloaded needs more than the host memory of a GPU",
-    violated=lambda c, _: np.zeros((), dtype=np.bool_),
-)
-
 USABLE_SHARE = 0.945
 """Share of a GPU's memory that may be expected to fill: chosen on published runs so that less than
 5 % of those that ran out are said to fit, and of those that ran to run out."""
 
-OUT_OF_MEMORY = Rule(
-    name="out_of_memory",
-    description=f"the fullest GPU needs more than {USABLE_SHARE:.1%} of its memory",
-    violated=lambda c, _: np.zeros((), dtype=np.bool_),
+OUT_OF_MEMORY = predicted(
+    "out_of_memory", f"the fullest GPU needs more than {USABLE_SHARE:.1%} of its memory"
 )
 
 REJECTING: tuple[Rule, ...] = (*RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
@@ -327,5 +307,4 @@ REJECTING: tuple[Rule, ...] = (*RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
 
 def first_broken_rule(c: TrainingConfigurations, context: Context) -> CodeArray:
     """One-based number in ``RULES`` of the first rule each configuration breaks, else 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return first_true(rule.violated(c, context) for rule in RULES)
+    return first_broken(RULES, c, context)

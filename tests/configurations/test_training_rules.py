@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from planner import Request
-from planner.configurations.rules import RULES, Context, first_broken_rule
 from planner.configurations.training import TrainingConfigurations
+from planner.configurations.training_rules import RULES, Context, first_broken_rule
 from planner.plan import make_plan
 
 ONE = {"num_gpus": 1, "global_batch_size": 1, "zero_stage": 0}

@@ -1,0 +1,48 @@
+"""What a rule is: a named reason why a configuration is impossible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from planner.arrays import BoolArray, CodeArray, FloatArray, first_true
+
+Violation = Callable[[Any, Any], BoolArray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """``violated`` is true where a configuration breaks the rule ``description``, in a context."""
+
+    name: str
+    description: str
+    violated: Violation
+
+
+def indivisible(whole: FloatArray | float, part: FloatArray) -> BoolArray:
+    """Where ``part`` does not divide ``whole``."""
+    quotient = np.asarray(whole) / part
+    return np.asarray(quotient != np.floor(quotient))
+
+
+def first_broken(rules: Sequence[Rule], configurations: Any, context: Any) -> CodeArray:
+    """One-based number of the first rule each configuration breaks, else 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return first_true(rule.violated(configurations, context) for rule in rules)
+
+
+def predicted(name: str, description: str) -> Rule:
+    """A rule that no configuration breaks by itself: predictions tell."""
+    return Rule(name=name, description=description, violated=_never)
+
+
+def _never(*_: Any) -> BoolArray:
+    return np.zeros((), dtype=np.bool_)
+
+
+OUT_OF_HOST_MEMORY = predicted(
+    "out_of_host_memory", "what is offloaded needs more than the host memory of a GPU"
+)
