@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations, product
 
 import numpy as np
@@ -185,19 +186,24 @@ def _publisher(row: Row) -> str:
     return row.run.text("publisher") or row.run.text("source")
 
 
-def _kinds(keys: Keys) -> Iterator[Keys]:
+@cache
+def _kinds(keys: Keys) -> tuple[Keys, ...]:
     """Every kind a run belongs to: each key given or left open."""
-    for chosen in product((False, True), repeat=len(keys)):
-        yield tuple(key if given else "" for key, given in zip(keys, chosen, strict=True))
+    return tuple(
+        tuple(key if given else "" for key, given in zip(keys, chosen, strict=True))
+        for chosen in product((False, True), repeat=len(keys))
+    )
 
 
 def _cell(quantity: str, keys: Keys, members: Sequence[Residual]) -> Iterator[Cell]:
+    if len(members) < FEWEST_ROWS:
+        return
     calibrated = sum(residual.calibration for residual in members) >= FEWEST_ROWS
     # One model's runs say how far they are from each other, not how far the next model is.
     several = len({(residual.source, residual.shape) for residual in members}) >= FEWEST_SHAPES
     basis = "runs" if calibrated and several and keys[0] and keys[1] else "sources"
     low, high = _runs_ends(members) if basis == "runs" else _sources_ends(members, any(keys))
-    if len(members) >= FEWEST_ROWS and low > 0 and math.isfinite(high):
+    if low > 0 and math.isfinite(high):
         yield Cell(quantity=quantity, keys=keys, low=low, high=high, rows=len(members), basis=basis)
 
 

@@ -30,6 +30,10 @@ from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, Mode
 PIPELINES = [(13, 1), (16, 1), (31, 1), (32, 1), (13, 2), (16, 2)]
 
 
+# The twin looks at every stage: of more of them it takes as long as everything else.
+_LONGEST = 16
+
+
 def _assert_every_stage_equal(
     monkeypatch: pytest.MonkeyPatch, setting: Setting, layout: Layout
 ) -> None:
@@ -64,7 +68,8 @@ def test_every_stage_of_random_layouts(
     setting = make_setting(model, choose(["a100-sxm-80gb", "h100-sxm-80gb"]), framework)
     world = make_world(setting)
     drawn = (draw_layout(choose, setting) for _ in range(150))
-    valid = [layout for layout in drawn if not scalar_rules.broken(world, layout)]
+    short = (layout for layout in drawn if layout.pipeline_parallel <= _LONGEST)
+    valid = [layout for layout in short if not scalar_rules.broken(world, layout)]
     valid.sort(key=lambda layout: layout.pipeline_parallel, reverse=True)
     for layout in valid[:4:2]:
         _assert_every_stage_equal(monkeypatch, setting, layout)
