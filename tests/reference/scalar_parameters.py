@@ -194,12 +194,11 @@ def end_parameters(model: ModelSpec, layout: Layout, stage: int) -> float:
 def stage_parameters(world: World, layout: Layout) -> list[tuple[float, float]]:
     """Dense and expert parameters on a GPU of every stage."""
     model = world.model
-    counts = []
+    counts, each = [], [layer_parameters(model, group, layout) for group in model.layer_groups]
     for stage, layers in enumerate(stages(model, layout)):
         dense, experts = end_parameters(model, layout, stage), 0.0
         for index in layers:
-            more = layer_parameters(model, model.layer_groups[index], layout)
-            dense, experts = dense + more[0], experts + more[1]
+            dense, experts = dense + each[index][0], experts + each[index][1]
         counts.append((dense, experts))
     return counts
 
