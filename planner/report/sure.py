@@ -9,7 +9,8 @@ import numpy as np
 
 from planner import text
 from planner.optimize.source import Columns, Source
-from planner.validation.confidence import Confidence, confidence
+from planner.validation.confidence import confidence
+from planner.validation.intervals import Confidence
 
 # Columns by the quantity whose published errors they share.
 _COLUMNS = {

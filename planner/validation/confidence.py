@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from planner.validation.intervals import Confidence
+
 TRAINING = "training"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Confidence:
-    """Factors on predicted quantities between which 90 % of published runs of this kind lie.
-
-    Two layouts whose speeds differ by less than the factor ``layout`` are a tie.
-    ``basis``: measured, transferred or roofline, as in `planner.validation.intervals.basis_of`.
-    """
-
-    factors: Mapping[str, tuple[float, float]]
-    layout: float
-    basis: str
 
 
 def confidence(published: str, setting: Any, num_gpus: int) -> Confidence:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -51,6 +52,19 @@ class Interval:
     def weight(self) -> tuple[int, tuple[bool, ...]]:
         """How specific it is: the number of keys, then which of them."""
         return sum(map(bool, self.keys)), tuple(map(bool, self.keys))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confidence:
+    """Factors on predicted quantities between which 90 % of published runs of this kind lie.
+
+    Two layouts whose speeds differ by less than the factor ``layout`` are a tie.
+    ``basis``: measured, transferred or roofline, as in `basis_of`.
+    """
+
+    factors: Mapping[str, tuple[float, float]]
+    layout: float
+    basis: str
 
 
 def basis_of(rule: Rule, silicon: str, kind: str, tables: Tables) -> str:

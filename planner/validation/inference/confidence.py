@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 from planner.estimators.inference.setting import ServingSetting
-from planner.validation.confidence import Confidence
 from planner.validation.hardware import gpu_class
 from planner.validation.inference.tables import rule_of_profile
-from planner.validation.intervals import INFERENCE_TABLES, basis_of, interval_of
+from planner.validation.intervals import INFERENCE_TABLES, Confidence, basis_of, interval_of
 from planner.validation.models import has_experts
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from planner.estimators.share import Setting
-from planner.validation.confidence import Confidence
 from planner.validation.hardware import gpu_class, scale
-from planner.validation.intervals import TRAINING_TABLES, basis_of, interval_of
+from planner.validation.intervals import TRAINING_TABLES, Confidence, basis_of, interval_of
 from planner.validation.models import has_experts
 from planner.validation.tables import framework_rule
 
