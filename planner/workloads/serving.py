@@ -46,18 +46,19 @@ def _sources(scene: Scene) -> list[Source]:
             else f"{name} is of prefill workers: it needs --mode disaggregated alone."
         )
     rate = None if request.space == SINGLE else request.request_rate
+    mesh = _mesh(scene, settings)
     found: list[Source] = []
     for mode in modes:
         places = [scene.place] if mode == AGGREGATED else [scene.place, _beside(scene)]
         if not all(_has_kernels(scene, place) for place in places):
             continue
         if mode == DISAGGREGATED:
-            found.append(_pools(scene, settings, of_pools, rate))
+            found.append(_pools(scene, mesh, {**settings, **of_pools}, rate))
             continue
         found.append(
             ReplicaSource(
                 setting=_setting(scene, scene.place),
-                mesh=_mesh(scene, settings),
+                mesh=mesh,
                 counts=scene.question.counts,
                 request_rate=rate,
                 price=scene.place.price,
@@ -79,13 +80,18 @@ def _batch_sources(scene: Scene) -> list[Source]:
     ]
 
 
-def _pools(
-    scene: Scene, settings: Mapping[str, Any], of_pools: Mapping[str, Any], rate: float | None
-) -> PoolSource:
-    """Workers with the plain settings; those of the prefill workers may have their own."""
+def _pools(scene: Scene, mesh: Any, settings: Mapping[str, Any], rate: float | None) -> PoolSource:
+    """Workers of one ``mesh``, but for settings of the prefill workers alone."""
     beside = _beside(scene)
-    own = {name.removeprefix(PREFILL): v for name, v in of_pools.items() if name not in _NUMBERS}
-    replicas, prefill_replicas = (_number(name, of_pools.get(name)) for name in _NUMBERS)
+    plain = {
+        name: value for name, value in settings.items() if name not in terms_of("serve", "pool")
+    }
+    own = {
+        name.removeprefix(PREFILL): value
+        for name, value in settings.items()
+        if name not in plain and name not in _NUMBERS
+    }
+    replicas, prefill_replicas = (_number(name, settings.get(name)) for name in _NUMBERS)
     if not scene.question.counts and (replicas is None) != (prefill_replicas is None):
         raise SearchSpaceError("Give replicas and prefill_replicas together, or --gpus with one.")
     setting, counts = _setting(scene, scene.place), scene.question.counts
@@ -94,8 +100,8 @@ def _pools(
         space=PoolSpace(
             prefill_setting=_setting(scene, beside),
             decode_setting=setting,
-            prefill_mesh=_mesh(scene, {**settings, **own}),
-            decode_mesh=_mesh(scene, settings),
+            prefill_mesh=_mesh(scene, {**plain, **own}) if own else mesh,
+            decode_mesh=mesh,
             counts=counts,
             request_rate=rate,
             replicas=replicas,
