@@ -172,6 +172,21 @@ def test_counts_add_up():
     assert result.configurations_evaluated == result.configurations_feasible + rejected
 
 
+def test_what_the_memory_rejects_altogether_is_counted_all_the_same():
+    request = {**SMALL, "model": "llama-3.1-70b", "mode": "aggregated"}
+    problem = make_plan(Request(workload="serve", **request)).problem
+    (source,) = problem.sources
+    codes = np.broadcast_to((found := source.judged(source.mesh.table())).rejected_by, found.shape)
+    expected = {
+        name: int(np.count_nonzero(codes == number))
+        for number, name in enumerate(source.rejections, start=1)
+    }
+    result = exhaustive_search(problem)
+    assert result.rejected_by == {name: count for name, count in expected.items() if count}
+    assert result.rejected_by["out_of_memory"] > 100
+    assert result.configurations_evaluated == problem.num_rows
+
+
 @pytest.mark.parametrize("rate", [0.5, 20.0, 300.0])
 def test_sizing_meets_the_rate_with_no_replica_to_spare(rate):
     front, rows = all_rows(num_gpus=None, request_rate=rate)
