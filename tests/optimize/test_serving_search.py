@@ -183,7 +183,7 @@ def test_what_the_memory_rejects_altogether_is_counted_all_the_same():
     }
     result = exhaustive_search(problem)
     assert result.rejected_by == {name: count for name, count in expected.items() if count}
-    assert result.rejected_by["out_of_memory"] > 100
+    assert result.rejected_by["out_of_memory"] >= 50
     assert result.configurations_evaluated == problem.num_rows
 
 
