@@ -173,7 +173,7 @@ def test_counts_add_up():
 
 
 def test_what_the_memory_rejects_altogether_is_counted_all_the_same():
-    request = {**SMALL, "model": "llama-3.1-70b", "mode": "aggregated"}
+    request = {**SMALL, "model": "llama-3.1-405b", "mode": "aggregated"}
     problem = make_plan(Request(workload="serve", **request)).problem
     (source,) = problem.sources
     codes = np.broadcast_to((found := source.judged(source.mesh.table())).rejected_by, found.shape)
