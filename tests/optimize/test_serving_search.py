@@ -203,6 +203,14 @@ def test_pools_that_are_sized_have_places_for_requests_that_wait_for_their_promp
     assert (rows["requests_per_s"] >= 30 * (1 - 1e-9)).all()
 
 
+@pytest.mark.parametrize(("asked", "bound"), [({}, 8), ({"max_gpus": 4}, 4), ({"max_gpus": 99}, 8)])
+def test_sizing_ends_at_the_smaller_of_the_cluster_and_what_is_asked(asked, bound):
+    sized = {"model": "llama-2-7b", "cluster": "rtx4090-pcie", "request_rate": 2.0}
+    plan = make_plan(Request(workload="serve", constraints=asked, **sized))
+    (limit,) = plan.problem.constraints
+    assert (limit.name, limit.bound) == ("max_gpus", bound)
+
+
 def test_a_rate_on_given_gpus_is_a_limit():
     _, rows = all_rows(request_rate=10.0)
     assert (rows["requests_per_s"] >= 10).all()
