@@ -32,6 +32,7 @@ def test_the_report_names_the_question_both_modes_and_the_best(planner):
         "engine   vllm (of the space)",
         "The best of each mode by throughput_per_gpu",
         "Pareto front by throughput_per_gpu, interactivity",
+        "from one end to the other",
         "The best plan",
         "Memory of the fullest",
         "time per output token",

@@ -1,0 +1,41 @@
+"""Advice is tried, in the order of families, and ends with its budget of configurations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from planner.advice import remedies, rounded_outward
+from planner.optimize.constraints import constraints
+from planner.optimize.exhaustive import exhaustive_search
+from planner.plan import make_plan
+from planner.request import Request
+
+TIGHT = Request(model="llama-65b", num_gpus=8, space="small")
+
+
+def test_the_budget_is_one_of_configurations():
+    plan = make_plan(TIGHT)
+    result = exhaustive_search(plan.problem)
+    found = remedies(plan, result)
+    assert len(found) > 1
+    poor = replace(plan, workload=replace(plan.workload, advice_rows=1))
+    assert remedies(poor, result) == []
+    some = replace(plan, workload=replace(plan.workload, advice_rows=3 * plan.problem.num_rows))
+    assert len(remedies(some, result)) < len(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "option", "bound"),
+    [
+        ("step_time", 12.34, "--step-time 13s", 13.0),
+        ("step_time", 0.01234, "--step-time 13ms", 0.013),
+        ("model_flops_utilization", 0.4567, "--mfu 0.45", 0.45),
+        ("memory_headroom", 3.21 * 2**30, "--memory-headroom 3.2GiB", 3.2 * 2**30),
+    ],
+)
+def test_limits_are_rounded_away_from_what_was_found(name, value, option, bound):
+    (constraint,) = constraints("train", {name: 0.0})
+    found = rounded_outward(constraint, value)
+    assert found == (option, pytest.approx(bound))
