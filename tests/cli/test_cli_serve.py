@@ -32,7 +32,7 @@ def test_the_report_names_the_question_both_modes_and_the_best(planner):
         "engine   vllm (of the space)",
         "The best of each mode by throughput_per_gpu",
         "Pareto front by throughput_per_gpu, interactivity",
-        "from one end to the other",
+        "from one end to the",
         "The best plan",
         "Memory of the fullest",
         "time per output token",
@@ -77,8 +77,17 @@ def test_rows_go_to_csv_and_json_with_their_manifest(planner, tmp_path):
     assert {"mode", "prefill_replicas", "time_to_first_token_s"} <= set(frame)
 
 
-def test_the_printed_command_shows_the_same_plan(planner):
-    out = planner(*SERVE, "--mode", "aggregated").out
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--mode", "aggregated"),
+        ("--mode", "disaggregated"),
+        ("--mode", "aggregated", "--gpu", "h100,a100", "--engine", "vllm,sglang"),
+    ],
+    ids=["replicas", "pools", "several"],
+)
+def test_the_printed_command_shows_the_same_plan(planner, more):
+    out = planner(*SERVE, *more).out
     found = re.search(r"planner (estimate (?:[^\\\n]|\\\n)*)", out)
     assert found is not None
     again = planner(*found[1].replace("\\\n", " ").split())
