@@ -99,11 +99,11 @@ def make_request(given: Given) -> Request:
 
 def _plan_of(given: Given) -> Request | None:
     """The request of the plan file that was given; its workload is that of the command then."""
+    if given.get("plan") is None:
+        return None
     from planner.errors import SearchSpaceError
     from planner.pinned import PinnedPlan
 
-    if given.get("plan") is None:
-        return None
     plan = PinnedPlan.read(given["plan"]).request()
     if is_given(given, "workload") and given["workload"] != plan.workload:
         raise SearchSpaceError(
