@@ -28,6 +28,19 @@ def indivisible(whole: FloatArray | float, part: FloatArray) -> BoolArray:
     return np.asarray(quotient != np.floor(quotient))
 
 
+def left_over_gpus(c: Any, _: Any) -> BoolArray:
+    """Where the GPUs are no whole number of copies."""
+    return np.asarray((c.data_parallel < 1) | indivisible(c.data_parallel, np.ones(())))
+
+
+def uneven_widths(c: Any, context: Any) -> BoolArray:
+    """Where tensor parallelism does not divide the feed-forward widths of the context's model."""
+    violated = np.zeros((), dtype=np.bool_)
+    for mlp in context.model.feed_forwards:
+        violated = violated | indivisible(mlp.shared_width, c.tensor_parallel)
+    return violated
+
+
 def first_broken(rules: Sequence[Rule], configurations: Any, context: Any) -> CodeArray:
     """One-based number of the first rule each configuration breaks, else 0."""
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -12,7 +12,9 @@ from planner.configurations.rule import (
     Rule,
     first_broken,
     indivisible,
+    left_over_gpus,
     predicted,
+    uneven_widths,
 )
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import AttentionKind, CacheType, Precision, Quantization
@@ -34,10 +36,6 @@ class ServingContext:
     domain_size: int
 
 
-def _gpus(c: ServingConfigurations, _: ServingContext) -> BoolArray:
-    return np.asarray((c.data_parallel < 1) | indivisible(c.data_parallel, np.ones(())))
-
-
 def _heads(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     t = c.tensor_parallel
     violated = np.zeros((), dtype=np.bool_)
@@ -46,13 +44,6 @@ def _heads(c: ServingConfigurations, context: ServingContext) -> BoolArray:
         violated = violated | indivisible(heads, t)
         if attention.kind is not AttentionKind.LATENT:
             violated = violated | (indivisible(shared, t) & indivisible(1.0, shared / t))
-    return violated
-
-
-def _widths(c: ServingConfigurations, context: ServingContext) -> BoolArray:
-    violated = np.zeros((), dtype=np.bool_)
-    for mlp in context.model.feed_forwards:
-        violated = violated | indivisible(mlp.shared_width, c.tensor_parallel)
     return violated
 
 
@@ -121,7 +112,7 @@ SERVING_RULES: tuple[Rule, ...] = tuple(
         (
             "gpu_count",
             "tensor x attention_data x pipeline parallel must divide the number of GPUs",
-            _gpus,
+            left_over_gpus,
         ),
         (
             "attention_heads",
@@ -129,7 +120,7 @@ SERVING_RULES: tuple[Rule, ...] = tuple(
             "key-value heads or be a multiple of them",
             _heads,
         ),
-        ("intermediate_size", "tensor_parallel must divide the feed-forward width", _widths),
+        ("intermediate_size", "tensor_parallel must divide the feed-forward width", uneven_widths),
         ("num_hidden_layers", "pipeline_parallel cannot exceed the layers", _layers),
         (
             "expert_parallel",

@@ -12,7 +12,9 @@ from planner.configurations.rule import (
     Rule,
     first_broken,
     indivisible,
+    left_over_gpus,
     predicted,
+    uneven_widths,
 )
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import (
@@ -45,10 +47,6 @@ _WIDEST_FP8_HEAD = 192
 _LIGHTER_CHUNKS = 2
 
 
-def _gpus(c: TrainingConfigurations, _: Context) -> BoolArray:
-    return np.asarray((c.data_parallel < 1) | indivisible(c.data_parallel, np.ones(())))
-
-
 def _batch(c: TrainingConfigurations, _: Context) -> BoolArray:
     m = c.num_micro_batches
     return np.asarray((m < 1) | (m != np.floor(m)))
@@ -63,13 +61,6 @@ def _heads(c: TrainingConfigurations, context: Context) -> BoolArray:
         if attention.kind is not AttentionKind.LATENT:
             copied = (not attention.has_state) & ~indivisible(1.0, shared / t)
             violated = violated | (indivisible(shared, t) & ~copied)
-    return violated
-
-
-def _widths(c: TrainingConfigurations, context: Context) -> BoolArray:
-    violated = np.zeros((), dtype=np.bool_)
-    for mlp in context.model.feed_forwards:
-        violated = violated | indivisible(mlp.shared_width, c.tensor_parallel)
     return violated
 
 
@@ -212,7 +203,7 @@ RULES: tuple[Rule, ...] = tuple(
         (
             "gpu_count",
             "tensor x context x pipeline parallel must divide the number of GPUs",
-            _gpus,
+            left_over_gpus,
         ),
         (
             "global_batch_size",
@@ -225,7 +216,7 @@ RULES: tuple[Rule, ...] = tuple(
             "key-value heads or be a multiple of them",
             _heads,
         ),
-        ("intermediate_size", "tensor_parallel must divide the feed-forward width", _widths),
+        ("intermediate_size", "tensor_parallel must divide the feed-forward width", uneven_widths),
         (
             "num_hidden_layers",
             "pipeline_parallel x virtual_pipeline cannot exceed the layers",

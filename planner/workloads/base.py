@@ -57,13 +57,15 @@ class Scene:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """One configuration judged; ``rejected_by`` is empty where it is feasible.
+    """One configuration judged.
 
-    ``more`` are result columns beside those of its candidates, ``detail`` what they come from.
+    ``rejected_by`` is what `planner.plan.evaluated` finds that rejects it, empty where it is
+    feasible. ``more`` are result columns beside those of its candidates, ``detail`` what they
+    come from.
     """
 
     candidates: Candidates
-    rejected_by: str
+    rejected_by: str = ""
     more: Columns = field(default_factory=dict)
     detail: Any = None
 
@@ -172,8 +174,4 @@ def only(source: Source) -> Any:
 
 def judged_once(source: Source, _: int | None = None) -> Evaluation:
     """The one configuration of a source."""
-    candidates = source.judged(only(source))
-    code = int(np.ravel(candidates.rejected_by)[0])
-    return Evaluation(
-        candidates=candidates, rejected_by=source.rejections[code - 1] if code else ""
-    )
+    return Evaluation(candidates=source.judged(only(source)))

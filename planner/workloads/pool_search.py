@@ -242,13 +242,21 @@ def _numbers(
         rate = space.request_rate or 0.0
         first = rounded_up(rate / prefill.request_rate)
         return first, rounded_up(_most_decode_workers(prefill, decode, first, rate))
-    first = numbers_of_prefill(count, int(each[0]), int(each[1]))
-    second = (count - first * each[0]) / each[1]
-    for place, number in enumerate(wanted):
-        known = (first, second)[place] == number
-        if number is not None:
-            first, second = first[known], second[known]
+    first, second = numbers_that_fill(space, count, int(each[0]), int(each[1]))
     return (first, second) if first.size else None
+
+
+def numbers_that_fill(
+    space: PoolSpace, count: int, prefill: int, decode: int
+) -> tuple[FloatArray, FloatArray]:
+    """Numbers of workers of ``prefill`` and of ``decode`` GPUs that fill ``count``, as given."""
+    first = numbers_of_prefill(count, prefill, decode)
+    second = (count - first * prefill) / decode
+    for place, number in enumerate((space.prefill_replicas, space.replicas)):
+        if number is not None:
+            known = (first, second)[place] == number
+            first, second = first[known], second[known]
+    return first, second
 
 
 def _most_decode_workers(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from planner.configurations.serving import PoolConfigurations, ServingConfigurations
@@ -17,9 +15,8 @@ from planner.estimators.inference.percentiles import (
 from planner.optimize.source import Columns, Source
 from planner.workloads.base import Evaluation, only
 from planner.workloads.batches import LARGEST_BATCH
-from planner.workloads.pool_search import one_each
+from planner.workloads.pool_search import numbers_that_fill, one_each
 from planner.workloads.pools import PoolSource
-from planner.workloads.ratios import numbers_of_prefill
 from planner.workloads.replicas import ReplicaSource
 
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
@@ -43,7 +40,7 @@ def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
     if isinstance(source, PoolSource):
         if num_requests is not None:
             raise SearchSpaceError("A burst is predicted for --mode aggregated alone.")
-        return _evaluation(source, _pools(source))
+        return Evaluation(candidates=source.judged(_pools(source)))
     if not isinstance(source, ReplicaSource):
         raise TypeError(f"{source} does not serve.")
     configurations: ServingConfigurations = only(source)
@@ -52,24 +49,14 @@ def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
         configurations = _at_rate(source, configurations, rate)
     elif configurations.size > 1 and num_requests is not None:
         configurations = _for_burst(source, configurations, num_requests)
-    found = _evaluation(source, configurations)
-    more, served = _percentiles(found.estimate), None
+    candidates = source.judged(configurations)
+    more, served = _percentiles(candidates.estimate), None
     if num_requests is not None:
-        served = burst(found.estimate, num_requests)
+        served = burst(candidates.estimate, num_requests)
         more |= {"burst_requests": [served.num_requests], "makespan_s": [served.makespan]}
         for name, share in SHARES.items():
             more[f"burst_request_latency_{name}_s"] = [served.request_latency(share)]
-    return Evaluation(
-        candidates=found.candidates, rejected_by=found.rejected_by, more=more, detail=served
-    )
-
-
-def _evaluation(source: Source, configurations: Any) -> Evaluation:
-    candidates = source.judged(configurations)
-    code = int(np.ravel(candidates.rejected_by)[0])
-    return Evaluation(
-        candidates=candidates, rejected_by=source.rejections[code - 1] if code else ""
-    )
+    return Evaluation(candidates=candidates, more=more, detail=served)
 
 
 def _percentiles(estimate: ServingEstimate) -> Columns:
@@ -106,11 +93,9 @@ def _numbers(source: PoolSource, prefill: int, decode: int) -> list[tuple[float,
     if None not in wanted and not source.counts:
         return [(float(wanted[0] or 0), float(wanted[1] or 0))]
     return [
-        (first, second)
+        pair
         for count in source.counts
-        for first in numbers_of_prefill(count, prefill, decode).tolist()
-        for second in [(count - first * prefill) / decode]
-        if wanted[0] in (None, first) and wanted[1] in (None, second)
+        for pair in zip(*numbers_that_fill(source.space, count, prefill, decode), strict=True)
     ]
 
 
