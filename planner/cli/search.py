@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from planner.cli import options
-from planner.cli.request import make_request
+from planner.cli.request import make_request, rows_to_show
+from planner.given import DRIVERS
 
 if TYPE_CHECKING:
     from planner.optimize.exhaustive import Sink
@@ -72,7 +73,7 @@ def _drive(
 ) -> SearchResult:
     from planner.report.progress import stoppable_bar
 
-    if how["driver"] == options.Driver.EXHAUSTIVE:
+    if how["driver"] == DRIVERS[0]:
         from planner.optimize.exhaustive import exhaustive_search
 
         with stoppable_bar(problem.num_rows, "configurations", quiet=quiet) as progress:
@@ -94,5 +95,5 @@ def _show(plan: Plan, result: SearchResult, top: int, *, stdout_taken: bool) -> 
 def _top(given: options.Given, plan: Plan) -> int:
     """Rows to show: of a comparison of GPUs all, unless the user says how many."""
     if options.is_given(given, "top") or not plan.problem.best_per_gpu:
-        return int(given["top"])
+        return rows_to_show(given)
     return len(plan.problem.sources)
