@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
-from planner.inputs import chosen, full_name, read, read_all, several, shown, whole
+from planner.inputs import (
+    chosen,
+    full_name,
+    read,
+    read_all,
+    several,
+    shown,
+    suggestion,
+    whole,
+)
 from planner.request import Request
 from planner.terms import Term, glossary, terms_of
 from planner.workloads.registry import known_workload
@@ -178,28 +187,30 @@ def _is_empty(given: Any) -> bool:
 
 def _constraints(workload: str, given: Any, said: Said) -> dict[str, float]:
     known = terms_of(workload, "limit")
+    others = {name: term for name, term in glossary().items() if "limit" in term.kind}
     bounds = {}
     for word, value in _items("constraints", given):
-        name = full_name(word, known)
-        if value is None:
-            continue
-        if name not in known:
-            term = glossary().get(name)
-            if term is not None and "limit" in term.kind:
-                raise _of_others(said(name), term.of, said)
-            hint = did_you_mean(name, known)
-            raise SearchSpaceError(f"Unknown constraint {word!r}.{hint} Known: {', '.join(known)}.")
-        bounds[name] = float(read(known[name], value, said(name)))
+        name = full_name(word, {**known, **others})
+        if name in known:
+            bounds[name] = float(read(known[name], value, said(name)))
+        elif name in others:
+            raise _of_others(said(name), others[name].of, said)
+        else:
+            raise SearchSpaceError(
+                f"Unknown constraint {shown(word)}.{suggestion(word, known)} "
+                f"Known: {', '.join(known)}."
+            )
     return bounds
 
 
 def _items(part: str, given: Any) -> Iterable[tuple[str, Any]]:
+    """The entries of a mapping; those without a value were not given."""
     if not isinstance(given, Mapping):
         raise SearchSpaceError(f"{part} is a mapping of names to values, not {shown(given)}.")
     for name in given:
         if not isinstance(name, str):
             raise SearchSpaceError(f"{part}: {shown(name)} is no name.")
-    return given.items()
+    return [(name, value) for name, value in given.items() if value is not None]
 
 
 def _path(given: Any, said: str) -> str:
@@ -238,7 +249,8 @@ def _parameter_of_option(workload: str, name: str, said: Said) -> Term:
     option = "--" + name.replace("_", "-")
     having = [term for term in glossary().values() if term.option and option in term.options]
     for term in having:
-        if "parameter" in term.kind and (not term.of or workload in term.of):
+        is_known = "parameter" in term.kind and (not term.of or workload in term.of)
+        if is_known and term.term not in _FIELDS:
             return term
     raise _unknown(workload, name, having, said)
 

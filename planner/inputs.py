@@ -147,6 +147,13 @@ def full_name(word: str, known: Mapping[str, Term]) -> str:
     return name
 
 
+def suggestion(word: str, known: Mapping[str, Term]) -> str:
+    """A hint at terms that an unknown word may mean, by their names and short names."""
+    name = full_name(word, known)
+    shorts = [term.short for term in known.values() if term.short]
+    return f" Did you mean {name}?" if name in known else did_you_mean(name, [*known, *shorts])
+
+
 def shown(value: Any) -> str:
     """A value in a message, cut where it is long."""
     try:
@@ -207,7 +214,7 @@ def _share(term: Term, value: Any, said: str) -> float:
 
 
 def _flag(term: Term, value: Any, said: str) -> bool:
-    text = str(value).lower() if isinstance(value, str | bool | int) else ""
+    text = _lower(value)
     if text not in (*_TRUE, *_FALSE):
         raise SearchSpaceError(f"{said} is true or false, not {shown(value)}.")
     return text in _TRUE
@@ -217,11 +224,17 @@ def _code(term: Term, value: Any, said: str) -> Any:
     if isinstance(value, term.codes):
         return term.shown(value)
     words = {str(term.shown(code)): term.shown(code) for code in term.codes}
-    text = str(value).lower() if isinstance(value, str | int) else ""
+    text = _lower(value)
     if text not in words:
         hint = did_you_mean(text, words)
         raise SearchSpaceError(f"{said} is one of {', '.join(words)}, not {shown(value)}.{hint}")
     return words[text]
+
+
+def _lower(value: Any) -> str:
+    """A word, flag or digit as text, empty for what is none."""
+    is_digit = isinstance(value, int) and 0 <= value <= 9
+    return str(value).lower() if isinstance(value, str) or is_digit else ""
 
 
 def _word(term: Term, value: Any, said: str) -> str:

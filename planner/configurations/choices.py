@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from planner.errors import SearchSpaceError, did_you_mean
-from planner.inputs import read
+from planner.errors import SearchSpaceError
+from planner.inputs import read, suggestion
 from planner.specs.search_space import (
     Dense,
     Divisors,
@@ -39,7 +39,7 @@ def refuse_unknown(
             problem = f"{name} follows from {degrees}; set those instead."
         else:
             names = [parameter for parameter in known if parameter != "num_gpus"]
-            hint = did_you_mean(name, names)
+            hint = suggestion(name, {parameter: glossary()[parameter] for parameter in names})
             problem = f"Unknown parameter {name!r}.{hint} Known: {', '.join(names)}."
         raise SearchSpaceError(where + problem)
 
