@@ -10,7 +10,10 @@ import typer
 from planner.cli import options
 
 RunsFile = Annotated[
-    Path, typer.Argument(help="A CSV of measured runs, in the columns of `planner validate`.")
+    Path,
+    typer.Argument(
+        help="A CSV of measured runs, in the columns of `planner validate`.", metavar="RUNS"
+    ),
 ]
 Output = Annotated[Path, typer.Option(help="Write the fitted profile here.", metavar="FILE")]
 Parameters = Annotated[

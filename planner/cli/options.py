@@ -11,7 +11,7 @@ import typer
 
 from planner.given import DRIVERS, SAMPLERS, TRIALS, read_driver
 from planner.request import Request
-from planner.terms import Term, glossary, terms_of
+from planner.terms import Term, glossary
 from planner.workloads.registry import workload_names
 
 Given: TypeAlias = dict[str, Any]
@@ -52,11 +52,6 @@ Json = Annotated[
 ]
 
 
-def _objective_help() -> str:
-    names = [f"{kind}: {', '.join(terms_of(kind, 'objective'))}" for kind in workload_names()]
-    return f"One to three; {'; '.join(names)}."
-
-
 def _text(words: str, metavar: str) -> Any:
     return Annotated[str | None, typer.Option(help=words, metavar=metavar)]
 
@@ -70,7 +65,11 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
     "objective": (
         "search",
         Annotated[
-            list[str] | None, typer.Option(help=_objective_help(), metavar="NAME[,NAME]")
+            list[str] | None,
+            typer.Option(
+                help="What is best: one to three names, such as throughput,memory_headroom.",
+                metavar="NAME[,NAME]",
+            ),
         ],
         None,
     ),
@@ -139,8 +138,11 @@ def taking(*kinds: str, without: Iterable[str] = (), how: Iterable[str]) -> Call
 
     typer reads the signature that is made here.
     """
+    others = {*without, *how}
     asked = {
-        name: terms for name, terms in _of_options(kinds).items() if name not in {*without, *how}
+        name: terms
+        for name, terms in _of_options(kinds).items()
+        if not {name, *(term.term for term in terms)} & others
     }
 
     def decorate(command: Callable[[Given], None]) -> Callable[..., None]:

@@ -21,7 +21,7 @@ Kind = Annotated[
 
 @specs.command("list")
 def list_specs(kind: Kind = "", specs_folder: options.Specs = None) -> None:
-    """Show the key figures of all specs of a kind, or the names of all kinds."""
+    """Show all specs of a kind with key figures, or the kinds."""
     from planner.report.console import make_console
     from planner.report.spec_lists import print_kinds, print_list, spec_kind
     from planner.specs.catalogue import Catalogue

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from planner.errors import SearchSpaceError
-from planner.inputs import read, suggestion
+from planner.inputs import LARGEST, read, suggestion
 from planner.specs.search_space import (
     Dense,
     Divisors,
@@ -15,7 +15,7 @@ from planner.specs.search_space import (
     SearchSpace,
     expand,
 )
-from planner.terms import glossary
+from planner.terms import Term, glossary
 
 
 def refuse_unknown(
@@ -59,14 +59,21 @@ def checked(name: str, values: Iterable[Any]) -> list[Any]:
     SearchSpaceError
         A value is not one of the parameter's, or there is none.
     """
-    known = list(dict.fromkeys(_check(name, value) for value in values))
+    term = glossary()[name]
+    least = int(term.least) if term.type == "count" else LARGEST + 1
+    known = list(
+        dict.fromkeys(
+            # Thousands of numbers, as spaces have, are read at once.
+            value if type(value) is int and least <= value <= LARGEST else _coded(term, value)
+            for value in values
+        )
+    )
     if not known:
         raise SearchSpaceError(f"There is no value for {name}.")
-    if glossary()[name].type in ("count", "share"):
+    if term.type in ("count", "share"):
         known.sort()
     return known
 
 
-def _check(name: str, value: Any) -> Any:
-    term = glossary()[name]
+def _coded(term: Term, value: Any) -> Any:
     return term.coded(read(term, value))
