@@ -23,7 +23,7 @@ from planner.inputs import (
     suggestion,
     whole,
 )
-from planner.request import Request
+from planner.request import ALL, Request
 from planner.terms import Term, glossary, terms_of
 from planner.workloads.registry import known_workload
 
@@ -36,7 +36,7 @@ TRIALS = 2000
 
 _MOST_AT_ONCE = 10**7
 _BURST_OF = ("serve",)
-_FIELDS = frozenset(field.name for field in fields(Request))
+_FIELDS = tuple(field.name for field in fields(Request))
 _OF_OPTUNA = ("trials", "seed", "sampler", "storage")
 # Questions that do nothing without another.
 _NEEDS = {"acceptance_rate": "draft_tokens", "draft_cost": "draft_tokens"}
@@ -47,8 +47,7 @@ def make_request(
 ) -> Request:
     """A request of the fields of `planner.Request`; None stands for what was not given.
 
-    Parameters that have an option of their own may stand beside the fields. ``base`` has what
-    was not given.
+    ``base`` has what was not given.
 
     Raises
     ------
@@ -59,20 +58,19 @@ def make_request(
     asked = {name: value for name, value in given.items() if value is not None}
     workload = _workload(asked.pop("workload", base.workload if base else Request.workload))
     read_fields: dict[str, Any] = {"workload": workload}
-    settings: dict[str, Any] = {}
+    of_options: dict[str, Any] = {}
     for name, value in asked.items():
         if name in _PARTS:
             read_fields[name] = _PARTS[name](workload, value, said)
         elif name in _FIELDS:
             answer = _answer(glossary()[name], value, said(name))
-            several_of_parameter = isinstance(answer, tuple) and _goes_to_settings(name)
-            (settings if several_of_parameter else read_fields)[name] = answer
+            is_several = isinstance(answer, tuple) and _goes_to_settings(name)
+            (of_options if is_several else read_fields)[name] = answer
         else:
-            term = _parameter_of_option(workload, name, said)
-            settings[term.term] = _answer(term, value, said(name))
+            raise _unknown(workload, name)
     _refuse_others(workload, read_fields, said)
     read_fields["settings"] = _joined(
-        dict(base.settings if base else {}), read_fields.get("settings", {}), settings
+        dict(base.settings if base else {}), read_fields.get("settings", {}), of_options
     )
     if base is None and "model" not in read_fields:
         raise SpecError(f"Give a model with {said('model')}.")
@@ -131,6 +129,8 @@ def _answer(term: Term, given: Any, said: str) -> Any:
     """The value of a question, a tuple of several where the term takes them."""
     if term.type != "names" and "parameter" not in term.kind:
         return read(term, given, said)
+    if term.term == "num_gpus" and several(given, said) == [ALL]:
+        return ALL
     values = read_all(term, given, said)
     return values[0] if len(values) == 1 else tuple(values)
 
@@ -213,6 +213,12 @@ def _items(part: str, given: Any) -> Iterable[tuple[str, Any]]:
     return [(name, value) for name, value in given.items() if value is not None]
 
 
+def _words(given: Any, said: str) -> Any:
+    """A word or several that are read once the workload says of what they are."""
+    words = [read(glossary()["model"], word, said) for word in several(given, said)]
+    return words[0] if len(words) == 1 else tuple(words)
+
+
 def _path(given: Any, said: str) -> str:
     return str(read(glossary()["space"], given, said))
 
@@ -221,6 +227,7 @@ _PARTS: Mapping[str, Callable[[str, Any, Said], Any]] = {
     "settings": _settings,
     "objectives": _objectives,
     "constraints": _constraints,
+    "precision": lambda _, given, said: _words(given, said("precision")),
     "specs": lambda _, given, said: Path(_path(given, said("specs"))),
 }
 
@@ -229,8 +236,9 @@ def _refuse_others(workload: str, answers: Mapping[str, Any], said: Said) -> Non
     """Refuse answers to questions of other workloads."""
     for name, value in answers.items():
         term = glossary().get(name)
-        is_told = value != getattr(Request, name, None)
-        if term is not None and term.of and workload not in term.of and is_told:
+        if term is None or "question" not in term.kind or not term.of or workload in term.of:
+            continue
+        if value != getattr(Request, name, None):
             raise _of_others(said(name), term.of, said)
 
 
@@ -244,20 +252,7 @@ def _of_others(said_name: str, workloads: Iterable[str], said: Said) -> SearchSp
     return SearchSpaceError(f"{said_name} is of {said('workload')} {' or '.join(workloads)}.")
 
 
-def _parameter_of_option(workload: str, name: str, said: Said) -> Term:
-    """The parameter of a workload whose option has this name."""
-    option = "--" + name.replace("_", "-")
-    having = [term for term in glossary().values() if term.option and option in term.options]
-    for term in having:
-        is_known = "parameter" in term.kind and (not term.of or workload in term.of)
-        if is_known and term.term not in _FIELDS:
-            return term
-    raise _unknown(workload, name, having, said)
-
-
-def _unknown(workload: str, name: str, having: list[Term], said: Said) -> SearchSpaceError:
-    if any("parameter" in term.kind and term.term not in _FIELDS for term in having):
-        return _of_others(said(name), [word for term in having for word in term.of], said)
+def _unknown(workload: str, name: str) -> SearchSpaceError:
     known = terms_of(workload, "parameter", "question", "limit", "pool")
     full = full_name(name, known)
     if full in _FIELDS:
@@ -267,8 +262,4 @@ def _unknown(workload: str, name: str, having: list[Term], said: Said) -> Search
     if full in known:
         return SearchSpaceError(f"{name} is a limit: give constraints={{{full!r}: ...}}.")
     hint = did_you_mean(name, _FIELDS)
-    return SearchSpaceError(f"Unknown argument {name!r}.{hint} Known: {', '.join(_known_names())}.")
-
-
-def _known_names() -> list[str]:
-    return [field.name for field in fields(Request)]
+    return SearchSpaceError(f"Unknown argument {name!r}.{hint} Known: {', '.join(_FIELDS)}.")

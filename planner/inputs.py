@@ -239,7 +239,7 @@ def _lower(value: Any) -> str:
 
 def _word(term: Term, value: Any, said: str) -> str:
     if not isinstance(value, str):
-        raise SearchSpaceError(f"{said} is a name or a file, not {shown(value)}.")
+        raise SearchSpaceError(f"{said} is text, not {shown(value)}.")
     if "\0" in value:
         raise SearchSpaceError(f"{said} {shown(value)} is no text that names can have.")
     try:

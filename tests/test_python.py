@@ -14,7 +14,7 @@ import pytest
 import planner
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.given import make_request
-from planner.terms import glossary, terms_of
+from planner.terms import terms_of
 
 TRAIN = {"model": "llama-7b", "num_gpus": 8}
 SERVE = {"workload": "serve", "model": "llama-7b", "num_gpus": 1, "gpu": "h100"}
@@ -130,15 +130,16 @@ def test_settings_of_prefill_workers_have_short_names():
     assert read.settings == {"prefill_tensor_parallel": 2, "prefill_attention_data_parallel": 4}
 
 
-def test_an_option_may_name_another_parameter_for_each_workload(monkeypatch):
-    table = glossary()
-    for name in ("precision", "quantization"):
-        term = dataclasses.replace(table[name], option="--kind", group="search")
-        monkeypatch.setitem(table, name, term)
-    assert make_request({**TRAIN, "kind": "fp8,bf16"}).settings == {"precision": ("fp8", "bf16")}
-    assert make_request({**SERVE, "kind": "fp8"}).settings == {"quantization": "fp8"}
-    with pytest.raises(SearchSpaceError, match="precision is set twice"):
-        make_request({**TRAIN, "kind": "fp8", "settings": {"precision": "bf16"}})
+def test_a_precision_names_a_parameter_of_each_workload():
+    asked = {"precision": "fp8, bf16"}
+    assert make_request({**TRAIN, **asked}).precision == ("fp8", "bf16")
+    found = planner.search(**SMALL, precision="fp8,bf16", gpu="h100")
+    assert {row["precision"] for row in found.problem.cells} == {"fp8", "bf16"}
+
+
+def test_all_numbers_of_gpus():
+    assert make_request({**TRAIN, "num_gpus": " all "}).num_gpus == "all"
+    assert make_request({**TRAIN, "num_gpus": ["all"]}).num_gpus == "all"
 
 
 def test_several_batch_sizes_are_searched():

@@ -40,7 +40,9 @@ WorkloadChoice = Annotated[
 ]
 Gpus = Annotated[
     str | None,
-    typer.Option("--gpus", help="The number of GPUs, or several; 2k is 2000.", metavar="N[,N...]"),
+    typer.Option(
+        "--gpus", help="The number of GPUs, several, or all (powers of two).", metavar="N[,N...]"
+    ),
 ]
 Specs = Annotated[
     Path | None,
@@ -62,6 +64,15 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
     "workload": ("question", WorkloadChoice, Request.workload),
     "num_gpus": ("hardware", Gpus, None),
     "settings": ("search", Settings, None),
+    "precision": (
+        "question",
+        _text(
+            "Number format of the matrix products, several, or all: `precision` to train, "
+            "`quantization` to serve.",
+            "PRECISION[,PRECISION...]",
+        ),
+        None,
+    ),
     "objective": (
         "search",
         Annotated[
@@ -138,11 +149,10 @@ def taking(*kinds: str, without: Iterable[str] = (), how: Iterable[str]) -> Call
 
     typer reads the signature that is made here.
     """
-    others = {*without, *how}
     asked = {
-        name: terms
-        for name, terms in _of_options(kinds).items()
-        if not {name, *(term.term for term in terms)} & others
+        name: term
+        for name, term in glossary().items()
+        if set(kinds) & set(term.kind) and name not in {*without, *how}
     }
 
     def decorate(command: Callable[[Given], None]) -> Callable[..., None]:
@@ -150,7 +160,7 @@ def taking(*kinds: str, without: Iterable[str] = (), how: Iterable[str]) -> Call
             command({"context": context, **values})
 
         places = [_place("context", typer.Context, inspect.Parameter.empty)]
-        places += [_place(name, *_of_terms(terms)) for name, terms in asked.items()]
+        places += [_place(name, *_of_term(term)) for name, term in asked.items()]
         places += [_place(name, *HOW[name][1:]) for name in how]
         run.__signature__ = inspect.Signature(places)  # type: ignore[attr-defined]
         run.__annotations__ = {place.name: place.annotation for place in places}
@@ -166,38 +176,15 @@ def _place(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     )
 
 
-def _of_options(kinds: Iterable[str]) -> dict[str, tuple[Term, ...]]:
-    """Terms of these kinds, and parameters with an option of their own, by its name.
-
-    An option may be that of one parameter for some workloads and of another for others.
-    """
-    found: dict[str, tuple[Term, ...]] = {}
-    for name, term in glossary().items():
-        own = "parameter" in term.kind and term.option and not {"question", "limit"} & {*term.kind}
-        if own:
-            key = term.option_name.removeprefix("--").replace("-", "_")
-            found[key] = (*found.get(key, ()), term)
-        elif set(kinds) & set(term.kind):
-            found[name] = (term,)
-    return found
-
-
-def _of_terms(terms: tuple[Term, ...]) -> tuple[Any, Any]:
-    """The type of an option of one or more terms and its value where not given."""
-    text = "; ".join(map(words_of, terms))
-    first = terms[0]
-    if first.type == "flag" and "parameter" not in first.kind:
-        option = typer.Option(*first.options, help=text)
-        return Annotated[bool, option], False
-    option = typer.Option(*first.options, help=text, metavar=_metavar(first))
-    return Annotated[str | None, option], None
-
-
-def words_of(term: Term) -> str:
-    """What an option of a term is for."""
+def _of_term(term: Term) -> tuple[Any, Any]:
+    """The type of a term's option and its value where not given."""
     bound = f"at {'most' if term.sign > 0 else 'least'}: " if term.better else ""
-    text = f"{'' if 'parameter' in term.kind else bound}{term.description}."
-    return text[0].upper() + text[1:]
+    text = f"{bound}{term.description}."
+    text = text[0].upper() + text[1:]
+    if term.type == "flag":
+        return Annotated[bool, typer.Option(*term.options, help=text)], False
+    option = typer.Option(*term.options, help=text, metavar=_metavar(term))
+    return Annotated[str | None, option], None
 
 
 def _metavar(term: Term) -> str:

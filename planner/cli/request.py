@@ -19,7 +19,7 @@ _NEEDS: dict[str, tuple[str, Callable[[Given], bool]]] = {
     "all_rows": ("--csv or --json", lambda given: bool(given["csv"] or given["json"])),
     "top": ("the report: leave out --quiet", lambda given: not given["quiet"]),
 }
-_OTHERS = {"context", *HOW} - {"num_gpus"}
+_OTHERS = {"context", *HOW} - {"num_gpus", "precision"}
 # Behind a length: who means 8192 writes 8Ki.
 _THOUSANDS = ("k", "K", "M")
 
@@ -49,6 +49,7 @@ def make_request(given: Given) -> Request:
     request = _make_request({**asked, "settings": settings}, base=plan, said=option_name)
     _refuse_useless(given)
     given["burst"] = read_burst(request.workload, given.get("burst"), option_name)
+    given["top"] = whole(given.get("top", 1), "--top", 1)
     _tell_lengths(given)
     return request
 
@@ -74,17 +75,6 @@ def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
             raise SearchSpaceError(f"--set gives {name} twice; list its values with commas.")
         settings[name] = items
     return settings
-
-
-def rows_to_show(given: Given) -> int:
-    """The rows that were asked for.
-
-    Raises
-    ------
-    SearchSpaceError
-        It is no number of rows.
-    """
-    return whole(given["top"], "--top", 1)
 
 
 def _plan_of(given: Given) -> Request | None:

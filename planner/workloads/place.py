@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.ideal import ideal_hardware
@@ -15,6 +16,7 @@ from planner.units import HOUR, parse_quantity
 from planner.workloads.notes import Notes
 
 DEFAULT_GPU = "a100-sxm-80gb"
+_LARGEST_OF_ALL = 16_384
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +61,14 @@ def read_place(
     )
 
 
-def gpu_counts(num_gpus: int | tuple[int, ...]) -> list[int]:
+def every_count(most: int | None) -> tuple[int, ...]:
+    """The powers of two up to a cluster's end; without one, up to 16,384."""
+    return tuple(2**power for power in range((most or _LARGEST_OF_ALL).bit_length()))
+
+
+def gpu_counts(num_gpus: Any) -> list[int]:
     """One or several numbers of GPUs as a list."""
-    return [*num_gpus] if isinstance(num_gpus, tuple) else [num_gpus]
+    return [*num_gpus] if isinstance(num_gpus, tuple | list) else [num_gpus]
 
 
 def hardware(
