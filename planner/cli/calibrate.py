@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli import options
+from planner.cli import complete, options
 
 RunsFile = Annotated[
     Path,
@@ -27,7 +27,9 @@ Parameters = Annotated[
 Framework = Annotated[
     str | None,
     typer.Option(
-        help="Fit this shipped profile; that of most rows if not given.", metavar="FRAMEWORK"
+        help="Fit this shipped profile; that of most rows if not given.",
+        metavar="FRAMEWORK",
+        autocompletion=complete.profiles,
     ),
 ]
 

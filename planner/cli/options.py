@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from planner.cli import complete
 from planner.given import DRIVERS, SAMPLERS, TRIALS, read_driver
 from planner.request import Request
 from planner.terms import Term, glossary
@@ -30,12 +31,15 @@ Settings = Annotated[
         "--set",
         help="Pin or narrow a parameter, such as tensor_parallel=4,8 or tp=8; repeatable.",
         metavar="NAME=VALUE[,VALUE]",
+        autocompletion=complete.settings,
     ),
 ]
 WorkloadChoice = Annotated[
     str,
     typer.Option(
-        help="Training, static batches, or serving requests.", metavar="|".join(workload_names())
+        help="Training, static batches, or serving requests.",
+        metavar="|".join(workload_names()),
+        autocompletion=complete.workloads,
     ),
 ]
 Gpus = Annotated[
@@ -54,8 +58,9 @@ Json = Annotated[
 ]
 
 
-def _text(words: str, metavar: str) -> Any:
-    return Annotated[str | None, typer.Option(help=words, metavar=metavar)]
+def _text(words: str, metavar: str, completed: complete.Completer | None = None) -> Any:
+    option = typer.Option(help=words, metavar=metavar, autocompletion=completed)
+    return Annotated[str | None, option]
 
 
 # Options that say how a command works, by name: their group, their type and their value where not
@@ -70,6 +75,7 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
             "Number format of the matrix products, several, or all: `precision` to train, "
             "`quantization` to serve.",
             "PRECISION[,PRECISION...]",
+            complete.precisions,
         ),
         None,
     ),
@@ -80,6 +86,7 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
             typer.Option(
                 help="What is best: one to three names, such as throughput,memory_headroom.",
                 metavar="NAME[,NAME]",
+                autocompletion=complete.objectives,
             ),
         ],
         None,
@@ -87,12 +94,20 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
     "burst": ("question", _text("Serving: so many requests at once.", "N"), None),
     "driver": (
         "search",
-        _text("Try every configuration, or sample a very large space.", "|".join(DRIVERS)),
+        _text(
+            "Try every configuration, or sample a very large space.",
+            "|".join(DRIVERS),
+            complete.for_words("driver"),
+        ),
         DRIVERS[0],
     ),
     "trials": ("search", _text("Optuna: configurations to try.", "N"), str(TRIALS)),
     "seed": ("search", _text("Optuna: the seed.", "N"), "0"),
-    "sampler": ("search", _text("Optuna: the sampler.", "|".join(SAMPLERS)), SAMPLERS[0]),
+    "sampler": (
+        "search",
+        _text("Optuna: the sampler.", "|".join(SAMPLERS), complete.for_words("sampler")),
+        SAMPLERS[0],
+    ),
     "storage": (
         "search",
         _text(
@@ -183,7 +198,12 @@ def _of_term(term: Term) -> tuple[Any, Any]:
     text = text[0].upper() + text[1:]
     if term.type == "flag":
         return Annotated[bool, typer.Option(*term.options, help=text)], False
-    option = typer.Option(*term.options, help=text, metavar=_metavar(term))
+    option = typer.Option(
+        *term.options,
+        help=text,
+        metavar=_metavar(term),
+        autocompletion=complete.for_term(term),
+    )
     return Annotated[str | None, option], None
 
 
