@@ -15,7 +15,7 @@ NF4_BYTES = 4 / 8 + 1 / _BLOCK + 4 / (_BLOCK * _DOUBLE_BLOCK)
 
 
 def adapter_parameters(*, depth: Numeric, columns: Numeric, lora_rank: Numeric) -> FloatArray:
-    r"""Parameters of the two thin matrices beside one of ``depth`` inputs.
+    r"""Parameters of the two thin matrices beside one of ``depth`` inputs [1]_.
 
     .. math:: r (k + n)
 
