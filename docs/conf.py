@@ -29,6 +29,7 @@ html_static_path = ["static"]
 html_css_files = ["planner.css"]
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 
 default_role = "code"
 myst_heading_anchors = 4
@@ -47,7 +48,9 @@ def setup(app):
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
     app.connect("builder-inited", lambda _: site_pages.write(_DOCS / "generated"))
     app.connect("source-read", lambda _, name, source: site_pages.prepare(name, source))
-    app.connect("autodoc-process-docstring", site_pages.number_references)
+    app.connect(
+        "autodoc-process-docstring", site_pages.prepare_docstring, priority=400
+    )  # before napoleon
 
 
 def _inline(writer, node):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +113,42 @@ def _contents(caption: str, names: str) -> str:
     return f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n"
 
 
-def number_references(
-    _app: Any, _what: str, name: str, _found: Any, _options: Any, lines: list[str]
+def prepare_docstring(
+    _app: Any, what: str, name: str, _found: Any, _options: Any, lines: list[str]
 ) -> None:
-    """Give the references of a docstring names that no other docstring on the page has."""
+    """Lead the lines of a docstring, as they are written here, to what Sphinx reads."""
+    if what == "data":  # napoleon takes a first line with a colon for a type
+        lines.insert(0, "")
+    lines[:] = with_own_references(name, with_examples(with_parameters(lines)))
+
+
+def with_own_references(name: str, lines: Iterable[str]) -> list[str]:
+    """References with names that no other docstring on the page has."""
     label = re.sub(r"\W", "-", name)
+    return [re.sub(r"(?<!\w)\[(\d+)\](?=_|\s|$)", rf"[#{label}-\1]", line) for line in lines]
+
+
+def with_parameters(lines: Sequence[str]) -> list[str]:
+    """Parameters as a list of definitions: we write what one means where others write its type."""
+    prepared: list[str] = []
+    inside = False
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        if below and set(below) == {"-"}:
+            inside = line == "Parameters"
+            prepared.append(".. rubric:: Parameters" if inside else line)
+        elif inside and line and set(line) == {"-"}:
+            prepared.append("")
+        elif inside and line[:1].strip() and " : " in line:
+            names, _, words = line.partition(" : ")
+            prepared += [", ".join(f"``{one}``" for one in names.split(", ")), f"    {words}"]
+        else:
+            prepared.append(line)
+    return prepared
+
+
+def with_examples(lines: Sequence[str]) -> list[str]:
+    """Examples under a heading of their own, not in the section above them."""
     for number, line in enumerate(lines):
-        lines[number] = re.sub(r"(?<!\w)\[(\d+)\](?=_|\s|$)", rf"[#{label}-\1]", line)
+        if line.startswith(">>>"):
+            return [*lines[:number], "Examples", "--------", *lines[number:]]
+    return [*lines]

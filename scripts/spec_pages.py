@@ -171,9 +171,15 @@ def plain(text: str) -> str:
 
 
 def table(head: Row, rows: Iterable[Iterable[str]]) -> str:
-    """A table in Markdown; columns whose head is a figure's unit or count stay as they are."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    """A table in Markdown, numbers to the right."""
+    cells = [tuple(row) for row in rows]
+    rules = ["---:" if _are_numbers(column) else "---" for column in zip(*cells, strict=True)]
+    lines = [head, rules, *cells]
+    return "\n".join(f"| {' | '.join(row)} |" for row in lines)
+
+
+def _are_numbers(column: Sequence[str]) -> bool:
+    return all(re.fullmatch(r"(?:[+-]?[\d.,]+(?: %| [a-z]+illion)?)?", cell) for cell in column)
 
 
 def _page(*parts: str) -> str:
