@@ -25,7 +25,8 @@ _OF_THE_TOP = {
     "CHANGELOG.md": "generated/changelog.md",
 }
 NAVIGATION = {
-    "Guides": "training fine-tuning serving sizing comparing files specs drivers calibration",
+    "Guides": "training fine-tuning serving sizing comparing files specs calibration drivers "
+    "python",
     "Reference": "reference generated/interface generated/gpus generated/clusters "
     "generated/models generated/frameworks generated/engines",
     "How well, and how": "accuracy accuracy_tables generated/formulas design speed",
@@ -40,12 +41,7 @@ specs or configurations. Quantities are in SI units. This page is made of what t
 _INTERFACE = """Python interface
 ================
 
-.. code-block:: python
-
-   import planner
-
-   result = planner.search(model="llama-65b", num_gpus=2048)
-   print(result.to_frame().head())
+:doc:`../python` has examples.
 
 .. autofunction:: planner.search
 .. autofunction:: planner.estimate
