@@ -1,6 +1,6 @@
 """Make the intervals and the list of calibrated kinds from the runs that ship.
 
-Writes the files of planner/validation that `planner.validation.intervals` names, and prints, per
+Writes the files of planner/confidence that `planner.confidence.intervals` names, and prints, per
 source, the share of its runs that intervals made without it hold. Run it after a change of the
 model or of its parameters:
 
@@ -16,13 +16,13 @@ from pathlib import Path
 
 from residuals import Cell, cells, held_when_left_out, layout_factor, residuals
 
-import planner.validation
+import planner.confidence
+from planner.confidence.intervals import LEVEL
 from planner.validation.compare import Row, joined
-from planner.validation.intervals import LEVEL
 from planner.validation.predict import predict
 from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 
-FOLDER = Path(planner.validation.__file__).parent
+FOLDER = Path(planner.confidence.__file__).parent
 
 
 def main() -> None:

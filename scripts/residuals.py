@@ -13,9 +13,9 @@ import numpy as np
 from compile_runs import COLLECTION
 from conformal import conformal_factors
 
+from planner.confidence.intervals import FEWEST_ROWS, LEVEL
 from planner.validation.compare import Row
 from planner.validation.inference.cases import InferenceCase, Mode
-from planner.validation.intervals import FEWEST_ROWS, LEVEL
 from planner.validation.kinds import STEP_TIME, TOKEN_TIME, TRAINING_KIND, Compared
 from planner.validation.prediction import Case
 from planner.validation.regret import layout_problems

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from planner import text
+from planner.confidence.intervals import Confidence
+from planner.confidence.plans import confidence
 from planner.optimize.source import Columns, Source
-from planner.validation.confidence import confidence
-from planner.validation.intervals import Confidence
 
 # Columns by the quantity whose published errors they share.
 _COLUMNS = {

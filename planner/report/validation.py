@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from planner.confidence.intervals import LEVEL
 from planner.report.cells import csv_cell, texts
 from planner.report.console import make_table, print_pairs, print_title
 from planner.report.files import written_whole
@@ -17,7 +18,6 @@ from planner.text import count
 from planner.validation.assumed import UNKNOWN
 from planner.validation.columns import ADDED, MEASURED, PREDICTED
 from planner.validation.compare import Errors, MemoryVerdicts, Row, errors, memory_verdicts
-from planner.validation.intervals import LEVEL
 from planner.validation.kinds import Kind, kind_of
 from planner.validation.runs import Runs
 

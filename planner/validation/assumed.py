@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from planner.confidence.intervals import Rule
 from planner.errors import did_you_mean
 from planner.specs.model import ModelSpec
 from planner.validation.kinds import Kind
 from planner.validation.library import spelled
 from planner.validation.models import OF_COLUMNS
-from planner.validation.prediction import Case, Rule
+from planner.validation.prediction import Case
 from planner.validation.runs import Run
 
 UNKNOWN = "is not known"

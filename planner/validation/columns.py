@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
+from planner.confidence.tables import read_table
 from planner.errors import did_you_mean
-from planner.validation.tables import read_table
+from planner.validation.tables import FOLDER
 
 MEASURED = "measured_"
 # Columns that `planner validate --output` adds: its files can be read again.
@@ -149,7 +150,7 @@ def _number_fault(name: str, kind: ColumnType | None, number: float) -> str | No
 
 
 def _schema(kind: TableKind) -> Schema:
-    rows = [row for row in read_table("columns.csv") if row["table"] in (kind, "both")]
+    rows = [row for row in read_table("columns.csv", FOLDER) if row["table"] in (kind, "both")]
     columns = {
         row["name"]: Column(
             name=row["name"],

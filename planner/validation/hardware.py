@@ -1,10 +1,10 @@
-"""The GPU and the cluster of a run, and the class of GPU that its errors are pooled by."""
+"""The cluster of a run."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.enums import LinkKind, Precision
+from planner.enums import LinkKind
 from planner.specs.catalogue import default_cluster
 from planner.specs.cluster import ClusterSpec, ScaleUp
 from planner.specs.gpu import GpuSpec
@@ -16,7 +16,6 @@ _GIGABIT = UNITS["byte/s"]["Gbit/s"]
 _GIGABYTE = UNITS["byte"]["GB"]
 _PCIE_BANDWIDTH = 25e9
 _LARGEST_NODE = 16
-_LARGEST_CLUSTER = 512
 
 
 def run_cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
@@ -55,29 +54,6 @@ def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
             gpus_per_nic=max(round(per_node / max(nics, 1)), 1),
         ),
     )
-
-
-def gpu_class(gpu: GpuSpec) -> str:
-    """Cards on PCIe, NVIDIA's generations of fast fabric, or another vendor."""
-    if gpu.vendor.lower() != "nvidia":
-        return gpu.vendor.lower()
-    if gpu.scale_up.kind is LinkKind.PCIE or gpu.scale_up.domain_size <= 2:
-        return "card"
-    for precision, name in (
-        (Precision.FP4, "blackwell"),
-        (Precision.FP8, "hopper"),
-        (Precision.BF16, "ampere"),
-    ):
-        if precision in gpu.peak_flops:
-            return name
-    return "volta"
-
-
-def scale(num_gpus: int, gpus_per_node: int) -> str:
-    """One GPU, one node, a cluster of up to 512 GPUs, or a larger one."""
-    if num_gpus <= gpus_per_node:
-        return "gpu" if num_gpus == 1 else "node"
-    return "cluster" if num_gpus <= _LARGEST_CLUSTER else "large"
 
 
 def _fabric(run: Run, gpu: GpuSpec, cluster: ClusterSpec) -> ScaleUp:

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from planner.confidence.engines import engine_labels
+from planner.confidence.frameworks import framework_labels, framework_rule
+from planner.confidence.intervals import INFERENCE_TABLES, TRAINING_TABLES, Tables
 from planner.validation.columns import TableKind
 from planner.validation.inference.assumed import inference_choices
 from planner.validation.inference.cases import inference_case
 from planner.validation.inference.evaluate import predict_inference_group
-from planner.validation.inference.tables import engine_labels
-from planner.validation.intervals import INFERENCE_TABLES, TRAINING_TABLES, Tables
 from planner.validation.library import Library
 from planner.validation.prediction import MEMORY, Case, Prediction
 from planner.validation.runs import Run, Runs
-from planner.validation.tables import framework_labels, framework_rule
 from planner.validation.training.assumed import training_choices
 from planner.validation.training.cases import training_case
 from planner.validation.training.evaluate import predict_training_group

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from planner.confidence.classes import has_experts
 from planner.enums import AttentionKind, PositionEmbedding
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
 from planner.validation.library import Library, spelled, without_variant
@@ -39,11 +40,6 @@ def model_of(run: Run, library: Library) -> ModelSpec:
     except ValueError as error:
         raise NotPredicted(f"impossible architecture: {first_line(error)}") from error
     return model
-
-
-def has_experts(model: ModelSpec) -> bool:
-    """Whether any layer is a mixture of experts."""
-    return model.num_experts > 0
 
 
 def _built_in(run: Run, library: Library, known: str) -> ModelSpec | None:

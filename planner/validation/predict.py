@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 
-from planner.validation.intervals import basis_of, interval_of
+from planner.confidence.intervals import basis_of, interval_of
 from planner.validation.kinds import Kind, kind_of
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted

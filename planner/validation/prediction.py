@@ -6,14 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
 
+from planner.confidence.classes import gpu_class, has_experts
+from planner.confidence.intervals import Rule
 from planner.specs.catalogue import Catalogue
 from planner.specs.cluster import ClusterSpec
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
-from planner.validation.hardware import gpu_class
-from planner.validation.models import has_experts
 
 RATES = (
     "tokens_per_s",
@@ -25,22 +24,6 @@ RATES = (
 """Quantities that are larger where a run is faster."""
 MEMORY = "peak_memory_gib"
 OUT_OF_MEMORY = "out_of_memory"
-
-
-class Rule(Protocol):
-    """Which profile stands for a software; ``nearest``: it is only the closest to it."""
-
-    @property
-    def label(self) -> str:
-        """The name of the software."""
-
-    @property
-    def profile(self) -> str:
-        """The name of the profile."""
-
-    @property
-    def nearest(self) -> bool:
-        """Whether the profile is of another software."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,55 +1,15 @@
-"""The small tables beside this module: how the texts of a run map to profiles and models."""
+"""The small table beside this module: how the texts of a run map to models."""
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from planner.enums import AdapterTargets
+from planner.confidence.tables import read_table
 
-_FOLDER = Path(__file__).parent
-
-
-@dataclass(frozen=True, kw_only=True)
-class FrameworkRule:
-    """Which profile stands for a framework, and what it does where a run does not say.
-
-    ``nearest``: the profile is not of this framework, only the closest to it. A feature
-    is on from a year on, never if None. ``recompute`` or ``virtual_pipeline`` None: several
-    values are plausible. ``sharded_profile`` stands for runs on more than one GPU.
-    ``fused_loss_from``: the loss is one kernel; before, or if None, it runs as several that
-    keep float32 copies of the logits. ``per_logit``: bytes where it is not the profile's loss.
-    ``memory_kind``: what the framework itself prints; empty if that is not known.
-    ``adapter_profile`` stands for the framework where it trains an adapter, if another one
-    does, ``fused_adapter_profile`` where it does so with fused kernels; ``lora_targets`` is
-    what it then adapts. ``trains_mtp``: its recipes train a model's multi-token prediction.
-    """
-
-    pattern: str
-    label: str
-    profile: str
-    sharded_profile: str
-    nearest: bool
-    flash_attention_from: int | None
-    sequence_parallel_from: int | None
-    recompute: str | None
-    virtual_pipeline: int | None
-    fused_loss_from: int | None
-    per_logit: float | None
-    memory_kind: str
-    adapter_profile: str
-    fused_adapter_profile: str
-    lora_targets: str
-    trains_mtp: bool
-
-    def of_adapter(self, *, fused: bool) -> FrameworkRule:
-        """The rule for a run that trains an adapter, with fused kernels or without."""
-        profile = self.fused_adapter_profile if fused else self.adapter_profile
-        return replace(self, profile=profile, nearest=False)
+FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,17 +22,6 @@ class ModelRule:
 
 
 @cache
-def framework_rule(text: str) -> FrameworkRule:
-    """The first rule whose pattern is in a framework's text; the last one has none."""
-    return next(rule for rule in _framework_rules() if re.search(rule.pattern, text.lower()))
-
-
-def framework_labels() -> tuple[str, ...]:
-    """The names of the frameworks that there are rules for."""
-    return tuple(dict.fromkeys(rule.label for rule in _framework_rules()))
-
-
-@cache
 def model_rule(name: str) -> ModelRule | None:
     """The first rule whose pattern is in a model's name, if there is one."""
     found = (rule for rule in _model_rules() if re.search(rf"\b(?:{rule.pattern})", name.lower()))
@@ -80,41 +29,5 @@ def model_rule(name: str) -> ModelRule | None:
 
 
 @cache
-def read_table(name: str) -> tuple[Mapping[str, str], ...]:
-    """The rows of a CSV file beside this module."""
-    with (_FOLDER / name).open(encoding="utf-8", newline="") as file:
-        return tuple(csv.DictReader(file))
-
-
-@cache
-def _framework_rules() -> tuple[FrameworkRule, ...]:
-    return tuple(
-        FrameworkRule(
-            pattern=row["pattern"],
-            label=row["label"],
-            profile=row["profile"],
-            sharded_profile=row["sharded_profile"] or row["profile"],
-            nearest=row["nearest"] == "1",
-            flash_attention_from=_year(row["flash_attention_from"]),
-            sequence_parallel_from=_year(row["sequence_parallel_from"]),
-            recompute=row["recompute"] or None,
-            virtual_pipeline=_year(row["virtual_pipeline"]),
-            fused_loss_from=_year(row["fused_loss_from"]),
-            per_logit=float(row["per_logit"]) if row["per_logit"] else None,
-            memory_kind=row["memory_kind"],
-            adapter_profile=row["adapter_profile"],
-            fused_adapter_profile=row["fused_adapter_profile"] or row["adapter_profile"],
-            lora_targets=row["lora_targets"] or AdapterTargets.ATTENTION,
-            trains_mtp=row["trains_mtp"] == "1",
-        )
-        for row in read_table("frameworks.csv")
-    )
-
-
-@cache
 def _model_rules() -> tuple[ModelRule, ...]:
-    return tuple(ModelRule(**row) for row in read_table("models.csv"))
-
-
-def _year(text: str) -> int | None:
-    return int(text) if text else None
+    return tuple(ModelRule(**row) for row in read_table("models.csv", FOLDER))

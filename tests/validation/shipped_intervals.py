@@ -6,12 +6,12 @@ from pathlib import Path
 
 from residuals import Cell
 
-import planner.validation
+import planner.confidence
 
 
 def assert_shipped(name: str, made: Sequence[Cell]) -> None:
     """The file holds these cells; if not, scripts/make_intervals.py is to be run."""
-    path = Path(planner.validation.__file__).parent / name
+    path = Path(planner.confidence.__file__).parent / name
     with path.open(encoding="utf-8", newline="") as file:
         lines = [line for line in list(csv.reader(file))[1:] if line[0] != "layout"]
     shipped = {tuple(line[:-5]): (float(line[-4]), float(line[-3])) for line in lines}

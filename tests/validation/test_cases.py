@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from sample_runs import MODEL, case, row, run_of
 
+from planner.confidence.frameworks import framework_rule
 from planner.enums import ComputePrecision, LinkKind, Recompute
 from planner.validation.columns import MemoryKind
 from planner.validation.models import NotPredicted
-from planner.validation.tables import framework_rule
 from planner.validation.training.cases import memory_kind, training_case
 
 

@@ -3,9 +3,9 @@
 import pytest
 from sample_inference import DISAGGREGATED, run_of
 
+from planner.confidence.engines import engine_rule
 from planner.enums import CacheType, Quantization
 from planner.validation.inference.cases import Mode, inference_case
-from planner.validation.inference.tables import engine_rule
 from planner.validation.models import NotPredicted
 
 

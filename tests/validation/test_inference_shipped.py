@@ -6,13 +6,13 @@ import pytest
 from residuals import cells, held_when_left_out, residuals
 from shipped_intervals import assert_shipped
 
+from planner.confidence.plans import confidence
 from planner.enums import LinkKind
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import default_cluster
 from planner.specs.serving import ServingWorkload
 from planner.validation.compare import errors, joined, memory_verdicts
-from planner.validation.confidence import confidence
 from planner.validation.kinds import (
     FIRST_TOKEN_TIME,
     INFERENCE_KIND,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.confidence.engines import EngineRule, engine_rule
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.specs.engine import EngineProfile
@@ -21,7 +22,6 @@ from planner.units import GIB
 from planner.validation.columns import SCHEDULED, MemoryKind
 from planner.validation.hardware import run_cluster
 from planner.validation.inference.deployments import Deployment, deployment
-from planner.validation.inference.tables import EngineRule, engine_rule
 from planner.validation.library import Library, spelled, without_variant
 from planner.validation.models import NotPredicted, first_line, model_of
 from planner.validation.prediction import Case

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from planner.confidence.classes import has_experts
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import CacheType, Quantization
 from planner.specs.engine import EngineProfile
@@ -13,7 +14,7 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import compute_precision
 from planner.validation.inference.tables import cache_type, quantizations
-from planner.validation.models import NotPredicted, has_experts
+from planner.validation.models import NotPredicted
 from planner.validation.runs import Run
 
 _MOST_GPUS = 10**6

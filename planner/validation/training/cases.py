@@ -6,6 +6,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from planner.confidence.classes import scale
+from planner.confidence.frameworks import FrameworkRule, framework_rule
 from planner.enums import AdapterKind, AdapterTargets
 from planner.estimators.machine import Machine
 from planner.estimators.share import Setting
@@ -14,12 +16,11 @@ from planner.specs.model import MOST_MODULES, ModelSpec
 from planner.specs.multi_token import with_mtp
 from planner.specs.workload import TrainingWorkload
 from planner.validation.columns import MemoryKind
-from planner.validation.hardware import run_cluster, scale
+from planner.validation.hardware import run_cluster
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted, model_of
 from planner.validation.prediction import Case
 from planner.validation.runs import Run
-from planner.validation.tables import FrameworkRule, framework_rule
 from planner.validation.training.layouts import Layout, Open, layouts, since
 
 _ONCE_PER_NODE = ("deepep", "hybridep", "hybrid-ep")

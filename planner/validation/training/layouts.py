@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
+from planner.confidence.classes import has_experts
+from planner.confidence.frameworks import FrameworkRule
 from planner.enums import ComputePrecision, Offload, Precision, Recompute
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
-from planner.validation.models import NotPredicted, has_experts
+from planner.validation.models import NotPredicted
 from planner.validation.runs import Run
-from planner.validation.tables import FrameworkRule
 
 # A run without a year is taken to be of now.
 _YEAR = 2025

@@ -6,12 +6,28 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Protocol
 
-from planner.validation.prediction import Rule
-from planner.validation.tables import read_table
+from planner.confidence.tables import read_table
 
 LEVEL = 0.9
 FEWEST_ROWS = 20
+
+
+class Rule(Protocol):
+    """Which profile stands for a software; ``nearest``: it is only the closest to it."""
+
+    @property
+    def label(self) -> str:
+        """The name of the software."""
+
+    @property
+    def profile(self) -> str:
+        """The name of the profile."""
+
+    @property
+    def nearest(self) -> bool:
+        """Whether the profile is of another software."""
 
 
 @dataclass(frozen=True, kw_only=True)

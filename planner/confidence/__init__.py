@@ -1,0 +1,1 @@
+"""How sure predictions are: the errors of published runs as data."""

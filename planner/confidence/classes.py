@@ -1,0 +1,37 @@
+"""The classes that errors of published runs are pooled by."""
+
+from __future__ import annotations
+
+from planner.enums import LinkKind, Precision
+from planner.specs.gpu import GpuSpec
+from planner.specs.model import ModelSpec
+
+_LARGEST_CLUSTER = 512
+
+
+def gpu_class(gpu: GpuSpec) -> str:
+    """Cards on PCIe, NVIDIA's generations of fast fabric, or another vendor."""
+    if gpu.vendor.lower() != "nvidia":
+        return gpu.vendor.lower()
+    if gpu.scale_up.kind is LinkKind.PCIE or gpu.scale_up.domain_size <= 2:
+        return "card"
+    for precision, name in (
+        (Precision.FP4, "blackwell"),
+        (Precision.FP8, "hopper"),
+        (Precision.BF16, "ampere"),
+    ):
+        if precision in gpu.peak_flops:
+            return name
+    return "volta"
+
+
+def scale(num_gpus: int, gpus_per_node: int) -> str:
+    """One GPU, one node, a cluster of up to 512 GPUs, or a larger one."""
+    if num_gpus <= gpus_per_node:
+        return "gpu" if num_gpus == 1 else "node"
+    return "cluster" if num_gpus <= _LARGEST_CLUSTER else "large"
+
+
+def has_experts(model: ModelSpec) -> bool:
+    """Whether any layer is a mixture of experts."""
+    return model.num_experts > 0

@@ -1,0 +1,88 @@
+"""Which framework profile stands for a framework by name, and what the framework does."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+
+from planner.confidence.tables import read_table
+from planner.enums import AdapterTargets
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameworkRule:
+    """Which profile stands for a framework, and what it does where a run does not say.
+
+    ``nearest``: the profile is not of this framework, only the closest to it. A feature
+    is on from a year on, never if None. ``recompute`` or ``virtual_pipeline`` None: several
+    values are plausible. ``sharded_profile`` stands for runs on more than one GPU.
+    ``fused_loss_from``: the loss is one kernel; before, or if None, it runs as several that
+    keep float32 copies of the logits. ``per_logit``: bytes where it is not the profile's loss.
+    ``memory_kind``: what the framework itself prints; empty if that is not known.
+    ``adapter_profile`` stands for the framework where it trains an adapter, if another one
+    does, ``fused_adapter_profile`` where it does so with fused kernels; ``lora_targets`` is
+    what it then adapts. ``trains_mtp``: its recipes train a model's multi-token prediction.
+    """
+
+    pattern: str
+    label: str
+    profile: str
+    sharded_profile: str
+    nearest: bool
+    flash_attention_from: int | None
+    sequence_parallel_from: int | None
+    recompute: str | None
+    virtual_pipeline: int | None
+    fused_loss_from: int | None
+    per_logit: float | None
+    memory_kind: str
+    adapter_profile: str
+    fused_adapter_profile: str
+    lora_targets: str
+    trains_mtp: bool
+
+    def of_adapter(self, *, fused: bool) -> FrameworkRule:
+        """The rule for a run that trains an adapter, with fused kernels or without."""
+        profile = self.fused_adapter_profile if fused else self.adapter_profile
+        return replace(self, profile=profile, nearest=False)
+
+
+@cache
+def framework_rule(text: str) -> FrameworkRule:
+    """The first rule whose pattern is in a framework's text; the last one has none."""
+    return next(rule for rule in _framework_rules() if re.search(rule.pattern, text.lower()))
+
+
+def framework_labels() -> tuple[str, ...]:
+    """The names of the frameworks that there are rules for."""
+    return tuple(dict.fromkeys(rule.label for rule in _framework_rules()))
+
+
+@cache
+def _framework_rules() -> tuple[FrameworkRule, ...]:
+    return tuple(
+        FrameworkRule(
+            pattern=row["pattern"],
+            label=row["label"],
+            profile=row["profile"],
+            sharded_profile=row["sharded_profile"] or row["profile"],
+            nearest=row["nearest"] == "1",
+            flash_attention_from=_year(row["flash_attention_from"]),
+            sequence_parallel_from=_year(row["sequence_parallel_from"]),
+            recompute=row["recompute"] or None,
+            virtual_pipeline=_year(row["virtual_pipeline"]),
+            fused_loss_from=_year(row["fused_loss_from"]),
+            per_logit=float(row["per_logit"]) if row["per_logit"] else None,
+            memory_kind=row["memory_kind"],
+            adapter_profile=row["adapter_profile"],
+            fused_adapter_profile=row["fused_adapter_profile"] or row["adapter_profile"],
+            lora_targets=row["lora_targets"] or AdapterTargets.ATTENTION,
+            trains_mtp=row["trains_mtp"] == "1",
+        )
+        for row in read_table("frameworks.csv")
+    )
+
+
+def _year(text: str) -> int | None:
+    return int(text) if text else None

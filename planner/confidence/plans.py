@@ -1,0 +1,62 @@
+"""How sure a prediction for a plan is: the errors of published runs of its kind."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from planner.confidence.classes import gpu_class, has_experts, scale
+from planner.confidence.engines import rule_of_profile
+from planner.confidence.frameworks import framework_rule
+from planner.confidence.intervals import (
+    INFERENCE_TABLES,
+    TRAINING_TABLES,
+    Confidence,
+    basis_of,
+    interval_of,
+)
+
+TRAINING = "training"
+
+
+def confidence(published: str, setting: Any, num_gpus: int) -> Confidence:
+    """The confidence in predictions of a setting on so many GPUs.
+
+    ``published`` is what runs of its kind are called: ``training``, or the mode of a run of
+    inference (`planner.validation.inference.cases.Mode`).
+    """
+    if published == TRAINING:
+        return _of_training(setting, num_gpus)
+    return _of_inference(setting, published)
+
+
+def _of_training(setting: Any, num_gpus: int) -> Confidence:
+    """By framework, GPU, number of GPUs, dense or experts."""
+    rule = framework_rule(setting.framework.name)
+    silicon = gpu_class(setting.machine.gpu)
+    kind = "moe" if has_experts(setting.model) else "dense"
+    size = scale(num_gpus, setting.machine.cluster.gpus_per_node)
+    keys = (rule.label, silicon, size, kind)
+    quantities = ("step_time", "peak_memory")
+    return Confidence(
+        factors={name: interval_of(name, keys, TRAINING_TABLES) for name in quantities},
+        layout=interval_of("layout", keys, TRAINING_TABLES)[1],
+        basis=basis_of(rule, silicon, kind, TRAINING_TABLES),
+    )
+
+
+def _of_inference(setting: Any, mode: str) -> Confidence:
+    """By engine, GPU, mode, dense or experts; ``throughput`` is that of rates."""
+    rule = rule_of_profile(setting.engine, setting.machine.gpu.name)
+    silicon = gpu_class(setting.machine.gpu)
+    kind = "moe" if has_experts(setting.model) else "dense"
+    keys = (rule.label, silicon, mode, kind)
+    quantities = ("time_to_first_token", "time_per_output_token", "peak_memory")
+    factors = {name: interval_of(name, keys, INFERENCE_TABLES) for name in quantities}
+    slow = interval_of("throughput", keys, INFERENCE_TABLES)
+    factors["throughput"] = (1 / slow[1], 1 / slow[0] if slow[0] else math.inf)
+    return Confidence(
+        factors=factors,
+        layout=interval_of("layout", keys, INFERENCE_TABLES)[1],
+        basis=basis_of(rule, silicon, kind, INFERENCE_TABLES),
+    )
