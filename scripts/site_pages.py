@@ -89,7 +89,7 @@ def formulas() -> str:
     """A section for each module of `planner.formulas`, in the words of its documentation."""
     parts = [_FORMULAS]
     for found in pkgutil.iter_modules(planner.formulas.__path__):
-        title = found.name.replace("_", " ").capitalize()
+        title = found.name.replace("_", " ").capitalize().replace("Kv", "KV")
         name = f"planner.formulas.{found.name}"
         importlib.import_module(name)
         parts.append(f"{title}\n{'-' * len(title)}\n\n.. automodule:: {name}\n   :members:\n")
@@ -110,11 +110,9 @@ def _contents(caption: str, names: str) -> str:
 
 
 def prepare_docstring(
-    _app: Any, what: str, name: str, _found: Any, _options: Any, lines: list[str]
+    _app: Any, _what: str, name: str, _found: Any, _options: Any, lines: list[str]
 ) -> None:
     """Lead the lines of a docstring, as they are written here, to what Sphinx reads."""
-    if what == "data":  # napoleon takes a first line with a colon for a type
-        lines.insert(0, "")
     lines[:] = with_own_references(name, with_examples(with_parameters(lines)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 import re
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +18,7 @@ from planner.specs.paths import SpecKind
 
 ROOT = Path(__file__).parents[2]
 PAGES = dict(site_pages.pages())
+FORMULAS = sorted(path.stem for path in ROOT.glob("planner/formulas/[a-z]*.py"))
 
 
 def test_every_page_is_in_the_navigation_once() -> None:
@@ -58,9 +60,20 @@ def test_links_to_the_top_folder_lead_to_pages_of_the_site() -> None:
 
 
 def test_every_formula_is_on_the_page() -> None:
-    modules = {path.stem for path in ROOT.glob("planner/formulas/*.py")} - {"__init__"}
     named = re.findall(r"automodule:: planner\.formulas\.(\w+)", PAGES["formulas.rst"])
-    assert modules == set(named)
+    assert sorted(named) == FORMULAS
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_formula_is_shown_as_one(name: str) -> None:
+    module = import_module(f"planner.formulas.{name}")
+    shown = {
+        function: ".. math::" in (inspect.getdoc(found) or "")
+        for function, found in vars(module).items()
+        if inspect.isfunction(found) and found.__module__ == module.__name__
+    }
+    without = {function for function, has in shown.items() if not has and function[0] != "_"}
+    assert without <= {"trilinear"}  # a procedure
 
 
 def test_references_of_two_docstrings_do_not_meet() -> None:
