@@ -17,7 +17,7 @@ from planner.specs.load import read_toml
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind
 from planner.specs.profile import profile_table
-from planner.text import count, large
+from planner.text import count
 from planner.units import GIB, GIGA, HOUR, TERA
 
 _PEAKS = (Precision.BF16, Precision.FP8, Precision.FP4)
@@ -61,9 +61,9 @@ def clusters(catalogue: Catalogue) -> str:
 
 def models(catalogue: Catalogue) -> str:
     """Sizes and sources of all models."""
-    head = ("model", "parameters", "active", "layers", "hidden", "heads", "experts", "source")
+    sizes = ("billion parameters", "active", "layers", "hidden", "heads", "experts")
     rows = (_model(name, catalogue.load_model(name)) for name in catalogue.names(SpecKind.MODELS))
-    return _page(_MODELS, table(head, rows))
+    return _page(_MODELS, table(("model", *sizes, "source"), rows))
 
 
 def frameworks(catalogue: Catalogue) -> str:
@@ -98,8 +98,8 @@ def _gpu(catalogue: Catalogue, name: str) -> Iterator[str]:
 def _model(name: str, model: ModelSpec) -> Iterator[str]:
     parameters = count_parameters(model)
     yield name
-    yield large(parameters.total)
-    yield large(parameters.active) if model.num_experts else ""
+    yield _scaled(parameters.total, GIGA, digits=4)
+    yield _scaled(parameters.active, GIGA, digits=4) if model.num_experts else ""
     yield str(model.num_hidden_layers)
     yield count(model.hidden_size)
     yield str(max(attention.num_attention_heads for attention in model.attentions))
@@ -107,8 +107,8 @@ def _model(name: str, model: ModelSpec) -> Iterator[str]:
     yield plain(model.source)
 
 
-def _scaled(given: float | None, scale: float) -> str:
-    return "" if given is None else f"{given / scale:,.10g}"
+def _scaled(given: float | None, scale: float, digits: int = 10) -> str:
+    return "" if given is None else f"{given / scale:,.{digits}g}"
 
 
 def _section(catalogue: Catalogue, kind: SpecKind, name: str) -> str:
@@ -119,9 +119,22 @@ def _section(catalogue: Catalogue, kind: SpecKind, name: str) -> str:
         about.append(f"also {', '.join(map(str, aliases))}")
     about += [f"builds on {other}" for other in builds_on]
     notes = plain(str(values.pop("notes", "")))
-    rows = [row for row in _numbers(values, sources) if row[0] != "`name`"]
+    rows = [row for row in _numbers(values) if row[0] != "`name`"]
+    used = dict.fromkeys(row[2] for row in rows)
+    origins = (f"- {plain(key)}: {plain(sources[key])}" for key in used if key in sources)
+    shown = table(
+        ("name", "value", "source"), ((*row[:2], _source(row[2], sources)) for row in rows)
+    )
     facts = plain("; ".join(about))
-    return _page(f"## {name}", facts, notes, table(("name", "value", "source"), rows))
+    return _page(f"## {name}", facts, notes, shown, "\n".join(origins))
+
+
+def _source(key: str, sources: Mapping[str, str]) -> str:
+    """The name of a source, with what one should know before believing a number."""
+    marks = ("assumed", "default", "transferred")
+    told = sources.get(key, key)
+    mark = next((mark for mark in marks if told.startswith(mark)), "")
+    return f"**{mark}**" if mark == key else f"{plain(key)}{f' (**{mark}**)' if mark else ''}"
 
 
 def _values(catalogue: Catalogue, kind: SpecKind, name: str) -> tuple[dict[str, Any], list[str]]:
@@ -136,17 +149,15 @@ def _values(catalogue: Catalogue, kind: SpecKind, name: str) -> tuple[dict[str, 
     return dict(values), []
 
 
-def _numbers(
-    values: Mapping[str, Any], sources: Mapping[str, str], prefix: str = ""
-) -> Iterator[Row]:
+def _numbers(values: Mapping[str, Any], prefix: str = "") -> Iterator[Row]:
+    """Name, value and the name of the source of every number and word."""
     for key, given in values.items():
         name = f"{prefix}{key}"
         if isinstance(given, Mapping) and "value" in given:
             unit = "" if given["unit"] == "1" else f" {given['unit']}"
-            source = str(given["source"])
-            yield f"`{name}`", f"{given['value']:,.10g}{unit}", plain(sources.get(source, source))
+            yield f"`{name}`", f"{given['value']:,.10g}{unit}", str(given["source"])
         elif isinstance(given, Mapping):
-            yield from _numbers(given, sources, f"{name}.")
+            yield from _numbers(given, f"{name}.")
         else:
             yield f"`{name}`", plain(_words(given)), ""
 
@@ -179,7 +190,7 @@ def table(head: Row, rows: Iterable[Iterable[str]]) -> str:
 
 
 def _are_numbers(column: Sequence[str]) -> bool:
-    return all(re.fullmatch(r"(?:[+-]?[\d.,]+(?: %| [a-z]+illion)?)?", cell) for cell in column)
+    return all(re.fullmatch(r"(?:[+-]?[\d.,]+(?: %)?)?", cell) for cell in column)
 
 
 def _page(*parts: str) -> str:

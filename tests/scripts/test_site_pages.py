@@ -38,9 +38,16 @@ def test_a_number_has_its_unit_and_its_source() -> None:
     _, _, section = PAGES["gpus.md"].partition("\n## h100-sxm-80gb\n")
     section = section.partition("\n## ")[0]
     given = read_toml(Catalogue(None).find(SpecKind.GPUS, "h100-sxm-80gb"))
-    source = spec_pages.plain(given["sources"]["memory"])
-    assert f"| `memory_bandwidth` | 3,350 GB/s | {source} |" in section
-    assert "| `host.memory_per_gpu` | 256 GiB |" in section
+    assert "| `memory_bandwidth` | 3,350 GB/s | memory |" in section
+    assert f"\n- memory: {spec_pages.plain(given['sources']['memory'])}\n" in section
+    assert "| `host.memory_per_gpu` | 256 GiB | host\\_memory |" in section
+
+
+def test_what_nobody_measured_is_marked() -> None:
+    _, _, section = PAGES["gpus.md"].partition("\n## mi300x-192gb\n")
+    section = section.partition("\n## ")[0]
+    assert "| `scale_out_bandwidth` | 400 Gbit/s | **assumed** |" in section
+    assert re.search(r"\| `efficiency\.gemm\.\S+` \| \S+ \| \S+ \(\*\*default\*\*\) \|", section)
 
 
 def test_a_profile_says_what_it_builds_on() -> None:
