@@ -16,10 +16,10 @@ from pathlib import Path
 from spec_pages import plain, table
 
 import planner
+from planner.confidence.intervals import LEVEL
 from planner.specs.catalogue import Catalogue
 from planner.text import count
 from planner.validation.compare import Errors, Row, group_errors, joined, memory_verdicts
-from planner.validation.intervals import LEVEL
 from planner.validation.kinds import Compared
 from planner.validation.library import Library
 from planner.validation.predict import predict

@@ -110,3 +110,10 @@ def test_examples_of_the_interface_run(name: str) -> None:
     ran = doctest.testmod(import_module(name))
     assert ran.attempted
     assert not ran.failed
+
+
+def test_the_gate_builds_the_site_with_warnings_as_errors() -> None:
+    gate = ROOT.joinpath(".ci", "run").read_text(encoding="utf-8")
+    (build,) = (line for line in gate.splitlines() if "-m sphinx" in line)
+    assert " -W " in build
+    assert "'.[docs]'" in gate
