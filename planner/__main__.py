@@ -65,7 +65,9 @@ def run(arguments: Sequence[str]) -> int:
 
 def _invoke(arguments: list[str]) -> int:
     from planner.cli.app import Interrupted, PipeClosed, app
+    from planner.cli.complete import mend_words
 
+    mend_words()
     try:
         app(args=arguments, prog_name="planner", obj=arguments)
     except SystemExit as end:
