@@ -91,9 +91,9 @@ app.add_typer(specs, name="specs")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from planner.version import __version__
+        from planner.distribution import version_line
 
-        typer.echo(f"planner {__version__}")
+        typer.echo(version_line())
         raise typer.Exit
 
 
