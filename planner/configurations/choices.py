@@ -110,9 +110,9 @@ def _flag(name: str, value: Any) -> bool:
 
 def _code(term: Term, value: Any) -> int:
     codes = {str(term.shown(code)): int(code) for code in term.codes}
-    text = str(value).lower()
+    text = term.codes.meant(str(value))
     if text not in codes:
-        hint = did_you_mean(text, codes)
+        hint = did_you_mean(text, [*codes, *term.codes.aliases()])
         raise SearchSpaceError(f"{term.term} is one of {', '.join(codes)}, not {value!r}.{hint}")
     return codes[text]
 
