@@ -11,6 +11,7 @@ from planner.configurations.table import word
 from planner.errors import PlannerError
 from planner.optimize.constraints import Constraint
 from planner.optimize.problem import Problem
+from planner.optimize.relaxing import without_assumed
 from planner.optimize.result import SearchResult
 from planner.plan import Plan, make_plan, one_configuration
 from planner.request import Request
@@ -79,7 +80,7 @@ def _helps(remedy: _Remedy, rows: int) -> tuple[bool, int]:
         plan = (one_configuration if remedy.is_single else make_plan)(remedy.request)
     except PlannerError:
         return False, rows
-    problem = plan.problem
+    problem = without_assumed(plan.problem)
     for source in problem.sources:
         for block in source.blocks(problem.objectives, problem.constraints):
             if block.candidates is not None and (problem.codes(block.candidates) == 0).any():

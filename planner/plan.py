@@ -17,6 +17,7 @@ from planner.optimize.source import Source
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.search_space import SearchSpace
+from planner.workloads.assumed import limit_notes
 from planner.workloads.base import ALL, Evaluation, Question, Scene, Workload
 from planner.workloads.notes import Notes
 from planner.workloads.place import Place, read_place
@@ -76,6 +77,8 @@ def make_plan(request: Request) -> Plan:
             f"--{workload.profile_kind}, or other --gpu."
         )
     bounds = {**request.constraints, **workload.limits(question, sources[0])}
+    limits = constraints(workload.name, bounds, workload.assumed(question))
+    notes.defaults.update(limit_notes(limits))
     return Plan(
         request=request,
         workload=workload,
@@ -84,7 +87,7 @@ def make_plan(request: Request) -> Plan:
             objectives=objectives(
                 workload.name, request.objectives or workload.objectives(question)
             ),
-            constraints=constraints(workload.name, bounds),
+            constraints=limits,
             best_per_gpu=len(gpus) > 1,
         ),
         space=space,
@@ -132,6 +135,16 @@ def evaluated(plan: Plan, burst: int | None = None) -> Evaluation:
     (code,) = plan.problem.codes(found.candidates).ravel()
     rejected_by = plan.problem.rejections[code - 1] if code else ""
     return replace(found, rejected_by=rejected_by)
+
+
+def answered(plan: Plan, result: SearchResult) -> Plan:
+    """The plan with the limits that the plans of a result keep.
+
+    They are wider than those it assumed where nothing keeps these.
+    """
+    before = {limit.name: limit.bound for limit in plan.problem.constraints}
+    notes = limit_notes(result.problem.constraints, before)
+    return replace(plan, problem=result.problem, defaults={**plan.defaults, **notes})
 
 
 def result_of(plan: Plan, found: Evaluation) -> SearchResult:
@@ -223,6 +236,7 @@ def _space(workload: Workload, question: Question, notes: Notes) -> SearchSpace:
         other = "serve" if space.engine else "train"
         raise SearchSpaceError(f"The space {space.name} is one of --workload {other}.")
     notes.digests[f"space {space.name}"] = found.digest
+    notes.defaults.update(workload.chosen(question, space))
     return space
 
 

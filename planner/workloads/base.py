@@ -12,6 +12,7 @@ from planner.optimize.source import Candidates, Columns, Source
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec
+from planner.specs.search_space import SearchSpace
 from planner.workloads.notes import Notes
 from planner.workloads.place import Place
 
@@ -138,6 +139,8 @@ class Workload:
     sources : what is to be searched in a scene; none where its parts do not go together
     objectives : what plans are chosen by where the request does not say
     limits : limits that follow from the request and the first source
+    chosen : what is said of what a space chooses among, where nobody set it
+    assumed : bounds that are assumed where the request has no such limits
     ideal : a profile without losses
     once : judges the one configuration of a source; of a burst of so many requests too
     free : values of parameters that ``once`` chooses among, where the request leaves them open
@@ -158,6 +161,8 @@ class Workload:
     wording: Wording
     once: Callable[[Any, int | None], Evaluation]
     limits: Callable[[Question, Source], Mapping[str, float]] = lambda *_: {}
+    chosen: Callable[[Question, SearchSpace], Mapping[str, str]] = lambda *_: {}
+    assumed: Callable[[Question], Mapping[str, float]] = lambda _: {}
     free: Callable[[Request, int | None], Mapping[str, Sequence[Any]]] = lambda *_: {}
     fitting: Callable[[Any, Any], Mapping[str, Any]] = lambda *_: {}
     advice_rows: int = 1_500_000

@@ -13,6 +13,7 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.source import Source
 from planner.request import Request
 from planner.terms import terms_of
+from planner.workloads.assumed import assumed_limits
 from planner.workloads.base import ALL, Question, Scene, Workload
 from planner.workloads.batches import BatchSource, batch_once, largest_batch, most_concurrent
 from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
@@ -21,7 +22,7 @@ from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolSource
 from planner.workloads.replicas import ReplicaSource
 from planner.workloads.serving_once import serve_once
-from planner.workloads.serving_question import SINGLE, ask_serving
+from planner.workloads.serving_question import SINGLE, ask_serving, chosen_types
 from planner.workloads.serving_space import serving_mesh
 from planner.workloads.serving_words import BATCH_WORDS, SERVING_WORDS
 
@@ -202,6 +203,12 @@ def _limits(question: Question, source: Source) -> dict[str, float]:
     return bounds
 
 
+def _assumed(question: Question) -> dict[str, float]:
+    """Of a search the limits of the table; one configuration is judged as it is."""
+    request = question.request
+    return {} if request.space == SINGLE else assumed_limits("serve", request.constraints)
+
+
 def _settled(source: Source) -> dict[str, Any]:
     """Answers that a plan was made with where the user gave none, or several."""
     work = source.setting.workload
@@ -237,6 +244,8 @@ SERVE = Workload(
     sources=_sources,
     objectives=_objectives,
     limits=_limits,
+    chosen=chosen_types,
+    assumed=_assumed,
     ideal=ideal_engine,
     settled=_settled,
     once=serve_once,
@@ -253,6 +262,7 @@ INFERENCE = Workload(
     ask=ask_serving,
     sources=_batch_sources,
     objectives=lambda _: ("throughput_per_gpu", "request_latency"),
+    chosen=chosen_types,
     ideal=ideal_engine,
     settled=_settled,
     once=batch_once,

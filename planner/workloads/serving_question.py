@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from planner.configurations.choices import checked, listed
+from planner.configurations.table import word
 from planner.errors import SearchSpaceError, SpecError
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
+from planner.specs.search_space import SearchSpace
 from planner.specs.serving import ServingWorkload
 from planner.workloads.base import Question
 from planner.workloads.notes import Notes
@@ -72,6 +75,20 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
             "model file with more max_position_embeddings."
         )
     return workload
+
+
+def chosen_types(question: Question, space: SearchSpace) -> dict[str, str]:
+    """What is said of the types that a space has several values of, and nobody set."""
+    given = {*question.request.settings}
+    if any((question.model.quantization, question.model.expert_quantization)):
+        given.add("quantization")
+    notes = {}
+    for name in ("quantization", "kv_cache"):
+        tried = listed(space.parameters.get(name, ()), {})
+        if name not in given and len(tried) > 1:
+            words = [str(word(name, code)) for code in checked(name, tried)]
+            notes[name] = f"the best of {', '.join(words)} (all of the space)"
+    return notes
 
 
 def _note_quantization(request: Request, model: ModelSpec, notes: Notes) -> None:
