@@ -44,6 +44,7 @@ from planner.workloads.deployments import (
     parameter_columns,
 )
 from planner.workloads.pool_search import PoolSpace, headroom, pairs
+from planner.workloads.serving_simplicity import pool_complexity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +178,12 @@ class PoolDeployments(Deployments):
     decode: DecodeWorkers
     transfer_time: FloatArray
     load: FloatArray
+
+    @property
+    def complexity(self) -> IndexArray:
+        """How much about a plan is unusual: more than about any of replicas that do all."""
+        prefill = self.source.space.prefill_setting
+        return pool_complexity(prefill, self.setting, self.configurations, self.num_gpus)
 
     @property
     def memory(self) -> tuple[Need, Need]:

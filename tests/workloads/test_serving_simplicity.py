@@ -1,0 +1,116 @@
+"""Of two ways to serve that are ties, the plainer one has the smaller complexity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import planner
+from planner.configurations.serving import ServingConfigurations
+from planner.enums import CacheType, Quantization
+from planner.estimators.inference.setting import ServingSetting
+from planner.optimize.exhaustive import exhaustive_search
+from planner.plan import make_plan
+from planner.request import Request
+from planner.workloads.serving_simplicity import (
+    LONGEST_BATCH,
+    batch_complexity,
+    replica_complexity,
+)
+
+SERVE: dict[str, Any] = {
+    "workload": "serve", "model": "llama-3.1-70b", "gpu": "h100", "num_gpus": 16,
+}  # fmt: skip
+PLAIN: dict[str, Any] = {
+    "num_gpus": 16, "concurrency": 64, "quantization": Quantization.W16A16,
+    "expert_quantization": Quantization.W16A16, "kv_cache": CacheType.BF16,
+    "max_num_batched_tokens": 8192,
+}  # fmt: skip
+# Each is plainer than the one behind it; everything else is plain.
+ORDER: tuple[dict[str, Any], ...] = (
+    {},
+    {"max_num_batched_tokens": 16384},
+    {"kv_cache": CacheType.FP8},
+    {"quantization": Quantization.FP8, "expert_quantization": Quantization.FP8},
+    {"num_gpus": 18},
+    {"tensor_parallel": 2},
+    {"tensor_parallel": 6},
+    {"expert_parallel": 2},
+    {"pipeline_parallel": 2},
+    {"tensor_parallel": 2, "pipeline_parallel": 2},
+    {"tensor_parallel": 2, "expert_parallel": 4, "attention_data_parallel": 2},
+    {"tensor_parallel": 8, "pipeline_parallel": 2},
+    {"tensor_parallel": 16},
+    {"kv_offload": 0.5},
+)
+
+
+def setting(model: str = "llama-3.1-70b") -> ServingSetting:
+    (source,) = make_plan(
+        Request(**{**SERVE, "model": model, "mode": "aggregated"})
+    ).problem.sources
+    found: ServingSetting = source.setting
+    return found
+
+
+def complexity(more: dict[str, Any], model: str = "llama-3.1-70b") -> int:
+    c = ServingConfigurations.of(**{**PLAIN, **more})
+    return int(replica_complexity(setting(model), c, c.num_gpus))
+
+
+@pytest.mark.parametrize("place", range(1, len(ORDER)))
+def test_the_order(place: int) -> None:
+    assert complexity(ORDER[place - 1]) < complexity(ORDER[place])
+
+
+def test_what_comes_first_outweighs_all_that_follows() -> None:
+    unusual = {"num_gpus": 18, **ORDER[1], **ORDER[2], **ORDER[3]}
+    assert complexity({}) == 0
+    assert complexity(unusual) < complexity({"tensor_parallel": 2})
+    inside = {**unusual, "tensor_parallel": 2, "pipeline_parallel": 2, "expert_parallel": 2}
+    assert complexity(inside) < complexity({"tensor_parallel": 16})
+
+
+def test_published_weights_are_plain_whatever_their_type() -> None:
+    own = {"quantization": Quantization.FP8_BLOCK, "expert_quantization": Quantization.FP8_BLOCK}
+    assert complexity(own, "deepseek-v3") == 0
+    assert complexity({}, "deepseek-v3") > 0
+    experts = {"expert_quantization": Quantization.MXFP4}
+    assert complexity(experts, "gpt-oss-120b") == 0
+
+
+def test_a_long_batch_is_less_plain_than_any_layout_inside_memory() -> None:
+    c = ServingConfigurations.of(**PLAIN)
+    times = np.array([LONGEST_BATCH, LONGEST_BATCH * 1.01])
+    short, long = batch_complexity(setting(), c, times)
+    across = ServingConfigurations.of(**{**PLAIN, "tensor_parallel": 16})
+    assert short == 0 < batch_complexity(setting(), across, times[0]) < long
+
+
+def test_pools_are_less_plain_than_replicas() -> None:
+    problem = make_plan(Request(**SERVE)).problem
+    fewest, most = {}, {}
+    for source in problem.sources:
+        for block in source.blocks(problem.objectives, problem.constraints):
+            if block.candidates is not None:
+                found = block.candidates.complexity
+                assert np.broadcast_shapes(found.shape, block.candidates.shape) == (
+                    block.candidates.shape
+                )
+                assert np.issubdtype(found.dtype, np.integer)
+                mode = source.mode
+                fewest[mode] = min(fewest.get(mode, found.min()), found.min())
+                most[mode] = max(most.get(mode, 0), found.max())
+    assert most["aggregated"] < fewest["disaggregated"]
+    assert most["aggregated"] > fewest["aggregated"]
+
+
+def test_every_kind_of_candidates_has_one() -> None:
+    batches = make_plan(Request(**{**SERVE, "workload": "inference"})).problem
+    (source,) = batches.sources
+    judged = source.judged(source.mesh.table())
+    assert len(np.unique(judged.complexity)) > 10
+    assert exhaustive_search(batches).configurations_feasible
+    assert planner.search(**SERVE).configurations_feasible
