@@ -89,6 +89,7 @@ def make_plan(request: Request) -> Plan:
             ),
             constraints=limits,
             best_per_gpu=len(gpus) > 1,
+            furthest=workload.furthest(question),
         ),
         space=space,
         profiles=tuple(profiles),

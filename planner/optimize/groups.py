@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.arrays import IndexArray
 from planner.optimize.collector import Collector, NearestMiss, in_order, stacked
-from planner.optimize.pareto import pareto_front
+from planner.optimize.pareto import pareto_front, useful
 from planner.optimize.problem import MEMORIES, Problem
 from planner.optimize.source import Columns, Source
 
@@ -49,10 +49,12 @@ class Group:
         found = [one for one in self.collectors.values() if len(one.values)]
         return min(found, key=lambda one: tuple(one.values[0])).place(0)
 
-    def table(self, most: int | None) -> Columns:
-        """The front of all modes, or its first rows."""
+    def table(self, most: int | None, furthest: float) -> Columns:
+        """The useful front of all modes, or its first rows."""
         found = list(self.collectors.values())
-        front = pareto_front(np.concatenate([one.values for one in found]))[:most]
+        values = np.concatenate([one.values for one in found])
+        front = pareto_front(values)[:most]
+        front = front[useful(values[front], furthest)]
         owners = np.repeat(np.arange(len(found)), [len(one.values) for one in found])
         starts = np.cumsum([0, *(len(one.values) for one in found)])
         return in_order(

@@ -18,12 +18,16 @@ MEMORIES = ("host", "gpu")
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Everything a driver needs; ``best_per_gpu`` keeps the best plan of each GPU alone."""
+    """Everything a driver needs; ``best_per_gpu`` keeps the best plan of each GPU alone.
+
+    The front ends where the first objective is beyond the factor ``furthest`` of the best.
+    """
 
     sources: tuple[Source, ...]
     objectives: tuple[Objective, ...]
     constraints: tuple[Constraint, ...] = ()
     best_per_gpu: bool = False
+    furthest: float = np.inf
 
     @property
     def setting(self) -> Any:

@@ -80,7 +80,9 @@ class SearchResult:
     def table(self) -> Mapping[str, Sequence[Any]]:
         """The front as columns, predicted again; empty if nothing is feasible."""
         most = 1 if self.problem.best_per_gpu else None
-        return stacked([group.table(most) for group in by_value(self.groups)])
+        return stacked(
+            [group.table(most, self.problem.furthest) for group in by_value(self.groups)]
+        )
 
     @cached_property
     def best_of_modes(self) -> Mapping[str, Sequence[Any]]:

@@ -140,6 +140,7 @@ class Workload:
     objectives : what plans are chosen by where the request does not say
     limits : limits that follow from the request and the first source
     chosen : what is said of what a space chooses among, where nobody set it
+    furthest : how many times worse than the best the first objective of plans of the front may be
     assumed : bounds that are assumed where the request has no such limits
     ideal : a profile without losses
     once : judges the one configuration of a source; of a burst of so many requests too
@@ -162,6 +163,7 @@ class Workload:
     once: Callable[[Any, int | None], Evaluation]
     limits: Callable[[Question, Source], Mapping[str, float]] = lambda *_: {}
     chosen: Callable[[Question, SearchSpace], Mapping[str, str]] = lambda *_: {}
+    furthest: Callable[[Question], float] = lambda _: float("inf")
     assumed: Callable[[Question], Mapping[str, float]] = lambda _: {}
     free: Callable[[Request, int | None], Mapping[str, Sequence[Any]]] = lambda *_: {}
     fitting: Callable[[Any, Any], Mapping[str, Any]] = lambda *_: {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,9 @@ from planner.workloads.serving_words import BATCH_WORDS, SERVING_WORDS
 _MOST_CONCURRENT = 4096
 _FRONT = ("throughput_per_gpu", "interactivity")
 _SIZING = ("num_gpus", "request_latency")
+# Nobody pays ten times as much for what is left to gain there.
+_TIMES_THE_BEST = 10.0
+_COSTS = ("usd", "count")
 _NUMBERS = ("replicas", "prefill_replicas")
 
 
@@ -203,6 +207,14 @@ def _limits(question: Question, source: Source) -> dict[str, float]:
     return bounds
 
 
+def _furthest(question: Question) -> float:
+    """The front's end, unless the user says by an objective or a limit how far to look."""
+    request = question.request
+    known = terms_of(request.workload, "limit")
+    own_end = any(known[name].type in _COSTS for name in request.constraints if name in known)
+    return math.inf if request.objectives or own_end else _TIMES_THE_BEST
+
+
 def _assumed(question: Question) -> dict[str, float]:
     """Of a search the limits of the table; one configuration is judged as it is."""
     request = question.request
@@ -245,6 +257,7 @@ SERVE = Workload(
     objectives=_objectives,
     limits=_limits,
     chosen=chosen_types,
+    furthest=_furthest,
     assumed=_assumed,
     ideal=ideal_engine,
     settled=_settled,
@@ -263,6 +276,7 @@ INFERENCE = Workload(
     sources=_batch_sources,
     objectives=lambda _: ("throughput_per_gpu", "request_latency"),
     chosen=chosen_types,
+    furthest=_furthest,
     ideal=ideal_engine,
     settled=_settled,
     once=batch_once,
