@@ -12,6 +12,8 @@ from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
 
 _MOST_DOUBLINGS = 64
+# Beyond the nearest plan, so that there is something to choose among.
+_ROOM = 1.5
 
 
 def relaxing(problem: Problem, search: Callable[[Problem], SearchResult]) -> SearchResult:
@@ -36,7 +38,7 @@ def without_assumed(problem: Problem) -> Problem:
 
 
 def _wider(problem: Problem, found: SearchResult) -> Problem | None:
-    """Assumed limits doubled until the nearest plan keeps them; None where it has none."""
+    """Assumed limits doubled until the nearest plan keeps them; None if unknown."""
     assumed = {limit.name for limit in problem.constraints if limit.assumed}
     misses = [_widened(problem, one) for one in found.nearest_misses if one.rejection in assumed]
     known = [one for one in misses if one is not None]
@@ -53,6 +55,7 @@ def _widened(problem: Problem, miss: NearestMiss) -> tuple[int, tuple[Constraint
         doublings = 0
         if limit.assumed:
             value = float(miss.candidates.value(limit.name).ravel()[0])
+            value *= 1.0 if _keeps(limit, value) else _ROOM**limit.sign
             while doublings < _MOST_DOUBLINGS and not _keeps(_doubled(limit, doublings), value):
                 doublings += 1
         if doublings == _MOST_DOUBLINGS:
