@@ -46,6 +46,7 @@ def _searched(problem: Problem, progress: Progress | None, sink: Sink | None) ->
         with pages:
             for source, collector in zip(problem.sources, collectors, strict=True):
                 done = search_source(problem, source, collector, progress, sink, done)
+                collector.settle()
     except StopSearch:
         interrupted = True
     return SearchResult.of(problem, groups, started, interrupted)
