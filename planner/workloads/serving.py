@@ -30,6 +30,8 @@ from planner.workloads.serving_words import BATCH_WORDS, SERVING_WORDS
 _MOST_CONCURRENT = 4096
 _FRONT = ("throughput_per_gpu", "interactivity")
 _SIZING = ("num_gpus", "request_latency")
+# Objectives as sure as the rate of a layout: of sizing the number of GPUs follows from it.
+_OF_RATES = ("throughput_per_gpu", "throughput", "cost_per_million_tokens")
 # Nobody pays ten times as much for what is left to gain there.
 _TIMES_THE_BEST = 10.0
 _COSTS = ("usd", "count")
@@ -269,7 +271,7 @@ SERVE = Workload(
     wording=SERVING_WORDS,
     other_gpus=("prefill_gpu",),
     precision="quantization",
-    ties=("throughput_per_gpu", "throughput", "cost_per_million_tokens", "interactivity"),
+    ties=(*_OF_RATES, "interactivity", "num_gpus", "cost_per_hour"),
     suits=lambda _, engine: engine.scheduler.continuous,
 )
 
@@ -288,5 +290,5 @@ INFERENCE = Workload(
     fitting=_fitting,
     wording=BATCH_WORDS,
     precision="quantization",
-    ties=("throughput_per_gpu", "throughput", "cost_per_million_tokens", "request_latency"),
+    ties=(*_OF_RATES, "request_latency"),
 )

@@ -80,7 +80,9 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
 def chosen_types(question: Question, space: SearchSpace) -> dict[str, str]:
     """What is said of the types that a space has several values of, and nobody set."""
     given = {*question.request.settings}
-    if any((question.model.quantization, question.model.expert_quantization)):
+    if question.request.precision is not None or any(
+        (question.model.quantization, question.model.expert_quantization)
+    ):
         given.add("quantization")
     notes = {}
     for name in ("quantization", "kv_cache"):

@@ -15,6 +15,7 @@ from planner.specs.model_checks import quantization_word
 
 ONE: dict[str, Any] = {
     "workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "num_gpus": 1,
+    "engine": "vllm",
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from planner.terms import glossary
 
 SMALL: dict[str, Any] = {
     "workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "num_gpus": 1,
-    "mode": "aggregated",
+    "mode": "aggregated", "engine": "vllm",
 }  # fmt: skip
 LONG = {**SMALL, "gpu": "l4", "input_tokens": 60_000, "output_tokens": 1_000}
 DEFAULTS = {"time_to_first_token": 2.0, "time_per_output_token": 0.05}

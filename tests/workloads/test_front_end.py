@@ -18,10 +18,11 @@ from planner.request import Request
 
 SIZED: dict[str, Any] = {
     "workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "request_rate": 200.0,
-    "mode": "aggregated",
+    "mode": "aggregated", "engine": "vllm",
 }  # fmt: skip
 BATCHES: dict[str, Any] = {
     "workload": "inference", "model": "llama-3.1-8b", "gpu": "h100", "num_gpus": 8,
+    "engine": "vllm",
 }  # fmt: skip
 STREAMS = {**BATCHES, "workload": "serve", "mode": "aggregated"}
 
@@ -79,7 +80,18 @@ def test_what_the_user_asks_for_is_not_cut(more: dict[str, Any]) -> None:
 
 def test_all_rows_are_written_all_the_same(planner: Any, tmp_path: Path) -> None:
     path = tmp_path / "all.csv"
-    words = ("--workload", "inference", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", 8)
+    words = (
+        "--workload",
+        "inference",
+        "--model",
+        "llama-3.1-8b",
+        "--gpu",
+        "h100",
+        "--gpus",
+        8,
+        "--engine",
+        "vllm",
+    )
     assert planner("search", *words, "--all", "--csv", path).exit_code == 0
     every = pd.read_csv(path)["output_tokens_per_s_per_gpu"]
     assert every.min() < every.max() / 10

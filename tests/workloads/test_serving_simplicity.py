@@ -22,6 +22,7 @@ from planner.workloads.serving_simplicity import (
 
 SERVE: dict[str, Any] = {
     "workload": "serve", "model": "llama-3.1-70b", "gpu": "h100", "num_gpus": 16,
+    "engine": "vllm",
 }  # fmt: skip
 PLAIN: dict[str, Any] = {
     "num_gpus": 16, "concurrency": 64, "quantization": Quantization.W16A16,
@@ -114,3 +115,29 @@ def test_every_kind_of_candidates_has_one() -> None:
     assert len(np.unique(judged.complexity)) > 10
     assert exhaustive_search(batches).configurations_feasible
     assert planner.search(**SERVE).configurations_feasible
+
+
+def test_replicas_that_do_all_are_recommended_where_pools_are_a_tie() -> None:
+    found = planner.search(**{**SERVE, "model": "deepseek-v3", "gpu": "h200"})
+    fastest, recommended = found.fastest, found.recommended
+    assert fastest is not None
+    assert recommended is not None
+    gain = float(fastest.value("throughput_per_gpu").ravel()[0])
+    mine = float(recommended.value("throughput_per_gpu").ravel()[0])
+    factor = recommended.source.confidence(16).layout
+    assert 1 < gain / mine <= factor < 1.25
+    assert (fastest.source.mode, recommended.source.mode) == ("disaggregated", "aggregated")
+    assert int(np.ravel(recommended.complexity)[0]) < int(np.ravel(fastest.complexity)[0])
+    of_modes = found.comparisons["mode"].table["mode"]
+    assert of_modes == ["disaggregated", "aggregated"]
+
+
+def test_sizing_takes_replicas_for_a_few_gpus_more() -> None:
+    sized = {**SERVE, "model": "llama-3.1-8b", "num_gpus": None, "request_rate": 200.0}
+    found = planner.search(**{**sized, "engine": "sglang"})
+    fastest, recommended = found.fastest, found.recommended
+    assert fastest is not None
+    assert recommended is not None
+    assert recommended.source.mode == "aggregated"
+    fewest, mine = (float(np.ravel(one.value("num_gpus"))[0]) for one in (fastest, recommended))
+    assert fewest <= mine <= 1.25 * fewest
