@@ -1,8 +1,9 @@
-"""Limits of speed that a request leaves out, and how they are told."""
+"""What a request leaves out: limits of speed, types of numbers; and how that is told."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from planner import text
 from planner.optimize.constraints import Constraint
@@ -25,6 +26,16 @@ def limit_notes(
 ) -> dict[str, str]:
     """What is said of limits that nobody gave; ``assumed`` has the bounds they had at first."""
     return {one.name: _note(one, (assumed or {}).get(one.name)) for one in limits if one.assumed}
+
+
+def tried_notes(
+    tried: Mapping[str, Sequence[str]], row: Mapping[str, Any] | None = None
+) -> dict[str, str]:
+    """What is said of parameters that the space had several values of: the one of a ``row``."""
+    words = {name: f"{', '.join(values)} tried, of the space" for name, values in tried.items()}
+    if row is None:
+        return words
+    return {name: f"{row[name]} ({text})" for name, text in words.items()}
 
 
 def _note(limit: Constraint, before: float | None) -> str:

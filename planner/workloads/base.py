@@ -132,7 +132,7 @@ class Workload:
     sources : what is to be searched in a scene; an error where its parts do not go together
     objectives : what plans are chosen by where the request does not say
     limits : limits that follow from the request and the first source
-    chosen : what is said of what a space chooses among, where nobody set it
+    tried : values by parameter that a space chooses among and a user would want to know of
     furthest : how many times worse than the best the first objective of plans of the front may be
     assumed : bounds that are assumed where the request has no such limits
     ideal : a profile without losses
@@ -159,7 +159,7 @@ class Workload:
     wording: Wording
     once: Callable[[Any, int | None], Evaluation]
     limits: Callable[[Question, Source], Mapping[str, float]] = lambda *_: {}
-    chosen: Callable[[Question, SearchSpace], Mapping[str, str]] = lambda *_: {}
+    tried: Callable[[Question, SearchSpace], Mapping[str, Sequence[str]]] = lambda *_: {}
     furthest: Callable[[Question], float] = lambda _: float("inf")
     assumed: Callable[[Question], Mapping[str, float]] = lambda _: {}
     free: Callable[[Request, int | None], Mapping[str, Sequence[Any]]] = lambda *_: {}

@@ -23,7 +23,7 @@ from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolSource
 from planner.workloads.replicas import ReplicaSource
 from planner.workloads.serving_once import serve_once
-from planner.workloads.serving_question import SINGLE, ask_serving, chosen_types
+from planner.workloads.serving_question import SINGLE, ask_serving, tried_types
 from planner.workloads.serving_space import serving_mesh
 from planner.workloads.serving_words import BATCH_WORDS, SERVING_WORDS
 
@@ -260,7 +260,7 @@ SERVE = Workload(
     sources=_sources,
     objectives=_objectives,
     limits=_limits,
-    chosen=chosen_types,
+    tried=tried_types,
     furthest=_furthest,
     assumed=_assumed,
     ideal=ideal_engine,
@@ -282,7 +282,7 @@ INFERENCE = Workload(
     ask=ask_serving,
     sources=_batch_sources,
     objectives=lambda _: ("throughput_per_gpu", "request_latency"),
-    chosen=chosen_types,
+    tried=tried_types,
     furthest=_furthest,
     ideal=ideal_engine,
     settled=_settled,

@@ -20,6 +20,7 @@ from planner.workloads.place import gpu_counts
 SINGLE = "serve_single"
 _SPACE = "serve"
 _TOKENS = 1024
+_TYPES = ("quantization", "kv_cache")
 _OF_WORKLOAD = (
     "request_rate",
     "prefix_cache_hit_rate",
@@ -77,20 +78,18 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
     return workload
 
 
-def chosen_types(question: Question, space: SearchSpace) -> dict[str, str]:
-    """What is said of the types that a space has several values of, and nobody set."""
+def tried_types(question: Question, space: SearchSpace) -> dict[str, list[str]]:
+    """The types that a space has several of, where nobody set one and none are published."""
     given = {*question.request.settings}
-    if question.request.precision is not None or any(
-        (question.model.quantization, question.model.expert_quantization)
-    ):
+    published = question.model.quantization, question.model.expert_quantization
+    if question.request.precision is not None or any(published):
         given.add("quantization")
-    notes = {}
-    for name in ("quantization", "kv_cache"):
-        tried = listed(space.parameters.get(name, ()), {})
-        if name not in given and len(tried) > 1:
-            words = [str(word(name, code)) for code in checked(name, tried)]
-            notes[name] = f"the best of {', '.join(words)} (all of the space)"
-    return notes
+    tried = {name: listed(space.parameters.get(name, ()), {}) for name in _TYPES}
+    return {
+        name: [str(word(name, code)) for code in checked(name, values)]
+        for name, values in tried.items()
+        if name not in given and len(values) > 1
+    }
 
 
 def _note_quantization(request: Request, model: ModelSpec, notes: Notes) -> None:
