@@ -114,7 +114,8 @@ def test_both_modes_share_a_front_and_each_has_its_best():
     best = pd.DataFrame(result.comparisons["mode"].table)
     for mode, throughput in zip(best["mode"], best["output_tokens_per_s_per_gpu"], strict=True):
         of_mode = rows.loc[rows["mode"] == mode, "output_tokens_per_s_per_gpu"]
-        assert throughput == pytest.approx(of_mode.max())
+        factor = result.recommended.source.confidence(8).layout
+        assert of_mode.max() / factor <= throughput <= of_mode.max()
 
 
 def test_every_row_keeps_the_limits_and_uses_the_gpus():
@@ -234,7 +235,7 @@ def test_several_gpus_are_compared_by_their_best_plan():
         workload="serve",
         **{**SMALL, "gpu": "h100-sxm-80gb", "constraints": {"time_per_output_token": 0.005}},
     )
-    first = single.to_frame()["output_tokens_per_s_per_gpu"].iloc[0]
+    (first,) = single.recommended.columns()["output_tokens_per_s_per_gpu"]
     row = frame.loc[frame["gpu"] == "h100-sxm-80gb", "output_tokens_per_s_per_gpu"]
     assert row.item() == pytest.approx(first)
 
