@@ -62,6 +62,8 @@ def remedies(plan: Plan, result: SearchResult) -> list[str]:
 
 def _families(plan: Plan, result: SearchResult) -> Iterator[Iterator[_Remedy]]:
     """Families of remedies; of each the first that helps is enough."""
+    if "request_rate" in result.rejected_by:
+        yield _sized(plan)
     yield _relaxed_limits(plan, result)
     yield _fitting(plan, result)
     for name, values in remedies_of(plan.workload.name).items():
@@ -175,6 +177,11 @@ def _searches(plan: Plan) -> Iterator[_Remedy]:
             wider = replace(plan.request, space=None, settings={}, num_gpus=gpus)
             option = f"`planner search` with --gpus {gpus}"
             yield _Remedy(option=option, request=wider, is_single=False)
+
+
+def _sized(plan: Plan) -> Iterator[_Remedy]:
+    """A rate that is too much for the GPUs: as many of them as it takes."""
+    yield _changed(plan, "leaving out --gpus", num_gpus=None)
 
 
 def _more_gpus(plan: Plan) -> Iterator[_Remedy]:
