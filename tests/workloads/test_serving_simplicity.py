@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -166,3 +167,5 @@ def test_layouts_of_dense_models_are_told_apart_sooner_than_those_of_experts() -
         factors.append(sure[0].layout if sure[0] is not None else 0.0)
     dense, experts = factors
     assert 1.1 < dense < 1.15 < 1.3 < experts < 1.35
+    told = (Path(__file__).parents[2] / "docs" / "serving.md").read_text()
+    assert all(f"{factor:.2f} for" in told for factor in factors)
