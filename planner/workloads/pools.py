@@ -183,7 +183,8 @@ class PoolDeployments(Deployments):
     def complexity(self) -> IndexArray:
         """How much about a plan is unusual: more than about any of replicas that do all."""
         prefill = self.source.space.prefill_setting
-        return pool_complexity(prefill, self.setting, self.configurations, self.num_gpus)
+        c = self.configurations
+        return pool_complexity(prefill, self.setting, c, self.num_gpus, self.load)
 
     @property
     def memory(self) -> tuple[Need, Need]:

@@ -4,9 +4,9 @@ What comes first in this order outweighs all that follows:
 
 1. replicas that do all, before workers for prompts and workers for answers
 2. nothing is kept in host memory
-3. a static batch ends within ten minutes
+3. a static batch ends within ten minutes; prefill workers have a tenth of their time to spare
 4. a replica inside a node, before one of several nodes, before tensor parallelism across nodes
-5. fewer kinds of parallelism: none, tensor, expert or attention data, pipelines, several
+5. fewer kinds of parallelism: none, tensor, with experts, with attention data, then pipelines
 6. replicas, and all GPUs, fill whole nodes
 7. weights as they are published
 8. a 16-bit cache
@@ -28,11 +28,13 @@ from planner.estimators.inference.setting import ServingSetting
 
 LONGEST_BATCH = 600.0
 """Seconds: a batch is rarely waited for longer."""
+HIGHEST_LOAD = 0.9
+"""Of prefill workers: beyond it requests that come at random wait ever longer."""
 _KINDS = {
     "tensor_parallel": 1,
     "expert_parallel": 2,
     "attention_data_parallel": 2,
-    "pipeline_parallel": 3,
+    "pipeline_parallel": 5,
 }
 
 Step: TypeAlias = tuple[int, IndexArray | BoolArray]
@@ -61,15 +63,20 @@ def pool_complexity(
     setting: ServingSetting,
     c: PoolConfigurations,
     num_gpus: FloatArray,
+    load: FloatArray,
 ) -> IndexArray:
-    """The same of pools: more than any replica's, and by what both kinds of workers have."""
+    """The same of pools: more than any replica's, and by what both kinds of workers have.
+
+    ``load`` is that of the prefill workers.
+    """
     prefill = _common(prefill_setting, c.prefill, num_gpus)
     decode = _common(setting, c.decode, num_gpus)
     both = [
         (2 * levels - 1, mine.astype(np.intp) + its)
         for (levels, mine), (_, its) in zip(prefill, decode, strict=True)
     ]
-    return _packed(both) + _LARGEST_OF_REPLICAS
+    offload, *others = both
+    return _packed([offload, (2, load > HIGHEST_LOAD), *others]) + _LARGEST_OF_REPLICAS
 
 
 def _common(setting: ServingSetting, c: ServingConfigurations, num_gpus: FloatArray) -> list[Step]:

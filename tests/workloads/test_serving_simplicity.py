@@ -9,16 +9,19 @@ import numpy as np
 import pytest
 
 import planner
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.serving import PoolConfigurations, ServingConfigurations
 from planner.enums import CacheType, Quantization
 from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.recommendation import Simplest
 from planner.plan import make_plan
 from planner.request import Request
+from planner.workloads.pools import PoolSource
 from planner.workloads.serving_simplicity import (
+    HIGHEST_LOAD,
     LONGEST_BATCH,
     batch_complexity,
+    pool_complexity,
     replica_complexity,
 )
 
@@ -41,9 +44,10 @@ ORDER: tuple[dict[str, Any], ...] = (
     {"tensor_parallel": 2},
     {"tensor_parallel": 6},
     {"expert_parallel": 2},
+    {"tensor_parallel": 4, "expert_parallel": 4},
+    {"expert_parallel": 4, "attention_data_parallel": 4},
     {"pipeline_parallel": 2},
     {"tensor_parallel": 2, "pipeline_parallel": 2},
-    {"tensor_parallel": 2, "expert_parallel": 4, "attention_data_parallel": 2},
     {"tensor_parallel": 8, "pipeline_parallel": 2},
     {"tensor_parallel": 16},
     {"kv_offload": 0.5},
@@ -108,6 +112,32 @@ def test_pools_are_less_plain_than_replicas() -> None:
                 most[mode] = max(most.get(mode, 0), found.max())
     assert most["aggregated"] < fewest["disaggregated"]
     assert most["aggregated"] > fewest["aggregated"]
+
+
+def test_prefill_workers_without_time_to_spare_are_less_plain() -> None:
+    source = make_plan(Request(**{**SERVE, "mode": "disaggregated"})).problem.sources[0]
+    assert isinstance(source, PoolSource)
+    one = ServingConfigurations.of(**{**PLAIN, "num_gpus": 1})
+    c = PoolConfigurations.pooled(one, one, np.array([1.0]), np.array([1.0]))
+    idle, spare, full = pool_complexity(
+        source.setting, source.setting, c, c.num_gpus, np.array([0.1, HIGHEST_LOAD, 0.91])
+    )
+    assert idle == spare < full
+    slow = ServingConfigurations.of(**{**PLAIN, "num_gpus": 16, "tensor_parallel": 16})
+    across = PoolConfigurations.pooled(slow, one, np.array([1.0]), np.array([1.0]))
+    (most,) = pool_complexity(
+        source.setting, source.setting, across, across.num_gpus, np.array([0.1])
+    )
+    assert spare < most < full
+
+
+def test_the_recommended_pools_have_time_to_spare() -> None:
+    long = {"num_gpus": 32, "gpu": "h200", "input_tokens": 4000, "output_tokens": 1000}
+    found = planner.search(**{**SERVE, **long, "mode": "disaggregated"})
+    assert found.recommended is not None
+    (load,) = found.recommended.columns()["utilization"]
+    assert load <= HIGHEST_LOAD
+    assert max(found.table["utilization"]) > HIGHEST_LOAD
 
 
 def test_every_kind_of_candidates_has_one() -> None:
