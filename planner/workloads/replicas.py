@@ -33,6 +33,7 @@ from planner.workloads.deployments import (
     parameter_columns,
     rounded_up,
 )
+from planner.workloads.serving_simplicity import replica_complexity
 
 _BLOCK_ROWS = 2**16
 
@@ -120,6 +121,11 @@ class Replicas(Deployments):
     """Deployments of replicas that do all."""
 
     estimate: ServingEstimate
+
+    @property
+    def complexity(self) -> IndexArray:
+        """How much about a plan is unusual: 0 for the plainest."""
+        return replica_complexity(self.setting, self.configurations, self.num_gpus)
 
     @property
     def memory(self) -> tuple[Need, Need]:
