@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -110,6 +110,11 @@ class Source(ABC):
         """Name of the framework or engine."""
         name: str = self.setting.profile.name
         return name
+
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """Result columns that are the same in all of its rows: the work, what a GPU costs."""
+        return {}
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from planner.optimize.result_columns import full_columns
 from planner.plan import Plan
 from planner.report.cells import csv_cell, joined, json_cell
 from planner.report.files import is_device, manifest_path, written_whole
-from planner.report.sure import with_intervals
 
 # The more rows at a time, the fewer values of a column differ.
 _ROWS = 2**14
@@ -22,7 +22,7 @@ Block = Mapping[str, Any]
 
 def result_blocks(plan: Plan, table: Block) -> Iterator[Block]:
     """The columns of results and their intervals, some thousand rows at a time."""
-    return blocks(with_intervals(table, plan.problem.sources))
+    return blocks(full_columns(table, plan.problem.sources))
 
 
 def blocks(table: Block) -> Iterator[Block]:

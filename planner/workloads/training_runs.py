@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +20,7 @@ from planner.estimators.memory import MEMORY_PARTS
 from planner.estimators.share import Setting
 from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.units import DAY, GIB, HOUR, KILOWATT_HOUR, TERA
-from planner.workloads.columns import repeated, worded
+from planner.workloads.columns import hourly, repeated, worded
 
 _BLOCK_ROWS = 2**22
 
@@ -48,6 +49,17 @@ class TrainingSource(Source):
     def identity(self) -> Any:
         """What has an equal text where trials mean the same."""
         return self.setting, self.counts, self.price_per_gpu_second, self.flops_efficiency
+
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """The adapter, the tokens, and what a GPU costs."""
+        work = self.setting.workload
+        return {
+            "adapter": str(work.adapter),
+            "sequence_length": work.sequence_length,
+            "total_tokens": work.total_tokens,
+            "price_per_gpu_hour_usd": hourly(self.price_per_gpu_second),
+        }
 
     def broken(self, configurations: TrainingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""

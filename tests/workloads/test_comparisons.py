@@ -11,8 +11,8 @@ import pytest
 
 import planner
 from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.result_columns import confidence_of, full_columns
 from planner.plan import make_plan
-from planner.report.sure import confidence_of, with_intervals
 from planner.request import Request
 
 GPUS = ("h100-sxm-80gb", "a100-sxm-80gb")
@@ -72,7 +72,7 @@ def test_intervals_are_those_of_each_row(request_: dict[str, Any]) -> None:
     rows = pd.concat(tables, ignore_index=True).sample(frac=1, random_state=1)
     columns = {name: rows[name].tolist() for name in rows}
     sources = [source for source in plan.problem.sources if source.mesh is not None]
-    found = pd.DataFrame(with_intervals(columns, sources))
+    found = pd.DataFrame(full_columns(columns, sources))
     quantity = "step_time" if "step_time_s" in columns else "time_to_first_token"
     factors = set()
     for _, row in found.iterrows():
