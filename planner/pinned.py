@@ -5,26 +5,21 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
 from planner.errors import SpecError, did_you_mean
 from planner.plan import Plan
-from planner.request import Request
-from planner.specs.catalogue import Catalogue
+from planner.request import ALL, Request
 from planner.specs.load import read_toml
 from planner.terms import Term, terms_of
 from planner.version import __version__
-from planner.workloads.base import ALL
 from planner.workloads.registry import workload_names
 
 _HEADER = "# `planner estimate --plan FILE` shows this plan; other options beside it change it.\n"
 _WHOLE_SPACE = "space"
 _OF_POOLS = ("mode", "prefill_gpu")
-# Questions whose answer is a spec, by the kind of spec.
-_FOLDERS = {"model": "models", "gpu": "gpus", "framework": "frameworks", "engine": "engines"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,38 +129,18 @@ class PinnedPlan:
 
 def answers_of(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
     """Every question but that of the space, answered: as the user did, or as the row was made."""
-    source, kind = plan.source_of(row), plan.workload.profile_kind
-    settled = {"model": source.setting.model.name, **plan.workload.settled(source)}
+    settled, profile = plan.settled(row), plan.workload.profile_kind
     answers = {}
     for name in terms_of(plan.workload.name, "question"):
         given, made = getattr(plan.request, name, None), settled.get(name)
-        is_choice = given in (None, ALL, (ALL,)) or isinstance(given, tuple | list)
-        if name in _FOLDERS and (is_choice or name == kind):
-            answers[name] = made if given is None and name != kind else _word(plan, name, made)
-        elif name != _WHOLE_SPACE:
-            answers[name] = made if is_choice else given
+        is_choice = given in (None, ALL) or isinstance(given, tuple | list)
+        if name != _WHOLE_SPACE:
+            answers[name] = made if is_choice or name == profile else given
     if "prefill_gpu" in answers:  # the same as the other GPUs where nobody named one
         answers["prefill_gpu"] = plan.request.prefill_gpu
     if row.get("prefill_gpu") is None:
         answers.update({name: None for name in _OF_POOLS if name in answers})
     return answers
-
-
-def _word(plan: Plan, name: str, made: Any) -> Any:
-    """The one of the user's words that means the spec named ``made``: a file has no other name."""
-    given, catalogue = getattr(plan.request, name), Catalogue(plan.request.specs)
-    kind = _FOLDERS[name]
-    if given in (None, ALL, (ALL,)):
-        words = plan.profiles if name == plan.workload.profile_kind else catalogue.names(kind)
-    else:
-        words = (given,) if isinstance(given, str) else tuple(given)
-    load = getattr(catalogue, f"load_{name}")
-    for word in words:
-        with suppress(SpecError):
-            loaded = load(word)
-            if getattr(loaded, "spec", loaded).name == made:
-                return word
-    return made
 
 
 def settings_of(workload: str, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from planner.confidence.intervals import Confidence
-from planner.confidence.plans import confidence
 from planner.optimize.source import Columns, Source
 
 # By the quantity whose published errors they share: columns that are in proportion to it, and
@@ -37,21 +36,6 @@ FOLLOWING: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 _UNKNOWN = (np.nan, np.nan)
 _UNITS = ("_s", "_gib", "_days", "_usd", "_kwh")
-_NAMES = ("mode", "model", "gpu", "framework", "engine", "adapter")
-
-
-def confidence_of(source: Source, num_gpus: float) -> Confidence | None:
-    """The confidence in predictions of a source for so many GPUs.
-
-    None where they are bounds or a flat share, not predictions, or no runs like it are published.
-    """
-    machine = source.setting.machine
-    is_flat = getattr(source, "flops_efficiency", None) is not None
-    if machine.ideal or is_flat or machine.memory_efficiency is not None:
-        return None
-    if not source.published:
-        return None
-    return confidence(source.published, source.setting, int(num_gpus))
 
 
 def ends_of(column: str) -> tuple[str, str]:
@@ -71,7 +55,7 @@ def full_columns(table: Mapping[str, Any], sources: Sequence[Source]) -> Columns
     if not table:
         return {}
     which = _sources_of(table, sources)
-    return {**_asked(table, sources, which), **_with_intervals(table, sources, which)}
+    return {**_with_intervals(table, sources, which), **_asked(table, sources, which)}
 
 
 def intervals(row: Mapping[str, Any], sure: Confidence | None) -> dict[str, tuple[float, float]]:
@@ -93,42 +77,29 @@ def _sources_of(table: Mapping[str, Any], sources: Sequence[Source]) -> Any:
     """Which source each row comes from; one number where all rows come from the same."""
     if len(sources) == 1:
         return 0
-    names = [name for name in _NAMES if name in table]
-    known = {tuple(_told(source, name) for name in names): at for at, source in enumerate(sources)}
-    keys = [*zip(*(table[name] for name in names), strict=True)]
+    known = {tuple(source.named.values()): at for at, source in enumerate(sources)}
+    keys = [*zip(*(table[name] for name in sources[0].named), strict=True)]
     distinct = set(keys)
     if len(distinct) == 1:
         return known[keys[0]]
     return np.fromiter((known[key] for key in keys), dtype=np.intp, count=len(keys))
 
 
-def _told(source: Source, name: str) -> Any:
-    """What a source's rows say of it in a column."""
-    if name in ("framework", "engine"):
-        return source.profile
-    if name == "model":
-        return source.setting.model.name
-    if name == "adapter":
-        return str(source.setting.workload.adapter)
-    return getattr(source, name)
-
-
 def _asked(table: Mapping[str, Any], sources: Sequence[Source], which: Any) -> Columns:
-    """What was asked of every row where no column of it says so."""
+    """What was asked of every row."""
     number = len(table["num_gpus"])
-    each = [{"model": one.setting.model.name, **one.asked} for one in sources]
-    names = [name for name in each[0] if name not in table]
+    each = [one.asked for one in sources]
     if np.ndim(which) == 0:
-        return {name: np.broadcast_to(np.array(each[which][name]), number) for name in names}
-    return {name: np.array([one[name] for one in each])[which] for name in names}
+        return {
+            name: np.broadcast_to(np.array(value), number) for name, value in each[which].items()
+        }
+    return {name: np.array([one[name] for one in each])[which] for name in each[0]}
 
 
 def _with_intervals(table: Mapping[str, Any], sources: Sequence[Source], which: Any) -> Columns:
     counts, of_count = np.unique(np.asarray(table["num_gpus"]), return_inverse=True)
     distinct, of_row = np.unique(which * len(counts) + of_count, return_inverse=True)
-    sure = [
-        confidence_of(sources[one // len(counts)], counts[one % len(counts)]) for one in distinct
-    ]
+    sure = [sources[one // len(counts)].confidence(counts[one % len(counts)]) for one in distinct]
     found = dict(table)
     for quantity, (same, inverse) in FOLLOWING.items():
         known = [one.factors.get(quantity, _UNKNOWN) if one else _UNKNOWN for one in sure]

@@ -7,7 +7,6 @@ from typing import Any
 
 from planner import text
 from planner.confidence.intervals import Confidence
-from planner.optimize.result_columns import confidence_of as confidence_of
 from planner.optimize.result_columns import intervals
 
 # What is told of one plan; other columns follow from these.

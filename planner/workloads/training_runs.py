@@ -44,6 +44,12 @@ class TrainingSource(Source):
     num_rules = len(RULES)
     block_rows = _BLOCK_ROWS
     published = "training"
+    profile_kind = "framework"
+
+    @property
+    def named(self) -> Mapping[str, Any]:
+        """Result columns that are the same for all its runs."""
+        return {**super().named, "adapter": str(self.setting.workload.adapter)}
 
     @property
     def identity(self) -> Any:
@@ -52,10 +58,9 @@ class TrainingSource(Source):
 
     @property
     def asked(self) -> Mapping[str, Any]:
-        """The adapter, the tokens, and what a GPU costs."""
+        """The tokens, and what a GPU costs."""
         work = self.setting.workload
         return {
-            "adapter": str(work.adapter),
             "sequence_length": work.sequence_length,
             "total_tokens": work.total_tokens,
             "price_per_gpu_hour_usd": hourly(self.price_per_gpu_second),
@@ -151,8 +156,7 @@ class TrainingRuns(Candidates):
         shape = self.shape
         results = {**self._predictions(), **self._memory_parts(), **self._time_parts()}
         flat = {name: np.broadcast_to(value, shape).ravel() for name, value in results.items()}
-        source = self.source
-        named = repeated({"gpu": source.gpu, "framework": source.profile}, shape)
+        named = repeated(self.source.named, shape)
         return {**named, **self._configuration(), **flat}
 
     def _configuration(self) -> Columns:

@@ -11,7 +11,7 @@ import pytest
 
 import planner
 from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.result_columns import confidence_of, full_columns
+from planner.optimize.result_columns import full_columns
 from planner.plan import make_plan
 from planner.request import Request
 
@@ -76,7 +76,7 @@ def test_intervals_are_those_of_each_row(request_: dict[str, Any]) -> None:
     quantity = "step_time" if "step_time_s" in columns else "time_to_first_token"
     factors = set()
     for _, row in found.iterrows():
-        sure = confidence_of(plan.source_of(row), row["num_gpus"])
+        sure = plan.source_of(row).confidence(row["num_gpus"])
         low, high = sure.factors[quantity]
         factors.add((low, high))
         value = row[f"{quantity}_s"]
@@ -88,9 +88,9 @@ def test_intervals_are_those_of_each_row(request_: dict[str, Any]) -> None:
 
 def test_a_flat_share_of_the_peak_has_no_interval() -> None:
     (source,) = make_plan(Request(**QUESTION, flops_efficiency=0.5)).problem.sources
-    assert confidence_of(source, 16) is None
+    assert source.confidence(16) is None
     (ideal,) = make_plan(Request(**QUESTION, ideal=True)).problem.sources
-    assert confidence_of(ideal, 16) is None
+    assert ideal.confidence(16) is None
 
 
 def test_the_price_of_a_gpu_without_one_is_told(planner: Any) -> None:
