@@ -27,6 +27,7 @@ def search(given: options.Given) -> None:
     """Find the best configurations of a space."""
     request = make_request(given)
     from planner.plan import make_plan
+    from planner.report.chosen import chosen_plans
     from planner.report.files import check_outputs
     from planner.report.manifest import make_manifest
     from planner.report.rows import result_blocks, row_files
@@ -47,7 +48,8 @@ def search(given: options.Given) -> None:
             _refuse(plan, result)
         if not all_rows and (csv or json):
             add(result.table)
-        files.finish(make_manifest(plan, result, given["context"].obj, how))
+        manifest = make_manifest(plan, result, given["context"].obj, how)
+        files.finish(manifest, **chosen_plans(plan, result))
     if not given["quiet"]:
         _show(plan, result, int(given["top"]), stdout_taken=Path("-") in (csv, json))
     if given["save_plan"] is not None:

@@ -140,11 +140,6 @@ POOLS = of(
 BATCHES = of(("--workload", "inference", "--gpus", "4", "--set", "concurrency=1,8,32"), *INFERENCE)
 
 
-def rows_of(path: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(Path(path).read_text(encoding="utf-8"))["rows"]
-    return found
-
-
 def check(question: Words, capsys: pytest.CaptureFixture[str], data: st.DataObject) -> None:
     """The printed command, and that of any row of the front, give the row again."""
     capsys.readouterr()
@@ -160,17 +155,25 @@ def check(question: Words, capsys: pytest.CaptureFixture[str], data: st.DataObje
     out = capsys.readouterr().out
     assume(code not in (InfeasibleError.exit_code, SpecError.exit_code, SearchSpaceError.exit_code))
     assert code == 0
-    rows = rows_of("found.json")
+    found = json.loads(Path("found.json").read_text(encoding="utf-8"))
     printed = re.search(r"^planner estimate (?:[^\\\n]|\\\n)*", out, re.MULTILINE)
     assert printed is not None
-    show(shlex.split(printed[0].replace("\\\n", "")), rows[0])
-    any_row = data.draw(st.sampled_from(rows))
+    Path("plan.json").write_text(json.dumps(found["recommended"]), encoding="utf-8")
+    folder = [word for word in ("--specs", "specs") if "--specs" in question]
+    (recommended,) = shown(["planner", "estimate", "--plan", "plan.json", *folder])
+    show(shlex.split(printed[0].replace("\\\n", "")), recommended)
+    any_row = data.draw(st.sampled_from(found["rows"]))
     show(shlex.split(estimate_command(plans[0], any_row)), any_row)
 
 
-def show(command: list[str], row: dict[str, Any]) -> None:
+def shown(command: list[str]) -> list[dict[str, Any]]:
     assert run([*command[1:], "--json", "again.json", "--quiet"]) == 0, command
-    (again,) = rows_of("again.json")
+    rows: list[dict[str, Any]] = json.loads(Path("again.json").read_text("utf-8"))["rows"]
+    return rows
+
+
+def show(command: list[str], row: dict[str, Any]) -> None:
+    (again,) = shown(command)
     assert {name: again[name] for name in row} == row, command
 
 
