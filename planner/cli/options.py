@@ -146,10 +146,19 @@ HOW: Mapping[str, tuple[Any, Any]] = {
         False,
     ),
     "top": (Annotated[int, typer.Option(min=1, help="Rows to show.")], 10),
+    "full": (
+        Annotated[
+            bool,
+            typer.Option("--full", help="The whole report: every column, part and count."),
+        ],
+        False,
+    ),
     "save_plan": (
         Annotated[
             Path | None,
-            typer.Option(help="Write the best plan here, for `estimate --plan`.", metavar="FILE"),
+            typer.Option(
+                help="Write the recommended plan here, for `estimate --plan`.", metavar="FILE"
+            ),
         ],
         None,
     ),

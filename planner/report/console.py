@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
@@ -16,6 +17,8 @@ from planner.errors import OutputError
 from planner.text import printable
 
 _PIPED_WIDTH = 80
+# Read on a light and on a dark ground.
+GOOD, BAD, TIE = "bold green", "red", "magenta"
 _PLAIN_HEAD = Box(str(SIMPLE_HEAD).replace("─", "-"), ascii=True)
 
 
@@ -77,6 +80,21 @@ def print_title(console: Console, title: str) -> None:
     """A heading with an empty line before it."""
     console.print()
     console.print(title, style="bold")
+
+
+def print_folded(console: Console, line: str, *, indent: str = "  ", most: int = 9) -> None:
+    """A sentence over as many lines as it takes, but no more than ``most``; words stay whole."""
+    print_lines = textwrap.wrap(
+        line,
+        max(console.width, 20),
+        subsequent_indent=indent,
+        max_lines=most,
+        placeholder=" ...",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    for words in print_lines:
+        console.print(words, soft_wrap=True)
 
 
 def print_pairs(console: Console, pairs: dict[str, str]) -> None:

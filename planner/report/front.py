@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -12,8 +13,9 @@ from rich.console import Console
 from planner import text
 from planner.optimize.result import SearchResult
 from planner.plan import Plan
-from planner.report.console import print_title
+from planner.report.console import GOOD, print_folded, print_title
 from planner.report.fitted import Column, print_fitted
+from planner.report.short import SHORT_WORDS, degrees
 from planner.report.sure import ties
 from planner.terms import glossary, term_of_column, terms_of
 
@@ -22,7 +24,6 @@ _REDUNDANT = ("gradient_accumulation_steps", "pipeline_schedule")
 _NO_RANK = "30"
 _OF_OBJECTIVES = 3
 _PARALLEL = "_parallel"
-_SHORT_WORDS = {"aggregated": "agg", "disaggregated": "disagg"}
 
 
 def print_front(console: Console, plan: Plan, result: SearchResult, top: int) -> None:
@@ -38,6 +39,21 @@ def print_front(console: Console, plan: Plan, result: SearchResult, top: int) ->
         _print_rows(console, plan, compared.table, found, (axis,))
     print_title(console, _title(plan, number, len(rows)))
     _print_rows(console, plan, result.table, rows)
+
+
+def print_short_front(
+    console: Console, plan: Plan, result: SearchResult, top: int, recommended: Mapping[str, Any]
+) -> None:
+    """The front with each layout in a column; rows that are the recommended plan have a star."""
+    number = len(result.table["num_gpus"])
+    if number < 2:
+        return
+    rows = _chosen(plan, number, top)
+    print_title(console, _title(plan, number, len(rows)))
+    names = [*plan.problem.cells[0], *terms_of(plan.workload.name, "parameter", "pool")]
+    names = [name for name in names if name in recommended]
+    stars = [all(result.table[name][row] == recommended[name] for name in names) for row in rows]
+    _print_rows(console, plan, result.table, rows, stars=stars)
 
 
 def _chosen(plan: Plan, number: int, top: int) -> list[int]:
@@ -63,36 +79,65 @@ def _print_rows(
     table: Mapping[str, Sequence[Any]],
     rows: Sequence[int],
     named: Sequence[str] = (),
+    stars: Sequence[bool] | None = None,
 ) -> None:
-    wording = plan.workload.wording
+    """Some rows of a table; those with ``stars`` in short."""
+    wording, is_short = plan.workload.wording, stars is not None
     chosen = {name: [values[row] for row in rows] for name, values in table.items()}
-    shown = _with_layout(plan, chosen)
-    settings = [name for name in _settings(plan, shown) if _matters(plan, name, shown)]
+    shown = _with_layout(plan, chosen, is_short)
+    hidden = wording.degrees if is_short else ()
+    settings = [
+        name
+        for name in _settings(plan, shown)
+        if _matters(plan, name, shown) and name not in hidden
+    ]
     always = {"layout", *named}
     varying = [name for name in settings if len(set(shown[name])) > 1 or name in always]
     same = [f"{name} {text.value(shown[name][0])}" for name in settings if name not in varying]
-    if same:
+    if same and not is_short:
         console.print(f"Same for all rows: {', '.join(same)}")
-    if legend := wording.legend(shown):
+    if not is_short and (legend := wording.legend(shown)):
         console.print(legend)
-    console.print()
-    goals = [_of_objective(plan, o.name, shown) for o in plan.problem.objectives]
+    if not is_short:
+        console.print()
+    goals = [of_objective(plan, o.name, shown) for o in plan.problem.objectives]
     wanted = dict.fromkeys([*varying, *goals, *wording.results(plan.counts)])
     tied, factor = _tied(plan, chosen)
-    cells = [f"{row + 1}{'=' if tie else ''}" for row, tie in zip(rows, tied, strict=True)]
+    marked = stars or [False] * len(rows)
+    cells = [
+        f"{row + 1}{'=' if tie else ''}{'*' if star else ''}"
+        for row, tie, star in zip(rows, tied, marked, strict=True)
+    ]
     ranks = Column(name="#", header="#", cells=cells, numeric=True)
     columns = [ranks, *(_column(name, shown[name]) for name in wanted if name in shown)]
-    print_fitted(console, columns, rank=lambda name: _rank(name, goals), short=_short)
-    if any(tied):
+    styles = [GOOD if star else None for star in marked] if is_short else None
+    print_fitted(
+        console, columns, rank=lambda name: _rank(name, goals), short=_short, styles=styles
+    )
+    if is_short:
+        print_folded(console, _marks(any(tied), any(marked), factor))
+    elif any(tied):
         console.print(
             "= ties with the first: of published runs that differ in layout alone, 9 of 10 "
             f"pairs are told apart only beyond a factor of {factor:.2f}."
         )
 
 
-def _with_layout(plan: Plan, table: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+def _marks(tied: bool, marked: bool, factor: float) -> str:
+    words = ["* recommended"] if marked else []
+    if tied:
+        words.append(f"= published runs do not tell it from the first (factor {factor:.2f})")
+    return "; ".join(words)
+
+
+def _with_layout(
+    plan: Plan, table: Mapping[str, Sequence[Any]], is_short: bool
+) -> dict[str, Sequence[Any]]:
     """The columns and, where the workload has such words, the layouts in short."""
-    layout = plan.workload.wording.layout
+    wording = plan.workload.wording
+    layout = wording.layout
+    if is_short and wording.degrees:
+        layout = partial(degrees, names=wording.degrees)
     if layout is None:
         return dict(table)
     rows = (dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True))
@@ -121,7 +166,7 @@ def _matters(plan: Plan, name: str, shown: Mapping[str, Sequence[Any]]) -> bool:
     return other == name or other not in shown or list(shown[name]) != list(shown[other])
 
 
-def _of_objective(plan: Plan, name: str, table: Mapping[str, Any]) -> str:
+def of_objective(plan: Plan, name: str, table: Mapping[str, Any]) -> str:
     """The column that tells an objective: the workload's choice, or its own."""
     chosen = plan.workload.wording.of_objective.get(name)
     own = (column for column in table if (term := term_of_column(column)) and term.term == name)
@@ -135,7 +180,7 @@ def _tied(plan: Plan, table: Mapping[str, Sequence[Any]]) -> tuple[list[bool], f
     sure = plan.source_of(row).confidence(row["num_gpus"])
     if sure is None or not plan.problem.has_ties:
         return [False] * len(table["num_gpus"]), 1.0
-    return ties(table[_of_objective(plan, goal, table)], sure), sure.layout
+    return ties(table[of_objective(plan, goal, table)], sure), sure.layout
 
 
 def _column(name: str, values: Sequence[Any]) -> Column:
@@ -151,7 +196,7 @@ def _column(name: str, values: Sequence[Any]) -> Column:
 def _cell(name: str, value: Any) -> str:
     if not isinstance(value, float):
         words = text.value(value)
-        return _SHORT_WORDS.get(words, words)
+        return SHORT_WORDS.get(words, words)
     if not math.isfinite(value):
         return "-"
     term = term_of_column(name)

@@ -102,6 +102,9 @@ class Wording:
     results : for so many numbers of GPUs, the columns of the front beside the configuration's
     of_objective : the columns that tell objectives whose own name is no column, or tells less
     from_end_to_end : of a long front rows all along it are shown, not its first ones
+    told : the columns that say in short what a plan reaches and costs, its memory beside them
+    brief : a row's configuration as its users write it, in place of ``in_short``
+    degrees : the parameters that a short front shows as one column, where there is no ``layout``
     """
 
     noun: str
@@ -114,6 +117,9 @@ class Wording:
     room: Callable[[Mapping[str, Any]], str] = lambda _: ""
     layout: Callable[[Mapping[str, Any]], str] | None = None
     in_layout: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    brief: Callable[[Mapping[str, Any]], str] | None = None
+    degrees: tuple[str, ...] = ()
     legend: Callable[[Mapping[str, Sequence[Any]]], str] = lambda _: ""
 
 
