@@ -129,11 +129,11 @@ class SearchResult:
                 without[value] = reason
         found.sort(key=lambda one: tuple(one.values))
         rows = [one.source.judged(one.configuration).columns() for one in found]
-        losses = [abs(one.values[0] / found[0].values[0] - 1) for one in found]
+        losses = [_loss(one.values[0], found[0].values[0]) for one in found]
         return Comparison(
             axis=axis,
             table=stacked(rows),
-            losses=[float(loss) for loss in losses],
+            losses=losses,
             without_plan=without,
         )
 
@@ -141,6 +141,13 @@ class SearchResult:
         """Why nothing was to be searched for a value of an axis; empty where something was."""
         reasons = (why for cell, why in self.problem.refused if cell.get(axis) == value)
         return next(reasons, "")
+
+
+def _loss(value: float, best: float) -> float:
+    """How far a value is from the best one, as a share of that; NaN of nothing."""
+    if value == best:
+        return 0.0
+    return float(abs(value / best - 1)) if best else np.nan
 
 
 def row_of(candidates: Candidates) -> Mapping[str, Any]:

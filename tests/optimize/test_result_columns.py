@@ -69,7 +69,7 @@ def test_rows_say_what_was_asked(request_, asked):
 
 def test_rows_of_several_gpus_have_their_own_prices():
     problem = make_plan(Request(**{**vars(TRAIN), "gpu": ("h100", "a100", "b200")})).problem
-    table = exhaustive_search(problem).table
+    table = exhaustive_search(problem).comparisons["gpu"].table
     found = full_columns(table, problem.sources)
     prices = dict(zip(table["gpu"], found["price_per_gpu_hour_usd"], strict=True))
     assert len(set(prices.values())) == len(set(table["gpu"])) > 1
