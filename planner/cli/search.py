@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from planner.cli import options
 from planner.cli.request import make_request
+from planner.given import DRIVERS
 
 if TYPE_CHECKING:
     from planner.optimize.exhaustive import Sink
@@ -53,7 +54,7 @@ def search(given: options.Given) -> None:
         files.finish(manifest, **chosen_plans(plan, result))
     if not given["quiet"]:
         taken = Path("-") in (csv, json)
-        _show(plan, result, int(given["top"]), is_full=given["full"], stdout_taken=taken)
+        _show(plan, result, given["top"], is_full=given["full"], stdout_taken=taken)
     if given["save_plan"] is not None:
         from planner.report.plan_file import save_plan
 
@@ -76,7 +77,7 @@ def _drive(
 ) -> SearchResult:
     from planner.report.progress import stoppable_bar
 
-    if how["driver"] == options.Driver.EXHAUSTIVE:
+    if how["driver"] == DRIVERS[0]:
         from planner.optimize.exhaustive import exhaustive_search
 
         with stoppable_bar(problem.num_rows, "configurations", quiet=quiet) as progress:
