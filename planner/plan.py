@@ -24,7 +24,7 @@ from planner.workloads.registry import workload_of
 from planner.workloads.scenes import Outer
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Plan:
     """A problem, and what was chosen for the user.
 
@@ -46,6 +46,9 @@ class Plan:
     digests: Mapping[str, str]
     assumed: tuple[str, ...]
     words: Mapping[str, Mapping[str, str]]
+
+    def __repr__(self) -> str:
+        return f"<Plan to {self.workload.name}: {self.problem!r}>"
 
     def source_of(self, row: Mapping[str, Any]) -> Source:
         """The source that a row of result columns comes from."""

@@ -49,18 +49,29 @@ def print_brief(console: Console, plan: Plan, result: SearchResult, top: int) ->
 
 def print_brief_question(console: Console, plan: Plan) -> None:
     """The question, and in a few lines what nobody gave."""
-    setting = plan.problem.setting
-    console.print(question_title(plan), style="bold")
-    asked = [*plan.workload.wording.asked(setting)]
-    if not setting.machine.cluster.name.endswith("-default"):
-        asked.append(f"in cluster {setting.machine.cluster.name}")
-    if setting.machine.ideal:
-        asked.append("Ideal: every efficiency is 1 and every latency 0.")
+    title, *asked = question_lines(plan)
+    console.print(title, style="bold")
     for line in asked:
         console.print(line)
+    if assumed := assumed_line(plan):
+        print_folded(console, assumed, most=_MOST_ASSUMED)
+
+
+def question_lines(plan: Plan) -> list[str]:
+    """The model, the GPUs and the work."""
+    setting = plan.problem.setting
+    lines = [question_title(plan), *plan.workload.wording.asked(setting)]
+    if not setting.machine.cluster.name.endswith("-default"):
+        lines.append(f"in cluster {setting.machine.cluster.name}")
+    if setting.machine.ideal:
+        lines.append("Ideal: every efficiency is 1 and every latency 0.")
+    return lines
+
+
+def assumed_line(plan: Plan) -> str:
+    """What nobody gave; empty where everything was given."""
     words = [_assumed(plan, name, origin) for name, origin in plan.defaults.items()]
-    if words:
-        print_folded(console, f"Assumed: {'; '.join(words)}", most=_MOST_ASSUMED)
+    return f"Assumed: {'; '.join(words)}" if words else ""
 
 
 def _assumed(plan: Plan, name: str, words: str) -> str:
@@ -73,10 +84,20 @@ def _assumed(plan: Plan, name: str, words: str) -> str:
 def _print_recommended(console: Console, plan: Plan, row: Mapping[str, Any]) -> None:
     console.print()
     console.print(Text.assemble(("Recommended: ", GOOD), (short_plan(plan, row), GOOD)))
-    source = plan.source_of(row)
-    sure = source.confidence(row["num_gpus"])
-    pairs = recommended_pairs(plan, row, sure)
-    console.print(_beside(console, pairs))
+    _print_reached(console, plan, row)
+
+
+def print_one(console: Console, plan: Plan, row: Mapping[str, Any]) -> None:
+    """The question of one configuration, and what it reaches and costs."""
+    print_brief_question(console, plan)
+    console.print()
+    console.print(short_plan(plan, row), style="bold")
+    _print_reached(console, plan, row)
+
+
+def _print_reached(console: Console, plan: Plan, row: Mapping[str, Any]) -> None:
+    sure = plan.source_of(row).confidence(row["num_gpus"])
+    console.print(_beside(console, recommended_pairs(plan, row, sure)))
     for line in sure_lines(plan, row, sure):
         print_folded(console, line)
 
@@ -145,16 +166,21 @@ def _capacity(plan: Plan, row: Mapping[str, Any]) -> float:
 def _print_fastest(
     console: Console, plan: Plan, row: Mapping[str, Any], fastest: Mapping[str, Any]
 ) -> None:
+    if line := fastest_line(plan, row, fastest):
+        print_folded(console, line)
+
+
+def fastest_line(plan: Plan, row: Mapping[str, Any], fastest: Mapping[str, Any]) -> str:
     """The best by the first objective, where that is another plan, and what it gains."""
     column = of_objective(plan, plan.problem.objectives[0].name, row)
     mine, best = row.get(column), fastest.get(column)
     if not _are_numbers(mine, best):
-        return
+        return ""
     gain = abs(best / mine - 1) if mine else 0.0
     if gain < _SAME and short_plan(plan, row) == short_plan(plan, fastest):
-        return
+        return ""
     words = f"{label(column)} {told(column, best)}, {share(gain)} better"
-    print_folded(console, f"Best by {label(column)}: {short_plan(plan, fastest)}; {words}")
+    return f"Best by {label(column)}: {short_plan(plan, fastest)}; {words}"
 
 
 def _are_numbers(*values: Any) -> bool:

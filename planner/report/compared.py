@@ -37,6 +37,14 @@ def print_comparisons(console: Console, plan: Plan, result: SearchResult) -> Non
             print_folded(console, line, most=2)
 
 
+def compared_lines(result: SearchResult) -> list[str]:
+    """For each axis of several values what each loses, in a line."""
+    return [
+        f"By {_words(axis)}: {', '.join(_losses(compared))}"
+        for axis, compared in result.comparisons.items()
+    ]
+
+
 def _in_tables(plan: Plan, result: SearchResult) -> list[str]:
     """The axes of which the user named several values; if none, that of frameworks or engines."""
     axes = [*result.comparisons]

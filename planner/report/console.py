@@ -6,7 +6,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from rich.box import SIMPLE_HEAD, Box
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -62,6 +62,13 @@ def make_console(*, stderr: bool = False) -> Console:
     file = sys.stderr if stderr else sys.stdout
     width = None if file.isatty() else _piped_width()
     return _Console(file=file, width=width, highlight=False, emoji=False, markup=False)
+
+
+def text_console(file: TextIO, width: int) -> Console:
+    """A console that writes plain text of a width into a stream."""
+    return _Console(
+        file=file, width=width, highlight=False, emoji=False, markup=False, no_color=True
+    )
 
 
 def make_table(console: Console, *, gap: int = 2, header: bool = True) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,16 @@ _OF_OBJECTIVES = 3
 _PARALLEL = "_parallel"
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShortFront:
+    """Rows of a front: their columns, which are the recommended plan, what marks mean."""
+
+    title: str
+    columns: list[Column]
+    stars: Sequence[bool]
+    marks: str
+
+
 def print_front(console: Console, plan: Plan, result: SearchResult, top: int) -> None:
     """The best of each mode, then the front, best first, with the columns that vary."""
     if not result.table:
@@ -45,15 +55,38 @@ def print_short_front(
     console: Console, plan: Plan, result: SearchResult, top: int, recommended: Mapping[str, Any]
 ) -> None:
     """The front with each layout in a column; rows that are the recommended plan have a star."""
-    number = len(result.table["num_gpus"])
-    if number < 2:
+    if len(result.table["num_gpus"]) < 2:
         return
+    front = short_front(plan, result, top, recommended)
+    print_title(console, front.title)
+    styles = [GOOD if star else None for star in front.stars]
+    _print_fitted(console, plan, front.columns, styles)
+    print_folded(console, front.marks)
+
+
+def short_front(
+    plan: Plan, result: SearchResult, top: int, recommended: Mapping[str, Any]
+) -> ShortFront:
+    """The rows of the front that a short report shows."""
+    number = len(result.table["num_gpus"])
     rows = _chosen(plan, number, top)
-    print_title(console, _title(plan, number, len(rows)))
     names = [*plan.problem.cells[0], *terms_of(plan.workload.name, "parameter", "pool")]
     names = [name for name in names if name in recommended]
     stars = [all(result.table[name][row] == recommended[name] for name in names) for row in rows]
-    _print_rows(console, plan, result.table, rows, stars=stars)
+    table = {name: [values[row] for row in rows] for name, values in result.table.items()}
+    shown = _with_layout(plan, table, is_short=True)
+    hidden = plan.workload.wording.degrees
+    settings = [name for name in _told_settings(plan, shown) if name not in hidden]
+    varying = [name for name in settings if len(set(shown[name])) > 1 or name == "layout"]
+    tied, factor = _tied(plan, table)
+    marked = zip(rows, tied, stars, strict=True)
+    ranks = [f"{row + 1}{'=' * tie}{'*' * star}" for row, tie, star in marked]
+    return ShortFront(
+        title=_title(plan, number, len(rows)),
+        columns=_columns(plan, shown, ranks, varying),
+        stars=stars,
+        marks=_marks(any(tied), any(stars), factor),
+    )
 
 
 def _chosen(plan: Plan, number: int, top: int) -> list[int]:
@@ -79,48 +112,52 @@ def _print_rows(
     table: Mapping[str, Sequence[Any]],
     rows: Sequence[int],
     named: Sequence[str] = (),
-    stars: Sequence[bool] | None = None,
 ) -> None:
-    """Some rows of a table; those with ``stars`` in short."""
-    wording, is_short = plan.workload.wording, stars is not None
     chosen = {name: [values[row] for row in rows] for name, values in table.items()}
-    shown = _with_layout(plan, chosen, is_short)
-    hidden = wording.degrees if is_short else ()
-    settings = [
-        name
-        for name in _settings(plan, shown)
-        if _matters(plan, name, shown) and name not in hidden
-    ]
+    shown = _with_layout(plan, chosen)
+    settings = _told_settings(plan, shown)
     always = {"layout", *named}
     varying = [name for name in settings if len(set(shown[name])) > 1 or name in always]
     same = [f"{name} {text.value(shown[name][0])}" for name in settings if name not in varying]
-    if same and not is_short:
+    if same:
         console.print(f"Same for all rows: {', '.join(same)}")
-    if not is_short and (legend := wording.legend(shown)):
+    if legend := plan.workload.wording.legend(shown):
         console.print(legend)
-    if not is_short:
-        console.print()
-    goals = [of_objective(plan, o.name, shown) for o in plan.problem.objectives]
-    wanted = dict.fromkeys([*varying, *goals, *wording.results(plan.counts)])
+    console.print()
     tied, factor = _tied(plan, chosen)
-    marked = stars or [False] * len(rows)
-    cells = [
-        f"{row + 1}{'=' if tie else ''}{'*' if star else ''}"
-        for row, tie, star in zip(rows, tied, marked, strict=True)
-    ]
-    ranks = Column(name="#", header="#", cells=cells, numeric=True)
-    columns = [ranks, *(_column(name, shown[name]) for name in wanted if name in shown)]
-    styles = [GOOD if star else None for star in marked] if is_short else None
-    print_fitted(
-        console, columns, rank=lambda name: _rank(name, goals), short=_short, styles=styles
-    )
-    if is_short:
-        print_folded(console, _marks(any(tied), any(marked), factor))
-    elif any(tied):
+    ranks = [f"{row + 1}{'=' if tie else ''}" for row, tie in zip(rows, tied, strict=True)]
+    _print_fitted(console, plan, _columns(plan, shown, ranks, varying))
+    if any(tied):
         console.print(
             "= ties with the first: of published runs that differ in layout alone, 9 of 10 "
             f"pairs are told apart only beyond a factor of {factor:.2f}."
         )
+
+
+def _columns(
+    plan: Plan, shown: Mapping[str, Any], ranks: Sequence[str], varying: Sequence[str]
+) -> list[Column]:
+    """The ranks of rows, what varies in them, the objectives and other results."""
+    goals = _goals(plan, shown)
+    wanted = dict.fromkeys([*varying, *goals, *plan.workload.wording.results(plan.counts)])
+    first = Column(name="#", header="#", cells=ranks, numeric=True)
+    return [first, *(_column(name, shown[name]) for name in wanted if name in shown)]
+
+
+def _goals(plan: Plan, shown: Mapping[str, Any]) -> list[str]:
+    return [of_objective(plan, goal.name, shown) for goal in plan.problem.objectives]
+
+
+def _print_fitted(
+    console: Console,
+    plan: Plan,
+    columns: list[Column],
+    styles: Sequence[str | None] | None = None,
+) -> None:
+    goals = _goals(plan, {column.name: column for column in columns})
+    print_fitted(
+        console, columns, rank=lambda name: _rank(name, goals), short=_short, styles=styles
+    )
 
 
 def _marks(tied: bool, marked: bool, factor: float) -> str:
@@ -131,7 +168,7 @@ def _marks(tied: bool, marked: bool, factor: float) -> str:
 
 
 def _with_layout(
-    plan: Plan, table: Mapping[str, Sequence[Any]], is_short: bool
+    plan: Plan, table: Mapping[str, Sequence[Any]], is_short: bool = False
 ) -> dict[str, Sequence[Any]]:
     """The columns and, where the workload has such words, the layouts in short."""
     wording = plan.workload.wording
@@ -154,6 +191,10 @@ def _settings(plan: Plan, shown: Mapping[str, Any]) -> list[str]:
         for name in dict.fromkeys([*named, *parameters])
         if name in shown and name not in hidden
     ]
+
+
+def _told_settings(plan: Plan, shown: Mapping[str, Any]) -> list[str]:
+    return [name for name in _settings(plan, shown) if _matters(plan, name, shown)]
 
 
 def _matters(plan: Plan, name: str, shown: Mapping[str, Sequence[Any]]) -> bool:

@@ -14,7 +14,7 @@ Ends = tuple[float, float]
 
 _UNITS = {"s", "ms", "GiB", "days", "USD", "kWh"}
 _TIMES = ((1.0, 1e-3, "ms"), (600.0, 1.0, "s"), (2 * HOUR, 60.0, "min"), (2 * DAY, HOUR, "h"))
-_MONEY = ((1e5, 1.0, "USD"), (1e8, 1e6, "M USD"))
+_MONEY = ((1e4, 1.0, "USD"), (1e6, 1e3, "k USD"), (1e9, 1e6, "M USD"))
 
 
 def label(column: str) -> str:

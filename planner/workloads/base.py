@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
@@ -50,7 +51,7 @@ class Scene:
     others: Mapping[str, Place]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Evaluation:
     """One configuration judged.
 
@@ -63,6 +64,10 @@ class Evaluation:
     rejected_by: str = ""
     more: Columns = field(default_factory=dict)
     detail: Any = None
+
+    def __repr__(self) -> str:
+        words = f"rejected by {self.rejected_by}" if self.rejected_by else "feasible"
+        return f"<{type(self).__name__}: {words}; {self.candidates!r}>"
 
     @property
     def source(self) -> Source:
@@ -80,10 +85,10 @@ class Evaluation:
         return {**self.candidates.columns(), **self.more, "rejected_by": [self.rejected_by]}
 
     def to_frame(self) -> pd.DataFrame:
-        """One row, units in the names."""
+        """One row, with intervals and what was asked; units are in the names."""
         import pandas as pd
 
-        return pd.DataFrame(self.table())
+        return pd.DataFrame(full_columns(self.table(), [self.source]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,7 +78,7 @@ class BatchSource(Source):
         return Batches(source=self, configurations=c, rejected_by=codes, parts=memory, batch=static)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Batches(Candidates):
     """Batches of ``concurrency`` requests a replica; what can be optimized, in SI units."""
 

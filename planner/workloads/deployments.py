@@ -38,7 +38,7 @@ class Promises:
     price: FloatArray
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Deployments(Candidates):
     """Deployments of one mode; what can be optimized or limited, in SI units."""
 

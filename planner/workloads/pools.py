@@ -176,7 +176,7 @@ class PoolSource(Source):
         return counts
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class PoolDeployments(Deployments):
     """Deployments of prefill and decode workers."""
 

@@ -125,7 +125,7 @@ class ReplicaSource(Source):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Replicas(Deployments):
     """Deployments of replicas that do all."""
 

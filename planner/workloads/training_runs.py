@@ -85,7 +85,7 @@ class TrainingSource(Source):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class TrainingRuns(Candidates):
     """Runs of ``total_tokens``; what can be optimized or limited, in SI units."""
 
