@@ -42,7 +42,7 @@ class PinnedPlan:
     def of(cls, plan: Plan, row: Mapping[str, Any]) -> Self:
         """The plan of a row of result columns that a search of ``plan`` found."""
         workload, request = plan.workload.name, plan.request
-        settled = plan.workload.settled(plan.source_of(row))
+        settled = plan.settled(row)
         names = [name for name in terms_of(workload, "question") if name != _WHOLE_SPACE]
         given = {name: _answer(getattr(request, name), settled.get(name)) for name in names}
         if row.get("prefill_gpu") is None:

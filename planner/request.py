@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+ALL = "all"
+"""In place of the names of models, GPUs, frameworks and so on."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
@@ -20,10 +23,12 @@ class Request:
     workload : ``train``, ``inference`` (one static batch) or ``serve``
     model, gpu, cluster, space, framework, engine : name, alias or path of a spec
         Without a cluster, one is made from the GPU's own links; without both, 8-GPU nodes
-        of A100-SXM-80GB. The space names its framework or engine. The model may also be a
-        Hugging Face ``config.json`` or ORG/NAME. To serve, ``gpu`` and ``engine`` may be several
-        or ``all``; several GPUs are compared, each with its best plan.
-    num_gpus : one count or several
+        of A100-SXM-80GB. A space names its framework or engine; with neither, all current ones that
+        run on the GPU are tried. The model may also be a Hugging Face ``config.json`` or ORG/NAME.
+    num_gpus : one count or several; ``all`` are the powers of two up to the cluster's end
+    precision : of the matrices: training's parameter ``precision``, ``quantization`` to serve
+    model, gpu, framework, engine, adapter, precision, num_gpus : each may be several, or ``all``;
+        the best plans of all their values are compared
     settings : parameter -> value or values, replacing those of the space
     objectives : one to three terms that are objectives of the workload; where there are none,
         what its plans are usually chosen by
@@ -36,12 +41,13 @@ class Request:
     specs : folder of own spec files, looked in before the working directory and what is shipped
     """
 
-    model: str
+    model: str | tuple[str, ...]
     workload: str = "train"
-    num_gpus: int | tuple[int, ...] | None = None
+    num_gpus: int | str | tuple[int, ...] | None = None
     gpu: str | tuple[str, ...] | None = None
     cluster: str | None = None
     space: str | None = None
+    precision: str | tuple[str, ...] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     objectives: tuple[str, ...] = ()
     constraints: Mapping[str, float] = field(default_factory=dict)
@@ -57,7 +63,7 @@ class Request:
     total_tokens: float | None = None
     dropout: bool = False
     mtp_num_layers: int | None = None
-    adapter: str = "none"
+    adapter: str | tuple[str, ...] = "none"
     lora_targets: str | None = None
     flops_efficiency: float | str | None = None
 

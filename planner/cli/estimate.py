@@ -11,7 +11,17 @@ from planner.cli.request import make_request
 @options.taking(
     "question",
     without=("space",),
-    how=("plan", "num_gpus", "workload", "settings", "burst", "json", "specs", "quiet"),
+    how=(
+        "plan",
+        "num_gpus",
+        "workload",
+        "settings",
+        "precision",
+        "burst",
+        "json",
+        "specs",
+        "quiet",
+    ),
 )
 def estimate(given: options.Given) -> None:
     """Show one configuration in full."""

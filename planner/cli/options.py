@@ -63,7 +63,10 @@ WorkloadChoice = Annotated[
     ),
 ]
 Gpus = Annotated[
-    str | None, typer.Option("--gpus", help="The number of GPUs, or several.", metavar="N[,N...]")
+    str | None,
+    typer.Option(
+        "--gpus", help="The number of GPUs, several, or all (powers of two).", metavar="N[,N...]"
+    ),
 ]
 Specs = Annotated[
     Path | None,
@@ -85,6 +88,17 @@ HOW: Mapping[str, tuple[Any, Any]] = {
     "workload": (WorkloadChoice, Request.workload),
     "num_gpus": (Gpus, None),
     "settings": (Settings, None),
+    "precision": (
+        Annotated[
+            str | None,
+            typer.Option(
+                help="Number format of the matrix products, several, or all: `precision` to "
+                "train, `quantization` to serve.",
+                metavar="PRECISION[,PRECISION]",
+            ),
+        ],
+        None,
+    ),
     "objective": (
         Annotated[
             list[str] | None, typer.Option(help=_objective_help(), metavar="NAME[,NAME]")

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from planner.cli.options import Driver, Given, is_given
-from planner.request import Request
+from planner.request import ALL, Request
 from planner.terms import Term, glossary, terms_of
 from planner.workloads.registry import known_workload
 
@@ -31,7 +31,7 @@ _NEEDS: tuple[tuple[tuple[str, ...], str, Callable[[Given], bool]], ...] = (
     ),
 )
 # Questions that take several words.
-_SEVERAL = ("gpu", "framework", "engine", "mode")
+_SEVERAL = ("model", "gpu", "framework", "engine", "mode", "adapter")
 _EXAMPLES = {"second": "s", "byte": "GiB"}
 _UNITS = {"usd": "USD"}
 
@@ -48,6 +48,7 @@ def check_options(given: Given) -> None:
 
     workload = known_workload(given["workload"])
     of = {name: (term.option_name, term.of) for name, term in glossary().items()}
+    del of["precision"]  # an option of every workload, a parameter of training alone
     of |= {"burst": ("--burst", ("serve",))}
     for name, (option, workloads) in of.items():
         if workloads and workload not in workloads and is_given(given, name):
@@ -80,6 +81,8 @@ def make_request(given: Given) -> Request:
     }
     settings = parse_settings(given["settings"] or [])
     num_gpus = None if given["num_gpus"] is None else counts(given["num_gpus"])
+    if precision := words(given["precision"]):
+        asked["precision"] = precision
     if plan is not None:
         if num_gpus is not None:
             asked["num_gpus"] = num_gpus
@@ -181,8 +184,8 @@ def quantity(
         raise SearchSpaceError(f"{option} {text}: {error}.") from error
 
 
-def counts(text: str) -> tuple[int, ...]:
-    """Numbers of GPUs in a text.
+def counts(text: str) -> tuple[int, ...] | str:
+    """Numbers of GPUs in a text, or ``all``.
 
     Raises
     ------
@@ -192,6 +195,8 @@ def counts(text: str) -> tuple[int, ...]:
     from planner.errors import SearchSpaceError
 
     found = [word.strip() for word in text.split(",")]
+    if found == [ALL]:
+        return ALL
     for word in found:
         # 2,048 is one number to its writer: 048 must not become a second count.
         if not (word.isascii() and word.isdigit()) or (word.startswith("0") and word != "0"):

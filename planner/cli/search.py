@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     "question",
     "limit",
     how=(
-        "num_gpus", "workload", "settings", "objective", "driver", "trials", "seed", "sampler",
-        "storage", "csv", "json", "all_rows", "save_plan", "top", "specs", "quiet",
+        "num_gpus", "workload", "settings", "precision", "objective", "driver", "trials", "seed",
+        "sampler", "storage", "csv", "json", "all_rows", "save_plan", "top", "specs", "quiet",
     ),
 )  # fmt: skip
 def search(given: options.Given) -> None:
@@ -41,19 +41,19 @@ def search(given: options.Given) -> None:
             files.add(result_blocks(plan, table))
 
         result = _drive(plan.problem, how, add if all_rows else None, quiet=given["quiet"])
-        if result.interrupted and result.best is None:
+        if result.interrupted and result.fastest is None:
             raise KeyboardInterrupt
-        if result.best is None:
+        if result.fastest is None:
             _refuse(plan, result)
         if not all_rows and (csv or json):
             add(result.table)
         files.finish(make_manifest(plan, result, given["context"].obj, how))
     if not given["quiet"]:
-        _show(plan, result, _top(given, plan), stdout_taken=Path("-") in (csv, json))
+        _show(plan, result, int(given["top"]), stdout_taken=Path("-") in (csv, json))
     if given["save_plan"] is not None:
         from planner.report.plan_file import save_plan
 
-        save_plan(given["save_plan"], plan, result.table)
+        save_plan(given["save_plan"], plan, result.recommended)
     if result.interrupted:
         from planner.report.search import interrupted_message
 
@@ -89,10 +89,3 @@ def _show(plan: Plan, result: SearchResult, top: int, *, stdout_taken: bool) -> 
     from planner.report.search import print_search
 
     print_search(make_console(stderr=stdout_taken), plan, result, top)
-
-
-def _top(given: options.Given, plan: Plan) -> int:
-    """Rows to show: of a comparison of GPUs all, unless the user says how many."""
-    if options.is_given(given, "top") or not plan.problem.best_per_gpu:
-        return int(given["top"])
-    return len(plan.problem.sources)

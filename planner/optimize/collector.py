@@ -13,6 +13,7 @@ from planner.arrays import CodeArray, FloatArray, IndexArray
 from planner.optimize.narrowing import count_codes
 from planner.optimize.pareto import pareto_front, undominated
 from planner.optimize.problem import Problem
+from planner.optimize.recommendation import Simplest
 from planner.optimize.source import Candidates, Columns, Source
 
 # Each merge costs a millisecond whatever its size: small pieces are merged together.
@@ -58,6 +59,7 @@ class Collector:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
+        self.simplest = Simplest()
         self._pieces: list[tuple[Source, Any]] = []
         self._places: IndexArray = np.empty((0, 2), dtype=np.intp)
         self._misses: dict[int, NearestMiss] = {}
@@ -111,6 +113,10 @@ class Collector:
             found.append((mine, source.judged(table.rows(places[mine, 1])).columns()))
         return in_order(found)
 
+    def settle(self) -> None:
+        """Let go of what was judged, but for the best."""
+        self._merge()
+
     def _miss(self, candidates: Candidates, codes: CodeArray, number: int) -> None:
         """Remember the row that comes closest to keeping a limit."""
         rows = np.flatnonzero(codes == number)
@@ -130,6 +136,7 @@ class Collector:
     def _take(self, candidates: Candidates, feasible: IndexArray) -> None:
         """Keep what may be on the front; small pieces wait for others, large ones do not."""
         values = self._problem.values(candidates, feasible)
+        self.simplest.add(candidates, feasible, values)
         kept = undominated(values, self._values if len(self._values) else _probes(values))
         self._pending.append((candidates, feasible[kept], values[kept]))
         self._pending_rows += candidates.configurations.size

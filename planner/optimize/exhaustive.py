@@ -39,6 +39,7 @@ def exhaustive_search(
         with pages:
             for source, collector in zip(problem.sources, collectors, strict=True):
                 done = search_source(problem, source, collector, progress, sink, done)
+                collector.settle()
     except StopSearch:
         interrupted = True
     return SearchResult.of(problem, groups, started, interrupted)

@@ -1,105 +1,110 @@
-"""Who shares a front: all sources, or those of one GPU, each mode for itself."""
+"""What was found for each cell: one value of every outer axis."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from planner.arrays import IndexArray
-from planner.optimize.collector import Collector, NearestMiss, in_order, stacked
+from planner.optimize.collector import Collector, NearestMiss, in_order
 from planner.optimize.pareto import pareto_front
-from planner.optimize.problem import MEMORIES, Problem
+from planner.optimize.problem import MEMORIES, Cell, Problem
+from planner.optimize.recommendation import Choice
 from planner.optimize.source import Columns, Source
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """What was found on one GPU, or on all if they share a front, by mode."""
+    """What was found in a cell."""
 
-    gpu: str
-    collectors: dict[str, Collector]
-
-    @property
-    def counts(self) -> IndexArray:
-        """Rows by the number of their rejection."""
-        counts: IndexArray = np.sum([one.counts for one in self.collectors.values()], axis=0)
-        return counts
+    cell: Cell
+    collector: Collector
+    has_ties: bool
 
     @property
-    def misses(self) -> list[NearestMiss]:
-        """The nearest misses of all modes."""
-        return [miss for one in self.collectors.values() for miss in one.misses]
+    def recommended(self) -> Choice | None:
+        """Of the plans that published runs do not tell from its fastest the simplest one."""
+        fastest = self.collector.simplest.best
+        if fastest is None:
+            return None
+        return self.collector.simplest.choice(self._tie_factor(fastest))
 
-    @property
-    def has_front(self) -> bool:
-        """Whether something is feasible and has all objectives."""
-        return any(len(one.values) for one in self.collectors.values())
-
-    @property
-    def best(self) -> tuple[float, ...]:
-        """The best row's objectives, minimized."""
-        found = [tuple(one.values[0]) for one in self.collectors.values() if len(one.values)]
-        return min(found, default=(np.inf,))
-
-    def first(self) -> tuple[Source, Any]:
-        """The source and the configuration of the best row."""
-        found = [one for one in self.collectors.values() if len(one.values)]
-        return min(found, key=lambda one: tuple(one.values[0])).place(0)
-
-    def table(self, most: int | None) -> Columns:
-        """The front of all modes, or its first rows."""
-        found = list(self.collectors.values())
-        front = pareto_front(np.concatenate([one.values for one in found]))[:most]
-        owners = np.repeat(np.arange(len(found)), [len(one.values) for one in found])
-        starts = np.cumsum([0, *(len(one.values) for one in found)])
-        return in_order(
-            [
-                (np.flatnonzero(owners[front] == number), one.table(mine - starts[number]))
-                for number, one in enumerate(found)
-                if (mine := front[owners[front] == number]).size
-            ]
-        )
-
-    def best_of_modes(self) -> Columns:
-        """The best row of each mode that has one, if there are several modes."""
-        found = [one for one in self.collectors.values() if len(one.values)]
-        return stacked([one.table(np.arange(1)) for one in found]) if len(found) > 1 else {}
+    def _tie_factor(self, fastest: Choice) -> float:
+        if not self.has_ties:
+            return 1.0
+        candidates = fastest.source.judged(fastest.configuration)
+        sure = fastest.source.confidence(float(candidates.value("num_gpus").ravel()[0]))
+        return 1.0 if sure is None else sure.layout
 
 
 def grouped(problem: Problem) -> tuple[list[Group], list[Collector]]:
     """The groups of a problem, and the collector of each source."""
-    groups: list[Group] = []
+    groups: dict[tuple[Any, ...], Group] = {}
     collectors = []
-    for source in problem.sources:
-        if not groups or (problem.best_per_gpu and groups[-1].gpu != source.gpu):
-            groups.append(Group(gpu=source.gpu, collectors={}))
-        mine = groups[-1].collectors
-        collectors.append(mine.setdefault(source.mode, Collector(problem)))
-    return groups, collectors
+    for cell in problem.cells:
+        key = tuple(cell.values())
+        if key not in groups:
+            groups[key] = Group(cell=cell, collector=Collector(problem), has_ties=problem.has_ties)
+        collectors.append(groups[key].collector)
+    return list(groups.values()), collectors
 
 
-def by_value(groups: Sequence[Group]) -> list[Group]:
-    """Groups with a front, the best first."""
-    return sorted((group for group in groups if group.has_front), key=lambda group: group.best)
+def first(groups: Sequence[Group]) -> tuple[Source, Any] | None:
+    """The source and the configuration of the best row."""
+    found = [group.collector for group in groups if len(group.collector.values)]
+    return min(found, key=lambda one: tuple(one.values[0])).place(0) if found else None
+
+
+def joint_front(groups: Sequence[Group]) -> Columns:
+    """The front of all groups as columns."""
+    found = [group.collector for group in groups]
+    values = [one.values for one in found]
+    front = pareto_front(np.concatenate(values))
+    owners = np.repeat(np.arange(len(found)), [len(one) for one in values])[front]
+    starts = np.cumsum([0, *map(len, values)])
+    pieces: list[tuple[IndexArray, Columns]] = [
+        (places, found[number].table(front[places] - starts[number]))
+        for number in np.unique(owners).tolist()
+        if (places := np.flatnonzero(owners == number)).size
+    ]
+    return in_order(pieces)
+
+
+def best_choice(groups: Sequence[Group]) -> Choice | None:
+    """The best of what is recommended in each group."""
+    found = [one for group in groups if (one := group.recommended) is not None]
+    return min(found, key=lambda one: tuple(one.values)) if found else None
+
+
+def by_value(problem: Problem, groups: Sequence[Group], axis: str) -> Mapping[Any, list[Group]]:
+    """The groups of each value of an axis; none of a value that was refused."""
+    return {
+        value: [group for group in groups if group.cell.get(axis) == value]
+        for value in problem.axes[axis]
+    }
 
 
 def nearest(groups: Sequence[Group]) -> Iterator[NearestMiss]:
     """The nearest miss of each limit, where nothing at all is feasible."""
-    if any(group.counts[0] for group in groups):
+    if any(group.collector.counts[0] for group in groups):
         return
-    misses = [miss for group in groups for miss in group.misses]
+    misses = [miss for group in groups for miss in group.collector.misses]
     for name in dict.fromkeys(miss.rejection for miss in misses):
         yield min((m for m in misses if m.rejection == name), key=lambda miss: miss.excess)
 
 
-def why(problem: Problem, counts: IndexArray) -> str:
+def why(problem: Problem, groups: Sequence[Group]) -> str:
     """The limit that most plans missed; if none came so far, the memory, or a rule.
 
-    Of feasible plans without a front the objective that is unknown.
+    Of feasible plans without a front the objective that is unknown; empty where nothing was
+    judged.
     """
+    counts = np.sum([group.collector.counts for group in groups], axis=0, initial=0)
+    if not np.any(counts):
+        return ""
     if counts[0]:
         return problem.objectives[0].name
     soft = problem.first_soft

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,18 +14,44 @@ from planner.optimize.constraints import Constraint
 from planner.optimize.objectives import Objective
 from planner.optimize.source import Candidates, Source
 
+Cell: TypeAlias = Mapping[str, Any]
+"""A value of each outer axis: model, GPU, framework or engine, adapter, and so on."""
+
 MEMORIES = ("host", "gpu")
 """Of which a source's last rules say that they are full."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Everything a driver needs; ``best_per_gpu`` keeps the best plan of each GPU alone."""
+    """Everything a driver needs.
+
+    Parameters
+    ----------
+    cells : for each source, what it is told apart by: model, GPU, framework and so on; sources
+        of one cell are alike
+    refused : cells without a source, and why
+    has_ties : published runs tell how far plans must be apart in the first objective
+    """
 
     sources: tuple[Source, ...]
     objectives: tuple[Objective, ...]
     constraints: tuple[Constraint, ...] = ()
-    best_per_gpu: bool = False
+    cells: tuple[Cell, ...] = ()
+    refused: tuple[tuple[Cell, str], ...] = ()
+    has_ties: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.cells:
+            object.__setattr__(self, "cells", tuple(source.named for source in self.sources))
+
+    @cached_property
+    def axes(self) -> Mapping[str, tuple[Any, ...]]:
+        """The values of everything in which cells differ, in the order they were asked for."""
+        values: dict[str, dict[Any, None]] = {}
+        for cell in (*self.cells, *(cell for cell, _ in self.refused)):
+            for name, value in cell.items():
+                values.setdefault(name, {})[value] = None
+        return {name: tuple(several) for name, several in values.items() if len(several) > 1}
 
     @property
     def setting(self) -> Any:

@@ -34,14 +34,16 @@ class Samples:
 
     def __init__(self, problem: Problem, collectors: Sequence[Collector]) -> None:
         self._problem = problem
-        pairs = zip(problem.sources, collectors, strict=True)
-        self._sources = [(one, one.mesh, to) for one, to in pairs if one.mesh is not None]
+        pairs = zip(problem.sources, problem.cells, collectors, strict=True)
+        meshed = [(one, one.mesh, cell, to) for one, cell, to in pairs if one.mesh is not None]
+        self._sources = [(one, mesh, to) for one, mesh, _, to in meshed]
+        self._cells = [cell for _, _, cell, _ in meshed]
         worded = [_worded(mesh) for _, mesh, _ in self._sources]
         joint = {
             name: list(dict.fromkeys(word for own in worded for word in own[name]))
             for name in worded[0]
         }
-        names = [" ".join(filter(None, source.key)) for source, _, _ in self._sources]
+        names = [" ".join(map(str, cell.values())) for cell in self._cells]
         self.parameters: Mapping[str, Sequence[Any]] = {"source": names, **joint}
         self._entries = [
             [_entries(own[name], words) for name, words in joint.items()] for own in worded
@@ -59,7 +61,7 @@ class Samples:
         problem = self._problem
         identity = (
             __version__,
-            [(source.key, source.identity, _worded(mesh)) for source, mesh, _ in self._sources],
+            [(source.named, source.identity, _worded(mesh)) for source, mesh, _ in self._sources],
             [objective.name for objective in problem.objectives],
             [(constraint.name, constraint.bound) for constraint in problem.constraints],
         )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, IndexArray
+from planner.confidence.intervals import Confidence
+from planner.confidence.plans import confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.rule import Rule
 from planner.optimize.narrowing import possible_mesh
@@ -43,6 +45,11 @@ class Candidates(ABC):
         """The result columns of all rows, flat."""
 
     @property
+    def complexity(self) -> IndexArray:
+        """How much about a plan is unusual: 0 for the plainest; broadcasts to ``shape``."""
+        return np.zeros((), dtype=np.intp)
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Of the configurations."""
         shape: tuple[int, ...] = self.configurations.shape
@@ -52,7 +59,7 @@ class Candidates(ABC):
         """An objective or limit; broadcasts to ``shape``."""
         return np.asarray(getattr(self, name))
 
-    def at(self, values: Any, rows: IndexArray) -> FloatArray:
+    def at(self, values: Any, rows: IndexArray) -> Any:
         """Values that broadcast to ``shape``, at flat indices."""
         return np.asarray(np.broadcast_to(values, self.shape).ravel()[rows])
 
@@ -88,6 +95,8 @@ class Source(ABC):
     block_rows: ClassVar[int]
     published: ClassVar[str] = ""
     """What published runs of its kind are called; empty where there are none."""
+    profile_kind: ClassVar[str] = "engine"
+    """What its profile is: a framework or an engine."""
 
     @property
     def rejections(self) -> tuple[str, ...]:
@@ -112,9 +121,22 @@ class Source(ABC):
         return name
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        """What tells it from the other sources of a problem."""
-        return self.mode, self.gpu, self.profile
+    def named(self) -> Mapping[str, Any]:
+        """Result columns that are the same for all its plans."""
+        found = {"model": self.setting.model.name, "gpu": self.gpu, self.profile_kind: self.profile}
+        return {"mode": self.mode, **found} if self.mode else found
+
+    def confidence(self, num_gpus: float) -> Confidence | None:
+        """How sure its predictions for so many GPUs are.
+
+        None where they are bounds or a flat share, not predictions, or no runs like them are
+        published.
+        """
+        machine = self.setting.machine
+        is_flat = getattr(self, "flops_efficiency", None) is not None
+        if machine.ideal or is_flat or machine.memory_efficiency is not None or not self.published:
+            return None
+        return confidence(self.published, self.setting, int(num_gpus))
 
     @property
     def identity(self) -> Any:

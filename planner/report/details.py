@@ -14,7 +14,7 @@ from planner.optimize.source import Candidates
 from planner.plan import Plan
 from planner.report.console import print_pairs, print_title
 from planner.report.parts import memory_table
-from planner.report.sure import confidence_of, sure_pairs
+from planner.report.sure import sure_pairs
 from planner.terms import term_of_column
 from planner.workloads.base import Evaluation
 
@@ -51,7 +51,7 @@ def details_of(plan: Plan) -> Details:
 def print_sure(console: Console, candidates: Candidates) -> None:
     """Where 90 % of published runs like the first row would be, if there are any."""
     row = first_row(candidates.columns())
-    sure = confidence_of(candidates.source, row["num_gpus"])
+    sure = candidates.source.confidence(row["num_gpus"])
     if sure is not None:
         print_title(console, "How sure")
         print_pairs(console, sure_pairs(row, sure))

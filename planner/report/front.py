@@ -14,7 +14,7 @@ from planner.optimize.result import SearchResult
 from planner.plan import Plan
 from planner.report.console import print_title
 from planner.report.fitted import Column, print_fitted
-from planner.report.sure import confidence_of, ties
+from planner.report.sure import ties
 from planner.terms import glossary, term_of_column, terms_of
 
 # What does not tell rows apart that something else does not tell, too.
@@ -31,17 +31,18 @@ def print_front(console: Console, plan: Plan, result: SearchResult, top: int) ->
         return
     number = len(result.table["num_gpus"])
     rows = _chosen(plan, number, top)
-    if result.best_of_modes and number > 1:
-        goal = plan.problem.objectives[0].name
-        print_title(console, f"The best of each mode by {goal}")
-        _print_rows(console, plan, result.best_of_modes, [0, 1])
+    goal = plan.problem.objectives[0].name
+    for axis, compared in result.comparisons.items():
+        print_title(console, f"The best of each {axis} by {goal}")
+        found = range(len(compared.losses))
+        _print_rows(console, plan, compared.table, found, (axis,))
     print_title(console, _title(plan, number, len(rows)))
     _print_rows(console, plan, result.table, rows)
 
 
 def _chosen(plan: Plan, number: int, top: int) -> list[int]:
     """Rows from the first to the last, or the first ones."""
-    is_spread = plan.workload.wording.from_end_to_end and not plan.problem.best_per_gpu
+    is_spread = plan.workload.wording.from_end_to_end
     if not is_spread or number <= top:
         return list(range(min(number, top)))
     return sorted({round(step * (number - 1) / max(top - 1, 1)) for step in range(top)})
@@ -50,8 +51,6 @@ def _chosen(plan: Plan, number: int, top: int) -> list[int]:
 def _title(plan: Plan, number: int, shown: int) -> str:
     goals = ", ".join(objective.name for objective in plan.problem.objectives)
     some = f"{shown} of {number}" if shown < number else f"all {number}"
-    if plan.problem.best_per_gpu:
-        return f"The best {plan.workload.wording.noun} of each GPU by {goals}: {some}"
     if number == 1:
         return f"Best by {goals}"
     order = "from one end to the other" if plan.workload.wording.from_end_to_end else "best first"
@@ -59,13 +58,17 @@ def _title(plan: Plan, number: int, shown: int) -> str:
 
 
 def _print_rows(
-    console: Console, plan: Plan, table: Mapping[str, Sequence[Any]], rows: Sequence[int]
+    console: Console,
+    plan: Plan,
+    table: Mapping[str, Sequence[Any]],
+    rows: Sequence[int],
+    named: Sequence[str] = (),
 ) -> None:
     wording = plan.workload.wording
     chosen = {name: [values[row] for row in rows] for name, values in table.items()}
     shown = _with_layout(plan, chosen)
     settings = [name for name in _settings(plan, shown) if _matters(plan, name, shown)]
-    always = {"layout", *(("gpu",) if plan.problem.best_per_gpu else ())}
+    always = {"layout", *named}
     varying = [name for name in settings if len(set(shown[name])) > 1 or name in always]
     same = [f"{name} {text.value(shown[name][0])}" for name in settings if name not in varying]
     if same:
@@ -99,7 +102,7 @@ def _with_layout(plan: Plan, table: Mapping[str, Sequence[Any]]) -> dict[str, Se
 def _settings(plan: Plan, shown: Mapping[str, Any]) -> list[str]:
     """The columns that say what a configuration is, in the order of the terms."""
     hidden = {*_REDUNDANT, *plan.workload.wording.in_layout}
-    named = ["mode", "gpu", plan.workload.profile_kind, "num_gpus", "layout"]
+    named = [*plan.problem.cells[0], "num_gpus", "layout"]
     parameters = terms_of(plan.workload.name, "parameter", "derived")
     return [
         name
@@ -110,15 +113,8 @@ def _settings(plan: Plan, shown: Mapping[str, Any]) -> list[str]:
 
 def _matters(plan: Plan, name: str, shown: Mapping[str, Sequence[Any]]) -> bool:
     """Whether a setting tells something that the title and other columns do not."""
-    sources = plan.problem.sources
-    alone = {
-        "gpu": len({source.gpu for source in sources}) == 1,
-        "mode": len({source.mode for source in sources}) == 1,
-        plan.workload.profile_kind: len({source.profile for source in sources}) == 1,
-        "num_gpus": len(plan.counts) == 1,
-    }
-    if name in alone:
-        return not alone[name]
+    if name in plan.problem.cells[0] or (name == "num_gpus" and plan.counts):
+        return name in plan.problem.axes
     if name in glossary() and glossary()[name].type == "share" and not any(shown[name]):
         return False
     other = name.removeprefix("expert_")
@@ -134,10 +130,10 @@ def _of_objective(plan: Plan, name: str, table: Mapping[str, Any]) -> str:
 
 def _tied(plan: Plan, table: Mapping[str, Sequence[Any]]) -> tuple[list[bool], float]:
     """Whether published runs tell a row's first objective from that of the first row."""
-    wording, goal = plan.workload.wording, plan.problem.objectives[0].name
+    goal = plan.problem.objectives[0].name
     row = {name: values[0] for name, values in table.items()}
-    sure = confidence_of(plan.source_of(row), row["num_gpus"])
-    if sure is None or goal not in wording.told_apart or plan.problem.best_per_gpu:
+    sure = plan.source_of(row).confidence(row["num_gpus"])
+    if sure is None or not plan.problem.has_ties:
         return [False] * len(table["num_gpus"]), 1.0
     return ties(table[_of_objective(plan, goal, table)], sure), sure.layout
 

@@ -70,16 +70,15 @@ def print_counts(console: Console, plan: Plan, result: SearchResult) -> None:
 
 
 def print_without_plan(console: Console, plan: Plan, result: SearchResult) -> None:
-    """The GPUs on which nothing is feasible, by what came closest, where several are compared."""
-    if not result.without_plan or not plan.problem.best_per_gpu:
-        return
-    number = len(result.without_plan)
-    print_title(console, f"Without a plan: {number} {'GPU' if number == 1 else 'GPUs'}")
-    reasons: dict[str, list[str]] = {}
-    for gpu, reason in result.without_plan.items():
-        reasons.setdefault(describe(plan.problem, reason), []).append(gpu)
-    for reason, gpus in sorted(reasons.items(), key=lambda item: -len(item[1])):
-        console.print(f"{len(gpus)}  {reason}: {', '.join(gpus)}")
+    """The values of each axis for which nothing is feasible, by what came closest."""
+    for axis, compared in result.comparisons.items():
+        reasons: dict[str, list[str]] = {}
+        for value, reason in compared.without_plan.items():
+            reasons.setdefault(describe(plan.problem, reason), []).append(text.value(value))
+        if reasons:
+            print_title(console, f"Without a plan: {len(compared.without_plan)} of {axis}")
+        for reason, values in sorted(reasons.items(), key=lambda item: -len(item[1])):
+            console.print(f"{len(values)}  {reason}: {', '.join(values)}")
 
 
 def describe(problem: Problem, rejection: str) -> str:
@@ -91,12 +90,14 @@ def describe(problem: Problem, rejection: str) -> str:
         if constraint.name == rejection:
             side = "above" if constraint.sign > 0 else "below"
             return f"{rejection} {side} {text.limit(constraint.bound, constraint.unit)}"
-    return f"an objective is unknown, such as {rejection}"
+    if rejection in (objective.name for objective in problem.objectives):
+        return f"an objective is unknown, such as {rejection}"
+    return rejection
 
 
 def print_assumed(console: Console, plan: Plan) -> None:
     """How many numbers behind the result nobody measured."""
-    if not plan.assumed or plan.problem.best_per_gpu:
+    if not plan.assumed:
         return
     kinds = {name.split()[0] for name in plan.assumed}
     console.print()

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from planner.optimize.collector import first_row
+from planner.optimize.result import row_of
+from planner.optimize.source import Candidates
 from planner.pinned import PinnedPlan
 from planner.plan import Plan
 from planner.report.files import written_whole
 
 
-def save_plan(path: Path, plan: Plan, table: Mapping[str, Sequence[Any]]) -> None:
-    """Write the first row of result columns as a plan, JSON or else TOML.
+def save_plan(path: Path, plan: Plan, candidates: Candidates | None) -> None:
+    """Write the first of these as a plan, JSON or else TOML.
 
     Raises
     ------
     OutputError
         It cannot be written.
     """
-    pinned = PinnedPlan.of(plan, first_row(table))
+    if candidates is None:
+        return
+    pinned = PinnedPlan.of(plan, row_of(candidates))
     with written_whole(path) as file:
         file.write(pinned.to_json() if path.suffix == ".json" else pinned.to_toml())

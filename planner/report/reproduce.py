@@ -9,9 +9,8 @@ from typing import Any
 
 from planner.pinned import settings_of
 from planner.plan import Plan
-from planner.request import Request
+from planner.request import ALL, Request
 from planner.terms import terms_of
-from planner.workloads.base import ALL
 
 _TIE = "\0"
 # One configuration is asked for without them.
@@ -22,7 +21,7 @@ def estimate_command(plan: Plan, row: Mapping[str, Any]) -> str:
     """``planner estimate`` for a row of result columns of a plan."""
     name_of = plan.workload.name
     words = [] if name_of == Request.workload else ["--workload", name_of]
-    settled = plan.workload.settled(plan.source_of(row))
+    settled = plan.settled(row)
     for name, term in terms_of(name_of, "question").items():
         given, plain = _answer(plan, name, settled), getattr(Request, name, None)
         if "parameter" in term.kind:
@@ -45,7 +44,7 @@ def _answer(plan: Plan, name: str, settled: Mapping[str, Any]) -> Any:
     if given == ALL or isinstance(given, tuple):
         return settled[name]
     if given is None and name == plan.workload.profile_kind:
-        return plan.profiles[0]
+        return settled[name]
     return given
 
 

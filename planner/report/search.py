@@ -5,8 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from planner import text
-from planner.optimize.collector import first_row
-from planner.optimize.result import SearchResult
+from planner.optimize.result import SearchResult, row_of
 from planner.plan import Plan
 from planner.report.configuration import settings_text
 from planner.report.console import print_title
@@ -34,12 +33,12 @@ def print_search(console: Console, plan: Plan, result: SearchResult, top: int) -
     """The question, the front, its best configuration in full, and the counts."""
     print_question(console, plan)
     print_front(console, plan, result, top)
-    if result.best is not None:
+    if result.recommended is not None:
         details = details_of(plan)
-        row = first_row(result.table)
-        print_title(console, f"The best {plan.workload.wording.noun}")
+        row = row_of(result.recommended)
+        print_title(console, f"The recommended {plan.workload.wording.noun}")
         console.print(settings_text(plan, row))
-        details.memory_and_speed(console, plan, result.best)
+        details.memory_and_speed(console, plan, result.recommended)
         print_title(console, details.to_see)
         command = estimate_command(plan, row)
         console.print(folded(command, console.width), soft_wrap=True)

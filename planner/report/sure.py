@@ -9,7 +9,6 @@ import numpy as np
 
 from planner import text
 from planner.confidence.intervals import Confidence
-from planner.confidence.plans import confidence
 from planner.optimize.source import Columns, Source
 
 # Columns by the quantity whose published errors they share.
@@ -23,20 +22,6 @@ _COLUMNS = {
 _UNKNOWN = (np.nan, np.nan)
 _TOLD_ALONE = ("time_to_train_days",)
 _UNITS = {"_per_s": "tokens/s", "_s": "s", "_gib": "GiB", "_days": "days"}
-
-
-def confidence_of(source: Source, num_gpus: float) -> Confidence | None:
-    """The confidence in predictions of a source for so many GPUs.
-
-    None where they are bounds or a flat share, not predictions, or no runs like it are published.
-    """
-    machine = source.setting.machine
-    is_flat = getattr(source, "flops_efficiency", None) is not None
-    if machine.ideal or is_flat or machine.memory_efficiency is not None:
-        return None
-    if not source.published:
-        return None
-    return confidence(source.published, source.setting, int(num_gpus))
 
 
 def with_intervals(table: Mapping[str, Any], sources: Sequence[Source]) -> Columns:
@@ -62,16 +47,12 @@ def _of_rows(
     """The distinct confidences, and which of them each row has."""
     counts, of_count = np.unique(np.asarray(table["num_gpus"]), return_inverse=True)
     if len(sources) == 1:
-        return [confidence_of(sources[0], count) for count in counts], of_count
-    places = {source.key: place for place, source in enumerate(sources)}
-    number = len(of_count)
-    profile = "framework" if "framework" in table else "engine"
-    keys = zip(table.get("mode", [""] * number), table["gpu"], table[profile], strict=True)
-    pairs = np.fromiter((places[key] for key in keys), dtype=np.intp, count=number)
+        return [sources[0].confidence(count) for count in counts], of_count
+    places = {tuple(source.named.values()): place for place, source in enumerate(sources)}
+    keys = zip(*(table[name] for name in sources[0].named), strict=True)
+    pairs = np.fromiter((places[key] for key in keys), dtype=np.intp, count=len(of_count))
     distinct, which = np.unique(pairs * len(counts) + of_count, return_inverse=True)
-    sure = [
-        confidence_of(sources[one // len(counts)], counts[one % len(counts)]) for one in distinct
-    ]
+    sure = [sources[one // len(counts)].confidence(counts[one % len(counts)]) for one in distinct]
     return sure, which
 
 

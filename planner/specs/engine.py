@@ -206,6 +206,8 @@ class EngineProfile:
     """Embedding and logits have the type of the layers, as in GGUF files."""
     sliding_windows: bool = True
     """Attention and cache stop at the window of a model; without it they hold all tokens."""
+    current: bool = False
+    """It is one of today: tried where nobody names an engine."""
     vendors: tuple[str, ...] = ()
     """Of the GPUs it has kernels for; all if none is named."""
     kernel_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)

@@ -223,6 +223,12 @@ class FrameworkProfile:
     """It can repeat the feed-forward blocks alone."""
     fp8_attention: bool = False
     """It has attention kernels in 8 bit."""
+    current: bool = False
+    """It is one of today: tried where nobody names a framework."""
+    vendors: tuple[str, ...] = ()
+    """Of the GPUs it runs on; all if none is named."""
+    adapters: bool = False
+    """It is one to train adapters with; where nobody names one, others train whole models."""
     aliases: tuple[str, ...] = ()
     """Other names of it."""
     notes: str = ""

@@ -16,7 +16,7 @@ from planner.specs.load import Spec, read_toml
 from planner.specs.paths import SpecKind
 
 EXTENDS = "extends"
-_OWN = ("name", "aliases", "notes")
+_OWN = ("current", "name", "aliases", "notes")
 
 
 def load_framework(name: str, folder: Path | None = None) -> Loaded[FrameworkProfile]:

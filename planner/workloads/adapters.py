@@ -25,7 +25,7 @@ def adapter_kind(request: Request) -> AdapterKind:
     SearchSpaceError
         It is unknown.
     """
-    return _word("adapter", request.adapter, AdapterKind)
+    return _word("adapter", str(request.adapter), AdapterKind)
 
 
 def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict[str, Any]:

@@ -18,9 +18,6 @@ from planner.workloads.place import Place
 if TYPE_CHECKING:
     import pandas as pd
 
-ALL = "all"
-"""In place of the names of GPUs, frameworks or engines."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
@@ -44,7 +41,6 @@ class Scene:
     """One GPU and one framework or engine that the question is asked for.
 
     ``place`` has the GPU and its cluster, ``others`` those of the workload's further GPUs.
-    ``is_only``: there is no other scene, so that what does not go together is an error.
     """
 
     question: Question
@@ -52,7 +48,6 @@ class Scene:
     profile: Any
     place: Place
     others: Mapping[str, Place]
-    is_only: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +101,6 @@ class Wording:
         ``legend`` explains it
     results : for so many numbers of GPUs, the columns of the front beside the configuration's
     of_objective : the columns that tell objectives whose own name is no column, or tells less
-    told_apart : the objectives that are as sure as a layout's speed
     from_end_to_end : of a long front rows all along it are shown, not its first ones
     """
 
@@ -116,7 +110,6 @@ class Wording:
     blamed: Callable[[Candidates, str], str]
     results: Callable[[Sequence[int]], tuple[str, ...]]
     of_objective: Mapping[str, str]
-    told_apart: tuple[str, ...] = ()
     from_end_to_end: bool = False
     room: Callable[[Mapping[str, Any]], str] = lambda _: ""
     layout: Callable[[Mapping[str, Any]], str] | None = None
@@ -135,7 +128,7 @@ class Workload:
     profile_kind : ``framework`` or ``engine``: what its spaces name
     single : the space of one configuration
     ask : reads a request's question; notes what nobody gave
-    sources : what is to be searched in a scene; none where its parts do not go together
+    sources : what is to be searched in a scene; an error where its parts do not go together
     objectives : what plans are chosen by where the request does not say
     limits : limits that follow from the request and the first source
     ideal : a profile without losses
@@ -145,6 +138,10 @@ class Workload:
     fitting : for a source and a configuration that is too large for it, settings that are not
     advice_rows : configurations that may be judged to find out what would help
     other_gpus : questions that name further GPUs
+    precision : the parameter that is the precision of the matrices
+    adapters : the kinds of adapters that it knows, none of them among them
+    suits : whether a profile can do what is asked, where nobody named it
+    ties : objectives that published runs tell apart only beyond a factor
     """
 
     name: str
@@ -162,6 +159,10 @@ class Workload:
     fitting: Callable[[Any, Any], Mapping[str, Any]] = lambda *_: {}
     advice_rows: int = 1_500_000
     other_gpus: tuple[str, ...] = ()
+    precision: str = "precision"
+    adapters: tuple[str, ...] = ("none",)
+    suits: Callable[[Question, Any], bool] = lambda *_: True
+    ties: tuple[str, ...] = ()
 
 
 def only(source: Source) -> Any:

@@ -149,7 +149,7 @@ class Batches(Candidates):
             "memory_headroom_gib": self.memory_headroom / GIB,
         }
         return {
-            **repeated({"gpu": source.gpu, "engine": source.profile}, shape),
+            **repeated(source.named, shape),
             "num_gpus": counts(c.num_gpus, shape),
             "replicas": counts(c.data_parallel, shape),
             **parameter_columns(c, PARAMETERS),

@@ -115,9 +115,7 @@ class Deployments(Candidates):
 
     def named(self) -> Columns:
         """The columns that tell where a row comes from."""
-        source = self.source
-        named = {"mode": source.mode, "gpu": source.gpu, "engine": source.profile}
-        return repeated(named, self.shape)
+        return repeated(self.source.named, self.shape)
 
     def promised(self) -> Columns:
         """The columns of the GPUs, latencies, rates and prices."""

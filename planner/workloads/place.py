@@ -16,6 +16,7 @@ from planner.units import HOUR, parse_quantity
 from planner.workloads.notes import Notes
 
 DEFAULT_GPU = "a100-sxm-80gb"
+_LARGEST_OF_ALL = 16_384
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,11 @@ def read_place(
         ),
         price_per_gpu_second=price,
     )
+
+
+def every_count(most: int | None) -> tuple[int, ...]:
+    """The powers of two up to a cluster's end; without one, up to 16,384."""
+    return tuple(2**power for power in range((most or _LARGEST_OF_ALL).bit_length()))
 
 
 def gpu_counts(num_gpus: Any) -> list[int]:

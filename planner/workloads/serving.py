@@ -13,7 +13,7 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.source import Source
 from planner.request import Request
 from planner.terms import terms_of
-from planner.workloads.base import ALL, Question, Scene, Workload
+from planner.workloads.base import Question, Scene, Workload
 from planner.workloads.batches import BatchSource, batch_once, largest_batch, most_concurrent
 from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
 from planner.workloads.place import Place
@@ -33,8 +33,7 @@ _NUMBERS = ("replicas", "prefill_replicas")
 
 def _sources(scene: Scene) -> list[Source]:
     request = scene.question.request
-    if not _serves_streams(scene):
-        return []
+    _check_streams(scene)
     modes = _modes(request)
     settings = dict(request.settings)
     of_pools = {name: settings.pop(name) for name in terms_of("serve", "pool") if name in settings}
@@ -50,8 +49,10 @@ def _sources(scene: Scene) -> list[Source]:
     found: list[Source] = []
     for mode in modes:
         places = [scene.place] if mode == AGGREGATED else [scene.place, _beside(scene)]
-        if not all(_has_kernels(scene, place) for place in places):
+        if len(modes) > 1 and not all(_has_kernels(scene, place) for place in places):
             continue
+        for place in places:
+            _check_kernels(scene, place)
         if mode == DISAGGREGATED:
             found.append(_pools(scene, mesh, {**settings, **of_pools}, rate))
             continue
@@ -64,12 +65,13 @@ def _sources(scene: Scene) -> list[Source]:
                 price=scene.place.price,
             )
         )
+    if not found:
+        _check_kernels(scene, scene.place)
     return found
 
 
 def _batch_sources(scene: Scene) -> list[Source]:
-    if not _has_kernels(scene, scene.place):
-        return []
+    _check_kernels(scene, scene.place)
     return [
         BatchSource(
             setting=_setting(scene, scene.place),
@@ -148,30 +150,30 @@ def _mesh(scene: Scene, settings: Mapping[str, Any]) -> Any:
     )
 
 
-def _serves_streams(scene: Scene) -> bool:
-    """Whether the engine serves streams; an error where it was named for that."""
-    request, engine = scene.question.request, scene.profile
-    if engine.scheduler.continuous or request.space == SINGLE:
-        return True
-    if request.engine in (ALL, (ALL,)):
-        return False
-    raise SearchSpaceError(
-        f"{engine.name} batches statically and serves no stream of requests: "
-        "see `planner estimate --workload inference`."
-    )
+def _check_streams(scene: Scene) -> None:
+    """Refuse an engine that serves no streams."""
+    engine = scene.profile
+    if not engine.scheduler.continuous and scene.question.request.space != SINGLE:
+        raise SearchSpaceError(
+            f"{engine.name} batches statically and serves no stream of requests: "
+            "see `planner estimate --workload inference`."
+        )
 
 
 def _has_kernels(scene: Scene, place: Place) -> bool:
-    """Whether the engine has kernels for a GPU; an error where nothing else was asked for."""
+    """Whether the engine has kernels for a GPU."""
+    vendors = scene.profile.vendors
+    return not vendors or place.machine.gpu.vendor in vendors
+
+
+def _check_kernels(scene: Scene, place: Place) -> None:
+    """Refuse a GPU for which the engine has no kernels."""
     gpu, engine = place.machine.gpu, scene.profile
-    if not engine.vendors or gpu.vendor in engine.vendors:
-        return True
-    if scene.is_only:
+    if not _has_kernels(scene, place):
         raise SearchSpaceError(
             f"{engine.name} has kernels for GPUs of {' and '.join(engine.vendors)}, not for "
             f"{gpu.name} of {gpu.vendor}: choose another --engine."
         )
-    return False
 
 
 def _modes(request: Request) -> list[str]:
@@ -244,6 +246,9 @@ SERVE = Workload(
     fitting=_fitting,
     wording=SERVING_WORDS,
     other_gpus=("prefill_gpu",),
+    precision="quantization",
+    ties=("throughput_per_gpu", "throughput", "cost_per_million_tokens", "interactivity"),
+    suits=lambda _, engine: engine.scheduler.continuous,
 )
 
 INFERENCE = Workload(
@@ -258,4 +263,6 @@ INFERENCE = Workload(
     once=batch_once,
     fitting=_fitting,
     wording=BATCH_WORDS,
+    precision="quantization",
+    ties=("throughput_per_gpu", "throughput", "cost_per_million_tokens", "request_latency"),
 )

@@ -40,7 +40,7 @@ def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Questio
             "Give the number of GPUs with --gpus, or the requests per second to serve with "
             "--request-rate."
         )
-    model = catalogue.load_model(request.model)
+    model = catalogue.load_model(str(request.model))
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
     work = _work(request, model, notes)
     _note_quantization(request, model, notes)
@@ -49,7 +49,7 @@ def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Questio
         model=model,
         work=work,
         counts=counts,
-        space=(request.space or _SPACE, None),
+        space=(_SPACE, "default") if request.space is None else (request.space, None),
     )
 
 

@@ -91,7 +91,6 @@ SERVING_WORDS = Wording(
         "throughput": "output_tokens_per_s",
         "interactivity": "tokens_per_s_per_user",
     },
-    told_apart=("throughput_per_gpu", "throughput", "cost_per_million_tokens", "interactivity"),
     from_end_to_end=True,
 )
 
@@ -105,5 +104,4 @@ BATCH_WORDS = replace(
         "output_tokens_per_s_per_gpu",
         "cost_per_million_tokens_usd",
     ),
-    told_apart=("throughput_per_gpu", "throughput", "cost_per_million_tokens", "request_latency"),
 )

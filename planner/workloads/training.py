@@ -12,7 +12,7 @@ from planner.configurations.enumerate import OpenMesh, training_mesh
 from planner.configurations.table import word
 from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.configurations.training_rules import unsupported
-from planner.enums import ComputePrecision, Precision
+from planner.enums import AdapterKind, ComputePrecision, Precision
 from planner.estimators.flops import adapter_parameter_count
 from planner.estimators.ideal import ideal_framework
 from planner.estimators.share import Setting
@@ -30,6 +30,8 @@ from planner.workloads.place import share_of_peak
 from planner.workloads.training_question import SINGLE, ask_training
 from planner.workloads.training_runs import TrainingSource
 
+# What every framework can do.
+_PLAINEST = {"num_gpus": 1, "zero_stage": 0, "global_batch_size": 1}
 _FRONT = ("throughput", "memory_headroom")
 
 
@@ -87,11 +89,22 @@ def mesh_of(
         name: checked(name, _values(choice, counts, model, workload))
         for name, choice in choices.items()
     }
+    for name in set(space.parameters) - set(settings):
+        table[name] = _supported(name, table[name], framework)
     table["num_gpus"] = checked("num_gpus", counts)
     alone = min(table["tensor_parallel"]) * min(table["pipeline_parallel"]) >= counts[-1]
     if alone and "zero_stage" not in said and 0 in framework.zero_stages:
         table["zero_stage"] = checked("zero_stage", [0])
     return training_mesh(table)
+
+
+def _supported(name: str, values: list[Any], framework: FrameworkProfile) -> list[Any]:
+    """Those of a space's values that the framework has at all; if it has none, all."""
+    alone = TrainingConfigurations.of(**{**_PLAINEST, name: values})
+    lacking = unsupported(alone, framework).get(name)
+    if lacking is None:
+        return values
+    return [value for value, no in zip(values, lacking, strict=True) if not no] or values
 
 
 def _defaults(framework: FrameworkProfile, workload: TrainingWorkload) -> dict[str, Any]:
@@ -208,6 +221,9 @@ TRAIN = Workload(
     settled=_settled,
     once=judged_once,
     advice_rows=30_000_000,
+    adapters=tuple(AdapterKind),
+    suits=lambda question, framework: framework.adapters == question.work.is_frozen,
+    ties=("throughput", "step_time", "time_to_train", "gpu_hours", "cost"),
     wording=Wording(
         noun="configuration",
         in_short=_in_short,
@@ -218,6 +234,5 @@ TRAIN = Workload(
             "throughput": "step_time_s",
             "memory_headroom": "peak_memory_gib",
         },
-        told_apart=("throughput", "step_time", "time_to_train", "gpu_hours", "cost"),
     ),
 )

@@ -36,7 +36,7 @@ def ask_training(request: Request, catalogue: Catalogue, notes: Notes) -> Questi
     if request.num_gpus is None:
         raise SearchSpaceError("Give the number of GPUs with --gpus.")
     counts = tuple(sorted(set(gpu_counts(request.num_gpus))))
-    model = catalogue.load_model(request.model)
+    model = catalogue.load_model(str(request.model))
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
     work = _work(request, model, notes)
     model = with_mtp(model, mtp_num_layers(request, model, notes.defaults))

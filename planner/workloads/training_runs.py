@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -43,6 +44,12 @@ class TrainingSource(Source):
     num_rules = len(RULES)
     block_rows = _BLOCK_ROWS
     published = "training"
+    profile_kind = "framework"
+
+    @property
+    def named(self) -> Mapping[str, Any]:
+        """Result columns that are the same for all its runs."""
+        return {**super().named, "adapter": str(self.setting.workload.adapter)}
 
     @property
     def identity(self) -> Any:
@@ -139,8 +146,7 @@ class TrainingRuns(Candidates):
         shape = self.shape
         results = {**self._predictions(), **self._memory_parts(), **self._time_parts()}
         flat = {name: np.broadcast_to(value, shape).ravel() for name, value in results.items()}
-        source = self.source
-        named = repeated({"gpu": source.gpu, "framework": source.profile}, shape)
+        named = repeated(self.source.named, shape)
         return {**named, **self._configuration(), **flat}
 
     def _configuration(self) -> Columns:

@@ -1,0 +1,94 @@
+"""The plan one would launch: of plans that are as good as the best, the simplest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from planner.arrays import FloatArray, IndexArray
+from planner.optimize.source import Candidates, Source
+
+_FURTHEST = 1.5
+"""Beyond this factor of the best no plan is as good, however wide its interval."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A configuration of a source with its objectives, minimized."""
+
+    source: Source
+    configuration: Any
+    values: FloatArray
+    complexity: int
+
+
+class Simplest:
+    """Keeps, among rows near the best first objective, the best one of each complexity.
+
+    A row stays only where no simpler one is as good.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[Choice] = []
+
+    def add(self, candidates: Candidates, rows: IndexArray, values: FloatArray) -> None:
+        """Take in feasible rows, at flat indices, with their minimized objectives."""
+        first = np.where(np.isnan(values).any(axis=1), np.inf, values[:, 0])
+        best = min(float(first.min(initial=np.inf)), self._best)
+        near = np.flatnonzero(first <= reach(best, _FURTHEST))
+        complexity: IndexArray = candidates.at(candidates.complexity, rows[near])
+        better = first[near] < self._bounds(complexity)
+        near, complexity = near[better], complexity[better]
+        if not near.size:
+            return
+        order = np.lexsort((*values[near].T[::-1], complexity))
+        ordered = first[near][order]
+        steps = np.flatnonzero(ordered < np.minimum.accumulate([np.inf, *ordered[:-1]]))
+        found = [
+            Choice(
+                source=candidates.source,
+                configuration=candidates.configurations.rows(rows[near[[place]]]),
+                values=values[near[place]],
+                complexity=int(complexity[place]),
+            )
+            for place in order[steps].tolist()
+        ]
+        self._kept = _stairs([*self._kept, *found], best)
+
+    def choice(self, factor: float) -> Choice | None:
+        """The simplest within this factor of the best; None where there is nothing."""
+        within = (one for one in self._kept if one.values[0] <= reach(self._best, factor))
+        return next(within, None)
+
+    @property
+    def best(self) -> Choice | None:
+        """The one with the best first objective."""
+        return self._kept[-1] if self._kept else None
+
+    def _bounds(self, complexity: IndexArray) -> FloatArray:
+        """The first objective of the best that is kept and no more complex."""
+        steps = np.array([one.complexity for one in self._kept])
+        bounds = np.array([np.inf, *(one.values[0] for one in self._kept)])
+        found: FloatArray = bounds[np.searchsorted(steps, complexity, side="right")]
+        return found
+
+    @property
+    def _best(self) -> float:
+        return float(self._kept[-1].values[0]) if self._kept else np.inf
+
+
+def reach(best: float, factor: float) -> float:
+    """The largest minimized value that is within a factor of the best one."""
+    return best * factor if best > 0 else best / factor
+
+
+def _stairs(choices: list[Choice], best: float) -> list[Choice]:
+    """Those near the best that are better than all simpler ones, the simplest first."""
+    found: list[Choice] = []
+    for one in sorted(choices, key=lambda one: (one.complexity, *one.values)):
+        is_near = one.values[0] <= reach(best, _FURTHEST)
+        if is_near and (not found or one.values[0] < found[-1].values[0]):
+            found.append(one)
+    return found

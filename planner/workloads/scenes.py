@@ -1,0 +1,266 @@
+"""Every combination of the models, GPUs, frameworks and so on that a request names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from planner.configurations.choices import checked
+from planner.configurations.table import word
+from planner.errors import PlannerError, SearchSpaceError, SpecError
+from planner.optimize.problem import Cell
+from planner.optimize.source import Source
+from planner.request import ALL, Request
+from planner.specs.search_space import SearchSpace
+from planner.terms import glossary
+from planner.workloads.base import Question, Scene, Workload
+from planner.workloads.notes import Notes
+from planner.workloads.place import Place, read_place
+
+# More would fill a screen.
+_MOST_REASONS = 5
+_CLUSTER_OF_ALL = "--gpu all compares GPUs on their own links: leave out --cluster."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Searched:
+    """The sources of all scenes, each with its cell, and the cells that have none."""
+
+    questions: Sequence[Question]
+    space: SearchSpace
+    profiles: Sequence[Any]
+    sources: Sequence[Source]
+    cells: Sequence[Cell]
+    refused: Sequence[tuple[Cell, str]]
+    words: Mapping[str, Mapping[str, str]]
+
+
+@dataclass
+class Outer:
+    """Reads what a request names several of; what is noted is told where it is the only one.
+
+    ``words`` maps, by question, the name of a spec to the word that named it.
+    """
+
+    workload: Workload
+    request: Request
+    notes: Notes
+    words: dict[str, dict[str, str]] = field(default_factory=dict)
+    refused: list[tuple[Cell, str]] = field(default_factory=list)
+
+    def search(self) -> Searched:
+        """All scenes of the request.
+
+        Raises
+        ------
+        SpecError, SearchSpaceError
+            Something is unknown or faulty; or everything that was named is impossible.
+        """
+        asked, gpus = self._asked(), self._gpus()
+        places = [self._places(asked[0], gpu, len(gpus) == 1) for gpu in gpus]
+        spaces = [self._space(question, len(asked) == 1) for question in asked]
+        alone = len(asked) * len(gpus) == 1
+        scenes = [
+            scene
+            for question, space in zip(asked, spaces, strict=True)
+            for place, others in places
+            for profile in self._profiles(question, space, place, alone)
+            for scene in self._inner(question, space, profile, place, others)
+        ]
+        sources, cells = self._sources(scenes)
+        return Searched(
+            questions=asked,
+            space=spaces[0],
+            profiles=tuple(self.words[self.workload.profile_kind].values()),
+            sources=sources,
+            cells=cells,
+            refused=self.refused,
+            words=self.words,
+        )
+
+    def _sources(self, scenes: Sequence[tuple[Scene, Cell]]) -> tuple[list[Source], list[Cell]]:
+        """The sources of all scenes, with their cells; a scene may have none if others do."""
+        sources: list[Source] = []
+        cells: list[Cell] = []
+        for scene, outer in scenes:
+            try:
+                found = self.workload.sources(scene)
+            except PlannerError as error:
+                if len(scenes) == 1:
+                    raise
+                self.refused.append(({**self._named(scene), **outer}, str(error)))
+                continue
+            sources += found
+            cells += [{**source.named, **outer} for source in found]
+        if not sources:
+            reasons = list(dict.fromkeys(why for _, why in self.refused))
+            raise SearchSpaceError("\n".join(reasons[:_MOST_REASONS]))
+        return sources, cells
+
+    def _named(self, scene: Scene) -> dict[str, Any]:
+        return {
+            "model": scene.question.model.name,
+            "gpu": scene.place.machine.gpu.name,
+            self.workload.profile_kind: scene.profile.name,
+        }
+
+    def _asked(self) -> list[Question]:
+        """The question for each model and each adapter."""
+        catalogue, models = self.notes.catalogue, self._several("model", "models")
+        adapters = _listed(self.request.adapter, self.workload.adapters)
+        pairs = [(model, adapter) for model in models for adapter in adapters]
+        found = []
+        for model, adapter in pairs:
+            name = catalogue.load_model(model).name
+            self.words.setdefault("model", {}).setdefault(name, model)
+            request = replace(self.request, model=model, adapter=adapter)
+            notes = self._noting(len(pairs) == 1)
+            try:
+                found.append(self.workload.ask(request, catalogue, notes))
+            except PlannerError as error:
+                if len(pairs) == 1:
+                    raise
+                cell = {"model": name, "adapter": adapter}
+                self.refused.append((cell if len(adapters) > 1 else {"model": name}, str(error)))
+            self.notes.digests.update(notes.digests)
+        if not found:
+            raise SearchSpaceError(self.refused[0][1])
+        return found
+
+    def _several(self, name: str, kind: str) -> list[str]:
+        """Names of specs: those that were given, or all."""
+        return [*_listed(getattr(self.request, name), self.notes.catalogue.names(kind))]
+
+    def _gpus(self) -> list[str | None]:
+        given = self.request.gpu
+        if given in (ALL, (ALL,)) and self.request.cluster is not None:
+            raise SearchSpaceError(_CLUSTER_OF_ALL)
+        return [None] if given in (None, ()) else [*self._several("gpu", "gpus")]
+
+    def _noting(self, alone: bool) -> Notes:
+        """Where notes go: of one among several the digests alone are kept."""
+        return self.notes if alone else Notes(self.notes.catalogue)
+
+    def _places(
+        self, question: Question, gpu: str | None, alone: bool
+    ) -> tuple[Place, dict[str, Place]]:
+        """The GPU, and those of the questions that name others."""
+        others = {
+            name: self._place(question, other, alone, f"{name.removesuffix('_gpu')} ")
+            for name in self.workload.other_gpus
+            if (other := getattr(self.request, name)) is not None
+        }
+        return self._place(question, gpu, alone, ""), others
+
+    def _place(self, question: Question, gpu: str | None, alone: bool, label: str) -> Place:
+        notes = Notes(self.notes.catalogue)
+        place = read_place(question.request, gpu, question.counts, notes, is_only=alone)
+        self.notes.digests.update(notes.digests)
+        if gpu is not None:
+            self.words.setdefault("gpu", {}).setdefault(place.machine.gpu.name, gpu)
+        if alone:
+            named = {label + name: text for name, text in notes.defaults.items()}
+            self.notes.defaults.update(named)
+            new = [name for name in notes.assumed if name not in self.notes.assumed]
+            self.notes.assumed += new
+        return place
+
+    def _space(self, question: Question, alone: bool) -> SearchSpace:
+        name, origin = question.space
+        if origin is not None and alone:
+            self.notes.defaults["space"] = f"{name} ({origin})"
+        try:
+            found = self.notes.catalogue.load_space(name)
+        except SpecError as error:
+            raise SearchSpaceError(str(error)) from error
+        space = found.spec
+        if not getattr(space, self.workload.profile_kind):
+            other = "serve" if space.engine else "train"
+            raise SearchSpaceError(f"The space {space.name} is one of --workload {other}.")
+        self.notes.digests[f"space {space.name}"] = found.digest
+        return space
+
+    def _profiles(
+        self, question: Question, space: SearchSpace, place: Place, alone: bool
+    ) -> list[Any]:
+        """The frameworks or engines: those that were given, all current ones, or the space's."""
+        kind, (name, origin) = self.workload.profile_kind, question.profile
+        notes = self._noting(alone)
+        if getattr(self.request, kind) is not None:
+            words = self._several(kind, f"{kind}s")
+        else:
+            first = name or getattr(space, kind)
+            is_open = name is None and question.space[1] is not None
+            words = self._current(question, first, place) if is_open else []
+            if words:
+                origin = "all current ones that run there"
+            words = words or [first]
+            notes.defaults[kind] = f"{', '.join(words)} ({origin})"
+        return [self._profile(word, self._noting(alone and len(words) == 1)) for word in words]
+
+    def _current(self, question: Question, first: str, place: Place) -> list[str]:
+        """Profiles of today that run on the GPU, that of the space first."""
+        kind, catalogue = self.workload.profile_kind, self.notes.catalogue
+        vendor = place.machine.gpu.vendor
+        found = []
+        for name in dict.fromkeys([first, *catalogue.names(f"{kind}s")]):
+            profile = catalogue.load_profile(kind, name).spec
+            has_kernels = not profile.vendors or vendor in profile.vendors
+            if profile.current and has_kernels and self.workload.suits(question, profile):
+                found.append(name)
+        return found
+
+    def _profile(self, name: str, notes: Notes) -> Any:
+        kind = self.workload.profile_kind
+        loaded = self.notes.catalogue.load_profile(kind, name)
+        self.words.setdefault(kind, {}).setdefault(loaded.spec.name, name)
+        if f"{kind} {loaded.spec.name}" not in self.notes.digests:
+            notes.spec(kind, loaded.spec.name, loaded.digest, loaded.provenance)
+            self.notes.digests.update(notes.digests)
+        return self.workload.ideal(loaded.spec) if self.request.ideal else loaded.spec
+
+    def _inner(
+        self,
+        question: Question,
+        space: SearchSpace,
+        profile: Any,
+        place: Place,
+        others: Mapping[str, Place],
+    ) -> Iterator[tuple[Scene, Cell]]:
+        """A scene for each precision and each number of GPUs, with those if there are several."""
+        name, request = self.workload.precision, question.request
+        asked: list[Any] = [None]
+        if request.precision is not None:
+            codes = checked(name, _listed(request.precision, _words_of(name)))
+            asked = [word(name, code) for code in codes]
+        several = len(question.counts) > 1
+        for precision in asked:
+            outer: dict[str, Any] = {}
+            inner = request
+            if precision is not None:
+                outer[name] = precision
+                inner = replace(request, settings={**request.settings, name: [precision]})
+            for count in question.counts if several else [0]:
+                counts = (count,) if several else question.counts
+                scene = Scene(
+                    question=replace(question, request=inner, counts=counts),
+                    space=space,
+                    profile=profile,
+                    place=place,
+                    others=others,
+                )
+                yield scene, {**outer, "num_gpus": count} if several else outer
+
+
+def _listed(given: Any, every: Sequence[Any]) -> Sequence[Any]:
+    """One word or several as a list without repetitions; ``all`` stands for ``every`` one."""
+    if given in (ALL, (ALL,), [ALL]):
+        return every
+    words = given if isinstance(given, tuple | list) else [given]
+    return [*dict.fromkeys(words)]
+
+
+def _words_of(name: str) -> list[Any]:
+    term = glossary()[name]
+    return [term.shown(code) for code in term.codes]
