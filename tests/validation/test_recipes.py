@@ -1,0 +1,49 @@
+"""Layouts that vendors tuned: accepted, said to fit, recommended or a tie of what is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from make_recipes import FILE, MUCH, Compared, compared, page, reason_of, reasons
+
+# What was reached: more is welcome, less is a step back.
+ACCEPTED = 103
+FITTING = 94
+RECOMMENDED = 37
+TIED = 98
+NEAR = 92
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Compared]:
+    return compared()
+
+
+def test_the_rules_accept_vendors_layouts(found: list[Compared]) -> None:
+    """The others need more GPUs than the recipe names."""
+    refused = {one.name: one.broken for one in found if not one.is_possible}
+    assert set(refused.values()) == {"expert_parallel"}, refused
+    assert len(found) - len(refused) >= ACCEPTED
+
+
+def test_vendors_layouts_are_said_to_fit(found: list[Compared]) -> None:
+    assert sum(not one.broken for one in found) >= FITTING
+
+
+def test_what_is_recommended_is_their_layout_or_a_tie_of_it(found: list[Compared]) -> None:
+    assert sum(one.is_same for one in found) >= RECOMMENDED
+    assert sum(one.is_tied for one in found) >= TIED
+    assert sum(abs(one.gain) <= MUCH for one in found) >= NEAR
+
+
+def test_every_claim_and_every_refusal_has_one_reason(found: list[Compared]) -> None:
+    for one in found:
+        if one.gain > MUCH or one.broken:
+            assert len(reason_of(one)) == 1, (one.name, one.broken, one.gain)
+    numbers = {number for one in found for number in reason_of(one)}
+    assert numbers == set(range(1, len({reason for _, reason in reasons()}) + 1))
+
+
+def test_the_page_is_made_by_its_script(found: list[Compared]) -> None:
+    assert Path(FILE).read_text(encoding="utf-8") == page(found), "run scripts/make_recipes.py"
