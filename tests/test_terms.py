@@ -43,6 +43,7 @@ def test_a_request_has_a_field_for_every_question():
         "workload",
         "num_gpus",
         "settings",
+        "precision",
         "objectives",
         "constraints",
         "specs",

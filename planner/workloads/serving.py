@@ -49,8 +49,6 @@ def _sources(scene: Scene) -> list[Source]:
     found: list[Source] = []
     for mode in modes:
         places = [scene.place] if mode == AGGREGATED else [scene.place, _beside(scene)]
-        if len(modes) > 1 and not all(_has_kernels(scene, place) for place in places):
-            continue
         for place in places:
             _check_kernels(scene, place)
         if mode == DISAGGREGATED:
@@ -65,8 +63,6 @@ def _sources(scene: Scene) -> list[Source]:
                 price=scene.place.price,
             )
         )
-    if not found:
-        _check_kernels(scene, scene.place)
     return found
 
 
@@ -160,16 +156,10 @@ def _check_streams(scene: Scene) -> None:
         )
 
 
-def _has_kernels(scene: Scene, place: Place) -> bool:
-    """Whether the engine has kernels for a GPU."""
-    vendors = scene.profile.vendors
-    return not vendors or place.machine.gpu.vendor in vendors
-
-
 def _check_kernels(scene: Scene, place: Place) -> None:
     """Refuse a GPU for which the engine has no kernels."""
     gpu, engine = place.machine.gpu, scene.profile
-    if not _has_kernels(scene, place):
+    if engine.vendors and gpu.vendor not in engine.vendors:
         raise SearchSpaceError(
             f"{engine.name} has kernels for GPUs of {' and '.join(engine.vendors)}, not for "
             f"{gpu.name} of {gpu.vendor}: choose another --engine."

@@ -23,11 +23,12 @@ NARROW = {"micro_batch_size": [1, 4], "pipeline_parallel": [1, 2, 3], "tensor_pa
 
 def one_by_one(searched):
     """Code and objectives of each configuration, evaluated alone from plain numbers."""
-    (source,) = searched.sources
-    for picked in product(*(source.mesh.values(name) for name in NAMES)):
-        alone = TrainingConfigurations.of(**dict(zip(NAMES, picked, strict=True)))
-        candidates, codes = judged(searched, alone)
-        yield int(codes[0]), searched.values(candidates, np.array([0]))[0]
+    for source in searched.sources:
+        for picked in product(*(source.mesh.values(name) for name in NAMES)):
+            alone = TrainingConfigurations.of(**dict(zip(NAMES, picked, strict=True)))
+            candidates = source.judged(alone)
+            codes = searched.codes(candidates).ravel()
+            yield int(codes[0]), searched.values(candidates, np.array([0]))[0]
 
 
 def with_source(searched, **changes):
@@ -121,7 +122,7 @@ def test_front_starts_with_the_best_of_the_first_objective():
     result = exhaustive_search(searched, sink=kept.append)
     fastest = max(max(table["tokens_per_s"]) for table in kept)
     assert result.table["tokens_per_s"][0] == pytest.approx(fastest)
-    assert float(result.best.throughput[0]) == pytest.approx(fastest)
+    assert float(result.fastest.throughput[0]) == pytest.approx(fastest)
     assert (np.diff(result.table["tokens_per_s"]) <= 0).all()
 
 
@@ -139,7 +140,7 @@ def test_a_limit_rejects_exactly_what_misses_it(name):
     sign = constraint.sign
     assert result.configurations_feasible == np.count_nonzero(sign * found <= sign * bound)
     assert result.rejected_by[name] == np.count_nonzero(sign * found > sign * bound) > 0
-    front = float(result.best.value(name)[0])
+    front = float(result.fastest.value(name)[0])
     assert sign * front <= sign * bound * (1 + sign * 1e-12)
 
 
@@ -153,7 +154,8 @@ def test_an_unknown_cost_does_not_keep_a_limit():
 def test_nearest_misses_are_the_nearest():
     searched = problem(constraints={"step_time": 1.0})
     result = exhaustive_search(searched)
-    assert result.best is None
+    assert result.fastest is None
+    assert result.recommended is None
     assert result.configurations_feasible == 0
     kept = []
     exhaustive_search(problem(), sink=kept.append)

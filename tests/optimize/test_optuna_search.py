@@ -211,7 +211,7 @@ def test_says_when_the_file_is_damaged(study_file, tmp_path):
 def test_nothing_feasible_is_a_result(sampler):
     searched = problem(model="llama-65b", num_gpus=8)
     found = optuna_search(searched, trials=100, sampler=sampler)
-    assert found.best is None
+    assert found.fastest is None
     assert found.table == {}
     assert found.configurations_feasible == 0
     assert sum(found.rejected_by.values()) == found.configurations_evaluated > 0

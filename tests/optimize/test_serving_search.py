@@ -12,6 +12,7 @@ from planner.request import Request
 
 SMALL = {
     "model": "llama-3.1-8b",
+    "engine": "vllm",
     "gpu": "h100-sxm-80gb",
     "num_gpus": 8,
     "input_tokens": 1000,
@@ -109,7 +110,7 @@ def test_both_modes_share_a_front_and_each_has_its_best():
     front, rows = all_rows()
     pd.testing.assert_frame_equal(front, result.to_frame())
     assert set(rows["mode"]) == {"aggregated", "disaggregated"}
-    best = pd.DataFrame(result.best_of_modes)
+    best = pd.DataFrame(result.comparisons["mode"].table)
     for mode, throughput in zip(best["mode"], best["output_tokens_per_s_per_gpu"], strict=True):
         of_mode = rows.loc[rows["mode"] == mode, "output_tokens_per_s_per_gpu"]
         assert throughput == pytest.approx(of_mode.max())
@@ -221,10 +222,13 @@ def test_several_gpus_are_compared_by_their_best_plan():
     result = planner.search(
         workload="serve", **{**request, "constraints": {"time_per_output_token": 0.005}}
     )
-    frame = result.to_frame()
-    assert len(frame) == len(set(frame["gpu"]))
+    compared = result.comparisons["gpu"]
+    frame = pd.DataFrame(compared.table)
+    assert len(frame) == len(set(frame["gpu"])) == 2
     assert frame["output_tokens_per_s_per_gpu"].is_monotonic_decreasing
-    assert dict(result.without_plan) == {"t4-16gb": "time_per_output_token"}
+    rates = frame["output_tokens_per_s_per_gpu"]
+    assert compared.losses == pytest.approx(list(1 - rates / rates[0]))
+    assert dict(compared.without_plan) == {"t4-16gb": "time_per_output_token"}
     single = planner.search(
         workload="serve",
         **{**SMALL, "gpu": "h100-sxm-80gb", "constraints": {"time_per_output_token": 0.005}},
@@ -283,7 +287,7 @@ def test_what_the_user_sets_replaces_the_default():
         (
             {"engine": "vllm-v0-ports", "gpu": ("h100-sxm-80gb", "b200-sxm-180gb")},
             SearchSpaceError,
-            "No GPU has kernels of vLLM V0 ports",
+            "vLLM V0 ports has kernels for GPUs of AMD, not for b200",
         ),
         ({"mode": "agregated"}, SearchSpaceError, "Did you mean aggregated"),
         ({"mode": "aggregated", "prefill_gpu": "h100"}, SearchSpaceError, "--mode disaggregated"),

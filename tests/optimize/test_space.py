@@ -124,11 +124,13 @@ def test_multiples_of_the_batch(space_file):
     assert found == [48, 96, 192]
 
 
-def test_divisors_of_several_gpu_counts_are_united(space_file):
+def test_each_number_of_gpus_has_its_own_divisors(space_file):
     space = space_file('pipeline_parallel = { divisors_of = "num_gpus" }\n')
-    found = choices(space=space, num_gpus=(6, 4))
-    assert found["pipeline_parallel"] == [1, 2, 3, 4, 6]
-    assert found["num_gpus"] == [4, 6]
+    found = [
+        [source.mesh.values(name).tolist() for name in ("num_gpus", "pipeline_parallel")]
+        for source in problem(space=space, num_gpus=(6, 4)).sources
+    ]
+    assert found == [[[4], [1, 2, 4]], [[6], [1, 2, 3, 6]]]
 
 
 def test_parameters_that_nobody_mentions_have_one_value(space_file):

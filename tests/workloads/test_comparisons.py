@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,10 @@ import pandas as pd
 import pytest
 
 import planner
-from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.pareto import pareto_front
+from planner.optimize.result import row_of
 from planner.plan import make_plan
-from planner.report.sure import confidence_of, with_intervals
+from planner.report.sure import with_intervals
 from planner.request import Request
 
 GPUS = ("h100-sxm-80gb", "a100-sxm-80gb")
@@ -21,30 +21,88 @@ QUESTION: dict[str, Any] = {"model": "llama-2-13b", "num_gpus": 16, "space": "sm
 
 def test_gpus_of_training_are_compared_by_their_best_layout() -> None:
     found = planner.search(**QUESTION, gpu=GPUS, objectives=("throughput",))
-    assert found.table["gpu"] == list(GPUS)
-    for gpu, rate in zip(GPUS, found.table["tokens_per_s"], strict=True):
+    compared = found.comparisons["gpu"]
+    assert compared.table["gpu"] == list(GPUS)
+    rates = compared.table["tokens_per_s"]
+    assert compared.losses == pytest.approx([0, 1 - rates[1] / rates[0]])
+    for gpu, rate in zip(GPUS, rates, strict=True):
         alone = planner.search(**QUESTION, gpu=gpu, objectives=("throughput",))
-        assert rate == pytest.approx(alone.table["tokens_per_s"][0])
-    assert float(found.best.throughput[0]) == pytest.approx(found.table["tokens_per_s"][0])
+        assert rate == pytest.approx(row_of(alone.recommended)["tokens_per_s"])
+    assert float(found.fastest.throughput[0]) == pytest.approx(rates[0])
 
 
-def test_gpus_share_a_front_where_not_the_best_of_each_is_asked_for() -> None:
-    searched = make_plan(Request(**QUESTION, gpu=GPUS, objectives=("num_gpus",))).problem
-    each = exhaustive_search(searched)
-    together = exhaustive_search(replace(searched, best_per_gpu=False))
-    assert (len(each.table["gpu"]), len(together.table["gpu"])) == (2, 1)
-    assert together.configurations_evaluated == each.configurations_evaluated
+def test_the_front_is_over_all_gpus() -> None:
+    together = planner.search(**QUESTION, gpu=GPUS).to_frame()
+    alone = pd.concat(planner.search(**QUESTION, gpu=gpu).to_frame() for gpu in GPUS)
+    goals = ["tokens_per_s", "memory_headroom_gib"]
+    front = alone.iloc[pareto_front(-alone[goals].to_numpy())]
+    np.testing.assert_allclose(together[goals], front[goals])
+    assert set(together["gpu"]) == set(front["gpu"])
+
+
+AXES: dict[str, tuple[dict[str, Any], list[Any]]] = {
+    "model": ({"model": ("llama-2-7b", "llama-2-13b")}, ["Llama 2 7B", "Llama 2 13B"]),
+    "framework": ({"framework": ("megatron-lm", "nemo")}, ["Megatron-LM", "NeMo"]),
+    "adapter": ({"adapter": "all"}, ["none", "lora", "qlora"]),
+    "precision": ({"precision": ("bf16", "fp8")}, ["bf16", "fp8"]),
+    "num_gpus": ({"num_gpus": (8, 16)}, [8, 16]),
+}
+
+
+@pytest.mark.parametrize("axis", AXES)
+def test_each_value_of_an_axis_has_its_best_plan_or_a_reason(axis: str) -> None:
+    asked, values = AXES[axis]
+    question = {**QUESTION, "gpu": "h100-sxm-80gb", "framework": "megatron-lm", **asked}
+    found = planner.search(**question)
+    assert [*found.problem.axes] == [axis]
+    compared = found.comparisons[axis]
+    assert sorted(map(str, compared.table[axis])) == sorted(map(str, values))
+    assert compared.losses[0] == 0
+    assert compared.losses == sorted(compared.losses)
+    rates = dict(zip(compared.table[axis], compared.table["tokens_per_s"], strict=True))
+    for value in asked[axis] if axis != "adapter" else values:
+        alone = planner.search(**{**question, axis: value})
+        row = row_of(alone.recommended)
+        assert rates[row[axis]] == pytest.approx(row["tokens_per_s"])
+
+
+def test_all_numbers_of_gpus_are_powers_of_two_up_to_the_cluster() -> None:
+    sources = make_plan(Request(**{**QUESTION, "num_gpus": "all"}, cluster="rtx4090-pcie")).problem
+    assert sources.axes["num_gpus"] == (1, 2, 4, 8)
+    everywhere = make_plan(Request(**{**QUESTION, "num_gpus": "all"})).problem
+    assert everywhere.axes["num_gpus"][-1] == 16_384
+
+
+def test_a_model_that_cannot_be_asked_for_is_refused_with_its_reason() -> None:
+    models = ("llama-2-13b", "llama-7b")
+    found = planner.search(**{**QUESTION, "model": models}, sequence_length=4096)
+    compared = found.comparisons["model"]
+    assert compared.table["model"] == ["Llama 2 13B"]
+    assert "positions for 2,048 tokens" in compared.without_plan["LLaMA 7B"]
+
+
+def test_current_frameworks_of_the_vendor_are_tried_where_none_is_named() -> None:
+    def tried(**request: Any) -> set[str]:
+        plan = make_plan(Request(model="llama-2-7b", num_gpus=8, **request))
+        return {source.profile for source in plan.problem.sources}
+
+    nvidia, amd = tried(gpu="h100"), tried(gpu="mi300x")
+    assert {"Megatron-LM", "Megatron-Bridge", "torchtitan", "DeepSpeed"} <= nvidia
+    assert {"Megatron-LM", "torchtitan"} <= amd < nvidia
+    assert not {"Megatron-LM 2022", "Megatron-DeepSpeed", "HF Trainer"} & nvidia
+    assert tried(gpu="tpu-v5p") == {"Megatron-LM"}
+    assert tried(gpu="h100", adapter="lora") == {"HF Trainer", "HF Trainer Triton"}
+    assert tried(gpu="h100", space="fsdp") == {"FSDP"}
 
 
 def test_frameworks_share_a_front() -> None:
-    together = planner.search(**QUESTION, framework=("megatron-lm", "fsdp"))
-    alone = [
-        planner.search(**QUESTION, framework=name).to_frame() for name in ("megatron-lm", "fsdp")
-    ]
-    best = pd.concat(alone)["tokens_per_s"].max()
+    names = ("megatron-lm", "fsdp")
+    together = planner.search(**QUESTION, framework=names)
+    alone = [planner.search(**QUESTION, framework=name) for name in names]
+    best = pd.concat(one.to_frame() for one in alone)["tokens_per_s"].max()
     assert together.table["tokens_per_s"][0] == pytest.approx(best)
     assert set(together.table["framework"]) <= {"Megatron-LM", "PyTorch FSDP"}
-    assert together.configurations_evaluated == 2 * 320
+    assert together.configurations_evaluated == sum(one.configurations_evaluated for one in alone)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +134,7 @@ def test_intervals_are_those_of_each_row(request_: dict[str, Any]) -> None:
     quantity = "step_time" if "step_time_s" in columns else "time_to_first_token"
     factors = set()
     for _, row in found.iterrows():
-        sure = confidence_of(plan.source_of(row), row["num_gpus"])
+        sure = plan.source_of(row).confidence(row["num_gpus"])
         low, high = sure.factors[quantity]
         factors.add((low, high))
         value = row[f"{quantity}_s"]
@@ -88,16 +146,16 @@ def test_intervals_are_those_of_each_row(request_: dict[str, Any]) -> None:
 
 def test_a_flat_share_of_the_peak_has_no_interval() -> None:
     (source,) = make_plan(Request(**QUESTION, flops_efficiency=0.5)).problem.sources
-    assert confidence_of(source, 16) is None
+    assert source.confidence(16) is None
     (ideal,) = make_plan(Request(**QUESTION, ideal=True)).problem.sources
-    assert confidence_of(ideal, 16) is None
+    assert ideal.confidence(16) is None
 
 
 def test_the_price_of_a_gpu_without_one_is_told(planner: Any) -> None:
     words = ("search", "--model", "llama-7b", "--gpus", "8", "--space", "small")
     ran = planner(*words, "--gpu", "h100,h800", "--objective", "cost")
     assert ran.exit_code == 0
-    assert "Without a plan: 1 GPU" in ran.out
+    assert "Without a plan: 1 of gpu" in ran.out
     assert "1  an objective is unknown, such as cost: h800-sxm-80gb" in ran.out
 
 

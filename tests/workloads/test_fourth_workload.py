@@ -164,7 +164,7 @@ class Scores(Candidates):
         """Where it runs, its configuration, its predictions."""
         c, shape, source = self.configurations, self.shape, self.source
         return {
-            **repeated({"gpu": source.gpu, "engine": source.profile}, shape),
+            **repeated(source.named, shape),
             "num_gpus": counts(c.num_gpus, shape),
             **{name: worded(name, getattr(c, name), shape) for name in c.names()[1:]},
             "request_latency_s": floats(self.time, shape),
@@ -274,8 +274,9 @@ def test_both_drivers_find_the_best_of_all(folder: Path) -> None:
 def test_gpus_and_engines_are_compared(folder: Path) -> None:
     gpus = ("h100-sxm-80gb", "a100-sxm-80gb", "t4-16gb")
     found = planner.search(**asked(folder, gpu=gpus, engine=("vllm", "sglang"), num_gpus=1))
-    assert list(found.table["gpu"]) == ["h100-sxm-80gb", "a100-sxm-80gb"]
-    assert found.without_plan == {"t4-16gb": "full"}
+    compared = found.comparisons["gpu"]
+    assert list(compared.table["gpu"]) == ["h100-sxm-80gb", "a100-sxm-80gb"]
+    assert compared.without_plan == {"t4-16gb": "full"}
     assert len(found.problem.sources) == 6
 
 
@@ -286,7 +287,7 @@ def test_the_command_line_has_it_all(folder: Path, planner: Any, tmp_path: Path)
     )
     assert ran.exit_code == 0, ran.err
     assert "Texts of 512 tokens" in ran.out
-    assert "The best way" in ran.out
+    assert "The recommended way" in ran.out
     rows = pd.read_csv(table)
     assert len(rows) == 16
     assert planner("estimate", "--plan", plan, "--specs", folder, "--json", again).exit_code == 0

@@ -92,7 +92,8 @@ def test_a_search_may_pin_prefill_workers() -> None:
 def test_both_numbers_must_fill_the_gpus(replicas: int, rows: int) -> None:
     settings = {**LAYOUT, "kv_cache": "fp8", "prefill_tensor_parallel": 4}
     settings |= {"replicas": replicas, "prefill_replicas": 1}
-    found = planner.search(**{**QUESTION, "num_gpus": 10}, settings=settings)
+    question = {**QUESTION, "num_gpus": 10, "engine": "vllm"}
+    found = planner.search(**question, settings=settings)
     assert found.configurations_feasible == rows
 
 
@@ -109,7 +110,9 @@ def test_a_plan_that_does_not_fit_elsewhere_gets_advice(planner: Any, tmp_path: 
 def test_each_pool_is_paid_at_its_own_price_and_keeps_its_own_memory_free() -> None:
     settings = {"prefill_replicas": 4, "prefill_tensor_parallel": 2}
     row = one(settings, prefill_gpu="h100-sxm-80gb")
-    (source,) = make_plan(Request(**QUESTION, prefill_gpu="h100-sxm-80gb")).problem.sources
+    (source,) = make_plan(
+        Request(**QUESTION, engine="vllm", prefill_gpu="h100-sxm-80gb")
+    ).problem.sources
     prices: Any = source
     expected = 8 * prices.price + 8 * prices.prefill_price
     assert prices.price != prices.prefill_price
