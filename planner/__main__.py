@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from planner.distribution import warn_of_others
 from planner.interrupts import INTERRUPTED, install_handlers
 
 _CLOSED_PIPE = 141
@@ -27,6 +28,7 @@ def main() -> None:
     install_handlers()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     _stand_in_for_closed()
+    warn_of_others()
     code = run(sys.argv[1:])
     # Python flushes once more at exit, and would complain about what was told already.
     _silence_broken()
@@ -63,7 +65,9 @@ def run(arguments: Sequence[str]) -> int:
 
 def _invoke(arguments: list[str]) -> int:
     from planner.cli.app import Interrupted, PipeClosed, app
+    from planner.cli.complete import mend_words
 
+    mend_words()
     try:
         app(args=arguments, prog_name="planner", obj=arguments)
     except SystemExit as end:

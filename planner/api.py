@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields
 from typing import Any, Literal
 
 from planner.errors import SearchSpaceError
+from planner.given import make_request, read_burst, read_driver
+from planner.inputs import shown
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
 from planner.optimize.result import SearchResult
 from planner.plan import evaluated, make_plan, one_configuration
@@ -14,11 +20,11 @@ from planner.workloads.base import Evaluation
 
 def search(
     *,
-    driver: Literal["exhaustive", "optuna"] = "exhaustive",
-    trials: int = 2000,
-    seed: int = 0,
-    sampler: str = "nsga2",
-    storage: str | None = None,
+    driver: Literal["exhaustive", "optuna"] | None = None,
+    trials: int | None = None,
+    seed: int | None = None,
+    sampler: Literal["nsga2", "tpe"] | None = None,
+    storage: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     sink: Sink | None = None,
     **request: Any,
@@ -27,33 +33,39 @@ def search(
 
     Parameters
     ----------
-    driver : ``exhaustive`` evaluates every configuration, ``optuna`` samples
-    trials, seed, sampler, storage : see `planner.optimize.optuna_search.sample`
+    driver : ``exhaustive`` (default) evaluates every configuration, ``optuna`` samples
+    trials, seed, sampler, storage : of ``optuna`` alone, see
+        `planner.optimize.optuna_search.sample`: 2000, 0, ``nsga2``, no file where not given
     progress : is told how many configurations or trials are done
     sink : is given the columns of every feasible configuration, some thousand at a time
         (exhaustive only)
     request : the fields of `planner.Request`: ``model`` and ``num_gpus`` (serving: or
-        ``request_rate``) at least
+        ``request_rate``) at least. Numbers may be text as on the command line (``"8k"``,
+        ``"40%"``, ``"6s"``), values that may be several any list, set, range or array.
 
     Raises
     ------
     SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible.
+        Something is unknown, faulty or impossible, of another workload, or does nothing alone.
 
     >>> result = search(model="llama-7b", num_gpus=8, space="small")
     >>> result.configurations_evaluated
     320
     """
-    if driver not in ("exhaustive", "optuna") or (driver == "optuna" and sink is not None):
-        raise SearchSpaceError("The driver is exhaustive, or optuna without a sink.")
-    problem = make_plan(Request(**request)).problem
-    if driver == "exhaustive":
+    names = {"driver": driver, "trials": trials, "seed": seed, "sampler": sampler}
+    how = read_driver({**names, "storage": storage})
+    for name, function in (("progress", progress), ("sink", sink)):
+        if function is not None and not callable(function):
+            raise SearchSpaceError(f"{name} is a function, not {shown(function)}.")
+    if how.pop("driver") == "exhaustive":
+        problem = make_plan(make_request(request)).problem
         return exhaustive_search(problem, progress=progress, sink=sink)
+    if sink is not None:
+        raise SearchSpaceError("sink needs driver exhaustive: optuna does not see every row.")
+    problem = make_plan(make_request(request)).problem
     from planner.optimize.optuna_search import optuna_search
 
-    return optuna_search(
-        problem, trials=trials, seed=seed, sampler=sampler, storage=storage, progress=progress
-    )
+    return optuna_search(problem, progress=progress, **how)
 
 
 def estimate(*, burst: int | None = None, **request: Any) -> Evaluation:
@@ -61,6 +73,7 @@ def estimate(*, burst: int | None = None, **request: Any) -> Evaluation:
 
     Parameters that are not set keep their defaults, not those of a space. ``inference`` is
     one static batch, ``serve`` a stream of requests, with ``burst`` of them at once too.
+    ``request`` is that of `search`.
 
     Raises
     ------
@@ -69,4 +82,31 @@ def estimate(*, burst: int | None = None, **request: Any) -> Evaluation:
     InfeasibleError
         To serve: no concurrency reaches the ``request_rate``.
     """
-    return evaluated(one_configuration(Request(**request), burst), burst)
+    asked = make_request(request)
+    number = read_burst(asked.workload, burst)
+    return evaluated(one_configuration(asked, number), number)
+
+
+def _named(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a function with the fields of a request in place of ``**request``."""
+    own = [*inspect.signature(function).parameters.values()][:-1]
+    asked = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=_default(field),
+            annotation=field.type,
+        )
+        for field in fields(Request)
+    ]
+    return inspect.Signature([*asked, *own], return_annotation=function.__annotations__["return"])
+
+
+def _default(field: Field[Any]) -> Any:
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return inspect.Parameter.empty if field.default is MISSING else field.default
+
+
+search.__signature__ = _named(search)  # type: ignore[attr-defined]
+estimate.__signature__ = _named(estimate)  # type: ignore[attr-defined]

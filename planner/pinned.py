@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from planner.errors import SpecError, did_you_mean
+from planner.given import make_request
 from planner.plan import Plan
 from planner.request import Request
 from planner.specs.load import read_toml
@@ -60,14 +61,21 @@ class PinnedPlan:
         )
 
     def request(self) -> Request:
-        """The request whose one configuration this is."""
+        """The request whose one configuration this is.
+
+        Raises
+        ------
+        SpecError, SearchSpaceError
+            An answer or a value is not what its name takes.
+        """
         named = {
             name: self.parameters[name]
             for name, term in terms_of(self.workload, "parameter").items()
             if _is_asked(term)
         }
         settings = {name: value for name, value in self.parameters.items() if name not in named}
-        return Request(workload=self.workload, settings=settings, **{**named, **self.answers})
+        asked = {"workload": self.workload, "settings": settings, **named, **self.answers}
+        return make_request(asked)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain words and numbers, as JSON takes them."""

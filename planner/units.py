@@ -17,6 +17,9 @@ HOUR = 3600.0
 DAY = 24 * HOUR
 KILOWATT_HOUR = 3.6e6
 
+# Behind a count: k is a thousand, Ki is 1024.
+_MANY = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12} | _BINARY
+
 _BYTES = {prefix + "B": scale for prefix, scale in (_DECIMAL | _BINARY).items()}
 _BITS = {prefix + "bit": scale / 8 for prefix, scale in _DECIMAL.items()}
 
@@ -29,12 +32,12 @@ UNITS: dict[str, dict[str, float]] = {
         "hours": HOUR, "days": DAY,
     },
     "watt": {"W": 1.0, "kW": 1e3},
-    "usd": {"USD": 1.0, "kUSD": 1e3, "MUSD": 1e6},
+    "usd": {"USD": 1.0, "kUSD": 1e3, "MUSD": 1e6, "k": 1e3, "M": 1e6},
     "usd/s": {"USD/h": 1 / HOUR, "USD/s": 1.0},
     "1": {"1": 1.0, "%": 0.01, "": 1.0},
-    "token": {
-        "tokens": 1.0, "": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12,
-    },
+    "number": _MANY | {"%": 0.01},
+    "1/s": {prefix + per: scale for prefix, scale in _MANY.items() for per in ("", "/s")},
+    "token": {"tokens": 1.0, **_MANY},
 }  # fmt: skip
 
 _LARGEST = 1e300

@@ -1,3 +1,4 @@
-"""The version, also of the distribution."""
+"""The version and the name of the distribution; the package and the command are ``planner``."""
 
 __version__ = "0.1.0"
+DISTRIBUTION = "llm-gpu-planner"

@@ -29,6 +29,8 @@ _TYPES = {
     "1": "share",
     "flag": "true or false",
     "text": "text",
+    "names": "name or several",
+    "peak": "share, or a rate with a unit",
     "second": "time with a unit",
     "byte": "bytes with a unit",
     "usd": "USD",

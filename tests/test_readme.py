@@ -193,3 +193,26 @@ def test_links_lead_somewhere(page: str) -> None:
 def test_the_readme_links_to_every_page() -> None:
     linked = set(re.findall(r"\]\(docs/([^)#]+)", PAGES[README.name]))
     assert linked == set(PAGES) - {README.name}
+
+
+def test_the_readme_is_short() -> None:
+    assert len(PAGES[README.name].splitlines()) <= 250
+
+
+def rows_of(text: str, after: str) -> dict[str, list[str]]:
+    """The cells of the rows of the tables under a heading, by the first of them."""
+    _, _, section = text.partition(f"{after}\n")
+    lines = re.split(r"^#", section, flags=re.MULTILINE)[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if "|" in line]
+    return {row[0]: row[1:] for row in rows if not row[1].startswith("-")}
+
+
+def test_the_errors_of_the_readme_are_those_of_the_tables() -> None:
+    """A row names a section and a row of it; it has runs, mean, median, and share within."""
+    shown = rows_of(PAGES[README.name], "## Accuracy")
+    assert shown.pop("errors of") == ["runs", "mean", "median", "within"]
+    assert len(shown) == 12
+    for name, cells in shown.items():
+        section, _, group = name.rpartition(", ")
+        runs, _, mean, median, _, within = rows_of(PAGES["accuracy_tables.md"], section)[group]
+        assert cells == [runs, mean, median, within], name

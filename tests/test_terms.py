@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.cli import options
+from planner import inputs
 from planner.configurations.enumerate import AXES
 from planner.configurations.serving import PoolConfigurations, ServingConfigurations
 from planner.configurations.training import TrainingConfigurations
@@ -83,9 +83,7 @@ def test_rows_are_complete():
     for term in glossary().values():
         assert set(term.kind) <= KINDS
         assert term.kind
-        assert term.type in options._TYPES or term.type.partition(":")[0] in {
-            *("", "text", "share", "code", "level", "second", "byte", "usd", "token", "1")
-        }
+        assert term.type.partition(":")[0] in {"", *inputs._READERS}
 
 
 def test_every_option_is_unique():
@@ -96,6 +94,15 @@ def test_every_option_is_unique():
         for option in term.options
     ]
     assert len(names) == len(set(names))
+
+
+def test_every_option_has_a_group():
+    for term in glossary().values():
+        has_option = {"question", "limit"} & {*term.kind} or (
+            "parameter" in term.kind and term.option
+        )
+        assert bool(term.group) == bool(has_option), term.term
+        assert term.group in ("", "question", "hardware", "limits", "search")
 
 
 def test_no_module_lists_the_parameters_again():

@@ -47,7 +47,7 @@ def require_fitting() -> None:
     """
     if find_spec("scipy") is None or find_spec("tomlkit") is None:
         raise MissingDependencyError(
-            "Calibration needs scipy and tomlkit: pip install 'planner[calibration]'."
+            "Calibration needs scipy and tomlkit: pip install 'llm-gpu-planner[calibration]'."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -9,9 +10,13 @@ from typer.core import TyperGroup
 
 from planner.cli.calibrate import calibrate
 from planner.cli.estimate import estimate
+from planner.cli.help import WIDEST, PlanningCommand
 from planner.cli.search import search
 from planner.cli.specs import specs
 from planner.cli.validate import validate
+from planner.errors import did_you_mean
+from planner.inputs import full_name
+from planner.terms import glossary
 from planner.text import printable
 
 
@@ -23,11 +28,29 @@ class PipeClosed(Exception):
     """The reader of the output went away, likewise."""
 
 
-def _make_printable(error: Exception) -> None:
+def _explain(error: Any) -> None:
     """Typer prints the message of a wrong option itself, with the words that were given."""
     message = getattr(error, "message", None)
-    if isinstance(message, str):
-        error.message = printable(message)  # type: ignore[attr-defined]
+    if not isinstance(message, str):
+        return
+    if message.startswith("No such option") and getattr(error, "ctx", None) is not None:
+        known = [option for param in error.ctx.command.params for option in param.opts]
+        message = f"{message.rstrip('.')}.{_meant(error.option_name, known)}"
+        error.possibilities = None
+    error.message = printable(message)
+
+
+def _meant(option: str, known: Iterable[str]) -> str:
+    """A hint for an unknown option: one that is like it, or the parameter of its name."""
+    parameters = {
+        name: term
+        for name, term in glossary().items()
+        if {"parameter", "pool"} & set(term.kind) and not term.option
+    }
+    name = full_name(option.lstrip("-"), parameters)
+    if name in parameters:
+        return f" It is a parameter: --set {name}=VALUE."
+    return did_you_mean(option, known)
 
 
 class _Commands(TyperGroup):
@@ -35,7 +58,7 @@ class _Commands(TyperGroup):
         try:
             return super().make_context(*arguments, **extra)
         except Exception as error:
-            _make_printable(error)
+            _explain(error)
             raise
 
     def invoke(self, ctx: Any) -> Any:
@@ -46,19 +69,21 @@ class _Commands(TyperGroup):
         except BrokenPipeError as error:
             raise PipeClosed from error
         except Exception as error:
-            _make_printable(error)
+            _explain(error)
             raise
 
 
 app = typer.Typer(
     cls=_Commands,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST},
+    epilog="Start with: planner search --model llama-65b --gpus 2048. `planner search -h` has more "
+    "examples.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command()(search)
-app.command()(estimate)
+app.command(cls=PlanningCommand)(search)
+app.command(cls=PlanningCommand)(estimate)
 app.command()(calibrate)
 app.command()(validate)
 app.add_typer(specs, name="specs")
@@ -66,9 +91,9 @@ app.add_typer(specs, name="specs")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from planner.version import __version__
+        from planner.distribution import version_line
 
-        typer.echo(f"planner {__version__}")
+        typer.echo(version_line())
         raise typer.Exit
 
 

@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
-from planner.cli import options
+from planner.cli import complete, options
 
 RunsFile = Annotated[
-    Path, typer.Argument(help="A CSV of measured runs, in the columns of `planner validate`.")
+    Path,
+    typer.Argument(
+        help="A CSV of measured runs, in the columns of `planner validate`.", metavar="RUNS"
+    ),
 ]
 Output = Annotated[Path, typer.Option(help="Write the fitted profile here.", metavar="FILE")]
 Parameters = Annotated[
@@ -24,7 +27,9 @@ Parameters = Annotated[
 Framework = Annotated[
     str | None,
     typer.Option(
-        help="Fit this shipped profile; that of most rows if not given.", metavar="FRAMEWORK"
+        help="Fit this shipped profile; that of most rows if not given.",
+        metavar="FRAMEWORK",
+        autocompletion=complete.profiles,
     ),
 ]
 

@@ -4,62 +4,42 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from planner.cli import complete
+from planner.given import DRIVERS, SAMPLERS, TRIALS, read_driver
 from planner.request import Request
-from planner.terms import Term, glossary, terms_of
+from planner.terms import Term, glossary
 from planner.workloads.registry import workload_names
 
 Given: TypeAlias = dict[str, Any]
 """What a command was given: the value of every option by name, and its ``context``."""
 
 
-class Driver(StrEnum):
-    """How a space is searched."""
-
-    EXHAUSTIVE = "exhaustive"
-    OPTUNA = "optuna"
-
-
-class Sampler(StrEnum):
-    """How Optuna chooses what to try."""
-
-    NSGA2 = "nsga2"
-    TPE = "tpe"
-
-
-_TYPES: Mapping[str, Any] = {
-    "count": int | None,
-    "number": float | None,
-    "1/s": float | None,
-    "flag": bool,
-}
+_OTHER_NAMES = {"settings": "--set", "all_rows": "--all", "objectives": "--objective"}
 _PLACEHOLDERS = {
     "second": "TIME", "byte": "BYTES", "usd": "USD", "1": "SHARE", "token": "TOKENS",
+    "count": "N", "number": "X", "1/s": "X", "peak": "SHARE|RATE",
 }  # fmt: skip
-_AUDIENCE = {
-    ("train",): "Training: ",
-    ("inference",): "Static batches: ",
-    ("serve",): "Serving: ",
-    ("inference", "serve"): "Inference: ",
-}
 
 Settings = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Pin or narrow a parameter, such as tensor_parallel=4,8; repeatable.",
+        help="Pin or narrow a parameter, such as tensor_parallel=4,8 or tp=8; repeatable.",
         metavar="NAME=VALUE[,VALUE]",
+        autocompletion=complete.settings,
     ),
 ]
 WorkloadChoice = Annotated[
     str,
     typer.Option(
-        help="Training, static batches, or serving requests.", metavar="|".join(workload_names())
+        help="Training, static batches, or serving requests.",
+        metavar="|".join(workload_names()),
+        autocompletion=complete.workloads,
     ),
 ]
 Gpus = Annotated[
@@ -78,75 +58,82 @@ Json = Annotated[
 ]
 
 
-def _objective_help() -> str:
-    names = [f"{kind}: {', '.join(terms_of(kind, 'objective'))}" for kind in workload_names()]
-    return f"One to three; {'; '.join(names)}."
+def _text(words: str, metavar: str, completed: complete.Completer | None = None) -> Any:
+    option = typer.Option(help=words, metavar=metavar, autocompletion=completed)
+    return Annotated[str | None, option]
 
 
-# Options that say how a command works, by name: their type and their value where not given.
-HOW: Mapping[str, tuple[Any, Any]] = {
-    "workload": (WorkloadChoice, Request.workload),
-    "num_gpus": (Gpus, None),
-    "settings": (Settings, None),
+# Options that say how a command works, by name: their group, their type and their value where not
+# given. Numbers are text here: `planner.inputs` reads them.
+HOW: Mapping[str, tuple[str, Any, Any]] = {
+    "workload": ("question", WorkloadChoice, Request.workload),
+    "num_gpus": ("hardware", Gpus, None),
+    "settings": ("search", Settings, None),
     "precision": (
-        Annotated[
-            str | None,
-            typer.Option(
-                help="Number format of the matrix products, several, or all: `precision` to "
-                "train, `quantization` to serve.",
-                metavar="PRECISION[,PRECISION]",
-            ),
-        ],
+        "question",
+        _text(
+            "Number format of the matrix products, several, or all: `precision` to train, "
+            "`quantization` to serve.",
+            "PRECISION[,PRECISION...]",
+            complete.precisions,
+        ),
         None,
     ),
     "objective": (
+        "search",
         Annotated[
-            list[str] | None, typer.Option(help=_objective_help(), metavar="NAME[,NAME]")
-        ],
-        None,
-    ),
-    "burst": (
-        Annotated[
-            int | None,
-            typer.Option(min=1, max=10_000_000, help="Serving: so many requests at once."),
-        ],
-        None,
-    ),
-    "driver": (
-        Annotated[
-            Driver, typer.Option(help="Try every configuration, or sample a very large space.")
-        ],
-        Driver.EXHAUSTIVE,
-    ),
-    "trials": (Annotated[int, typer.Option(min=1, help="Optuna: configurations to try.")], 2000),
-    "seed": (Annotated[int, typer.Option(min=0, help="Optuna: the seed.")], 0),
-    "sampler": (Annotated[Sampler, typer.Option(help="Optuna: the sampler.")], Sampler.NSGA2),
-    "storage": (
-        Annotated[
-            str,
+            list[str] | None,
             typer.Option(
-                help="Optuna: the SQLite file that keeps the studies, to resume them; none keeps "
-                "nothing.",
-                metavar="FILE",
+                help="What is best: one to three names, such as throughput,memory_headroom.",
+                metavar="NAME[,NAME]",
+                autocompletion=complete.objectives,
             ),
         ],
+        None,
+    ),
+    "burst": ("question", _text("Serving: so many requests at once.", "N"), None),
+    "driver": (
+        "search",
+        _text(
+            "Try every configuration, or sample a very large space.",
+            "|".join(DRIVERS),
+            complete.for_words("driver"),
+        ),
+        DRIVERS[0],
+    ),
+    "trials": ("search", _text("Optuna: configurations to try.", "N"), str(TRIALS)),
+    "seed": ("search", _text("Optuna: the seed.", "N"), "0"),
+    "sampler": (
+        "search",
+        _text("Optuna: the sampler.", "|".join(SAMPLERS), complete.for_words("sampler")),
+        SAMPLERS[0],
+    ),
+    "storage": (
+        "search",
+        _text(
+            "Optuna: the SQLite file that keeps the studies, to resume them; none keeps nothing.",
+            "FILE",
+        ),
         "planner-study.db",
     ),
     "csv": (
+        "output",
         Annotated[
             Path | None, typer.Option(help="Write the rows as CSV; - is stdout.", metavar="FILE")
         ],
         None,
     ),
-    "json": (Json, None),
+    "json": ("output", Json, None),
     "all_rows": (
+        "output",
         Annotated[
             bool, typer.Option("--all", help="Write every feasible row, not the front alone.")
         ],
         False,
     ),
-    "top": (Annotated[int, typer.Option(min=1, help="Rows to show.")], 10),
+    "top": ("output", _text("Rows to show.", "N"), "10"),
     "save_plan": (
+        "output",
         Annotated[
             Path | None,
             typer.Option(help="Write the best plan here, for `estimate --plan`.", metavar="FILE"),
@@ -154,15 +141,22 @@ HOW: Mapping[str, tuple[Any, Any]] = {
         None,
     ),
     "plan": (
+        "question",
         Annotated[
             Path | None,
             typer.Option(help="A plan of --save-plan; other options change it.", metavar="FILE"),
         ],
         None,
     ),
-    "specs": (Specs, None),
-    "quiet": (Quiet, False),
+    "specs": ("hardware", Specs, None),
+    "quiet": ("output", Quiet, False),
 }  # fmt: skip
+
+
+def option_name(name: str) -> str:
+    """What a name of a term or of `HOW` is called on the command line."""
+    term = glossary().get(name)
+    return term.option_name if term else _OTHER_NAMES.get(name, "--" + name.replace("_", "-"))
 
 
 def taking(*kinds: str, without: Iterable[str] = (), how: Iterable[str]) -> Callable[..., Any]:
@@ -182,7 +176,7 @@ def taking(*kinds: str, without: Iterable[str] = (), how: Iterable[str]) -> Call
 
         places = [_place("context", typer.Context, inspect.Parameter.empty)]
         places += [_place(name, *_of_term(term)) for name, term in asked.items()]
-        places += [_place(name, *HOW[name]) for name in how]
+        places += [_place(name, *HOW[name][1:]) for name in how]
         run.__signature__ = inspect.Signature(places)  # type: ignore[attr-defined]
         run.__annotations__ = {place.name: place.annotation for place in places}
         run.__name__, run.__doc__ = command.__name__, command.__doc__
@@ -200,13 +194,23 @@ def _place(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 def _of_term(term: Term) -> tuple[Any, Any]:
     """The type of a term's option and its value where not given."""
     bound = f"at {'most' if term.sign > 0 else 'least'}: " if term.better else ""
-    text = f"{_AUDIENCE.get(term.of, '')}{bound}{term.description}."
-    kind: Any = _TYPES.get(term.type, str | None)
-    placeholder = None
-    if term.type not in _TYPES:
-        placeholder = _PLACEHOLDERS.get(term.type, term.term.split("_")[-1].upper())
-    option = typer.Option(*term.options, help=text[0].upper() + text[1:], metavar=placeholder)
-    return Annotated[kind, option], False if term.type == "flag" else None
+    text = f"{bound}{term.description}."
+    text = text[0].upper() + text[1:]
+    if term.type == "flag":
+        return Annotated[bool, typer.Option(*term.options, help=text)], False
+    option = typer.Option(
+        *term.options,
+        help=text,
+        metavar=_metavar(term),
+        autocompletion=complete.for_term(term),
+    )
+    return Annotated[str | None, option], None
+
+
+def _metavar(term: Term) -> str:
+    word = _PLACEHOLDERS.get(term.type, term.term.split("_")[-1].upper())
+    takes_several = term.type == "names" or "parameter" in term.kind
+    return f"{word}[,{word}...]" if takes_several else word
 
 
 def is_given(given: Given, name: str) -> bool:
@@ -221,15 +225,17 @@ def how(given: Given) -> dict[str, Any]:
     Raises
     ------
     SearchSpaceError
-        All rows are asked for of a driver that samples.
+        One of them is impossible, or all rows are asked for of a driver that samples.
     """
     from planner.errors import SearchSpaceError
 
-    driver, sampler = given["driver"], given["sampler"]
-    if driver is Driver.EXHAUSTIVE:
-        return {"driver": driver.value}
+    names = ("driver", "trials", "seed", "sampler", "storage")
+    chosen = read_driver(
+        {name: given[name] for name in names if is_given(given, name)}, option_name
+    )
+    if chosen["driver"] == DRIVERS[0]:
+        return chosen
     if given["all_rows"]:
         raise SearchSpaceError("--all writes every configuration: it needs --driver exhaustive.")
     storage = None if given["storage"] == "none" else given["storage"]
-    chosen = {name: given[name] for name in ("trials", "seed")}
-    return {"driver": driver.value, "sampler": sampler.value, "storage": storage, **chosen}
+    return {**chosen, "storage": storage}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from planner.cli import options
 from planner.cli.request import make_request
+from planner.given import DRIVERS
 
 if TYPE_CHECKING:
     from planner.optimize.exhaustive import Sink
@@ -49,7 +50,7 @@ def search(given: options.Given) -> None:
             add(result.table)
         files.finish(make_manifest(plan, result, given["context"].obj, how))
     if not given["quiet"]:
-        _show(plan, result, int(given["top"]), stdout_taken=Path("-") in (csv, json))
+        _show(plan, result, given["top"], stdout_taken=Path("-") in (csv, json))
     if given["save_plan"] is not None:
         from planner.report.plan_file import save_plan
 
@@ -72,7 +73,7 @@ def _drive(
 ) -> SearchResult:
     from planner.report.progress import stoppable_bar
 
-    if how["driver"] == options.Driver.EXHAUSTIVE:
+    if how["driver"] == DRIVERS[0]:
         from planner.optimize.exhaustive import exhaustive_search
 
         with stoppable_bar(problem.num_rows, "configurations", quiet=quiet) as progress:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli import options
+from planner.cli import complete, options
 
 specs = typer.Typer(
     no_args_is_help=True,
@@ -15,13 +15,17 @@ specs = typer.Typer(
 
 Kind = Annotated[
     str,
-    typer.Argument(help="gpus, clusters, models, spaces, frameworks or engines.", metavar="KIND"),
+    typer.Argument(
+        help="gpus, clusters, models, spaces, frameworks or engines.",
+        metavar="KIND",
+        autocompletion=complete.kinds,
+    ),
 ]
 
 
 @specs.command("list")
 def list_specs(kind: Kind = "", specs_folder: options.Specs = None) -> None:
-    """Show the key figures of all specs of a kind, or the names of all kinds."""
+    """Show all specs of a kind with key figures, or the kinds."""
     from planner.report.console import make_console
     from planner.report.spec_lists import print_kinds, print_list, spec_kind
     from planner.specs.catalogue import Catalogue
@@ -37,7 +41,12 @@ def list_specs(kind: Kind = "", specs_folder: options.Specs = None) -> None:
 @specs.command("show")
 def show(
     kind: Kind,
-    name: Annotated[str, typer.Argument(help="A name, an alias or a file.", metavar="NAME")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A name, an alias or a file.", metavar="NAME", autocompletion=complete.of_kind
+        ),
+    ],
     specs_folder: options.Specs = None,
 ) -> None:
     """Show every number of a spec with its unit and its source."""
@@ -54,7 +63,10 @@ def show(
 def validate(
     targets: Annotated[
         list[str] | None,
-        typer.Argument(help="A kind, files, or both; everything if not given."),
+        typer.Argument(
+            help="A kind, files, or both; everything if not given.",
+            autocompletion=complete.kinds,
+        ),
     ] = None,
     specs_folder: options.Specs = None,
 ) -> None:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 RunsFile = Annotated[
     Path | None,
-    typer.Argument(help="A CSV of measured runs; the published ones if not given."),
+    typer.Argument(
+        help="A CSV of measured runs; the published ones if not given.", metavar="[RUNS]"
+    ),
 ]
 Output = Annotated[
     Path | None,
@@ -52,9 +54,10 @@ def validate(
     specs: options.Specs = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Predict measured runs of training or inference and show how far off the predictions are.
+    """Predict measured runs and show how far off that is.
 
-    Exits with 5 where no row has both a measurement and a prediction.
+    The runs are of training or inference. Exits with 5 where no row has both a measurement and a
+    prediction.
     """
     from planner.errors import CalibrationError, SpecError
     from planner.report.console import make_console

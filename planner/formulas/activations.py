@@ -1,7 +1,8 @@
 """Bytes that one layer keeps for its backward pass, module by module.
 
 The sum over a GPT layer without fused attention is ``sbh (34 + 5as/h)`` at
-tensor_parallel 1 [1]_.
+tensor_parallel 1 [1]_. Below, T are tokens, t the GPUs that split them or their heads, e the bytes
+of an element; q, k and v are widths of queries, keys and values.
 
 References
 ----------
@@ -25,9 +26,12 @@ def norm_and_residual_bytes(
     dropout: bool | BoolArray,
     num_residuals: Numeric = 2,
 ) -> FloatArray:
-    """Inputs of the norms (2 bytes) and masks of the residual dropouts (1 byte).
+    r"""Inputs of the norms (2 bytes) and masks of the residual dropouts (1 byte).
 
-    ``split`` is tensor_parallel under sequence parallelism, else 1.
+    .. math:: T h (2 n + r) / t
+
+    T ``tokens``; r ``num_residuals``, 0 without dropout; t ``split``: tensor_parallel under
+    sequence parallelism, else 1.
     """
     masks = np.where(dropout, 1.0, 0.0) * num_residuals
     return np.asarray(tokens * hidden_size * (2.0 * num_norms + masks) / split)
@@ -36,7 +40,10 @@ def norm_and_residual_bytes(
 def linear_input_bytes(
     *, tokens: Numeric, width: Numeric, split: Numeric, element_bytes: Numeric
 ) -> FloatArray:
-    """The input that a linear layer needs for the gradient of its weights."""
+    r"""The input that a linear layer needs for the gradient of its weights.
+
+    .. math:: T w e / t
+    """
     return np.asarray(tokens * width * element_bytes / split)
 
 
@@ -49,7 +56,10 @@ def fused_attention_bytes(
     num_heads: Numeric,
     tensor_parallel: Numeric,
 ) -> FloatArray:
-    """Queries, keys, values (2 bytes) and one float32 log-sum-exp per query and head."""
+    r"""Queries, keys, values (2 bytes) and one float32 log-sum-exp per query and head.
+
+    .. math:: T \left(2 (q + k + v) + 4 a\right) / t
+    """
     widths = query_width + key_width + value_width
     return np.asarray(tokens * (2.0 * widths + 4.0 * num_heads) / tensor_parallel)
 
@@ -66,9 +76,12 @@ def unfused_attention_bytes(
     dropout: bool | BoolArray,
     core_recomputed: bool | BoolArray,
 ) -> FloatArray:
-    """Queries, keys, values and, unless the core is recomputed, the score matrices.
+    r"""Queries, keys, values and, unless the core is recomputed, the score matrices.
 
-    Scores keep the softmax (2 bytes) and, with dropout, its mask (1) and output (2).
+    .. math:: T \left(2 (q + k + v) + c\, a s\right) / t
+
+    Scores keep the softmax (2 bytes) and, with dropout, its mask (1) and output (2): c is 2 or 5,
+    and 0 where the core is recomputed.
     """
     widths = 2.0 * (query_width + key_width + value_width)
     per_score = np.where(dropout, 5.0, 2.0)
@@ -85,6 +98,11 @@ def feed_forward_bytes(
     element_bytes: Numeric,
     activation_bytes: Numeric = 2.0,
 ) -> FloatArray:
-    """Inputs of the activation function (``activation_bytes`` each) and of the down projection."""
+    r"""Inputs of the activation function (``activation_bytes`` each) and of the down projection.
+
+    .. math:: T f (g\, e_a + e) / t
+
+    A gated MLP has g = 2 inputs of it, else 1.
+    """
     activation_inputs = np.asarray(activation_bytes) * (2 if gated else 1)
     return np.asarray(tokens * intermediate_size * (activation_inputs + element_bytes) / split)

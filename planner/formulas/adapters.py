@@ -11,11 +11,16 @@ _DOUBLE_BLOCK = 256
 
 # 4 bits, an 8-bit scale per block, an fp32 scale per block of scales: 4.127 bits.
 NF4_BYTES = 4 / 8 + 1 / _BLOCK + 4 / (_BLOCK * _DOUBLE_BLOCK)
-"""Bytes per parameter of NF4 with double quantization (arXiv:2305.14314, section 3)."""
+"""Bytes per parameter of NF4 with double quantization [1]_.
+
+References
+----------
+.. [1] T. Dettmers et al., "QLoRA," 2023, arXiv:2305.14314, section 3.
+"""
 
 
 def adapter_parameters(*, depth: Numeric, columns: Numeric, lora_rank: Numeric) -> FloatArray:
-    r"""Parameters of the two thin matrices beside one of ``depth`` inputs.
+    r"""Parameters of the two thin matrices beside one of ``depth`` inputs [1]_.
 
     .. math:: r (k + n)
 
@@ -28,5 +33,10 @@ def adapter_parameters(*, depth: Numeric, columns: Numeric, lora_rank: Numeric) 
 
 
 def dequantize_bytes(*, parameters: Numeric, passes: Numeric) -> FloatArray:
-    """Traffic of turning 4-bit weights into 16-bit ones: one read and one write, times passes."""
+    r"""Traffic of turning 4-bit weights into 16-bit ones: one read and one write, times passes.
+
+    .. math:: N p (b + 2)
+
+    b is `NF4_BYTES`.
+    """
     return np.asarray(parameters * (NF4_BYTES + 2.0) * passes)

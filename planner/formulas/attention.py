@@ -10,9 +10,11 @@ from planner.arrays import BoolArray, FloatArray, Numeric
 def mean_keys_per_query(
     *, sequence_length: Numeric, sliding_window: Numeric, causal: bool | BoolArray
 ) -> FloatArray:
-    """Keys that an average query attends to: (s+1)/2 under a causal mask, at most a window.
+    r"""Keys that an average query attends to under a causal mask and a window; s without a mask.
 
-    With window w < s a query sees min(position, w) keys, on average w - w(w-1)/(2s).
+    .. math:: w - \frac{w (w - 1)}{2 s}
+
+    A query sees min(position, w) keys. A window of s or more leaves (s + 1)/2.
     """
     s = np.asarray(sequence_length, dtype=np.float64)
     w = np.minimum(sliding_window, s)
@@ -28,7 +30,9 @@ def attention_core_flops(
     qk_head_dim: Numeric,
     v_head_dim: Numeric,
 ) -> FloatArray:
-    """Forward FLOPs of QK^T and PV: ``2 n k a (d_qk + d_v)``.
+    r"""Forward FLOPs of QK^T and PV.
+
+    .. math:: 2 n k a (d_{qk} + d_v)
 
     The backward pass of a fused kernel recomputes the scores and does 2.5 times this [1]_.
 
@@ -49,7 +53,12 @@ def attention_core_bytes(
     v_head_dim: Numeric,
     element_bytes: Numeric = 2,
 ) -> FloatArray:
-    """Forward bytes of a fused kernel: it reads q, k, v and writes the output, once."""
+    r"""Forward bytes of a fused kernel: it reads q, k, v and writes the output, once.
+
+    .. math:: e n (a + g) (d_{qk} + d_v)
+
+    a heads of queries, g of keys and values.
+    """
     per_query = num_heads * (qk_head_dim + v_head_dim)
     per_key = num_key_value_heads * (qk_head_dim + v_head_dim)
     return np.asarray(element_bytes * num_queries * (per_query + per_key))
@@ -63,7 +72,12 @@ def wave_fill_factor(
     num_multiprocessors: Numeric,
     wave_fill: Numeric,
 ) -> FloatArray:
-    """Work grows by ``1 + X0/X`` when few 128-row tiles X share the multiprocessors."""
+    r"""How work grows when few 128-row tiles X share the multiprocessors.
+
+    .. math:: 1 + \frac{X_0}{X}, \quad X = b a \left\lceil \frac{s}{128} \right\rceil
+
+    X0 is ``wave_fill`` times the number of multiprocessors.
+    """
     tiles = sequences * num_heads * np.ceil(np.asarray(sequence_length) / 128)
     return np.asarray(1 + wave_fill * num_multiprocessors / np.maximum(tiles, 1))
 
@@ -75,5 +89,8 @@ def unfused_softmax_bytes(
     sequence_length: Numeric,
     passes: Numeric,
 ) -> FloatArray:
-    """Bytes that unfused scores move: ``passes`` reads or writes of a 16-bit s x s matrix."""
+    r"""Bytes that unfused scores move: ``passes`` reads or writes of a 16-bit s x s matrix.
+
+    .. math:: 2 p b a s^2
+    """
     return np.asarray(2.0 * passes * sequences * num_heads * np.square(sequence_length))

@@ -1,4 +1,7 @@
-"""Time of collectives and of point-to-point messages."""
+"""Time of collectives and of point-to-point messages.
+
+A group has n ranks, g of them in one scale-up domain of D GPUs.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ from planner.arrays import FloatArray, Numeric
 
 
 def ranks_per_domain(*, group_size: Numeric, stride: Numeric, domain_size: Numeric) -> FloatArray:
-    """Ranks of one group that stand in one scale-up domain.
+    r"""Ranks of one group that stand in one scale-up domain.
 
-    Consecutive ranks of the group are ``stride`` GPUs apart.
+    .. math:: \min\left(n, \max\left(\lfloor D / d \rfloor, 1\right)\right)
+
+    Consecutive ranks of the group are d = ``stride`` GPUs apart.
     """
     room = np.maximum(np.floor(domain_size / np.asarray(stride)), 1)
     return np.minimum(group_size, room)
@@ -25,10 +30,13 @@ def group_bandwidth(
     domain_size: int,
     gpus_per_nic: int = 1,
 ) -> FloatArray:
-    """Bytes per second that a ring moves past each of its ranks.
+    r"""Bytes per second that a ring moves past each of its ranks.
+
+    .. math:: \min(W_{up}, g W_{out})
 
     A ring that leaves the domain uses the network interfaces of all its local ranks:
-    the smaller of the fabric and g interfaces; groups beside it use their own.
+    the smaller of the fabric and g interfaces; groups beside it use their own. One that does not
+    has the fabric.
 
     Where s GPUs share an interface, g/s rings enter and leave the domain, each by one
     interface (NCCL keeps a ring on its NIC, NCCL_CROSS_NIC). A group that fills the domain
@@ -48,10 +56,12 @@ def all_to_all_bandwidth(
     scale_out: Numeric,
     sent_across: Numeric = 1.0,
 ) -> FloatArray:
-    """Bytes per second of an all-to-all, in which every rank sends each other its own data.
+    r"""Bytes per second of an all-to-all, in which every rank sends each other its own data.
+
+    .. math:: \min\left(W_{up} \frac{n - 1}{g - 1}, W_{out} \frac{n - 1}{c (n - g)}\right)
 
     Of the n - 1 pieces g - 1 stay in the domain and n - g leave it, each rank through its
-    own network interface; both happen at once, the slower one decides. ``sent_across`` is
+    own network interface; both happen at once, the slower one decides. ``sent_across`` c is
     the share of the leaving bytes that the network really carries.
     """
     n, g = np.asarray(group_size, dtype=np.float64), ranks_in_domain
@@ -61,17 +71,20 @@ def all_to_all_bandwidth(
 
 
 def distinct_share(*, num_copies: Numeric, num_domains: Numeric) -> FloatArray:
-    """Distinct domains over copies, when a token goes to k experts spread over N domains.
+    r"""Distinct domains over copies, when a token goes to k experts spread over N domains.
 
-    A dispatch that sends a token to each domain once carries ``N (1 - (1 - 1/N)^k) / k``
-    of the copies.
+    .. math:: \frac{N}{k} \left(1 - (1 - 1/N)^k\right)
+
+    A dispatch that sends a token to each domain once carries this share of the copies.
     """
     k, n = num_copies, np.asarray(num_domains, dtype=np.float64)
     return np.asarray(n * (1 - (1 - 1 / n) ** k) / k)
 
 
 def bus_volume(*, num_bytes: Numeric, group_size: Numeric, passes: Numeric) -> FloatArray:
-    """Bytes on the wire per rank: ``passes S (n-1)/n``; 2 passes for an all-reduce, else 1.
+    r"""Bytes on the wire per rank; 2 passes p for an all-reduce, else 1.
+
+    .. math:: p S \frac{n - 1}{n}
 
     S is the whole tensor: the input of a reduce-scatter, the output of an all-gather.
     """
@@ -109,12 +122,18 @@ def collective_time(
 def network_latency(
     *, num_domains: Numeric, base_latency: Numeric, latency_per_doubling: Numeric
 ) -> FloatArray:
-    """Seconds a collective over k domains waits for the network: a + b log2(k/2); 0 for one."""
+    r"""Seconds a collective over k domains waits for the network; 0 for one.
+
+    .. math:: a + b \log_2 \frac{k}{2}
+    """
     k = np.asarray(num_domains, dtype=np.float64)
     doublings = np.log2(np.maximum(k, 2) / 2)
     return np.where(k > 1, base_latency + latency_per_doubling * doublings, 0.0)
 
 
 def point_to_point_time(*, num_bytes: Numeric, bandwidth: Numeric, latency: Numeric) -> FloatArray:
-    """Seconds of one message: latency plus bytes over bandwidth."""
+    r"""Seconds of one message: latency plus bytes over bandwidth.
+
+    .. math:: t_0 + V / B
+    """
     return np.asarray(latency + num_bytes / bandwidth)

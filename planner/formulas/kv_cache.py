@@ -1,4 +1,4 @@
-"""Bytes of the key-value cache."""
+"""Bytes of the key-value cache: g heads of keys and values, e bytes an element."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ from planner.arrays import FloatArray, Numeric
 def cache_bytes_per_token(
     *, key_value_heads: Numeric, qk_head_dim: Numeric, v_head_dim: Numeric, element_bytes: Numeric
 ) -> FloatArray:
-    """Keys and values of one token in one layer: ``g (d_qk + d_v)`` elements."""
+    r"""Keys and values of one token in one layer.
+
+    .. math:: g (d_{qk} + d_v) e
+    """
     return np.asarray(key_value_heads * (qk_head_dim + v_head_dim) * np.asarray(element_bytes))
 
 
 def latent_cache_bytes_per_token(
     *, kv_lora_rank: Numeric, qk_rope_head_dim: Numeric, element_bytes: Numeric
 ) -> FloatArray:
-    """The latent and the rotary key of one token in one layer, the same for all heads [1]_.
+    r"""The latent and the rotary key of one token in one layer, the same for all heads [1]_.
+
+    .. math:: (d_c + d_h^R) e
 
     References
     ----------
@@ -27,7 +32,9 @@ def latent_cache_bytes_per_token(
 
 
 def paged_tokens(*, tokens: Numeric, block_size: Numeric) -> FloatArray:
-    """Tokens whose room a paged cache takes: the last block is half empty on average [1]_.
+    r"""Tokens whose room a paged cache takes: the last block is half empty on average [1]_.
+
+    .. math:: T + \frac{b - 1}{2}
 
     References
     ----------

@@ -16,9 +16,11 @@ def sharded_bytes(
     zero_stage: Numeric | CodeArray,
     sharded_from: ZeroStage,
 ) -> FloatArray:
-    """Bytes per GPU of a state that ZeRO shards over n ranks from some stage on [1]_.
+    r"""Bytes per GPU of a state that ZeRO shards over n ranks from some stage on [1]_.
 
-    Optimizer states are sharded from stage 1, gradients from 2, weights from 3.
+    .. math:: N b / n
+
+    Optimizer states are sharded from stage 1, gradients from 2, weights from 3; before, n is 1.
 
     References
     ----------

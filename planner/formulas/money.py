@@ -1,4 +1,4 @@
-"""From a step to a run: time, GPU-hours, cost, energy."""
+"""From a step of d tokens to a run of D: time t, GPU-hours, energy on n GPUs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,24 @@ from planner.arrays import FloatArray, Numeric
 def time_to_train(
     *, step_time: Numeric, total_tokens: Numeric, tokens_per_step: Numeric
 ) -> FloatArray:
-    """Seconds to process ``total_tokens``, in whole steps, without restarts."""
+    r"""Seconds to process ``total_tokens``, in whole steps, without restarts.
+
+    .. math:: t \lceil D / d \rceil
+    """
     return np.asarray(step_time * np.ceil(np.asarray(total_tokens) / tokens_per_step))
 
 
 def gpu_seconds(*, duration: Numeric, num_gpus: Numeric) -> FloatArray:
-    """GPU-seconds of a run."""
+    r"""GPU-seconds of a run.
+
+    .. math:: t n
+    """
     return np.asarray(duration * np.asarray(num_gpus))
 
 
 def energy(*, duration: Numeric, num_gpus: Numeric, power_per_gpu: Numeric) -> FloatArray:
-    """Joules that the GPUs draw at ``power_per_gpu`` [W]; hosts and cooling excluded."""
+    r"""Joules that the GPUs draw at ``power_per_gpu`` P [W]; hosts and cooling excluded.
+
+    .. math:: t n P
+    """
     return np.asarray(duration * np.asarray(num_gpus) * power_per_gpu)

@@ -10,7 +10,9 @@ from planner.arrays import FloatArray, Numeric
 def bubble_time(
     *, all_stages: Numeric, slowest_stage: Numeric, virtual_pipeline: Numeric
 ) -> FloatArray:
-    """Idle time of the slowest stage while the pipeline fills and drains: (T - t)/v.
+    r"""Idle time of the slowest stage while the pipeline fills and drains.
+
+    .. math:: \frac{T - t}{v}
 
     T is the time of one micro-batch on all stages together, t on the slowest one.
     """
@@ -18,7 +20,9 @@ def bubble_time(
 
 
 def bubble_micro_batches(*, pipeline_parallel: Numeric, virtual_pipeline: Numeric) -> FloatArray:
-    """The bubble of equal stages in units of their time per micro-batch: (p-1)/v [1]_.
+    r"""The bubble of equal stages in units of their time per micro-batch [1]_.
+
+    .. math:: \frac{p - 1}{v}
 
     References
     ----------
@@ -33,7 +37,10 @@ def bubble_micro_batches(*, pipeline_parallel: Numeric, virtual_pipeline: Numeri
 def bubble_fraction(
     *, pipeline_parallel: Numeric, virtual_pipeline: Numeric, num_micro_batches: Numeric
 ) -> FloatArray:
-    """Bubble over ideal time: (p-1)/(v m)."""
+    r"""Bubble over ideal time.
+
+    .. math:: \frac{p - 1}{v m}
+    """
     bubble = bubble_micro_batches(
         pipeline_parallel=pipeline_parallel, virtual_pipeline=virtual_pipeline
     )
@@ -47,9 +54,14 @@ def micro_batches_in_flight(
     num_micro_batches: Numeric,
     stage: Numeric = 0.0,
 ) -> FloatArray:
-    """Micro-batches whose activations a stage holds at once.
+    r"""Micro-batches whose activations a stage r holds at once, of m.
 
-    1F1B holds min(m, p - r) on stage r. The interleaved schedule warms up with
+    .. math::
+
+       \min(m, p - r), \quad v > 1 :
+       \min\left(m, \frac{2 (p - r - 1) + (v - 1) p + 1}{v}\right)
+
+    The first is 1F1B. The interleaved schedule warms up with
     2(p-r-1) + (v-1)p chunks of 1/v stage: p (1 + (p-1)/(p v)) on the first stage [1]_.
 
     References

@@ -29,7 +29,9 @@ def decoding_sequences(
 
 
 def mean_wait(*, utilization: Numeric, service_time: Numeric) -> FloatArray:
-    """Mean seconds before service of constant length at one server: ``rho s / (2 (1 - rho))``.
+    r"""Mean seconds before service of constant length at one server.
+
+    .. math:: \frac{\rho s}{2 (1 - \rho)}
 
     Pollaczek and Khinchine's formula for Poisson arrivals and no spread of service.
     """
@@ -38,7 +40,9 @@ def mean_wait(*, utilization: Numeric, service_time: Numeric) -> FloatArray:
 
 
 def waiting_percentile(*, share: Numeric, utilization: Numeric, wait: Numeric) -> FloatArray:
-    """The wait that a ``share`` of the requests does not exceed.
+    r"""The wait that a ``share`` q of the requests does not exceed.
+
+    .. math:: \frac{w}{\rho} \ln \max\left(\frac{\rho}{1 - q}, 1\right)
 
     A share 1 - rho does not wait; of the others the wait is taken as exponential.
     """

@@ -53,12 +53,18 @@ def roofline_time(
 def memory_bound_time(
     *, num_bytes: Numeric, memory_bandwidth: Numeric, bandwidth_fraction: Numeric, latency: Numeric
 ) -> FloatArray:
-    """Seconds of an elementwise or reduction kernel: ``t0 + B/(W b)``."""
+    r"""Seconds of an elementwise or reduction kernel.
+
+    .. math:: t_0 + \frac{B}{W b}
+    """
     return np.asarray(latency + num_bytes / (memory_bandwidth * bandwidth_fraction))
 
 
 def gemm_flops(*, rows: Numeric, columns: Numeric, depth: Numeric) -> FloatArray:
-    """FLOPs of ``C[m, n] = A[m, k] B[n, k]``: 2 m n k."""
+    r"""FLOPs of ``C[m, n] = A[m, k] B[n, k]``.
+
+    .. math:: 2 m n k
+    """
     return np.asarray(2.0 * rows * columns * depth)
 
 
@@ -72,7 +78,10 @@ def tiled_gemm_flops(
     depth_offset: Numeric,
     area_floor: Numeric,
 ) -> FloatArray:
-    """FLOPs that a GEMM pays for in tiles: 2 ((m + m0)(n + n0) + A0)(k + k0)."""
+    r"""FLOPs that a GEMM pays for in tiles.
+
+    .. math:: 2 \left((m + m_0) (n + n_0) + A_0\right) (k + k_0)
+    """
     area = (rows + row_offset) * (np.asarray(columns) + column_offset) + area_floor
     return np.asarray(2.0 * area * (np.asarray(depth) + depth_offset))
 
@@ -85,7 +94,9 @@ def gemm_bytes(
     input_bytes: Numeric = 2,
     output_bytes: Numeric = 2,
 ) -> FloatArray:
-    """Bytes a GEMM moves when each operand passes memory once.
+    r"""Bytes a GEMM moves when each operand passes memory once.
+
+    .. math:: e_i (m k + n k) + e_o m n
 
     ``input_bytes`` and ``output_bytes`` are per element of A, B and of C.
     """

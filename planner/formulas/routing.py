@@ -42,7 +42,9 @@ def fullest_rank_factor(*, pairs: Numeric, ranks: Numeric) -> FloatArray:
 
 
 def accepted_tokens(*, draft_tokens: Numeric, acceptance_rate: Numeric) -> FloatArray:
-    r"""Mean tokens that one verification step yields: ``(1 - a^(k+1)) / (1 - a)`` [1]_.
+    r"""Mean tokens that one verification step yields [1]_.
+
+    .. math:: \frac{1 - a^{k + 1}}{1 - a}
 
     References
     ----------

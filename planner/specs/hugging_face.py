@@ -121,7 +121,7 @@ def _download(name: str) -> Path:
     except ImportError as error:
         raise MissingDependencyError(
             f"{name} is neither a built-in model nor in the Hugging Face cache; downloading "
-            "its config.json needs huggingface-hub: pip install 'planner[hub]'."
+            "its config.json needs huggingface-hub: pip install 'llm-gpu-planner[hub]'."
         ) from error
     try:
         return Path(hf_hub_download(name, "config.json", cache_dir=_cache_folder()))

@@ -12,8 +12,8 @@ texts are made from it. Its columns:
     says beside them), ``result``, ``limit``, ``objective``
 ``type``
     of a parameter ``count``, ``share``, ``flag``, ``code:ENUM`` or ``level:ENUM`` (a code that is
-    shown as its number); of a question also ``text`` and ``number``; of a result its dimension,
-    see `planner.units`
+    shown as its number); of a question also ``text``, ``names`` (one or several), ``number`` and
+    ``peak`` (a share of one, or a rate); of a result its dimension, see `planner.units`
 ``unit``
     the one it is shown in, 1 for plain numbers
 ``default``, ``least``
@@ -25,9 +25,9 @@ texts are made from it. Its columns:
     of a parameter of training: its axis in the mesh of all configurations, and its place there
 ``widen``
     the values that may help where nothing is feasible, after their place among such remedies
-``option``, ``better``
-    its option of the command line where that is not its name; of a limit or objective whether
-    ``low`` or ``high`` is better
+``option``, ``group``, ``better``
+    its option of the command line where that is not its name, and the part of the help that
+    shows it; of a limit or objective whether ``low`` or ``high`` is better
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class Term:
     axis: str
     widen: str
     option: str
+    group: str
     better: str
     description: str
 

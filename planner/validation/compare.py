@@ -138,7 +138,26 @@ def errors(rows: Sequence[Row], compared: Compared, group: str) -> list[Errors]:
     if len(ordered) > 1:
         known = [row for row in rows if row.first_measured(compared.names) is not None]
         ordered.append(("all", known))
-    return [_errors(name, members, compared) for name, members in ordered]
+    return [group_errors(name, members, compared) for name, members in ordered]
+
+
+def group_errors(name: str, rows: Sequence[Row], compared: Compared) -> Errors:
+    """Errors of rows that belong together, under a name."""
+    found = [row.ratio(compared, as_time=compared.as_time) for row in rows]
+    ratios = np.asarray([ratio for ratio in found if ratio is not None])
+    inside = [held for row in rows if (held := row.held(compared)) is not None]
+    over = regrets(rows, compared) if compared.with_regret else []
+    return Errors(
+        name=name,
+        rows=len(rows),
+        predicted=len(ratios),
+        mape=_mean(np.abs(ratios - 1)),
+        median=_median(np.abs(ratios - 1)),
+        bias=_median(ratios - 1),
+        within=_mean(np.asarray(inside, dtype=np.float64)),
+        regret=_mean(np.asarray(over)),
+        problems=len(over),
+    )
 
 
 def memory_verdicts(rows: Iterable[Row]) -> MemoryVerdicts:
@@ -156,24 +175,6 @@ def memory_verdicts(rows: Iterable[Row]) -> MemoryVerdicts:
 
 def _name(row: Row, group: str) -> str:
     return row.software if group == row.kind.software else row.run.text(group) or "not given"
-
-
-def _errors(name: str, rows: Sequence[Row], compared: Compared) -> Errors:
-    found = [row.ratio(compared, as_time=compared.as_time) for row in rows]
-    ratios = np.asarray([ratio for ratio in found if ratio is not None])
-    inside = [held for row in rows if (held := row.held(compared)) is not None]
-    over = regrets(rows, compared) if compared.with_regret else []
-    return Errors(
-        name=name,
-        rows=len(rows),
-        predicted=len(ratios),
-        mape=_mean(np.abs(ratios - 1)),
-        median=_median(np.abs(ratios - 1)),
-        bias=_median(ratios - 1),
-        within=_mean(np.asarray(inside, dtype=np.float64)),
-        regret=_mean(np.asarray(over)),
-        problems=len(over),
-    )
 
 
 def _mean(values: FloatArray) -> float:

@@ -135,7 +135,7 @@ def _flops_efficiency(
     A precision that the GPU lacks has none: a rule rejects it.
     """
     given, name = request.flops_efficiency, "flops_efficiency"
-    if given is None or _is_number(given):
+    if not isinstance(given, str):
         return share_of_peak(given, "flop/s", float("nan"), name)
     shares = [float("nan")] * len(ComputePrecision)
     for code in precisions:
@@ -144,14 +144,6 @@ def _flops_efficiency(
         if peak is not None:
             shares[code] = share_of_peak(given, "flop/s", peak, f"{name} in {word}") or 0.0
     return tuple(shares)
-
-
-def _is_number(text: float | str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _settled(source: Source) -> dict[str, Any]:

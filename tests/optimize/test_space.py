@@ -3,7 +3,7 @@
 import pytest
 from problems import problem
 
-from planner.configurations.choices import parse_settings
+from planner.cli.request import parse_settings
 from planner.configurations.training import NAMES
 from planner.errors import SearchSpaceError
 

@@ -1,0 +1,199 @@
+"""The help of commands that plan: options in groups, what each workload takes, examples."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from typer.core import TyperCommand
+
+from planner.cli.options import HOW
+from planner.terms import Term, glossary, terms_of
+from planner.workloads.registry import workload_names
+
+WIDEST = 100
+"""Columns of the help where a terminal has more: longer lines are hard to read."""
+
+_TITLES = {
+    "question": "Question",
+    "hardware": "GPUs and software",
+    "limits": "Limits",
+    "search": "Search",
+    "output": "Output",
+}
+_AUDIENCES = {
+    ("train",): "training",
+    ("inference",): "static batches",
+    ("serve",): "serving",
+    ("inference", "serve"): "static batches and serving",
+}
+_TIE = "\0"
+_FIRST = ("model", "workload", "num_gpus", "gpu")
+_EXAMPLES: dict[str, dict[str, tuple[str, ...]]] = {
+    "search": {
+        "train": (
+            "--model llama-65b --gpus 2048",
+            "--model llama-2-13b --gpus 64 --gpu a100,h100,b200 --framework megatron-lm,nemo",
+            "--model llama-65b --gpus 1024,2048 --set tp=4,8 --tokens 2T --csv front.csv",
+        ),
+        "inference": (
+            "--workload inference --model llama-3.1-8b --gpu h100 --gpus 1 --input-tokens 512 "
+            "--output-tokens 128 --latency 5s",
+        ),
+        "serve": (
+            "--workload serve --model llama-3.1-70b --gpu h200-sxm-141gb --gpus 32 "
+            "--input-tokens 4000 --output-tokens 1000 --ttft 1s --tpot 40ms",
+            "--workload serve --model llama-3.1-8b --gpu h100 --request-rate 20",
+        ),
+    },
+    "estimate": {
+        "train": (
+            "--model llama-65b --gpus 2048 --set tp=8 --set pp=8 --set sp=true",
+            "--model llama-2-7b --gpus 1 --gpu rtx4090 --adapter qlora --sequence-length 1Ki "
+            "--global-batch-size 16",
+        ),
+        "inference": (
+            "--workload inference --model llama-7b --gpu h100 --gpus 1 --input-tokens 512 "
+            "--output-tokens 128 --set concurrency=8",
+        ),
+        "serve": (
+            "--workload serve --model llama-3.1-70b --gpu h200 --gpus 8 --set tp=4 "
+            "--set quantization=fp8 --set concurrency=64 --burst 1k",
+        ),
+    },
+}
+
+
+class PlanningCommand(TyperCommand):
+    """A command whose options are shown by group, of one workload where one is named."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the groups of options, and what a workload has names for."""
+        asked = _asked_workload(ctx.obj)
+        sections = [*_sections(self.get_params(ctx), ctx, asked)]
+        if asked is not None:
+            sections += _names(asked, {param.name for param in self.params})
+        column = max(20, min(30, formatter.width // 3))
+        for title, rows in sections:
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(column), text) for name, text in rows], column)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write examples, and how to see more."""
+        asked = _asked_workload(ctx.obj)
+        name = self.name or ""
+        with formatter.section("Examples"):
+            for workload, lines in _EXAMPLES.get(name, {}).items():
+                for line in lines if asked in (None, workload) else ():
+                    formatter.write("".join(_command(f"planner {name} {line}", formatter.width)))
+        with formatter.section("Numbers"):
+            formatter.write_text(
+                "8k is 8,000, 2M 2 million, 1.4T 1.4 trillion, 8Ki 8,192, 40% 0.4; times and bytes "
+                "have a unit: 40ms, 6s, 20d, 8GiB."
+            )
+        if asked is None:
+            kinds = "|".join(workload_names())
+            formatter.write_paragraph()
+            formatter.write_text(
+                f"planner {name} --workload {kinds} --help shows the options of one workload, "
+                "its parameters and its objectives."
+            )
+
+
+def examples(name: str) -> list[str]:
+    """The examples of a command."""
+    return [f"{name} {line}" for lines in _EXAMPLES[name].values() for line in lines]
+
+
+def _asked_workload(words: Any) -> str | None:
+    """The workload that a command line names; None where it names none."""
+    given = list(words) if isinstance(words, list | tuple) else []
+    for word, following in zip(given, [*given[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if name == "--workload":
+            workload = value if equals else following
+            return workload if workload in workload_names() else None
+    return None
+
+
+def _sections(
+    params: Sequence[Any], ctx: Any, asked: str | None
+) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Titles and rows of the groups; options of some workloads in sections of their own."""
+    places = sorted(params, key=lambda param: param.name not in _FIRST)
+    places.sort(key=lambda param: _FIRST.index(param.name) if param.name in _FIRST else 9)
+    for group, title in _TITLES.items():
+        found: dict[str, list[tuple[str, str]]] = {"": []}
+        for param in places:
+            of = _workloads(param.name)
+            record = param.get_help_record(ctx)
+            if _group(param.name) != group or record is None or (asked and asked not in of):
+                continue
+            everyone = asked is not None or set(workload_names()) <= set(of)
+            found.setdefault("" if everyone else _audience(of), []).append(record)
+        for audience, rows in found.items():
+            if rows:
+                yield f"{title}, {audience}" if audience else title, rows
+
+
+def _group(name: str) -> str:
+    term = _term(name)
+    return HOW[name][0] if name in HOW else term.group if term else "output"
+
+
+def _workloads(name: str) -> tuple[str, ...]:
+    """The workloads that know an option."""
+    if name == "burst":
+        return ("serve",)
+    term = None if name in HOW else _term(name)
+    return term.of if term is not None and term.of else workload_names()
+
+
+def _term(name: str) -> Term | None:
+    """The term of an option, by its own name or its option's."""
+    option = "--" + name.replace("_", "-")
+    by_option = (term for term in glossary().values() if term.option and option in term.options)
+    return glossary().get(name) or next(by_option, None)
+
+
+def _audience(of: Iterable[str]) -> str:
+    return _AUDIENCES.get(tuple(of), " and ".join(of))
+
+
+def _names(workload: str, options: set[str | None]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """What a workload has names for: parameters, and what can be best."""
+    parameters = terms_of(workload, "parameter", "pool")
+    yield (
+        "Parameters, for --set",
+        [
+            (", ".join(filter(None, (name, term.short))), _described(term))
+            for name, term in parameters.items()
+            if name != "num_gpus"
+        ],
+    )
+    if "objective" in options:
+        objectives = terms_of(workload, "objective")
+        yield (
+            "Objectives, for --objective",
+            [(name, term.description) for name, term in objectives.items()],
+        )
+
+
+def _described(term: Term) -> str:
+    """What a parameter is, and its values where they are words."""
+    words = [str(term.shown(code)) for code in term.codes or ()]
+    told = all(word in term.description for word in words)
+    return term.description if told else f"{term.description}: {', '.join(words)}"
+
+
+def _command(command: str, width: int) -> Iterator[str]:
+    """The lines of a command that a shell reads as one; an option stays beside its value."""
+    parts = (part.replace(" ", _TIE) for part in re.split(" (?=--)", command))
+    lines = textwrap.wrap(
+        " ".join(parts), max(width - 8, 40), break_long_words=False, break_on_hyphens=False
+    )
+    for number, line in enumerate(lines):
+        end = "" if number == len(lines) - 1 else " \\"
+        yield f"{'  ' if number == 0 else '      '}{line.replace(_TIE, ' ')}{end}\n"

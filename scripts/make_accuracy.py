@@ -1,0 +1,124 @@
+"""Make docs/accuracy_tables.md: errors of the shipped runs, by what they have in common.
+
+They are those of `planner validate`, also by GPU and model. Run it after a change of what is
+predicted; a test fails while the file is not what it makes:
+
+    python scripts/make_accuracy.py
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from spec_pages import plain, table
+
+import planner
+from planner.confidence.intervals import LEVEL
+from planner.specs.catalogue import Catalogue
+from planner.text import count
+from planner.validation.compare import Errors, Row, group_errors, joined, memory_verdicts
+from planner.validation.kinds import Compared
+from planner.validation.library import Library
+from planner.validation.predict import predict
+from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
+
+FILE = Path(planner.__file__).parents[1] / "docs" / "accuracy_tables.md"
+
+_ENOUGH = 10
+_TITLES = ("Training", "Static batches and offline throughput", "Serving streams of requests")
+_HEAD = f"""# Errors by group
+
+Made by `python scripts/make_accuracy.py` from what `planner validate` predicts for the published
+runs that ship with the package. [Accuracy](accuracy.md) says what to make of them.
+
+- *runs* have a measurement, *predicted* of them a prediction. Groups of fewer than {_ENOUGH}
+  predicted runs count in *all* alone.
+- *mean* and *median* are those of |predicted / measured - 1|; *bias* is the median of
+  predicted / measured - 1: above 0, we say slower, or more memory, than was measured; for
+  throughput, more of it.
+- *within* is the share of runs inside the {LEVEL:.0%} interval.
+- Models without a name of their own, given by their sizes alone, stand together under *gpt*."""
+_COLUMNS = ("runs", "predicted", "mean", "median", "bias", "within")
+_GROUPS: Mapping[str, Callable[[Row], str | None]] = {
+    "software": lambda row: row.software,
+    "GPU": lambda row: case.gpu.name if (case := row.prediction.case) else None,
+    "model": lambda row: case.model.name if (case := row.prediction.case) else None,
+    "mode": lambda row: row.run.text("mode") or None,
+}
+
+
+def accuracy_tables(tables: Iterable[Sequence[Row]]) -> str:
+    """The text of the file, from the rows of each shipped table."""
+    parts = [_HEAD]
+    for title, rows in zip(_TITLES, tables, strict=True):
+        parts.append(f"## {title}")
+        for compared in rows[0].kind.compared:
+            parts += _section(title, compared, rows)
+        parts += _verdicts(title, rows)
+    return "\n\n".join(parts) + "\n"
+
+
+def shipped_rows() -> list[Sequence[Row]]:
+    """The rows of every shipped table with their predictions."""
+    library = Library(catalogue=Catalogue(None))
+    tables = [read_runs(path) for path in (SHIPPED, *SHIPPED_INFERENCE)]
+    return [joined(runs, predict(runs, library)) for runs in tables]
+
+
+def _section(title: str, compared: Compared, rows: Sequence[Row]) -> Iterator[str]:
+    known = [row for row in rows if row.first_measured(compared.names) is not None]
+    every = group_errors("all", known, compared)
+    if every.predicted < _ENOUGH:
+        return
+    yield f"### {title}: {compared.title.lower()}"
+    for name, group in _GROUPS.items():
+        if found := _groups(known, compared, group):
+            word = rows[0].kind.software if name == "software" else name
+            yield table((word, *_COLUMNS), map(_cells, (*found, every)))
+
+
+def _groups(
+    rows: Sequence[Row], compared: Compared, group: Callable[[Row], str | None]
+) -> list[Errors]:
+    """Errors of the groups that have enough runs, the largest first."""
+    members: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if (name := group(row)) is not None:
+            members[name].append(row)
+    found = (group_errors(name, of_it, compared) for name, of_it in members.items())
+    enough = [one for one in found if one.predicted >= _ENOUGH]
+    return sorted(enough, key=lambda one: (-one.predicted, one.name))
+
+
+def _verdicts(title: str, rows: Sequence[Row]) -> Iterator[str]:
+    found = memory_verdicts(rows)
+    if not found.ran_out:
+        return
+    yield f"### {title}: out of memory"
+    cells = (
+        ("ran out, said to fit", found.ran_out, found.said_to_fit),
+        ("ran, said to run out", found.ran, found.said_to_run_out),
+    )
+    lines = ((name, count(n), count(wrong), _percent(wrong / n)) for name, n, wrong in cells)
+    yield table(("", "runs", "wrong", "share"), lines)
+
+
+def _cells(found: Errors) -> Iterator[str]:
+    yield plain(found.name)
+    yield count(found.rows)
+    yield count(found.predicted)
+    yield _percent(found.mape)
+    yield _percent(found.median)
+    yield _percent(found.bias, sign="+")
+    yield _percent(found.within, digits=0)
+
+
+def _percent(share: float, digits: int = 1, sign: str = "") -> str:
+    return f"{100 * share:{sign}.{digits}f} %" if math.isfinite(share) else ""
+
+
+if __name__ == "__main__":
+    FILE.write_text(accuracy_tables(shipped_rows()), encoding="utf-8")

@@ -1,0 +1,123 @@
+"""The help: grouped, of one workload, readable in every width; hints for wrong words."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+
+import pytest
+
+from planner.cli.help import WIDEST, examples
+from planner.terms import glossary, terms_of
+
+COMMANDS = [
+    (), ("search",), ("estimate",), ("calibrate",), ("validate",), ("specs",),
+    ("specs", "list"), ("specs", "show"), ("specs", "validate"),
+]  # fmt: skip
+WORKLOADS = ("train", "inference", "serve")
+TITLE = re.compile(r"^(\S[^:]*):$", re.MULTILINE)
+
+
+def options_by_section(text: str) -> dict[str, list[str]]:
+    """The options that each section of a help explains."""
+    parts = TITLE.split(text)
+    return {
+        title: re.findall(r"^  (?:-\w, )?(--[a-z-]+)", rows, flags=re.MULTILINE)
+        for title, rows in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_every_line_fits(planner, monkeypatch, command, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    ran = planner(*command, "-h")
+    assert ran.exit_code == 0
+    assert "\x1b" not in ran.out
+    assert max(map(len, ran.out.splitlines())) <= min(width, WIDEST)
+    assert ran.out == planner(*command, "--help").out
+
+
+@pytest.mark.parametrize("command", ["search", "estimate"])
+def test_every_option_stands_in_one_section(planner, command):
+    sections = options_by_section(planner(command, "-h").out)
+    shown = [option for options in sections.values() for option in options]
+    assert len(shown) == len(set(shown))
+    kinds = {"question", "limit"} if command == "search" else {"question"}
+    asked = {term.option_name for term in glossary().values() if kinds & {*term.kind}}
+    assert asked - {"--space"} <= {*shown}
+    titles = ["Question", "Question, training", "GPUs and software", "Search", "Output"]
+    assert [title for title in sections if title in titles] == titles
+    assert "--step-time" not in sections["Question"]
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_the_help_of_a_workload_has_its_own_words_alone(planner, workload):
+    for words in (("--workload", workload), (f"--workload={workload}",)):
+        ran = planner("search", *words, "--help")
+        shown = {option for found in options_by_section(ran.out).values() for option in found}
+        for name, term in glossary().items():
+            if {"question", "limit"} & {*term.kind}:
+                assert (term.option_name in shown) == (workload in term.of), name
+        for name in [*terms_of(workload, "parameter"), *terms_of(workload, "objective")]:
+            assert re.search(rf"^  {name}\b|--{name.replace('_', '-')}", ran.out, re.MULTILINE)
+        assert ("--burst" in planner("estimate", *words, "-h").out) == (workload == "serve")
+
+
+def test_short_names_are_shown(planner):
+    out = planner("search", "--workload", "serve", "-h").out
+    assert re.search(r"^  tensor_parallel, tp +GPUs", out, re.MULTILINE)
+    assert "w16a16, w8a8" in out
+
+
+@pytest.mark.parametrize("line", [*examples("search"), *examples("estimate")])
+def test_the_examples_run(planner, tmp_path, monkeypatch, line):
+    monkeypatch.chdir(tmp_path)
+    assert planner(*shlex.split(line)).exit_code == 0
+    out = " ".join(planner(line.split()[0], "-h").out.replace("\\\n", " ").split())
+    assert f"planner {line}" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("serch",), "Did you mean 'search'"),
+        (("specs", "lst"), "Did you mean 'list'"),
+        (("search", "--modle", "x"), "Did you mean --mode or --model"),
+        (("search", "--tensor-parallel", "8"), "a parameter: --set tensor_parallel=VALUE."),
+        (("search", "--tp", "8"), "a parameter: --set tensor_parallel=VALUE."),
+        (("search", "--workload", "trian"), "Did you mean train"),
+        (("search", "--model", "llama-7b", "--gpus", "8", "--driver", "optna"), "mean optuna?"),
+        (("search", "--model", "llama-7b", "--gpus", "8", "--gpu", "h10"), "Did you mean"),
+        (("search", "--model", "llama-7b", "--gpus", "8", "--set", "zer=1"), "Did you mean zero"),
+        (("search", "--model", "llama-7b", "--gpus", "8", "--objective", "cst"), "mean cost?"),
+        (("search", "--model", "llama-7b", "--gpus", "8", "--set", "recompute=ful"), "mean full"),
+        (("specs", "list", "gpuz"), "gpus"),
+    ],
+)
+def test_wrong_words_get_a_hint(planner, arguments, words):
+    ran = planner(*arguments)
+    assert ran.exit_code in (2, 3)
+    assert words in ran.err
+
+
+def test_short_names_and_numbers_with_letters(planner, tmp_path):
+    words = ("estimate", "--model", "llama-7b", "--set", "mbs=1")
+    plain, short = (tmp_path / name for name in ("plain.json", "short.json"))
+    ran = planner(*words, "--gpus", "2k", "--set", "tp=8", "--global-batch-size", "1k",
+                  "--sequence-length", "2k", "--json", short)  # fmt: skip
+    assert ran.exit_code == 0
+    assert ran.err == "--sequence-length 2k: 2,000 tokens; 2Ki would be 2,048.\n"
+    ran = planner(*words, "--gpus", "2000", "--set", "tensor_parallel=8", "--global-batch-size",
+                  "1000", "--sequence-length", "2000", "--json", plain)  # fmt: skip
+    assert ran.err == ""
+    rows = [json.loads(path.read_text())["rows"] for path in (plain, short)]
+    assert rows[0] == rows[1]
+
+
+def test_shares_in_percent(planner):
+    words = ("estimate", "--workload", "serve", "--model", "llama-7b", "--gpus", "1", "--gpu",
+             "h100", "--prefix-cache-hit-rate")  # fmt: skip
+    assert planner(*words, "40%").out == planner(*words, "0.4").out
+    assert planner(*words, "40").exit_code == 2

@@ -1,0 +1,119 @@
+"""What the site is made of: every page in its navigation, every number with its source."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import site_pages
+import spec_pages
+
+from planner.specs.catalogue import Catalogue
+from planner.specs.load import read_toml
+from planner.specs.paths import SpecKind
+
+ROOT = Path(__file__).parents[2]
+PAGES = dict(site_pages.pages())
+FORMULAS = sorted(path.stem for path in ROOT.glob("planner/formulas/[a-z]*.py"))
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    listed = " ".join(site_pages.NAVIGATION.values()).split()
+    written = {path.stem for path in ROOT.glob("docs/*.md")} - {"index"}
+    made = {f"generated/{name.rpartition('.')[0]}" for name in PAGES}
+    assert sorted(listed) == sorted(written | made)
+
+
+@pytest.mark.parametrize("kind", ["gpus", "clusters", "models", "frameworks", "engines"])
+def test_every_spec_is_on_a_page(kind: str) -> None:
+    for name in Catalogue(None).names(SpecKind(kind)):
+        assert f"\n## {name}\n" in PAGES[f"{kind}.md"] or f"\n| {name} |" in PAGES[f"{kind}.md"]
+
+
+def test_a_number_has_its_unit_and_its_source() -> None:
+    _, _, section = PAGES["gpus.md"].partition("\n## h100-sxm-80gb\n")
+    section = section.partition("\n## ")[0]
+    given = read_toml(Catalogue(None).find(SpecKind.GPUS, "h100-sxm-80gb"))
+    assert "| `memory_bandwidth` | 3,350 GB/s | memory |" in section
+    assert f"\n- memory: {spec_pages.plain(given['sources']['memory'])}\n" in section
+    assert "| `host.memory_per_gpu` | 256 GiB | host\\_memory |" in section
+
+
+def test_what_nobody_measured_is_marked() -> None:
+    _, _, section = PAGES["gpus.md"].partition("\n## mi300x-192gb\n")
+    section = section.partition("\n## ")[0]
+    assert "| `scale_out_bandwidth` | 400 Gbit/s | **assumed** |" in section
+    assert re.search(r"\| `efficiency\.gemm\.\S+` \| \S+ \| \S+ \(\*\*default\*\*\) \|", section)
+
+
+def test_a_profile_says_what_it_builds_on() -> None:
+    _, _, section = PAGES["engines.md"].partition("\n## vllm-v0-paged\n")
+    assert "builds on vllm-v0" in section.partition("\n## ")[0]
+
+
+def test_texts_show_as_they_are() -> None:
+    shown = spec_pages.plain("a_b | <c> *d*, see https://e.f/g_h.")
+    assert shown == r"a\_b \| \<c\> \*d\*, see <https://e.f/g_h>."
+
+
+def test_links_to_the_top_folder_lead_to_pages_of_the_site() -> None:
+    source = ["[how](../CONTRIBUTING.md) and [more](training.md#a-search)"]
+    site_pages.prepare("specs", source)
+    assert source == ["[how](generated/contributing.md) and [more](training.md#a-search)"]
+
+
+def test_every_formula_is_on_the_page() -> None:
+    named = re.findall(r"automodule:: planner\.formulas\.(\w+)", PAGES["formulas.rst"])
+    assert sorted(named) == FORMULAS
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_formula_is_shown_as_one(name: str) -> None:
+    module = import_module(f"planner.formulas.{name}")
+    shown = {
+        function: ".. math::" in (inspect.getdoc(found) or "")
+        for function, found in vars(module).items()
+        if inspect.isfunction(found) and found.__module__ == module.__name__
+    }
+    without = {function for function, has in shown.items() if not has and function[0] != "_"}
+    assert without <= {"trilinear"}  # a procedure
+
+
+def test_references_of_two_docstrings_do_not_meet() -> None:
+    line = "By Little's law [1]_, for x[1] and [2]."
+    assert site_pages.with_own_references("a.b", [line, ".. [1] J. Little"]) == [
+        "By Little's law [#a-b-1]_, for x[1] and [2].",
+        ".. [#a-b-1] J. Little",
+    ]
+
+
+def test_parameters_are_said_what_they_mean() -> None:
+    lines = ["Parameters", "----------", "a, b : what : is", "    more", "", "Raises", "------"]
+    assert site_pages.with_parameters(lines) == [
+        ".. rubric:: Parameters",
+        "",
+        "``a``, ``b``",
+        "    what : is",
+        "    more",
+        "",
+        "Raises",
+        "------",
+    ]
+
+
+@pytest.mark.parametrize("name", ["planner.api", "planner.errors", "planner.units"])
+def test_examples_of_the_interface_run(name: str) -> None:
+    ran = doctest.testmod(import_module(name))
+    assert ran.attempted
+    assert not ran.failed
+
+
+def test_the_gate_builds_the_site_with_warnings_as_errors() -> None:
+    gate = ROOT.joinpath(".ci", "run").read_text(encoding="utf-8")
+    (build,) = (line for line in gate.splitlines() if "-m sphinx" in line)
+    assert " -W " in build
+    assert "'.[docs]'" in gate

@@ -1,0 +1,158 @@
+"""Another distribution with a package or a command of our name is noticed, at little cost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from planner.distribution import others, version_line, warn_of_others
+from planner.version import DISTRIBUTION, __version__
+
+ROOT = Path(__file__).parents[1]
+LONG_AGO = 1_000_000_000
+
+
+def site_of(folder: Path, name: str, **files: str) -> Path:
+    """A folder of packages with a distribution of this name, which changed long ago."""
+    metadata = folder / "site" / f"{name}.dist-info"
+    metadata.mkdir(parents=True)
+    metadata.joinpath("METADATA").write_text("Metadata-Version: 2.4\n")
+    for file, text in files.items():
+        metadata.joinpath(file if file == "RECORD" else f"{file}.txt").write_text(text)
+    os.utime(metadata.parent, (LONG_AGO, LONG_AGO))
+    return metadata.parent
+
+
+def found(site: Path, cache: Path) -> list[str]:
+    return [name for name, _ in others([str(site)], str(cache))]
+
+
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [
+        ("planner-0.5.1", {}),
+        ("Planner-0.5.1", {}),
+        ("day_tools-2.0", {"RECORD": "day/a.py,,\nplanner/__init__.py,sha256=1,2\n"}),
+        ("day_tools-2.0", {"RECORD": "planner.py,sha256=1,2\n"}),
+        ("day_tools-2.0", {"top_level": "day\nplanner\n"}),
+        ("day_tools-2.0", {"entry_points": "[console_scripts]\nday = a:b\nplanner = day.cli:main"}),
+    ],
+)
+def test_a_distribution_with_our_package_or_command_is_named(
+    name: str, files: dict[str, str], tmp_path: Path
+) -> None:
+    expected = "planner 0.5.1" if "lanner" in name else "day-tools 2.0"
+    assert found(site_of(tmp_path, name, **files), tmp_path / "kept") == [expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [
+        (f"{DISTRIBUTION.replace('-', '_')}-0.1.0", {"RECORD": "planner/__init__.py,,\n"}),
+        ("day_planner-1.0", {"RECORD": "day_planner/a.py,,\nday/planner/a.py,,\n"}),
+        ("day-1.0", {"entry_points": "[day.plugins]\nplanner = day.plugin\n"}),
+        ("day-1.0", {"entry_points": "[console_scripts]\nday-planner = planner:main\n"}),
+    ],
+)
+def test_others_are_not(name: str, files: dict[str, str], tmp_path: Path) -> None:
+    assert found(site_of(tmp_path, name, **files), tmp_path / "kept") == []
+
+
+def test_it_is_found_out_once_until_the_folder_changes(tmp_path: Path) -> None:
+    site, cache = site_of(tmp_path, "planner-0.5.1"), tmp_path / "folder" / "kept"
+    assert found(site, cache) == ["planner 0.5.1"]
+    shutil.rmtree(site / "planner-0.5.1.dist-info")
+    os.utime(site, (LONG_AGO, LONG_AGO))
+    assert found(site, cache) == ["planner 0.5.1"], "looked up again"
+    os.utime(site, (LONG_AGO + 1, LONG_AGO + 1))
+    assert found(site, cache) == []
+
+
+def test_a_folder_that_just_changed_is_looked_at_again(tmp_path: Path) -> None:
+    site, cache = site_of(tmp_path, "planner-0.5.1"), tmp_path / "kept"
+    now = time.time()
+    os.utime(site, (now, now))
+    assert found(site, cache) == ["planner 0.5.1"]
+    shutil.rmtree(site / "planner-0.5.1.dist-info")
+    os.utime(site, (now, now))
+    assert found(site, cache) == []
+
+
+def test_nothing_kept_and_nothing_there_are_no_faults(tmp_path: Path) -> None:
+    tmp_path.joinpath("file").touch()
+    site = site_of(tmp_path, "planner-0.5.1")
+    folders = [str(tmp_path / "missing"), str(tmp_path / "file"), str(site)]
+    cache = str(tmp_path / "file" / "kept")  # cannot be written
+    assert others(folders, cache) == [("planner 0.5.1", str(site))]
+
+
+def test_it_costs_under_2_ms_a_command(tmp_path: Path) -> None:
+    cache = str(tmp_path / "kept")
+    for number in range(300):
+        site = site_of(tmp_path, f"package{number}-1.0", RECORD="package/a.py,,\n" * 1000)
+    others([str(site)], cache)
+    took = []
+    for _ in range(5):
+        start = time.perf_counter()
+        others([str(site)], cache)
+        took.append(time.perf_counter() - start)
+    assert min(took) < 0.002
+
+
+@pytest.fixture
+def with_another(tmp_path: Path) -> dict[str, str]:
+    """An environment in which a day planner is installed beside ours."""
+    site = site_of(tmp_path, "planner-0.5.1", RECORD="planner/__init__.py,,\n")
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    return {**os.environ, **cache, "PYTHONPATH": os.pathsep.join((str(ROOT), str(site)))}
+
+
+def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "planner", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+
+
+def test_a_command_warns_and_runs(with_another: dict[str, str], tmp_path: Path) -> None:
+    for _ in range(2):  # found out, and kept
+        ran = run(with_another, "specs", "list")
+        assert "gpus" in ran.stdout
+        assert f"Warning: planner 0.5.1 in {tmp_path / 'site'}" in ran.stderr
+        assert f"pip uninstall planner {DISTRIBUTION}" in ran.stderr
+
+
+def test_a_shell_that_completes_is_told_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = site_of(tmp_path, "planner-0.5.1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "path", [sys.path[0], str(site)])
+    warn_of_others()
+    assert "planner 0.5.1" in capsys.readouterr().err
+    monkeypatch.setenv("_PLANNER_COMPLETE", "complete_bash")
+    warn_of_others()
+    assert capsys.readouterr().err == ""
+
+
+def test_the_version_names_distribution_and_folder(with_another: dict[str, str]) -> None:
+    line = run(with_another, "--version").stdout.strip()
+    assert line == version_line()
+    assert line == f"planner {__version__} (distribution {DISTRIBUTION}, in {ROOT / 'planner'})"
+
+
+def test_the_name_is_that_of_the_distribution() -> None:
+    project = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["name"] == DISTRIBUTION
+    assert project["scripts"] == {"planner": "planner.__main__:main"}
+
+
+def test_messages_install_the_distribution_by_its_name() -> None:
+    code = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("planner/**/*.py"))
+    assert "install 'planner" not in code
+    assert f"install '{DISTRIBUTION}[hub]'" in code

@@ -1,0 +1,185 @@
+"""What is asked in Python: read as on the command line, refused alike, and completed."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import planner
+from planner.errors import InfeasibleError, SearchSpaceError, SpecError
+from planner.given import make_request
+from planner.terms import terms_of
+
+TRAIN = {"model": "llama-7b", "num_gpus": 8}
+SERVE = {"workload": "serve", "model": "llama-7b", "num_gpus": 1, "gpu": "h100"}
+SMALL = {**TRAIN, "space": "small"}
+
+REFUSED = {
+    "question of serving": ({**TRAIN, "engine": "vllm"}, "engine is of workload inference or"),
+    "question of training": ({**SERVE, "dropout": True}, "dropout is of workload train"),
+    "limit of serving": ({**TRAIN, "constraints": {"ttft": "1s"}}, "time_to_first_token is of"),
+    "drafts": ({**SERVE, "draft_cost": 0.1}, "draft_cost needs draft_tokens"),
+    "few tokens": ({**TRAIN, "total_tokens": 100}, "total_tokens 100: that is 100 tokens"),
+    "objective": ({**TRAIN, "objectives": "speed"}, "Unknown objective 'speed'"),
+    "time without a unit": ({**TRAIN, "constraints": {"step_time": "5"}}, "as in 5s"),
+    "separator": ({**TRAIN, "num_gpus": "2,048"}, "write 2048"),
+    "separated length": ({**TRAIN, "sequence_length": "2,048"}, "Write 2048"),
+    "twice": ({**TRAIN, "settings": {"tp": 2, "tensor_parallel": 4}}, "tensor_parallel is set tw"),
+    "unknown": ({**TRAIN, "gpuz": "h100"}, "Unknown argument 'gpuz'. Did you mean gpu"),
+    "an option": ({**TRAIN, "gpus": 8}, "Unknown argument 'gpus'. Did you mean num_gpus?"),
+    "a parameter": ({**TRAIN, "tp": 8}, "give settings={'tensor_parallel': ...}"),
+    "a limit": ({**TRAIN, "step_time": 8}, "give constraints={'step_time': ...}"),
+    "workload": ({**TRAIN, "workload": "srve"}, "Unknown workload 'srve'. Did you mean serve"),
+    "no mapping": ({**TRAIN, "settings": [("tp", 8)]}, "settings is a mapping"),
+    "nothing": ({**TRAIN, "gpu": []}, "no value for gpu"),
+    "derived": ({**TRAIN, "settings": {"dp": 8}}, "data_parallel follows from"),
+    "short name": ({**TRAIN, "settings": {"tpp": 8}}, "Unknown parameter 'tpp'. Did you mean tp"),
+}
+HOW = {
+    "trials": ({"trials": 9}, "trials needs driver optuna"),
+    "storage": ({"storage": "s.db"}, "storage needs driver optuna"),
+    "driver": ({"driver": "optna"}, "driver is one of .* Did you mean optuna"),
+    "sink": ({"driver": "optuna", "sink": print}, "sink needs driver exhaustive"),
+    "progress": ({"progress": 3}, "progress is a function, not 3"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("function", [planner.search, planner.estimate])
+def test_what_the_command_line_refuses_is_refused(function, case):
+    request, words = REFUSED[case]
+    with pytest.raises(SearchSpaceError) as error:
+        function(**request)
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize("case", HOW)
+def test_ways_to_search_that_do_nothing_are_refused(case):
+    how, words = HOW[case]
+    with pytest.raises(SearchSpaceError, match=words):
+        planner.search(**SMALL, **how)
+
+
+def test_a_burst_is_for_streams():
+    with pytest.raises(SearchSpaceError, match="burst is of workload serve"):
+        planner.estimate(**TRAIN, burst=8)
+
+
+def test_no_model():
+    with pytest.raises(SpecError, match="Give a model"):
+        planner.search(num_gpus=8)
+
+
+@pytest.mark.parametrize(
+    ("given", "plain"),
+    [
+        ({"num_gpus": np.int64(8)}, {"num_gpus": 8}),
+        ({"num_gpus": np.array([8, 16])}, {"num_gpus": (8, 16)}),
+        ({"num_gpus": "2k, 4Ki"}, {"num_gpus": (2000, 4096)}),
+        ({"num_gpus": range(8, 17, 8)}, {"num_gpus": (8, 16)}),
+        ({"model": Path("m.toml")}, {"model": "m.toml"}),
+        ({"gpu": "h100, b200"}, {"gpu": ("h100", "b200")}),
+        ({"gpu": {"h100", "b200"}}, {"gpu": ("b200", "h100")}),
+        ({"gpu": Path("a,b.toml")}, {"gpu": "a,b.toml"}),
+        ({"sequence_length": "8k"}, {"sequence_length": 8000}),
+        ({"sequence_length": "8Ki"}, {"sequence_length": 8192}),
+        ({"sequence_length": 2048.0}, {"sequence_length": 2048}),
+        ({"total_tokens": "1.4T"}, {"total_tokens": 1.4e12}),
+        ({"total_tokens": 2 * 10**9}, {"total_tokens": 2e9}),
+        ({"dropout": "no"}, {"dropout": False}),
+        ({"flops_efficiency": "40%"}, {"flops_efficiency": 0.4}),
+        ({"flops_efficiency": "150 TFLOP/s"}, {"flops_efficiency": "150 TFLOP/s"}),
+        ({"price": "2.5"}, {"price": 2.5}),
+        ({"global_batch_size": "1k"}, {"global_batch_size": 1000}),
+        ({"global_batch_size": [64, 128]}, {"settings": {"global_batch_size": (64, 128)}}),
+        ({"settings": {"tp": "8"}}, {"settings": {"tensor_parallel": 8}}),
+        ({"settings": {"mbs": range(1, 3)}}, {"settings": {"micro_batch_size": [1, 2]}}),
+        ({"settings": {"recompute": "FULL,none"}}, {"settings": {"recompute": ["full", "none"]}}),
+        ({"objectives": "throughput,cost"}, {"objectives": ("throughput", "cost")}),
+        ({"constraints": {"step_time": "6s"}}, {"constraints": {"step_time": 6.0}}),
+        ({"constraints": {"step-time": 6}}, {"constraints": {"step_time": 6.0}}),
+        (
+            {"constraints": {"memory_headroom": "8GiB", "mfu": "40%", "cost": "2M"}},
+            {
+                "constraints": {
+                    "memory_headroom": 8 * 2.0**30,
+                    "model_flops_utilization": 0.4,
+                    "cost": 2e6,
+                }
+            },
+        ),
+    ],
+    ids=str,
+)
+def test_values_are_read(given, plain):
+    read = make_request({**TRAIN, **given})
+    for name, value in plain.items():
+        assert getattr(read, name) == value
+        assert type(getattr(read, name)) is type(value)
+
+
+def test_settings_of_prefill_workers_have_short_names():
+    settings = {"prefill_tp": 2, "prefill-dp": 4}
+    read = make_request({**SERVE, "settings": settings})
+    assert read.settings == {"prefill_tensor_parallel": 2, "prefill_attention_data_parallel": 4}
+
+
+def test_a_precision_names_a_parameter_of_each_workload():
+    asked = {"precision": "fp8, bf16"}
+    assert make_request({**TRAIN, **asked}).precision == ("fp8", "bf16")
+    found = planner.search(**SMALL, precision="fp8,bf16", gpu="h100")
+    assert {row["precision"] for row in found.problem.cells} == {"fp8", "bf16"}
+
+
+def test_all_numbers_of_gpus():
+    assert make_request({**TRAIN, "num_gpus": " all "}).num_gpus == "all"
+    assert make_request({**TRAIN, "num_gpus": ["all"]}).num_gpus == "all"
+
+
+def test_several_batch_sizes_are_searched():
+    found = planner.search(**SMALL, global_batch_size=[64, 128], objectives="throughput")
+    plain = planner.search(**SMALL, settings={"gbs": (64, 128)}, objectives="throughput")
+    assert found.configurations_evaluated == plain.configurations_evaluated
+    assert set(found.problem.sources[0].mesh.values("global_batch_size")) == {64, 128}
+
+
+def test_texts_and_numbers_are_one_question():
+    texts = planner.search(**SMALL, sequence_length="1k", constraints={"step_time": "60s"})
+    numbers = planner.search(**SMALL, sequence_length=1000, constraints={"step_time": 60})
+    assert texts.table == numbers.table
+    with pytest.raises(InfeasibleError):
+        planner.estimate(**SERVE, request_rate="2k")
+
+
+@pytest.mark.parametrize("function", [planner.search, planner.estimate])
+def test_every_field_completes(function):
+    parameters = inspect.signature(function).parameters
+    assert all(one.kind is one.KEYWORD_ONLY for one in parameters.values())
+    for field in dataclasses.fields(planner.Request):
+        assert parameters[field.name].annotation == field.type
+    assert parameters["workload"].default == "train"
+    assert parameters["settings"].default == {}
+    assert parameters["model"].default is inspect.Parameter.empty
+    assert "Raises" in function.__doc__
+    own = {"driver", "trials"} if function is planner.search else {"burst"}
+    assert own < parameters.keys()
+
+
+def test_the_package_shows_its_public_names():
+    assert dir(planner) == ["Request", "__version__", "estimate", "search"]
+    code = "import sys, planner; dir(planner); print(*[m for m in sys.modules if 'planner' in m])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {*ran.stdout.split()} == {"planner", "planner.version"}
+
+
+def test_every_short_name_is_of_one_term():
+    for workload in ("train", "inference", "serve"):
+        known = terms_of(workload, "parameter", "derived", "pool").values()
+        shorts = [term.short for term in known if term.short]
+        assert len(shorts) == len(set(shorts))
