@@ -123,9 +123,13 @@ class Compared:
 
 def compared() -> list[Compared]:
     """All recipes, by name of the model, then of the recipe."""
+    return [_compared(recipe) for recipe in recipes()]
+
+
+def recipes() -> list[Mapping[str, str]]:
+    """The rows of the table, by name of the model, then of the recipe."""
     with RECIPES.open(encoding="utf-8", newline="") as file:
-        rows = sorted(csv.DictReader(file), key=lambda row: (row["model"], row["recipe"]))
-    return [_compared(row) for row in rows]
+        return sorted(csv.DictReader(file), key=lambda row: (row["model"], row["recipe"]))
 
 
 def reasons() -> list[tuple[str, str]]:
@@ -163,8 +167,8 @@ def page(found: Sequence[Compared]) -> str:
 
 
 def _compared(recipe: Mapping[str, str]) -> Compared:
-    question = _question(recipe)
-    found = planner.estimate(**question, settings=_layout(recipe))
+    question = question_of(recipe)
+    found = planner.estimate(**question, settings=layout_of(recipe))
     result = _searched(tuple(question.items()), recipe["precision"])
     best, machine = result.recommended, found.candidates.estimate.setting.machine
     sure = result.problem.sources[0].confidence(question["num_gpus"])
@@ -184,13 +188,15 @@ def _searched(question: tuple[tuple[str, Any], ...], precision: str) -> SearchRe
     return planner.search(**dict(question), precision=precision)
 
 
-def _question(recipe: Mapping[str, str]) -> dict[str, Any]:
+def question_of(recipe: Mapping[str, str]) -> dict[str, Any]:
+    """What a recipe trains on what, as fields of a request."""
     words = {name: recipe[name] for name in ("model", "gpu", "framework")}
     counts = ("num_gpus", "sequence_length", "global_batch_size")
     return {**words, **{name: int(recipe[name]) for name in counts}}
 
 
-def _layout(recipe: Mapping[str, str]) -> dict[str, Any]:
+def layout_of(recipe: Mapping[str, str]) -> dict[str, Any]:
+    """The configuration of a recipe, as settings of a request."""
     sizes = {name: int(recipe[name]) for name in (*_SIZES, "recompute_num_layers")}
     own = sizes["tensor_parallel"] * sizes["pipeline_parallel"]
     return {

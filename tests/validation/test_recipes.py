@@ -5,7 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from make_recipes import FILE, MUCH, Compared, compared, page, reason_of, reasons
+from make_recipes import (
+    FILE,
+    MUCH,
+    Compared,
+    compared,
+    layout_of,
+    page,
+    question_of,
+    reason_of,
+    reasons,
+    recipes,
+)
+
+from planner import Request
+from planner.configurations.choices import checked
+from planner.plan import make_plan
 
 # What was reached: more is welcome, less is a step back.
 ACCEPTED = 103
@@ -18,6 +33,18 @@ NEAR = 92
 @pytest.fixture(scope="module")
 def found() -> list[Compared]:
     return compared()
+
+
+def test_default_spaces_contain_their_values() -> None:
+    """Without the number of layers that one recipe repeats, and with the precision they name."""
+    for recipe in recipes():
+        layout = layout_of(recipe)
+        del layout["recompute_num_layers"]
+        asked = Request(**question_of(recipe), precision=layout["precision"])
+        (source,) = make_plan(asked).problem.sources
+        for name, value in layout.items():
+            (code,) = checked(name, [value])
+            assert code in source.mesh.values(name), (recipe["recipe"], name, value)
 
 
 def test_the_rules_accept_vendors_layouts(found: list[Compared]) -> None:

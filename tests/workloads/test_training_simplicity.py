@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from planner import Request, search
-from planner.plan import one_configuration
+from planner.plan import make_plan, one_configuration
 from planner.workloads.training_simplicity import complexity
 
 PLAIN = {"tensor_parallel": 2, "sequence_parallel": True, "recompute": "none"}
@@ -72,6 +72,18 @@ def test_recomputation_is_taken_in_the_order_of_its_cost() -> None:
 
 def test_context_parallelism_for_long_sequences_is_a_kind_like_others() -> None:
     assert _complexity({"context_parallel": 2}) == _complexity({"pipeline_parallel": 2})
+
+
+def test_a_mesh_has_what_its_rows_have() -> None:
+    asked = Request(model="mixtral-8x7b", num_gpus=16, framework="megatron-lm")
+    (source,) = make_plan(asked).problem.sources
+    assert source.mesh is not None
+    table = source.mesh.table()
+    rows = np.arange(0, table.size, 97)
+    judged = source.judged(table)
+    whole = np.broadcast_to(judged.complexity, judged.shape).ravel()[rows]
+    assert len(set(whole.tolist())) > 20
+    assert whole.tolist() == source.judged(table.rows(rows)).complexity.tolist()
 
 
 @pytest.mark.parametrize("framework", ["megatron-lm", None])
