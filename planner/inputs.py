@@ -226,9 +226,9 @@ def _code(term: Term, value: Any, said: str) -> Any:
     if isinstance(value, term.codes):
         return term.shown(value)
     words = {str(term.shown(code)): term.shown(code) for code in term.codes}
-    text = _lower(value)
+    text = term.codes.meant(_lower(value))
     if text not in words:
-        hint = did_you_mean(text, words)
+        hint = did_you_mean(text, [*words, *term.codes.aliases()])
         raise SearchSpaceError(f"{said} is one of {', '.join(words)}, not {shown(value)}.{hint}")
     return words[text]
 
