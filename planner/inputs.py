@@ -198,7 +198,9 @@ def _count(term: Term, value: Any, said: str) -> int:
 
 
 def _number(term: Term, value: Any, said: str) -> float:
-    number = _real(value, "1/s" if term.type == "1/s" else "number")
+    unit = term.unit.removeprefix("1")
+    text = value.removesuffix(unit) if isinstance(value, str) else value
+    number = _real(text, "number")
     if number is None:
         raise SearchSpaceError(f"{said} is a number, not {shown(value)}.{_unseparated(value)}")
     if term.least and number < float(term.least):

@@ -25,7 +25,7 @@ from planner.workloads.registry import workload_of
 from planner.workloads.scenes import Outer
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Plan:
     """A problem, and what was chosen for the user.
 
@@ -49,6 +49,9 @@ class Plan:
     assumed: tuple[str, ...]
     words: Mapping[str, Mapping[str, str]]
     tried: Mapping[str, Sequence[str]]
+
+    def __repr__(self) -> str:
+        return f"<Plan to {self.workload.name}: {self.problem!r}>"
 
     def source_of(self, row: Mapping[str, Any]) -> Source:
         """The source that a row of result columns comes from."""

@@ -21,7 +21,7 @@ MEMORIES = ("host", "gpu")
 """Of which a source's last rules say that they are full."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Problem:
     """Everything a driver needs.
 
@@ -45,6 +45,12 @@ class Problem:
     def __post_init__(self) -> None:
         if not self.cells:
             object.__setattr__(self, "cells", tuple(source.named for source in self.sources))
+
+    def __repr__(self) -> str:
+        goals = ", ".join(objective.name for objective in self.objectives)
+        number = len(self.sources)
+        where = self.sources[0].told if number == 1 else f"{number} cells"
+        return f"<Problem: {self.num_rows:,} configurations of {where} by {goals}>"
 
     @cached_property
     def axes(self) -> Mapping[str, tuple[Any, ...]]:

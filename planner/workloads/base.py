@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
@@ -51,7 +52,7 @@ class Scene:
     others: Mapping[str, Place]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Evaluation:
     """One configuration judged.
 
@@ -64,6 +65,10 @@ class Evaluation:
     rejected_by: str = ""
     more: Columns = field(default_factory=dict)
     detail: Any = None
+
+    def __repr__(self) -> str:
+        words = f"rejected by {self.rejected_by}" if self.rejected_by else "feasible"
+        return f"<{type(self).__name__}: {words}; {self.candidates!r}>"
 
     @property
     def source(self) -> Source:
@@ -81,10 +86,10 @@ class Evaluation:
         return {**self.candidates.columns(), **self.more, "rejected_by": [self.rejected_by]}
 
     def to_frame(self) -> pd.DataFrame:
-        """One row, units in the names."""
+        """One row, with intervals and what was asked; units are in the names."""
         import pandas as pd
 
-        return pd.DataFrame(self.table())
+        return pd.DataFrame(full_columns(self.table(), [self.source]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +108,9 @@ class Wording:
     results : for so many numbers of GPUs, the columns of the front beside the configuration's
     of_objective : the columns that tell objectives whose own name is no column, or tells less
     from_end_to_end : of a long front rows all along it are shown, not its first ones
+    told : the columns that say in short what a plan reaches and costs, its memory beside them
+    brief : a row's configuration as its users write it, in place of ``in_short``
+    degrees : the parameters that a short front shows as one column, where there is no ``layout``
     """
 
     noun: str
@@ -115,6 +123,9 @@ class Wording:
     room: Callable[[Mapping[str, Any]], str] = lambda _: ""
     layout: Callable[[Mapping[str, Any]], str] | None = None
     in_layout: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    brief: Callable[[Mapping[str, Any]], str] | None = None
+    degrees: tuple[str, ...] = ()
     legend: Callable[[Mapping[str, Sequence[Any]]], str] = lambda _: ""
 
 

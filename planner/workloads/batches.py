@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from planner.workloads.columns import counts, floats, repeated
 from planner.workloads.deployments import (
     MILLION,
     PARAMETERS,
+    asked,
     memory_columns,
     needed_memory,
     parameter_columns,
@@ -54,6 +55,11 @@ class BatchSource(Source):
         """What has an equal text where trials mean the same."""
         return self.setting, self.counts, self.price
 
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """The tokens of a request, and what a GPU costs."""
+        return asked(self.setting.workload, self.price)
+
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
         return broken_serving_rule(self.setting, configurations)
@@ -73,7 +79,7 @@ class BatchSource(Source):
         return Batches(source=self, configurations=c, rejected_by=codes, parts=memory, batch=static)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Batches(Candidates):
     """Batches of ``concurrency`` requests a replica; what can be optimized, in SI units."""
 

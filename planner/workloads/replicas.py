@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +29,7 @@ from planner.workloads.deployments import (
     PARAMETERS,
     Deployments,
     Promises,
+    asked,
     cache_of,
     memory_columns,
     needed_memory,
@@ -61,6 +64,13 @@ class ReplicaSource(Source):
     def identity(self) -> Any:
         """What has an equal text where trials mean the same."""
         return self.setting, self.counts, self.request_rate, self.price
+
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """The tokens of a request, and what a GPU costs."""
+        return asked(self.setting.workload, self.price) | {
+            "prefill_price_per_gpu_hour_usd": math.nan
+        }
 
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
@@ -116,7 +126,7 @@ class ReplicaSource(Source):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Replicas(Deployments):
     """Deployments of replicas that do all."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray
+from planner.arrays import CodeArray, FloatArray, IndexArray
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, RULES
@@ -20,7 +20,8 @@ from planner.estimators.memory import MEMORY_PARTS
 from planner.estimators.share import Setting
 from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.units import DAY, GIB, HOUR, KILOWATT_HOUR, TERA
-from planner.workloads.columns import repeated, worded
+from planner.workloads.columns import hourly, repeated, worded
+from planner.workloads.training_simplicity import complexity
 
 _BLOCK_ROWS = 2**22
 
@@ -56,6 +57,16 @@ class TrainingSource(Source):
         """What has an equal text where trials mean the same."""
         return self.setting, self.counts, self.price_per_gpu_second, self.flops_efficiency
 
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """The tokens, and what a GPU costs."""
+        work = self.setting.workload
+        return {
+            "sequence_length": work.sequence_length,
+            "total_tokens": work.total_tokens,
+            "price_per_gpu_hour_usd": hourly(self.price_per_gpu_second),
+        }
+
     def broken(self, configurations: TrainingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
         return broken_rule(self.setting, configurations)
@@ -75,7 +86,7 @@ class TrainingSource(Source):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class TrainingRuns(Candidates):
     """Runs of ``total_tokens``; what can be optimized or limited, in SI units."""
 
@@ -89,6 +100,11 @@ class TrainingRuns(Candidates):
         """What is needed of the host's memory for a GPU, and of the fullest GPU's own."""
         memory, machine = self.estimate.memory, self.estimate.setting.machine
         return (memory.host, machine.host_memory), (memory.peak, usable_memory(machine.gpu))
+
+    @cached_property
+    def complexity(self) -> IndexArray:
+        """How much about a plan is unusual: see `planner.workloads.training_simplicity`."""
+        return complexity(self.configurations, self.estimate.setting, self.estimate.peak_memory)
 
     @cached_property
     def run(self) -> RunCost:
