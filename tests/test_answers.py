@@ -10,8 +10,7 @@ import pytest
 
 import planner
 from planner.errors import SearchSpaceError
-from planner.plan import make_plan
-from planner.request import Request
+from planner.report import html
 
 QUESTIONS: dict[str, dict[str, Any]] = {
     "train": {"model": "llama-7b", "num_gpus": (8, 16), "space": "small"},
@@ -119,7 +118,6 @@ def test_an_estimate_shows_itself() -> None:
     found = planner.estimate(model="llama-7b", num_gpus=8, settings=SETTINGS)
     assert "dp8 mbs1 zero1" in found.summary()
     assert "step time" in found.summary()
-    assert ["step time", *found.summary().split("step time")[1].split("  ")[1:2]]
     assert any("step time" in row for row in Table(found._repr_html_()).rows)
     assert {"step_time_low_s", "sequence_length"} <= set(found.to_frame())
 
@@ -133,11 +131,5 @@ def test_what_does_not_fit_says_so() -> None:
     assert "<pre>No configuration of" in nothing._repr_html_()
 
 
-def test_names_are_no_markup_of_a_page(tmp_path: Any) -> None:
-    found = planner.search(**QUESTIONS["train"])
-    assert (
-        make_plan(Request(**QUESTIONS["train"])).problem.setting.model.name in found._repr_html_()
-    )
-    from planner.report import html
-
-    assert "&lt;b&gt;" in html._lines(["<b>"])
+def test_names_are_no_markup_of_a_page() -> None:
+    assert html._lines(["<b>"]) == "<p>&lt;b&gt;</p>"
