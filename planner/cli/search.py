@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def search(given: options.Given) -> None:
     """Find the best configurations of a space."""
     request = make_request(given)
-    from planner.plan import make_plan
+    from planner.plan import answered, make_plan
     from planner.report.chosen import chosen_plans
     from planner.report.files import check_outputs
     from planner.report.manifest import make_manifest
@@ -44,6 +44,7 @@ def search(given: options.Given) -> None:
             files.add(result_blocks(plan, table))
 
         result = _drive(plan.problem, how, add if all_rows else None, quiet=given["quiet"])
+        plan = answered(plan, result)
         if result.interrupted and result.fastest is None:
             raise KeyboardInterrupt
         if result.fastest is None:

@@ -30,6 +30,7 @@ class Problem:
     cells : for each source, what it is told apart by: model, GPU, framework and so on; sources
         of one cell are alike
     refused : cells without a source, and why
+    furthest : factor of the best first objective at which the front ends
     has_ties : published runs tell how far plans must be apart in the first objective
     """
 
@@ -38,6 +39,7 @@ class Problem:
     constraints: tuple[Constraint, ...] = ()
     cells: tuple[Cell, ...] = ()
     refused: tuple[tuple[Cell, str], ...] = ()
+    furthest: float = np.inf
     has_ties: bool = False
 
     def __post_init__(self) -> None:

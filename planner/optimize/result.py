@@ -112,13 +112,13 @@ class SearchResult:
         Of each cell the simplest of the plans that published runs do not tell from its fastest; of
         these the best.
         """
-        found = best_choice(self.groups)
+        found = best_choice(self.problem, self.groups)
         return None if found is None else found.source.judged(found.configuration)
 
     @cached_property
     def table(self) -> Mapping[str, Sequence[Any]]:
         """The front as columns, predicted again; empty if nothing is feasible."""
-        return joint_front(self.groups)
+        return joint_front(self.groups, self.problem.furthest)
 
     @cached_property
     def comparisons(self) -> Mapping[str, Comparison]:
@@ -138,7 +138,7 @@ class SearchResult:
         found: list[Choice] = []
         without: dict[Any, str] = {}
         for value, groups in by_value(self.problem, self.groups, axis).items():
-            best = best_choice(groups)
+            best = best_choice(self.problem, groups)
             if best is not None:
                 found.append(best)
             elif reason := why(self.problem, groups) or self._refusal(axis, value):

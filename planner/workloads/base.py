@@ -13,6 +13,7 @@ from planner.optimize.source import Candidates, Columns, Source
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec
+from planner.specs.search_space import SearchSpace
 from planner.workloads.notes import Notes
 from planner.workloads.place import Place
 
@@ -142,6 +143,9 @@ class Workload:
     sources : what is to be searched in a scene; an error where its parts do not go together
     objectives : what plans are chosen by where the request does not say
     limits : limits that follow from the request and the first source
+    tried : values by parameter that a space chooses among and a user would want to know of
+    furthest : how many times worse than the best the first objective of plans of the front may be
+    assumed : bounds that are assumed where the request has no such limits
     ideal : a profile without losses
     once : judges the one configuration of a source; of a burst of so many requests too
     free : values of parameters that ``once`` chooses among, where the request leaves them open
@@ -166,6 +170,9 @@ class Workload:
     wording: Wording
     once: Callable[[Any, int | None], Evaluation]
     limits: Callable[[Question, Source], Mapping[str, float]] = lambda *_: {}
+    tried: Callable[[Question, SearchSpace], Mapping[str, Sequence[str]]] = lambda *_: {}
+    furthest: Callable[[Question], float] = lambda _: float("inf")
+    assumed: Callable[[Question], Mapping[str, float]] = lambda _: {}
     free: Callable[[Request, int | None], Mapping[str, Sequence[Any]]] = lambda *_: {}
     fitting: Callable[[Any, Any], Mapping[str, Any]] = lambda *_: {}
     advice_rows: int = 1_500_000

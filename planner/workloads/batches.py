@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray
+from planner.arrays import BoolArray, CodeArray, FloatArray, IndexArray
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.serving import ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
@@ -28,6 +28,7 @@ from planner.workloads.deployments import (
     needed_memory,
     parameter_columns,
 )
+from planner.workloads.serving_simplicity import batch_complexity
 
 _BLOCK_ROWS = 2**16
 _GRID = 64
@@ -87,6 +88,11 @@ class Batches(Candidates):
     rejected_by: CodeArray
     parts: ServingMemory
     batch: StaticBatch
+
+    @property
+    def complexity(self) -> IndexArray:
+        """How much about a plan is unusual: 0 for the plainest."""
+        return batch_complexity(self.source.setting, self.configurations, self.request_latency)
 
     @property
     def memory(self) -> tuple[Need, Need]:

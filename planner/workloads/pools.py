@@ -45,6 +45,7 @@ from planner.workloads.deployments import (
     parameter_columns,
 )
 from planner.workloads.pool_search import PoolSpace, headroom, pairs
+from planner.workloads.serving_simplicity import pool_complexity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +186,13 @@ class PoolDeployments(Deployments):
     decode: DecodeWorkers
     transfer_time: FloatArray
     load: FloatArray
+
+    @property
+    def complexity(self) -> IndexArray:
+        """How much about a plan is unusual: more than about any of replicas that do all."""
+        prefill = self.source.space.prefill_setting
+        c = self.configurations
+        return pool_complexity(prefill, self.setting, c, self.num_gpus, self.load)
 
     @property
     def memory(self) -> tuple[Need, Need]:

@@ -36,6 +36,7 @@ from planner.workloads.deployments import (
     parameter_columns,
     rounded_up,
 )
+from planner.workloads.serving_simplicity import replica_complexity
 
 _BLOCK_ROWS = 2**16
 
@@ -130,6 +131,11 @@ class Replicas(Deployments):
     """Deployments of replicas that do all."""
 
     estimate: ServingEstimate
+
+    @property
+    def complexity(self) -> IndexArray:
+        """How much about a plan is unusual: 0 for the plainest."""
+        return replica_complexity(self.setting, self.configurations, self.num_gpus)
 
     @property
     def memory(self) -> tuple[Need, Need]:

@@ -29,7 +29,7 @@ def test_the_report_names_the_question_both_modes_and_the_best(planner):
     assert ran.out.startswith("Llama 3.1 8B (8.03 billion parameters) on 8 x h100-sxm-80gb")
     for words in (
         "Requests: 1,000 tokens in, 200 out",
-        "engine   vllm, sglang, tensorrt-llm (all current ones that run there)",
+        "vllm, sglang, tensorrt-llm (all current ones",
         "The best of each mode by throughput_per_gpu",
         "Pareto front by throughput_per_gpu, interactivity",
         "from one end to the",
@@ -57,8 +57,8 @@ def test_piped_output_is_plain_and_fits(planner, monkeypatch, columns, gpus):
 def test_lengths_not_given_are_reported(planner):
     words = SERVE[:9]
     out = planner(*words, "--full", "--set", "concurrency=8").out
-    assert "input_tokens   1,024 (default)" in out
-    assert "output_tokens  1,024 (default)" in out
+    assert re.search(r"input_tokens +1,024 \(default\)", out)
+    assert re.search(r"output_tokens +1,024 \(default\)", out)
 
 
 def test_rows_go_to_csv_and_json_with_their_manifest(planner, tmp_path):
