@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -83,7 +84,7 @@ def short_front(
     ranks = [f"{row + 1}{'=' * tie}{'*' * star}" for row, tie, star in marked]
     return ShortFront(
         title=_title(plan, number, len(rows)),
-        columns=_columns(plan, shown, ranks, varying),
+        columns=[_headed(column) for column in _columns(plan, shown, ranks, varying)],
         stars=stars,
         marks=_marks(any(tied), any(stars), factor),
     )
@@ -132,6 +133,15 @@ def _print_rows(
             "= ties with the first: of published runs that differ in layout alone, 9 of 10 "
             f"pairs are told apart only beyond a factor of {factor:.2f}."
         )
+
+
+def _headed(column: Column) -> Column:
+    """With a head of two lines at most."""
+    term = term_of_column(column.name)
+    if term is not None and term.short:
+        return replace(column, header=term.short)
+    words = re.sub(r"(/\S+) /", r"\1/", column.header).split()
+    return replace(column, header=" ".join(words[-2:]))
 
 
 def _columns(
