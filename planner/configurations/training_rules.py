@@ -33,18 +33,22 @@ from planner.specs.workload import TrainingWorkload
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What the rules are judged against."""
+    """What the rules are judged against.
+
+    ``logits_in_layers``: what all logits are worth in layers.
+    """
 
     gpu: GpuSpec
     model: ModelSpec
     framework: FrameworkProfile
     workload: TrainingWorkload
+    logits_in_layers: int = 1
 
 
 # cuDNN's attention in 8 bit: 128, or 192 for the keys of latent attention.
 _WIDEST_FP8_HEAD = 192
-# The chunks that also hold embedding and logits.
-_LIGHTER_CHUNKS = 2
+END_CHUNKS = 2
+"""Chunks of an interleaved schedule that may hold no layer: of the embedding, of the logits."""
 
 
 def _batch(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -65,7 +69,9 @@ def _heads(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _layers(c: TrainingConfigurations, context: Context) -> BoolArray:
-    return np.asarray(c.pipeline_parallel * c.virtual_pipeline > context.model.num_hidden_layers)
+    v = c.virtual_pipeline
+    places = context.model.num_hidden_layers + np.where(v > 1, END_CHUNKS, 0)
+    return np.asarray(c.pipeline_parallel * v > places)
 
 
 def _virtual(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -83,8 +89,10 @@ def _interleaved_batch(c: TrainingConfigurations, _: Context) -> BoolArray:
 def _interleaved_layers(c: TrainingConfigurations, context: Context) -> BoolArray:
     chunks = c.pipeline_parallel * c.virtual_pipeline
     layers = context.model.num_hidden_layers
-    lacking = np.ceil(layers / chunks) * chunks - layers
-    return np.asarray((c.virtual_pipeline > 1) & (lacking > _LIGHTER_CHUNKS))
+    most = np.ceil(layers / chunks)
+    # The embedding counts as a layer, the logits as what they are worth.
+    lighter = np.minimum(most, 1) + np.minimum(most, context.logits_in_layers)
+    return np.asarray((c.virtual_pipeline > 1) & (most * chunks - layers > lighter))
 
 
 def _sequence(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -219,7 +227,8 @@ RULES: tuple[Rule, ...] = tuple(
         ("intermediate_size", "tensor_parallel must divide the feed-forward width", uneven_widths),
         (
             "num_hidden_layers",
-            "pipeline_parallel x virtual_pipeline cannot exceed the layers",
+            "pipeline_parallel x virtual_pipeline cannot exceed the layers, or with "
+            "virtual_pipeline > 1 the layers, the embedding and the loss",
             _layers,
         ),
         (
@@ -234,8 +243,8 @@ RULES: tuple[Rule, ...] = tuple(
         ),
         (
             "interleaved_layers",
-            "an interleaved schedule needs equal chunks of layers; only the first and the last "
-            "may lack one",
+            "an interleaved schedule needs equal chunks, where the embedding counts as a layer and "
+            "the loss as one or, if it is worth more, as up to so many",
             _interleaved_layers,
         ),
         ("sequence_parallel", "sequence_parallel needs tensor_parallel > 1", _sequence),

@@ -22,6 +22,7 @@ from planner.estimators.pretraining import step_time
 from planner.estimators.recomputation import Recomputation
 from planner.estimators.sharding import stage_parameters
 from planner.estimators.share import Setting, Share
+from planner.estimators.stages import logits_in_layers
 from planner.estimators.step_time import StepTime
 from planner.specs.gpu import GpuSpec
 
@@ -141,6 +142,7 @@ def broken_rule(setting: Setting, configurations: TrainingConfigurations) -> Cod
         model=setting.model,
         framework=setting.framework,
         workload=setting.workload,
+        logits_in_layers=logits_in_layers(setting.model),
     )
     return first_broken_rule(configurations, context)
 

@@ -173,7 +173,8 @@ def _routed_bytes(share: Share, feed_forward: FeedForwardSpec) -> FloatArray:
     element = _feed_forward_element_bytes(share)
     pairs = share.own_tokens * feed_forward.num_experts_per_tok
     width = feed_forward.expert_inputs(share.hidden_size)
-    dispatched = pairs * width * (element + 2.0)
+    kept_output = share.setting.framework.memory.expert_output
+    dispatched = pairs * width * (element + kept_output)
     if feed_forward.moe_latent_size:
         dispatched = dispatched + share.own_tokens * width * 2.0
     inner = feed_forward_bytes(

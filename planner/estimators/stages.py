@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrays import FloatArray
+from planner.configurations.training_rules import END_CHUNKS
 from planner.enums import Placement
 from planner.estimators.parameters import count_parameters, logits_met
 from planner.specs.model import LayerGroup, ModelSpec
@@ -33,18 +34,17 @@ def stage_layers(
 ) -> StageLayers:
     """The stages of every pair of arguments, whose axes are the trailing ones.
 
-    Layers are dealt to the p v chunks as evenly as possible. Where they do not divide, the last
-    chunk goes without one for its logits, or without as many as those of multi-token prediction
-    are worth, then the first without one for its embedding. Counts are zero where there are more
-    chunks than layers.
+    Layers are dealt to the p v chunks as `chunk_sizes` says. Counts are zero where there are more
+    chunks than can be: one for each layer and, in an interleaved schedule, two that hold the
+    embedding or the logits alone.
     """
     p, v = np.broadcast_arrays(pipeline_parallel, virtual_pipeline)
     # A complex number is a pair that numpy sorts.
     each = p.ravel() + 1j * v.ravel()
     pairs = sorted(set(each.tolist()), key=lambda pair: (pair.real, pair.imag))
     inverse = np.searchsorted(np.array(pairs), each)
-    worth = _logits_in_layers(model)
-    found = [_candidates(model.layer_groups, worth, pair.real, pair.imag) for pair in pairs]
+    weights = _logits_weight(model)
+    found = [_candidates(model.layer_groups, weights, pair.real, pair.imag) for pair in pairs]
     most = max(len(ranks) for _, ranks in found)
     padded = [[_padded(array, most) for array in pair] for pair in found]
     counts, ranks = (
@@ -65,16 +65,18 @@ def _padded(stages: FloatArray, length: int) -> FloatArray:
 
 @lru_cache(maxsize=4096)
 def _candidates(
-    groups: tuple[LayerGroup, ...], logits_in_layers: int, p: float, v: float
+    groups: tuple[LayerGroup, ...], weights: tuple[int, int], p: float, v: float
 ) -> tuple[FloatArray, FloatArray]:
     """Counts and ranks of the candidate stages of one pipeline."""
     kinds = layer_kinds(groups)
     chunks = int(p * v)
-    if chunks != p * v or chunks > len(kinds):
+    if chunks != p * v or chunks > len(kinds) + (END_CHUNKS if v > 1 else 0):
         return np.zeros((3, len(groups))), np.zeros(3)
-    ends = np.cumsum(chunk_sizes(len(kinds), chunks, logits_in_layers))
-    one_hot = np.eye(len(groups))[kinds]
-    per_chunk = np.add.reduceat(one_hot, np.concatenate([[0], ends[:-1]]), axis=0)
+    sizes = chunk_sizes(len(kinds), chunks, *weights, interleaved=v > 1)
+    ends = np.cumsum(sizes)
+    before = np.zeros((len(kinds) + 1, len(groups)))
+    np.cumsum(np.eye(len(groups))[kinds], axis=0, out=before[1:])
+    per_chunk = before[ends] - before[ends - sizes]
     stages = per_chunk.reshape(int(v), int(p), len(groups)).sum(axis=0)
     ranks = [0, *_inner(stages), len(stages) - 1]
     return stages[ranks], np.array(ranks, dtype=np.float64)
@@ -89,11 +91,31 @@ def _inner(stages: FloatArray) -> list[int]:
     return kept or [0]
 
 
-def chunk_sizes(num_layers: int, num_chunks: int, logits_in_layers: int) -> NDArray[np.int64]:
-    """Layers per chunk; what divides unevenly is missing at the end, at the start, inside."""
+def chunk_sizes(
+    num_layers: int,
+    num_chunks: int,
+    logits_in_layers: int,
+    most_for_logits: int = 0,
+    interleaved: bool = False,
+) -> NDArray[np.int64]:
+    """Layers per chunk; what divides unevenly is missing at the end, at the start, inside.
+
+    The last chunk goes without ``logits_in_layers`` for its logits, the first without one for its
+    embedding, as Megatron-Core splits pipelines that account for embedding and loss. In an
+    ``interleaved`` schedule these two alone lack layers, down to none, if that is enough: where
+    more than two are missing, the last goes without up to ``most_for_logits`` (explicit layouts
+    of Megatron-Bridge).
+    """
     most = -(-num_layers // num_chunks)
     missing = most * num_chunks - num_layers
     sizes = np.full(num_chunks, most)
+    if interleaved:
+        worth = max(logits_in_layers, most_for_logits if missing > END_CHUNKS else 0)
+        at_end = min(missing, worth, most)
+        if missing - at_end <= 1:
+            sizes[-1] -= at_end
+            sizes[0] -= missing - at_end
+            return sizes
     at_end = min(missing, logits_in_layers, most - 1)
     sizes[-1] -= at_end
     elsewhere = [0, *range(num_chunks - 2, 0, -1)]
@@ -101,17 +123,21 @@ def chunk_sizes(num_layers: int, num_chunks: int, logits_in_layers: int) -> NDAr
     return sizes
 
 
-def _logits_in_layers(model: ModelSpec) -> int:
-    """Layers that the last chunk goes without for its logits.
-
-    One, as Megatron-Core's splits that account for the loss; where there are logits of later
-    tokens, too, pipelines are laid out by hand: what a token meets in so many layers, rounded up.
-    """
-    if not model.mtp_num_layers:
-        return 1
+def logits_in_layers(model: ModelSpec) -> int:
+    """What a token meets in all logits, in layers of what it meets in the layers, rounded up."""
     counts = count_parameters(model)
     in_layers = counts.attention + counts.feed_forward + counts.active_experts
     return -(-logits_met(model) * model.num_hidden_layers // in_layers)
+
+
+def _logits_weight(model: ModelSpec) -> tuple[int, int]:
+    """Layers that the last chunk goes without for its logits, and most of them where need be.
+
+    One, as Megatron-Core's splits that account for the loss; where there are logits of later
+    tokens, too, pipelines are laid out by hand: what they are worth.
+    """
+    worth = logits_in_layers(model)
+    return (worth if model.mtp_num_layers else 1), worth
 
 
 def layer_kinds(groups: tuple[LayerGroup, ...]) -> NDArray[np.int64]:

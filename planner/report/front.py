@@ -75,13 +75,16 @@ def short_front(
     names = [name for name in names if name in recommended]
     stars = [all(result.table[name][row] == recommended[name] for name in names) for row in rows]
     table = {name: [values[row] for row in rows] for name, values in result.table.items()}
+    tied, factor = _tied(plan, table)
+    marked = zip(rows, tied, stars, strict=True)
+    ranks = [f"{row + 1}{'=' * tie}{'*' * star}" for row, tie, star in marked]
+    if not any(stars):  # what has a plan beside it that is better in all is not on the front
+        ranks, stars = ["*", *ranks], [True, *stars]
+        table = {name: [recommended[name], *values] for name, values in table.items()}
     shown = _with_layout(plan, table, is_short=True)
     hidden = plan.workload.wording.degrees
     settings = [name for name in _told_settings(plan, shown) if name not in hidden]
     varying = [name for name in settings if len(set(shown[name])) > 1 or name == "layout"]
-    tied, factor = _tied(plan, table)
-    marked = zip(rows, tied, stars, strict=True)
-    ranks = [f"{row + 1}{'=' * tie}{'*' * star}" for row, tie, star in marked]
     return ShortFront(
         title=_title(plan, number, len(rows)),
         columns=[_headed(column) for column in _columns(plan, shown, ranks, varying)],

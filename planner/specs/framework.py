@@ -143,6 +143,9 @@ class Memory:
     """Share of the activations that the allocator loses."""
     gathered_layers: Ratio
     """Layers of ZeRO-3 whose full weights and gradients are alive at once."""
+    expert_output: BytesOrZero = 2.0
+    """Bytes per element that are kept of the outputs of experts; none where their probabilities
+    weigh what goes into the last matrix, not what comes out of it."""
     fp8_inputs: bool = True
     """Matrices keep their inputs in 8 bits where they are multiplied in 8 bits; else in 16 bits,
     cast again by the backward pass."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray
+from planner.arrays import CodeArray, FloatArray, IndexArray
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, RULES
@@ -21,6 +21,7 @@ from planner.estimators.share import Setting
 from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.units import DAY, GIB, HOUR, KILOWATT_HOUR, TERA
 from planner.workloads.columns import hourly, repeated, worded
+from planner.workloads.training_simplicity import complexity
 
 _BLOCK_ROWS = 2**22
 
@@ -99,6 +100,11 @@ class TrainingRuns(Candidates):
         """What is needed of the host's memory for a GPU, and of the fullest GPU's own."""
         memory, machine = self.estimate.memory, self.estimate.setting.machine
         return (memory.host, machine.host_memory), (memory.peak, usable_memory(machine.gpu))
+
+    @cached_property
+    def complexity(self) -> IndexArray:
+        """How much about a plan is unusual: see `planner.workloads.training_simplicity`."""
+        return complexity(self.configurations, self.estimate.setting, self.estimate.peak_memory)
 
     @cached_property
     def run(self) -> RunCost:

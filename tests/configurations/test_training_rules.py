@@ -10,6 +10,7 @@ import pytest
 from planner import Request
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import RULES, Context, first_broken_rule
+from planner.estimators.stages import logits_in_layers
 from planner.plan import make_plan
 
 ONE = {"num_gpus": 1, "global_batch_size": 1, "zero_stage": 0}
@@ -29,6 +30,7 @@ def _context(model: str = "llama-7b", framework: str = "megatron-lm", **request:
         model=setting.model,
         framework=setting.framework,
         workload=setting.workload,
+        logits_in_layers=logits_in_layers(setting.model),
     )
 
 
@@ -80,8 +82,8 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ),
     (
         "num_hidden_layers",
+        {**PIPELINE, "virtual_pipeline": 18, "global_batch_size": 2},
         {**PIPELINE, "virtual_pipeline": 17, "global_batch_size": 2},
-        {**PIPELINE, "virtual_pipeline": 16, "global_batch_size": 2},
         {},
     ),
     (
@@ -107,6 +109,20 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {**PIPELINE, "virtual_pipeline": 5, "global_batch_size": 4},
         {**PIPELINE, "virtual_pipeline": 4, "global_batch_size": 4},
         {},
+    ),
+    # 61 layers: three fewer in the last of 16 chunks, whose loss is worth three; not in a seventh.
+    (
+        "interleaved_layers",
+        {"num_gpus": 7, "pipeline_parallel": 7, "virtual_pipeline": 2, "global_batch_size": 7},
+        {"num_gpus": 4, "pipeline_parallel": 4, "virtual_pipeline": 4, "global_batch_size": 4},
+        {"model": "kimi-k2"},
+    ),
+    # 126 layers, and a chunk each for the embedding and the loss.
+    (
+        "num_hidden_layers",
+        {"num_gpus": 16, "pipeline_parallel": 16, "virtual_pipeline": 9, "global_batch_size": 16},
+        {"num_gpus": 16, "pipeline_parallel": 16, "virtual_pipeline": 8, "global_batch_size": 16},
+        {"model": "llama-3.1-405b"},
     ),
     ("sequence_parallel", {"sequence_parallel": True}, {**TWO, "sequence_parallel": True}, {}),
     (

@@ -53,6 +53,23 @@ def test_uneven_stages(model: str, pipeline: int, virtual: int, expected: list[i
     assert _stages(model, pipeline, virtual).tolist() == expected
 
 
+@pytest.mark.parametrize(
+    ("model", "pipeline", "virtual", "expected"),
+    [
+        pytest.param("llama-3.1-405b", 16, 8, [7, 8, 7], id="126 layers on 128 chunks"),
+        pytest.param("kimi-k2", 4, 4, [16, 16, 13], id="the last chunk has one layer"),
+        pytest.param("kimi-k2", 8, 2, [8, 8, 5], id="and so it has on eight stages"),
+        pytest.param("kimi-k2", 16, 2, [3, 4, 2], id="the last chunk has the loss alone"),
+        pytest.param("qwen3-235b-a22b", 8, 12, [11, 12, 11], id="94 layers on 96 chunks"),
+    ],
+)
+def test_chunks_of_embedding_and_loss(
+    model: str, pipeline: int, virtual: int, expected: list[int]
+) -> None:
+    """Layouts of Megatron-Bridge's performance recipes: ends make way for embedding and loss."""
+    assert _stages(model, pipeline, virtual).tolist() == expected
+
+
 def test_gemma_alternates_windows() -> None:
     """arXiv:2408.00118, section 2: local and global layers in every other layer."""
     kinds = layer_kinds(setting("gemma-2-9b").model.layer_groups)

@@ -22,6 +22,7 @@ A_THOUSAND = {
         "zero_stage": 1,
         "recompute": ["none", "full"],
         "micro_batch_size": [1, 2, 4],
+        "virtual_pipeline": [1, 2, 4, 8, 16],
     },
 }
 TRIALS = 60

@@ -130,7 +130,7 @@ def _feed_forward(world: World, layout: Layout, mlp: FeedForwardSpec) -> dict[st
         latent = mlp.moe_latent_size
         kept["expert_latents"] = 2 * own * latent
         kept["dispatched"] = element * pairs * (latent or h)
-        kept["expert_outputs"] = 2 * pairs * (latent or h)
+        kept["expert_outputs"] = world.framework.memory.expert_output * pairs * (latent or h)
         kept["expert_activation_inputs"] = each * inputs * pairs * mlp.moe_intermediate_size
         kept["expert_down_inputs"] = element * pairs * mlp.moe_intermediate_size
         kept["router_logits_and_scores"] = 2 * 4 * own * mlp.num_experts

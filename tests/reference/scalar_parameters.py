@@ -31,20 +31,42 @@ def stages(model: ModelSpec, layout: Layout) -> list[list[int]]:
 
     Where layers do not divide, inner chunks take the extra ones, then the first, then the
     last, as embedding and logits stand there (arXiv:2407.21783, section 3.3.2). The last one
-    leaves as many as the logits of multi-token prediction weigh, but keeps one.
+    leaves as many as the logits of multi-token prediction weigh, but keeps one. Of an interleaved
+    schedule only first and last lack layers, if these are enough, and may be empty; of more than
+    two that are missing the last one lacks as many as the logits weigh.
     """
     layers, p = layer_list(model), layout.pipeline_parallel
     chunks = p * layout.virtual_pipeline
+    if layout.virtual_pipeline > 1:
+        sizes = _interleaved_sizes(model, len(layers), chunks)
+        if sum(sizes) == len(layers):
+            return _dealt(layers, sizes, p)
     sizes = [len(layers) // chunks] * chunks
     inner_first = [*range(1, chunks - 1), 0, chunks - 1]
     extra = len(layers) % chunks
     for chunk in inner_first[:extra]:
         sizes[chunk] += 1
-    for _ in range(1, int(_layers_like_logits(model))):
+    for _ in range(1, int(layers_like_logits(model)) if model.mtp_num_layers else 1):
         light = [chunk for chunk in inner_first[extra:-1] if sizes[chunk] < max(sizes)]
         if extra and sizes[-1] > 1 and light:
             sizes[-1] -= 1
             sizes[light[0]] += 1
+    return _dealt(layers, sizes, p)
+
+
+def _interleaved_sizes(model: ModelSpec, num_layers: int, chunks: int) -> list[int]:
+    sizes = [ceil(num_layers / chunks)] * chunks
+    missing = sum(sizes) - num_layers
+    by_hand = missing > 2 or model.mtp_num_layers > 0
+    for _ in range(layers_like_logits(model) if by_hand else 1):
+        if sum(sizes) > num_layers and sizes[-1]:
+            sizes[-1] -= 1
+    if sum(sizes) > num_layers:
+        sizes[0] -= 1
+    return sizes
+
+
+def _dealt(layers: list[int], sizes: list[int], p: int) -> list[list[int]]:
     held: list[list[int]] = [[] for _ in range(p)]
     for chunk, size in enumerate(sizes):
         taken, layers = layers[:size], layers[size:]
@@ -52,10 +74,8 @@ def stages(model: ModelSpec, layout: Layout) -> list[list[int]]:
     return held
 
 
-def _layers_like_logits(model: ModelSpec) -> int:
+def layers_like_logits(model: ModelSpec) -> int:
     """How many layers have as many parameters per token as all logits, rounded up."""
-    if model.mtp_num_layers == 0:
-        return 1
     per_token = 0
     for index in layer_list(model):
         group = model.layer_groups[index]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scalar_machine import Layout, World
+from scalar_parameters import layers_like_logits
 
 
 def broken(world: World, c: Layout) -> set[str]:
@@ -45,11 +46,13 @@ def _schedule(world: World, c: Layout) -> set[str]:
     p, v = c.pipeline_parallel, c.virtual_pipeline
     layers = sum(group.num_hidden_layers for group in world.model.layer_groups)
     supported = world.framework.interleaved_schedule
+    most = -(-layers // (p * v))
+    lighter = min(1, most) + min(layers_like_logits(world.model), most)
     return _named(
-        num_hidden_layers=p * v > layers,
+        num_hidden_layers=p * v > layers + (2 if v > 1 else 0),
         virtual_pipeline=v > 1 and (p == 1 or not supported),
         interleaved_micro_batches=v > 1 and c.num_micro_batches % p != 0,
-        interleaved_layers=v > 1 and all((layers + lighter) % (p * v) for lighter in (0, 1, 2)),
+        interleaved_layers=v > 1 and most * p * v - layers > lighter,
     )
 
 

@@ -8,6 +8,7 @@ from itertools import product
 
 from planner.confidence.classes import has_experts
 from planner.confidence.frameworks import FrameworkRule
+from planner.configurations.training_rules import END_CHUNKS
 from planner.enums import ComputePrecision, Offload, Precision, Recompute
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
@@ -206,7 +207,7 @@ def _virtual(context: Open, layout: Layout) -> list[int]:
     layers = context.model.num_hidden_layers
     if given:
         # Some count embedding and loss as layers of the pipeline: 94 layers on 96 places.
-        return [max(1, min(given, layers // p))]
+        return [max(1, min(given, (layers + END_CHUNKS) // p))]
     micro_batches = layout.global_batch_size / (layout.data_parallel * layout.micro_batch_size)
     if micro_batches % p:
         return [1]
