@@ -86,7 +86,7 @@ def short_front(
     settings = [name for name in _told_settings(plan, shown) if name not in hidden]
     varying = [name for name in settings if len(set(shown[name])) > 1 or name == "layout"]
     return ShortFront(
-        title=_title(plan, number, len(rows)),
+        title=_title(plan, number, len(rows)).partition(", from")[0],
         columns=[_headed(column) for column in _columns(plan, shown, ranks, varying)],
         stars=stars,
         marks=_marks(any(tied), any(stars), factor),
@@ -143,7 +143,9 @@ def _headed(column: Column) -> Column:
     term = term_of_column(column.name)
     if term is not None and term.short:
         return replace(column, header=term.short)
-    words = re.sub(r"(/\S+) /", r"\1/", column.header).split()
+    words = column.header.split()
+    if len(words) > 2:
+        words = re.sub(r"(/\S+) /", r"\1/", column.header).split()
     return replace(column, header=" ".join(words[-2:]))
 
 
