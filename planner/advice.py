@@ -11,6 +11,7 @@ from planner.configurations.table import word
 from planner.errors import PlannerError
 from planner.optimize.constraints import Constraint
 from planner.optimize.problem import Problem
+from planner.optimize.relaxing import without_assumed
 from planner.optimize.result import SearchResult
 from planner.plan import Plan, make_plan, one_configuration
 from planner.request import Request
@@ -61,6 +62,8 @@ def remedies(plan: Plan, result: SearchResult) -> list[str]:
 
 def _families(plan: Plan, result: SearchResult) -> Iterator[Iterator[_Remedy]]:
     """Families of remedies; of each the first that helps is enough."""
+    if "request_rate" in result.rejected_by:
+        yield _sized(plan)
     yield _relaxed_limits(plan, result)
     yield _fitting(plan, result)
     for name, values in remedies_of(plan.workload.name).items():
@@ -79,7 +82,7 @@ def _helps(remedy: _Remedy, rows: int) -> tuple[bool, int]:
         plan = (one_configuration if remedy.is_single else make_plan)(remedy.request)
     except PlannerError:
         return False, rows
-    problem = plan.problem
+    problem = without_assumed(plan.problem)
     for source in problem.sources:
         for block in source.blocks(problem.objectives, problem.constraints):
             if block.candidates is not None and (problem.codes(block.candidates) == 0).any():
@@ -174,6 +177,11 @@ def _searches(plan: Plan) -> Iterator[_Remedy]:
             wider = replace(plan.request, space=None, settings={}, num_gpus=gpus)
             option = f"`planner search` with --gpus {gpus}"
             yield _Remedy(option=option, request=wider, is_single=False)
+
+
+def _sized(plan: Plan) -> Iterator[_Remedy]:
+    """A rate that is too much for the GPUs: as many of them as it takes."""
+    yield _changed(plan, "leaving out --gpus", num_gpus=None)
 
 
 def _more_gpus(plan: Plan) -> Iterator[_Remedy]:

@@ -8,14 +8,13 @@ from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from typing import Any, Literal
 
+from planner.answers import Answer, Estimated
 from planner.errors import SearchSpaceError
 from planner.given import make_request, read_burst, read_driver
 from planner.inputs import shown
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
-from planner.optimize.result import SearchResult
 from planner.plan import evaluated, make_plan, one_configuration
 from planner.request import Request
-from planner.workloads.base import Evaluation
 
 
 def search(
@@ -28,7 +27,7 @@ def search(
     progress: Progress | None = None,
     sink: Sink | None = None,
     **request: Any,
-) -> SearchResult:
+) -> Answer:
     """The Pareto front of a search space.
 
     Parameters
@@ -58,17 +57,18 @@ def search(
         if function is not None and not callable(function):
             raise SearchSpaceError(f"{name} is a function, not {shown(function)}.")
     if how.pop("driver") == "exhaustive":
-        problem = make_plan(make_request(request)).problem
-        return exhaustive_search(problem, progress=progress, sink=sink)
+        plan = make_plan(make_request(request))
+        found = exhaustive_search(plan.problem, progress=progress, sink=sink)
+        return Answer.of_plan(plan, found)
     if sink is not None:
         raise SearchSpaceError("sink needs driver exhaustive: optuna does not see every row.")
-    problem = make_plan(make_request(request)).problem
+    plan = make_plan(make_request(request))
     from planner.optimize.optuna_search import optuna_search
 
-    return optuna_search(problem, progress=progress, **how)
+    return Answer.of_plan(plan, optuna_search(plan.problem, progress=progress, **how))
 
 
-def estimate(*, burst: int | None = None, **request: Any) -> Evaluation:
+def estimate(*, burst: int | None = None, **request: Any) -> Estimated:
     """The prediction for one configuration: ``settings`` gives one value per parameter.
 
     Parameters that are not set keep their defaults, not those of a space. ``inference`` is
@@ -84,7 +84,8 @@ def estimate(*, burst: int | None = None, **request: Any) -> Evaluation:
     """
     asked = make_request(request)
     number = read_burst(asked.workload, burst)
-    return evaluated(one_configuration(asked, number), number)
+    plan = one_configuration(asked, number)
+    return Estimated.of_plan(plan, evaluated(plan, number))
 
 
 def _named(function: Callable[..., Any]) -> inspect.Signature:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 
 
@@ -28,6 +29,21 @@ class _Code(IntEnum):
     @classmethod
     def words(cls) -> list[str]:
         return [member.word for member in cls]
+
+    @classmethod
+    def aliases(cls) -> Mapping[str, str]:
+        """Other names that people use, and the word that each stands for."""
+        return _ALIASES.get(cls.__name__, {})
+
+    @classmethod
+    def meant(cls, text: str) -> str:
+        """The word that a text stands for, whatever its case and hyphens.
+
+        >>> Quantization.meant("AWQ"), Quantization.meant("w4a16"), Quantization.meant("bf61")
+        ('w4a16', 'w4a16', 'bf61')
+        """
+        spelled = text.lower().replace("-", "_")
+        return cls.aliases().get(spelled, spelled)
 
 
 class ComputePrecision(_Code):
@@ -69,6 +85,35 @@ class CacheType(_Code):
     FP8 = 2
     INT8 = 3
     INT4 = 4
+
+
+_SIXTEEN_BIT = ("bf16", "fp16", "bfloat16", "float16", "half", "16bit", "none")
+# Checkpoints and engines name the format, the method or its authors' library.
+_ALIASES: Mapping[str, Mapping[str, str]] = {
+    "Quantization": {
+        **dict.fromkeys(_SIXTEEN_BIT, "w16a16"),
+        **dict.fromkeys(("int8", "w8a8_int8", "smoothquant"), "w8a8"),
+        **dict.fromkeys(("int8_weight_only", "gptq_int8", "bnb_8bit"), "w8a16"),
+        **dict.fromkeys(
+            ("int4", "int4_weight_only", "awq", "gptq", "gptq_int4", "marlin", "nf4", "bnb_4bit"),
+            "w4a16",
+        ),
+        **dict.fromkeys(("qserve", "qoq", "w4afp8"), "w4a8"),
+        **dict.fromkeys(("fp8_e4m3", "float8", "w8a8_fp8", "fp8_tensor"), "fp8"),
+        **dict.fromkeys(("deepseek_fp8", "blockwise_fp8", "fp8_blockwise"), "fp8_block"),
+        **dict.fromkeys(("fp4", "modelopt_fp4", "w4a4_nvfp4"), "nvfp4"),
+    },
+    "ComputePrecision": {
+        **dict.fromkeys(("bfloat16",), "bf16"),
+        **dict.fromkeys(("float16", "half"), "fp16"),
+        **dict.fromkeys(("float8", "fp8_e4m3"), "fp8"),
+        **dict.fromkeys(("nvfp4",), "fp4"),
+    },
+    "CacheType": {
+        **dict.fromkeys(("fp16", "bfloat16", "float16", "half", "16bit", "auto"), "bf16"),
+        **dict.fromkeys(("fp8_e4m3", "fp8_e5m2", "float8"), "fp8"),
+    },
+}
 
 
 class Recompute(_Code):

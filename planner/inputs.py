@@ -198,7 +198,9 @@ def _count(term: Term, value: Any, said: str) -> int:
 
 
 def _number(term: Term, value: Any, said: str) -> float:
-    number = _real(value, "1/s" if term.type == "1/s" else "number")
+    unit = term.unit.removeprefix("1")
+    text = value.removesuffix(unit) if isinstance(value, str) else value
+    number = _real(text, "number")
     if number is None:
         raise SearchSpaceError(f"{said} is a number, not {shown(value)}.{_unseparated(value)}")
     if term.least and number < float(term.least):
@@ -224,9 +226,9 @@ def _code(term: Term, value: Any, said: str) -> Any:
     if isinstance(value, term.codes):
         return term.shown(value)
     words = {str(term.shown(code)): term.shown(code) for code in term.codes}
-    text = _lower(value)
+    text = term.codes.meant(_lower(value))
     if text not in words:
-        hint = did_you_mean(text, words)
+        hint = did_you_mean(text, [*words, *term.codes.aliases()])
         raise SearchSpaceError(f"{said} is one of {', '.join(words)}, not {shown(value)}.{hint}")
     return words[text]
 

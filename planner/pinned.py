@@ -12,7 +12,7 @@ from typing import Any, Self
 from planner.errors import SpecError, did_you_mean
 from planner.given import make_request
 from planner.plan import Plan
-from planner.request import Request
+from planner.request import ALL, Request
 from planner.specs.load import read_toml
 from planner.terms import Term, terms_of
 from planner.version import __version__
@@ -42,12 +42,8 @@ class PinnedPlan:
     @classmethod
     def of(cls, plan: Plan, row: Mapping[str, Any]) -> Self:
         """The plan of a row of result columns that a search of ``plan`` found."""
-        workload, request = plan.workload.name, plan.request
-        settled = plan.settled(row)
-        names = [name for name in terms_of(workload, "question") if name != _WHOLE_SPACE]
-        given = {name: _answer(getattr(request, name), settled.get(name)) for name in names}
-        if row.get("prefill_gpu") is None:
-            given.update(dict.fromkeys(_OF_POOLS))
+        workload = plan.workload.name
+        given = answers_of(plan, row)
         parameters = {name: row[name] for name in _parameters(workload, row)}
         return cls(
             workload=workload,
@@ -139,10 +135,20 @@ class PinnedPlan:
         return cls.from_dict(read_toml(path), str(path))
 
 
-def _answer(given: Any, made: Any) -> Any:
-    """What the user gave, unless that leaves a choice."""
-    is_choice = given is None or given == "all" or isinstance(given, tuple)
-    return made if is_choice else given
+def answers_of(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Every question but that of the space, answered: as the user did, or as the row was made."""
+    settled, profile = plan.settled(row), plan.workload.profile_kind
+    answers = {}
+    for name in terms_of(plan.workload.name, "question"):
+        given, made = getattr(plan.request, name, None), settled.get(name)
+        is_choice = given in (None, ALL) or isinstance(given, tuple | list)
+        if name != _WHOLE_SPACE:
+            answers[name] = made if is_choice or name == profile else given
+    if "prefill_gpu" in answers:  # the same as the other GPUs where nobody named one
+        answers["prefill_gpu"] = plan.request.prefill_gpu
+    if row.get("prefill_gpu") is None:
+        answers.update({name: None for name in _OF_POOLS if name in answers})
+    return answers
 
 
 def settings_of(workload: str, row: Mapping[str, Any]) -> dict[str, Any]:

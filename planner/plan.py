@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,11 +12,12 @@ from planner.optimize.constraints import constraints
 from planner.optimize.groups import grouped
 from planner.optimize.objectives import objectives
 from planner.optimize.problem import Problem
-from planner.optimize.result import SearchResult
+from planner.optimize.result import SearchResult, row_of
 from planner.optimize.source import Source
 from planner.request import ALL, Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.search_space import SearchSpace
+from planner.workloads.assumed import limit_notes, tried_notes
 from planner.workloads.base import Evaluation, Workload
 from planner.workloads.notes import Notes
 from planner.workloads.place import every_count
@@ -24,7 +25,7 @@ from planner.workloads.registry import workload_of
 from planner.workloads.scenes import Outer
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Plan:
     """A problem, and what was chosen for the user.
 
@@ -33,7 +34,8 @@ class Plan:
     specs to the words that named them.
     ``defaults`` maps a value nobody gave to what it is and where it comes from,
     ``digests`` a spec to the digest of its content; ``assumed`` lists the numbers whose
-    source is an assumption or a default of the GPU's class.
+    source is an assumption or a default of the GPU's class. ``tried`` maps parameters to the
+    values among which the space left the choice.
     """
 
     request: Request
@@ -46,6 +48,10 @@ class Plan:
     digests: Mapping[str, str]
     assumed: tuple[str, ...]
     words: Mapping[str, Mapping[str, str]]
+    tried: Mapping[str, Sequence[str]]
+
+    def __repr__(self) -> str:
+        return f"<Plan to {self.workload.name}: {self.problem!r}>"
 
     def source_of(self, row: Mapping[str, Any]) -> Source:
         """The source that a row of result columns comes from."""
@@ -77,6 +83,8 @@ def make_plan(request: Request) -> Plan:
     found = Outer(workload, _counted(request, catalogue), notes).search()
     question, first = found.questions[0], found.sources[0]
     bounds = {**request.constraints, **workload.limits(question, first)}
+    limits = constraints(workload.name, bounds, workload.assumed(question))
+    notes.defaults.update({**tried_notes(notes.tried), **limit_notes(limits)})
     goals = request.objectives or workload.objectives(question)
     return Plan(
         request=request,
@@ -84,9 +92,10 @@ def make_plan(request: Request) -> Plan:
         problem=Problem(
             sources=tuple(found.sources),
             objectives=objectives(workload.name, goals),
-            constraints=constraints(workload.name, bounds),
+            constraints=limits,
             cells=tuple(found.cells),
             refused=tuple(found.refused),
+            furthest=workload.furthest(question),
             has_ties=goals[0] in workload.ties,
         ),
         space=found.space,
@@ -96,6 +105,7 @@ def make_plan(request: Request) -> Plan:
         digests=notes.digests,
         assumed=tuple(notes.assumed),
         words=found.words,
+        tried=notes.tried,
     )
 
 
@@ -144,6 +154,19 @@ def evaluated(plan: Plan, burst: int | None = None) -> Evaluation:
     (code,) = plan.problem.codes(found.candidates).ravel()
     rejected_by = plan.problem.rejections[code - 1] if code else ""
     return replace(found, rejected_by=rejected_by)
+
+
+def answered(plan: Plan, result: SearchResult) -> Plan:
+    """The plan with what a result tells of what nobody gave.
+
+    That is the types of the recommended plan, and the limits that plans keep: wider ones than
+    it assumed where nothing keeps these.
+    """
+    before = {limit.name: limit.bound for limit in plan.problem.constraints}
+    notes = limit_notes(result.problem.constraints, before)
+    if result.recommended is not None:
+        notes |= tried_notes(plan.tried, row_of(result.recommended))
+    return replace(plan, problem=result.problem, defaults={**plan.defaults, **notes})
 
 
 def result_of(plan: Plan, found: Evaluation) -> SearchResult:

@@ -17,6 +17,9 @@ class Request:
 
     The fields are the questions of the table of terms (`planner.terms`), which explains each
     and says which workloads know it; to serve, ``request_rate`` may stand in for the GPUs.
+    `planner.search` and `planner.estimate` read them: numbers may be text (``"8k"`` is 8000,
+    ``"8Ki"`` 8192, ``"40%"`` 0.4), limits text with a unit (``"6s"``), parameters have short
+    names (``tp``), and what may be several is any list, set, range, array or text with commas.
 
     Parameters
     ----------

@@ -36,7 +36,6 @@ UNITS: dict[str, dict[str, float]] = {
     "usd/s": {"USD/h": 1 / HOUR, "USD/s": 1.0},
     "1": {"1": 1.0, "%": 0.01, "": 1.0},
     "number": _MANY | {"%": 0.01},
-    "1/s": {prefix + per: scale for prefix, scale in _MANY.items() for per in ("", "/s")},
     "token": {"tokens": 1.0, **_MANY},
 }  # fmt: skip
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from residuals import Cell, cells, held_when_left_out, layout_factor, residuals
 
 import planner.confidence
+from planner.confidence.classes import has_experts
 from planner.confidence.intervals import LEVEL
 from planner.validation.compare import Row, joined
+from planner.validation.kinds import TRAINING_KIND
 from planner.validation.predict import predict
 from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 
@@ -36,7 +38,7 @@ def _make(rows: Sequence[Row]) -> None:
     kind, found = rows[0].kind, residuals(rows)
     made = [_line(cell) for cell in cells(found)]
     header = ("quantity", *kind.tables.keys, "level", "low", "high", "rows", "basis")
-    _write(kind.tables.intervals, header, [*made, _layout(rows)])
+    _write(kind.tables.intervals, header, [*made, *_layouts(rows)])
     _write(kind.tables.calibrated, ("profile", "gpu_class", "kind", "rows"), _calibrated(rows))
     for compared in kind.compared:
         _print_held(compared.interval, held_when_left_out(found, compared.interval))
@@ -47,10 +49,26 @@ def _line(cell: Cell) -> tuple[object, ...]:
     return (cell.quantity, *cell.keys, LEVEL, *ends, cell.rows, cell.basis)
 
 
-def _layout(rows: Sequence[Row]) -> tuple[object, ...]:
+def _layouts(rows: Sequence[Row]) -> Iterator[tuple[object, ...]]:
+    """Of all kinds of models; of runs of inference, of which there are enough, by kind too."""
+    empty = [""] * len(rows[0].kind.tables.keys)
+    yield _layout(rows, empty)
+    if rows[0].kind is TRAINING_KIND:
+        return
+    for kind in ("dense", "moe"):
+        mine = [row for row in rows if _is_of(kind, row)]
+        yield _layout(mine, [*empty[:-1], kind])
+
+
+def _is_of(kind: str, row: Row) -> bool:
+    case = row.prediction.case
+    return case is not None and has_experts(case.model) == (kind == "moe")
+
+
+def _layout(rows: Sequence[Row], keys: Sequence[str]) -> tuple[object, ...]:
     factor, pairs = layout_factor(rows)
     ends = (f"{1 / factor:.4f}", f"{factor:.4f}")
-    return ("layout", *[""] * len(rows[0].kind.tables.keys), LEVEL, *ends, pairs, "pairs")
+    return ("layout", *keys, LEVEL, *ends, pairs, "pairs")
 
 
 def _print_held(quantity: str, held: dict[str, tuple[int, int]]) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import planner
+from planner import text
 from planner.cli.app import app
 from planner.terms import Term, glossary
 
@@ -181,11 +182,12 @@ def _limits(terms: Iterable[Term]) -> str:
             _code(term.option_name),
             _of(term),
             f"at {'most' if term.sign > 0 else 'least'}, {_values(term)}",
+            text.limit(float(term.default), term.type) if term.default else "",
             term.description,
         )
         for term in terms
     ]
-    return _table(("name", "option", "of", "bound", "meaning"), rows)
+    return _table(("name", "option", "of", "bound", "assumed in a search", "meaning"), rows)
 
 
 def _objectives(terms: Iterable[Term]) -> str:

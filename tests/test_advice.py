@@ -39,3 +39,23 @@ def test_limits_are_rounded_away_from_what_was_found(name, value, option, bound)
     (constraint,) = constraints("train", {name: 0.0})
     found = rounded_outward(constraint, value)
     assert found == (option, pytest.approx(bound))
+
+
+def test_a_rate_that_is_too_much_asks_for_sizing():
+    asked = Request(
+        workload="serve", model="llama-3.1-8b", gpu="h100", engine="vllm", mode="aggregated",
+        num_gpus=1, request_rate=1000.0,
+    )  # fmt: skip
+    plan = make_plan(asked)
+    assert remedies(plan, exhaustive_search(plan.problem))[0] == "leaving out --gpus"
+    slower = make_plan(replace(asked, request_rate=1.0, model="llama-3.1-405b"))
+    assert "leaving out --gpus" not in remedies(slower, exhaustive_search(slower.problem))
+
+
+def test_what_misses_an_assumed_limit_alone_helps_all_the_same():
+    asked = Request(
+        workload="serve", model="llama-3.1-8b", gpu="l4-24gb", engine="vllm", mode="aggregated",
+        num_gpus=1, input_tokens=60_000, settings={"quantization": "w16a16", "kv_cache": "bf16"},
+    )  # fmt: skip
+    plan = make_plan(asked)
+    assert "--set quantization=fp8" in remedies(plan, exhaustive_search(plan.problem))

@@ -96,6 +96,7 @@ def test_no_model():
         ({"flops_efficiency": "40%"}, {"flops_efficiency": 0.4}),
         ({"flops_efficiency": "150 TFLOP/s"}, {"flops_efficiency": "150 TFLOP/s"}),
         ({"price": "2.5"}, {"price": 2.5}),
+        ({"price": "2.5 USD/h"}, {"price": 2.5}),
         ({"global_batch_size": "1k"}, {"global_batch_size": 1000}),
         ({"global_batch_size": [64, 128]}, {"settings": {"global_batch_size": (64, 128)}}),
         ({"settings": {"tp": "8"}}, {"settings": {"tensor_parallel": 8}}),
@@ -122,6 +123,10 @@ def test_values_are_read(given, plain):
     for name, value in plain.items():
         assert getattr(read, name) == value
         assert type(getattr(read, name)) is type(value)
+
+
+def test_rates_may_have_their_unit():
+    assert make_request({**SERVE, "request_rate": "21/s"}).request_rate == 21.0
 
 
 def test_settings_of_prefill_workers_have_short_names():

@@ -132,11 +132,21 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         False,
     ),
     "top": ("output", _text("Rows to show.", "N"), "10"),
+    "full": (
+        "output",
+        Annotated[
+            bool,
+            typer.Option("--full", help="The whole report: every column, part and count."),
+        ],
+        False,
+    ),
     "save_plan": (
         "output",
         Annotated[
             Path | None,
-            typer.Option(help="Write the best plan here, for `estimate --plan`.", metavar="FILE"),
+            typer.Option(
+                help="Write the recommended plan here, for `estimate --plan`.", metavar="FILE"
+            ),
         ],
         None,
     ),

@@ -81,10 +81,14 @@ def _plan_of(given: Given) -> Request | None:
     """The request of the plan file that was given; its workload is that of the command then."""
     if given.get("plan") is None:
         return None
-    from planner.errors import SearchSpaceError
+    from planner.errors import PlannerError, SearchSpaceError
     from planner.pinned import PinnedPlan
 
-    plan = PinnedPlan.read(given["plan"]).request()
+    pinned = PinnedPlan.read(given["plan"])
+    try:
+        plan = pinned.request()
+    except PlannerError as error:
+        raise type(error)(f"{given['plan']}: {error}") from error
     if is_given(given, "workload") and given["workload"] != plan.workload:
         raise SearchSpaceError(
             f"{given['plan']} is a plan of --workload {plan.workload}: leave --workload out."

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     "limit",
     how=(
         "num_gpus", "workload", "settings", "precision", "objective", "driver", "trials", "seed",
-        "sampler", "storage", "csv", "json", "all_rows", "save_plan", "top", "specs", "quiet",
+        "sampler", "storage", "csv", "json", "all_rows", "save_plan", "top", "full", "specs",
+        "quiet",
     ),
 )  # fmt: skip
 def search(given: options.Given) -> None:
     """Find the best configurations of a space."""
     request = make_request(given)
-    from planner.plan import make_plan
+    from planner.plan import answered, make_plan
+    from planner.report.chosen import chosen_plans
     from planner.report.files import check_outputs
     from planner.report.manifest import make_manifest
     from planner.report.rows import result_blocks, row_files
@@ -42,15 +44,18 @@ def search(given: options.Given) -> None:
             files.add(result_blocks(plan, table))
 
         result = _drive(plan.problem, how, add if all_rows else None, quiet=given["quiet"])
+        plan = answered(plan, result)
         if result.interrupted and result.fastest is None:
             raise KeyboardInterrupt
         if result.fastest is None:
             _refuse(plan, result)
         if not all_rows and (csv or json):
             add(result.table)
-        files.finish(make_manifest(plan, result, given["context"].obj, how))
+        manifest = make_manifest(plan, result, given["context"].obj, how)
+        files.finish(manifest, **chosen_plans(plan, result))
     if not given["quiet"]:
-        _show(plan, result, given["top"], stdout_taken=Path("-") in (csv, json))
+        taken = Path("-") in (csv, json)
+        _show(plan, result, given["top"], is_full=given["full"], stdout_taken=taken)
     if given["save_plan"] is not None:
         from planner.report.plan_file import save_plan
 
@@ -85,8 +90,8 @@ def _drive(
         return optuna_search(problem, progress=progress, **chosen)
 
 
-def _show(plan: Plan, result: SearchResult, top: int, *, stdout_taken: bool) -> None:
+def _show(plan: Plan, result: SearchResult, top: int, *, is_full: bool, stdout_taken: bool) -> None:
     from planner.report.console import make_console
-    from planner.report.search import print_search
+    from planner.report.search import print_answer
 
-    print_search(make_console(stderr=stdout_taken), plan, result, top)
+    print_answer(make_console(stderr=stdout_taken), plan, result, top, is_full=is_full)

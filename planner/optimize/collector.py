@@ -22,7 +22,7 @@ _MERGED_ROWS = 2**16
 _SAMPLE = 2**10
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class NearestMiss:
     """The configuration that comes closest to keeping the limit that rejected it.
 
@@ -34,6 +34,9 @@ class NearestMiss:
     configuration: Any
     value: float
     bound: float
+
+    def __repr__(self) -> str:
+        return f"<NearestMiss of {self.rejection}: {self.value:.6g} against {self.bound:.6g}>"
 
     @property
     def excess(self) -> float:

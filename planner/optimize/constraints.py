@@ -17,13 +17,15 @@ from planner.terms import terms_of
 class Constraint:
     """``bound`` in SI units on an attribute of candidates: from above (``sign`` 1) or below (-1).
 
-    ``unit`` as the table of terms has it.
+    ``unit`` as the table of terms has it. ``assumed``: nobody gave it, see
+    `planner.optimize.relaxing`.
     """
 
     name: str
     bound: float
     sign: int
     unit: str
+    assumed: bool = False
 
     def violated(self, candidates: Candidates) -> BoolArray:
         """Where the bound does not hold; an unknown value does not hold it."""
@@ -32,15 +34,17 @@ class Constraint:
             return np.asarray(~(self.sign * value <= self.sign * self.bound))
 
 
-def constraints(workload: str, bounds: Mapping[str, float]) -> tuple[Constraint, ...]:
-    """Constraints from bounds in SI units by name.
+def constraints(
+    workload: str, bounds: Mapping[str, float], assumed: Mapping[str, float] | None = None
+) -> tuple[Constraint, ...]:
+    """Constraints from bounds in SI units by name; those that are ``assumed`` come last.
 
     Raises
     ------
     SearchSpaceError
         A name is unknown or a bound is negative or not a number.
     """
-    known = terms_of(workload, "limit")
+    known, defaults = terms_of(workload, "limit"), dict(assumed or {})
     for name, bound in bounds.items():
         if name not in known:
             hint = did_you_mean(name, known)
@@ -48,6 +52,12 @@ def constraints(workload: str, bounds: Mapping[str, float]) -> tuple[Constraint,
         if not (np.isfinite(bound) and bound >= 0):
             raise SearchSpaceError(f"The limit of {name} must be a number of at least 0.")
     return tuple(
-        Constraint(name=name, bound=bound, sign=known[name].sign, unit=known[name].type)
-        for name, bound in bounds.items()
+        Constraint(
+            name=name,
+            bound=bound,
+            sign=known[name].sign,
+            unit=known[name].type,
+            assumed=name in defaults,
+        )
+        for name, bound in {**bounds, **defaults}.items()
     )

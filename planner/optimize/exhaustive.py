@@ -10,6 +10,7 @@ from planner.optimize.allocator import kept_pages
 from planner.optimize.collector import Collector
 from planner.optimize.groups import grouped
 from planner.optimize.problem import Problem
+from planner.optimize.relaxing import relaxing
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Columns, Source
 
@@ -30,8 +31,14 @@ def exhaustive_search(
     """Search all sources.
 
     ``progress`` is told the rows done after each block and may raise `StopSearch`; ``sink`` is
-    given the columns of every feasible row, some thousand at a time.
+    given the columns of every feasible row, some thousand at a time. Limits that are assumed
+    are widened where no plan keeps them.
     """
+    return relaxing(problem, lambda given: _searched(given, progress, sink))
+
+
+def _searched(problem: Problem, progress: Progress | None, sink: Sink | None) -> SearchResult:
+    """Search all sources with the limits as they are."""
     started, done, interrupted = time.perf_counter(), 0, False
     groups, collectors = grouped(problem)
     pages = kept_pages() if problem.num_rows > _MANY_ROWS else nullcontext()

@@ -10,9 +10,9 @@ import numpy as np
 
 from planner.arrays import IndexArray
 from planner.optimize.collector import Collector, NearestMiss, in_order
-from planner.optimize.pareto import pareto_front
+from planner.optimize.pareto import pareto_front, useful
 from planner.optimize.problem import MEMORIES, Cell, Problem
-from planner.optimize.recommendation import Choice
+from planner.optimize.recommendation import Choice, Simplest
 from planner.optimize.source import Columns, Source
 
 
@@ -22,22 +22,6 @@ class Group:
 
     cell: Cell
     collector: Collector
-    has_ties: bool
-
-    @property
-    def recommended(self) -> Choice | None:
-        """Of the plans that published runs do not tell from its fastest the simplest one."""
-        fastest = self.collector.simplest.best
-        if fastest is None:
-            return None
-        return self.collector.simplest.choice(self._tie_factor(fastest))
-
-    def _tie_factor(self, fastest: Choice) -> float:
-        if not self.has_ties:
-            return 1.0
-        candidates = fastest.source.judged(fastest.configuration)
-        sure = fastest.source.confidence(float(candidates.value("num_gpus").ravel()[0]))
-        return 1.0 if sure is None else sure.layout
 
 
 def grouped(problem: Problem) -> tuple[list[Group], list[Collector]]:
@@ -47,7 +31,7 @@ def grouped(problem: Problem) -> tuple[list[Group], list[Collector]]:
     for cell in problem.cells:
         key = tuple(cell.values())
         if key not in groups:
-            groups[key] = Group(cell=cell, collector=Collector(problem), has_ties=problem.has_ties)
+            groups[key] = Group(cell=cell, collector=Collector(problem))
         collectors.append(groups[key].collector)
     return list(groups.values()), collectors
 
@@ -58,11 +42,13 @@ def first(groups: Sequence[Group]) -> tuple[Source, Any] | None:
     return min(found, key=lambda one: tuple(one.values[0])).place(0) if found else None
 
 
-def joint_front(groups: Sequence[Group]) -> Columns:
-    """The front of all groups as columns."""
+def joint_front(groups: Sequence[Group], furthest: float) -> Columns:
+    """The front of all groups as columns, up to a factor of the best first objective."""
     found = [group.collector for group in groups]
     values = [one.values for one in found]
-    front = pareto_front(np.concatenate(values))
+    together = np.concatenate(values)
+    front = pareto_front(together)
+    front = front[useful(together[front], furthest)]
     owners = np.repeat(np.arange(len(found)), [len(one) for one in values])[front]
     starts = np.cumsum([0, *map(len, values)])
     pieces: list[tuple[IndexArray, Columns]] = [
@@ -73,10 +59,28 @@ def joint_front(groups: Sequence[Group]) -> Columns:
     return in_order(pieces)
 
 
-def best_choice(groups: Sequence[Group]) -> Choice | None:
-    """The best of what is recommended in each group."""
-    found = [one for group in groups if (one := group.recommended) is not None]
+def best_choice(problem: Problem, groups: Sequence[Group]) -> Choice | None:
+    """The best of what is recommended in each cell; of the modes of a cell it is one plan."""
+    cells: dict[tuple[Any, ...], list[Group]] = {}
+    for group in groups:
+        key = tuple(value for name, value in group.cell.items() if name != "mode")
+        cells.setdefault(key, []).append(group)
+    found = [one for cell in cells.values() if (one := _recommended(problem, cell)) is not None]
     return min(found, key=lambda one: tuple(one.values)) if found else None
+
+
+def _recommended(problem: Problem, groups: Sequence[Group]) -> Choice | None:
+    """Of the plans that published runs do not tell from the fastest the simplest one."""
+    found = Simplest.joined(group.collector.simplest for group in groups)
+    if found.best is None:
+        return None
+    return found.choice(_tie_factor(found.best) if problem.has_ties else 1.0)
+
+
+def _tie_factor(fastest: Choice) -> float:
+    candidates = fastest.source.judged(fastest.configuration)
+    sure = fastest.source.confidence(float(candidates.value("num_gpus").ravel()[0]))
+    return 1.0 if sure is None else sure.layout
 
 
 def by_value(problem: Problem, groups: Sequence[Group], axis: str) -> Mapping[Any, list[Group]]:

@@ -16,6 +16,7 @@ from planner.optimize.exhaustive import Progress, StopSearch, search_source
 from planner.optimize.groups import grouped
 from planner.optimize.met import Met
 from planner.optimize.problem import Problem
+from planner.optimize.relaxing import relaxing
 from planner.optimize.result import SearchResult
 from planner.optimize.samples import Samples
 from planner.optimize.study_file import StudyFile
@@ -42,8 +43,14 @@ def optuna_search(
     """Search spaces that are too large to enumerate; sources without a mesh are searched whole.
 
     ``how`` are the other arguments of `sample`, and so is what it raises. ``progress`` may
-    raise `planner.optimize.exhaustive.StopSearch`.
+    raise `planner.optimize.exhaustive.StopSearch`. Limits that are assumed are widened where no
+    plan that was tried keeps them.
     """
+    return relaxing(problem, lambda given: _searched(given, progress, how))
+
+
+def _searched(problem: Problem, progress: Progress | None, how: Mapping[str, Any]) -> SearchResult:
+    """Search with the limits as they are."""
     started, interrupted = time.perf_counter(), False
     groups, collectors = grouped(problem)
     try:

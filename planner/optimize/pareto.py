@@ -36,6 +36,18 @@ def pareto_front(values: FloatArray) -> NDArray[np.intp]:
     return order[_staircase(ranked) if levels is None else _by_levels(levels, pairs)]
 
 
+def useful(ranked: FloatArray, furthest: float) -> BoolArray:
+    """Rows of a sorted front whose first objective is within a factor of the best one's.
+
+    Of objectives around 0, which no factor compares, all rows.
+    """
+    first = ranked[:, 0]
+    best = first[0] if first.size else 0.0
+    if best == 0 or not np.isfinite([best, furthest]).all():
+        return np.ones(len(first), dtype=np.bool_)
+    return np.asarray(first <= (best * furthest if best > 0 else best / furthest))
+
+
 def undominated(values: FloatArray, front: FloatArray) -> BoolArray:
     """Rows that a few probes of a front do not dominate: a quick, incomplete filter."""
     kept = np.ones(len(values), dtype=np.bool_)

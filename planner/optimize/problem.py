@@ -21,7 +21,7 @@ MEMORIES = ("host", "gpu")
 """Of which a source's last rules say that they are full."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Problem:
     """Everything a driver needs.
 
@@ -30,6 +30,7 @@ class Problem:
     cells : for each source, what it is told apart by: model, GPU, framework and so on; sources
         of one cell are alike
     refused : cells without a source, and why
+    furthest : factor of the best first objective at which the front ends
     has_ties : published runs tell how far plans must be apart in the first objective
     """
 
@@ -38,11 +39,18 @@ class Problem:
     constraints: tuple[Constraint, ...] = ()
     cells: tuple[Cell, ...] = ()
     refused: tuple[tuple[Cell, str], ...] = ()
+    furthest: float = np.inf
     has_ties: bool = False
 
     def __post_init__(self) -> None:
         if not self.cells:
             object.__setattr__(self, "cells", tuple(source.named for source in self.sources))
+
+    def __repr__(self) -> str:
+        goals = ", ".join(objective.name for objective in self.objectives)
+        number = len(self.sources)
+        where = self.sources[0].told if number == 1 else f"{number} cells"
+        return f"<Problem: {self.num_rows:,} configurations of {where} by {goals}>"
 
     @cached_property
     def axes(self) -> Mapping[str, tuple[Any, ...]]:

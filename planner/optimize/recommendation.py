@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,13 @@ class Simplest:
 
     def __init__(self) -> None:
         self._kept: list[Choice] = []
+
+    @classmethod
+    def joined(cls, several: Iterable[Simplest]) -> Simplest:
+        """What several have kept, together."""
+        found, kept = cls(), [one for each in several for one in each._kept]
+        found._kept = _stairs(kept, min((float(one.values[0]) for one in kept), default=np.inf))
+        return found
 
     def add(self, candidates: Candidates, rows: IndexArray, values: FloatArray) -> None:
         """Take in feasible rows, at flat indices, with their minimized objectives."""

@@ -22,13 +22,14 @@ from planner.optimize.groups import (
 )
 from planner.optimize.problem import Problem
 from planner.optimize.recommendation import Choice
+from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Comparison:
     """The values of one outer axis beside each other.
 
@@ -43,8 +44,13 @@ class Comparison:
     losses: Sequence[float]
     without_plan: Mapping[Any, str]
 
+    def __repr__(self) -> str:
+        best = f", best {self.table[self.axis][0]}" if self.losses else ""
+        found, without = len(self.losses), len(self.without_plan)
+        return f"<Comparison by {self.axis}: {found} with a plan{best}, {without} without>"
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class SearchResult:
     """The Pareto front, best first objective first, and what became of all the others.
 
@@ -86,6 +92,13 @@ class SearchResult:
             interrupted=interrupted,
         )
 
+    def __repr__(self) -> str:
+        feasible, all_of = self.configurations_feasible, self.configurations_evaluated
+        words = f"{feasible:,} of {all_of:,} configurations feasible"
+        if self.table:
+            words += f", {len(self.table['num_gpus']):,} on the front"
+        return f"<{type(self).__name__}: {words}; {self.problem!r}>"
+
     @cached_property
     def fastest(self) -> Candidates | None:
         """The best by the first objective, judged; None if nothing is feasible."""
@@ -99,13 +112,13 @@ class SearchResult:
         Of each cell the simplest of the plans that published runs do not tell from its fastest; of
         these the best.
         """
-        found = best_choice(self.groups)
+        found = best_choice(self.problem, self.groups)
         return None if found is None else found.source.judged(found.configuration)
 
     @cached_property
     def table(self) -> Mapping[str, Sequence[Any]]:
         """The front as columns, predicted again; empty if nothing is feasible."""
-        return joint_front(self.groups)
+        return joint_front(self.groups, self.problem.furthest)
 
     @cached_property
     def comparisons(self) -> Mapping[str, Comparison]:
@@ -113,27 +126,30 @@ class SearchResult:
         return {axis: self._comparison(axis) for axis in self.problem.axes}
 
     def to_frame(self) -> pd.DataFrame:
-        """The front as a pandas frame, one row per configuration, units in the names."""
+        """The front as a pandas frame: a row per configuration, with intervals and what was asked.
+
+        Units are in the names of the columns.
+        """
         import pandas as pd
 
-        return pd.DataFrame(dict(self.table))
+        return pd.DataFrame(full_columns(self.table, self.problem.sources))
 
     def _comparison(self, axis: str) -> Comparison:
         found: list[Choice] = []
         without: dict[Any, str] = {}
         for value, groups in by_value(self.problem, self.groups, axis).items():
-            best = best_choice(groups)
+            best = best_choice(self.problem, groups)
             if best is not None:
                 found.append(best)
             elif reason := why(self.problem, groups) or self._refusal(axis, value):
                 without[value] = reason
         found.sort(key=lambda one: tuple(one.values))
         rows = [one.source.judged(one.configuration).columns() for one in found]
-        losses = [abs(one.values[0] / found[0].values[0] - 1) for one in found]
+        losses = [_loss(one.values[0], found[0].values[0]) for one in found]
         return Comparison(
             axis=axis,
             table=stacked(rows),
-            losses=[float(loss) for loss in losses],
+            losses=losses,
             without_plan=without,
         )
 
@@ -141,6 +157,13 @@ class SearchResult:
         """Why nothing was to be searched for a value of an axis; empty where something was."""
         reasons = (why for cell, why in self.problem.refused if cell.get(axis) == value)
         return next(reasons, "")
+
+
+def _loss(value: float, best: float) -> float:
+    """How far a value is from the best one, as a share of that; NaN of nothing."""
+    if value == best:
+        return 0.0
+    return float(abs(value / best - 1)) if best else np.nan
 
 
 def row_of(candidates: Candidates) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,11 @@ class Candidates(ABC):
         """Of the configurations."""
         shape: tuple[int, ...] = self.configurations.shape
         return shape
+
+    def __repr__(self) -> str:
+        number = math.prod(self.shape)
+        what = "configuration" if number == 1 else "configurations"
+        return f"<{type(self).__name__}: {number:,} {what} of {self.source.told}>"
 
     def value(self, name: str) -> FloatArray:
         """An objective or limit; broadcasts to ``shape``."""
@@ -125,6 +131,16 @@ class Source(ABC):
         """Result columns that are the same for all its plans."""
         found = {"model": self.setting.model.name, "gpu": self.gpu, self.profile_kind: self.profile}
         return {"mode": self.mode, **found} if self.mode else found
+
+    @property
+    def told(self) -> str:
+        """Where it searches, in words."""
+        return ", ".join(value for value in self.named.values() if value != "none")
+
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """Further columns that are the same: the work, what a GPU costs."""
+        return {}
 
     def confidence(self, num_gpus: float) -> Confidence | None:
         """How sure its predictions for so many GPUs are.

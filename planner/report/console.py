@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from rich.box import SIMPLE_HEAD, Box
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -16,6 +17,8 @@ from planner.errors import OutputError
 from planner.text import printable
 
 _PIPED_WIDTH = 80
+# Read on a light and on a dark ground.
+GOOD, BAD, TIE = "bold green", "red", "magenta"
 _PLAIN_HEAD = Box(str(SIMPLE_HEAD).replace("─", "-"), ascii=True)
 
 
@@ -61,6 +64,13 @@ def make_console(*, stderr: bool = False) -> Console:
     return _Console(file=file, width=width, highlight=False, emoji=False, markup=False)
 
 
+def text_console(file: TextIO, width: int) -> Console:
+    """A console that writes plain text of a width into a stream."""
+    return _Console(
+        file=file, width=width, highlight=False, emoji=False, markup=False, no_color=True
+    )
+
+
 def make_table(console: Console, *, gap: int = 2, header: bool = True) -> Table:
     """An empty table whose columns stand ``gap`` apart."""
     return Table(
@@ -77,6 +87,21 @@ def print_title(console: Console, title: str) -> None:
     """A heading with an empty line before it."""
     console.print()
     console.print(title, style="bold")
+
+
+def print_folded(console: Console, line: str, *, indent: str = "  ", most: int = 9) -> None:
+    """A sentence over as many lines as it takes, but no more than ``most``; words stay whole."""
+    print_lines = textwrap.wrap(
+        line,
+        max(console.width, 20),
+        subsequent_indent=indent,
+        max_lines=most,
+        placeholder=" ...",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    for words in print_lines:
+        console.print(words, soft_wrap=True)
 
 
 def print_pairs(console: Console, pairs: dict[str, str]) -> None:

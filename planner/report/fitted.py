@@ -36,9 +36,14 @@ def unchanged(column: Column) -> Column:
 
 
 def print_fitted(
-    console: Console, wanted: list[Column], *, rank: Rank, short: Shape = unchanged
+    console: Console,
+    wanted: list[Column],
+    *,
+    rank: Rank,
+    short: Shape = unchanged,
+    styles: Sequence[str | None] | None = None,
 ) -> None:
-    """The columns that fit, the first row bold, and the names of those that do not fit.
+    """The columns that fit, and the names of those that do not; the first row bold, or ``styles``.
 
     ``short`` abbreviates a header where that helps; the columns of the largest ``rank`` go first.
     """
@@ -50,7 +55,7 @@ def print_fitted(
             header, justify="right" if column.numeric else "left", no_wrap=True, vertical="bottom"
         )
     for row, cells in enumerate(zip(*(column.cells for column in shown), strict=True)):
-        table.add_row(*cells, style="bold" if row == 0 else None)
+        table.add_row(*cells, style=styles[row] if styles else "bold" if row == 0 else None)
     console.print(table)
     names = {column.name for column in shown}
     missing = [column.name for column in wanted if column.name not in names]

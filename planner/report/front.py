@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -12,8 +13,9 @@ from rich.console import Console
 from planner import text
 from planner.optimize.result import SearchResult
 from planner.plan import Plan
-from planner.report.console import print_title
+from planner.report.console import GOOD, print_folded, print_title
 from planner.report.fitted import Column, print_fitted
+from planner.report.short import SHORT_WORDS, degrees
 from planner.report.sure import ties
 from planner.terms import glossary, term_of_column, terms_of
 
@@ -22,7 +24,16 @@ _REDUNDANT = ("gradient_accumulation_steps", "pipeline_schedule")
 _NO_RANK = "30"
 _OF_OBJECTIVES = 3
 _PARALLEL = "_parallel"
-_SHORT_WORDS = {"aggregated": "agg", "disaggregated": "disagg"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShortFront:
+    """Rows of a front: their columns, which are the recommended plan, what marks mean."""
+
+    title: str
+    columns: list[Column]
+    stars: Sequence[bool]
+    marks: str
 
 
 def print_front(console: Console, plan: Plan, result: SearchResult, top: int) -> None:
@@ -38,6 +49,44 @@ def print_front(console: Console, plan: Plan, result: SearchResult, top: int) ->
         _print_rows(console, plan, compared.table, found, (axis,))
     print_title(console, _title(plan, number, len(rows)))
     _print_rows(console, plan, result.table, rows)
+
+
+def print_short_front(
+    console: Console, plan: Plan, result: SearchResult, top: int, recommended: Mapping[str, Any]
+) -> None:
+    """The front with each layout in a column; rows that are the recommended plan have a star."""
+    if len(result.table["num_gpus"]) < 2:
+        return
+    front = short_front(plan, result, top, recommended)
+    print_title(console, front.title)
+    styles = [GOOD if star else None for star in front.stars]
+    _print_fitted(console, plan, front.columns, styles)
+    print_folded(console, front.marks)
+
+
+def short_front(
+    plan: Plan, result: SearchResult, top: int, recommended: Mapping[str, Any]
+) -> ShortFront:
+    """The rows of the front that a short report shows."""
+    number = len(result.table["num_gpus"])
+    rows = _chosen(plan, number, top)
+    names = [*plan.problem.cells[0], *terms_of(plan.workload.name, "parameter", "pool")]
+    names = [name for name in names if name in recommended]
+    stars = [all(result.table[name][row] == recommended[name] for name in names) for row in rows]
+    table = {name: [values[row] for row in rows] for name, values in result.table.items()}
+    shown = _with_layout(plan, table, is_short=True)
+    hidden = plan.workload.wording.degrees
+    settings = [name for name in _told_settings(plan, shown) if name not in hidden]
+    varying = [name for name in settings if len(set(shown[name])) > 1 or name == "layout"]
+    tied, factor = _tied(plan, table)
+    marked = zip(rows, tied, stars, strict=True)
+    ranks = [f"{row + 1}{'=' * tie}{'*' * star}" for row, tie, star in marked]
+    return ShortFront(
+        title=_title(plan, number, len(rows)),
+        columns=_columns(plan, shown, ranks, varying),
+        stars=stars,
+        marks=_marks(any(tied), any(stars), factor),
+    )
 
 
 def _chosen(plan: Plan, number: int, top: int) -> list[int]:
@@ -64,25 +113,20 @@ def _print_rows(
     rows: Sequence[int],
     named: Sequence[str] = (),
 ) -> None:
-    wording = plan.workload.wording
     chosen = {name: [values[row] for row in rows] for name, values in table.items()}
     shown = _with_layout(plan, chosen)
-    settings = [name for name in _settings(plan, shown) if _matters(plan, name, shown)]
+    settings = _told_settings(plan, shown)
     always = {"layout", *named}
     varying = [name for name in settings if len(set(shown[name])) > 1 or name in always]
     same = [f"{name} {text.value(shown[name][0])}" for name in settings if name not in varying]
     if same:
         console.print(f"Same for all rows: {', '.join(same)}")
-    if legend := wording.legend(shown):
+    if legend := plan.workload.wording.legend(shown):
         console.print(legend)
     console.print()
-    goals = [_of_objective(plan, o.name, shown) for o in plan.problem.objectives]
-    wanted = dict.fromkeys([*varying, *goals, *wording.results(plan.counts)])
     tied, factor = _tied(plan, chosen)
-    cells = [f"{row + 1}{'=' if tie else ''}" for row, tie in zip(rows, tied, strict=True)]
-    ranks = Column(name="#", header="#", cells=cells, numeric=True)
-    columns = [ranks, *(_column(name, shown[name]) for name in wanted if name in shown)]
-    print_fitted(console, columns, rank=lambda name: _rank(name, goals), short=_short)
+    ranks = [f"{row + 1}{'=' if tie else ''}" for row, tie in zip(rows, tied, strict=True)]
+    _print_fitted(console, plan, _columns(plan, shown, ranks, varying))
     if any(tied):
         console.print(
             "= ties with the first: of published runs that differ in layout alone, 9 of 10 "
@@ -90,9 +134,47 @@ def _print_rows(
         )
 
 
-def _with_layout(plan: Plan, table: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+def _columns(
+    plan: Plan, shown: Mapping[str, Any], ranks: Sequence[str], varying: Sequence[str]
+) -> list[Column]:
+    """The ranks of rows, what varies in them, the objectives and other results."""
+    goals = _goals(plan, shown)
+    wanted = dict.fromkeys([*varying, *goals, *plan.workload.wording.results(plan.counts)])
+    first = Column(name="#", header="#", cells=ranks, numeric=True)
+    return [first, *(_column(name, shown[name]) for name in wanted if name in shown)]
+
+
+def _goals(plan: Plan, shown: Mapping[str, Any]) -> list[str]:
+    return [of_objective(plan, goal.name, shown) for goal in plan.problem.objectives]
+
+
+def _print_fitted(
+    console: Console,
+    plan: Plan,
+    columns: list[Column],
+    styles: Sequence[str | None] | None = None,
+) -> None:
+    goals = _goals(plan, {column.name: column for column in columns})
+    print_fitted(
+        console, columns, rank=lambda name: _rank(name, goals), short=_short, styles=styles
+    )
+
+
+def _marks(tied: bool, marked: bool, factor: float) -> str:
+    words = ["* recommended"] if marked else []
+    if tied:
+        words.append(f"= published runs do not tell it from the first (factor {factor:.2f})")
+    return "; ".join(words)
+
+
+def _with_layout(
+    plan: Plan, table: Mapping[str, Sequence[Any]], is_short: bool = False
+) -> dict[str, Sequence[Any]]:
     """The columns and, where the workload has such words, the layouts in short."""
-    layout = plan.workload.wording.layout
+    wording = plan.workload.wording
+    layout = wording.layout
+    if is_short and wording.degrees:
+        layout = partial(degrees, names=wording.degrees)
     if layout is None:
         return dict(table)
     rows = (dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True))
@@ -111,6 +193,10 @@ def _settings(plan: Plan, shown: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _told_settings(plan: Plan, shown: Mapping[str, Any]) -> list[str]:
+    return [name for name in _settings(plan, shown) if _matters(plan, name, shown)]
+
+
 def _matters(plan: Plan, name: str, shown: Mapping[str, Sequence[Any]]) -> bool:
     """Whether a setting tells something that the title and other columns do not."""
     if name in plan.problem.cells[0] or (name == "num_gpus" and plan.counts):
@@ -121,7 +207,7 @@ def _matters(plan: Plan, name: str, shown: Mapping[str, Sequence[Any]]) -> bool:
     return other == name or other not in shown or list(shown[name]) != list(shown[other])
 
 
-def _of_objective(plan: Plan, name: str, table: Mapping[str, Any]) -> str:
+def of_objective(plan: Plan, name: str, table: Mapping[str, Any]) -> str:
     """The column that tells an objective: the workload's choice, or its own."""
     chosen = plan.workload.wording.of_objective.get(name)
     own = (column for column in table if (term := term_of_column(column)) and term.term == name)
@@ -135,7 +221,7 @@ def _tied(plan: Plan, table: Mapping[str, Sequence[Any]]) -> tuple[list[bool], f
     sure = plan.source_of(row).confidence(row["num_gpus"])
     if sure is None or not plan.problem.has_ties:
         return [False] * len(table["num_gpus"]), 1.0
-    return ties(table[_of_objective(plan, goal, table)], sure), sure.layout
+    return ties(table[of_objective(plan, goal, table)], sure), sure.layout
 
 
 def _column(name: str, values: Sequence[Any]) -> Column:
@@ -151,7 +237,7 @@ def _column(name: str, values: Sequence[Any]) -> Column:
 def _cell(name: str, value: Any) -> str:
     if not isinstance(value, float):
         words = text.value(value)
-        return _SHORT_WORDS.get(words, words)
+        return SHORT_WORDS.get(words, words)
     if not math.isfinite(value):
         return "-"
     term = term_of_column(name)

@@ -19,8 +19,7 @@ def print_question(console: Console, plan: Plan) -> None:
     """The model, the GPUs, the work and every value that nobody gave."""
     setting = plan.problem.setting
     machine = setting.machine
-    title = f"{setting.model.name} ({_size(setting.model)}) on {where(plan)}"
-    console.print(title, style="bold")
+    console.print(question_title(plan), style="bold")
     for line in plan.workload.wording.asked(setting):
         console.print(line)
     if not machine.cluster.name.endswith("-default"):
@@ -30,6 +29,14 @@ def print_question(console: Console, plan: Plan) -> None:
     if plan.defaults:
         print_title(console, "Not given, so chosen")
         print_pairs(console, dict(plan.defaults))
+
+
+def question_title(plan: Plan) -> str:
+    """The model, or how many, and the GPUs."""
+    model = plan.problem.setting.model
+    models = plan.problem.axes.get("model", ())
+    name = f"{len(models)} models" if models else f"{model.name} ({_size(model)})"
+    return f"{name} on {where(plan)}"
 
 
 def where(plan: Plan) -> str:

@@ -3,53 +3,53 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from planner.pinned import settings_of
+from planner.pinned import answers_of, settings_of
 from planner.plan import Plan
-from planner.request import ALL, Request
-from planner.terms import terms_of
-
-_TIE = "\0"
-# One configuration is asked for without them.
-_OF_SEARCH = ("space", "request_rate")
+from planner.request import Request
+from planner.terms import Term, terms_of
 
 
 def estimate_command(plan: Plan, row: Mapping[str, Any]) -> str:
     """``planner estimate`` for a row of result columns of a plan."""
-    name_of = plan.workload.name
-    words = [] if name_of == Request.workload else ["--workload", name_of]
-    settled = plan.settled(row)
-    for name, term in terms_of(name_of, "question").items():
-        given, plain = _answer(plan, name, settled), getattr(Request, name, None)
+    workload, request = plan.workload, plan.request
+    words = [] if workload.name == Request.workload else ["--workload", workload.name]
+    answers = answers_of(plan, row)
+    open_ones = {workload.profile_kind, "mode", "prefill_gpu"}
+    for name, term in terms_of(workload.name, "question").items():
         if "parameter" in term.kind:
             words += [term.option_name, str(row[name])]
-        elif term.type == "flag":
-            words += [term.option_name] if given else []
-        elif given not in (None, plain, 0) and name not in _OF_SEARCH:
-            words += [term.option_name, f"{given:.15g}" if isinstance(given, float) else str(given)]
+        elif name in open_ones or getattr(request, name, None) is not None:
+            words += _option(term, answers.get(name), getattr(Request, name, None))
     words += ["--gpus", str(row["num_gpus"])]
-    for name, value in settings_of(plan.workload.name, row).items():
+    for name, value in settings_of(workload.name, row).items():
         words += ["--set", f"{name}={str(value).lower()}"]
+    if request.specs is not None:
+        words += ["--specs", str(request.specs)]
     return "planner estimate " + shlex.join(words)
 
 
-def _answer(plan: Plan, name: str, settled: Mapping[str, Any]) -> Any:
-    """What the user gave, or what was chosen among several, or by the space."""
-    given = getattr(plan.request, name)
-    if name in ("mode", "prefill_gpu"):
-        return settled.get(name)
-    if given == ALL or isinstance(given, tuple):
-        return settled[name]
-    if given is None and name == plan.workload.profile_kind:
-        return settled[name]
-    return given
+def _option(term: Term, answer: Any, plain: Any) -> list[str]:
+    """An option and its value; none where the answer is the plain one."""
+    if answer is None or answer == plain:
+        return []
+    return [term.option_name] if term.type == "flag" else [term.option_name, str(answer)]
 
 
 def folded(command: str, width: int) -> str:
-    """A command over several lines that a shell reads as one."""
-    joined = command.replace("--set ", f"--set{_TIE}")
-    lines = textwrap.wrap(joined, width - 6, break_long_words=False, break_on_hyphens=False)
-    return " \\\n    ".join(lines).replace(_TIE, " ")
+    """A command over several lines that a shell reads as one; an option stays with its value."""
+    pieces: list[str] = []
+    for word in shlex.split(command):
+        if pieces and pieces[-1].startswith("--") and not word.startswith("--"):
+            pieces[-1] += f" {shlex.quote(word)}"
+        else:
+            pieces.append(shlex.quote(word))
+    lines = [pieces[0]]
+    for piece in pieces[1:]:
+        if len(lines[-1]) + len(piece) + 1 > width - (2 if len(lines) == 1 else 6):
+            lines.append(piece)
+        else:
+            lines[-1] += f" {piece}"
+    return " \\\n    ".join(lines)

@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from planner.optimize.result_columns import full_columns
 from planner.plan import Plan
-from planner.report.cells import csv_cell, json_cell, texts
+from planner.report.cells import csv_cell, joined, json_cell
 from planner.report.files import is_device, manifest_path, written_whole
-from planner.report.sure import with_intervals
 
 # The more rows at a time, the fewer values of a column differ.
 _ROWS = 2**14
@@ -22,7 +22,7 @@ Block = Mapping[str, Any]
 
 def result_blocks(plan: Plan, table: Block) -> Iterator[Block]:
     """The columns of results and their intervals, some thousand rows at a time."""
-    return blocks(with_intervals(table, plan.problem.sources))
+    return blocks(full_columns(table, plan.problem.sources))
 
 
 def blocks(table: Block) -> Iterator[Block]:
@@ -56,15 +56,12 @@ class RowFiles:
         if self._csv is not None:
             if self._empty:
                 self._csv.write(",".join(map(csv_cell, block)) + "\n")
-            columns = [texts(values, csv_cell) for values in block.values()]
-            self._csv.write("\n".join(map(",".join, zip(*columns, strict=True))) + "\n")
+            columns = [(values, "") for values in block.values()]
+            self._csv.write("\n".join(joined(columns, csv_cell, ",")) + "\n")
         if self._json is not None:
             self._json.write('{"rows": [\n' if self._empty else ",\n")
-            columns = [
-                texts(values, json_cell, before=f"{json.dumps(name)}: ")
-                for name, values in block.items()
-            ]
-            rows = map(", ".join, zip(*columns, strict=True))
+            columns = [(values, f"{json.dumps(name)}: ") for name, values in block.items()]
+            rows = joined(columns, json_cell, ", ")
             self._json.write("{" + "},\n{".join(rows) + "}")
         self._empty = False
 

@@ -7,6 +7,7 @@ from rich.console import Console
 from planner import text
 from planner.optimize.result import SearchResult, row_of
 from planner.plan import Plan
+from planner.report.brief import print_brief
 from planner.report.configuration import settings_text
 from planner.report.console import print_title
 from planner.report.details import details_of
@@ -27,6 +28,18 @@ def interrupted_message(plan: Plan, result: SearchResult) -> str:
         f"Interrupted after {text.count(done)} of {text.count(total)} configurations: "
         "there may be better ones among the others."
     )
+
+
+def print_answer(
+    console: Console, plan: Plan, result: SearchResult, top: int, *, is_full: bool = False
+) -> None:
+    """What a search found: in about 30 lines, or all of it."""
+    if is_full:
+        print_search(console, plan, result, top)
+        return
+    print_brief(console, plan, result, top)
+    if result.interrupted:
+        print_title(console, interrupted_message(plan, result))
 
 
 def print_search(console: Console, plan: Plan, result: SearchResult, top: int) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from planner.enums import AttentionKind, Placement, PositionEmbedding, Quantization
+from planner.enums import AttentionKind, Placement, PositionEmbedding
 from planner.specs import model_checks
 from planner.specs.checked import checked
 
@@ -15,7 +15,7 @@ SizeOrZero = Annotated[int, Field(ge=0, le=10**9, strict=True)]
 MOST_MODULES = 100
 """More modules of multi-token prediction than any model has make no sense."""
 Modules = Annotated[int, Field(ge=0, le=MOST_MODULES, strict=True)]
-QuantizationWord = Annotated[str, AfterValidator(model_checks.one_of(Quantization.words()))]
+QuantizationWord = Annotated[str, AfterValidator(model_checks.quantization_word)]
 
 
 @checked

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from planner.enums import AttentionKind, PositionEmbedding
+from planner.enums import AttentionKind, PositionEmbedding, Quantization
 from planner.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -234,13 +234,10 @@ def training_faults(training: TrainingDefaults) -> Iterator[str]:
         yield f"total_tokens {total:g} is less than global_batch_tokens {batch:g}"
 
 
-def one_of(words: Iterable[str]) -> Callable[[str], str]:
-    """A check that a text is one of some words."""
-    known = list(words)
-
-    def check(text: str) -> str:
-        if text not in known:
-            raise ValueError(f"is one of {', '.join(known)}.{did_you_mean(text, known)}")
-        return text
-
-    return check
+def quantization_word(text: str) -> str:
+    """The word of a type of weights, from any of its names."""
+    word, known = Quantization.meant(text), Quantization.words()
+    if word not in known:
+        hint = did_you_mean(text, [*known, *Quantization.aliases()])
+        raise ValueError(f"is one of {', '.join(known)}.{hint}")
+    return word

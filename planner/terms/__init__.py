@@ -18,7 +18,7 @@ texts are made from it. Its columns:
     the one it is shown in, 1 for plain numbers
 ``default``, ``least``
     of a parameter or question: the value where nobody says one (empty where specs do), and the
-    smallest
+    smallest; of a limit in SI units: what is assumed where nobody limits a time
 ``short``, ``header``, ``rank``
     its abbreviation, the head of its column, and how late a narrow table leaves it out
 ``axis``

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec
+from planner.specs.search_space import SearchSpace
 from planner.workloads.notes import Notes
 from planner.workloads.place import Place
 
@@ -50,7 +52,7 @@ class Scene:
     others: Mapping[str, Place]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Evaluation:
     """One configuration judged.
 
@@ -63,6 +65,10 @@ class Evaluation:
     rejected_by: str = ""
     more: Columns = field(default_factory=dict)
     detail: Any = None
+
+    def __repr__(self) -> str:
+        words = f"rejected by {self.rejected_by}" if self.rejected_by else "feasible"
+        return f"<{type(self).__name__}: {words}; {self.candidates!r}>"
 
     @property
     def source(self) -> Source:
@@ -80,10 +86,10 @@ class Evaluation:
         return {**self.candidates.columns(), **self.more, "rejected_by": [self.rejected_by]}
 
     def to_frame(self) -> pd.DataFrame:
-        """One row, units in the names."""
+        """One row, with intervals and what was asked; units are in the names."""
         import pandas as pd
 
-        return pd.DataFrame(self.table())
+        return pd.DataFrame(full_columns(self.table(), [self.source]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +108,9 @@ class Wording:
     results : for so many numbers of GPUs, the columns of the front beside the configuration's
     of_objective : the columns that tell objectives whose own name is no column, or tells less
     from_end_to_end : of a long front rows all along it are shown, not its first ones
+    told : the columns that say in short what a plan reaches and costs, its memory beside them
+    brief : a row's configuration as its users write it, in place of ``in_short``
+    degrees : the parameters that a short front shows as one column, where there is no ``layout``
     """
 
     noun: str
@@ -114,6 +123,9 @@ class Wording:
     room: Callable[[Mapping[str, Any]], str] = lambda _: ""
     layout: Callable[[Mapping[str, Any]], str] | None = None
     in_layout: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    brief: Callable[[Mapping[str, Any]], str] | None = None
+    degrees: tuple[str, ...] = ()
     legend: Callable[[Mapping[str, Sequence[Any]]], str] = lambda _: ""
 
 
@@ -131,6 +143,9 @@ class Workload:
     sources : what is to be searched in a scene; an error where its parts do not go together
     objectives : what plans are chosen by where the request does not say
     limits : limits that follow from the request and the first source
+    tried : values by parameter that a space chooses among and a user would want to know of
+    furthest : how many times worse than the best the first objective of plans of the front may be
+    assumed : bounds that are assumed where the request has no such limits
     ideal : a profile without losses
     once : judges the one configuration of a source; of a burst of so many requests too
     free : values of parameters that ``once`` chooses among, where the request leaves them open
@@ -155,6 +170,9 @@ class Workload:
     wording: Wording
     once: Callable[[Any, int | None], Evaluation]
     limits: Callable[[Question, Source], Mapping[str, float]] = lambda *_: {}
+    tried: Callable[[Question, SearchSpace], Mapping[str, Sequence[str]]] = lambda *_: {}
+    furthest: Callable[[Question], float] = lambda _: float("inf")
+    assumed: Callable[[Question], Mapping[str, float]] = lambda _: {}
     free: Callable[[Request, int | None], Mapping[str, Sequence[Any]]] = lambda *_: {}
     fitting: Callable[[Any, Any], Mapping[str, Any]] = lambda *_: {}
     advice_rows: int = 1_500_000

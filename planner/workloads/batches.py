@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray
+from planner.arrays import BoolArray, CodeArray, FloatArray, IndexArray
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.serving import ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
@@ -23,10 +23,12 @@ from planner.workloads.columns import counts, floats, repeated
 from planner.workloads.deployments import (
     MILLION,
     PARAMETERS,
+    asked,
     memory_columns,
     needed_memory,
     parameter_columns,
 )
+from planner.workloads.serving_simplicity import batch_complexity
 
 _BLOCK_ROWS = 2**16
 _GRID = 64
@@ -53,6 +55,11 @@ class BatchSource(Source):
         """What has an equal text where trials mean the same."""
         return self.setting, self.counts, self.price
 
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """The tokens of a request, and what a GPU costs."""
+        return asked(self.setting.workload, self.price)
+
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
         return broken_serving_rule(self.setting, configurations)
@@ -72,7 +79,7 @@ class BatchSource(Source):
         return Batches(source=self, configurations=c, rejected_by=codes, parts=memory, batch=static)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Batches(Candidates):
     """Batches of ``concurrency`` requests a replica; what can be optimized, in SI units."""
 
@@ -81,6 +88,11 @@ class Batches(Candidates):
     rejected_by: CodeArray
     parts: ServingMemory
     batch: StaticBatch
+
+    @property
+    def complexity(self) -> IndexArray:
+        """How much about a plan is unusual: 0 for the plainest."""
+        return batch_complexity(self.source.setting, self.configurations, self.request_latency)
 
     @property
     def memory(self) -> tuple[Need, Need]:

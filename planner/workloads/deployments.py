@@ -12,8 +12,9 @@ from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
 from planner.estimators.inference.memory import SERVING_MEMORY_PARTS, ServingMemory
 from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.source import Candidates, Columns, Need, Source
+from planner.specs.serving import ServingWorkload
 from planner.units import GIB, HOUR
-from planner.workloads.columns import counts, floats, repeated, worded
+from planner.workloads.columns import counts, floats, hourly, repeated, worded
 
 MILLION = 1e6
 AGGREGATED, DISAGGREGATED = "aggregated", "disaggregated"
@@ -37,7 +38,7 @@ class Promises:
     price: FloatArray
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Deployments(Candidates):
     """Deployments of one mode; what can be optimized or limited, in SI units."""
 
@@ -176,3 +177,9 @@ def cache_of(memory: ServingMemory, concurrency: FloatArray) -> FloatArray:
 def rounded_up(needed: FloatArray) -> FloatArray:
     """Whole replicas for a load given in replicas; at least one."""
     return np.maximum(np.ceil(needed * (1 - 1e-12)), 1.0)
+
+
+def asked(work: ServingWorkload, price: float) -> dict[str, Any]:
+    """Columns of what is asked: the tokens of a request, and USD per GPU-second as per hour."""
+    lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
+    return {**lengths, "price_per_gpu_hour_usd": hourly(price)}

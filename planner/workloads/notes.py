@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from planner.specs.catalogue import Catalogue
 
@@ -13,6 +13,7 @@ class Notes:
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
         self.defaults: dict[str, str] = {}
+        self.tried: dict[str, Sequence[str]] = {}
         self.digests: dict[str, str] = {}
         self.assumed: list[str] = []
 

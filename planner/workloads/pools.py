@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,18 +32,20 @@ from planner.optimize.constraints import Constraint
 from planner.optimize.narrowing import count_codes
 from planner.optimize.objectives import Objective
 from planner.optimize.source import Block, Columns, Need, Source
-from planner.workloads.columns import counts, floats, repeated
+from planner.workloads.columns import counts, floats, hourly, repeated
 from planner.workloads.deployments import (
     DISAGGREGATED,
     PARAMETERS,
     Deployments,
     Promises,
+    asked,
     cache_of,
     memory_columns,
     needed_memory,
     parameter_columns,
 )
 from planner.workloads.pool_search import PoolSpace, headroom, pairs
+from planner.workloads.serving_simplicity import pool_complexity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +77,13 @@ class PoolSource(Source):
     def prefill_gpu(self) -> str:
         """Name of the GPU of the prefill workers."""
         return self.space.prefill_setting.machine.gpu.name
+
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """The tokens of a request, and what a GPU costs."""
+        return asked(self.setting.workload, self.price) | {
+            "prefill_price_per_gpu_hour_usd": hourly(self.prefill_price)
+        }
 
     def broken(self, configurations: PoolConfigurations) -> CodeArray:
         """One-based number of what rejects one of the workers, else 0."""
@@ -168,7 +177,7 @@ class PoolSource(Source):
         return counts
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class PoolDeployments(Deployments):
     """Deployments of prefill and decode workers."""
 
@@ -177,6 +186,13 @@ class PoolDeployments(Deployments):
     decode: DecodeWorkers
     transfer_time: FloatArray
     load: FloatArray
+
+    @property
+    def complexity(self) -> IndexArray:
+        """How much about a plan is unusual: more than about any of replicas that do all."""
+        prefill = self.source.space.prefill_setting
+        c = self.configurations
+        return pool_complexity(prefill, self.setting, c, self.num_gpus, self.load)
 
     @property
     def memory(self) -> tuple[Need, Need]:

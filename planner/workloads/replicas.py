@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,12 +29,14 @@ from planner.workloads.deployments import (
     PARAMETERS,
     Deployments,
     Promises,
+    asked,
     cache_of,
     memory_columns,
     needed_memory,
     parameter_columns,
     rounded_up,
 )
+from planner.workloads.serving_simplicity import replica_complexity
 
 _BLOCK_ROWS = 2**16
 
@@ -60,6 +64,13 @@ class ReplicaSource(Source):
     def identity(self) -> Any:
         """What has an equal text where trials mean the same."""
         return self.setting, self.counts, self.request_rate, self.price
+
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """The tokens of a request, and what a GPU costs."""
+        return asked(self.setting.workload, self.price) | {
+            "prefill_price_per_gpu_hour_usd": math.nan
+        }
 
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
@@ -115,11 +126,16 @@ class ReplicaSource(Source):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Replicas(Deployments):
     """Deployments of replicas that do all."""
 
     estimate: ServingEstimate
+
+    @property
+    def complexity(self) -> IndexArray:
+        """How much about a plan is unusual: 0 for the plainest."""
+        return replica_complexity(self.setting, self.configurations, self.num_gpus)
 
     @property
     def memory(self) -> tuple[Need, Need]:

@@ -179,6 +179,7 @@ class Outer:
             other = "serve" if space.engine else "train"
             raise SearchSpaceError(f"The space {space.name} is one of --workload {other}.")
         self.notes.digests[f"space {space.name}"] = found.digest
+        self._noting(alone).tried.update(self.workload.tried(question, space))
         return space
 
     def _profiles(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.source import Source
 from planner.request import Request
 from planner.terms import terms_of
+from planner.workloads.assumed import assumed_limits
 from planner.workloads.base import Question, Scene, Workload
 from planner.workloads.batches import BatchSource, batch_once, largest_batch, most_concurrent
 from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
@@ -21,13 +23,18 @@ from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolSource
 from planner.workloads.replicas import ReplicaSource
 from planner.workloads.serving_once import serve_once
-from planner.workloads.serving_question import SINGLE, ask_serving
+from planner.workloads.serving_question import SINGLE, ask_serving, tried_types
 from planner.workloads.serving_space import serving_mesh
 from planner.workloads.serving_words import BATCH_WORDS, SERVING_WORDS
 
 _MOST_CONCURRENT = 4096
 _FRONT = ("throughput_per_gpu", "interactivity")
 _SIZING = ("num_gpus", "request_latency")
+# Objectives as sure as the rate of a layout: of sizing the number of GPUs follows from it.
+_OF_RATES = ("throughput_per_gpu", "throughput", "cost_per_million_tokens")
+# Nobody pays ten times as much for what is left to gain there.
+_TIMES_THE_BEST = 10.0
+_COSTS = ("usd", "count")
 _NUMBERS = ("replicas", "prefill_replicas")
 
 
@@ -194,6 +201,20 @@ def _limits(question: Question, source: Source) -> dict[str, float]:
     return bounds
 
 
+def _furthest(question: Question) -> float:
+    """The front's end, unless the user says by an objective or a limit how far to look."""
+    request = question.request
+    known = terms_of(request.workload, "limit")
+    own_end = any(known[name].type in _COSTS for name in request.constraints if name in known)
+    return math.inf if request.objectives or own_end else _TIMES_THE_BEST
+
+
+def _assumed(question: Question) -> dict[str, float]:
+    """Of a search the limits of the table; one configuration is judged as it is."""
+    request = question.request
+    return {} if request.space == SINGLE else assumed_limits("serve", request.constraints)
+
+
 def _settled(source: Source) -> dict[str, Any]:
     """Answers that a plan was made with where the user gave none, or several."""
     work = source.setting.workload
@@ -229,6 +250,9 @@ SERVE = Workload(
     sources=_sources,
     objectives=_objectives,
     limits=_limits,
+    tried=tried_types,
+    furthest=_furthest,
+    assumed=_assumed,
     ideal=ideal_engine,
     settled=_settled,
     once=serve_once,
@@ -237,7 +261,7 @@ SERVE = Workload(
     wording=SERVING_WORDS,
     other_gpus=("prefill_gpu",),
     precision="quantization",
-    ties=("throughput_per_gpu", "throughput", "cost_per_million_tokens", "interactivity"),
+    ties=(*_OF_RATES, "interactivity", "num_gpus", "cost_per_hour"),
     suits=lambda _, engine: engine.scheduler.continuous,
 )
 
@@ -248,11 +272,13 @@ INFERENCE = Workload(
     ask=ask_serving,
     sources=_batch_sources,
     objectives=lambda _: ("throughput_per_gpu", "request_latency"),
+    tried=tried_types,
+    furthest=_furthest,
     ideal=ideal_engine,
     settled=_settled,
     once=batch_once,
     fitting=_fitting,
     wording=BATCH_WORDS,
     precision="quantization",
-    ties=("throughput_per_gpu", "throughput", "cost_per_million_tokens", "request_latency"),
+    ties=(*_OF_RATES, "request_latency"),
 )

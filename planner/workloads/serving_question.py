@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from planner.configurations.choices import checked, listed
+from planner.configurations.table import word
 from planner.errors import SearchSpaceError, SpecError
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
+from planner.specs.search_space import SearchSpace
 from planner.specs.serving import ServingWorkload
 from planner.workloads.base import Question
 from planner.workloads.notes import Notes
@@ -17,6 +20,7 @@ from planner.workloads.place import gpu_counts
 SINGLE = "serve_single"
 _SPACE = "serve"
 _TOKENS = 1024
+_TYPES = ("quantization", "kv_cache")
 _OF_WORKLOAD = (
     "request_rate",
     "prefix_cache_hit_rate",
@@ -72,6 +76,20 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
             "model file with more max_position_embeddings."
         )
     return workload
+
+
+def tried_types(question: Question, space: SearchSpace) -> dict[str, list[str]]:
+    """The types that a space has several of, where nobody set one and none are published."""
+    given = {*question.request.settings}
+    published = question.model.quantization, question.model.expert_quantization
+    if question.request.precision is not None or any(published):
+        given.add("quantization")
+    tried = {name: listed(space.parameters.get(name, ()), {}) for name in _TYPES}
+    return {
+        name: [str(word(name, code)) for code in checked(name, values)]
+        for name, values in tried.items()
+        if name not in given and len(values) > 1
+    }
 
 
 def _note_quantization(request: Request, model: ModelSpec, notes: Notes) -> None:

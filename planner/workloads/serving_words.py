@@ -52,6 +52,16 @@ def _in_short(row: Mapping[str, Any]) -> str:
     return f"{layout(row)}, {types}, concurrency {row['concurrency']:,}"
 
 
+def _brief(row: Mapping[str, Any]) -> str:
+    """The replicas or the workers, the types, and the requests at once."""
+    mine, each = f"{row['replicas']:,} x {_split(row, '')}", "in each replica"
+    if row.get("prefill_replicas") is not None:
+        before = f"{row['prefill_replicas']:,} x {_split(row, PREFILL)} for prefill"
+        mine, each = f"{before} + {mine} for decode", "in each"
+    types = f"{row['quantization']}, {row['kv_cache']} cache"
+    return f"{mine}, {types}, {row['concurrency']:,} requests {each}"
+
+
 def _blamed(candidates: Candidates, rule: str) -> str:
     """The degrees and types of a configuration."""
     row = first_row(candidates.columns())
@@ -76,6 +86,7 @@ SERVING_WORDS = Wording(
     layout=layout,
     in_layout=tuple(_DEGREES.values()),
     in_short=_in_short,
+    brief=_brief,
     blamed=_blamed,
     room=_room,
     legend=_legend,
@@ -92,12 +103,27 @@ SERVING_WORDS = Wording(
         "interactivity": "tokens_per_s_per_user",
     },
     from_end_to_end=True,
+    told=(
+        "time_to_first_token_s",
+        "time_per_output_token_s",
+        "request_latency_s",
+        "output_tokens_per_s_per_gpu",
+        "requests_per_s",
+        "cost_per_million_tokens_usd",
+    ),
 )
 
 BATCH_WORDS = replace(
     SERVING_WORDS,
     room=lambda _: "",  # most_sequences are those of a stream, at their mean length
     results=lambda _: (
+        "prefill_latency_s",
+        "decode_latency_s",
+        "request_latency_s",
+        "output_tokens_per_s_per_gpu",
+        "cost_per_million_tokens_usd",
+    ),
+    told=(
         "prefill_latency_s",
         "decode_latency_s",
         "request_latency_s",

@@ -29,6 +29,7 @@ from planner.workloads.base import Scene, Wording, Workload, judged_once
 from planner.workloads.place import share_of_peak
 from planner.workloads.training_question import SINGLE, ask_training
 from planner.workloads.training_runs import TrainingSource
+from planner.workloads.training_words import DEGREES, TOLD, brief
 
 # What every framework can do.
 _PLAINEST = {"num_gpus": 1, "zero_stage": 0, "global_batch_size": 1}
@@ -219,6 +220,9 @@ TRAIN = Workload(
     wording=Wording(
         noun="configuration",
         in_short=_in_short,
+        told=TOLD,
+        brief=brief,
+        degrees=DEGREES,
         blamed=_blamed,
         asked=_asked,
         results=_results,

@@ -20,7 +20,7 @@ from planner.estimators.memory import MEMORY_PARTS
 from planner.estimators.share import Setting
 from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.units import DAY, GIB, HOUR, KILOWATT_HOUR, TERA
-from planner.workloads.columns import repeated, worded
+from planner.workloads.columns import hourly, repeated, worded
 from planner.workloads.training_simplicity import complexity
 
 _BLOCK_ROWS = 2**22
@@ -57,6 +57,16 @@ class TrainingSource(Source):
         """What has an equal text where trials mean the same."""
         return self.setting, self.counts, self.price_per_gpu_second, self.flops_efficiency
 
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """The tokens, and what a GPU costs."""
+        work = self.setting.workload
+        return {
+            "sequence_length": work.sequence_length,
+            "total_tokens": work.total_tokens,
+            "price_per_gpu_hour_usd": hourly(self.price_per_gpu_second),
+        }
+
     def broken(self, configurations: TrainingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
         return broken_rule(self.setting, configurations)
@@ -76,7 +86,7 @@ class TrainingSource(Source):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class TrainingRuns(Candidates):
     """Runs of ``total_tokens``; what can be optimized or limited, in SI units."""
 

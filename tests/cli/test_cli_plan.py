@@ -71,9 +71,9 @@ def test_options_beside_a_plan_change_it(planner, tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("tensor_parallel = 2", "tensor_paralel = 2"), "Did you mean tensor_parallel"),
-        (("tensor_parallel = 2", ""), "parameters.tensor_parallel is missing"),
-        (("tensor_parallel = 2", 'tensor_parallel = "two"'), "tensor_parallel is a whole number"),
+        (("tensor_parallel = 4", "tensor_paralel = 2"), "Did you mean tensor_parallel"),
+        (("tensor_parallel = 4", ""), "parameters.tensor_parallel is missing"),
+        (("tensor_parallel = 4", 'tensor_parallel = "two"'), "tensor_parallel is a whole number"),
         (('workload = "train"', 'workload = "trian"'), "train, inference or serve"),
         (('model = "llama-65b"', ""), "answers.model is missing"),
         (("[answers]", "[answer]"), "no table [answers]"),

@@ -12,7 +12,7 @@ SMALL = ("search", "--model", "llama-7b", "--gpus", "8", "--space", "small")
 
 
 def test_the_report_names_the_question_the_defaults_and_the_best(planner):
-    ran = planner("search", "--model", "llama-65b", "--gpus", "2048")
+    ran = planner("search", "--model", "llama-65b", "--gpus", "2048", "--full")
     assert ran.exit_code == 0
     assert ran.out.startswith("LLaMA 65B (65.29 billion parameters) on 2,048 x a100-sxm-80gb")
     for words in (
@@ -34,9 +34,10 @@ def test_the_report_names_the_question_the_defaults_and_the_best(planner):
 
 @pytest.mark.parametrize("columns", [60, 80])
 @pytest.mark.parametrize("model", ["llama-65b", "mixtral-8x7b"])
-def test_piped_output_is_plain_and_fits(planner, monkeypatch, columns, model):
+@pytest.mark.parametrize("more", [(), ("--full",)], ids=["brief", "full"])
+def test_piped_output_is_plain_and_fits(planner, monkeypatch, columns, model, more):
     monkeypatch.setenv("COLUMNS", str(columns))
-    ran = planner("search", "--model", model, "--gpus", "64,128", "--gpu", "h100")
+    ran = planner("search", "--model", model, "--gpus", "64,128", "--gpu", "h100", *more)
     assert "\x1b" not in ran.out
     assert ran.out.isascii()
     assert max(len(line) for line in ran.out.splitlines()) <= columns
@@ -50,7 +51,7 @@ def test_a_narrow_table_says_which_columns_it_left_out(planner, monkeypatch):
 
 
 def test_the_printed_memory_and_time_add_up(planner):
-    out = planner(*SMALL).out
+    out = planner(*SMALL, "--full").out
     lines = out[out.index("Memory of the") : out.index("\nSpeed")].splitlines()[3:]
     number = r"\d[\d.,]*"
     memory = [re.match(rf"([a-z ]+?) +({number}) +{number}(?= |$)", line) for line in lines]
@@ -93,7 +94,7 @@ def test_json_is_one_object_of_manifest_and_rows(planner, tmp_path):
     path = tmp_path / "front.json"
     assert planner(*SMALL, "--json", path, "--quiet").out == ""
     document = json.loads(path.read_text())
-    assert document.keys() == {"manifest", "rows"}
+    assert document.keys() == {"manifest", "rows", "recommended", "fastest", "comparisons"}
     manifest = document["manifest"]
     assert {
         "version",
@@ -134,7 +135,7 @@ def test_a_dash_writes_rows_to_stdout_and_tables_to_stderr(planner):
 
 def test_unknown_cost_is_null_and_empty(planner, tmp_path):
     csv, document = tmp_path / "a.csv", tmp_path / "b.json"
-    ran = planner(*SMALL, "--gpu", "h800", "--csv", csv, "--json", document)
+    ran = planner(*SMALL, "--full", "--gpu", "h800", "--csv", csv, "--json", document)
     assert "price unknown: give --price" in ran.out
     assert {row["cost_usd"] for row in json.loads(document.read_text())["rows"]} == {None}
     assert pd.read_csv(csv)["cost_usd"].isna().all()
@@ -142,7 +143,7 @@ def test_unknown_cost_is_null_and_empty(planner, tmp_path):
 
 def test_a_flat_efficiency_has_no_time_parts(planner, tmp_path):
     path = tmp_path / "flat.csv"
-    ran = planner(*SMALL, "--flops-efficiency", "0.5", "--csv", path)
+    ran = planner(*SMALL, "--full", "--flops-efficiency", "0.5", "--csv", path)
     assert "no time breakdown" in " ".join(ran.out.split())
     assert [name for name in pd.read_csv(path) if name.startswith("time_")] == [
         "time_to_train_days"

@@ -102,7 +102,7 @@ def test_what_an_interrupted_search_found_is_shown_and_written(tmp_path, questio
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.startswith("Interrupted after ")
-    assert "The best " in out
+    assert "Recommended: " in out
     assert "Interrupted after " in out
     content = json.loads(document.read_text())
     manifest = json.loads((tmp_path / "a.manifest.json").read_text())

@@ -7,6 +7,7 @@ import pytest
 import planner
 from planner.errors import SearchSpaceError, SpecError
 from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.relaxing import without_assumed
 from planner.plan import make_plan
 from planner.request import Request
 
@@ -113,7 +114,8 @@ def test_both_modes_share_a_front_and_each_has_its_best():
     best = pd.DataFrame(result.comparisons["mode"].table)
     for mode, throughput in zip(best["mode"], best["output_tokens_per_s_per_gpu"], strict=True):
         of_mode = rows.loc[rows["mode"] == mode, "output_tokens_per_s_per_gpu"]
-        assert throughput == pytest.approx(of_mode.max())
+        factor = result.recommended.source.confidence(8).layout
+        assert of_mode.max() / factor <= throughput <= of_mode.max()
 
 
 def test_every_row_keeps_the_limits_and_uses_the_gpus():
@@ -175,7 +177,7 @@ def test_counts_add_up():
 
 def test_what_the_memory_rejects_altogether_is_counted_all_the_same():
     request = {**SMALL, "model": "llama-3.1-405b", "mode": "aggregated"}
-    problem = make_plan(Request(workload="serve", **request)).problem
+    problem = without_assumed(make_plan(Request(workload="serve", **request)).problem)
     (source,) = problem.sources
     codes = np.broadcast_to((found := source.judged(source.mesh.table())).rejected_by, found.shape)
     expected = {
@@ -208,7 +210,7 @@ def test_pools_that_are_sized_have_places_for_requests_that_wait_for_their_promp
 def test_sizing_ends_at_the_smaller_of_the_cluster_and_what_is_asked(asked, bound):
     sized = {"model": "llama-2-7b", "cluster": "rtx4090-pcie", "request_rate": 2.0}
     plan = make_plan(Request(workload="serve", constraints=asked, **sized))
-    (limit,) = plan.problem.constraints
+    (limit,) = (one for one in plan.problem.constraints if not one.assumed)
     assert (limit.name, limit.bound) == ("max_gpus", bound)
 
 
@@ -233,7 +235,7 @@ def test_several_gpus_are_compared_by_their_best_plan():
         workload="serve",
         **{**SMALL, "gpu": "h100-sxm-80gb", "constraints": {"time_per_output_token": 0.005}},
     )
-    first = single.to_frame()["output_tokens_per_s_per_gpu"].iloc[0]
+    (first,) = single.recommended.columns()["output_tokens_per_s_per_gpu"]
     row = frame.loc[frame["gpu"] == "h100-sxm-80gb", "output_tokens_per_s_per_gpu"]
     assert row.item() == pytest.approx(first)
 

@@ -127,6 +127,7 @@ def test_plans_of_a_search_are_those_of_the_twin() -> None:
     found = planner.search(
         workload="serve",
         mode="disaggregated",
+        engine="vllm",
         **request,
         **lengths,
         settings=fixed,

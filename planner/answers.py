@@ -1,0 +1,112 @@
+"""What `planner.search` and `planner.estimate` return: results that can show themselves."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from planner.errors import SearchSpaceError
+from planner.optimize.result import SearchResult
+from planner.plan import Plan
+from planner.workloads.base import Evaluation
+
+_ROWS = 10
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Answer(SearchResult):
+    """What a search found, with the plan of the question; a table in notebooks."""
+
+    plan: Plan
+
+    @classmethod
+    def of_plan(cls, plan: Plan, result: SearchResult) -> Self:
+        """The result of a search of a plan's problem."""
+        return cls(plan=plan, **_values(result))
+
+    def summary(self, *, width: int = 80) -> str:
+        """The answer in about 30 lines of plain text.
+
+        Raises
+        ------
+        SearchSpaceError
+            The width is not that of a text.
+        """
+        from planner.report.brief import print_brief
+        from planner.report.infeasible import infeasible_message
+
+        if self.recommended is None:
+            return infeasible_message(self.plan, self)
+        return _printed(width, lambda console: print_brief(console, self.plan, self, _ROWS))
+
+    def _repr_html_(self) -> str:
+        from planner.report.html import answer_html
+        from planner.report.infeasible import infeasible_message
+
+        if self.recommended is None:
+            return _preformatted(infeasible_message(self.plan, self))
+        return answer_html(self.plan, self, _ROWS)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Estimated(Evaluation):
+    """One configuration judged, with the plan of the question; a table in notebooks."""
+
+    plan: Plan
+
+    @classmethod
+    def of_plan(cls, plan: Plan, found: Evaluation) -> Self:
+        """The one configuration of a plan."""
+        return cls(plan=plan, **_values(found))
+
+    def summary(self, *, width: int = 80) -> str:
+        """What the configuration reaches and costs, in a few lines of plain text.
+
+        Raises
+        ------
+        SearchSpaceError
+            The width is not that of a text.
+        """
+        from planner.report.brief import print_one
+
+        if self.rejected_by:
+            return self._why_not()
+        return _printed(width, lambda console: print_one(console, self.plan, self._row()))
+
+    def _repr_html_(self) -> str:
+        from planner.report.html import one_html
+
+        if self.rejected_by:
+            return _preformatted(self._why_not())
+        return one_html(self.plan, self._row())
+
+    def _row(self) -> Mapping[str, Any]:
+        return {name: values[0] for name, values in self.table().items()}
+
+    def _why_not(self) -> str:
+        from planner.plan import result_of
+        from planner.report.infeasible import infeasible_message
+
+        return infeasible_message(self.plan, result_of(self.plan, self), self)
+
+
+def _values(found: Any) -> dict[str, Any]:
+    return {field.name: getattr(found, field.name) for field in fields(found)}
+
+
+def _printed(width: int, show: Any) -> str:
+    from planner.report.console import text_console
+
+    if isinstance(width, bool) or not isinstance(width, int) or not 20 <= width <= 1000:
+        raise SearchSpaceError(f"The width is a number of characters from 20 on, not {width!r}.")
+    stream = io.StringIO()
+    show(text_console(stream, width))
+    return stream.getvalue().rstrip("\n")
+
+
+def _preformatted(text: str) -> str:
+    from html import escape
+
+    return f"<pre>{escape(text)}</pre>"

@@ -1,0 +1,114 @@
+"""Result columns in full: beside each prediction the ends of its interval, and what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from planner.confidence.intervals import Confidence
+from planner.optimize.source import Columns, Source
+
+# By the quantity whose published errors they share: columns that are in proportion to it, and
+# those that are in proportion to its inverse.
+FOLLOWING: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "step_time": (
+        ("step_time_s", "time_to_train_days", "gpu_hours", "cost_usd", "energy_kwh"),
+        ("tokens_per_s", "tokens_per_s_per_gpu", "model_flops_utilization"),
+    ),
+    "time_to_first_token": (("time_to_first_token_s", "prefill_latency_s"), ()),
+    "time_per_output_token": (
+        ("time_per_output_token_s", "decode_latency_s"),
+        ("tokens_per_s_per_user",),
+    ),
+    "throughput": (
+        (
+            "output_tokens_per_s",
+            "output_tokens_per_s_per_gpu",
+            "tokens_per_s",
+            "tokens_per_s_per_gpu",
+            "requests_per_s",
+        ),
+        ("cost_per_million_tokens_usd",),
+    ),
+    "peak_memory": (("peak_memory_gib",), ()),
+}
+_UNKNOWN = (np.nan, np.nan)
+_UNITS = ("_s", "_gib", "_days", "_usd", "_kwh")
+
+
+def ends_of(column: str) -> tuple[str, str]:
+    """The names of the columns with the ends of the interval of a column.
+
+    >>> ends_of("step_time_s"), ends_of("tokens_per_s")[0]
+    (('step_time_low_s', 'step_time_high_s'), 'tokens_per_s_low')
+    """
+    is_rate = column.endswith("_per_s")
+    unit = "" if is_rate else next((unit for unit in _UNITS if column.endswith(unit)), "")
+    stem = column.removesuffix(unit)
+    return f"{stem}_low{unit}", f"{stem}_high{unit}"
+
+
+def full_columns(table: Mapping[str, Any], sources: Sequence[Source]) -> Columns:
+    """The columns of results; behind them the ends of 90 % intervals, and what was asked."""
+    if not table:
+        return {}
+    which = _sources_of(table, sources)
+    return {**_with_intervals(table, sources, which), **_asked(table, sources, which)}
+
+
+def intervals(row: Mapping[str, Any], sure: Confidence | None) -> dict[str, tuple[float, float]]:
+    """The ends of the 90 % intervals of a row, by column."""
+    found: dict[str, tuple[float, float]] = {}
+    for quantity, (low, high) in (sure.factors if sure else {}).items():
+        same, inverse = FOLLOWING.get(quantity, ((), ()))
+        found |= {name: (row[name] * low, row[name] * high) for name in same if name in row}
+        found |= {name: _inverse(row[name], low, high) for name in inverse if name in row}
+    return found
+
+
+def _inverse(value: Any, low: Any, high: Any) -> Any:
+    with np.errstate(divide="ignore"):
+        return tuple(np.divide(value, end) for end in (high, low))
+
+
+def _sources_of(table: Mapping[str, Any], sources: Sequence[Source]) -> Any:
+    """Which source each row comes from; one number where all rows come from the same."""
+    if len(sources) == 1:
+        return 0
+    known = {tuple(source.named.values()): at for at, source in enumerate(sources)}
+    keys = [*zip(*(table[name] for name in sources[0].named), strict=True)]
+    distinct = set(keys)
+    if len(distinct) == 1:
+        return known[keys[0]]
+    return np.fromiter((known[key] for key in keys), dtype=np.intp, count=len(keys))
+
+
+def _asked(table: Mapping[str, Any], sources: Sequence[Source], which: Any) -> Columns:
+    """What was asked of every row."""
+    number = len(table["num_gpus"])
+    each = [one.asked for one in sources]
+    if np.ndim(which) == 0:
+        return {
+            name: np.broadcast_to(np.array(value), number) for name, value in each[which].items()
+        }
+    return {name: np.array([one[name] for one in each])[which] for name in each[0]}
+
+
+def _with_intervals(table: Mapping[str, Any], sources: Sequence[Source], which: Any) -> Columns:
+    counts, of_count = np.unique(np.asarray(table["num_gpus"]), return_inverse=True)
+    distinct, of_row = np.unique(which * len(counts) + of_count, return_inverse=True)
+    sure = [sources[one // len(counts)].confidence(counts[one % len(counts)]) for one in distinct]
+    found = dict(table)
+    for quantity, (same, inverse) in FOLLOWING.items():
+        known = [one.factors.get(quantity, _UNKNOWN) if one else _UNKNOWN for one in sure]
+        if all(ends is _UNKNOWN for ends in known):
+            continue
+        low, high = np.array(known)[of_row].T
+        for column in (name for name in (*same, *inverse) if name in table):
+            values = np.asarray(table[column], dtype=np.float64)
+            is_same = column in same
+            ends = (values * low, values * high) if is_same else _inverse(values, low, high)
+            found.update(zip(ends_of(column), ends, strict=True))
+    return found

@@ -1,0 +1,187 @@
+"""The answer of a search in about 30 lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from planner.confidence.intervals import Confidence
+from planner.optimize.result import SearchResult, row_of
+from planner.optimize.result_columns import intervals
+from planner.plan import Plan
+from planner.report.compared import print_comparisons
+from planner.report.console import GOOD, make_table, print_folded
+from planner.report.front import of_objective, print_short_front
+from planner.report.overview import question_title
+from planner.report.reproduce import estimate_command, folded
+from planner.report.short import share, short_plan
+from planner.report.told import label, told
+from planner.units import GIB
+
+_MOST_ASSUMED = 4
+_GAP = 2
+_ORIGIN = re.compile(r" \((?:[^()]|\([^()]*\))*\)$")
+_MEMORY = "peak_memory_gib"
+_SAME = 1e-3
+
+
+def print_brief(console: Console, plan: Plan, result: SearchResult, top: int) -> None:
+    """The question, the plan to launch, what else there was, and what to ask next."""
+    print_brief_question(console, plan)
+    if result.recommended is None or result.fastest is None:
+        return
+    row = row_of(result.recommended)
+    _print_recommended(console, plan, row)
+    _print_fastest(console, plan, row, row_of(result.fastest))
+    print_comparisons(console, plan, result)
+    print_short_front(console, plan, result, top, row)
+    console.print()
+    console.print("In full: this command with --full, or this plan alone:", style="bold")
+    console.print(folded(estimate_command(plan, row), console.width), soft_wrap=True)
+
+
+def print_brief_question(console: Console, plan: Plan) -> None:
+    """The question, and in a few lines what nobody gave."""
+    title, *asked = question_lines(plan)
+    console.print(title, style="bold")
+    for line in asked:
+        console.print(line)
+    if assumed := assumed_line(plan):
+        print_folded(console, assumed, most=_MOST_ASSUMED)
+
+
+def question_lines(plan: Plan) -> list[str]:
+    """The model, the GPUs and the work."""
+    setting = plan.problem.setting
+    lines = [question_title(plan), *plan.workload.wording.asked(setting)]
+    if not setting.machine.cluster.name.endswith("-default"):
+        lines.append(f"in cluster {setting.machine.cluster.name}")
+    if setting.machine.ideal:
+        lines.append("Ideal: every efficiency is 1 and every latency 0.")
+    return lines
+
+
+def assumed_line(plan: Plan) -> str:
+    """What nobody gave; empty where everything was given."""
+    words = [_assumed(plan, name, origin) for name, origin in plan.defaults.items()]
+    return f"Assumed: {'; '.join(words)}" if words else ""
+
+
+def _assumed(plan: Plan, name: str, words: str) -> str:
+    if name in plan.problem.axes:
+        number = len(plan.problem.axes[name])
+        return f"{name} all {number} current ones"
+    return f"{name.replace('_', ' ')} {_ORIGIN.sub('', words)}"
+
+
+def _print_recommended(console: Console, plan: Plan, row: Mapping[str, Any]) -> None:
+    console.print()
+    console.print(Text.assemble(("Recommended: ", GOOD), (short_plan(plan, row), GOOD)))
+    _print_reached(console, plan, row)
+
+
+def print_one(console: Console, plan: Plan, row: Mapping[str, Any]) -> None:
+    """The question of one configuration, and what it reaches and costs."""
+    print_brief_question(console, plan)
+    console.print()
+    console.print(short_plan(plan, row), style="bold")
+    _print_reached(console, plan, row)
+
+
+def _print_reached(console: Console, plan: Plan, row: Mapping[str, Any]) -> None:
+    sure = plan.source_of(row).confidence(row["num_gpus"])
+    console.print(_beside(console, recommended_pairs(plan, row, sure)))
+    for line in sure_lines(plan, row, sure):
+        print_folded(console, line)
+
+
+def _beside(console: Console, pairs: Mapping[str, str]) -> Table:
+    """Names and values, two pairs a line where the terminal has room for whole ones."""
+    listed = [*pairs.items()]
+    half = -(-len(listed) // 2)
+    lines = [
+        [*left, *right]
+        for left, right in zip_longest(listed[:half], listed[half:], fillvalue=("", ""))
+    ]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    if sum(widths) + _GAP * (len(widths) - 1) > console.width:
+        lines = [[*pair] for pair in listed]
+    table = make_table(console, header=False)
+    for _ in lines[0]:
+        table.add_column(overflow="fold")
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
+def recommended_pairs(
+    plan: Plan, row: Mapping[str, Any], sure: Confidence | None
+) -> dict[str, str]:
+    """What a plan reaches and costs, each with its interval."""
+    told_of = plan.workload.wording.told or tuple(
+        of_objective(plan, objective.name, row) for objective in plan.problem.objectives
+    )
+    ends = intervals(row, sure)
+    pairs = {label(name): told(name, row[name], ends.get(name)) for name in told_of if name in row}
+    if _MEMORY in row:
+        capacity = _capacity(plan, row)
+        high = ends[_MEMORY][1] if _MEMORY in ends else np.inf
+        within = told(_MEMORY, row[_MEMORY]).removesuffix(" GiB")
+        words = f"{within} of {capacity:.1f} GiB"
+        if high <= capacity:
+            words += f" ({ends[_MEMORY][0]:.1f} to {high:.1f})"
+        pairs[label(_MEMORY)] = words
+    return pairs
+
+
+def sure_lines(plan: Plan, row: Mapping[str, Any], sure: Confidence | None) -> list[str]:
+    """What the brackets mean; of the memory how much more than predicted would fit.
+
+    An interval that ends beyond the memory says nothing of a plan that was predicted to fit.
+    """
+    if sure is None:
+        return []
+    lines = [f"In brackets: 9 of 10 published runs like this lie there (basis: {sure.basis})."]
+    high = sure.factors.get("peak_memory", (1.0, 1.0))[1]
+    fits = _capacity(plan, row) / row[_MEMORY] if _MEMORY in row else np.inf
+    if high > fits:
+        lines.append(
+            f"Memory: {fits:.2f} x the prediction fits; 1 in 20 such runs needed more than "
+            f"{high:.2f} x."
+        )
+    return lines
+
+
+def _capacity(plan: Plan, row: Mapping[str, Any]) -> float:
+    return float(plan.source_of(row).setting.machine.gpu.allocatable_memory / GIB)
+
+
+def _print_fastest(
+    console: Console, plan: Plan, row: Mapping[str, Any], fastest: Mapping[str, Any]
+) -> None:
+    if line := fastest_line(plan, row, fastest):
+        print_folded(console, line)
+
+
+def fastest_line(plan: Plan, row: Mapping[str, Any], fastest: Mapping[str, Any]) -> str:
+    """The best by the first objective, where that is another plan, and what it gains."""
+    column = of_objective(plan, plan.problem.objectives[0].name, row)
+    mine, best = row.get(column), fastest.get(column)
+    if not _are_numbers(mine, best):
+        return ""
+    gain = abs(best / mine - 1) if mine else 0.0
+    if gain < _SAME and short_plan(plan, row) == short_plan(plan, fastest):
+        return ""
+    words = f"{label(column)} {told(column, best)}, {share(gain)} better"
+    return f"Best by {label(column)}: {short_plan(plan, fastest)}; {words}"
+
+
+def _are_numbers(*values: Any) -> bool:
+    return all(isinstance(value, float | int) for value in values)

@@ -1,0 +1,50 @@
+"""The plans that a search chose, as parts of its JSON file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from planner.optimize.collector import plain
+from planner.optimize.result import Comparison, SearchResult, row_of
+from planner.optimize.result_columns import full_columns
+from planner.optimize.source import Candidates
+from planner.pinned import PinnedPlan
+from planner.plan import Plan
+
+
+def chosen_plans(plan: Plan, result: SearchResult) -> dict[str, Any]:
+    """The recommended and the fastest plan, which `planner estimate --plan` reads, and what was
+    compared: of each outer axis the best plan of every value, and why others have none."""
+    return {
+        "recommended": _pinned(plan, result.recommended),
+        "fastest": _pinned(plan, result.fastest),
+        "comparisons": {
+            axis: _compared(plan, compared) for axis, compared in result.comparisons.items()
+        },
+    }
+
+
+def _pinned(plan: Plan, candidates: Candidates | None) -> dict[str, Any] | None:
+    return None if candidates is None else PinnedPlan.of(plan, row_of(candidates)).to_dict()
+
+
+def _compared(plan: Plan, compared: Comparison) -> dict[str, Any]:
+    table = full_columns(compared.table, plan.problem.sources)
+    columns = {name: [*map(_known, plain(values))] for name, values in table.items()}
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return {
+        "rows": [
+            {"loss": _known(loss), **row} for loss, row in zip(compared.losses, rows, strict=True)
+        ],
+        "without_plan": _worded(compared.without_plan),
+    }
+
+
+def _worded(reasons: Mapping[Any, str]) -> dict[str, str]:
+    return {str(value): reason for value, reason in reasons.items()}
+
+
+def _known(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,113 @@
+"""The values of an outer axis beside each other, a line for each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from planner import text
+from planner.optimize.result import Comparison, SearchResult
+from planner.optimize.result_columns import ends_of, full_columns
+from planner.plan import Plan
+from planner.report.console import BAD, GOOD, make_table, print_folded
+from planner.report.front import of_objective
+from planner.report.overview import describe
+from planner.report.short import share, shortest_plan
+from planner.report.told import label, told
+from planner.request import ALL
+
+_MOST = 8
+
+
+def print_comparisons(console: Console, plan: Plan, result: SearchResult) -> None:
+    """For each axis of several values the best plan of every value, and what it loses."""
+    tables = _in_tables(plan, result)
+    for axis, compared in result.comparisons.items():
+        if axis not in tables:
+            print_folded(console, f"By {_words(axis)}: {', '.join(_losses(compared))}", most=2)
+    for axis in tables:
+        compared = result.comparisons[axis]
+        console.print()
+        _print_table(console, plan, compared)
+        for line in without_plan_lines(plan, compared):
+            print_folded(console, line, most=2)
+
+
+def compared_lines(result: SearchResult) -> list[str]:
+    """For each axis of several values what each loses, in a line."""
+    return [
+        f"By {_words(axis)}: {', '.join(_losses(compared))}"
+        for axis, compared in result.comparisons.items()
+    ]
+
+
+def _in_tables(plan: Plan, result: SearchResult) -> list[str]:
+    """The axes of which the user named several values; if none, that of frameworks or engines."""
+    axes = [*result.comparisons]
+    asked = [name for name in axes if _is_asked(getattr(plan.request, name, None))]
+    return asked or [name for name in axes if name == plan.workload.profile_kind] or axes
+
+
+def _is_asked(given: Any) -> bool:
+    return given == ALL or isinstance(given, tuple | list)
+
+
+def _words(axis: str) -> str:
+    return axis.replace("_", " ")
+
+
+def _losses(compared: Comparison) -> list[str]:
+    """Each value of an axis with what it loses against the first."""
+    table = compared.table[compared.axis]
+    found = [
+        text.value(value) if not at else f"{text.value(value)} {share(loss)} worse"
+        for at, (value, loss) in enumerate(zip(table, compared.losses, strict=True))
+    ]
+    return found + [f"{text.value(value)} no plan" for value in compared.without_plan]
+
+
+def _print_table(console: Console, plan: Plan, compared: Comparison) -> None:
+    axis, table = compared.axis, full_columns(compared.table, plan.problem.sources)
+    number = len(compared.losses)
+    column = of_objective(plan, plan.problem.objectives[0].name, table)
+    lines = make_table(console)
+    lines.add_column(f"by {_words(axis)}", no_wrap=True)
+    lines.add_column("plan", overflow="fold")
+    lines.add_column(label(column), no_wrap=True, justify="right")
+    lines.add_column("loss", no_wrap=True, justify="right")
+    for at in range(min(number, _MOST)):
+        row = {name: values[at] for name, values in table.items()}
+        loss = compared.losses[at]
+        lines.add_row(
+            text.value(row[axis]),
+            shortest_plan(plan, row, axis),
+            told(column, row[column], _ends(column, row)) if column in row else "",
+            Text(share(loss), BAD) if at and math.isfinite(loss) else "",
+            style=GOOD if at == 0 else None,
+        )
+    console.print(lines)
+    if number > _MOST:
+        console.print(f"and {number - _MOST} more: --full")
+
+
+def _ends(column: str, row: Mapping[str, Any]) -> tuple[float, float] | None:
+    low, high = ends_of(column)
+    return (float(row[low]), float(row[high])) if low in row else None
+
+
+def without_plan_lines(plan: Plan, compared: Comparison) -> list[str]:
+    """Values without a plan, by what came closest, a line for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for value, reason in compared.without_plan.items():
+        reasons.setdefault(describe(plan.problem, reason), []).append(text.value(value))
+    ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
+    return [
+        f"no plan: {len(values)} ({reason}): {', '.join(values)}"
+        if len(values) > 1
+        else f"no plan: {values[0]} ({reason})"
+        for reason, values in ordered
+    ]

@@ -1,0 +1,46 @@
+"""Plans in a few words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from planner import text
+from planner.plan import Plan
+from planner.terms import glossary
+
+SHORT_WORDS = {"aggregated": "agg", "disaggregated": "disagg"}
+_PLACES = ("mode", "model", "gpu", "framework", "engine", "adapter")
+
+
+def short_plan(plan: Plan, row: Mapping[str, Any]) -> str:
+    """A row in a few words, with everything of which several values were searched."""
+    wording = plan.workload.wording
+    return ", ".join([*_where(plan, row), (wording.brief or wording.in_short)(row)])
+
+
+def shortest_plan(plan: Plan, row: Mapping[str, Any], without: str) -> str:
+    """A row's layout and where it runs, but for the axis ``without``."""
+    wording = plan.workload.wording
+    layout = wording.layout or wording.brief or wording.in_short
+    where = [SHORT_WORDS.get(word, word) for word in _where(plan, row, without)]
+    return ", ".join([*where, layout(row)])
+
+
+def _where(plan: Plan, row: Mapping[str, Any], without: str = "") -> list[str]:
+    axes = [name for name in plan.problem.axes if name != without]
+    where = [text.value(row[name]) for name in axes if name in _PLACES]
+    number = [f"{row['num_gpus']:,} GPUs"] if "num_gpus" in axes else []
+    return [*where, *number]
+
+
+def degrees(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    """``tp4 pp4 vp20 dp128``: the degrees above 1."""
+    terms = glossary()
+    words = [f"{terms[name].short}{row[name]}" for name in names if row[name] > 1]
+    return " ".join(words) or "one GPU"
+
+
+def share(loss: float) -> str:
+    """How much is lost or gained, in percent."""
+    return f"{100 * loss:.1f} %" if loss < 0.1 else f"{100 * loss:,.0f} %"

@@ -1,0 +1,77 @@
+"""A result and its interval as people read them: ``4.12 s (3.17 to 6.92)``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from planner import text
+from planner.terms import term_of_column
+from planner.units import DAY, HOUR
+
+Ends = tuple[float, float]
+
+_UNITS = {"s", "ms", "GiB", "days", "USD", "kWh"}
+_TIMES = ((1.0, 1e-3, "ms"), (600.0, 1.0, "s"), (2 * HOUR, 60.0, "min"), (2 * DAY, HOUR, "h"))
+_MONEY = ((1e4, 1.0, "USD"), (1e6, 1e3, "k USD"), (1e9, 1e6, "M USD"))
+
+
+def label(column: str) -> str:
+    """The head of a column without its unit.
+
+    >>> label("step_time_s"), label("tokens_per_s_per_gpu"), label("cost_usd")
+    ('step time', 'tokens/s/GPU', 'cost')
+    """
+    term = term_of_column(column)
+    if term is None:
+        return column.replace("_", " ")
+    header = term.column_header.replace("- ", "-").replace(" /", "/").replace(" per s", "/s")
+    words = header.split()
+    kept = [word for word in words if word not in _UNITS]
+    return " ".join(kept) or term.column_header
+
+
+def told(column: str, value: Any, ends: Ends | None = None) -> str:
+    """A value of a column with its unit, and the ends of its interval in brackets."""
+    if not isinstance(value, float | int) or isinstance(value, bool):
+        return text.value(value)
+    if not math.isfinite(value):
+        return "unknown: give --price" if column.endswith("_usd") else "-"
+    scale, unit = _scale(column, value)
+    number = _number(column)
+    words = f"{number(value / scale)}{unit}"
+    if ends is None or not all(map(math.isfinite, ends)):
+        return words
+    return f"{words} ({number(ends[0] / scale)} to {number(ends[1] / scale)})"
+
+
+def _number(column: str) -> Callable[[float], str]:
+    if column.endswith(("_gib", "_utilization")):
+        return lambda number: f"{number:,.1f}"
+    return text.significant
+
+
+def _scale(column: str, value: float) -> tuple[float, str]:
+    """What a value is divided by, and its unit with the space before it."""
+    if column.endswith("_utilization"):
+        return 0.01, " %"
+    if column.endswith("_gib"):
+        return 1.0, " GiB"
+    if column.endswith("_days"):
+        divisor, unit = _of(_TIMES, value * DAY, (DAY, "days"))
+        return divisor / DAY, f" {unit}"
+    if column.endswith("_usd"):
+        divisor, unit = _of(_MONEY, value, (1e9, "billion USD"))
+        return divisor, "" if label(column).startswith("USD") else f" {unit}"
+    if column.endswith("_s") and not column.endswith("_per_s"):
+        divisor, unit = _of(_TIMES, value, (DAY, "days"))
+        return divisor, f" {unit}"
+    return 1.0, ""
+
+
+def _of(
+    scales: tuple[tuple[float, float, str], ...], value: float, largest: tuple[float, str]
+) -> tuple[float, str]:
+    found = ((divisor, unit) for limit, divisor, unit in scales if value < limit)
+    return next(found, largest)

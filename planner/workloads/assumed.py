@@ -1,0 +1,45 @@
+"""What a request leaves out: limits of speed, types of numbers; and how that is told."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from planner import text
+from planner.optimize.constraints import Constraint
+from planner.terms import terms_of
+
+
+def assumed_limits(workload: str, given: Collection[str]) -> dict[str, float]:
+    """The table's default of every limit that has one, in SI units.
+
+    None where a limit of a time is given: who gives one knows what the others are to be.
+    """
+    known = terms_of(workload, "limit")
+    if any(known[name].type == "second" for name in given if name in known):
+        return {}
+    return {name: float(term.default) for name, term in known.items() if term.default}
+
+
+def limit_notes(
+    limits: Iterable[Constraint], assumed: Mapping[str, float] | None = None
+) -> dict[str, str]:
+    """What is said of limits that nobody gave; ``assumed`` has the bounds they had at first."""
+    return {one.name: _note(one, (assumed or {}).get(one.name)) for one in limits if one.assumed}
+
+
+def tried_notes(
+    tried: Mapping[str, Sequence[str]], row: Mapping[str, Any] | None = None
+) -> dict[str, str]:
+    """What is said of parameters that the space had several values of: the one of a ``row``."""
+    words = {name: f"{', '.join(values)} tried, of the space" for name, values in tried.items()}
+    if row is None:
+        return words
+    return {name: f"{row[name]} ({text})" for name, text in words.items()}
+
+
+def _note(limit: Constraint, before: float | None) -> str:
+    words = f"at {'most' if limit.sign > 0 else 'least'} {text.limit(limit.bound, limit.unit)}"
+    if before is None or before == limit.bound:
+        return f"{words} (default)"
+    return f"{words} (relaxed: no plan keeps the defaults, here {text.limit(before, limit.unit)})"

@@ -1,0 +1,39 @@
+"""How layouts of training are told in short."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from planner.terms import terms_of
+
+_PARAMETERS = terms_of("train", "parameter")
+_BATCHES = ("micro_batch_size", "global_batch_size")
+DEGREES = tuple(
+    name
+    for name, term in terms_of("train", "parameter", "derived").items()
+    if term.short and term.type == "count" and name not in _BATCHES
+)
+"""Tensor, context, pipeline, virtual pipeline, expert and data parallel."""
+
+TOLD = (
+    "step_time_s",
+    "tokens_per_s_per_gpu",
+    "model_flops_utilization",
+    "time_to_train_days",
+    "cost_usd",
+)
+
+
+def brief(row: Mapping[str, Any]) -> str:
+    """``tp4 pp4 vp20 dp128 mbs4 zero1, recompute full``: the degrees, and what is not plain."""
+    known = terms_of("train", "parameter", "derived")
+    words = [f"{known[name].short}{row[name]}" for name in DEGREES if row[name] > 1]
+    words.append(f"{known['micro_batch_size'].short}{row['micro_batch_size']}")
+    words += [f"zero{row['zero_stage']}"] if row["zero_stage"] else []
+    others = [
+        f"{name} {row[name]}"
+        for name, term in _PARAMETERS.items()
+        if not term.short and not term.option and term.type != "flag" and row[name] != term.plain
+    ]
+    return ", ".join([" ".join(words), *others])

@@ -1,0 +1,81 @@
+"""Names that people give quantizations and caches, wherever they are given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner.configurations.choices import checked
+from planner.enums import CacheType, ComputePrecision, Quantization
+from planner.errors import SearchSpaceError, SpecError
+from planner.specs.model_checks import quantization_word
+
+ONE: dict[str, Any] = {
+    "workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "num_gpus": 1,
+    "engine": "vllm",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("codes", [Quantization, CacheType, ComputePrecision])
+def test_other_names_stand_for_words_and_hide_none(codes: Any) -> None:
+    assert set(codes.aliases().values()) <= set(codes.words())
+    assert not set(codes.aliases()) & set(codes.words())
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("bf16", "w16a16"), ("FP16", "w16a16"), ("fp8", "fp8"), ("fp8-block", "fp8_block"),
+        ("fp4", "nvfp4"), ("int8", "w8a8"), ("int4", "w4a16"), ("AWQ", "w4a16"),
+        ("gptq-int4", "w4a16"), ("nvfp4", "nvfp4"), ("w4a16", "w4a16"),
+    ],
+)  # fmt: skip
+def test_a_quantization_by_the_name_people_use(name: str, word: str) -> None:
+    assert checked("quantization", [name]) == [int(Quantization[word.upper()])]
+    assert quantization_word(name) == word
+
+
+def test_names_of_one_type_are_one_value() -> None:
+    assert len(checked("quantization", ["bf16", "fp16", "w16a16", "fp8"])) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "hint"),
+    [
+        ("quantization", "bf61", "Did you mean bf16?"),
+        ("quantization", "awk", "Did you mean awq?"),
+        ("kv_cache", "fp8_e4m4", "fp8_e4m3"),
+    ],
+)
+def test_an_unknown_name_has_a_close_one(name: str, value: str, hint: str) -> None:
+    with pytest.raises(SearchSpaceError, match=hint):
+        checked(name, [value])
+
+
+def test_in_python_and_in_a_space(tmp_path: Path) -> None:
+    by_word = planner.estimate(**ONE, settings={"quantization": "w16a16", "concurrency": 8})
+    by_name = planner.estimate(**ONE, settings={"quantization": "bf16", "concurrency": 8})
+    assert by_name.table() == by_word.table()
+    space = tmp_path / "own.toml"
+    space.write_text(
+        'name = "own"\ndescription = "own"\nengine = "vllm"\n[parameters]\n'
+        'quantization = ["bf16", "int8"]\nkv_cache = "auto"\nconcurrency = 8\n'
+    )
+    found = planner.search(**ONE, space=str(space), mode="aggregated").problem.sources[0].mesh
+    assert found is not None
+    assert set(found.values("quantization")) == {Quantization.W16A16, Quantization.W8A8}
+    assert set(found.values("kv_cache")) == {CacheType.BF16}
+
+
+def test_of_published_weights(tmp_path: Path) -> None:
+    shipped = Path(planner.__file__).parent / "model_specs" / "llama-3.1-8b.toml"
+    own = tmp_path / "own.toml"
+    own.write_text('quantization = "AWQ"\n' + shipped.read_text())
+    found = planner.search(**{**ONE, "model": str(own)}, mode="aggregated")
+    assert found.table["quantization"][0] == "w4a16"
+    own.write_text('quantization = "awk"\n' + shipped.read_text())
+    with pytest.raises(SpecError, match=r"Did you mean awq\?"):
+        planner.search(**{**ONE, "model": str(own)})

@@ -1,0 +1,80 @@
+"""Columns beside the predictions: the ends of their intervals, and what was asked."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.result_columns import FOLLOWING, ends_of, full_columns
+from planner.plan import make_plan
+from planner.request import Request
+from planner.terms import term_of_column
+
+TRAIN = Request(model="llama-7b", num_gpus=(8, 16), space="small", framework="megatron-lm")
+SERVE = Request(
+    workload="serve",
+    model="llama-3.1-8b",
+    gpu="h100",
+    engine="vllm",
+    num_gpus=4,
+    settings={"concurrency": [1, 8]},
+)
+BATCH = Request(**{**vars(SERVE), "workload": "inference", "price": 3.5})
+
+
+@pytest.mark.parametrize("request_", [TRAIN, SERVE, BATCH], ids=lambda r: r.workload)
+def test_ends_lie_around_each_value_and_are_terms(request_):
+    problem = make_plan(request_).problem
+    table = exhaustive_search(problem).table
+    found = full_columns(table, problem.sources)
+    ended = [name for name in table if ends_of(name)[0] in found]
+    follow = {name for both in FOLLOWING.values() for names in both for name in names}
+    assert set(ended) == follow & set(table)
+    for name in ended:
+        low, high = (found[end] for end in ends_of(name))
+        assert all(low < table[name]), name
+        assert all(table[name] < high), name
+    for name in set(found) - set(table):
+        assert term_of_column(name) is not None, name
+
+
+def test_what_follows_from_the_time_is_as_unsure_as_the_time():
+    problem = make_plan(TRAIN).problem
+    found = full_columns(exhaustive_search(problem).table, problem.sources)
+    slow = found["step_time_high_s"] / found["step_time_s"]
+    assert found["cost_high_usd"] / found["cost_usd"] == pytest.approx(slow)
+    assert found["gpu_hours_high"] / found["gpu_hours"] == pytest.approx(slow)
+    assert found["tokens_per_s"] / found["tokens_per_s_low"] == pytest.approx(slow)
+
+
+@pytest.mark.parametrize(
+    ("request_", "asked"),
+    [
+        (TRAIN, {"sequence_length": 2048, "price_per_gpu_hour_usd": 1.29}),
+        (SERVE, {"input_tokens": 1024, "output_tokens": 1024, "price_per_gpu_hour_usd": 2.29}),
+        (BATCH, {"price_per_gpu_hour_usd": 3.5}),
+    ],
+    ids=lambda r: getattr(r, "workload", ""),
+)
+def test_rows_say_what_was_asked(request_, asked):
+    problem = make_plan(request_).problem
+    found = full_columns(exhaustive_search(problem).table, problem.sources)
+    assert set(found["model"]) == {problem.setting.model.name}
+    for name, value in asked.items():
+        (only,) = set(found[name].tolist())
+        assert only == (value if isinstance(value, str) else pytest.approx(value))
+
+
+def test_rows_of_several_gpus_have_their_own_prices():
+    problem = make_plan(Request(**{**vars(TRAIN), "gpu": ("h100", "a100", "b200")})).problem
+    table = exhaustive_search(problem).comparisons["gpu"].table
+    found = full_columns(table, problem.sources)
+    prices = dict(zip(table["gpu"], found["price_per_gpu_hour_usd"], strict=True))
+    assert len(set(prices.values())) == len(set(table["gpu"])) > 1
+
+
+def test_an_unknown_price_is_not_a_number():
+    source, *_ = make_plan(Request(**{**vars(TRAIN), "gpu": "gaudi2"})).problem.sources
+    assert math.isnan(source.asked["price_per_gpu_hour_usd"])

@@ -1,0 +1,133 @@
+"""Serving without limits keeps those of the table, or says how far it had to go beyond them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import planner
+from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.relaxing import without_assumed
+from planner.plan import answered, make_plan
+from planner.request import Request
+from planner.terms import glossary
+
+SMALL: dict[str, Any] = {
+    "workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "num_gpus": 1,
+    "mode": "aggregated", "engine": "vllm",
+}  # fmt: skip
+LONG = {**SMALL, "gpu": "l4", "input_tokens": 60_000, "output_tokens": 1_000}
+DEFAULTS = {"time_to_first_token": 2.0, "time_per_output_token": 0.05}
+
+
+def bounds(found: Any) -> dict[str, float]:
+    return {limit.name: limit.bound for limit in found.problem.constraints if limit.assumed}
+
+
+def test_without_limits_those_of_the_table_hold() -> None:
+    assert {name: float(glossary()[name].default) for name in DEFAULTS} == DEFAULTS
+    plan = make_plan(Request(**SMALL))
+    found = exhaustive_search(plan.problem)
+    assert bounds(found) == DEFAULTS
+    assert max(found.table["time_per_output_token_s"]) <= 0.05
+    assert answered(plan, found).defaults["time_per_output_token"] == "at most 50 ms (default)"
+    free = exhaustive_search(without_assumed(plan.problem))
+    assert max(free.table["time_per_output_token_s"]) > 0.05
+
+
+@pytest.mark.parametrize(
+    "limit", ["time_to_first_token", "time_per_output_token", "request_latency"]
+)
+def test_a_limit_of_a_time_leaves_the_others_open(limit: str) -> None:
+    plan = make_plan(Request(**SMALL, constraints={limit: 100.0}))
+    assert {one.name: one.assumed for one in plan.problem.constraints} == {limit: False}
+    assert not set(DEFAULTS) & set(plan.defaults)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"constraints": {"cost_per_million_tokens": 50.0}},
+        {"constraints": {"memory_headroom": 1e9}},
+        {"request_rate": 0.5},
+    ],
+    ids=str,
+)
+def test_limits_of_other_things_come_before_the_assumed_ones(more: dict[str, Any]) -> None:
+    names = [one.name for one in make_plan(Request(**SMALL, **more)).problem.constraints]
+    assert names[-2:] == list(DEFAULTS)
+    assert len(names) == 3
+
+
+def test_static_batches_and_single_configurations_have_none() -> None:
+    batch = make_plan(Request(**{**SMALL, "workload": "inference", "mode": None}))
+    assert not batch.problem.constraints
+    alone = planner.estimate(**LONG, settings={"quantization": "fp8", "concurrency": 1})
+    assert alone.rejected_by == ""
+    assert float(alone.candidates.value("time_to_first_token").ravel()[0]) > 2.0
+
+
+@pytest.mark.parametrize(("input_tokens", "bound"), [(16_000, 8.0), (20_000, 16.0), (60_000, 64.0)])
+def test_where_nothing_keeps_them_they_are_widened_and_that_is_told(
+    input_tokens: int, bound: float
+) -> None:
+    plan = make_plan(Request(**{**LONG, "input_tokens": input_tokens}))
+    found = exhaustive_search(plan.problem)
+    assert bounds(found)["time_to_first_token"] == bound
+    told = answered(plan, found)
+    assert "relaxed" in told.defaults["time_to_first_token"]
+    assert "2.00 s" in told.defaults["time_to_first_token"]
+    assert bounds(told) == bounds(found)
+    assert max(found.table["time_to_first_token_s"]) <= bound
+    # As few doublings as leave room beyond the plan that is nearest to the default.
+    nearest = nearest_time(plan.problem)
+    assert nearest > 2.0
+    assert bound / 2 < 1.5 * nearest <= bound
+
+
+def nearest_time(problem: Any) -> float:
+    times: list[float] = []
+    exhaustive_search(
+        without_assumed(problem), sink=lambda rows: times.extend(rows["time_to_first_token_s"])
+    )
+    return min(times)
+
+
+def test_what_the_user_asked_for_is_never_widened() -> None:
+    asked = {"cost_per_million_tokens": 1e-6}
+    found = planner.search(**SMALL, constraints=asked)
+    assert not found.configurations_feasible
+    assert bounds(found) == DEFAULTS
+    (given,) = (one for one in found.problem.constraints if not one.assumed)
+    assert given.bound == 1e-6
+    # Wherever it stands among the limits.
+    plan = make_plan(Request(**LONG, constraints=asked)).problem
+    turned = replace(plan, constraints=plan.constraints[::-1])
+    limits = exhaustive_search(turned).problem.constraints
+    assert [one.bound for one in limits if not one.assumed] == [1e-6]
+
+
+def test_a_sampled_search_widens_them_too() -> None:
+    found = planner.search(**LONG, driver="optuna", trials=100)
+    assert found.configurations_feasible
+    assert bounds(found)["time_to_first_token"] > 2.0
+
+
+def test_the_command_says_what_it_assumed(planner: Any) -> None:
+    ran = planner(
+        "search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", 1
+    )
+    for words in ("at most 2.00 s (default)", "fp8 (w16a16, fp8 tried", "(bf16, fp8 tried"):
+        assert words in ran.out
+
+
+def test_types_that_were_set_or_published_are_not_told_as_chosen() -> None:
+    settings = {"quantization": "bf16", "kv_cache": ["bf16"]}
+    assert not {"quantization", "kv_cache"} & set(
+        make_plan(Request(**SMALL, settings=settings)).defaults
+    )
+    published = make_plan(Request(**{**SMALL, "model": "gpt-oss-20b"})).defaults
+    assert "published" in published["quantization"]
+    assert published["kv_cache"] == "bf16, fp8 tried, of the space"
