@@ -32,6 +32,8 @@ def print_comparisons(console: Console, plan: Plan, result: SearchResult) -> Non
             words = _told(plan, compared) if is_long else _losses(compared)
             line = f"By {_words(axis)}: {', '.join(words)}"
             print_folded(console, line, most=4 if is_long else 2)
+            for reason in without_plan_lines(plan, compared) if is_long else ():
+                print_folded(console, reason, most=2)
     for axis in tables:
         compared = result.comparisons[axis]
         console.print()
@@ -65,7 +67,7 @@ def _told(plan: Plan, compared: Comparison) -> list[str]:
         row = dict(zip(table, values, strict=True))
         reached.append(told(column, row[column], _ends(column, row)))
     first, others = losses[:1], zip(losses[1:], reached[1:], strict=False)
-    return [*first, *(f"{words}: {value}" for words, value in others), *losses[len(reached) :]]
+    return [*first, *(f"{words}: {value}" for words, value in others)]
 
 
 def _losses(compared: Comparison) -> list[str]:
