@@ -61,7 +61,7 @@ answers of a plan."""
 _COMMANDS = """`-h` behind any of them shows its help, `planner search --workload serve -h` that of
 one workload. `planner --install-completion` lets bash, zsh or fish complete commands, options,
 specs, parameters and their values; `planner --show-completion` prints what it would install."""
-_LIMITS = """Options of `planner search`; in Python `constraints`, in SI units or text with a unit."""
+_LIMITS = """Options of `planner search`; in Python `constraints`: numbers in SI units, or text."""
 _OBJECTIVES = """Names for `--objective`, one to three; in Python `objectives`."""
 _RESULTS = """Columns of results. A column's name ends with its unit where it has one and does not
 name it already: `step_time_s`, `peak_memory_gib`, `time_to_train_days`. The *head* is that of the
