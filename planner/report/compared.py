@@ -28,7 +28,7 @@ def print_comparisons(console: Console, plan: Plan, result: SearchResult) -> Non
     tables = _in_tables(plan, result)
     for axis, compared in result.comparisons.items():
         if axis not in tables:
-            print_folded(console, f"By {_words(axis)}: {', '.join(_losses(compared))}", most=2)
+            print_folded(console, f"By {_words(axis)}: {', '.join(_losses(compared))}", most=4)
     for axis in tables:
         compared = result.comparisons[axis]
         console.print()
