@@ -116,7 +116,7 @@ def test_no_memory_is_told_beyond_the_capacity() -> None:
 
 
 def test_an_interval_within_the_memory_is_told() -> None:
-    settings = {"micro_batch_size": 1, "zero_stage": 1}
+    settings = {"micro_batch_size": 1, "zero_stage": 0, "tensor_parallel": 8}
     found = planner.estimate(model="llama-7b", num_gpus=8, settings=settings, gpu="h100")
     low, high = (f"{found.to_frame()[f'peak_memory_{end}_gib'][0]:.1f}" for end in ("low", "high"))
     assert f"({low} to {high})" in found.summary()
