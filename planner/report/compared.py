@@ -20,7 +20,7 @@ from planner.report.short import share, shortest_plan
 from planner.report.told import label, told
 from planner.request import ALL
 
-_MOST, _LINES = 8, 5
+_MOST, _LINES = 8, 7
 
 
 def print_comparisons(console: Console, plan: Plan, result: SearchResult) -> None:
