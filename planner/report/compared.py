@@ -20,7 +20,7 @@ from planner.report.short import share, shortest_plan
 from planner.report.told import label, told
 from planner.request import ALL
 
-_MOST = 8
+_MOST, _LINES = 8, 7
 
 
 def print_comparisons(console: Console, plan: Plan, result: SearchResult) -> None:
@@ -31,9 +31,9 @@ def print_comparisons(console: Console, plan: Plan, result: SearchResult) -> Non
             is_long = axis == plan.workload.profile_kind and not tables
             words = _told(plan, compared) if is_long else _losses(compared)
             line = f"By {_words(axis)}: {', '.join(words)}"
-            print_folded(console, line, most=4 if is_long else 2)
+            print_folded(console, line, most=4 if is_long else _LINES)
             for reason in without_plan_lines(plan, compared) if is_long else ():
-                print_folded(console, reason, most=2)
+                print_folded(console, reason, most=_LINES)
     for axis in tables:
         compared = result.comparisons[axis]
         console.print()
