@@ -90,7 +90,7 @@ def test_the_summary_is_the_short_answer(found: Any, width: int) -> None:
     assert "Pareto front by" in text
     assert "..." not in text.split("Recommended")[1]
     if width >= 80:
-        assert len(text.splitlines()) <= 45
+        assert len(text.splitlines()) <= 50
 
 
 @pytest.mark.parametrize("width", [0, 19, 2.5, "80", True])
@@ -103,7 +103,10 @@ def test_a_notebook_shows_the_front_with_the_recommended_plan(found: Any) -> Non
     page = found._repr_html_()
     shown = [row for row in Table(page).rows if row and row[0].rstrip("=*").isdigit()]
     assert len(shown) == min(10, len(found.table["num_gpus"]))
-    assert [row[0] for row in shown if row[0].endswith("*")] == [shown[0][0]]
+    marked = [row[0] for row in shown if row[0].endswith("*")]
+    # A plainer plan than the fastest need not be on the front.
+    is_fastest = found.recommended.columns() == found.fastest.columns()
+    assert marked == ([shown[0][0]] if is_fastest else [])
     assert "color:" not in page.replace("background", "")  # that of the page, light or dark
 
 
