@@ -92,6 +92,8 @@ def mesh_of(
     }
     for name in set(space.parameters) - set(settings):
         table[name] = _supported(name, table[name], framework)
+    if "zero_stage" not in settings and not _is_of(space, framework):
+        table["zero_stage"] = _usual_stages(table["zero_stage"], framework)
     table["num_gpus"] = checked("num_gpus", counts)
     alone = min(table["tensor_parallel"]) * min(table["pipeline_parallel"]) >= counts[-1]
     if alone and "zero_stage" not in said and 0 in framework.zero_stages:
@@ -106,6 +108,16 @@ def _supported(name: str, values: list[Any], framework: FrameworkProfile) -> lis
     if lacking is None:
         return values
     return [value for value, no in zip(values, lacking, strict=True) if not no] or values
+
+
+def _usual_stages(stages: list[Any], framework: FrameworkProfile) -> list[Any]:
+    """ZeRO stages of another framework's space; this one's if its usual one is not among them."""
+    return stages if framework.default_zero_stage in stages else [*framework.zero_stages]
+
+
+def _is_of(space: SearchSpace, framework: FrameworkProfile) -> bool:
+    """Whether a space was made for a framework."""
+    return space.framework in (framework.name.lower().replace(" ", "-"), *framework.aliases)
 
 
 def _defaults(framework: FrameworkProfile, workload: TrainingWorkload) -> dict[str, Any]:

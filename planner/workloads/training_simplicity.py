@@ -18,8 +18,10 @@ from planner.estimators.share import Setting
 
 FEWEST_TOKENS = 4096
 """Context parallelism leaves a rank at least so many tokens of a sequence."""
-MOST_VIRTUAL = 12
-"""Published layouts have no more chunks on a stage."""
+USUAL_CHUNKS = (1, 2, 3, 4, 5, 7, 8, 12)
+"""Chunks of layers on a pipeline stage of published layouts."""
+MOST_MISSING = 3
+"""Layers that they lack, at most, to chunks of equal size: 61 on 64 places."""
 FULL = 0.9
 """Beyond this share of its memory a GPU is full."""
 
@@ -63,9 +65,11 @@ def _terms(
     yield 2, c.expert_parallel > domain
     yield 2, (c.tensor_parallel > 1) & ~c.sequence_parallel
     alone = c.data_parallel * c.context_parallel == 1
-    usual = np.where(alone, ZeroStage.NONE, setting.framework.default_zero_stage)
-    yield 2, c.zero_stage != usual
-    yield 2, c.virtual_pipeline > MOST_VIRTUAL
+    stage = np.where(alone, ZeroStage.NONE, setting.framework.default_zero_stage)
+    yield 2, c.zero_stage != stage
+    usual = np.isin(c.virtual_pipeline, USUAL_CHUNKS)
+    missing = -setting.model.num_hidden_layers % (c.pipeline_parallel * c.virtual_pipeline)
+    yield 2, ~usual | (missing > MOST_MISSING)
     yield 2, peak_memory > FULL * setting.machine.gpu.allocatable_memory
     kinds = (c.tensor_parallel > 1, c.context_parallel > 1, c.pipeline_parallel > 1)
     yield 4, sum((np.asarray(kind, dtype=np.intp) for kind in kinds), np.zeros((), np.intp))

@@ -35,11 +35,9 @@ def _complexity(changes: dict[str, Any], full: bool = False, **request: Any) -> 
     asked = {"model": "qwen3-235b-a22b", "gpu": "h100-sxm-80gb", "framework": "megatron-bridge"}
     plan = one_configuration(
         Request(
-            num_gpus=256,
             sequence_length=8192,
-            global_batch_size=8192,
             settings=settings,
-            **{**asked, **request},
+            **{"num_gpus": 256, "global_batch_size": 8192, **asked, **request},
         )
     )
     (source,) = plan.problem.sources
@@ -62,6 +60,25 @@ def test_the_order_is_that_of_the_documentation() -> None:
     found = [_complexity(changes, full=name == "full memory") for name, changes in UNUSUAL]
     for (first, more), (second, less) in combinations(zip(UNUSUAL, found, strict=True), 2):
         assert more > less, (first[0], second[0])
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "virtual", "is_usual"),
+    [
+        (8, 4, True),  # 94 layers and two missing
+        (8, 12, True),
+        (2, 6, False),  # divides as well, but nobody has six
+        (4, 5, False),  # six missing
+        (16, 1, True),
+        (20, 1, False),
+    ],
+)
+def test_chunks_are_those_of_published_layouts(pipeline: int, virtual: int, is_usual: bool) -> None:
+    gpus = {"num_gpus": 20 * 256, "global_batch_size": 20 * 8192}
+    found = _complexity(
+        {"pipeline_parallel": pipeline, "virtual_pipeline": virtual, "expert_parallel": 8}, **gpus
+    )
+    assert (found == _complexity({"pipeline_parallel": 2}, **gpus)) == is_usual
 
 
 def test_recomputation_is_taken_in_the_order_of_its_cost() -> None:
