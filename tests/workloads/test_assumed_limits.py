@@ -124,6 +124,13 @@ def test_the_command_says_what_it_assumed(planner: Any) -> None:
         assert words in ran.out
 
 
+def test_python_says_what_it_assumed_and_what_it_widened() -> None:
+    found = planner.search(**LONG)
+    assert bounds(found.plan) == bounds(found)
+    assert "relaxed from 2.00 s" in found.summary()
+    assert "of bf16, fp8" in found.summary()
+
+
 def test_types_that_were_set_or_published_are_not_told_as_chosen() -> None:
     settings = {"quantization": "bf16", "kv_cache": ["bf16"]}
     assert not {"quantization", "kv_cache"} & set(
