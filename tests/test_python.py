@@ -31,6 +31,15 @@ REFUSED = {
     "separator": ({**TRAIN, "num_gpus": "2,048"}, "write 2048"),
     "separated length": ({**TRAIN, "sequence_length": "2,048"}, "Write 2048"),
     "twice": ({**TRAIN, "settings": {"tp": 2, "tensor_parallel": 4}}, "tensor_parallel is set tw"),
+    "precision twice": (
+        {**TRAIN, "precision": "fp8", "settings": {"precision": "bf16"}}, "precision is set twice",
+    ),
+    "quantization twice": (
+        {**SERVE, "precision": "fp8", "settings": {"quantization": "fp8"}}, "quantization is set",
+    ),
+    "batch twice": (
+        {**TRAIN, "global_batch_size": (8, 16), "settings": {"gbs": 8}}, "size is set twice",
+    ),
     "unknown": ({**TRAIN, "gpuz": "h100"}, "Unknown argument 'gpuz'. Did you mean gpu"),
     "an option": ({**TRAIN, "gpus": 8}, "Unknown argument 'gpus'. Did you mean num_gpus?"),
     "a parameter": ({**TRAIN, "tp": 8}, "give settings={'tensor_parallel': ...}"),
@@ -41,7 +50,7 @@ REFUSED = {
     "derived": ({**TRAIN, "settings": {"dp": 8}}, "data_parallel follows from"),
     "part of a name": ({**TRAIN, "settings": {"tensor": 8}}, "Did you mean tensor_parallel?"),
     "short name": ({**TRAIN, "settings": {"tpp": 8}}, "Unknown parameter 'tpp'. Did you mean tp"),
-}
+}  # fmt: skip
 HOW = {
     "trials": ({"trials": 9}, "trials needs driver optuna"),
     "storage": ({"storage": "s.db"}, "storage needs driver optuna"),
