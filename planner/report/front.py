@@ -22,6 +22,8 @@ from planner.terms import glossary, term_of_column, terms_of
 
 # What does not tell rows apart that something else does not tell, too.
 _REDUNDANT = ("gradient_accumulation_steps", "pipeline_schedule")
+# Where these differ, so do the batches of a step.
+_WORK = ("model", "adapter")
 _NO_RANK = "30"
 _OF_OBJECTIVES = 3
 _PARALLEL = "_parallel"
@@ -224,7 +226,10 @@ def _matters(plan: Plan, name: str, shown: Mapping[str, Sequence[Any]]) -> bool:
 
 def of_objective(plan: Plan, name: str, table: Mapping[str, Any]) -> str:
     """The column that tells an objective: the workload's choice, or its own."""
-    chosen = plan.workload.wording.of_objective.get(name)
+    wording = plan.workload.wording
+    chosen = wording.of_objective.get(name)
+    if set(_WORK) & set(plan.problem.axes):
+        chosen = wording.of_unlike.get(name, chosen)
     own = (column for column in table if (term := term_of_column(column)) and term.term == name)
     return chosen or next(own, name)
 
