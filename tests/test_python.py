@@ -198,3 +198,15 @@ def test_every_short_name_is_of_one_term():
         known = terms_of(workload, "parameter", "derived", "pool").values()
         shorts = [term.short for term in known if term.short]
         assert len(shorts) == len(set(shorts))
+
+
+def test_the_words_of_optuna_are_its_own():
+    from planner import given
+    from planner.optimize import optuna_search
+
+    assert given.SAMPLERS == optuna_search.SAMPLERS
+    asked = given.read_driver({"driver": "optuna"})
+    plain = inspect.signature(optuna_search.sample).parameters
+    assert {name: plain[name].default for name in asked if name != "driver"} == {
+        name: value for name, value in asked.items() if name != "driver"
+    }
