@@ -25,7 +25,7 @@ from planner.inputs import (
 )
 from planner.request import ALL, Request
 from planner.terms import Term, glossary, terms_of
-from planner.workloads.registry import known_workload
+from planner.workloads.registry import known_workload, workload_of
 
 Said: TypeAlias = Callable[[str], str]
 
@@ -69,9 +69,12 @@ def make_request(
         else:
             raise _unknown(workload, name)
     _refuse_others(workload, read_fields, said)
-    read_fields["settings"] = _joined(
-        dict(base.settings if base else {}), read_fields.get("settings", {}), of_options
-    )
+    set_names = read_fields.get("settings", {})
+    if "precision" in read_fields:
+        _refuse_twice([workload_of(workload).precision], set_names)
+    _refuse_twice(of_options, set_names)
+    kept = base.settings if base else {}
+    read_fields["settings"] = {**kept, **set_names, **of_options}
     if base is None and "model" not in read_fields:
         raise SpecError(f"Give a model with {said('model')}.")
     request = Request(**read_fields) if base is None else replace(base, **read_fields)
@@ -163,13 +166,11 @@ def _setting(term: Term | None, given: Any, name: str) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _joined(*parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a base, those that replace them, and those with options of their own."""
-    base, given, of_options = parts
-    for name in of_options:
-        if name in given:
+def _refuse_twice(names: Iterable[str], settings: Mapping[str, Any]) -> None:
+    """Refuse settings of parameters that an option of their own was given for."""
+    for name in names:
+        if name in settings:
             raise SearchSpaceError(f"{name} is set twice; list its values with commas.")
-    return {**base, **given, **of_options}
 
 
 def _objectives(workload: str, given: Any, said: Said) -> tuple[str, ...]:

@@ -31,6 +31,15 @@ REFUSED = {
     "separator": ({**TRAIN, "num_gpus": "2,048"}, "write 2048"),
     "separated length": ({**TRAIN, "sequence_length": "2,048"}, "Write 2048"),
     "twice": ({**TRAIN, "settings": {"tp": 2, "tensor_parallel": 4}}, "tensor_parallel is set tw"),
+    "precision twice": (
+        {**TRAIN, "precision": "fp8", "settings": {"precision": "bf16"}}, "precision is set twice",
+    ),
+    "quantization twice": (
+        {**SERVE, "precision": "fp8", "settings": {"quantization": "fp8"}}, "quantization is set",
+    ),
+    "batch twice": (
+        {**TRAIN, "global_batch_size": (8, 16), "settings": {"gbs": 8}}, "size is set twice",
+    ),
     "unknown": ({**TRAIN, "gpuz": "h100"}, "Unknown argument 'gpuz'. Did you mean gpu"),
     "an option": ({**TRAIN, "gpus": 8}, "Unknown argument 'gpus'. Did you mean num_gpus?"),
     "a parameter": ({**TRAIN, "tp": 8}, "give settings={'tensor_parallel': ...}"),
@@ -41,7 +50,7 @@ REFUSED = {
     "derived": ({**TRAIN, "settings": {"dp": 8}}, "data_parallel follows from"),
     "part of a name": ({**TRAIN, "settings": {"tensor": 8}}, "Did you mean tensor_parallel?"),
     "short name": ({**TRAIN, "settings": {"tpp": 8}}, "Unknown parameter 'tpp'. Did you mean tp"),
-}
+}  # fmt: skip
 HOW = {
     "trials": ({"trials": 9}, "trials needs driver optuna"),
     "storage": ({"storage": "s.db"}, "storage needs driver optuna"),
@@ -189,3 +198,15 @@ def test_every_short_name_is_of_one_term():
         known = terms_of(workload, "parameter", "derived", "pool").values()
         shorts = [term.short for term in known if term.short]
         assert len(shorts) == len(set(shorts))
+
+
+def test_the_words_of_optuna_are_its_own():
+    from planner import given
+    from planner.optimize import optuna_search
+
+    assert given.SAMPLERS == optuna_search.SAMPLERS
+    asked = given.read_driver({"driver": "optuna"})
+    plain = inspect.signature(optuna_search.sample).parameters
+    assert {name: plain[name].default for name in asked if name != "driver"} == {
+        name: value for name, value in asked.items() if name != "driver"
+    }
