@@ -118,17 +118,17 @@ def test_the_command_says_what_it_assumed(planner: Any) -> None:
     ran = planner(
         "search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", 1
     )
-    first = ran.out.index("Assumed")
-    assert ran.out.index("token at most") < ran.out.index("cluster", first)
+    told = " ".join(ran.out.split())
+    assert told.index("token at most") < told.index("cluster")
     for words in ("at most 2.00 s", "fp8 of w16a16, fp8", "of bf16, fp8"):
-        assert words in ran.out
+        assert words in told
 
 
 def test_python_says_what_it_assumed_and_what_it_widened() -> None:
     found = planner.search(**LONG)
     assert bounds(found.plan) == bounds(found)
-    assert "relaxed from 2.00 s" in found.summary()
-    assert "of bf16, fp8" in found.summary()
+    assert "relaxed from 2.00 s" in " ".join(found.summary().split())
+    assert "of bf16, fp8" in " ".join(found.summary().split())
 
 
 def test_types_that_were_set_or_published_are_not_told_as_chosen() -> None:
