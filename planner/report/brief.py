@@ -22,6 +22,7 @@ from planner.report.front import of_objective, print_short_front
 from planner.report.overview import question_title
 from planner.report.reproduce import estimate_command, folded
 from planner.report.short import share, short_plan
+from planner.report.sure import beyond
 from planner.report.told import label, told
 from planner.units import GIB
 
@@ -140,20 +141,12 @@ def recommended_pairs(
 
 
 def sure_lines(plan: Plan, row: Mapping[str, Any], sure: Confidence | None) -> list[str]:
-    """What the brackets mean; of the memory how much more than predicted would fit.
-
-    An interval that ends beyond the memory says nothing of a plan that was predicted to fit.
-    """
+    """What the brackets mean, and of the memory how much more than predicted would fit."""
     if sure is None:
         return []
     lines = [f"In brackets: 9 of 10 published runs like this lie there (basis: {sure.basis})."]
-    high = sure.factors.get("peak_memory", (1.0, 1.0))[1]
-    fits = _capacity(plan, row) / row[_MEMORY] if _MEMORY in row else np.inf
-    if high > fits:
-        lines.append(
-            f"Memory: {fits:.2f} x the prediction fits; 1 in 20 such runs needed more than "
-            f"{high:.2f} x."
-        )
+    if memory := beyond(row, sure, _capacity(plan, row)):
+        lines.append(f"Memory: {memory}.")
     return lines
 
 
