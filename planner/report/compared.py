@@ -31,7 +31,7 @@ def print_comparisons(console: Console, plan: Plan, result: SearchResult) -> Non
             is_long = axis == plan.workload.profile_kind and not tables
             words = _told(plan, compared) if is_long else _losses(compared)
             line = f"By {_words(axis)}: {', '.join(words)}"
-            print_folded(console, line, most=4 if is_long else _LINES)
+            print_folded(console, line, most=_LINES)
             for reason in without_plan_lines(plan, compared) if is_long else ():
                 print_folded(console, reason, most=_LINES)
     for axis in tables:
