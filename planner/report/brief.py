@@ -168,7 +168,7 @@ def fastest_line(plan: Plan, row: Mapping[str, Any], fastest: Mapping[str, Any])
     if not _are_numbers(mine, best):
         return ""
     gain = abs(best / mine - 1) if mine else 0.0
-    if gain < _SAME and short_plan(plan, row) == short_plan(plan, fastest):
+    if gain < _SAME:
         return ""
     words = f"{label(column)} {told(column, best)}, {share(gain)} better"
     return f"Best by {label(column)}: {short_plan(plan, fastest)}; {words}"

@@ -74,7 +74,11 @@ def _losses(compared: Comparison) -> list[str]:
     """Each value of an axis with what it loses against the first."""
     table = compared.table[compared.axis]
     found = [
-        text.value(value) if not at else f"{text.value(value)} {share(loss)} worse"
+        text.value(value)
+        if not at
+        else f"{text.value(value)} {share(loss)} worse"
+        if loss
+        else f"{text.value(value)} as good"
         for at, (value, loss) in enumerate(zip(table, compared.losses, strict=True))
     ]
     return found + [f"{text.value(value)} no plan" for value in compared.without_plan]
