@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from planner import text
 from planner.confidence.intervals import Confidence
 from planner.optimize.result import SearchResult, row_of
 from planner.optimize.result_columns import intervals
@@ -128,7 +129,8 @@ def recommended_pairs(
         of_objective(plan, objective.name, row) for objective in plan.problem.objectives
     )
     ends = intervals(row, sure)
-    pairs = {label(name): told(name, row[name], ends.get(name)) for name in told_of if name in row}
+    pairs = {} if plan.counts else {"GPUs": text.count(row["num_gpus"])}
+    pairs |= {label(name): told(name, row[name], ends.get(name)) for name in told_of if name in row}
     if _MEMORY in row:
         capacity = _capacity(plan, row)
         high = ends[_MEMORY][1] if _MEMORY in ends else np.inf

@@ -74,14 +74,16 @@ def _losses(compared: Comparison) -> list[str]:
     """Each value of an axis with what it loses against the first."""
     table = compared.table[compared.axis]
     found = [
-        text.value(value)
-        if not at
-        else f"{text.value(value)} {share(loss)} worse"
-        if loss
-        else f"{text.value(value)} as good"
+        text.value(value) + (_worse(loss) if at else "")
         for at, (value, loss) in enumerate(zip(table, compared.losses, strict=True))
     ]
     return found + [f"{text.value(value)} no plan" for value in compared.without_plan]
+
+
+def _worse(loss: float) -> str:
+    if not math.isfinite(loss):
+        return ""
+    return f" {share(loss)} worse" if loss else " as good"
 
 
 def _print_table(console: Console, plan: Plan, compared: Comparison) -> None:
