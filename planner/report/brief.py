@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from planner import text
 from planner.confidence.intervals import Confidence
 from planner.optimize.result import SearchResult, row_of
 from planner.optimize.result_columns import intervals
@@ -22,6 +23,7 @@ from planner.report.front import of_objective, print_short_front
 from planner.report.overview import question_title
 from planner.report.reproduce import estimate_command, folded
 from planner.report.short import share, short_plan
+from planner.report.sure import beyond
 from planner.report.told import label, told
 from planner.units import GIB
 
@@ -127,7 +129,8 @@ def recommended_pairs(
         of_objective(plan, objective.name, row) for objective in plan.problem.objectives
     )
     ends = intervals(row, sure)
-    pairs = {label(name): told(name, row[name], ends.get(name)) for name in told_of if name in row}
+    pairs = {} if plan.counts else {"GPUs": text.count(row["num_gpus"])}
+    pairs |= {label(name): told(name, row[name], ends.get(name)) for name in told_of if name in row}
     if _MEMORY in row:
         capacity = _capacity(plan, row)
         high = ends[_MEMORY][1] if _MEMORY in ends else np.inf
@@ -140,20 +143,12 @@ def recommended_pairs(
 
 
 def sure_lines(plan: Plan, row: Mapping[str, Any], sure: Confidence | None) -> list[str]:
-    """What the brackets mean; of the memory how much more than predicted would fit.
-
-    An interval that ends beyond the memory says nothing of a plan that was predicted to fit.
-    """
+    """What the brackets mean, and of the memory how much more than predicted would fit."""
     if sure is None:
         return []
     lines = [f"In brackets: 9 of 10 published runs like this lie there (basis: {sure.basis})."]
-    high = sure.factors.get("peak_memory", (1.0, 1.0))[1]
-    fits = _capacity(plan, row) / row[_MEMORY] if _MEMORY in row else np.inf
-    if high > fits:
-        lines.append(
-            f"Memory: {fits:.2f} x the prediction fits; 1 in 20 such runs needed more than "
-            f"{high:.2f} x."
-        )
+    if memory := beyond(row, sure, _capacity(plan, row)):
+        lines.append(f"Memory: {memory}.")
     return lines
 
 
@@ -175,7 +170,7 @@ def fastest_line(plan: Plan, row: Mapping[str, Any], fastest: Mapping[str, Any])
     if not _are_numbers(mine, best):
         return ""
     gain = abs(best / mine - 1) if mine else 0.0
-    if gain < _SAME and short_plan(plan, row) == short_plan(plan, fastest):
+    if gain < _SAME:
         return ""
     words = f"{label(column)} {told(column, best)}, {share(gain)} better"
     return f"Best by {label(column)}: {short_plan(plan, fastest)}; {words}"

@@ -31,7 +31,7 @@ def print_comparisons(console: Console, plan: Plan, result: SearchResult) -> Non
             is_long = axis == plan.workload.profile_kind and not tables
             words = _told(plan, compared) if is_long else _losses(compared)
             line = f"By {_words(axis)}: {', '.join(words)}"
-            print_folded(console, line, most=4 if is_long else _LINES)
+            print_folded(console, line, most=_LINES)
             for reason in without_plan_lines(plan, compared) if is_long else ():
                 print_folded(console, reason, most=_LINES)
     for axis in tables:
@@ -74,10 +74,16 @@ def _losses(compared: Comparison) -> list[str]:
     """Each value of an axis with what it loses against the first."""
     table = compared.table[compared.axis]
     found = [
-        text.value(value) if not at else f"{text.value(value)} {share(loss)} worse"
+        text.value(value) + (_worse(loss) if at else "")
         for at, (value, loss) in enumerate(zip(table, compared.losses, strict=True))
     ]
     return found + [f"{text.value(value)} no plan" for value in compared.without_plan]
+
+
+def _worse(loss: float) -> str:
+    if not math.isfinite(loss):
+        return ""
+    return f" {share(loss)} worse" if loss else " as good"
 
 
 def _print_table(console: Console, plan: Plan, compared: Comparison) -> None:

@@ -16,6 +16,7 @@ from planner.report.console import print_pairs, print_title
 from planner.report.parts import memory_table
 from planner.report.sure import sure_pairs
 from planner.terms import term_of_column
+from planner.units import GIB
 from planner.workloads.base import Evaluation
 
 
@@ -53,8 +54,9 @@ def print_sure(console: Console, candidates: Candidates) -> None:
     row = first_row(candidates.columns())
     sure = candidates.source.confidence(row["num_gpus"])
     if sure is not None:
+        capacity = candidates.source.setting.machine.gpu.allocatable_memory / GIB
         print_title(console, "How sure")
-        print_pairs(console, sure_pairs(row, sure))
+        print_pairs(console, sure_pairs(row, sure, capacity))
 
 
 def print_memory(console: Console, candidates: Candidates, of: str = "GPU") -> None:

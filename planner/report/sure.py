@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from planner import text
 from planner.confidence.intervals import Confidence
 from planner.optimize.result_columns import intervals
@@ -20,15 +22,30 @@ _TOLD = (
     "output_tokens_per_s",
     "peak_memory_gib",
 )
+_MEMORY = "peak_memory_gib"
 _UNITS = {"_per_s": "tokens/s", "_s": "s", "_gib": "GiB", "_days": "days"}
 
 
-def sure_pairs(row: Mapping[str, Any], sure: Confidence) -> dict[str, str]:
-    """Where 90 % of published runs of this kind would be."""
+def sure_pairs(row: Mapping[str, Any], sure: Confidence, capacity: float) -> dict[str, str]:
+    """Where 90 % of published runs of this kind would be; the memory has ``capacity`` [GiB]."""
     ends = intervals(row, sure)
     pairs = {_label(name): _range(name, *ends[name]) for name in _TOLD if name in ends}
+    if memory := beyond(row, sure, capacity):
+        pairs["peak memory"] = memory
     pairs["meaning"] = f"9 of 10 published runs like this lie there; basis: {sure.basis}"
     return pairs
+
+
+def beyond(row: Mapping[str, Any], sure: Confidence, capacity: float) -> str:
+    """How much more than predicted fits, where published runs needed more yet; else empty.
+
+    An interval that ends beyond the memory says nothing of a plan that was predicted to fit.
+    """
+    most = sure.factors.get("peak_memory", (1.0, 1.0))[1]
+    fits = capacity / row[_MEMORY] if row.get(_MEMORY) else np.inf
+    if most <= fits:
+        return ""
+    return f"{fits:.2f} x the prediction fits; 1 in 20 such runs needed more than {most:.2f} x"
 
 
 def ties(values: Sequence[float], sure: Confidence | None) -> list[bool]:

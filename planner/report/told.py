@@ -36,6 +36,8 @@ def told(column: str, value: Any, ends: Ends | None = None) -> str:
     """A value of a column with its unit, and the ends of its interval in brackets."""
     if not isinstance(value, float | int) or isinstance(value, bool):
         return text.value(value)
+    if isinstance(value, int):
+        return text.count(value)
     if not math.isfinite(value):
         return "unknown: give --price" if column.endswith("_usd") else "-"
     scale, unit = _scale(column, value)

@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 
-from planner.report.cells import csv_cell, json_cell, texts
+from planner.report.cells import csv_cell, joined, json_cell, texts
 
 COLUMNS = {
     "floats": np.array([0.1, 1e300, -0.0, 0.0, 5e-324, 1 / 3, 1e16, math.nan, math.inf, 0.1]),
@@ -64,3 +64,28 @@ def test_numbers_stay_numbers():
         "-1e-07",
         "True",
     ]
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_rows_put_what_is_the_same_together_once(number):
+    columns = {
+        "same word": ["a,b"] * number,
+        "unknown": [None] * number,
+        "floats": np.arange(number) / 3,
+        "one float": np.full(number, -0.0),
+        "zeros": [0.0, -0.0, 0.0][:number],
+        "ones": [1, True, 1][:number],
+        "flags": [True] * number,
+        "words": ["x", "y", "z"][:number],
+        "last": np.broadcast_to(np.array("LLaMA 7B"), number),
+    }
+    for cell, before in ((csv_cell, ""), (json_cell, '"a": ')):
+        cells = [[before + cell(value) for value in as_lists(v)] for v in columns.values()]
+        expected = ["|".join(row) for row in zip(*cells, strict=True)]
+        assert joined([(values, before) for values in columns.values()], cell, "|") == expected
+
+
+@pytest.mark.parametrize("exponent", range(-320, 309, 7))
+def test_floats_are_written_as_python_writes_them(exponent):
+    values = np.random.default_rng(exponent + 400).random(300) * 10.0**exponent
+    assert texts(values, csv_cell) == [*map(repr, values.tolist())]
