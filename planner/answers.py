@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from planner.errors import SearchSpaceError
 from planner.optimize.result import SearchResult
-from planner.plan import Plan
+from planner.plan import Plan, answered
 from planner.workloads.base import Evaluation
 
 _ROWS = 10
@@ -24,7 +24,7 @@ class Answer(SearchResult):
     @classmethod
     def of_plan(cls, plan: Plan, result: SearchResult) -> Self:
         """The result of a search of a plan's problem."""
-        return cls(plan=plan, **_values(result))
+        return cls(plan=answered(plan, result), **_values(result))
 
     def summary(self, *, width: int = 80) -> str:
         """The answer in about 30 lines of plain text.

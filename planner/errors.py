@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+_MOST_MEANT = 3
+# A shorter part is in many words by chance.
+_SHORTEST_PART = 4
+
 
 class PlannerError(Exception):
     """Base of all errors that are the input's fault; the message is shown as it is."""
@@ -59,6 +63,11 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
 
     >>> did_you_mean("lama-65b", ["llama-65b", "gpt-3"])
     ' Did you mean llama-65b?'
+    >>> did_you_mean("batch", ["tensor_parallel", "micro_batch_size"])
+    ' Did you mean micro_batch_size?'
     """
-    close = get_close_matches(word.lower(), sorted(choices), n=3, cutoff=0.6)
+    known, text = sorted(choices), word.lower()
+    close = get_close_matches(text, known, n=_MOST_MEANT, cutoff=0.6)
+    if not close and len(text) >= _SHORTEST_PART:
+        close = [choice for choice in known if text in choice][:_MOST_MEANT]
     return f" Did you mean {' or '.join(close)}?" if close else ""

@@ -84,7 +84,6 @@ def make_plan(request: Request) -> Plan:
     question, first = found.questions[0], found.sources[0]
     bounds = {**request.constraints, **workload.limits(question, first)}
     limits = constraints(workload.name, bounds, workload.assumed(question))
-    notes.defaults.update({**tried_notes(notes.tried), **limit_notes(limits)})
     goals = request.objectives or workload.objectives(question)
     return Plan(
         request=request,
@@ -101,7 +100,8 @@ def make_plan(request: Request) -> Plan:
         space=found.space,
         profiles=tuple(found.profiles),
         counts=question.counts,
-        defaults=notes.defaults,
+        # What decides the answer comes first: a short report may have no room for all.
+        defaults={**limit_notes(limits), **notes.defaults, **tried_notes(notes.tried)},
         digests=notes.digests,
         assumed=tuple(notes.assumed),
         words=found.words,

@@ -14,13 +14,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from residuals import Cell, cells, held_when_left_out, layout_factor, residuals
+from residuals import Cell, cells, held_when_left_out, layout_factors, residuals
 
 import planner.confidence
-from planner.confidence.classes import has_experts
 from planner.confidence.intervals import LEVEL
 from planner.validation.compare import Row, joined
-from planner.validation.kinds import TRAINING_KIND
 from planner.validation.predict import predict
 from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 
@@ -50,25 +48,8 @@ def _line(cell: Cell) -> tuple[object, ...]:
 
 
 def _layouts(rows: Sequence[Row]) -> Iterator[tuple[object, ...]]:
-    """Of all kinds of models; of runs of inference, of which there are enough, by kind too."""
-    empty = [""] * len(rows[0].kind.tables.keys)
-    yield _layout(rows, empty)
-    if rows[0].kind is TRAINING_KIND:
-        return
-    for kind in ("dense", "moe"):
-        mine = [row for row in rows if _is_of(kind, row)]
-        yield _layout(mine, [*empty[:-1], kind])
-
-
-def _is_of(kind: str, row: Row) -> bool:
-    case = row.prediction.case
-    return case is not None and has_experts(case.model) == (kind == "moe")
-
-
-def _layout(rows: Sequence[Row], keys: Sequence[str]) -> tuple[object, ...]:
-    factor, pairs = layout_factor(rows)
-    ends = (f"{1 / factor:.4f}", f"{factor:.4f}")
-    return ("layout", *keys, LEVEL, *ends, pairs, "pairs")
+    for keys, (factor, pairs) in layout_factors(rows).items():
+        yield ("layout", *keys, LEVEL, f"{1 / factor:.4f}", f"{factor:.4f}", pairs, "pairs")
 
 
 def _print_held(quantity: str, held: dict[str, tuple[int, int]]) -> None:

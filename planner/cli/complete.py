@@ -91,7 +91,7 @@ def objectives(ctx: Any, incomplete: str) -> Found:
 def precisions(ctx: Any, incomplete: str) -> Found:
     """Number formats to train in, types of weights to serve with."""
     kind = ComputePrecision if _workload(ctx) == "train" else Quantization
-    return _several(lambda _: [*kind.words(), ALL])(ctx, incomplete)
+    return _several(lambda _: [*kind.words(), *kind.aliases(), ALL])(ctx, incomplete)
 
 
 def kinds(ctx: Any, incomplete: str) -> Found:

@@ -16,13 +16,15 @@ from planner.workloads.registry import workload_names
 WIDEST = 100
 """Columns of the help where a terminal has more: longer lines are hard to read."""
 
-_TITLES = {
+TITLES = {
     "question": "Question",
     "hardware": "GPUs and software",
     "limits": "Limits",
     "search": "Search",
     "output": "Output",
 }
+"""The groups of options, in order, as the table of terms calls them: their titles."""
+
 _AUDIENCES = {
     ("train",): "training",
     ("inference",): "static batches",
@@ -124,7 +126,7 @@ def _sections(
     """Titles and rows of the groups; options of some workloads in sections of their own."""
     places = sorted(params, key=lambda param: param.name not in _FIRST)
     places.sort(key=lambda param: _FIRST.index(param.name) if param.name in _FIRST else 9)
-    for group, title in _TITLES.items():
+    for group, title in TITLES.items():
         found: dict[str, list[tuple[str, str]]] = {"": []}
         for param in places:
             of = _workloads(param.name)

@@ -167,6 +167,8 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
     for name in ("tensor_parallel", "context_parallel", "expert_parallel"):
         if not getattr(f, name):
             found[name] = getattr(c, name) > 1
+    if not f.interleaved_schedule:
+        found["virtual_pipeline"] = c.virtual_pipeline > 1
     if not f.hybrid_sharding:
         found["data_parallel_replicas"] = c.data_parallel_replicas > 1
     if not f.partial_recompute:

@@ -70,15 +70,13 @@ def question_lines(plan: Plan) -> list[str]:
 
 def assumed_line(plan: Plan) -> str:
     """What nobody gave; empty where everything was given."""
-    words = [_assumed(plan, name, origin) for name, origin in plan.defaults.items()]
+    told_elsewhere = {"space", *plan.problem.axes}
+    words = [
+        f"{name.replace('_', ' ')} {_ORIGIN.sub('', origin)}"
+        for name, origin in plan.defaults.items()
+        if name not in told_elsewhere
+    ]
     return f"Assumed: {'; '.join(words)}" if words else ""
-
-
-def _assumed(plan: Plan, name: str, words: str) -> str:
-    if name in plan.problem.axes:
-        number = len(plan.problem.axes[name])
-        return f"{name} all {number} current ones"
-    return f"{name.replace('_', ' ')} {_ORIGIN.sub('', words)}"
 
 
 def _print_recommended(console: Console, plan: Plan, row: Mapping[str, Any]) -> None:

@@ -15,11 +15,15 @@ from planner.plan import Plan
 
 
 def chosen_plans(plan: Plan, result: SearchResult) -> dict[str, Any]:
-    """The recommended and the fastest plan, which `planner estimate --plan` reads, and what was
-    compared: of each outer axis the best plan of every value, and why others have none."""
+    """The recommended and the fastest plan, each as a plan file and as a row, and comparisons.
+
+    These have, for each outer axis, the best plan of every value, and why others have none.
+    """
     return {
         "recommended": _pinned(plan, result.recommended),
+        "recommended_row": _row(plan, result.recommended),
         "fastest": _pinned(plan, result.fastest),
+        "fastest_row": _row(plan, result.fastest),
         "comparisons": {
             axis: _compared(plan, compared) for axis, compared in result.comparisons.items()
         },
@@ -30,10 +34,21 @@ def _pinned(plan: Plan, candidates: Candidates | None) -> dict[str, Any] | None:
     return None if candidates is None else PinnedPlan.of(plan, row_of(candidates)).to_dict()
 
 
+def _row(plan: Plan, candidates: Candidates | None) -> dict[str, Any] | None:
+    if candidates is None:
+        return None
+    (row,) = _rows(plan, candidates.columns())
+    return row
+
+
+def _rows(plan: Plan, table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    whole = full_columns(table, plan.problem.sources)
+    columns = {name: [*map(_known, plain(values))] for name, values in whole.items()}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
 def _compared(plan: Plan, compared: Comparison) -> dict[str, Any]:
-    table = full_columns(compared.table, plan.problem.sources)
-    columns = {name: [*map(_known, plain(values))] for name, values in table.items()}
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    rows = _rows(plan, compared.table)
     return {
         "rows": [
             {"loss": _known(loss), **row} for loss, row in zip(compared.losses, rows, strict=True)

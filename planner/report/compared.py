@@ -20,15 +20,20 @@ from planner.report.short import share, shortest_plan
 from planner.report.told import label, told
 from planner.request import ALL
 
-_MOST = 8
+_MOST, _LINES = 8, 7
 
 
 def print_comparisons(console: Console, plan: Plan, result: SearchResult) -> None:
     """For each axis of several values the best plan of every value, and what it loses."""
-    tables = _in_tables(plan, result)
+    tables = [name for name in result.comparisons if _is_asked(getattr(plan.request, name, None))]
     for axis, compared in result.comparisons.items():
         if axis not in tables:
-            print_folded(console, f"By {_words(axis)}: {', '.join(_losses(compared))}", most=2)
+            is_long = axis == plan.workload.profile_kind and not tables
+            words = _told(plan, compared) if is_long else _losses(compared)
+            line = f"By {_words(axis)}: {', '.join(words)}"
+            print_folded(console, line, most=4 if is_long else _LINES)
+            for reason in without_plan_lines(plan, compared) if is_long else ():
+                print_folded(console, reason, most=_LINES)
     for axis in tables:
         compared = result.comparisons[axis]
         console.print()
@@ -45,19 +50,24 @@ def compared_lines(result: SearchResult) -> list[str]:
     ]
 
 
-def _in_tables(plan: Plan, result: SearchResult) -> list[str]:
-    """The axes of which the user named several values; if none, that of frameworks or engines."""
-    axes = [*result.comparisons]
-    asked = [name for name in axes if _is_asked(getattr(plan.request, name, None))]
-    return asked or [name for name in axes if name == plan.workload.profile_kind] or axes
-
-
 def _is_asked(given: Any) -> bool:
     return given == ALL or isinstance(given, tuple | list)
 
 
 def _words(axis: str) -> str:
     return axis.replace("_", " ")
+
+
+def _told(plan: Plan, compared: Comparison) -> list[str]:
+    """As `_losses`, with what each value reaches and its interval."""
+    table = full_columns(compared.table, plan.problem.sources)
+    column = of_objective(plan, plan.problem.objectives[0].name, table)
+    losses, reached = _losses(compared), []
+    for values in zip(*table.values(), strict=True):
+        row = dict(zip(table, values, strict=True))
+        reached.append(told(column, row[column], _ends(column, row)))
+    first, others = losses[:1], zip(losses[1:], reached[1:], strict=False)
+    return [*first, *(f"{words}: {value}" for words, value in others)]
 
 
 def _losses(compared: Comparison) -> list[str]:

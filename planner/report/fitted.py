@@ -42,6 +42,7 @@ def print_fitted(
     rank: Rank,
     short: Shape = unchanged,
     styles: Sequence[str | None] | None = None,
+    elsewhere: str = "--csv and --json have them",
 ) -> None:
     """The columns that fit, and the names of those that do not; the first row bold, or ``styles``.
 
@@ -60,7 +61,7 @@ def print_fitted(
     names = {column.name for column in shown}
     missing = [column.name for column in wanted if column.name not in names]
     if missing:
-        console.print(f"No room here for {', '.join(missing)}: --csv and --json have them.")
+        console.print(f"No room here for {', '.join(missing)}: {elsewhere}.")
 
 
 def _fitting(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +22,8 @@ from planner.terms import glossary, term_of_column, terms_of
 
 # What does not tell rows apart that something else does not tell, too.
 _REDUNDANT = ("gradient_accumulation_steps", "pipeline_schedule")
+# Where these differ, so do the batches of a step.
+_WORK = ("model", "adapter")
 _NO_RANK = "30"
 _OF_OBJECTIVES = 3
 _PARALLEL = "_parallel"
@@ -74,16 +77,19 @@ def short_front(
     names = [name for name in names if name in recommended]
     stars = [all(result.table[name][row] == recommended[name] for name in names) for row in rows]
     table = {name: [values[row] for row in rows] for name, values in result.table.items()}
+    tied, factor = _tied(plan, table)
+    marked = zip(rows, tied, stars, strict=True)
+    ranks = [f"{row + 1}{'=' * tie}{'*' * star}" for row, tie, star in marked]
+    if not any(stars):  # what has a plan beside it that is better in all is not on the front
+        ranks, stars = ["*", *ranks], [True, *stars]
+        table = {name: [recommended[name], *values] for name, values in table.items()}
     shown = _with_layout(plan, table, is_short=True)
     hidden = plan.workload.wording.degrees
     settings = [name for name in _told_settings(plan, shown) if name not in hidden]
     varying = [name for name in settings if len(set(shown[name])) > 1 or name == "layout"]
-    tied, factor = _tied(plan, table)
-    marked = zip(rows, tied, stars, strict=True)
-    ranks = [f"{row + 1}{'=' * tie}{'*' * star}" for row, tie, star in marked]
     return ShortFront(
-        title=_title(plan, number, len(rows)),
-        columns=_columns(plan, shown, ranks, varying),
+        title=_title(plan, number, len(rows)).partition(", from")[0],
+        columns=[_headed(column) for column in _columns(plan, shown, ranks, varying)],
         stars=stars,
         marks=_marks(any(tied), any(stars), factor),
     )
@@ -132,6 +138,17 @@ def _print_rows(
             "= ties with the first: of published runs that differ in layout alone, 9 of 10 "
             f"pairs are told apart only beyond a factor of {factor:.2f}."
         )
+
+
+def _headed(column: Column) -> Column:
+    """With a head of two lines at most."""
+    term = term_of_column(column.name)
+    if term is not None and term.short:
+        return replace(column, header=term.short)
+    words = column.header.split()
+    if len(words) > 2:
+        words = re.sub(r"(/\S+) /", r"\1/", column.header).split()
+    return replace(column, header=" ".join(words[-2:]))
 
 
 def _columns(
@@ -209,7 +226,10 @@ def _matters(plan: Plan, name: str, shown: Mapping[str, Sequence[Any]]) -> bool:
 
 def of_objective(plan: Plan, name: str, table: Mapping[str, Any]) -> str:
     """The column that tells an objective: the workload's choice, or its own."""
-    chosen = plan.workload.wording.of_objective.get(name)
+    wording = plan.workload.wording
+    chosen = wording.of_objective.get(name)
+    if set(_WORK) & set(plan.problem.axes):
+        chosen = wording.of_unlike.get(name, chosen)
     own = (column for column in table if (term := term_of_column(column)) and term.term == name)
     return chosen or next(own, name)
 

@@ -24,8 +24,10 @@ def estimate_command(plan: Plan, row: Mapping[str, Any]) -> str:
         elif name in open_ones or getattr(request, name, None) is not None:
             words += _option(term, answers.get(name), getattr(Request, name, None))
     words += ["--gpus", str(row["num_gpus"])]
+    known = terms_of(workload.name, "parameter")
     for name, value in settings_of(workload.name, row).items():
-        words += ["--set", f"{name}={str(value).lower()}"]
+        short = known[name].short if name in known else ""
+        words += ["--set", f"{short or name}={str(value).lower()}"]
     if request.specs is not None:
         words += ["--specs", str(request.specs)]
     return "planner estimate " + shlex.join(words)

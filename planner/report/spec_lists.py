@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import Console
 
@@ -11,6 +11,7 @@ from planner.enums import Precision
 from planner.errors import PlannerError, SpecError, did_you_mean
 from planner.estimators.parameters import count_parameters
 from planner.report.console import make_table, print_pairs
+from planner.report.fitted import Column, print_fitted
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 from planner.units import GIB, GIGA, HOUR, TERA
@@ -26,7 +27,10 @@ KINDS = (
     SpecKind.ENGINES,
 )
 _UNKNOWN = "-"
-_LEAST_WORDS = 12
+# Marks the head of a column of words, which may stand on several lines.
+_WORDS = "+"
+# What a narrow terminal keeps.
+_FIRST = ("GiB", "USD /h", "memory GB/s", "bf16 TFLOP/s", "parameters billion", "GPU", "max GPUs")
 
 
 def spec_kind(word: str) -> SpecKind:
@@ -54,26 +58,44 @@ def print_list(console: Console, kind: SpecKind, catalogue: Catalogue) -> None:
     """A table of all specs of a kind; a faulty file says so in its row."""
     headers, row = _TABLES[kind]
     rows = [_cells(row, catalogue, name, len(headers)) for name in catalogue.names(kind)]
+    if not any(header.startswith(_WORDS) for header in headers):
+        _print_numbers(console, kind, headers, rows)
+        return
     table = make_table(console, gap=1)
     lines = max(header.count("|") for header in headers)
-    least = -1  # a gap before each column but the first
     for number, header in enumerate(headers):
-        words = header.startswith("+")
-        stacked = header.removeprefix("+").split("|")
-        least += 1 + (
-            _LEAST_WORDS if words else max(map(len, (*stacked, *(cells[number] for cells in rows))))
-        )
+        words = header.startswith(_WORDS)
+        stacked = header.removeprefix(_WORDS).split("|")
         table.add_column(
             "\n" * (lines - header.count("|")) + "\n".join(stacked),
             justify="left" if number == 0 or words else "right",
-            no_wrap=not words,
+            no_wrap=number == 0,
             overflow="fold",
         )
     for cells in rows:
         table.add_row(*cells)
-    # A terminal that is too narrow breaks the lines: a number without its last digit is another.
-    table.width = least if least > console.width else None
-    console.print(table, crop=False)
+    console.print(table)
+
+
+def _print_numbers(
+    console: Console, kind: SpecKind, headers: Sequence[str], rows: Sequence[Sequence[str]]
+) -> None:
+    """A table of names and numbers, of as many whole columns as there is room for."""
+    columns = [
+        Column(
+            name=header.replace("|", " "),
+            header=header.replace("|", " "),
+            cells=[cells[number] for cells in rows],
+            numeric=number > 0,
+        )
+        for number, header in enumerate(headers)
+    ]
+    late = [column.name for column in columns]
+    first = [name for name in _FIRST if name in late]
+    order = [late[0], *first, *(name for name in late[1:] if name not in first)]
+    alone = f"planner specs show {kind} NAME has them"
+    plain = [None] * len(rows)
+    print_fitted(console, columns, rank=order.index, styles=plain, elsewhere=alone)
 
 
 def _cells(row: Row, catalogue: Catalogue, name: str, width: int) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -15,6 +15,9 @@ from planner.specs.paths import SpecKind, listing, spec_folders
 
 # Aliases stand before the first table of a file; reading only them keeps look-ups quick.
 _ALIASES = re.compile(r"^aliases\s*=\s*\[[^\]]*\]", re.MULTILINE)
+
+_MOST_MEANT = 3
+_SHORTEST_PART = 3
 
 
 def names(kind: SpecKind | str, folder: Path | None = None) -> list[str]:
@@ -97,8 +100,17 @@ def _unknown(
     kind: SpecKind, name: str, files: Mapping[str, Path], aliases: Mapping[str, str]
 ) -> str:
     targets = {**aliases, **{file: file for file in files}}
-    close = get_close_matches(_normalised(name), sorted(targets), n=3, cutoff=0.7)
+    close = get_close_matches(_normalised(name), sorted(targets), n=_MOST_MEANT, cutoff=0.7)
+    close = close or _sharing_parts(_normalised(name), targets)
     suggestions = list(dict.fromkeys(targets[word] for word in close))
     hint = f" Did you mean {' or '.join(suggestions)}?" if suggestions else ""
     listing = f" `planner specs list {kind}` shows all {len(files)}."
     return f"Unknown {kind.singular} {name!r}.{hint}{listing}"
+
+
+def _sharing_parts(name: str, targets: Iterable[str]) -> list[str]:
+    """Names with the most parts of an unlike one, such as the h100 of nvidia-h100."""
+    parts = {part for part in name.split("-") if len(part) >= _SHORTEST_PART}
+    shared = {word: len(parts & {*word.split("-")}) for word in sorted(targets)}
+    found = sorted((word for word, number in shared.items() if number), key=lambda w: -shared[w])
+    return found[:_MOST_MEANT]

@@ -81,7 +81,9 @@ class Term:
     @property
     def is_word(self) -> bool:
         """Whether its values are words, not numbers."""
-        return self.type in ("flag", "text") or (self.codes is not None and not self.is_level)
+        return self.type in ("flag", "text", "names") or (
+            self.codes is not None and not self.is_level
+        )
 
     @property
     def column_header(self) -> str:

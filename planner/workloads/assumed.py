@@ -32,14 +32,17 @@ def tried_notes(
     tried: Mapping[str, Sequence[str]], row: Mapping[str, Any] | None = None
 ) -> dict[str, str]:
     """What is said of parameters that the space had several values of: the one of a ``row``."""
-    words = {name: f"{', '.join(values)} tried, of the space" for name, values in tried.items()}
     if row is None:
-        return words
-    return {name: f"{row[name]} ({text})" for name, text in words.items()}
+        return {name: f"{' or '.join(values)} (of the space)" for name, values in tried.items()}
+    return {
+        name: f"{row[name]} of {', '.join(values)} (all that the space tries)"
+        for name, values in tried.items()
+    }
 
 
 def _note(limit: Constraint, before: float | None) -> str:
     words = f"at {'most' if limit.sign > 0 else 'least'} {text.limit(limit.bound, limit.unit)}"
     if before is None or before == limit.bound:
         return f"{words} (default)"
-    return f"{words} (relaxed: no plan keeps the defaults, here {text.limit(before, limit.unit)})"
+    told = f"relaxed from {text.limit(before, limit.unit)}"
+    return f"{words}, {told} (no plan keeps the defaults)"

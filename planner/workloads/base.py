@@ -107,6 +107,7 @@ class Wording:
         ``legend`` explains it
     results : for so many numbers of GPUs, the columns of the front beside the configuration's
     of_objective : the columns that tell objectives whose own name is no column, or tells less
+    of_unlike : the same where models or adapters are compared
     from_end_to_end : of a long front rows all along it are shown, not its first ones
     told : the columns that say in short what a plan reaches and costs, its memory beside them
     brief : a row's configuration as its users write it, in place of ``in_short``
@@ -119,6 +120,7 @@ class Wording:
     blamed: Callable[[Candidates, str], str]
     results: Callable[[Sequence[int]], tuple[str, ...]]
     of_objective: Mapping[str, str]
+    of_unlike: Mapping[str, str] = field(default_factory=dict)
     from_end_to_end: bool = False
     room: Callable[[Mapping[str, Any]], str] = lambda _: ""
     layout: Callable[[Mapping[str, Any]], str] | None = None

@@ -242,5 +242,6 @@ TRAIN = Workload(
             "throughput": "step_time_s",
             "memory_headroom": "peak_memory_gib",
         },
+        of_unlike={"throughput": "tokens_per_s"},
     ),
 )

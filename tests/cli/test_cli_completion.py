@@ -58,9 +58,9 @@ CASES = {
     "no value yet": (("search", "--set", "sp", "="), ["true", "false"]),
     "second value": (("search", "--set", "recompute", "=", "none,fu"), ["none,full"]),
     "second setting": (("search", "--set", "tp", "=", "8", "--set", "zero", "=", "2"), ["2"]),
-    "precision": (("search", "--precision", "bf"), ["bf16"]),
+    "precision": (("search", "--precision", "bf1"), ["bf16"]),
     "precision of serving": (
-        ("search", "--workload", "serve", "--precision", "w8"), ["w8a8", "w8a16"],
+        ("search", "--workload", "serve", "--precision", "w8a1"), ["w8a16"],
     ),
     "mode": (("search", "--mode", "d"), ["disaggregated"]),
     "adapter": (("search", "--adapter", "lora,ql"), ["lora,qlora"]),

@@ -29,7 +29,7 @@ def test_the_report_names_the_question_both_modes_and_the_best(planner):
     assert ran.out.startswith("Llama 3.1 8B (8.03 billion parameters) on 8 x h100-sxm-80gb")
     for words in (
         "Requests: 1,000 tokens in, 200 out",
-        "vllm, sglang, tensorrt-llm (all current ones that run there)",
+        "vllm, sglang, tensorrt-llm (all current ones",
         "The best of each mode by throughput_per_gpu",
         "Pareto front by throughput_per_gpu, interactivity",
         "from one end to the",

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import pytest
+import re
 
-from planner.specs.catalogue import find
+import pytest
 
 KINDS = ("gpus", "clusters", "models", "spaces", "frameworks", "engines")
 
@@ -92,53 +92,26 @@ def test_own_specs_are_looked_in_first(planner, tmp_path):
     assert "mine" not in planner("specs", "list", "spaces").out
 
 
-@pytest.mark.parametrize("columns", [80, 40])
+@pytest.mark.parametrize("columns", [200, 120, 80, 60, 40])
 @pytest.mark.parametrize("kind", ["gpus", "clusters", "models"])
 def test_no_digit_is_cropped(planner, kind, columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")
-    wide = [line.split() for line in planner("specs", "list", kind).out.splitlines()]
+    printed = planner("specs", "list", kind).out.splitlines()
+    rule = next(at for at, line in enumerate(printed) if set(line) == {"-"})
+    whole = printed[rule + 1 :]
+    wide = {line.split()[0]: line.split() for line in whole}
     monkeypatch.setenv("COLUMNS", str(columns))
-    assert [line.split() for line in planner("specs", "list", kind).out.splitlines()][3:] == wide[
-        3:
-    ]
+    lines = planner("specs", "list", kind).out.splitlines()
+    assert max(map(len, lines)) <= columns
+    rows = [line.split() for line in lines if line.split()[:1] and line.split()[0] in wide]
+    assert [row[0] for row in rows] == [*wide]
+    for row in rows:
+        assert set(row) <= set(wide[row[0]])
+    assert "No room here for " in " ".join(lines) or all(row == wide[row[0]] for row in rows)
 
 
-def test_prices_are_whole_on_a_terminal(planner, monkeypatch):
-    # What a terminal of 80 columns shows, broken lines put together again.
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    lines = planner("specs", "list", "gpus").out.splitlines()
-    (row,) = [line for line in lines if line.startswith("h100-sxm-80gb")]
-    assert row.split()[-2:] == ["700", "2.29"]
-
-
-SHIPPED_CLUSTER = {
-    "bandwidth = { value = 300,": "bandwidth = { value = -300,",
-    "gpus_per_node = 8": "gpus_per_node = 'eight'",
-    "[scale_up]": "[scale-up]",
-    'source = "network"': "source = 5",
-}
-
-
-@pytest.mark.parametrize("fault", SHIPPED_CLUSTER)
-def test_a_faulty_file_is_not_shown(planner, tmp_path, fault):
-    text = find("clusters", "dgx-a100").read_text()
-    assert fault in text
-    path = tmp_path / "mine.toml"
-    path.write_text(text.replace(fault, SHIPPED_CLUSTER[fault]))
-    shown = planner("specs", "show", "clusters", path)
-    checked = planner("specs", "validate", "clusters", path)
-    assert shown == checked
-    assert shown.exit_code == 2
-    assert str(path) in shown.err
-    assert shown.out == ""
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("text", ["", "name = 1", "name = [", "a = {value = 'x', source = 3}"])
-def test_what_is_no_spec_is_not_shown(planner, tmp_path, kind, text):
-    path = tmp_path / "mine.toml"
-    path.write_text(text)
-    ran = planner("specs", "show", kind, path)
-    assert ran.exit_code == 2
-    assert "mine.toml" in ran.err
-    assert "internal error" not in ran.err
+def test_a_narrow_list_keeps_the_price(planner, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    assert re.search(
+        r"^h100-sxm-80gb .* 2\.29$", planner("specs", "list", "gpus").out, re.MULTILINE
+    )

@@ -160,7 +160,8 @@ def check(question: Words, capsys: pytest.CaptureFixture[str], data: st.DataObje
     assert printed is not None
     Path("plan.json").write_text(json.dumps(found["recommended"]), encoding="utf-8")
     folder = [word for word in ("--specs", "specs") if "--specs" in question]
-    (recommended,) = shown(["planner", "estimate", "--plan", "plan.json", *folder])
+    recommended = found["recommended_row"]
+    show(["planner", "estimate", "--plan", "plan.json", *folder], recommended)
     show(shlex.split(printed[0].replace("\\\n", "")), recommended)
     any_row = data.draw(st.sampled_from(found["rows"]))
     show(shlex.split(estimate_command(plans[0], any_row)), any_row)

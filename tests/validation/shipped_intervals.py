@@ -1,7 +1,7 @@
 """The interval files that ship, beside cells made from the current predictions."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from residuals import Cell
@@ -11,9 +11,7 @@ import planner.confidence
 
 def assert_shipped(name: str, made: Sequence[Cell]) -> None:
     """The file holds these cells; if not, scripts/make_intervals.py is to be run."""
-    path = Path(planner.confidence.__file__).parent / name
-    with path.open(encoding="utf-8", newline="") as file:
-        lines = [line for line in list(csv.reader(file))[1:] if line[0] != "layout"]
+    lines = [line for line in _lines(name) if line[0] != "layout"]
     shipped = {tuple(line[:-5]): (float(line[-4]), float(line[-3])) for line in lines}
     assert len(shipped) == len(lines)
     stale = [
@@ -24,3 +22,19 @@ def assert_shipped(name: str, made: Sequence[Cell]) -> None:
     ]
     assert len(made) == len(lines)
     assert not stale, "run scripts/make_intervals.py"
+
+
+def assert_layouts_shipped(name: str, made: Mapping[tuple[str, ...], tuple[float, int]]) -> None:
+    """The file holds how far layouts must be apart."""
+    lines = [line for line in _lines(name) if line[0] == "layout"]
+    shipped = {tuple(line[1:-5]): (float(line[-3]), int(line[-2])) for line in lines}
+    assert set(shipped) == set(made)
+    for keys, (factor, pairs) in made.items():
+        assert shipped[keys][1] == pairs, "run scripts/make_intervals.py"
+        assert abs(shipped[keys][0] - factor) < 2e-4, "run scripts/make_intervals.py"
+
+
+def _lines(name: str) -> list[list[str]]:
+    path = Path(planner.confidence.__file__).parent / name
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))[1:]

@@ -3,8 +3,8 @@
 import math
 
 import pytest
-from residuals import cells, held_when_left_out, residuals
-from shipped_intervals import assert_shipped
+from residuals import cells, held_when_left_out, layout_factors, residuals
+from shipped_intervals import assert_layouts_shipped, assert_shipped
 
 from planner.confidence.plans import confidence
 from planner.enums import LinkKind
@@ -96,7 +96,9 @@ def test_intervals_hold_most_runs(tables, compared):
 
 
 def test_intervals_hold_runs_they_were_not_made_of(tables):
-    found = residuals([*tables[SERVING], *tables[STATIC]])
+    rows = [*tables[SERVING], *tables[STATIC]]
+    found = residuals(rows)
+    assert_layouts_shipped("inference_intervals.csv", layout_factors(rows))
     quantities = {one.interval for one in INFERENCE_KIND.compared}
     for quantity in quantities:
         held = held_when_left_out(found, quantity).values()

@@ -1,0 +1,174 @@
+"""The short answer: whole at every width, honest about memory, in colour where it may be."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner.optimize.result import row_of
+from planner.optimize.result_columns import intervals
+from planner.report.brief import recommended_pairs, sure_lines
+from planner.report.compared import without_plan_lines
+from planner.report.told import label, told
+from planner.units import GIB
+
+QUESTIONS = {
+    "train": ("--model", "llama-65b", "--gpus", "512"),
+    "experts": ("--model", "mixtral-8x7b", "--gpus", "64,128", "--gpu", "h100"),
+    "gpus": ("--model", "llama-7b", "--gpus", "8", "--gpu", "h100,rtx4090,t4", "--space", "fsdp"),
+    "adapter": ("--model", "llama-2-7b", "--gpus", "1", "--gpu", "rtx4090", "--adapter", "qlora"),
+    "serve": (
+        *("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "4"),
+        *("--set", "concurrency=1,8,64"),
+    ),
+    "sized": (
+        *("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--engine", "vllm"),
+        *("--request-rate", "30", "--set", "concurrency=1,8,64"),
+    ),
+    "batch": (
+        *("--workload", "inference", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "1"),
+        *("--set", "concurrency=1,8,64"),
+    ),
+}
+COLOUR = re.compile(r"\x1b\[[0-9;]*\b3[0-7]\b[0-9;]*m")
+NUMBER = re.compile(r"\d[\d,.]*")
+
+
+@pytest.fixture(params=QUESTIONS)
+def question(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    return QUESTIONS[request.param]
+
+
+def test_it_is_whole_at_every_width(planner: Any, monkeypatch: Any, question: Any) -> None:
+    found = {}
+    for width in (60, 80, 120, 200):
+        monkeypatch.setenv("COLUMNS", str(width))
+        ran = planner("search", *question)
+        assert ran.exit_code == 0, ran.err
+        lines = ran.out.splitlines()
+        assert ran.out.isascii()
+        assert max(map(len, lines)) <= width
+        assert all(line == line.rstrip() for line in lines)
+        told_of = ran.out.partition("Recommended: ")[2]
+        assert "..." not in told_of.partition("Pareto front")[0].partition("no plan:")[0]
+        found[width] = NUMBER.findall(told_of.partition("In brackets")[0])
+        if width == 80:
+            assert len(lines) <= 52
+    assert all(sorted(numbers) == sorted(found[200]) for numbers in found.values())
+
+
+def on_terminal(tmp_path: Path, **environment: str) -> str:
+    """What a terminal of 80 columns is sent."""
+    main, side = pty.openpty()
+    known = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "planner", "search", *QUESTIONS["gpus"]],
+        stdout=side,
+        stderr=subprocess.DEVNULL,
+        cwd=tmp_path,
+        env={**known, "COLUMNS": "80", "TERM": "xterm-256color", **environment},
+    )
+    os.close(side)
+    sent = b""
+    while True:
+        try:
+            piece = os.read(main, 2**16)
+        except OSError:
+            break
+        if not piece:
+            break
+        sent += piece
+    os.close(main)
+    assert process.wait(60) == 0
+    return sent.decode()
+
+
+def test_a_terminal_gets_colours_and_others_none(tmp_path: Path) -> None:
+    sent = on_terminal(tmp_path)
+    assert re.search(r"\x1b\[1;32mRecommended: ", sent)
+    assert re.search(r"\x1b\[31m *[\d.]+ %", sent)
+    assert not COLOUR.search(on_terminal(tmp_path, NO_COLOR="1"))
+    assert "\x1b" not in on_terminal(tmp_path, TERM="dumb")
+
+
+def test_no_memory_is_told_beyond_the_capacity() -> None:
+    found = planner.search(model="llama-65b", num_gpus=512, framework="megatron-lm")
+    row = row_of(found.recommended)
+    source = found.plan.source_of(row)
+    sure = source.confidence(row["num_gpus"])
+    capacity = source.setting.machine.gpu.allocatable_memory / GIB
+    peak, (_, high) = row["peak_memory_gib"], intervals(row, sure)["peak_memory_gib"]
+    assert high > capacity
+    assert recommended_pairs(found.plan, row, sure)["peak memory"] == (
+        f"{peak:.1f} of {capacity:.1f} GiB"
+    )
+    (_, memory) = sure_lines(found.plan, row, sure)
+    assert memory.startswith(f"Memory: {capacity / peak:.2f} x the prediction fits; 1 in 20")
+    assert f"{high / peak:.2f} x." in memory
+
+
+def test_an_interval_within_the_memory_is_told() -> None:
+    settings = {"micro_batch_size": 1, "zero_stage": 0, "tensor_parallel": 8}
+    found = planner.estimate(model="llama-7b", num_gpus=8, settings=settings, gpu="h100")
+    low, high = (f"{found.to_frame()[f'peak_memory_{end}_gib'][0]:.1f}" for end in ("low", "high"))
+    assert f"({low} to {high})" in found.summary()
+    assert "the prediction fits" not in found.summary()
+
+
+def test_a_bound_has_no_interval() -> None:
+    found = planner.search(model="llama-7b", num_gpus=8, space="small", ideal=True)
+    assert "In brackets" not in found.summary()
+    assert "Ideal: every efficiency is 1" in found.summary()
+
+
+def test_values_without_a_plan_share_their_reason() -> None:
+    found = planner.search(
+        model="llama-65b", num_gpus=8, gpu=("h100", "t4", "l4", "b200"), framework="megatron-lm"
+    )
+    lines = without_plan_lines(found.plan, found.comparisons["gpu"])
+    assert lines[0].startswith("no plan: 2 (the fullest GPU needs more")
+    assert lines[0].endswith(": h100-sxm-80gb, l4-24gb")
+    assert lines[1].startswith("no plan: t4-16gb (")
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "ends", "words"),
+    [
+        ("step_time_s", 4.124, (3.17, 6.92), "4.12 s (3.17 to 6.92)"),
+        ("time_to_train_days", 0.5, (0.25, 1.0), "12.0 h (6.00 to 24.0)"),
+        ("cost_usd", 1_010_172.0, (777_000, 1_695_000), "1.01 M USD (0.78 to 1.70)"),
+        ("cost_usd", 3.456, None, "3.46 USD"),
+        ("cost_usd", float("nan"), None, "unknown: give --price"),
+        ("cost_per_million_tokens_usd", 0.274, (0.2, 0.39), "0.27 (0.20 to 0.39)"),
+        ("model_flops_utilization", 0.647, (0.385, 0.84), "64.7 % (38.5 to 84.0)"),
+        ("time_to_first_token_s", 0.44, (0.31, 1.751), "440 ms (310 to 1,751)"),
+        ("tokens_per_s_per_gpu", 497.2, None, "497"),
+    ],
+)
+def test_values_and_their_ends_share_a_unit(
+    column: str, value: float, ends: tuple[float, float] | None, words: str
+) -> None:
+    assert told(column, value, ends) == words
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ("step_time_s", "step time"),
+        ("peak_memory_gib", "peak memory"),
+        ("output_tokens_per_s_per_gpu", "tok/s/GPU"),
+        ("cost_per_million_tokens_usd", "USD/Mtok"),
+        ("requests_per_s", "requests/s"),
+        ("gpu_hours", "GPU-hours"),
+    ],
+)
+def test_labels_have_no_unit_of_their_own(column: str, words: str) -> None:
+    assert label(column) == words
