@@ -287,7 +287,7 @@ def test_the_command_line_has_it_all(folder: Path, planner: Any, tmp_path: Path)
     )
     assert ran.exit_code == 0, ran.err
     assert "Texts of 512 tokens" in ran.out
-    assert "The recommended way" in ran.out
+    assert "Recommended: " in ran.out
     rows = pd.read_csv(table)
     assert len(rows) == 16
     assert planner("estimate", "--plan", plan, "--specs", folder, "--json", again).exit_code == 0
