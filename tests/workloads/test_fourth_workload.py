@@ -282,12 +282,13 @@ def test_gpus_and_engines_are_compared(folder: Path) -> None:
 
 def test_the_command_line_has_it_all(folder: Path, planner: Any, tmp_path: Path) -> None:
     table, plan, again = (tmp_path / name for name in ("all.csv", "plan.toml", "again.json"))
-    ran = planner(
-        *words(folder, "--gpu", "h100", "--gpus", "8", "--all", "--csv", table, "--save-plan", plan)
-    )
+    asked = words(folder, "--gpu", "h100", "--gpus", "8")
+    ran = planner(*asked, "--all", "--csv", table, "--save-plan", plan)
     assert ran.exit_code == 0, ran.err
     assert "Texts of 512 tokens" in ran.out
-    assert "The recommended way" in ran.out
+    assert "Recommended: " in ran.out
+    whole = planner(*asked, "--full")
+    assert "The recommended way" in whole.out
     rows = pd.read_csv(table)
     assert len(rows) == 16
     assert planner("estimate", "--plan", plan, "--specs", folder, "--json", again).exit_code == 0
@@ -295,10 +296,10 @@ def test_the_command_line_has_it_all(folder: Path, planner: Any, tmp_path: Path)
     assert row["requests_per_s"] == rows["requests_per_s"].max()
     found = re.search(r"planner (estimate (?:[^\\\n]|\\\n)*)", ran.out)
     assert found is not None
-    printed = planner(*found[1].replace("\\\n", " ").split(), "--specs", folder)
+    printed = planner(*found[1].replace("\\\n", " ").split())
     assert printed.exit_code == 0, printed.err
     assert (
-        ran.out.partition("Speed")[2].splitlines()[1:4]
+        whole.out.partition("Speed")[2].splitlines()[1:4]
         == (printed.out.partition("Speed")[2].splitlines()[1:4])
     )
 
