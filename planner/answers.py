@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Self
 
 from planner.errors import SearchSpaceError
@@ -19,12 +20,17 @@ _ROWS = 10
 class Answer(SearchResult):
     """What a search found, with the plan of the question; a table in notebooks."""
 
-    plan: Plan
+    asked: Plan
 
     @classmethod
     def of_plan(cls, plan: Plan, result: SearchResult) -> Self:
         """The result of a search of a plan's problem."""
-        return cls(plan=answered(plan, result), **_values(result))
+        return cls(asked=plan, **_values(result))
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan of the question, with what the result tells of what nobody gave."""
+        return answered(self.asked, self)
 
     def summary(self, *, width: int = 80) -> str:
         """The answer in about 30 lines of plain text.

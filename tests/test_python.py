@@ -126,7 +126,6 @@ def test_no_model():
             },
         ),
     ],
-    ids=str,
 )
 def test_values_are_read(given, plain):
     read = make_request({**TRAIN, **given})

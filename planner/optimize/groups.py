@@ -74,13 +74,7 @@ def _recommended(problem: Problem, groups: Sequence[Group]) -> Choice | None:
     found = Simplest.joined(group.collector.simplest for group in groups)
     if found.best is None:
         return None
-    return found.choice(_tie_factor(found.best) if problem.has_ties else 1.0)
-
-
-def _tie_factor(fastest: Choice) -> float:
-    candidates = fastest.source.judged(fastest.configuration)
-    sure = fastest.source.confidence(float(candidates.value("num_gpus").ravel()[0]))
-    return 1.0 if sure is None else sure.layout
+    return found.choice(found.best.tie_factor if problem.has_ties else 1.0)
 
 
 def by_value(problem: Problem, groups: Sequence[Group], axis: str) -> Mapping[Any, list[Group]]:

@@ -23,6 +23,13 @@ class Choice:
     configuration: Any
     values: FloatArray
     complexity: int
+    num_gpus: float
+
+    @property
+    def tie_factor(self) -> float:
+        """Within this factor of it published runs do not tell plans from it."""
+        sure = self.source.confidence(self.num_gpus)
+        return 1.0 if sure is None else sure.layout
 
 
 class Simplest:
@@ -54,12 +61,14 @@ class Simplest:
         order = np.lexsort((*values[near].T[::-1], complexity))
         ordered = first[near][order]
         steps = np.flatnonzero(ordered < np.minimum.accumulate([np.inf, *ordered[:-1]]))
+        gpus = candidates.at(candidates.value("num_gpus"), rows[near])
         found = [
             Choice(
                 source=candidates.source,
                 configuration=candidates.configurations.rows(rows[near[[place]]]),
                 values=values[near[place]],
                 complexity=int(complexity[place]),
+                num_gpus=float(gpus[place]),
             )
             for place in order[steps].tolist()
         ]

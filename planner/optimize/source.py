@@ -15,6 +15,7 @@ from planner.confidence.intervals import Confidence
 from planner.confidence.plans import confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.rule import Rule
+from planner.configurations.table import pick
 from planner.optimize.narrowing import possible_mesh
 
 Columns: TypeAlias = dict[str, Any]
@@ -67,7 +68,7 @@ class Candidates(ABC):
 
     def at(self, values: Any, rows: IndexArray) -> Any:
         """Values that broadcast to ``shape``, at flat indices."""
-        return np.asarray(np.broadcast_to(values, self.shape).ravel()[rows])
+        return pick(values, self.shape, np.unravel_index(rows, self.shape))
 
 
 @dataclass(frozen=True, kw_only=True)
