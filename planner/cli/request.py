@@ -18,6 +18,7 @@ from planner.terms import glossary
 _NEEDS: dict[str, tuple[str, Callable[[Given], bool]]] = {
     "all_rows": ("--csv or --json", lambda given: bool(given["csv"] or given["json"])),
     "top": ("the report: leave out --quiet", lambda given: not given["quiet"]),
+    "full": ("the report: leave out --quiet", lambda given: not given["quiet"]),
 }
 _OTHERS = {"context", *HOW} - {"num_gpus", "precision"}
 # Behind a length: who means 8192 writes 8Ki.

@@ -13,12 +13,13 @@ from planner.report.console import make_table
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """Cells under a header whose words may stand below each other."""
+    """Cells under a header whose words may stand below each other; ``styles`` are theirs."""
 
     name: str
     header: str
     cells: Sequence[str]
     numeric: bool
+    styles: Sequence[str] | None = None
 
     @property
     def width(self) -> int:
@@ -55,13 +56,18 @@ def print_fitted(
         table.add_column(
             header, justify="right" if column.numeric else "left", no_wrap=True, vertical="bottom"
         )
-    for row, cells in enumerate(zip(*(column.cells for column in shown), strict=True)):
+    for row, cells in enumerate(zip(*map(_styled, shown), strict=True)):
         table.add_row(*cells, style=styles[row] if styles else "bold" if row == 0 else None)
     console.print(table)
     names = {column.name for column in shown}
     missing = [column.name for column in wanted if column.name not in names]
     if missing:
         console.print(f"No room here for {', '.join(missing)}: {elsewhere}.")
+
+
+def _styled(column: Column) -> list[Text]:
+    styles = column.styles or [""] * len(column.cells)
+    return [Text(cell, style) for cell, style in zip(column.cells, styles, strict=True)]
 
 
 def _fitting(

@@ -14,7 +14,7 @@ from rich.console import Console
 from planner import text
 from planner.optimize.result import SearchResult
 from planner.plan import Plan
-from planner.report.console import GOOD, print_folded, print_title
+from planner.report.console import GOOD, TIE, print_folded, print_title
 from planner.report.fitted import Column, print_fitted
 from planner.report.short import SHORT_WORDS, degrees
 from planner.report.sure import ties
@@ -157,7 +157,8 @@ def _columns(
     """The ranks of rows, what varies in them, the objectives and other results."""
     goals = _goals(plan, shown)
     wanted = dict.fromkeys([*varying, *goals, *plan.workload.wording.results(plan.counts)])
-    first = Column(name="#", header="#", cells=ranks, numeric=True)
+    marks = [TIE if rank.endswith("=") else "" for rank in ranks]
+    first = Column(name="#", header="#", cells=ranks, numeric=True, styles=marks)
     return [first, *(_column(name, shown[name]) for name in wanted if name in shown)]
 
 

@@ -70,6 +70,7 @@ BAD_INPUT = {
     "seed without optuna": ((*LLAMA, "--seed", "9"), 3, "--seed needs --driver optuna."),
     "study without optuna": ((*LLAMA, "--storage", "s.db"), 3, "--storage needs --driver optuna."),
     "rows of no table": ((*LLAMA, "--top", "3", "--quiet"), 3, "--top needs the report"),
+    "all of no report": ((*LLAMA, "--full", "--quiet"), 3, "--full needs the report"),
     "acceptance without drafts": (
         (*LLAMA[:5], "--workload", "serve", "--acceptance-rate", "0.7"),
         3,

@@ -172,3 +172,18 @@ def test_optuna_searches_and_says_so_in_the_manifest(planner, tmp_path, monkeypa
     manifest = json.loads(path.read_text())["manifest"]
     assert (manifest["driver"], manifest["seed"], manifest["trials"]) == ("optuna", 3, 60)
     assert (tmp_path / "planner-study.db").is_file()
+
+
+def test_json_compares_the_values_of_an_axis(planner, tmp_path):
+    path = tmp_path / "found.json"
+    ran = planner(*SMALL, "--gpu", "t4,h100,a100", "--json", path, "--quiet")
+    assert ran.exit_code == 0, ran.err
+    document = json.loads(path.read_text())
+    compared = document["comparisons"]["gpu"]
+    first, second = compared["rows"]
+    assert (first["gpu"], second["gpu"]) == ("h100-sxm-80gb", "a100-sxm-80gb")
+    assert first["loss"] == 0
+    assert second["loss"] == pytest.approx(1 - second["tokens_per_s"] / first["tokens_per_s"])
+    assert {name: first[name] for name in first if name != "loss"} == document["recommended_row"]
+    assert [*compared["without_plan"]] == ["t4-16gb"]
+    assert second["cost_low_usd"] < second["cost_usd"] < second["cost_high_usd"]
