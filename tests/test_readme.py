@@ -160,8 +160,8 @@ def look_up(given: dict[str, Any]) -> None:
     from planner.specs.catalogue import Catalogue
 
     catalogue = Catalogue(None)
-    if given.get("model") not in (None, *OF_THE_USER):
-        assert catalogue.load_model(given["model"])
+    for model in (given.get("model") or "").split(","):
+        assert model in ("", *OF_THE_USER) or catalogue.load_model(model)
     if given.get("space") is not None:
         assert catalogue.load_space(given["space"])
 

@@ -68,6 +68,8 @@ class Candidates(ABC):
 
     def at(self, values: Any, rows: IndexArray) -> Any:
         """Values that broadcast to ``shape``, at flat indices."""
+        if not self.shape:
+            return np.asarray(values).ravel()[rows]
         return pick(values, self.shape, np.unravel_index(rows, self.shape))
 
 
