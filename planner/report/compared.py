@@ -20,12 +20,18 @@ from planner.report.short import share, shortest_plan
 from planner.report.told import label, told
 from planner.request import ALL
 
-_MOST, _LINES = 8, 7
+_MOST, _LINES, _ALL_LINES = 8, 7, 1000
 
 
-def print_comparisons(console: Console, plan: Plan, result: SearchResult) -> None:
-    """For each axis of several values the best plan of every value, and what it loses."""
-    tables = [name for name in result.comparisons if _is_asked(getattr(plan.request, name, None))]
+def print_comparisons(
+    console: Console, plan: Plan, result: SearchResult, *, is_full: bool = False
+) -> None:
+    """For each axis of several values the best plan of every value, and what it loses.
+
+    In short, values that nobody named stand in a sentence, and of many named ones the first.
+    """
+    asked = (name for name in result.comparisons if _is_asked(getattr(plan.request, name, None)))
+    tables = [*(result.comparisons if is_full else asked)]
     for axis, compared in result.comparisons.items():
         if axis not in tables:
             is_long = axis == plan.workload.profile_kind and not tables
@@ -37,9 +43,9 @@ def print_comparisons(console: Console, plan: Plan, result: SearchResult) -> Non
     for axis in tables:
         compared = result.comparisons[axis]
         console.print()
-        _print_table(console, plan, compared)
+        _print_table(console, plan, compared, len(compared.losses) if is_full else _MOST)
         for line in without_plan_lines(plan, compared):
-            print_folded(console, line, most=2)
+            print_folded(console, line, most=_ALL_LINES if is_full else 2)
 
 
 def compared_lines(result: SearchResult) -> list[str]:
@@ -86,7 +92,7 @@ def _worse(loss: float) -> str:
     return f" {share(loss)} worse" if loss else " as good"
 
 
-def _print_table(console: Console, plan: Plan, compared: Comparison) -> None:
+def _print_table(console: Console, plan: Plan, compared: Comparison, most: int) -> None:
     axis, table = compared.axis, full_columns(compared.table, plan.problem.sources)
     number = len(compared.losses)
     column = of_objective(plan, plan.problem.objectives[0].name, table)
@@ -95,7 +101,7 @@ def _print_table(console: Console, plan: Plan, compared: Comparison) -> None:
     lines.add_column("plan", overflow="fold")
     lines.add_column(label(column), no_wrap=True, justify="right")
     lines.add_column("loss", no_wrap=True, justify="right")
-    for at in range(min(number, _MOST)):
+    for at in range(min(number, most)):
         row = {name: values[at] for name, values in table.items()}
         loss = compared.losses[at]
         lines.add_row(
@@ -106,8 +112,8 @@ def _print_table(console: Console, plan: Plan, compared: Comparison) -> None:
             style=GOOD if at == 0 else None,
         )
     console.print(lines)
-    if number > _MOST:
-        console.print(f"and {number - _MOST} more: --full")
+    if number > most:
+        console.print(f"and {number - most} more: --full")
 
 
 def _ends(column: str, row: Mapping[str, Any]) -> tuple[float, float] | None:

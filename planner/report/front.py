@@ -40,16 +40,11 @@ class ShortFront:
 
 
 def print_front(console: Console, plan: Plan, result: SearchResult, top: int) -> None:
-    """The best of each mode, then the front, best first, with the columns that vary."""
+    """The front, best first, with the columns that vary."""
     if not result.table:
         return
     number = len(result.table["num_gpus"])
     rows = _chosen(plan, number, top)
-    goal = plan.problem.objectives[0].name
-    for axis, compared in result.comparisons.items():
-        print_title(console, f"The best of each {axis} by {goal}")
-        found = range(len(compared.losses))
-        _print_rows(console, plan, compared.table, found, (axis,))
     print_title(console, _title(plan, number, len(rows)))
     _print_rows(console, plan, result.table, rows)
 
@@ -117,13 +112,11 @@ def _print_rows(
     plan: Plan,
     table: Mapping[str, Sequence[Any]],
     rows: Sequence[int],
-    named: Sequence[str] = (),
 ) -> None:
     chosen = {name: [values[row] for row in rows] for name, values in table.items()}
     shown = _with_layout(plan, chosen)
     settings = _told_settings(plan, shown)
-    always = {"layout", *named}
-    varying = [name for name in settings if len(set(shown[name])) > 1 or name in always]
+    varying = [name for name in settings if len(set(shown[name])) > 1 or name == "layout"]
     same = [f"{name} {text.value(shown[name][0])}" for name in settings if name not in varying]
     if same:
         console.print(f"Same for all rows: {', '.join(same)}")

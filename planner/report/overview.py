@@ -76,18 +76,6 @@ def print_counts(console: Console, plan: Plan, result: SearchResult) -> None:
     console.print(table)
 
 
-def print_without_plan(console: Console, plan: Plan, result: SearchResult) -> None:
-    """The values of each axis for which nothing is feasible, by what came closest."""
-    for axis, compared in result.comparisons.items():
-        reasons: dict[str, list[str]] = {}
-        for value, reason in compared.without_plan.items():
-            reasons.setdefault(describe(plan.problem, reason), []).append(text.value(value))
-        if reasons:
-            print_title(console, f"Without a plan: {len(compared.without_plan)} of {axis}")
-        for reason, values in sorted(reasons.items(), key=lambda item: -len(item[1])):
-            console.print(f"{len(values)}  {reason}: {', '.join(values)}")
-
-
 def describe(problem: Problem, rejection: str) -> str:
     """What a rule, the memory or a limit of the user's demands, in words."""
     for rule in problem.sources[0].rules:

@@ -8,6 +8,7 @@ from planner import text
 from planner.optimize.result import SearchResult, row_of
 from planner.plan import Plan
 from planner.report.brief import print_brief
+from planner.report.compared import print_comparisons
 from planner.report.configuration import settings_text
 from planner.report.console import print_title
 from planner.report.details import details_of
@@ -16,7 +17,6 @@ from planner.report.overview import (
     print_assumed,
     print_counts,
     print_question,
-    print_without_plan,
 )
 from planner.report.reproduce import estimate_command, folded
 
@@ -45,6 +45,7 @@ def print_answer(
 def print_search(console: Console, plan: Plan, result: SearchResult, top: int) -> None:
     """The question, the front, its best configuration in full, and the counts."""
     print_question(console, plan)
+    print_comparisons(console, plan, result, is_full=True)
     print_front(console, plan, result, top)
     if result.recommended is not None:
         details = details_of(plan)
@@ -57,6 +58,5 @@ def print_search(console: Console, plan: Plan, result: SearchResult, top: int) -
         console.print(folded(command, console.width), soft_wrap=True)
     if result.interrupted:
         print_title(console, interrupted_message(plan, result))
-    print_without_plan(console, plan, result)
     print_counts(console, plan, result)
     print_assumed(console, plan)

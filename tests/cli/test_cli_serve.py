@@ -30,7 +30,7 @@ def test_the_report_names_the_question_both_modes_and_the_best(planner):
     for words in (
         "Requests: 1,000 tokens in, 200 out",
         "vllm, sglang, tensorrt-llm (all current ones",
-        "The best of each mode by throughput_per_gpu",
+        "by mode",
         "Pareto front by throughput_per_gpu, interactivity",
         "from one end to the",
         "The recommended plan",
