@@ -129,7 +129,10 @@ class PinnedPlan:
         """
         if path.suffix == ".json":
             try:
-                return cls.from_dict(json.loads(path.read_text(encoding="utf-8")), str(path))
+                table = json.loads(path.read_text(encoding="utf-8"))
+                if isinstance(table, dict) and isinstance(table.get("recommended"), dict):
+                    table = table["recommended"]  # the file of a search
+                return cls.from_dict(table, str(path))
             except (OSError, ValueError) as error:
                 raise SpecError(f"{path}: cannot be read as a plan ({error}).") from error
         return cls.from_dict(read_toml(path), str(path))

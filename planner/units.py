@@ -79,4 +79,6 @@ def parse_quantity(text: str, dimension: str, default_unit: str | None = None) -
     number, unit = match.groups()
     if not unit and default_unit is not None:
         unit = default_unit
+    if unit == "%":  # a hundredth as a factor is not exact
+        return to_si(float(number), unit, dimension) and float(number) / 100
     return to_si(float(number), unit, dimension)

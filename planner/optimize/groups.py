@@ -60,21 +60,26 @@ def joint_front(groups: Sequence[Group], furthest: float) -> Columns:
 
 
 def best_choice(problem: Problem, groups: Sequence[Group]) -> Choice | None:
-    """The best of what is recommended in each cell; of the modes of a cell it is one plan."""
+    """Of the cell with the fastest plan the simplest that published runs do not tell from it.
+
+    The modes of a cell are one choice.
+    """
     cells: dict[tuple[Any, ...], list[Group]] = {}
     for group in groups:
         key = tuple(value for name, value in group.cell.items() if name != "mode")
         cells.setdefault(key, []).append(group)
-    found = [one for cell in cells.values() if (one := _recommended(problem, cell)) is not None]
-    return min(found, key=lambda one: tuple(one.values)) if found else None
-
-
-def _recommended(problem: Problem, groups: Sequence[Group]) -> Choice | None:
-    """Of the plans that published runs do not tell from the fastest the simplest one."""
-    found = Simplest.joined(group.collector.simplest for group in groups)
-    if found.best is None:
+    joined = (Simplest.joined(one.collector.simplest for one in cell) for cell in cells.values())
+    found = [(tuple(one.best.values), one.best, one) for one in joined if one.best is not None]
+    if not found:
         return None
-    return found.choice(found.best.tie_factor if problem.has_ties else 1.0)
+    _, fastest, simplest = min(found, key=lambda one: one[0])
+    return simplest.choice(fastest.tie_factor if problem.has_ties else 1.0)
+
+
+def cell_of(problem: Problem, choice: Choice) -> Cell:
+    """The cell that a plan was found in."""
+    cells = zip(problem.sources, problem.cells, strict=True)
+    return next(cell for source, cell in cells if source is choice.source)
 
 
 def by_value(problem: Problem, groups: Sequence[Group], axis: str) -> Mapping[Any, list[Group]]:
@@ -95,10 +100,10 @@ def nearest(groups: Sequence[Group]) -> Iterator[NearestMiss]:
 
 
 def why(problem: Problem, groups: Sequence[Group]) -> str:
-    """The limit that most plans missed; if none came so far, the memory, or a rule.
+    """The limit that most plans missed; if none came so far, the memory, or the last rule.
 
-    Of feasible plans without a front the objective that is unknown; empty where nothing was
-    judged.
+    Rules are looked at in their order: what breaks the last of them keeps all others. Of feasible
+    plans without a front the objective that is unknown; empty where nothing was judged.
     """
     counts = np.sum([group.collector.counts for group in groups], axis=0, initial=0)
     if not np.any(counts):
@@ -107,7 +112,7 @@ def why(problem: Problem, groups: Sequence[Group]) -> str:
         return problem.objectives[0].name
     soft = problem.first_soft
     limits = soft + len(MEMORIES)
-    for part in (slice(limits, None), slice(soft, limits), slice(1, soft)):
+    for part in (slice(limits, None), slice(soft, limits)):
         if counts[part].any():
             return problem.rejections[(part.start - 1) + int(np.argmax(counts[part]))]
-    return problem.rejections[0]
+    return problem.rejections[int(np.flatnonzero(counts)[-1]) - 1]

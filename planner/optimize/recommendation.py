@@ -11,8 +11,8 @@ import numpy as np
 from planner.arrays import FloatArray, IndexArray
 from planner.optimize.source import Candidates, Source
 
-_FURTHEST = 1.5
-"""Beyond this factor of the best no plan is as good, however wide its interval."""
+_FURTHEST = 1.25
+"""Beyond this factor of the best no plan is as good, however little published runs tell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Choice:
     def tie_factor(self) -> float:
         """Within this factor of it published runs do not tell plans from it."""
         sure = self.source.confidence(self.num_gpus)
-        return 1.0 if sure is None else sure.layout
+        return 1.0 if sure is None else min(sure.layout, _FURTHEST)
 
 
 class Simplest:

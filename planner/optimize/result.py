@@ -15,6 +15,7 @@ from planner.optimize.groups import (
     Group,
     best_choice,
     by_value,
+    cell_of,
     first,
     joint_front,
     nearest,
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
 class Comparison:
     """The values of one outer axis beside each other.
 
-    ``table`` has the recommended plan of every value that has one, the best first; ``losses``
-    how far its first objective is from that of the first row, as a share of that. ``without_plan``
-    maps the other values to what came closest: a limit, the memory, a rule, or why there is nothing
-    to search.
+    ``table`` has the plan one would launch of every value that has one, the recommended one first,
+    then the best; ``losses`` how much worse its first objective is than that of the first row, as a
+    share of that. ``without_plan`` maps the other values to what came closest: a limit, the memory,
+    a rule, or why there is nothing to search.
     """
 
     axis: str
@@ -109,11 +110,15 @@ class SearchResult:
     def recommended(self) -> Candidates | None:
         """The plan one would launch, judged; None if nothing is feasible.
 
-        Of each cell the simplest of the plans that published runs do not tell from its fastest; of
-        these the best.
+        Of the cell that the fastest is of the simplest plan that published runs do not tell from
+        it.
         """
-        found = best_choice(self.problem, self.groups)
+        found = self._choice
         return None if found is None else found.source.judged(found.configuration)
+
+    @cached_property
+    def _choice(self) -> Choice | None:
+        return best_choice(self.problem, self.groups)
 
     @cached_property
     def table(self) -> Mapping[str, Sequence[Any]]:
@@ -135,15 +140,17 @@ class SearchResult:
         return pd.DataFrame(full_columns(self.table, self.problem.sources))
 
     def _comparison(self, axis: str) -> Comparison:
-        found: list[Choice] = []
+        chosen, found = self._choice, list[Choice]()
         without: dict[Any, str] = {}
+        own = None if chosen is None else cell_of(self.problem, chosen)[axis]
         for value, groups in by_value(self.problem, self.groups, axis).items():
             best = best_choice(self.problem, groups)
             if best is not None:
-                found.append(best)
-            elif reason := why(self.problem, groups) or self._refusal(axis, value):
+                found += [best] if value != own else []
+            elif reason := _reason(self.problem, groups) or self._refusal(axis, value):
                 without[value] = reason
         found.sort(key=lambda one: tuple(one.values))
+        found = found if chosen is None else [chosen, *found]
         rows = [one.source.judged(one.configuration).columns() for one in found]
         losses = [_loss(one.values[0], found[0].values[0]) for one in found]
         return Comparison(
@@ -159,11 +166,20 @@ class SearchResult:
         return next(reasons, "")
 
 
-def _loss(value: float, best: float) -> float:
-    """How far a value is from the best one, as a share of that; NaN of nothing."""
-    if value == best:
+def _reason(problem: Problem, groups: Sequence[Group]) -> str:
+    """What came closest; that it is unknown where that is all there is to say."""
+    reason = why(problem, groups)
+    misses = [one for group in groups for one in group.collector.misses if one.rejection == reason]
+    if misses and not any(np.isfinite(one.value) for one in misses):
+        return f"{reason} is unknown: give --price"
+    return reason
+
+
+def _loss(value: float, first: float) -> float:
+    """How much worse a minimized value is, as a share of the first; NaN of nothing."""
+    if value == first:
         return 0.0
-    return float(abs(value / best - 1)) if best else np.nan
+    return float(value - first) / abs(float(first)) if first else np.nan
 
 
 def row_of(candidates: Candidates) -> Mapping[str, Any]:

@@ -21,6 +21,7 @@ from planner.report.told import label, told
 from planner.request import ALL
 
 _MOST, _LINES, _ALL_LINES = 8, 7, 1000
+_CHANGE = len("-99.9 %")
 
 
 def print_comparisons(
@@ -35,8 +36,8 @@ def print_comparisons(
     for axis, compared in result.comparisons.items():
         if axis not in tables:
             is_long = axis == plan.workload.profile_kind and not tables
-            words = _told(plan, compared) if is_long else _losses(compared)
-            line = f"By {_words(axis)}: {', '.join(words)}"
+            words = _told(plan, compared) if is_long else _changes(plan, compared)
+            line = f"By {_words(axis)} ({_goal(plan)}): {', '.join(words)}"
             print_folded(console, line, most=_LINES)
             for reason in without_plan_lines(plan, compared) if is_long else ():
                 print_folded(console, reason, most=_LINES)
@@ -48,10 +49,10 @@ def print_comparisons(
             print_folded(console, line, most=_ALL_LINES if is_full else 2)
 
 
-def compared_lines(result: SearchResult) -> list[str]:
+def compared_lines(plan: Plan, result: SearchResult) -> list[str]:
     """For each axis of several values what each loses, in a line."""
     return [
-        f"By {_words(axis)}: {', '.join(_losses(compared))}"
+        f"By {_words(axis)} ({_goal(plan)}): {', '.join(_changes(plan, compared))}"
         for axis, compared in result.comparisons.items()
     ]
 
@@ -65,31 +66,37 @@ def _words(axis: str) -> str:
 
 
 def _told(plan: Plan, compared: Comparison) -> list[str]:
-    """As `_losses`, with what each value reaches and its interval."""
+    """As `_changes`, with what each value reaches and its interval."""
     table = full_columns(compared.table, plan.problem.sources)
     column = of_objective(plan, plan.problem.objectives[0].name, table)
-    losses, reached = _losses(compared), []
+    changes, reached = _changes(plan, compared), []
     for values in zip(*table.values(), strict=True):
         row = dict(zip(table, values, strict=True))
         reached.append(told(column, row[column], _ends(column, row)))
-    first, others = losses[:1], zip(losses[1:], reached[1:], strict=False)
+    first, others = changes[:1], zip(changes[1:], reached[1:], strict=False)
     return [*first, *(f"{words}: {value}" for words, value in others)]
 
 
-def _losses(compared: Comparison) -> list[str]:
-    """Each value of an axis with what it loses against the first."""
-    table = compared.table[compared.axis]
+def _goal(plan: Plan) -> str:
+    return _words(plan.problem.objectives[0].name)
+
+
+def _changes(plan: Plan, compared: Comparison) -> list[str]:
+    """Each value of an axis with what it loses or gains against the first."""
+    table = compared.table.get(compared.axis, ())
     found = [
-        text.value(value) + (_worse(loss) if at else "")
+        " ".join([text.value(value), *([change] if at and (change := _change(plan, loss)) else [])])
         for at, (value, loss) in enumerate(zip(table, compared.losses, strict=True))
     ]
     return found + [f"{text.value(value)} no plan" for value in compared.without_plan]
 
 
-def _worse(loss: float) -> str:
+def _change(plan: Plan, loss: float) -> str:
+    """What becomes of the first objective: ``-12 %`` of a lost rate, ``+14 %`` of a cost."""
     if not math.isfinite(loss):
         return ""
-    return f" {share(loss)} worse" if loss else " as good"
+    is_less = (loss > 0) == (plan.problem.objectives[0].sign < 0)
+    return f"{'-' if is_less else '+'}{share(abs(loss))}" if loss else "as good"
 
 
 def _print_table(console: Console, plan: Plan, compared: Comparison, most: int) -> None:
@@ -97,10 +104,10 @@ def _print_table(console: Console, plan: Plan, compared: Comparison, most: int) 
     number = len(compared.losses)
     column = of_objective(plan, plan.problem.objectives[0].name, table)
     lines = make_table(console)
-    lines.add_column(f"by {_words(axis)}", no_wrap=True)
+    lines.add_column(f"by {_words(axis)}", overflow="fold")
     lines.add_column("plan", overflow="fold")
     lines.add_column(label(column), no_wrap=True, justify="right")
-    lines.add_column("loss", no_wrap=True, justify="right")
+    lines.add_column(_goal(plan), overflow="fold", min_width=_CHANGE, justify="right")
     for at in range(min(number, most)):
         row = {name: values[at] for name, values in table.items()}
         loss = compared.losses[at]
@@ -108,7 +115,7 @@ def _print_table(console: Console, plan: Plan, compared: Comparison, most: int) 
             text.value(row[axis]),
             shortest_plan(plan, row, axis),
             told(column, row[column], _ends(column, row)) if column in row else "",
-            Text(share(loss), BAD) if at and math.isfinite(loss) else "",
+            Text(_change(plan, loss), BAD if loss > 0 else GOOD) if at else "",
             style=GOOD if at == 0 else None,
         )
     console.print(lines)

@@ -35,7 +35,7 @@ def answer_html(plan: Plan, result: SearchResult, top: int) -> str:
         _question(plan),
         _told(plan, row, f"Recommended: {short_plan(plan, row)}"),
         _lines(filter(None, [fastest_line(plan, row, row_of(result.fastest))])),
-        _lines(compared_lines(result)),
+        _lines(compared_lines(plan, result)),
         f"<p><b>{escape(front.title)}</b></p>",
         _table(
             rows,

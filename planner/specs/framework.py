@@ -228,7 +228,9 @@ class FrameworkProfile:
     vendors: tuple[str, ...] = ()
     """Of the GPUs it runs on; all if none is named."""
     adapters: bool = False
-    """It is one to train adapters with; where nobody names one, others train whole models."""
+    """It trains adapters."""
+    whole_models: bool = True
+    """It is one to train all weights with; where nobody names one, others are tried."""
     aliases: tuple[str, ...] = ()
     """Other names of it."""
     notes: str = ""

@@ -20,6 +20,7 @@ from planner.workloads.place import Place, read_place
 
 # More would fill a screen.
 _MOST_REASONS = 5
+_CURRENT = "all current ones that run there"
 _CLUSTER_OF_ALL = "--gpu all compares GPUs on their own links: leave out --cluster."
 
 
@@ -72,7 +73,7 @@ class Outer:
         return Searched(
             questions=asked,
             space=spaces[0],
-            profiles=tuple(self.words[self.workload.profile_kind].values()),
+            profiles=tuple(self.words.get(self.workload.profile_kind, {}).values()),
             sources=sources,
             cells=cells,
             refused=self.refused,
@@ -87,7 +88,7 @@ class Outer:
             try:
                 found = self.workload.sources(scene)
             except PlannerError as error:
-                if len(scenes) == 1:
+                if len(scenes) == 1 and not self.refused:
                     raise
                 self.refused.append(({**self._named(scene), **outer}, str(error)))
                 continue
@@ -110,7 +111,7 @@ class Outer:
         catalogue, models = self.notes.catalogue, self._several("model", "models")
         adapters = _listed(self.request.adapter, self.workload.adapters)
         pairs = [(model, adapter) for model in models for adapter in adapters]
-        found = []
+        found, several = [], list[Notes]()
         for model, adapter in pairs:
             name = catalogue.load_model(model).name
             self.words.setdefault("model", {}).setdefault(name, model)
@@ -124,9 +125,18 @@ class Outer:
                 cell = {"model": name, "adapter": adapter}
                 self.refused.append((cell if len(adapters) > 1 else {"model": name}, str(error)))
             self.notes.digests.update(notes.digests)
+            several.append(notes)
+        self._note_common(several)
         if not found:
             raise SearchSpaceError(self.refused[0][1])
         return found
+
+    def _note_common(self, several: Sequence[Notes]) -> None:
+        """What was chosen alike for all questions; of what was not, that it is each one's own."""
+        names = dict.fromkeys(name for one in several for name in one.defaults)
+        for name in names:
+            texts = {one.defaults.get(name) for one in several}
+            self.notes.defaults[name] = str(*texts) if len(texts) == 1 else "each its own"
 
     def _several(self, name: str, kind: str) -> list[str]:
         """Names of specs: those that were given, or all."""
@@ -193,24 +203,29 @@ class Outer:
         else:
             first = name or getattr(space, kind)
             is_open = name is None and question.space[1] is not None
-            words = self._current(question, first, place) if is_open else []
-            if words:
-                origin = "all current ones that run there"
-            words = words or [first]
+            words = [first]
+            if is_open:
+                words, origin = self._current(question, first, place), _CURRENT
             notes.defaults[kind] = f"{', '.join(words)} ({origin})"
         return [self._profile(word, self._noting(alone and len(words) == 1)) for word in words]
 
     def _current(self, question: Question, first: str, place: Place) -> list[str]:
-        """Profiles of today that run on the GPU, that of the space first."""
+        """Profiles of today that run on the GPU, that of the space first; else its vendor's own."""
         kind, catalogue = self.workload.profile_kind, self.notes.catalogue
-        vendor = place.machine.gpu.vendor
-        found = []
+        gpu = place.machine.gpu
+        found, own = [], []
         for name in dict.fromkeys([first, *catalogue.names(f"{kind}s")]):
             profile = catalogue.load_profile(kind, name).spec
-            has_kernels = not profile.vendors or vendor in profile.vendors
-            if profile.current and has_kernels and self.workload.suits(question, profile):
+            if not self.workload.suits(question, profile):
+                continue
+            if profile.current and (not profile.vendors or gpu.vendor in profile.vendors):
                 found.append(name)
-        return found
+            elif profile.vendors == (gpu.vendor,):
+                own.append(name)
+        if not found and not own:
+            reason = f"no current {kind} runs on {gpu.name} of {gpu.vendor}: name a --{kind}"
+            self.refused.append(({"model": question.model.name, "gpu": gpu.name}, reason))
+        return found or own
 
     def _profile(self, name: str, notes: Notes) -> Any:
         kind = self.workload.profile_kind

@@ -13,6 +13,7 @@ from planner.configurations.table import word
 from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.configurations.training_rules import unsupported
 from planner.enums import AdapterKind, ComputePrecision, Precision
+from planner.errors import SearchSpaceError
 from planner.estimators.flops import adapter_parameter_count
 from planner.estimators.ideal import ideal_framework
 from planner.estimators.share import Setting
@@ -38,6 +39,10 @@ _FRONT = ("throughput", "memory_headroom")
 
 def _sources(scene: Scene) -> list[Source]:
     question, place = scene.question, scene.place
+    if question.work.is_frozen and not scene.profile.adapters:
+        raise SearchSpaceError(
+            f"{scene.profile.name} trains no adapters: leave out --framework or --adapter."
+        )
     mesh = mesh_of(
         scene.space,
         question.request.settings,
@@ -227,7 +232,9 @@ TRAIN = Workload(
     once=judged_once,
     advice_rows=30_000_000,
     adapters=tuple(AdapterKind),
-    suits=lambda question, framework: framework.adapters == question.work.is_frozen,
+    suits=lambda question, framework: (
+        framework.adapters if question.work.is_frozen else framework.whole_models
+    ),
     ties=("throughput", "step_time", "time_to_train", "gpu_hours", "cost"),
     wording=Wording(
         noun="configuration",

@@ -21,6 +21,8 @@ _SEQUENCE_LENGTH = 2048
 _BATCH_TOKENS = 4 * 2**20
 _TOKENS_PER_PARAMETER = 20
 _FINE_TUNING_BATCH = 128
+# A batch that is changed so that GPUs can share it has so many shares at least.
+_FEWEST_SHARES = 4
 _FINE_TUNING_TOKENS = 1e9
 _ADAPTER_FRAMEWORK = "hf-trainer"
 
@@ -38,7 +40,7 @@ def ask_training(request: Request, catalogue: Catalogue, notes: Notes) -> Questi
     counts = tuple(sorted(set(gpu_counts(request.num_gpus))))
     model = catalogue.load_model(str(request.model))
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
-    work = _work(request, model, notes)
+    work = _work(request, model, notes, counts)
     model = with_mtp(model, mtp_num_layers(request, model, notes.defaults))
     is_frozen = adapter_kind(request) is not AdapterKind.NONE
     space = "pretrain_moe" if model.num_experts else "pretrain_dense"
@@ -57,7 +59,9 @@ def ask_training(request: Request, catalogue: Catalogue, notes: Notes) -> Questi
     )
 
 
-def _work(request: Request, model: ModelSpec, notes: Notes) -> TrainingWorkload:
+def _work(
+    request: Request, model: ModelSpec, notes: Notes, counts: tuple[int, ...]
+) -> TrainingWorkload:
     published = model.training
     s = request.sequence_length
     if s is None:
@@ -68,6 +72,7 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> TrainingWorkload:
     if batch is None:
         # An impossible length is refused below, with all other faults of the workload.
         batch, origin = _default_batch(request, model, max(s, 1))
+        batch, origin = _divisible(batch, origin, counts)
         notes.defaults["global_batch_size"] = f"{batch:,} sequences ({origin})"
     tokens = request.total_tokens
     if tokens is None:
@@ -88,6 +93,17 @@ def _default_batch(request: Request, model: ModelSpec, sequence_length: int) -> 
     given = model.training.global_batch_tokens if model.training else None
     batch = _sequences((given or _BATCH_TOKENS) / sequence_length)
     return batch, _origin(model, given is not None)
+
+
+def _divisible(batch: int, origin: str, counts: tuple[int, ...]) -> tuple[int, str]:
+    """The batch, or one near it that a number of GPUs such as 24 or 100 can share evenly."""
+    (count, *others) = counts
+    unit = count // (count & -count)
+    if others or batch % unit == 0 or unit * _FEWEST_SHARES > batch:
+        return batch, origin
+    while 2 * unit * _FEWEST_SHARES <= batch and count % (2 * unit) == 0:
+        unit *= 2
+    return round(batch / unit) * unit, f"{origin}: {batch:,}, so that {count:,} GPUs can share it"
 
 
 def _default_tokens(request: Request, model: ModelSpec) -> tuple[float, str]:

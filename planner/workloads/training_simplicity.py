@@ -70,9 +70,9 @@ def _terms(
     usual = np.isin(c.virtual_pipeline, USUAL_CHUNKS)
     missing = -setting.model.num_hidden_layers % (c.pipeline_parallel * c.virtual_pipeline)
     yield 2, ~usual | (missing > MOST_MISSING)
-    yield 2, peak_memory > FULL * setting.machine.gpu.allocatable_memory
     kinds = (c.tensor_parallel > 1, c.context_parallel > 1, c.pipeline_parallel > 1)
     yield 4, sum((np.asarray(kind, dtype=np.intp) for kind in kinds), np.zeros((), np.intp))
+    yield 2, peak_memory > FULL * setting.machine.gpu.allocatable_memory
     yield len(_RECOMPUTE), _BY_CODE[c.recompute]
     splits = setting.model.num_experts > 0 and setting.framework.expert_parallel
     yield 2, (c.expert_parallel == 1) & (c.num_gpus > c.pipeline_parallel) & splits

@@ -94,7 +94,7 @@ def on_terminal(tmp_path: Path, **environment: str) -> str:
 def test_a_terminal_gets_colours_and_others_none(tmp_path: Path) -> None:
     sent = on_terminal(tmp_path)
     assert re.search(r"\x1b\[1;32mRecommended: ", sent)
-    assert re.search(r"\x1b\[31m *[\d.]+ %", sent)
+    assert re.search(r"\x1b\[31m *-[\d.]+ %", sent)
     assert re.search(r"\x1b\[35m *\d+=", sent)
     assert not COLOUR.search(on_terminal(tmp_path, NO_COLOR="1"))
     assert "\x1b" not in on_terminal(tmp_path, TERM="dumb")

@@ -27,7 +27,7 @@ ACCEPTED = 103
 FITTING = 94
 RECOMMENDED = 37
 TIED = 98
-NEAR = 92
+NEAR = 91
 
 
 @pytest.fixture(scope="module")

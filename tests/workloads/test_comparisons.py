@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import planner
+from planner.errors import SearchSpaceError
 from planner.optimize.pareto import pareto_front
 from planner.optimize.result import row_of
 from planner.optimize.result_columns import full_columns
@@ -52,7 +53,8 @@ AXES: dict[str, tuple[dict[str, Any], list[Any]]] = {
 @pytest.mark.parametrize("axis", AXES)
 def test_each_value_of_an_axis_has_its_best_plan_or_a_reason(axis: str) -> None:
     asked, values = AXES[axis]
-    question = {**QUESTION, "gpu": "h100-sxm-80gb", "framework": "megatron-lm", **asked}
+    framework = "nemo" if axis == "adapter" else "megatron-lm"
+    question = {**QUESTION, "gpu": "h100-sxm-80gb", "framework": framework, **asked}
     found = planner.search(**question)
     assert [*found.problem.axes] == [axis]
     compared = found.comparisons[axis]
@@ -90,8 +92,11 @@ def test_current_frameworks_of_the_vendor_are_tried_where_none_is_named() -> Non
     assert {"Megatron-LM", "Megatron-Bridge", "torchtitan", "DeepSpeed"} <= nvidia
     assert {"Megatron-LM", "torchtitan"} <= amd < nvidia
     assert not {"Megatron-LM 2022", "Megatron-DeepSpeed", "HF Trainer"} & nvidia
-    assert tried(gpu="tpu-v5p") == {"Megatron-LM"}
-    assert tried(gpu="h100", adapter="lora") == {"HF Trainer", "HF Trainer Triton"}
+    with pytest.raises(SearchSpaceError, match="no current framework runs on tpu-v5p of Google"):
+        tried(gpu="tpu-v5p")
+    frozen = tried(gpu="h100", adapter="lora")
+    assert {"HF Trainer", "HF Trainer Triton", "NeMo", "NeMo AutoModel"} <= frozen
+    assert not {"Megatron-LM", "torchtitan"} & frozen
     assert tried(gpu="h100", space="fsdp") == {"FSDP"}
 
 
@@ -164,6 +169,35 @@ def test_energy_is_that_of_all_gpus_for_the_whole_run() -> None:
     assert row["energy_kwh"] == pytest.approx(row["gpu_hours"] * 0.7, rel=1e-3)
     slower = planner.search(**QUESTION, gpu=GPUS[0], objectives=("memory_headroom",))
     assert np.min(slower.table["energy_kwh"]) >= row["energy_kwh"]
+
+
+def test_what_was_chosen_alike_for_several_models_is_told() -> None:
+    plan = make_plan(Request(**{**QUESTION, "model": ("llama-2-7b", "llama-2-13b")}))
+    assert plan.defaults["global_batch_size"] == "each its own"
+    frozen = make_plan(Request(**{**QUESTION, "adapter": ("lora", "qlora"), "framework": "nemo"}))
+    assert frozen.defaults["lora_rank"] == "16 (default)"
+
+
+def test_a_framework_that_trains_no_adapters_is_refused() -> None:
+    with pytest.raises(SearchSpaceError, match="Megatron-LM trains no adapters"):
+        make_plan(Request(**QUESTION, adapter="lora", framework="megatron-lm"))
+
+
+def test_a_reason_is_the_last_rule_that_any_configuration_came_to() -> None:
+    gpus = ("h100-sxm-80gb", "v100-sxm-32gb")
+    found = planner.search(model="llama-2-7b", num_gpus=16, gpu=gpus, framework="megatron-lm")
+    assert found.comparisons["gpu"].without_plan == {"v100-sxm-32gb": "precision"}
+    limit = {"cost": 1e9}
+    priced = planner.search(**QUESTION, gpu=("h100", "h800"), constraints=limit)
+    (reason,) = priced.comparisons["gpu"].without_plan.values()
+    assert reason == "cost is unknown: give --price"
+
+
+def test_a_limit_that_the_recommended_plan_keeps_does_not_change_it() -> None:
+    asked: dict[str, Any] = {"model": "llama-65b", "num_gpus": 2048}
+    free = row_of(planner.search(**asked).recommended)
+    limit = {"step_time": 1.005 * free["step_time_s"]}
+    assert row_of(planner.search(**asked, constraints=limit).recommended) == free
 
 
 def test_of_many_gpus_no_defaults_are_told() -> None:

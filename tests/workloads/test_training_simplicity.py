@@ -23,8 +23,8 @@ UNUSUAL: list[tuple[str, dict[str, Any]]] = [
     ("no sequence parallelism", {"sequence_parallel": False}),
     ("another ZeRO stage", {"zero_stage": 0}),
     ("many chunks", {"pipeline_parallel": 2, "virtual_pipeline": 13}),
-    ("full memory", {}),
     ("a kind of parallelism more", {"pipeline_parallel": 2}),
+    ("full memory", {}),
     ("recomputation", {"recompute": "selective"}),
     ("experts on every GPU", {"expert_parallel": 1}),
 ]
