@@ -30,7 +30,7 @@ class PinnedPlan:
     ``answers`` maps questions of the table of terms, ``parameters`` its parameters, to plain
     words and numbers; of disaggregated plans also those of the prefill workers. ``specs`` has the
     digests of the specs it was made with: with the same specs its estimate is the same to the
-    last bit.
+    last bit. ``specs_folder`` is that of own specs, empty if there was none.
     """
 
     workload: str
@@ -38,6 +38,7 @@ class PinnedPlan:
     parameters: Mapping[str, Any]
     specs: Mapping[str, str] = field(default_factory=dict)
     version: str = __version__
+    specs_folder: str = ""
 
     @classmethod
     def of(cls, plan: Plan, row: Mapping[str, Any]) -> Self:
@@ -54,6 +55,7 @@ class PinnedPlan:
             },
             parameters=parameters,
             specs=dict(plan.digests),
+            specs_folder="" if plan.request.specs is None else str(plan.request.specs.absolute()),
         )
 
     def request(self) -> Request:
@@ -71,7 +73,7 @@ class PinnedPlan:
         }
         settings = {name: value for name, value in self.parameters.items() if name not in named}
         asked = {"workload": self.workload, "settings": settings, **named, **self.answers}
-        return make_request(asked)
+        return make_request({**asked, "specs": self.specs_folder or None})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain words and numbers, as JSON takes them."""
@@ -98,6 +100,8 @@ class PinnedPlan:
             faults += _faults(where, part, table.get(part), terms_of(workload, *kinds))
         lacking = set(terms_of(workload, "parameter")) - set(table.get("parameters", ()))
         faults += [f"{where}: parameters.{name} is missing." for name in sorted(lacking)]
+        if not isinstance(table.get("specs_folder", ""), str):
+            faults.append(f"{where}: specs_folder is no text.")
         if "model" not in (table.get("answers") or {}):
             faults.append(f"{where}: answers.model is missing.")
         if faults:
@@ -108,7 +112,8 @@ class PinnedPlan:
         """The text of a plan file."""
         lines = [_HEADER]
         tables = {name: value for name, value in self.to_dict().items() if isinstance(value, dict)}
-        lines += [f"{name} = {_toml(getattr(self, name))}\n" for name in ("workload", "version")]
+        words = ("workload", "version", *(("specs_folder",) if self.specs_folder else ()))
+        lines += [f"{name} = {_toml(getattr(self, name))}\n" for name in words]
         for name, table in tables.items():
             lines.append(f"\n[{name}]\n")
             lines += [f"{_key(key)} = {_toml(value)}\n" for key, value in table.items()]

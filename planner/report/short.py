@@ -30,7 +30,8 @@ def shortest_plan(plan: Plan, row: Mapping[str, Any], without: str) -> str:
 def _where(plan: Plan, row: Mapping[str, Any], without: str = "") -> list[str]:
     axes = [name for name in plan.problem.axes if name != without]
     where = [text.value(row[name]) for name in axes if name in _PLACES]
-    number = [f"{row['num_gpus']:,} GPUs"] if "num_gpus" in axes else []
+    count = row["num_gpus"]
+    number = [f"{count:,} GPU{'s' * (count > 1)}"] if "num_gpus" in axes else []
     return [*where, *number]
 
 

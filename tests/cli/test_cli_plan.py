@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
+
+HARDWARE = Path(__file__).parents[2] / "hardware_specs"
 
 QUESTIONS = {
     "dense": ("--model", "llama-65b", "--gpus", "2048"),
@@ -103,3 +106,22 @@ def test_a_plan_of_another_workload_and_none_at_all_are_refused(planner, tmp_pat
     assert (ran.exit_code, "--model" in ran.err) == (2, True)
     ran = planner("estimate", "--plan", tmp_path / "none.toml")
     assert (ran.exit_code, "none.toml" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize("suffix", ["toml", "json"])
+def test_a_plan_of_own_specs_knows_their_folder(planner, tmp_path, suffix):
+    (tmp_path / "mine" / "gpus").mkdir(parents=True)
+    text = (HARDWARE / "gpus" / "h100-sxm-80gb.toml").read_text().replace("h100-sxm-80gb", "mygpu")
+    kept = (line for line in text.splitlines() if not line.startswith("aliases"))
+    (tmp_path / "mine" / "gpus" / "mygpu.toml").write_text("\n".join(kept))
+    plan, found = tmp_path / f"p.{suffix}", tmp_path / "found.json"
+    words = ("--model", "llama-7b", "--gpus", "8", "--gpu", "mygpu", "--specs", tmp_path / "mine")
+    ran = planner("search", *words, "--save-plan", plan, "--json", found, "--quiet")
+    assert ran.exit_code == 0, ran.err
+    assert planner("estimate", "--plan", plan, "--quiet").exit_code == 0
+    # The file of a search has its recommended plan.
+    assert planner("estimate", "--plan", found, "--quiet").exit_code == 0
+    faulty = json.loads(found.read_text())["recommended"] | {"specs_folder": 3}
+    (tmp_path / "faulty.json").write_text(json.dumps(faulty))
+    ran = planner("estimate", "--plan", tmp_path / "faulty.json", "--quiet")
+    assert (ran.exit_code, "specs_folder is no text" in ran.err) == (2, True)
