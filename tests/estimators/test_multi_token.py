@@ -99,11 +99,11 @@ def test_published_modules_are_trained_unless_another_number_is_asked_for() -> N
 
 
 def test_adapters_train_no_module() -> None:
-    plan = made(adapter="lora")
+    plan = made(adapter="lora", framework="nemo")
     assert plan.problem.setting.model.mtp_num_layers == 0
     assert "mtp_num_layers" not in plan.defaults
     with pytest.raises(SearchSpaceError, match="mtp_num_layers trains whole modules"):
-        made(adapter="lora", mtp_num_layers=1)
+        made(adapter="lora", framework="nemo", mtp_num_layers=1)
 
 
 def test_what_nobody_gave_is_reported() -> None:

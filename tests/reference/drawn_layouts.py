@@ -14,7 +14,7 @@ from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.enums import ComputePrecision, Offload, Recompute
 from planner.estimators.share import Setting
 from planner.plan import make_plan
-from planner.specs.catalogue import names
+from planner.specs.catalogue import Catalogue, names
 
 MODELS = {
     "llama-7b": {},
@@ -53,15 +53,17 @@ FRAMEWORKS = tuple(name for name in ALL_FRAMEWORKS if name not in ALIKE)
 
 @cache
 def make_setting(model: str, gpu: str, framework: str, adapter: str = "none") -> Setting:
-    """``adapter``: its kind, rank and targets, joined by colons."""
+    """``adapter``: its kind, rank and targets, joined by colons; on any framework."""
     kind, *rest = adapter.split(":")
     asked: dict[str, Any] = {"adapter": kind}
     if rest:
         asked |= {"lora_rank": int(rest[0]), "lora_targets": rest[1]}
+    of_adapters = framework if kind == "none" else "hf-trainer"
     request = Request(
-        model=model, num_gpus=8, gpu=gpu, framework=framework, **MODELS[model], **asked
+        model=model, num_gpus=8, gpu=gpu, framework=of_adapters, **MODELS[model], **asked
     )
     setting = make_plan(request).problem.setting
+    setting = replace(setting, framework=Catalogue().load_framework(framework).spec)
     return _two_gpus_per_nic(setting) if gpu in SHARED_NICS else setting
 
 
