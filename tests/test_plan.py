@@ -78,3 +78,20 @@ def test_adapters_are_named_in_any_case() -> None:
         make_plan(Request(model="llama-7b", num_gpus=8, adapter=word)) for word in ("none", "NONE")
     )
     assert plain.defaults == shouted.defaults
+
+
+@pytest.mark.parametrize(
+    ("model", "num_gpus", "batch"),
+    [
+        ("llama-3.1-70b", 100, 500),
+        ("llama-65b", 1000, 2000),
+        ("llama-65b", 2048, 2048),
+        ("llama-65b", (24, 64), 2048),
+        ("llama-65b", 1023, 2048),
+    ],
+)
+def test_a_batch_that_nobody_gave_is_one_that_the_gpus_can_share(model, num_gpus, batch):
+    plan = make_plan(Request(model=model, num_gpus=num_gpus))
+    assert plan.problem.setting.workload.global_batch_size == batch
+    given = make_plan(Request(model=model, num_gpus=num_gpus, global_batch_size=512))
+    assert given.problem.setting.workload.global_batch_size == 512
