@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from planner.errors import SearchSpaceError
+from planner.optimize.collector import first_row
 from planner.optimize.result import SearchResult
 from planner.plan import Plan, answered
 from planner.workloads.base import Evaluation
@@ -89,7 +90,7 @@ class Estimated(Evaluation):
         return one_html(self.plan, self._row())
 
     def _row(self) -> Mapping[str, Any]:
-        return {name: values[0] for name, values in self.table().items()}
+        return first_row(self.table())
 
     def _why_not(self) -> str:
         from planner.plan import result_of

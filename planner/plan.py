@@ -29,9 +29,8 @@ from planner.workloads.scenes import Outer
 class Plan:
     """A problem, and what was chosen for the user.
 
-    ``profiles`` are the words for its frameworks or engines, ``counts`` the numbers of GPUs
-    asked for, empty where they follow from other things. ``words`` maps, by question, names of
-    specs to the words that named them.
+    ``counts`` are the numbers of GPUs asked for, empty where they follow from other things.
+    ``words`` maps, by question, names of specs to the words that named them.
     ``defaults`` maps a value nobody gave to what it is and where it comes from,
     ``digests`` a spec to the digest of its content; ``assumed`` lists the numbers whose
     source is an assumption or a default of the GPU's class. ``tried`` maps parameters to the
@@ -42,7 +41,6 @@ class Plan:
     workload: Workload
     problem: Problem
     space: SearchSpace
-    profiles: tuple[str, ...]
     counts: tuple[int, ...]
     defaults: Mapping[str, str]
     digests: Mapping[str, str]
@@ -81,7 +79,7 @@ def make_plan(request: Request) -> Plan:
     workload, catalogue = workload_of(request.workload), Catalogue(request.specs)
     notes = Notes(catalogue)
     found = Outer(workload, _counted(request, catalogue), notes).search()
-    question, first = found.questions[0], found.sources[0]
+    question, first = found.question, found.sources[0]
     bounds = {**request.constraints, **workload.limits(question, first)}
     limits = constraints(workload.name, bounds, workload.assumed(question))
     goals = request.objectives or workload.objectives(question)
@@ -98,7 +96,6 @@ def make_plan(request: Request) -> Plan:
             has_ties=goals[0] in workload.ties,
         ),
         space=found.space,
-        profiles=tuple(found.profiles),
         counts=question.counts,
         # What decides the answer comes first: a short report may have no room for all.
         defaults={**limit_notes(limits), **notes.defaults, **tried_notes(notes.tried)},

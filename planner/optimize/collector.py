@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -194,6 +194,12 @@ def stacked(tables: Sequence[Columns]) -> Columns:
 def plain(values: Any) -> list[Any]:
     """The values of a column as words, numbers and flags of Python."""
     return values.tolist() if isinstance(values, np.ndarray) else list(values)
+
+
+def rows_of(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The rows of columns, one after the other."""
+    for row in zip(*table.values(), strict=True):
+        yield dict(zip(table, row, strict=True))
 
 
 def first_row(table: Mapping[str, Any]) -> dict[str, Any]:

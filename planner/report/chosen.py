@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from planner.optimize.collector import plain
+from planner.optimize.collector import plain, rows_of
 from planner.optimize.result import Comparison, SearchResult, row_of
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates
@@ -44,7 +44,7 @@ def _row(plan: Plan, candidates: Candidates | None) -> dict[str, Any] | None:
 def _rows(plan: Plan, table: Mapping[str, Any]) -> list[dict[str, Any]]:
     whole = full_columns(table, plan.problem.sources)
     columns = {name: [*map(_known, plain(values))] for name, values in whole.items()}
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return [*rows_of(columns)]
 
 
 def _compared(plan: Plan, compared: Comparison) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from planner import text
+from planner.optimize.collector import rows_of
 from planner.optimize.result import Comparison, SearchResult
 from planner.optimize.result_columns import ends_of, full_columns
 from planner.plan import Plan
@@ -69,10 +70,8 @@ def _told(plan: Plan, compared: Comparison) -> list[str]:
     """As `_changes`, with what each value reaches and its interval."""
     table = full_columns(compared.table, plan.problem.sources)
     column = of_objective(plan, plan.problem.objectives[0].name, table)
-    changes, reached = _changes(plan, compared), []
-    for values in zip(*table.values(), strict=True):
-        row = dict(zip(table, values, strict=True))
-        reached.append(told(column, row[column], _ends(column, row)))
+    changes = _changes(plan, compared)
+    reached = [told(column, row[column], _ends(column, row)) for row in rows_of(table)]
     first, others = changes[:1], zip(changes[1:], reached[1:], strict=False)
     return [*first, *(f"{words}: {value}" for words, value in others)]
 
@@ -108,9 +107,9 @@ def _print_table(console: Console, plan: Plan, compared: Comparison, most: int) 
     lines.add_column("plan", overflow="fold")
     lines.add_column(label(column), no_wrap=True, justify="right")
     lines.add_column(_goal(plan), overflow="fold", min_width=_CHANGE, justify="right")
-    for at in range(min(number, most)):
-        row = {name: values[at] for name, values in table.items()}
-        loss = compared.losses[at]
+    for at, (row, loss) in enumerate(zip(rows_of(table), compared.losses, strict=True)):
+        if at == most:
+            break
         lines.add_row(
             text.value(row[axis]),
             shortest_plan(plan, row, axis),

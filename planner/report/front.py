@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from planner import text
+from planner.optimize.collector import first_row, rows_of
 from planner.optimize.result import SearchResult
 from planner.plan import Plan
 from planner.report.console import GOOD, TIE, print_folded, print_title
@@ -188,8 +189,7 @@ def _with_layout(
         layout = partial(degrees, names=wording.degrees)
     if layout is None:
         return dict(table)
-    rows = (dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True))
-    return {**table, "layout": [layout(row) for row in rows]}
+    return {**table, "layout": [layout(row) for row in rows_of(table)]}
 
 
 def _settings(plan: Plan, shown: Mapping[str, Any]) -> list[str]:
@@ -231,7 +231,7 @@ def of_objective(plan: Plan, name: str, table: Mapping[str, Any]) -> str:
 def _tied(plan: Plan, table: Mapping[str, Sequence[Any]]) -> tuple[list[bool], float]:
     """Whether published runs tell a row's first objective from that of the first row."""
     goal = plan.problem.objectives[0].name
-    row = {name: values[0] for name, values in table.items()}
+    row = first_row(table)
     sure = plan.source_of(row).confidence(row["num_gpus"])
     if sure is None or not plan.problem.has_ties:
         return [False] * len(table["num_gpus"]), 1.0

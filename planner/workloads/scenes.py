@@ -26,11 +26,13 @@ _CLUSTER_OF_ALL = "--gpu all compares GPUs on their own links: leave out --clust
 
 @dataclass(frozen=True, kw_only=True)
 class Searched:
-    """The sources of all scenes, each with its cell, and the cells that have none."""
+    """The sources of all scenes, each with its cell, and the cells that have none.
 
-    questions: Sequence[Question]
+    ``question`` and ``space`` are those of the first scene.
+    """
+
+    question: Question
     space: SearchSpace
-    profiles: Sequence[Any]
     sources: Sequence[Source]
     cells: Sequence[Cell]
     refused: Sequence[tuple[Cell, str]]
@@ -71,9 +73,8 @@ class Outer:
         ]
         sources, cells = self._sources(scenes)
         return Searched(
-            questions=asked,
+            question=asked[0],
             space=spaces[0],
-            profiles=tuple(self.words.get(self.workload.profile_kind, {}).values()),
             sources=sources,
             cells=cells,
             refused=self.refused,

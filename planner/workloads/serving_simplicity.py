@@ -15,16 +15,13 @@ What comes first in this order outweighs all that follows:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
-from typing import TypeAlias
-
 import numpy as np
 
 from planner.arrays import BoolArray, FloatArray, IndexArray
 from planner.configurations.serving import PoolConfigurations, ServingConfigurations
 from planner.enums import CacheType, Quantization
 from planner.estimators.inference.setting import ServingSetting
+from planner.workloads.simplicity import Step, packed, total
 
 LONGEST_BATCH = 600.0
 """Seconds: a batch is rarely waited for longer."""
@@ -37,16 +34,13 @@ _KINDS = {
     "pipeline_parallel": 5,
 }
 
-Step: TypeAlias = tuple[int, IndexArray | BoolArray]
-"""A number of levels, and the level of every plan, 0 for the plainest."""
-
 
 def replica_complexity(
     setting: ServingSetting, c: ServingConfigurations, num_gpus: FloatArray
 ) -> IndexArray:
     """0 for the plainest replicas on so many GPUs, larger for others; broadcasts to ``shape``."""
     of_engine = c.max_num_batched_tokens != setting.engine.scheduler.max_num_batched_tokens
-    return _packed([*_common(setting, c, num_gpus), (2, of_engine)])
+    return packed([*_common(setting, c, num_gpus), (2, of_engine)])
 
 
 def batch_complexity(
@@ -55,7 +49,7 @@ def batch_complexity(
     """The same of static batches that take so many seconds."""
     offload, *others = _common(setting, c, c.num_gpus)
     of_engine = c.max_num_batched_tokens != setting.engine.scheduler.max_num_batched_tokens
-    return _packed([offload, (2, latency > LONGEST_BATCH), *others, (2, of_engine)])
+    return packed([offload, (2, latency > LONGEST_BATCH), *others, (2, of_engine)])
 
 
 def pool_complexity(
@@ -76,7 +70,7 @@ def pool_complexity(
         for (levels, mine), (_, its) in zip(prefill, decode, strict=True)
     ]
     offload, *others = both
-    return _packed([offload, (2, load > HIGHEST_LOAD), *others]) + _LARGEST_OF_REPLICAS
+    return packed([offload, (2, load > HIGHEST_LOAD), *others]) + _LARGEST_OF_REPLICAS
 
 
 def _common(setting: ServingSetting, c: ServingConfigurations, num_gpus: FloatArray) -> list[Step]:
@@ -87,7 +81,7 @@ def _common(setting: ServingSetting, c: ServingConfigurations, num_gpus: FloatAr
     return [
         (2, (c.weight_offload > 0) | (c.kv_offload > 0)),
         (3, across),
-        (sum(_KINDS.values()) + 1, sum(kinds, start=np.zeros((), dtype=np.intp))),
+        (sum(_KINDS.values()) + 1, total(kinds)),
         (2, ~_fills(c.replica_gpus, node) | ~_fills(num_gpus, node)),
         (2, _is_converted(setting, c)),
         (2, c.kv_cache != CacheType.BF16),
@@ -107,12 +101,6 @@ def _is_converted(setting: ServingSetting, c: ServingConfigurations) -> BoolArra
     experts = Quantization[words.upper()]
     other = c.expert_quantization != experts if model.num_experts else np.zeros((), np.bool_)
     return np.asarray((c.quantization != own) | other)
-
-
-def _packed(steps: Sequence[Step]) -> IndexArray:
-    """One number that orders plans by the first step, then by the second, and so on."""
-    start = np.zeros((), dtype=np.intp)
-    return reduce(lambda packed, step: packed * step[0] + step[1], steps, start)
 
 
 _LARGEST_OF_REPLICAS = 2 * 3 * (sum(_KINDS.values()) + 1) * 2**4

@@ -6,15 +6,15 @@ that vendors tuned (``docs/recipes.md``).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray, IndexArray
+from planner.arrays import FloatArray, IndexArray
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import Offload, Recompute, ZeroStage
 from planner.estimators.share import Setting
+from planner.workloads.simplicity import Step, packed, total
 
 FEWEST_TOKENS = 4096
 """Context parallelism leaves a rank at least so many tokens of a sequence."""
@@ -36,31 +36,20 @@ _BY_CODE = np.array([_RECOMPUTE[code] for code in Recompute])
 
 
 def complexity(c: TrainingConfigurations, setting: Setting, peak_memory: FloatArray) -> IndexArray:
-    """0 for the plainest plan; the first of the terms in which two plans differ decides.
+    """0 for the plainest plan; the first step in which two plans differ decides.
 
     ``peak_memory`` in bytes is that of the fullest GPU.
     """
-    terms = list(_terms(c, setting, peak_memory))
-    weight = math.prod(levels for levels, _ in terms)
-    weighted = []
-    for levels, values in terms:
-        weight //= levels
-        weighted.append(weight * np.asarray(values, dtype=np.intp))
-    # Small arrays first: most depend on a few axes, the memory on all.
-    weighted.sort(key=lambda values: values.size)
-    total: IndexArray = sum(weighted, start=np.zeros((), dtype=np.intp))
-    return total
+    return packed([*_steps(c, setting, peak_memory)])
 
 
-def _terms(
-    c: TrainingConfigurations, setting: Setting, peak_memory: FloatArray
-) -> Iterator[tuple[int, IndexArray | BoolArray]]:
-    """Terms with the number of their values, what weighs most first."""
+def _steps(c: TrainingConfigurations, setting: Setting, peak_memory: FloatArray) -> Iterator[Step]:
+    """What two plans may differ in, what weighs most first."""
     domain = setting.machine.cluster.scale_up.domain_size
     tokens = setting.workload.sequence_length / c.context_parallel
     yield 2, (c.context_parallel > 1) & (tokens < FEWEST_TOKENS)
     options = (~c.flash_attention, c.offload != Offload.NONE, c.fp8_attention)
-    yield 4, sum((np.asarray(used, dtype=np.intp) for used in options), np.zeros((), np.intp))
+    yield 4, total(options)
     yield 2, c.tensor_parallel > domain
     yield 2, c.expert_parallel > domain
     yield 2, (c.tensor_parallel > 1) & ~c.sequence_parallel
@@ -71,7 +60,7 @@ def _terms(
     missing = -setting.model.num_hidden_layers % (c.pipeline_parallel * c.virtual_pipeline)
     yield 2, ~usual | (missing > MOST_MISSING)
     kinds = (c.tensor_parallel > 1, c.context_parallel > 1, c.pipeline_parallel > 1)
-    yield 4, sum((np.asarray(kind, dtype=np.intp) for kind in kinds), np.zeros((), np.intp))
+    yield 4, total(kinds)
     yield 2, peak_memory > FULL * setting.machine.gpu.allocatable_memory
     yield len(_RECOMPUTE), _BY_CODE[c.recompute]
     splits = setting.model.num_experts > 0 and setting.framework.expert_parallel
