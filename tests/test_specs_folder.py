@@ -53,7 +53,7 @@ def test_everything_of_a_training_plan_comes_from_the_folder(mine: Path) -> None
     assert setting.machine.gpu.memory_capacity == 40 * 2**30
     assert setting.model.num_hidden_layers == 16
     assert own.space.description.startswith("My ")
-    assert own.problem.sources[0].price_per_gpu_second == pytest.approx(9 / 3600)
+    assert own.problem.sources[0].site.price == pytest.approx(9 / 3600)
     assert all(own.digests[name] != digest for name, digest in shipped.digests.items())
     assert own.digests.keys() == shipped.digests.keys()
     assert setting.machine.catalogue == Catalogue(mine)
@@ -64,7 +64,7 @@ def test_everything_of_a_serving_plan_comes_from_the_folder(mine: Path) -> None:
     for source in own.problem.sources:
         assert source.setting.machine.gpu.memory_capacity == 40 * 2**30
         assert source.setting.machine.catalogue == Catalogue(mine)
-        assert source.price == pytest.approx(9 / 3600)
+        assert source.site.price == pytest.approx(9 / 3600)
     differ = {name for name, text in shipped.digests.items() if own.digests[name] != text}
     assert differ == {"model LLaMA 7B", f"gpu {GPU}", "engine vLLM"}
 

@@ -9,6 +9,7 @@ import numpy as np
 from planner.arrays import FloatArray
 from planner.estimators.estimate import Estimate
 from planner.formulas.money import energy, gpu_seconds, time_to_train
+from planner.specs.site import Site
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +26,8 @@ class RunCost:
     energy: FloatArray
 
 
-def run_cost(estimate: Estimate, price_per_gpu_second: float | None) -> RunCost:
-    """Cost of the run under every configuration of an estimate."""
+def run_cost(estimate: Estimate, site: Site) -> RunCost:
+    """Cost of the run under every configuration of an estimate, on the terms of a site."""
     gpu = estimate.setting.machine.gpu
     num_gpus = estimate.configurations.num_gpus
     duration = time_to_train(
@@ -35,11 +36,10 @@ def run_cost(estimate: Estimate, price_per_gpu_second: float | None) -> RunCost:
         tokens_per_step=estimate.tokens_per_step,
     )
     seconds = gpu_seconds(duration=duration, num_gpus=num_gpus)
-    price = np.nan if price_per_gpu_second is None else price_per_gpu_second
     power = np.nan if gpu.thermal_design_power is None else gpu.thermal_design_power
     return RunCost(
         time_to_train=duration,
         gpu_seconds=seconds,
-        cost=seconds * price,
+        cost=seconds * site.price,
         energy=energy(duration=duration, num_gpus=num_gpus, power_per_gpu=power),
     )

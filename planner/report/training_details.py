@@ -100,8 +100,8 @@ def _print_run(console: Console, runs: Any) -> None:
         "cost": "price unknown: give --price",
         "energy": "unknown: the power of this GPU is not in its file",
     }
-    price = runs.source.price_per_gpu_second
-    if price is not None:
+    price = runs.source.site.price
+    if not math.isnan(price):
         pairs["cost"] = f"{text.dollars(first(runs.cost))} at {price * HOUR:.2f} USD per GPU-hour"
     if math.isfinite(energy):
         amount = text.significant(energy / KILOWATT_HOUR)

@@ -17,6 +17,7 @@ from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.static import StaticBatch, static_batch
 from planner.optimize.source import Candidates, Columns, Need, Source
+from planner.specs.site import Site
 from planner.units import GIB
 from planner.workloads.base import Evaluation, judged_once
 from planner.workloads.columns import counts, floats, repeated
@@ -37,12 +38,12 @@ LARGEST_BATCH = _GRID**4
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSource(Source):
-    """Batches on one GPU with one engine; ``price`` in USD per GPU-second, NaN where unknown."""
+    """Batches on one GPU with one engine."""
 
     setting: ServingSetting
     mesh: OpenMesh[ServingConfigurations]
     counts: tuple[int, ...]
-    price: float
+    site: Site
     mode: str = ""
 
     rules = SERVING_REJECTING
@@ -53,12 +54,12 @@ class BatchSource(Source):
     @property
     def identity(self) -> Any:
         """What has an equal text where trials mean the same."""
-        return self.setting, self.counts, self.price
+        return self.setting, self.counts, self.site
 
     @property
     def asked(self) -> Mapping[str, Any]:
         """The tokens of a request, and what a GPU costs."""
-        return asked(self.setting.workload, self.price)
+        return asked(self.setting.workload, self.site)
 
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
@@ -139,7 +140,7 @@ class Batches(Candidates):
     @property
     def cost_per_million_tokens(self) -> FloatArray:
         """USD for a million generated tokens, their prompts included."""
-        return np.asarray(MILLION * self.num_gpus * self.source.price / self.throughput)
+        return np.asarray(MILLION * self.num_gpus * self.source.site.price / self.throughput)
 
     @property
     def memory_headroom(self) -> FloatArray:

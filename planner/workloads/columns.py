@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from planner.configurations.table import word
-from planner.units import HOUR
 
 
 def repeated(values: Mapping[str, Any], shape: tuple[int, ...]) -> dict[str, list[Any]]:
@@ -35,8 +33,3 @@ def floats(value: Any, shape: tuple[int, ...]) -> Any:
 def counts(value: Any, shape: tuple[int, ...]) -> list[int]:
     """Whole numbers, one per row."""
     return [int(number) for number in np.broadcast_to(value, shape).ravel()]
-
-
-def hourly(price: float | None) -> float:
-    """A price per second as one per hour, NaN where unknown."""
-    return math.nan if price is None else price * HOUR

@@ -13,8 +13,9 @@ from planner.estimators.inference.memory import SERVING_MEMORY_PARTS, ServingMem
 from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.specs.serving import ServingWorkload
+from planner.specs.site import Site
 from planner.units import GIB, HOUR
-from planner.workloads.columns import counts, floats, hourly, repeated, worded
+from planner.workloads.columns import counts, floats, repeated, worded
 
 MILLION = 1e6
 AGGREGATED, DISAGGREGATED = "aggregated", "disaggregated"
@@ -179,7 +180,7 @@ def rounded_up(needed: FloatArray) -> FloatArray:
     return np.maximum(np.ceil(needed * (1 - 1e-12)), 1.0)
 
 
-def asked(work: ServingWorkload, price: float) -> dict[str, Any]:
-    """Columns of what is asked: the tokens of a request, and USD per GPU-second as per hour."""
+def asked(work: ServingWorkload, site: Site) -> dict[str, Any]:
+    """Columns of what is asked: the tokens of a request, and the terms of a site."""
     lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
-    return {**lengths, "price_per_gpu_hour_usd": hourly(price)}
+    return {**lengths, **site.columns}

@@ -12,6 +12,8 @@ from planner.request import Request
 from planner.specs.catalogue import default_cluster
 from planner.specs.cluster import ClusterSpec
 from planner.specs.gpu import GpuSpec
+from planner.specs.price import Price
+from planner.specs.site import Site
 from planner.units import HOUR, parse_quantity
 from planner.workloads.notes import Notes
 
@@ -21,15 +23,10 @@ _LARGEST_OF_ALL = 16_384
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A GPU in its cluster, and its price in USD per GPU-second where it is known."""
+    """A GPU in its cluster, and on what terms it runs."""
 
     machine: Machine
-    price_per_gpu_second: float | None
-
-    @property
-    def price(self) -> float:
-        """USD per GPU-second, NaN where unknown."""
-        return float("nan") if self.price_per_gpu_second is None else self.price_per_gpu_second
+    site: Site
 
 
 def read_place(
@@ -44,7 +41,7 @@ def read_place(
     """
     spec, cluster = hardware(gpu, request.cluster, list(counts), notes)
     wanted = any("cost" in word for word in (*request.objectives, *request.constraints))
-    price = price_per_gpu_second(request.price, spec, wanted and is_only, notes)
+    site = Site(offer=offer_of(request.price, spec, wanted and is_only, notes))
     if request.ideal:
         spec, cluster = ideal_hardware(spec, cluster)
     return Place(
@@ -57,7 +54,7 @@ def read_place(
             ),
             catalogue=notes.catalogue,
         ),
-        price_per_gpu_second=price,
+        site=site,
     )
 
 
@@ -110,10 +107,8 @@ def hardware(
     return gpu.spec, cluster
 
 
-def price_per_gpu_second(
-    given: float | None, gpu: GpuSpec, wanted: bool, notes: Notes
-) -> float | None:
-    """USD per GPU-second: as ``given`` per hour, or of the price list; None if unknown.
+def offer_of(given: float | None, gpu: GpuSpec, wanted: bool, notes: Notes) -> Price | None:
+    """What a GPU costs: as ``given`` per hour, or of the price list; None if unknown.
 
     Raises
     ------
@@ -123,7 +118,7 @@ def price_per_gpu_second(
     if given is not None:
         if not 0 <= given < 1e6:
             raise SearchSpaceError(f"The price is USD per GPU-hour, not {given}.")
-        return given / HOUR
+        return Price(value=given / HOUR, source="given", date="")
     price = notes.catalogue.price_per_gpu_hour(gpu.name)
     if price is None:
         if wanted:
@@ -131,7 +126,7 @@ def price_per_gpu_second(
         return None
     when = f", {price.date}" if price.date else ""
     notes.defaults["price"] = f"{price.value * HOUR:.2f} USD per GPU-hour ({price.source}{when})"
-    return price.value
+    return price
 
 
 def share_of_peak(

@@ -32,7 +32,8 @@ from planner.optimize.constraints import Constraint
 from planner.optimize.narrowing import count_codes
 from planner.optimize.objectives import Objective
 from planner.optimize.source import Block, Columns, Need, Source
-from planner.workloads.columns import counts, floats, hourly, repeated
+from planner.specs.site import Site
+from planner.workloads.columns import counts, floats, repeated
 from planner.workloads.deployments import (
     DISAGGREGATED,
     PARAMETERS,
@@ -50,16 +51,13 @@ from planner.workloads.serving_simplicity import pool_complexity
 
 @dataclass(frozen=True, kw_only=True)
 class PoolSource(Source):
-    """Pools of workers; ``setting`` is that of those that decode, and ``price`` theirs.
-
-    Prices are in USD per GPU-second, NaN where unknown.
-    """
+    """Pools of workers; ``setting`` is that of those that decode, and ``site`` theirs."""
 
     setting: ServingSetting
     space: PoolSpace
     counts: tuple[int, ...]
-    price: float
-    prefill_price: float
+    site: Site
+    prefill_site: Site
     mesh: None = None
     mode: str = DISAGGREGATED
 
@@ -81,8 +79,8 @@ class PoolSource(Source):
     @property
     def asked(self) -> Mapping[str, Any]:
         """The tokens of a request, and what a GPU costs."""
-        return asked(self.setting.workload, self.price) | {
-            "prefill_price_per_gpu_hour_usd": hourly(self.prefill_price)
+        return asked(self.setting.workload, self.site) | {
+            f"prefill_{name}": value for name, value in self.prefill_site.columns.items()
         }
 
     def broken(self, configurations: PoolConfigurations) -> CodeArray:
@@ -113,7 +111,8 @@ class PoolSource(Source):
         )
         run, moved = self._run(prefill, decode, c)
         each = prefill.configurations.replica_gpus, decode.configurations.replica_gpus
-        prices = num_prefill * each[0] * self.prefill_price, num_decode * each[1] * self.price
+        costs = self.prefill_site.price, self.site.price
+        prices = num_prefill * each[0] * costs[0], num_decode * each[1] * costs[1]
         return PoolDeployments(
             source=self,
             configurations=c,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,7 @@ from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.narrowing import possible_mesh
 from planner.optimize.source import Columns, Need, Source
+from planner.specs.site import Site
 from planner.workloads.columns import counts, floats, repeated
 from planner.workloads.deployments import (
     AGGREGATED,
@@ -43,16 +43,13 @@ _BLOCK_ROWS = 2**16
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaSource(Source):
-    """Replicas on one GPU with one engine: on the GPUs given, or as many as the rate needs.
-
-    ``price`` in USD per GPU-second, NaN where unknown.
-    """
+    """Replicas on one GPU with one engine: on the GPUs given, or as many as the rate needs."""
 
     setting: ServingSetting
     mesh: OpenMesh[ServingConfigurations]
     counts: tuple[int, ...]
     request_rate: float | None
-    price: float
+    site: Site
     mode: str = AGGREGATED
 
     rules = SERVING_REJECTING
@@ -63,13 +60,13 @@ class ReplicaSource(Source):
     @property
     def identity(self) -> Any:
         """What has an equal text where trials mean the same."""
-        return self.setting, self.counts, self.request_rate, self.price
+        return self.setting, self.counts, self.request_rate, self.site
 
     @property
     def asked(self) -> Mapping[str, Any]:
         """The tokens of a request, and what a GPU costs."""
-        return asked(self.setting.workload, self.price) | {
-            "prefill_price_per_gpu_hour_usd": math.nan
+        return asked(self.setting.workload, self.site) | {
+            f"prefill_{name}": value for name, value in Site().columns.items()
         }
 
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
@@ -122,7 +119,7 @@ class ReplicaSource(Source):
             time_to_first_token=served.time_to_first_token,
             time_per_output_token=served.time_per_output_token,
             memory_headroom=capacity - estimate.peak_memory,
-            price=num_gpus * self.price,
+            price=num_gpus * self.site.price,
         )
 
 

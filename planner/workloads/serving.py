@@ -67,7 +67,7 @@ def _sources(scene: Scene) -> list[Source]:
                 mesh=mesh,
                 counts=scene.question.counts,
                 request_rate=rate,
-                price=scene.place.price,
+                site=scene.place.site,
             )
         )
     return found
@@ -80,7 +80,7 @@ def _batch_sources(scene: Scene) -> list[Source]:
             setting=_setting(scene, scene.place),
             mesh=_mesh(scene, scene.question.request.settings),
             counts=scene.question.counts,
-            price=scene.place.price,
+            site=scene.place.site,
         )
     ]
 
@@ -113,8 +113,8 @@ def _pools(scene: Scene, mesh: Any, settings: Mapping[str, Any], rate: float | N
             prefill_replicas=prefill_replicas,
         ),
         counts=counts,
-        price=scene.place.price,
-        prefill_price=beside.price,
+        site=scene.place.site,
+        prefill_site=beside.site,
     )
 
 

@@ -62,7 +62,7 @@ def _sources(scene: Scene) -> list[Source]:
             ),
             mesh=mesh,
             counts=question.counts,
-            price_per_gpu_second=place.price_per_gpu_second,
+            site=place.site,
             flops_efficiency=_flops_efficiency(question.request, gpu, mesh.values("precision")),
         )
     ]

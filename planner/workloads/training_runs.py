@@ -19,8 +19,9 @@ from planner.estimators.estimate import Estimate, broken_rule, evaluate, usable_
 from planner.estimators.memory import MEMORY_PARTS
 from planner.estimators.share import Setting
 from planner.optimize.source import Candidates, Columns, Need, Source
+from planner.specs.site import Site
 from planner.units import DAY, GIB, HOUR, KILOWATT_HOUR, TERA
-from planner.workloads.columns import hourly, repeated, worded
+from planner.workloads.columns import repeated, worded
 from planner.workloads.training_simplicity import complexity
 
 _BLOCK_ROWS = 2**22
@@ -31,14 +32,14 @@ class TrainingSource(Source):
     """Layouts of a run on one GPU with one framework.
 
     ``flops_efficiency`` as `planner.estimators.estimate.evaluate` takes it;
-    ``price_per_gpu_second`` [USD/s] may be unknown.
+    ``site`` says on what terms its GPUs run.
     """
 
     setting: Setting
     mesh: OpenMesh[TrainingConfigurations]
     counts: tuple[int, ...]
+    site: Site
     mode: str = ""
-    price_per_gpu_second: float | None = None
     flops_efficiency: float | tuple[float, ...] | None = None
 
     rules = REJECTING
@@ -55,7 +56,7 @@ class TrainingSource(Source):
     @property
     def identity(self) -> Any:
         """What has an equal text where trials mean the same."""
-        return self.setting, self.counts, self.price_per_gpu_second, self.flops_efficiency
+        return self.setting, self.counts, self.site, self.flops_efficiency
 
     @property
     def asked(self) -> Mapping[str, Any]:
@@ -64,7 +65,7 @@ class TrainingSource(Source):
         return {
             "sequence_length": work.sequence_length,
             "total_tokens": work.total_tokens,
-            "price_per_gpu_hour_usd": hourly(self.price_per_gpu_second),
+            **self.site.columns,
         }
 
     def broken(self, configurations: TrainingConfigurations) -> CodeArray:
@@ -109,7 +110,7 @@ class TrainingRuns(Candidates):
     @cached_property
     def run(self) -> RunCost:
         """Time, GPU-seconds, cost and energy of the whole run."""
-        return run_cost(self.estimate, self.source.price_per_gpu_second)
+        return run_cost(self.estimate, self.source.site)
 
     @property
     def throughput(self) -> FloatArray:

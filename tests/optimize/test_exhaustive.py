@@ -16,6 +16,7 @@ from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.configurations.training_rules import RULES
 from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.pareto import pareto_front
+from planner.specs.site import Site
 from planner.terms import terms_of
 
 NARROW = {"micro_batch_size": [1, 4], "pipeline_parallel": [1, 2, 3], "tensor_parallel": [2, 8]}
@@ -146,7 +147,7 @@ def test_a_limit_rejects_exactly_what_misses_it(name):
 
 def test_an_unknown_cost_does_not_keep_a_limit():
     searched = problem(constraints={"cost": 1e12})
-    unpriced = with_source(searched, price_per_gpu_second=None)
+    unpriced = with_source(searched, site=Site())
     assert exhaustive_search(searched).configurations_feasible > 0
     assert exhaustive_search(unpriced).configurations_feasible == 0
 

@@ -16,6 +16,7 @@ import planner
 from planner.estimators.inference.disaggregated import decode_workers, prefill_workers
 from planner.estimators.inference.disaggregated_run import Pools, disaggregated_run
 from planner.estimators.inference.setting import ServingSetting
+from planner.specs.site import Site
 from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolSource
 
@@ -161,8 +162,8 @@ def test_a_pair_of_a_search_waits_for_the_slower_end_of_a_transfer() -> None:
             prefill_setting=setting, decode_setting=setting, prefill_mesh=mesh, decode_mesh=mesh
         ),
         counts=(),
-        price=1.0,
-        prefill_price=1.0,
+        site=Site(),
+        prefill_site=Site(),
     )
     wide, narrow = Replica(num_gpus=4, tensor_parallel=4, concurrency=9), Replica(concurrency=9)
     for first, second in ((wide, narrow), (narrow, wide)):

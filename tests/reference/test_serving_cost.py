@@ -20,7 +20,7 @@ def rows(workload: str) -> Any:
 
 def test_a_deployment_is_paid_by_the_hour_and_by_the_token() -> None:
     found, row = rows("serve")
-    price = found.source.price
+    price = found.source.site.price
     assert price * 3600 == pytest.approx(3.39, rel=0.5)
     assert row["cost_per_hour_usd"] == pytest.approx(16 * price * 3600)
     in_an_hour = row["requests_per_s"] * 200 * 3600
@@ -33,7 +33,7 @@ def test_a_deployment_is_paid_by_the_hour_and_by_the_token() -> None:
 
 def test_a_static_batch_is_paid_for_as_long_as_it_lasts() -> None:
     found, row = rows("inference")
-    paid = 16 * found.source.price * row["request_latency_s"]
+    paid = 16 * found.source.site.price * row["request_latency_s"]
     assert row["replicas"] == 4
     million = paid / (4 * 32 * 200) * 1e6
     assert row["cost_per_million_tokens_usd"] == pytest.approx(million)
@@ -44,7 +44,7 @@ def test_both_pools_of_a_plan_are_paid() -> None:
     frame = found.to_frame()
     apart = frame[frame["mode"] == "disaggregated"]
     assert len(apart)
-    price = found.problem.sources[0].price
+    price = found.problem.sources[0].site.price
     for _, row in apart.iterrows():
         assert row["num_gpus"] == 16
         assert row["cost_per_hour_usd"] == pytest.approx(16 * price * 3600)

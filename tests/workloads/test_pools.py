@@ -114,8 +114,8 @@ def test_each_pool_is_paid_at_its_own_price_and_keeps_its_own_memory_free() -> N
         Request(**QUESTION, engine="vllm", prefill_gpu="h100-sxm-80gb")
     ).problem.sources
     prices: Any = source
-    expected = 8 * prices.price + 8 * prices.prefill_price
-    assert prices.price != prices.prefill_price
+    expected = 8 * prices.site.price + 8 * prices.prefill_site.price
+    assert prices.site.price != prices.prefill_site.price
     assert row["cost_per_hour_usd"] == pytest.approx(3600 * expected)
     alone = one(settings, prefill_gpu=None)
     assert row["memory_headroom_gib"] < alone["memory_headroom_gib"]
