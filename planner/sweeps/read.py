@@ -272,7 +272,7 @@ class _Reader:
             self.faults.append(f"{work.name}: give gpu or cluster: a cluster has GPUs of its own.")
         if "price" in axes and len(axes.get("contract", ())) > 1:
             self.faults.append(
-                f"{work.name}: with a price of its own every contract costs the same: leave out one."
+                f"{work.name}: at a price of its own every contract costs the same: leave out one."
             )
         most = axes.get(f"{LIMITS}.max_gpus")
         counts = axes.get("num_gpus", ())
