@@ -12,7 +12,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from planner.given import make_request
+from planner.given import Said, make_request
+from planner.pinned import toml_value
 from planner.request import Request
 from planner.workloads.registry import known_workload
 
@@ -66,8 +67,8 @@ class Scenario:
     work: Work
     values: Mapping[str, Any]
 
-    def request(self, specs: Path | None) -> Request:
-        """The question as that of a search.
+    def request(self, specs: Path | None, said: Said = str) -> Request:
+        """The question as that of a search; ``said`` is how messages call a question.
 
         Raises
         ------
@@ -80,7 +81,7 @@ class Scenario:
             (limits if is_limit else given)[limit] = value
         asked = {"settings": self.work.settings, "objectives": self.work.objectives or None}
         given |= {"workload": self.work.workload, "constraints": limits, "specs": specs, **asked}
-        return make_request(given)
+        return make_request(given, said=said)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +140,24 @@ class SweepPlan:
             ],
         }
 
+    def to_toml(self) -> str:
+        """The text of a file, which reads back to a plan that asks the same."""
+        texts = {"name": self.name, "description": self.description}
+        lines = [f"{name} = {toml_value(text)}\n" for name, text in texts.items() if text]
+        for work in self.works:
+            lines.append("\n[[work]]\n")
+            words: dict[str, Any] = {"name": work.name, "workload": work.workload}
+            words |= {name: values for name, values in work.axes.items() if not _is_limit(name)}
+            words |= {OBJECTIVES: work.objectives} if work.objectives else {}
+            limits = {name: work.axes[name] for name in work.axes if _is_limit(name)}
+            lines += [f"{name} = {_one_or_several(value)}\n" for name, value in words.items()]
+            tables = {LIMITS: {name.partition(".")[2]: v for name, v in limits.items()}}
+            for title, table in {**tables, SETTINGS: work.settings}.items():
+                if table:
+                    lines.append(f"[work.{title}]\n")
+                    lines += [f"{n} = {_one_or_several(v)}\n" for n, v in table.items()]
+        return "".join(lines)
+
     @classmethod
     def of_dict(cls, table: Mapping[str, Any]) -> SweepPlan:
         """The plan of such tables."""
@@ -165,3 +184,11 @@ class SweepPlan:
         """Of what is asked: plans with the same ask the same, whatever their name."""
         asked = {name: value for name, value in self.to_dict().items() if name == "works"}
         return hashlib.sha256(json.dumps(asked, sort_keys=False).encode()).hexdigest()
+
+
+def _is_limit(name: str) -> bool:
+    return name.startswith(f"{LIMITS}.")
+
+
+def _one_or_several(value: Any) -> str:
+    return toml_value(value[0] if isinstance(value, tuple | list) and len(value) == 1 else value)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import PlannerError, SearchSpaceError, did_you_mean
-from planner.inputs import full_name, several
+from planner.given import Said
+from planner.inputs import full_name, read, several
 from planner.request import ALL, Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.load import read_toml
@@ -62,16 +63,19 @@ def read_plan(word: str, specs: Path | None = None) -> SweepPlan:
 
 
 def make_sweep(
-    table: Mapping[str, Any], specs: Path | None = None, name: str = DEFAULT_NAME
+    table: Mapping[str, Any],
+    specs: Path | None = None,
+    name: str = DEFAULT_NAME,
+    said: Said = str,
 ) -> SweepPlan:
-    """A plan of the tables of a file.
+    """A plan of the tables of a file; ``said`` is how messages call a question.
 
     Raises
     ------
     SearchSpaceError
         What it asks is unknown, contradictory or too much: one line for each fault.
     """
-    reader = _Reader(specs=specs)
+    reader = _Reader(specs=specs, said=said)
     plan = reader.plan(table, name)
     if plan is not None and not reader.faults:
         reader.check(plan)
@@ -87,6 +91,7 @@ class _Reader:
     """Collects what is wrong with a plan."""
 
     specs: Path | None
+    said: Said
     faults: list[str] = field(default_factory=list)
 
     def plan(self, table: Mapping[str, Any], name: str) -> SweepPlan | None:
@@ -208,15 +213,24 @@ class _Reader:
         """The values of a question, each once, whatever names it goes by."""
         if isinstance(given, Mapping):  # the prices of several GPUs are one answer
             return (given,)
-        values = self._listed(term.term, given)
+        values = self._listed(self.said(term.term), given)
         if values == (ALL,):
             return self._every(term)
+        if term.type == "count":
+            return tuple(dict.fromkeys(self._count(term, value) for value in values))
         if term.term not in _SPECS:
             return values
         places: dict[Any, str] = {}
         for value in values:
             places.setdefault(self._place(term.term, value), str(value))
         return tuple(places.values())
+
+    def _count(self, term: Term, value: Any) -> Any:
+        try:
+            return read(term, value, self.said(term.term))
+        except PlannerError as error:
+            self.faults.append(str(error))
+            return value
 
     def _every(self, term: Term) -> tuple[Any, ...]:
         if term.term == "num_gpus":
@@ -250,7 +264,7 @@ class _Reader:
 
     def _check_one(self, scenario: Scenario) -> None:
         try:
-            request = scenario.request(self.specs)
+            request = scenario.request(self.specs, self.said)
             workload = workload_of(request.workload)
             for name in (*_SPECS, *workload.other_gpus):
                 if (word := getattr(request, name, None)) is not None:
