@@ -13,6 +13,7 @@ from planner.errors import SpecError, did_you_mean
 from planner.given import make_request
 from planner.plan import Plan
 from planner.request import ALL, Request
+from planner.specs.load import read_toml
 from planner.terms import Term, terms_of
 from planner.version import __version__
 from planner.workloads.registry import workload_names

@@ -84,7 +84,8 @@ def _plan(given: options.Given) -> SweepPlan:
     answers = given_answers(given)
     words = given["objective"] or []
     settings = parse_settings(given["settings"] or [])
-    asked = {**answers.questions, **answers.limits, **settings}
+    answered = {**answers.questions, **answers.limits}
+    asked = {**answered, **settings}
     if words or options.is_given(given, "workload"):
         asked["workload"] = given["workload"]
     if given["sweep_plan"] is not None:
@@ -92,8 +93,7 @@ def _plan(given: options.Given) -> SweepPlan:
             name = options.option_name(next(iter(asked)))
             raise _usage(f"A plan says what is asked: leave out {name}, or the plan.")
         return read_plan(given["sweep_plan"], given["specs"])
-    table: dict[str, Any] = {"workload": given["workload"], **answers.questions}
-    table |= {"limits": answers.limits, "settings": settings}
+    table: dict[str, Any] = {"workload": given["workload"], **answered, "settings": settings}
     table |= {"objectives": ",".join(words)} if words else {}
     return make_sweep(table, given["specs"], said=options.option_name)
 

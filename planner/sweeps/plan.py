@@ -15,23 +15,35 @@ from typing import Any, TypeAlias
 from planner.given import Said, make_request
 from planner.pinned import toml_value
 from planner.request import Request
+from planner.terms import Term, terms_of
 from planner.workloads.registry import known_workload
 
 MOST_SCENARIOS = 1_000_000
 """More than that nobody reads, and a slip of the keyboard asks for soon."""
 
-LIMITS, SETTINGS, OBJECTIVES = "limits", "settings", "objectives"
+SETTINGS, OBJECTIVES = "settings", "objectives"
 DEFAULT_NAME = "sweep"
 
 Values: TypeAlias = tuple[Any, ...]
+
+
+def questions_of(workload: str) -> dict[str, Term]:
+    """What can be asked, the number of GPUs among it."""
+    known = terms_of(workload, "question", "parameter")
+    return {n: t for n, t in known.items() if "question" in t.kind or n == "num_gpus"}
+
+
+def askable(workload: str) -> dict[str, Term]:
+    """The questions and limits of a workload; what is both is asked."""
+    return {**terms_of(workload, "limit"), **questions_of(workload)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
     """A kind of work that is asked for everywhere.
 
-    ``axes`` map questions, and limits as ``limits.NAME``, to their values: one or several;
-    ``settings`` and ``objectives`` are the same in every scenario.
+    ``axes`` map questions and limits to their values, one or several; ``settings`` and
+    ``objectives`` are the same in every scenario.
     """
 
     name: str
@@ -61,7 +73,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """One question of a sweep: ``values`` by question, and by ``limits.NAME``."""
+    """One question of a sweep: the ``values`` of its questions and limits."""
 
     number: int
     work: Work
@@ -75,13 +87,14 @@ class Scenario:
         SpecError, SearchSpaceError
             A value is not what its question takes, or is of another workload.
         """
-        given, limits = dict[str, Any](), dict[str, Any]()
-        for name, value in self.values.items():
-            _, is_limit, limit = name.rpartition(f"{LIMITS}.")
-            (limits if is_limit else given)[limit] = value
-        asked = {"settings": self.work.settings, "objectives": self.work.objectives or None}
-        given |= {"workload": self.work.workload, "constraints": limits, "specs": specs, **asked}
-        return make_request(given, said=said)
+        work = self.work
+        questions = questions_of(work.workload)
+        limits = {name: value for name, value in self.values.items() if name not in questions}
+        given = {name: value for name, value in self.values.items() if name in questions}
+        asked = {"settings": work.settings, "objectives": work.objectives or None, "specs": specs}
+        return make_request(
+            {**given, **asked, "workload": work.workload, "constraints": limits}, said=said
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,15 +160,12 @@ class SweepPlan:
         for work in self.works:
             lines.append("\n[[work]]\n")
             words: dict[str, Any] = {"name": work.name, "workload": work.workload}
-            words |= {name: values for name, values in work.axes.items() if not _is_limit(name)}
+            words |= work.axes
             words |= {OBJECTIVES: work.objectives} if work.objectives else {}
-            limits = {name: work.axes[name] for name in work.axes if _is_limit(name)}
             lines += [f"{name} = {_one_or_several(value)}\n" for name, value in words.items()]
-            tables = {LIMITS: {name.partition(".")[2]: v for name, v in limits.items()}}
-            for title, table in {**tables, SETTINGS: work.settings}.items():
-                if table:
-                    lines.append(f"[work.{title}]\n")
-                    lines += [f"{n} = {_one_or_several(v)}\n" for n, v in table.items()]
+            if work.settings:
+                lines.append(f"[work.{SETTINGS}]\n")
+                lines += [f"{n} = {_one_or_several(v)}\n" for n, v in work.settings.items()]
         return "".join(lines)
 
     @classmethod
@@ -184,10 +194,6 @@ class SweepPlan:
         """Of what is asked: plans with the same ask the same, whatever their name."""
         asked = {name: value for name, value in self.to_dict().items() if name == "works"}
         return hashlib.sha256(json.dumps(asked, sort_keys=False).encode()).hexdigest()
-
-
-def _is_limit(name: str) -> bool:
-    return name.startswith(f"{LIMITS}.")
 
 
 def _one_or_several(value: Any) -> str:

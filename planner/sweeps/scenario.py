@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import PlannerError
+from planner.inputs import read
 from planner.optimize.collector import plain
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.groups import why
@@ -16,8 +17,8 @@ from planner.optimize.result import SearchResult
 from planner.optimize.result_columns import full_columns
 from planner.plan import Plan, make_plan
 from planner.specs.catalogue import Catalogue
-from planner.sweeps.plan import Scenario
-from planner.terms import terms_of
+from planner.sweeps.plan import Scenario, questions_of
+from planner.terms import Term, terms_of
 
 # Of the plans of a front the predictions in full are those of the recommended one alone.
 _OF_FRONTS = ("parameter", "derived", "pool", "objective", "limit")
@@ -55,19 +56,26 @@ def run_scenario(scenario: Scenario, specs: Path | None = None) -> Outcome:
 
 def _named(scenario: Scenario, catalogue: Catalogue) -> dict[str, Any]:
     """The values that were asked for, specs by the names that results have."""
+    questions = questions_of(scenario.work.workload)
     found = {}
     for name, value in scenario.values.items():
-        if isinstance(value, Mapping):
-            continue
-        try:
-            if name == "model":
-                value = catalogue.load_model(str(value)).name
-            elif name == "gpu":
-                value = catalogue.load_gpu(str(value)).spec.name
-        except PlannerError:
-            pass  # the search tells what is wrong with it
-        found[name.replace(".", "_")] = value
+        term = questions.get(name)
+        if term is None:
+            found[f"{name}_limit"] = str(value)
+        elif not isinstance(value, Mapping):
+            found[name] = _name_of(term, value, catalogue)
     return found
+
+
+def _name_of(term: Term, value: Any, catalogue: Catalogue) -> Any:
+    try:
+        if term.term == "model":
+            return catalogue.load_model(str(value)).name
+        if term.term == "gpu":
+            return catalogue.load_gpu(str(value)).spec.name
+        return read(term, value)
+    except PlannerError:
+        return value  # the search tells what is wrong with it
 
 
 def _recommended(plan: Plan, result: SearchResult) -> dict[str, Any]:
