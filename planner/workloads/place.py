@@ -107,7 +107,7 @@ def hardware(
     return gpu.spec, cluster
 
 
-def offer_of(given: float | None, gpu: GpuSpec, wanted: bool, notes: Notes) -> Price | None:
+def offer_of(given: float | str | None, gpu: GpuSpec, wanted: bool, notes: Notes) -> Price | None:
     """What a GPU costs: as ``given`` per hour, or of the price list; None if unknown.
 
     Raises
@@ -115,6 +115,8 @@ def offer_of(given: float | None, gpu: GpuSpec, wanted: bool, notes: Notes) -> P
     SearchSpaceError
         The price is impossible, or ``wanted`` and unknown.
     """
+    if isinstance(given, str):
+        raise SearchSpaceError("Prices of several GPUs are not understood yet.")
     if given is not None:
         if not 0 <= given < 1e6:
             raise SearchSpaceError(f"The price is USD per GPU-hour, not {given}.")
