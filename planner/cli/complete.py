@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from planner.enums import AdapterKind, AdapterTargets, ComputePrecision, Quantization
+from planner.enums import AdapterKind, AdapterTargets, ComputePrecision, Contract, Quantization
 from planner.given import DRIVERS, SAMPLERS
 from planner.inputs import full_name
 from planner.request import ALL, Request
@@ -33,6 +33,7 @@ _COUNTS = ("1", "2", "4", "8", "16", "32", "64")
 _SHARES = ("0", "0.25", "0.5", "0.75", "1")
 _WORDS: dict[str, Sequence[str]] = {
     "mode": MODES,
+    "contract": [*Contract],
     "adapter": (*AdapterKind, ALL),
     "lora_targets": [*AdapterTargets],
     "driver": DRIVERS,

@@ -20,6 +20,7 @@ TITLES = {
     "question": "Question",
     "hardware": "GPUs and software",
     "limits": "Limits",
+    "money": "Money, failures, energy",
     "search": "Search",
     "output": "Output",
 }

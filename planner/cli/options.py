@@ -23,6 +23,7 @@ _OTHER_NAMES = {"settings": "--set", "all_rows": "--all", "objectives": "--objec
 _PLACEHOLDERS = {
     "second": "TIME", "byte": "BYTES", "usd": "USD", "1": "SHARE", "token": "TOKENS",
     "count": "N", "number": "X", "1/s": "X", "peak": "SHARE|RATE",
+    "price": "USD|GPU=USD,...",
 }  # fmt: skip
 
 Settings = Annotated[

@@ -14,6 +14,7 @@ from planner.request import ALL, Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.load import read_toml
 from planner.specs.paths import SpecKind
+from planner.specs.price import CONTRACTS
 from planner.sweeps.check import SPECS, faults_of
 from planner.sweeps.plan import (
     DEFAULT_NAME,
@@ -171,8 +172,8 @@ class _Reader:
 
     def _values(self, term: Term, given: Any) -> tuple[Any, ...]:
         """The values of a question, each once, whatever names it goes by."""
-        if isinstance(given, Mapping):  # the prices of several GPUs are one answer
-            return (given,)
+        if isinstance(given, Mapping) or (term.type == "price" and "=" in str(given)):
+            return (given,)  # the prices of several GPUs are one answer
         values = self._listed(self.said(term.term), given)
         if values == (ALL,):
             return self._every(term)
@@ -197,7 +198,7 @@ class _Reader:
             return every_count(None)
         if term.term in SPECS:
             return tuple(Catalogue(self.specs).names(SPECS[term.term]))
-        return (ALL,)
+        return CONTRACTS if term.term == "contract" else (ALL,)
 
     def _place(self, name: str, value: Any) -> Any:
         """Where a spec is: names and aliases of one spec are one value."""
