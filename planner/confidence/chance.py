@@ -5,27 +5,30 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
-from planner.confidence.intervals import LEVEL
+from planner.confidence.quantiles import SUREST
 
 _NORMAL = NormalDist()
-# From the median of a normal distribution to either end of the interval.
-_DEVIATIONS = _NORMAL.inv_cdf((1 + LEVEL) / 2)
 
 
-def chance_below(bound: float, low: float, high: float) -> float:
-    """The share of runs that stay below a bound, from the ends of the 90 % interval.
+def chance_below(bound: float, predicted: float, ends: tuple[float, float]) -> float:
+    r"""The share of runs that stay below a bound; ``ends`` are those of the 90 % interval.
 
-    Between and beyond its ends the quantity is taken as log-normal: 5 % of runs are below
-    ``low``, 5 % above ``high``. All three are in the same unit. NaN where an end is unknown.
+    All are in the same unit. The inverse of `planner.confidence.quantiles.quantile`: errors are
+    log-normal on each side of the prediction, their median, as far as the end on this side tells:
 
-    >>> round(chance_below(2.0, 1.0, 2.0), 3)
-    0.95
+    .. math:: P = \Phi\left(z_{0.95} \frac{|\ln(bound / predicted)|}{\ln(end / predicted)}\right)
+
+    An end on the other side of the prediction counts as the prediction. NaN where a number is
+    unknown.
+
+    >>> round(chance_below(2.0, 1.0, (0.5, 2.0)), 3), chance_below(1.0, 1.0, (0.5, 2.0))
+    (0.95, 0.5)
     """
-    ends = (bound, low, high)
-    if not all(math.isfinite(end) and end > 0 for end in ends) or high < low:
+    if not all(math.isfinite(one) and one > 0 for one in (bound, predicted, *ends)):
         return math.nan
-    if high == low:
-        return float(bound >= low)
-    middle = (math.log(low) + math.log(high)) / 2
-    spread = (math.log(high) - math.log(low)) / (2 * _DEVIATIONS)
-    return _NORMAL.cdf((math.log(bound) - middle) / spread)
+    side = 1 if bound >= predicted else -1
+    away = side * math.log(bound / predicted)
+    spread = side * math.log(ends[side > 0] / predicted)
+    if spread <= 0:
+        return 0.5 if away == 0 else float(side > 0)
+    return _NORMAL.cdf(side * _NORMAL.inv_cdf(SUREST) * away / spread)

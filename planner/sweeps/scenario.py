@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from planner.confidence.chance import chance_below
 from planner.errors import PlannerError
+from planner.inputs import read
 from planner.optimize.collector import plain
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.groups import why
 from planner.optimize.result import SearchResult
 from planner.optimize.result_columns import ends_of, full_columns
 from planner.plan import Plan, make_plan
-from planner.specs.catalogue import Catalogue
-from planner.sweeps.plan import Scenario
-from planner.terms import terms_of
+from planner.report.infeasible import limit_texts
+from planner.specs.catalogue import Catalogue, Loaded
+from planner.sweeps.plan import Scenario, questions_of
+from planner.terms import Term, terms_of
 
+_LOADED: Mapping[str, Callable[[Catalogue, str], Loaded[Any]]] = {
+    "gpu": Catalogue.load_gpu,
+    "framework": Catalogue.load_framework,
+    "engine": Catalogue.load_engine,
+}
 # Of the plans of a front the predictions in full are those of the recommended one alone.
 _OF_FRONTS = ("parameter", "derived", "pool", "objective", "limit")
 
@@ -40,6 +47,7 @@ def run_scenario(scenario: Scenario, specs: Path | None = None) -> Outcome:
     asked |= _named(scenario, Catalogue(specs))
     try:
         plan = make_plan(scenario.request(specs))
+        asked |= _common(plan)
         result = exhaustive_search(plan.problem)
     except PlannerError as error:
         return Outcome(row={**asked, "feasible": False, "reason": _one_line(str(error))})
@@ -57,19 +65,36 @@ def run_scenario(scenario: Scenario, specs: Path | None = None) -> Outcome:
 
 def _named(scenario: Scenario, catalogue: Catalogue) -> dict[str, Any]:
     """The values that were asked for, specs by the names that results have."""
+    questions = questions_of(scenario.work.workload)
     found = {}
     for name, value in scenario.values.items():
-        if isinstance(value, Mapping):
-            continue
-        try:
-            if name == "model":
-                value = catalogue.load_model(str(value)).name
-            elif name == "gpu":
-                value = catalogue.load_gpu(str(value)).spec.name
-        except PlannerError:
-            pass  # the search tells what is wrong with it
-        found[name.replace(".", "_")] = value
+        term = questions.get(name)
+        if term is None:
+            found[f"{name}_limit"] = str(value)
+        elif not isinstance(value, Mapping):
+            found[name] = _name_of(term, value, catalogue)
     return found
+
+
+def _name_of(term: Term, value: Any, catalogue: Catalogue) -> Any:
+    try:
+        if term.term == "model":
+            return catalogue.load_model(str(value)).name
+        if term.term in _LOADED:
+            return _LOADED[term.term](catalogue, str(value)).spec.name
+        return read(term, value)
+    except PlannerError:
+        return value  # the search tells what is wrong with it
+
+
+def _common(plan: Plan) -> dict[str, Any]:
+    """What is the same wherever the plan looks."""
+    several = [source.named for source in plan.problem.sources]
+    return {
+        name: value
+        for name, value in several[0].items()
+        if all(one[name] == value for one in several)
+    }
 
 
 def _recommended(plan: Plan, result: SearchResult) -> dict[str, Any]:
@@ -85,9 +110,9 @@ def _recommended(plan: Plan, result: SearchResult) -> dict[str, Any]:
 
 def _fits(row: Mapping[str, Any]) -> float:
     """The share of published runs of this kind that would have had enough memory."""
-    capacity = row.get("peak_memory_gib", math.nan) + row.get("memory_headroom_gib", math.nan)
-    ends = (row.get(name, math.nan) for name in ends_of("peak_memory_gib"))
-    return chance_below(capacity, *ends)
+    needed, free = (row.get(name, math.nan) for name in ("peak_memory_gib", "memory_headroom_gib"))
+    low, high = (row.get(name, math.nan) for name in ends_of("peak_memory_gib"))
+    return chance_below(needed + free, needed, (low, high))
 
 
 def assumed_in_short(names: Sequence[str]) -> str | None:
@@ -121,10 +146,11 @@ def _reason(result: SearchResult) -> str:
     """What came closest to letting a plan through."""
     if result.nearest_misses:
         nearest = min(result.nearest_misses, key=lambda miss: miss.excess)
-        if math.isfinite(nearest.value):
-            return f"{nearest.rejection}: {nearest.excess:.1%} beyond"
-        return f"{nearest.rejection} is unknown"
-    return why(result.problem, result.groups)
+        if not math.isfinite(nearest.value):
+            return f"{nearest.rejection} is unknown"
+        bound, value = limit_texts(nearest, result.problem)
+        return f"{nearest.rejection.replace('_', ' ')}: {value} against {bound}"
+    return why(result.problem, result.groups).replace("_", " ")
 
 
 def _one_line(message: str) -> str:
