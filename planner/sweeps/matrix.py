@@ -12,6 +12,7 @@ from planner.report.fitted import Column, print_fitted
 from planner.report.told import label, told_alike
 from planner.sweeps.columns import MEASURES, VALUE, better, column_of_measure
 from planner.sweeps.summary import (
+    CHOSEN_BY,
     IMPOSSIBLE,
     LIMIT,
     MEMORY,
@@ -53,7 +54,7 @@ def print_matrix(console: Console, group: Group, most: int) -> None:
     names = Column(name="", header=" ", cells=[" ".join(p) for p in places], numeric=False)
     columns = [names]
     for count in group.counts:
-        header = "best" if count is None else text.count(count)
+        header = "best" if count is None else text.value(count)
         mine = [cells[place, count] for place in places]
         columns.append(
             Column(
@@ -74,8 +75,9 @@ def print_matrix(console: Console, group: Group, most: int) -> None:
 
 def _matrix_title(group: Group, column: str, unit: str) -> str:
     words = "cost x time" if group.metric == VALUE else label(column)
-    by = "by GPU and number of GPUs" if group.counts != [None] else "by GPU"
-    return f"{words[:1].upper()}{words[1:]}{f', {unit},' if unit else ''} {by}"
+    place, other = group.by
+    by = place if group.counts == [None] else f"{place} and {other}" if place else other
+    return f"{words[:1].upper()}{words[1:]}{f', {unit},' if unit else ''} by {by}"
 
 
 def _column_of(metric: str, group: Group) -> str:
@@ -95,8 +97,9 @@ def _cells(
     ties = {
         other
         for count, winner in winners.items()
+        if winner is not None and metric in CHOSEN_BY
         for other in group.ties(metric, winner)
-        if other[1] == count and winner is not None
+        if other[1] == count
     }
     cells = dict.fromkeys(spots, ("-", ""))
     for spot, number in zip(known, words, strict=True):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 from planner.optimize.result_columns import ends_of
+from planner.report.told import label
 from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, better, column_of_measure, measured
 from planner.sweeps.plan import SweepPlan, Work, questions_of
 
 Row: TypeAlias = Mapping[str, Any]
 Place: TypeAlias = tuple[str, ...]
-Spot: TypeAlias = tuple[Place, int | None]
+Spot: TypeAlias = tuple[Place, Any]
+"""A place, and a number of GPUs or whatever else the columns of a matrix are."""
 
 CHOSEN_BY = (COST, TIME, VALUE)
 MEMORY, LIMIT, UNKNOWN, IMPOSSIBLE = "m", "l", "?", "x"
@@ -73,7 +75,8 @@ class Overtaking:
 class Group:
     """The scenarios that do the same work, so that they can be weighed against each other.
 
-    ``asked`` is what tells the work from that of other groups. ``best`` has a row by measure.
+    ``asked`` is what tells the work from that of other groups; ``by`` says in words what places
+    are, and what they are combined with. ``best`` has a row by measure.
     """
 
     work: str
@@ -81,6 +84,7 @@ class Group:
     model: str
     asked: Mapping[str, Any]
     shown: str = COST
+    by: tuple[str, str] = ("GPU", "number of GPUs")
     scenarios: int = 0
     feasible: int = 0
     unpriced: set[Place] = field(default_factory=set)
@@ -116,9 +120,10 @@ class Group:
         return [*dict.fromkeys(place for place, _ in self.spots)]
 
     @property
-    def counts(self) -> list[int | None]:
+    def counts(self) -> list[Any]:
         """The numbers of GPUs that were asked for, in order; None where nobody asked for one."""
-        return sorted({count for _, count in self.spots}, key=lambda count: count or 0)
+        found = {count: None for _, count in self.spots}
+        return sorted(found, key=_number_first)
 
     @property
     def metric(self) -> str:
@@ -161,7 +166,7 @@ class Group:
         by_count = {
             count: [self.spots[place, count].found[measure] for place in (one, other)]
             for count in self.counts
-            if count is not None and all(self._knows(measure, p, count) for p in (one, other))
+            if isinstance(count, int) and all(self._knows(measure, p, count) for p in (one, other))
         }
         found = []
         for before, after in pairwise(by_count):
@@ -197,7 +202,9 @@ class Group:
     def nowhere(self) -> dict[str, list[Place]]:
         """The places without a plan for any number of GPUs, by the reason with the most GPUs."""
         reasons: dict[Place, str] = {}
-        for (place, _), here in sorted(self.spots.items(), key=lambda item: item[0][1] or 0):
+        for (place, _), here in sorted(
+            self.spots.items(), key=lambda one: _number_first(one[0][1])
+        ):
             reasons[place] = here.reason
         able = {place for (place, _), here in self.spots.items() if here.feasible}
         found: dict[str, list[Place]] = {}
@@ -225,27 +232,47 @@ class Summary:
         return sum(group.feasible for group in self.groups)
 
 
-def summarize(rows: Iterable[Row], plan: SweepPlan, shown: str = COST) -> Summary:
-    """Go through the scenarios of a plan once; ``shown`` is a measure or column to keep, too."""
+def summarize(
+    rows: Iterable[Row], plan: SweepPlan, shown: str = COST, pivot: Sequence[str] = ()
+) -> Summary:
+    """Go through the scenarios of a plan once; ``shown`` is a measure or column to keep, too.
+
+    ``pivot`` names the columns whose values are places and, the last one, what those are combined
+    with; GPU with its terms, and number of GPUs, where it is empty.
+    """
     groups: dict[tuple[Any, ...], Group] = {}
-    own = {work.name: work_questions(work) for work in plan.works}
+    own = {w.name: tuple(n for n in work_questions(w) if n not in pivot) for w in plan.works}
     varied = [name for name in _PLACES if name in plan.varied or name in ("gpu", "cluster")]
+    by = ("GPU", "number of GPUs")
+    if pivot:
+        by = (" and ".join(map(_words, pivot[:-1])), _words(pivot[-1]))
     for row in rows:
         scenario = plan.scenario(row["scenario"])
         names = own[scenario.work.name]
-        key = (scenario.work.name, row.get("model"), *(str(scenario.values[n]) for n in names))
+        model = "" if "model" in pivot else row.get("model") or scenario.values.get("model", "")
+        key = (scenario.work.name, model, *(str(scenario.values[name]) for name in names))
         if key not in groups:
             groups[key] = Group(
                 work=scenario.work.name,
                 workload=scenario.work.workload,
-                model=str(row.get("model") or scenario.values.get("model", "")),
+                model=str(model),
                 asked={name: scenario.values[name] for name in names if name != "model"},
                 shown=shown,
+                by=by,
             )
-        place = tuple(str(row[name]) for name in varied if row.get(name) is not None)
+        place = tuple(str(row[n]) for n in pivot[:-1] or varied if row.get(n) is not None)
         count = row["num_gpus"] if "num_gpus" in scenario.values else None
-        groups[key].add(row, (place, count))
+        groups[key].add(row, (place, row.get(pivot[-1]) if pivot else count))
     return Summary(plan=plan, groups=tuple(groups.values()))
+
+
+def _words(name: str) -> str:
+    return "GPU" if name == "gpu" else "number of GPUs" if name == "num_gpus" else label(name)
+
+
+def _number_first(value: Any) -> tuple[bool, float, str]:
+    is_number = isinstance(value, int | float)
+    return not is_number, float(value) if is_number else 0.0, str(value)
 
 
 def work_questions(work: Work) -> tuple[str, ...]:
