@@ -247,7 +247,7 @@ SERVED = {
     [
         SHARED,
         {**SHARED, "gpu": "rtx3090", "model": "llama-65b"},
-        {**SHARED, "cost": "40k"},
+        {**SHARED, "cost": "200k"},
         {**SHARED, "cost": "1"},
         {**SHARED, "objectives": ["cost", "memory_headroom"]},
         SERVED,
