@@ -122,6 +122,7 @@ def gpus_of(own: Path | None = None, folder: Path | None = None) -> Iterable[str
     return dict.fromkeys(name for path in _files(own, folder) for name in _named(path, folder))
 
 
+@kept
 def unknown_gpus(path: Path, folder: Path | None = None) -> list[str]:
     """The words of a list for GPUs of which there is no spec, with what they may mean.
 
