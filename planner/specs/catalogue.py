@@ -29,8 +29,10 @@ from planner.specs.load import check_spec, digest, read_toml
 from planner.specs.model import ModelSpec
 from planner.specs.model_catalogue import load_model
 from planner.specs.paths import SpecKind, price_files, spec_folders
+from planner.specs.power import PowerProfile, load_power
 from planner.specs.price import Price, list_price, price_per_gpu_hour
 from planner.specs.profile import load_engine, load_framework
+from planner.specs.regions import Region, find_region
 from planner.specs.search_space import SearchSpace
 
 __all__ = [
@@ -113,6 +115,14 @@ class Catalogue:
     def list_price(self, gpu_name: str) -> Price | None:
         """What one GPU costs to buy in USD, or None where no list has it."""
         return list_price(gpu_name, self.folder)
+
+    def load_power(self) -> Loaded[PowerProfile]:
+        """What is drawn around GPUs, with the source of each number."""
+        return load_power(self.folder)
+
+    def find_region(self, name: str) -> Region:
+        """A region of a grid or cloud by its code or name; a `SearchSpaceError` if unknown."""
+        return find_region(name, self.folder)
 
     def collectives(self, gpu: GpuSpec, kind: LinkKind) -> Mapping[str, CollectiveEfficiency]:
         """What collectives reach on a fabric of ``kind``: the GPU's own, or the kind's defaults."""

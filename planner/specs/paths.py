@@ -68,6 +68,16 @@ def price_files(folder: Path | None = None) -> list[Path]:
     return _beside_specs("prices.csv", folder)
 
 
+def power_files(folder: Path | None = None) -> list[Path]:
+    """The files about electric power, the one that counts in front."""
+    return _beside_specs("power.toml", folder)
+
+
+def region_files(folder: Path | None = None) -> list[Path]:
+    """The tables of regions, the one whose rows count first in front."""
+    return _beside_specs("regions.csv", folder)
+
+
 def kernel_folders(folder: Path | None = None) -> list[Path]:
     """The folders of tables of measured kernels, the one to look in first in front."""
     return _beside_specs("kernels", folder)

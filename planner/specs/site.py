@@ -7,15 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from planner.specs.power import PowerProfile
 from planner.specs.price import Price
 from planner.units import HOUR
 
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """On what terms GPUs run: ``offer`` is what one costs, None where that is unknown."""
+    """On what terms GPUs run: ``offer`` is what one costs, None where that is unknown.
+
+    ``power`` says what is drawn around GPUs, None where nobody asked; ``carbon_intensity`` is kg
+    of CO2 equivalent per joule of electricity, NaN where the region is unknown.
+    """
 
     offer: Price | None = None
+    power: PowerProfile | None = None
+    carbon_intensity: float = math.nan
 
     @property
     def price(self) -> float:
