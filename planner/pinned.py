@@ -21,6 +21,7 @@ from planner.workloads.registry import workload_names
 _HEADER = "# `planner estimate --plan FILE` shows this plan; other options beside it change it.\n"
 _WHOLE_SPACE = "space"
 _OF_POOLS = ("mode", "prefill_gpu")
+_OF_FILES = ("prices",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,7 @@ class PinnedPlan:
         return cls(
             workload=workload,
             answers={
-                name: answer
+                name: _absolute(answer) if name in _OF_FILES else answer
                 for name, answer in given.items()
                 if answer is not None and name not in parameters
             },
@@ -199,6 +200,11 @@ def _faults(where: str, part: str, table: Any, known: Mapping[str, Any]) -> list
         for name in table
         if name not in known
     ]
+
+
+def _absolute(path: str) -> str:
+    """A path that means the same file from every working directory."""
+    return str(Path(path).absolute())
 
 
 def _plain(value: Any) -> Any:

@@ -8,9 +8,10 @@ from pathlib import Path
 from planner.errors import PlannerError, SpecError
 from planner.report.spec_lists import KINDS, spec_kind
 from planner.specs.catalogue import Catalogue
+from planner.specs.currency import CURRENCIES, read_currencies
 from planner.specs.load import read_spec
-from planner.specs.paths import SpecKind
-from planner.specs.price import read_prices
+from planner.specs.paths import SpecKind, beside_specs
+from planner.specs.price import unknown_gpus
 from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
 from planner.workloads.serving_space import serving_mesh
@@ -28,7 +29,7 @@ _EXAMPLE_MODEL, _EXAMPLE_GPUS = "llama-7b", 8
 def files_to_check(
     targets: Sequence[str], catalogue: Catalogue
 ) -> list[tuple[SpecKind | None, Path]]:
-    """The files that words of the command line mean, each with its kind; None: a price list.
+    """The files that words of the command line mean, each with its kind; None: a table of prices.
 
     Raises
     ------
@@ -63,6 +64,7 @@ def _of_kinds(
             yield from ((kind, path) for path in sorted(folder.glob("*.toml")))
         if kind is SpecKind.GPUS:
             yield from ((None, path) for path in catalogue.price_files())
+            yield from ((None, path) for path in beside_specs(CURRENCIES, catalogue.folder))
 
 
 def _given(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
@@ -84,7 +86,7 @@ def _given(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
 def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
     name = str(path.absolute())
     if kind is None:
-        read_prices(path)
+        _check_table(path, catalogue)
     elif kind is SpecKind.GPUS:
         catalogue.load_gpu(name)
     elif kind is SpecKind.CLUSTERS:
@@ -97,6 +99,14 @@ def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
         catalogue.load_engine(name)
     else:
         _check_space(path, catalogue)
+
+
+def _check_table(path: Path, catalogue: Catalogue) -> None:
+    """A table beside the folders of specs, by its name; any other is a price list."""
+    if path.name == CURRENCIES:
+        read_currencies(path)
+    elif faults := unknown_gpus(path, catalogue.folder):
+        raise SpecError("\n".join(faults))
 
 
 def _check_space(path: Path, catalogue: Catalogue) -> None:

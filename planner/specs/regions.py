@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
 
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.specs.cache import kept
-from planner.specs.load import TABLE_BYTES, read_text
+from planner.specs.csv_table import number, read_table
 from planner.specs.paths import region_files
 from planner.units import to_si
 
-COLUMNS = ["region", "name", "alias", "quantity", "value", "unit", "source", "year"]
+COLUMNS = ("region", "name", "alias", "quantity", "value", "unit", "source", "year")
 CARBON, LIFECYCLE, PUE, ELECTRICITY = (
     "carbon_intensity",
     "carbon_intensity_lifecycle",
@@ -23,7 +21,7 @@ CARBON, LIFECYCLE, PUE, ELECTRICITY = (
     "electricity_price",
 )
 _DIMENSIONS = {CARBON: "kg/J", LIFECYCLE: "kg/J", PUE: "1", ELECTRICITY: "usd/J"}
-_FIELDS = {"region", "quantity", "value", "unit", "source"}
+_NEEDED = ("region", "quantity", "value", "unit", "source")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +121,7 @@ def read_regions(path: Path) -> Mapping[str, Region]:
     """
     found: dict[str, Region] = {}
     faults = []
-    for line, row in _rows(path):
+    for line, row in read_table(path, COLUMNS, COLUMNS):
         try:
             _add(found, row)
         except ValueError as error:
@@ -133,42 +131,21 @@ def read_regions(path: Path) -> Mapping[str, Region]:
     return found
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    reader = csv.DictReader(StringIO(read_text(path, TABLE_BYTES)), strict=True)
-    try:
-        if list(reader.fieldnames or ()) != COLUMNS:
-            raise SpecError(f"{path}:1: the first line must be {','.join(COLUMNS)}.")
-        for row in reader:
-            yield reader.line_num, row
-    except csv.Error as error:
-        raise SpecError(f"{path}: is not valid CSV: {error}.") from error
-
-
 def _add(found: dict[str, Region], row: Mapping[str, str]) -> None:
-    if None in row or None in row.values():
-        raise ValueError(f"has not {len(COLUMNS)} fields")
-    missing = sorted(name for name in _FIELDS if not row[name].strip())
+    missing = sorted(name for name in _NEEDED if not row[name])
     if missing:
         raise ValueError(f"{missing[0]} is empty")
     code, quantity = row["region"], row["quantity"]
     if quantity not in _DIMENSIONS:
         raise ValueError(f"quantity {quantity!r} is not one of {', '.join(_DIMENSIONS)}")
-    value = to_si(_number(row["value"]), row["unit"], _DIMENSIONS[quantity])
-    least = 1.0 if quantity == PUE else 0.0
-    if value < least:
-        raise ValueError(f"value {row['value']} is below {least:g}")
+    value = to_si(number(row["value"], "value"), row["unit"], _DIMENSIONS[quantity])
+    if quantity == PUE and value < 1:
+        raise ValueError(f"value {row['value']} is below 1")
     figures = dict(found[code].figures) if code in found else {}
     if quantity in figures:
         raise ValueError(f"{quantity} of {code} is given twice")
     figures[quantity] = Figure(value=value, source=row["source"], year=row["year"])
     found[code] = Region(code=code, name=row["name"], alias=row["alias"], figures=figures)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"value {text!r} is not a number") from None
 
 
 def _plain(text: str) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from planner.enums import Contract
+from planner.specs.offer import Price
 from planner.specs.power import PowerProfile
-from planner.specs.price import Price
 from planner.units import HOUR
 
 
@@ -16,13 +17,19 @@ from planner.units import HOUR
 class Site:
     """On what terms GPUs run: ``offer`` is what one costs, None where that is unknown.
 
-    ``power`` says what is drawn around GPUs, None where nobody asked; ``carbon_intensity`` is kg
-    of CO2 equivalent per joule of electricity, NaN where the region is unknown.
+    ``contract`` is that of the offer, or what was asked for where there is none. ``power`` says
+    what is drawn around GPUs; ``carbon_intensity`` is kg of CO2 equivalent per joule of
+    electricity, NaN where the region is unknown.
     """
 
     offer: Price | None = None
+    contract: str = Contract.ON_DEMAND
     power: PowerProfile | None = None
     carbon_intensity: float = math.nan
+
+    def __post_init__(self) -> None:
+        if self.offer is not None:
+            object.__setattr__(self, "contract", self.offer.contract)
 
     @property
     def price(self) -> float:
@@ -32,4 +39,13 @@ class Site:
     @property
     def columns(self) -> Mapping[str, Any]:
         """Result columns that are the same for all plans of the site."""
-        return {"price_per_gpu_hour_usd": self.price * HOUR}
+        ends = (math.nan, math.nan)
+        if self.offer is not None:
+            ends = self.offer.low, self.offer.high
+        return {
+            "contract": str(self.contract),
+            "provider": "" if self.offer is None else self.offer.provider,
+            "price_per_gpu_hour_usd": self.price * HOUR,
+            "price_low_per_gpu_hour_usd": ends[0] * HOUR,
+            "price_high_per_gpu_hour_usd": ends[1] * HOUR,
+        }

@@ -113,5 +113,5 @@ def test_no_digit_is_cropped(planner, kind, columns, monkeypatch):
 def test_a_narrow_list_keeps_the_price(planner, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     assert re.search(
-        r"^h100-sxm-80gb .* 2\.29$", planner("specs", "list", "gpus").out, re.MULTILINE
+        r"^h100-sxm-80gb .* 3\.85$", planner("specs", "list", "gpus").out, re.MULTILINE
     )
