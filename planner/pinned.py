@@ -114,10 +114,10 @@ class PinnedPlan:
         lines = [_HEADER]
         tables = {name: value for name, value in self.to_dict().items() if isinstance(value, dict)}
         words = ("workload", "version", *(("specs_folder",) if self.specs_folder else ()))
-        lines += [f"{name} = {_toml(getattr(self, name))}\n" for name in words]
+        lines += [f"{name} = {toml_value(getattr(self, name))}\n" for name in words]
         for name, table in tables.items():
             lines.append(f"\n[{name}]\n")
-            lines += [f"{_key(key)} = {_toml(value)}\n" for key, value in table.items()]
+            lines += [f"{_key(key)} = {toml_value(value)}\n" for key, value in table.items()]
         return "".join(lines)
 
     def to_json(self) -> str:
@@ -215,7 +215,7 @@ def _key(name: str) -> str:
     return name if name.replace("_", "").isalnum() and name.isascii() else json.dumps(name)
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
     """A word, number or list of them as TOML, which for these is JSON."""
     text = json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=True)
     tomllib.loads(f"value = {text}")

@@ -14,6 +14,7 @@ from planner.cli.estimate import estimate
 from planner.cli.help import WIDEST, PlanningCommand
 from planner.cli.search import search
 from planner.cli.specs import specs
+from planner.cli.sweep import sweep
 from planner.cli.validate import validate
 from planner.errors import did_you_mean
 from planner.inputs import full_name
@@ -93,6 +94,7 @@ app.command(cls=PlanningCommand)(search)
 app.command(cls=PlanningCommand)(estimate)
 app.command()(calibrate)
 app.command()(validate)
+app.add_typer(sweep, name="sweep")
 app.add_typer(specs, name="specs")
 
 

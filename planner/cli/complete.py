@@ -100,6 +100,11 @@ def kinds(ctx: Any, incomplete: str) -> Found:
     return _starting(KINDS, incomplete)
 
 
+def sweeps(ctx: Any, incomplete: str) -> Found:
+    """The plans of sweeps that are shipped."""
+    return _starting(names("sweeps", ctx), incomplete)
+
+
 def of_kind(ctx: Any, incomplete: str) -> Found:
     """Specs of the kind that was named before."""
     kind = ctx.params.get("kind") or ""
@@ -131,7 +136,7 @@ def settings(ctx: Any, incomplete: str) -> Found:
 
 def names(kind: str, ctx: Any) -> list[str]:
     """Names of all specs of a kind, those of the folder that was named among them."""
-    if kind not in KINDS:
+    if kind not in (*KINDS, "sweeps"):
         return []
     from planner.specs.paths import listing, spec_folders
 

@@ -72,10 +72,12 @@ def power_draw(
     profile: PowerProfile | None,
     num_gpus: Numeric,
     board_share: Callable[[PowerProfile], Numeric],
+    joined: Numeric | None = None,
 ) -> PowerDraw:
     """The power of so many GPUs whose boards draw a share of their design power.
 
-    Without a profile it is unknown.
+    They are among ``joined`` GPUs of one job, where these are more. Without a profile it is
+    unknown.
     """
     design = machine.gpu.thermal_design_power
     if profile is None or design is None:
@@ -87,7 +89,7 @@ def power_draw(
             network_share=unknown,
             power_usage_effectiveness=np.nan,
         )
-    is_spread = np.asarray(num_gpus) > _node(machine)
+    is_spread = np.asarray(num_gpus if joined is None else joined) > _node(machine)
     return PowerDraw(
         design=np.asarray(num_gpus, dtype=np.float64) * design,
         board_share=np.asarray(board_share(profile)),

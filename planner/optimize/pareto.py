@@ -36,6 +36,26 @@ def pareto_front(values: FloatArray) -> NDArray[np.intp]:
     return order[_staircase(ranked) if levels is None else _by_levels(levels, pairs)]
 
 
+def front_of_many(values: FloatArray) -> NDArray[np.intp]:
+    """Indices of the rows that no other row dominates, of any number of minimized objectives.
+
+    Of equal rows all are kept. Meant for some thousand rows: `pareto_front` is for more.
+
+    Parameters
+    ----------
+    values : array of shape (rows, objectives) without NaN
+    """
+    order = np.lexsort(values.T[::-1])
+    front: list[int] = []
+    for at in order.tolist():
+        # Sorted by the first objective, a row can only be dominated by one before it.
+        others = values[front]
+        worse = (others <= values[at]).all(axis=1) & (others < values[at]).any(axis=1)
+        if not worse.any():
+            front.append(at)
+    return np.array(front, dtype=np.intp)
+
+
 def useful(ranked: FloatArray, furthest: float) -> BoolArray:
     """Rows of a sorted front whose first objective is within a factor of the best one's.
 

@@ -6,15 +6,17 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import IO, Any, BinaryIO, TextIO
 
 from planner.errors import OutputError
 from planner.interrupts import removed_if_ended
 
 STDOUT = Path("-")
+TEMPORARY = ".planner-*.tmp"
+"""What files are called until they are whole."""
 
 
 def manifest_path(path: Path) -> Path:
@@ -79,7 +81,7 @@ def written_whole(path: Path) -> Iterator[TextIO]:
             sys.stdout.flush()
             return
         target = path.resolve()
-        writer = _replaced(target) if _is_ordinary(target) else target.open("w", encoding="utf-8")
+        writer = _text(target) if _is_ordinary(target) else target.open("w", encoding="utf-8")
         with writer as stream:
             yield stream
             stream.flush()
@@ -90,10 +92,30 @@ def written_whole(path: Path) -> Iterator[TextIO]:
 
 
 @contextmanager
-def _replaced(target: Path) -> Iterator[TextIO]:
-    temporary = target.with_name(f".planner-{secrets.token_hex(6)}.tmp")
+def written_bytes(path: Path) -> Iterator[BinaryIO]:
+    """A stream whose bytes take the place of ``path`` when all of them are on the disk.
+
+    Raises
+    ------
+    OutputError
+        The disk is full, or whatever else hinders; an earlier file is left as it was.
+    """
+    try:
+        with _replaced(path, lambda temporary: temporary.open("xb")) as stream:
+            yield stream
+    except OSError as error:
+        raise _failed(path, error) from error
+
+
+def _text(target: Path) -> AbstractContextManager[TextIO]:
+    return _replaced(target, lambda temporary: temporary.open("x", encoding="utf-8", newline=""))
+
+
+@contextmanager
+def _replaced(target: Path, opened: Callable[[Path], IO[Any]]) -> Iterator[Any]:
+    temporary = target.with_name(TEMPORARY.replace("*", secrets.token_hex(6)))
     with removed_if_ended(str(temporary)):
-        stream = temporary.open("x", encoding="utf-8", newline="")
+        stream = opened(temporary)
         try:
             yield stream
             stream.flush()

@@ -24,6 +24,7 @@ class SpecKind(StrEnum):
     ENGINES = "engines"
     SPACES = "spaces"
     EFFICIENCY = "efficiency"
+    SWEEPS = "sweeps"
 
     @property
     def singular(self) -> str:
@@ -39,15 +40,20 @@ _SINGULAR = {
     SpecKind.ENGINES: "engine",
     SpecKind.SPACES: "search space",
     SpecKind.EFFICIENCY: "efficiency class",
+    SpecKind.SWEEPS: "sweep",
 }
+
+
+# The folders of `search_spaces` that hold them.
+_OF_SPACES = {SpecKind.SPACES: ".", SpecKind.SWEEPS: "sweeps"}
 
 
 def spec_folders(kind: SpecKind | str, folder: Path | None = None) -> list[Path]:
     """The folders that hold specs of ``kind``, that of the user's ``folder`` in front."""
     word = SpecKind(kind)
     candidates = [root / word for root in _user_roots(folder)]
-    if word is SpecKind.SPACES:
-        candidates.append(Path("search_spaces"))
+    if word in _OF_SPACES:
+        candidates.append(Path("search_spaces") / _OF_SPACES[word])
     candidates.append(_shipped(word))
     return _existing(candidates)
 
@@ -68,14 +74,13 @@ def price_files(folder: Path | None = None) -> list[Path]:
     return beside_specs("prices.csv", folder)
 
 
-def power_files(folder: Path | None = None) -> list[Path]:
-    """The files about electric power, the one that counts in front."""
-    return _beside_specs("power.toml", folder)
-
-
-def region_files(folder: Path | None = None) -> list[Path]:
-    """The tables of regions, the one whose rows count first in front."""
-    return _beside_specs("regions.csv", folder)
+def data_files(folder: Path | None = None) -> list[Path]:
+    """Every file that a plan may read, sorted by its place in its folder."""
+    roots = [*_user_roots(folder), Path("search_spaces")]
+    roots += [_data_folder("hardware_specs"), _data_folder("search_spaces")]
+    roots += [_shipped(kind) for kind in (SpecKind.MODELS, SpecKind.FRAMEWORKS, SpecKind.ENGINES)]
+    found = [path for root in _existing(roots) for path in sorted(root.rglob("*"))]
+    return [path for path in found if path.suffix in (".toml", ".csv") and path.is_file()]
 
 
 def kernel_folders(folder: Path | None = None) -> list[Path]:
@@ -101,8 +106,8 @@ def _shipped(kind: SpecKind) -> Path:
         return _PACKAGE / "framework_profiles"
     if kind is SpecKind.ENGINES:
         return _PACKAGE / "engine_profiles"
-    if kind is SpecKind.SPACES:
-        return _data_folder("search_spaces")
+    if kind in _OF_SPACES:
+        return _data_folder("search_spaces") / _OF_SPACES[kind]
     return _data_folder("hardware_specs") / kind
 
 

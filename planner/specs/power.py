@@ -13,7 +13,7 @@ from planner.specs.cache import kept
 from planner.specs.checked import checked
 from planner.specs.hardware import Loaded, loaded
 from planner.specs.load import read_toml
-from planner.specs.paths import power_files
+from planner.specs.paths import beside_specs
 from planner.specs.quantity import Ratio
 
 
@@ -69,7 +69,7 @@ def load_power(folder: Path | None = None) -> Loaded[PowerProfile]:
     SpecError
         The file has faults, with one line for each.
     """
-    path = power_files(folder)[0]
+    path = beside_specs("power.toml", folder)[0]
     table = read_toml(path)
     found = loaded(PowerProfile, table, path)
     faults = [f"{path}: {fault}" for fault in _faults(found.spec)]

@@ -10,7 +10,7 @@ from pathlib import Path
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.specs.cache import kept
 from planner.specs.csv_table import number, read_table
-from planner.specs.paths import region_files
+from planner.specs.paths import beside_specs
 from planner.units import to_si
 
 COLUMNS = ("region", "name", "alias", "quantity", "value", "unit", "source", "year")
@@ -78,14 +78,12 @@ def find_region(given: str, folder: Path | None = None) -> Region:
 @kept
 def _regions(folder: Path | None) -> Mapping[str, Region]:
     found: dict[str, Region] = {}
-    for path in region_files(folder):
+    for path in beside_specs("regions.csv", folder):
         for code, region in read_regions(path).items():
             known = found.get(code)
             figures = {**region.figures, **(known.figures if known else {})}
             first = known or region
-            found[code] = Region(
-                code=code, name=first.name, alias=first.alias, figures=figures
-            )
+            found[code] = Region(code=code, name=first.name, alias=first.alias, figures=figures)
     return found
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from planner.confidence.intervals import Confidence
 from planner.errors import SearchSpaceError
@@ -11,9 +13,10 @@ from planner.estimators.machine import Machine
 from planner.estimators.power import power_range
 from planner.formulas.power import range_of_product
 from planner.request import Request
-from planner.specs.power import Between, PowerProfile
+from planner.specs.power import Between
 from planner.specs.regions import CARBON, PUE
 from planner.specs.site import Site
+from planner.units import UNITS
 from planner.workloads.notes import Notes
 
 _ASKED = ("energy", "power", "carbon")
@@ -38,7 +41,7 @@ def with_power(site: Site, request: Request, notes: Notes) -> Site:
         what = "give --region" if region is None else f"none is known of {region.code}"
         raise SearchSpaceError(f"What electricity emits depends on the region: {what}.")
     if region is not None and carbon is not None:
-        grams = carbon.value * 3.6e9
+        grams = carbon.value / UNITS["kg/J"]["gCO2e/kWh"]
         told = f"{grams:.0f} gCO2e/kWh in {region.code} ({carbon.source}, {carbon.year})"
         notes.defaults["electricity"] = told
     profile = loaded.spec
@@ -54,30 +57,39 @@ def with_power(site: Site, request: Request, notes: Notes) -> Site:
         notes.defaults["pue"] = f"{profile.pue.value:g} ({low:g} to {high:g} published)"
     notes.spec("power", profile.name, loaded.digest, loaded.provenance)
     return replace(
-        site, power=profile, carbon_intensity=float("nan") if carbon is None else carbon.value
+        site, power=profile, carbon_intensity=math.nan if carbon is None else carbon.value
     )
 
 
 def with_energy(
-    sure: Confidence | None,
-    machine: Machine,
-    site: Site,
-    num_gpus: float,
-    boards: Between,
-    quantity: tuple[str, ...],
+    sure: Confidence | None, machine: Machine, site: Site, num_gpus: float, boards: Between
 ) -> Confidence | None:
-    """With the factors on ``power`` and ``energy``: that of power, and of the time it is drawn.
+    """With the factors on ``power`` and ``energy`` of GPUs whose boards draw a known range.
 
-    ``quantity`` names what that time is in proportion to, the first of them that is known; of a
-    rate the time is its inverse.
+    Energy is as sure as power and the time that it is drawn together.
     """
     if sure is None or site.power is None:
         return sure
     power = power_range(machine, site.power, num_gpus, boards)
-    name = next(name for name in quantity if name in sure.factors)
-    low, high = sure.factors[name]
-    energy = range_of_product((low, high), power)
+    energy = range_of_product(_time(sure.factors), power)
     return replace(sure, factors={**sure.factors, "power": power, "energy": energy})
+
+
+def serving_confidence(sure: Confidence | None, source: Any, num_gpus: float) -> Confidence | None:
+    """With those factors for a source whose GPUs mostly decode."""
+    if source.site.power is None:
+        return sure
+    machine, boards = source.setting.machine, source.site.power.decode
+    return with_energy(sure, machine, source.site, num_gpus, boards)
+
+
+def _time(factors: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
+    """Factors on the time of a run, or of so many tokens."""
+    for name in ("calendar_time", "step_time"):
+        if name in factors:
+            return factors[name]
+    low, high = factors["throughput"]
+    return 1 / high, 1 / low if low else math.inf
 
 
 def _is_asked(words: Iterable[str], of: Iterable[str]) -> bool:

@@ -1,0 +1,104 @@
+"""``planner sweep``: every combination of what a plan lists, each one search."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.core import TyperGroup
+
+from planner.cli import options
+from planner.cli.help import PlanningCommand
+from planner.cli.request import given_answers, parse_settings
+from planner.inputs import whole
+
+if TYPE_CHECKING:
+    from planner.sweeps.plan import SweepPlan
+
+_DEFAULT = "run"
+
+
+class _RunUnlessNamed(TyperGroup):
+    """``planner sweep PLAN`` runs it; words that name a command are that command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args or args[0] not in self.commands:
+            args = [_DEFAULT, *args]
+        return super().parse_args(ctx, args)
+
+
+class _Run(PlanningCommand):
+    """Runs a sweep, under the name of the group."""
+
+    @property
+    def title(self) -> str:
+        return "sweep"
+
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        formatter.write_usage(ctx.parent.command_path, " ".join(self.collect_usage_pieces(ctx)))
+
+
+sweep = typer.Typer(cls=_RunUnlessNamed, help="Run every combination of a plan of lists.")
+
+
+@sweep.command(_DEFAULT, cls=_Run, hidden=True)
+@options.taking(
+    "question",
+    "limit",
+    how=(
+        "sweep_plan", "num_gpus", "workload", "settings", "precision", "objective", "output",
+        "save_sweep", "fresh", "workers", "specs", "quiet",
+    ),
+)  # fmt: skip
+def run(given: options.Given) -> None:
+    """Run every combination of what a plan lists, each one search; go on where one was ended."""
+    from planner.report.files import check_path
+    from planner.sweeps.run import run_sweep
+    from planner.sweeps.workers import num_cores, on_cores
+
+    if given["save_sweep"] is not None:
+        check_path(given["save_sweep"])
+    plan = _plan(given)
+    if given["save_sweep"] is not None:
+        from planner.report.files import written_whole
+
+        with written_whole(given["save_sweep"]) as file:
+            file.write(plan.to_toml())
+        if given["output"] is None:
+            return
+    if given["output"] is None:
+        raise _usage("Give a directory for the results with --output.")
+    workers = whole(given["workers"] or num_cores(), "--workers", 1)
+    from planner.report.progress import stoppable_bar
+
+    with stoppable_bar(plan.num_scenarios, "scenarios", quiet=given["quiet"]) as progress:
+        run_sweep(
+            plan, given["output"], run=on_cores(workers), fresh=given["fresh"], progress=progress
+        )
+
+
+def _plan(given: options.Given) -> SweepPlan:
+    """The plan of a file, or the one that the options make."""
+    from planner.sweeps.read import make_sweep, read_plan
+
+    answers = given_answers(given)
+    words = given["objective"] or []
+    settings = parse_settings(given["settings"] or [])
+    answered = {**answers.questions, **answers.limits}
+    asked = {**answered, **settings}
+    if words or options.is_given(given, "workload"):
+        asked["workload"] = given["workload"]
+    if given["sweep_plan"] is not None:
+        if asked:
+            name = options.option_name(next(iter(asked)))
+            raise _usage(f"A plan says what is asked: leave out {name}, or the plan.")
+        return read_plan(given["sweep_plan"], given["specs"])
+    table: dict[str, Any] = {"workload": given["workload"], **answered, "settings": settings}
+    table |= {"objectives": ",".join(words)} if words else {}
+    return make_sweep(table, given["specs"], said=options.option_name)
+
+
+def _usage(message: str) -> Exception:
+    from planner.errors import SearchSpaceError
+
+    return SearchSpaceError(message)

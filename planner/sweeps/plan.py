@@ -1,0 +1,200 @@
+"""What a sweep asks: lists of models, GPUs, counts, contracts and so on, and every combination."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from planner.given import Said, make_request
+from planner.pinned import toml_value
+from planner.request import Request
+from planner.terms import Term, terms_of
+from planner.workloads.registry import known_workload
+
+MOST_SCENARIOS = 1_000_000
+"""More than that nobody reads, and a slip of the keyboard asks for soon."""
+
+SETTINGS, OBJECTIVES = "settings", "objectives"
+DEFAULT_NAME = "sweep"
+
+Values: TypeAlias = tuple[Any, ...]
+
+
+def questions_of(workload: str) -> dict[str, Term]:
+    """What can be asked, the number of GPUs among it."""
+    known = terms_of(workload, "question", "parameter")
+    return {n: t for n, t in known.items() if "question" in t.kind or n == "num_gpus"}
+
+
+def askable(workload: str) -> dict[str, Term]:
+    """The questions and limits of a workload; what is both is asked."""
+    return {**terms_of(workload, "limit"), **questions_of(workload)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """A kind of work that is asked for everywhere.
+
+    ``axes`` map questions and limits to their values, one or several; ``settings`` and
+    ``objectives`` are the same in every scenario.
+    """
+
+    name: str
+    workload: str
+    axes: Mapping[str, Values]
+    settings: Mapping[str, Any]
+    objectives: tuple[str, ...]
+
+    @property
+    def num_scenarios(self) -> int:
+        """All combinations."""
+        return math.prod(map(len, self.axes.values()))
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """The questions with several values."""
+        return tuple(name for name, values in self.axes.items() if len(values) > 1)
+
+    def values(self, number: int) -> dict[str, Any]:
+        """The values of a combination, the last axis changing first."""
+        found = {}
+        for name, values in reversed([*self.axes.items()]):
+            number, at = divmod(number, len(values))
+            found[name] = values[at]
+        return dict(reversed(found.items()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One question of a sweep: the ``values`` of its questions and limits."""
+
+    number: int
+    work: Work
+    values: Mapping[str, Any]
+
+    def request(self, specs: Path | None, said: Said = str) -> Request:
+        """The question as that of a search; ``said`` is how messages call a question.
+
+        Raises
+        ------
+        SpecError, SearchSpaceError
+            A value is not what its question takes, or is of another workload.
+        """
+        work = self.work
+        questions = questions_of(work.workload)
+        limits = {name: value for name, value in self.values.items() if name not in questions}
+        given = {name: value for name, value in self.values.items() if name in questions}
+        asked = {"settings": work.settings, "objectives": work.objectives or None, "specs": specs}
+        return make_request(
+            {**given, **asked, "workload": work.workload, "constraints": limits}, said=said
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepPlan:
+    """All scenarios, numbered from 0: those of one work after those of the other.
+
+    ``specs`` is the folder of own spec files.
+    """
+
+    name: str = DEFAULT_NAME
+    description: str = ""
+    works: tuple[Work, ...]
+    specs: Path | None = None
+
+    @cached_property
+    def num_scenarios(self) -> int:
+        """All combinations of all works."""
+        return sum(work.num_scenarios for work in self.works)
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return [*accumulate(work.num_scenarios for work in self.works)]
+
+    def scenario(self, number: int) -> Scenario:
+        """One of the scenarios."""
+        at = next(at for at, end in enumerate(self._ends) if number < end)
+        first = self._ends[at - 1] if at else 0
+        work = self.works[at]
+        return Scenario(number=number, work=work, values=work.values(number - first))
+
+    def scenarios(self, numbers: range | None = None) -> Iterator[Scenario]:
+        """Some of the scenarios, or all."""
+        yield from map(self.scenario, range(self.num_scenarios) if numbers is None else numbers)
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """The questions with several values in some work, in order."""
+        names = [name for work in self.works for name in work.varied]
+        return tuple(dict.fromkeys(["work", *names] if len(self.works) > 1 else names))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as tables of plain values, from which `of_dict` makes it again."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "specs": None if self.specs is None else str(self.specs),
+            "works": [
+                {
+                    "name": work.name,
+                    "workload": work.workload,
+                    "axes": {name: list(values) for name, values in work.axes.items()},
+                    SETTINGS: dict(work.settings),
+                    OBJECTIVES: list(work.objectives),
+                }
+                for work in self.works
+            ],
+        }
+
+    def to_toml(self) -> str:
+        """The text of a file, which reads back to a plan that asks the same."""
+        texts = {"name": self.name, "description": self.description}
+        lines = [f"{name} = {toml_value(text)}\n" for name, text in texts.items() if text]
+        for work in self.works:
+            lines.append("\n[[work]]\n")
+            words: dict[str, Any] = {"name": work.name, "workload": work.workload}
+            words |= work.axes
+            words |= {OBJECTIVES: work.objectives} if work.objectives else {}
+            lines += [f"{name} = {_one_or_several(value)}\n" for name, value in words.items()]
+            if work.settings:
+                lines.append(f"[work.{SETTINGS}]\n")
+                lines += [f"{n} = {_one_or_several(v)}\n" for n, v in work.settings.items()]
+        return "".join(lines)
+
+    @classmethod
+    def of_dict(cls, table: Mapping[str, Any]) -> SweepPlan:
+        """The plan of such tables."""
+        works = tuple(
+            Work(
+                name=work["name"],
+                workload=known_workload(work["workload"]),
+                axes={name: tuple(values) for name, values in work["axes"].items()},
+                settings=work[SETTINGS],
+                objectives=tuple(work[OBJECTIVES]),
+            )
+            for work in table["works"]
+        )
+        specs = table["specs"]
+        return cls(
+            name=table["name"],
+            description=table["description"],
+            works=works,
+            specs=None if specs is None else Path(specs),
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """Of what is asked: plans with the same ask the same, whatever their name."""
+        asked = {name: value for name, value in self.to_dict().items() if name == "works"}
+        return hashlib.sha256(json.dumps(asked, sort_keys=False).encode()).hexdigest()
+
+
+def _one_or_several(value: Any) -> str:
+    return toml_value(value[0] if isinstance(value, tuple | list) and len(value) == 1 else value)

@@ -1,0 +1,82 @@
+"""Run a sweep: what is not done yet, then its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from planner.optimize.exhaustive import StopSearch
+from planner.sweeps.front import front_across
+from planner.sweeps.identity import identity
+from planner.sweeps.plan import SweepPlan
+from planner.sweeps.store import Store
+from planner.sweeps.tables import write_tables
+from planner.sweeps.workers import Run, in_this_process
+from planner.text import count
+
+
+class Stopped(KeyboardInterrupt):
+    """The user ended the sweep; what is done is kept."""
+
+
+def run_sweep(
+    plan: SweepPlan,
+    folder: Path,
+    *,
+    run: Run = in_this_process,
+    fresh: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> None:
+    """Run all scenarios of a plan that the directory lacks, and write its tables.
+
+    ``progress`` is told how many scenarios are done and may raise `StopSearch`.
+
+    Raises
+    ------
+    OutputError
+        The directory cannot be written, or belongs to something else.
+    """
+    with Store.opened(folder, plan, fresh=fresh) as store:
+        if store.is_complete:
+            return
+        try:
+            _tell(progress, store.done)
+            for part, content in run(plan, store.parts):
+                store.keep(part, content)
+                store.done += part.end - part.first
+                _tell(progress, store.done)
+        except StopSearch as stop:
+            raise Stopped(
+                f"Interrupted after {count(store.done)} of {count(plan.num_scenarios)} scenarios: "
+                "the same command goes on from there."
+            ) from stop
+        counts: dict[str, int] = {"scenarios": 0, "feasible": 0}
+
+        def front(rows: Iterator[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+            return front_across(_counted(rows, counts))
+
+        files = write_tables(store, front)
+        store.finish(
+            {
+                **identity(plan.specs),
+                **counts,
+                "digest": plan.digest,
+                "plan": plan.to_dict(),
+                "files": files,
+            }
+        )
+
+
+def _counted(
+    rows: Iterator[Mapping[str, Any]], counts: dict[str, int]
+) -> Iterator[Mapping[str, Any]]:
+    for row in rows:
+        counts["scenarios"] += 1
+        counts["feasible"] += bool(row["feasible"])
+        yield row
+
+
+def _tell(progress: Callable[[int], None] | None, done: int) -> None:
+    if progress is not None:
+        progress(done)

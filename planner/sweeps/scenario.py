@@ -1,0 +1,118 @@
+"""One scenario: a search, and what of it a sweep keeps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from planner.errors import PlannerError
+from planner.inputs import read
+from planner.optimize.collector import plain
+from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.groups import why
+from planner.optimize.result import SearchResult
+from planner.optimize.result_columns import full_columns
+from planner.plan import Plan, make_plan
+from planner.specs.catalogue import Catalogue
+from planner.sweeps.plan import Scenario, questions_of
+from planner.terms import Term, terms_of
+
+# Of the plans of a front the predictions in full are those of the recommended one alone.
+_OF_FRONTS = ("parameter", "derived", "pool", "objective", "limit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a scenario gave: a row of values by column, and the columns of its front."""
+
+    row: Mapping[str, Any]
+    front: Mapping[str, list[Any]] = field(default_factory=dict)
+
+
+def run_scenario(scenario: Scenario, specs: Path | None = None) -> Outcome:
+    """Search a scenario; one that cannot be planned has its reason in the row."""
+    asked = {"scenario": scenario.number, "work": scenario.work.name}
+    asked["workload"] = scenario.work.workload
+    asked |= _named(scenario, Catalogue(specs))
+    try:
+        plan = make_plan(scenario.request(specs))
+        result = exhaustive_search(plan.problem)
+    except PlannerError as error:
+        return Outcome(row={**asked, "feasible": False, "reason": _one_line(str(error))})
+    counts = {
+        "configurations_evaluated": result.configurations_evaluated,
+        "configurations_predicted": result.configurations_predicted,
+        "configurations_feasible": result.configurations_feasible,
+    }
+    if result.recommended is None:
+        reason = _reason(result)
+        return Outcome(row={**asked, "feasible": False, "reason": reason, **counts})
+    row = {**asked, "feasible": True, "reason": None, **_recommended(plan, result), **counts}
+    return Outcome(row=row, front=_front(plan, result, asked))
+
+
+def _named(scenario: Scenario, catalogue: Catalogue) -> dict[str, Any]:
+    """The values that were asked for, specs by the names that results have."""
+    questions = questions_of(scenario.work.workload)
+    found = {}
+    for name, value in scenario.values.items():
+        term = questions.get(name)
+        if term is None:
+            found[f"{name}_limit"] = str(value)
+        elif not isinstance(value, Mapping):
+            found[name] = _name_of(term, value, catalogue)
+    return found
+
+
+def _name_of(term: Term, value: Any, catalogue: Catalogue) -> Any:
+    try:
+        if term.term == "model":
+            return catalogue.load_model(str(value)).name
+        if term.term == "gpu":
+            return catalogue.load_gpu(str(value)).spec.name
+        return read(term, value)
+    except PlannerError:
+        return value  # the search tells what is wrong with it
+
+
+def _recommended(plan: Plan, result: SearchResult) -> dict[str, Any]:
+    assert result.recommended is not None
+    table = full_columns(result.recommended.columns(), plan.problem.sources)
+    return {name: _known(plain(values[:1])[0]) for name, values in table.items()}
+
+
+def _front(plan: Plan, result: SearchResult, asked: Mapping[str, Any]) -> dict[str, list[Any]]:
+    columns = {
+        name
+        for term, known in terms_of(plan.workload.name, *_OF_FRONTS).items()
+        for name in result.table
+        if name == term or name.rpartition("_")[0] == term
+    }
+    named = plan.problem.sources[0].named
+    kept = [name for name in result.table if name in columns or name in named]
+    number = len(result.table["num_gpus"])
+    return {
+        "scenario": [asked["scenario"]] * number,
+        **{name: [*map(_known, plain(result.table[name]))] for name in kept},
+    }
+
+
+def _reason(result: SearchResult) -> str:
+    """What came closest to letting a plan through."""
+    if result.nearest_misses:
+        nearest = min(result.nearest_misses, key=lambda miss: miss.excess)
+        if math.isfinite(nearest.value):
+            return f"{nearest.rejection}: {nearest.excess:.1%} beyond"
+        return f"{nearest.rejection} is unknown"
+    return why(result.problem, result.groups)
+
+
+def _one_line(message: str) -> str:
+    return " ".join(message.split())
+
+
+def _known(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,136 @@
+"""The files of a finished sweep: scenarios, their fronts, and the front across them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from planner.report.cells import csv_cell
+from planner.report.files import written_bytes, written_whole
+from planner.sweeps.parts import joint_kind, read_head, read_outcomes
+from planner.sweeps.store import FRONT, FRONTS, SCENARIOS, Store
+
+Rows = Iterable[Mapping[str, Any]]
+Kinds = Mapping[str, str]
+
+_ROWS = 4096
+_FIRST = (
+    "scenario", "work", "workload", "model", "adapter", "gpu", "cluster", "num_gpus", "framework",
+    "engine", "mode", "provider", "contract", "region", "price_per_gpu_hour_usd", "feasible",
+    "reason",
+)  # fmt: skip
+
+
+def has_parquet() -> bool:
+    """Whether the library for Parquet is installed."""
+    from importlib.util import find_spec
+
+    return find_spec("pyarrow") is not None
+
+
+def write_tables(
+    store: Store, front: Callable[[Iterator[Mapping[str, Any]]], Rows]
+) -> dict[str, Any]:
+    """Write all tables; returns their names with the digests of their content.
+
+    ``front`` picks those of the scenarios' rows that are on the front across them.
+    """
+    rows, fronts = _kinds(store, "rows"), _kinds(store, "fronts")
+    tables: dict[str, tuple[Kinds, Rows]] = {
+        SCENARIOS: (rows, _scenarios(store)),
+        FRONTS: (fronts, _fronts(store)),
+        FRONT: (rows, front(_scenarios(store))),
+    }
+    digests = {}
+    for name, (kinds, found) in tables.items():
+        with _files(store.folder, name, kinds) as add:
+            for block in _blocks(found):
+                add(block)
+        for path in sorted(store.folder.glob(f"{name}.*")):
+            digests[path.name] = _digest(path)
+    return digests
+
+
+def _kinds(store: Store, table: str) -> dict[str, str]:
+    """The columns of all parts with their kinds, those that say what was asked in front."""
+    found: dict[str, str] = {}
+    for path in store.all_parts():
+        for name, kind in read_head(path)[table].items():
+            found[name] = joint_kind(found.get(name, ""), kind)
+    first = {name: found[name] for name in _FIRST if name in found}
+    return {**first, **found}
+
+
+def _scenarios(store: Store) -> Iterator[Mapping[str, Any]]:
+    for path in store.all_parts():
+        for outcome in read_outcomes(path):
+            yield outcome.row
+
+
+def _fronts(store: Store) -> Iterator[Mapping[str, Any]]:
+    for path in store.all_parts():
+        for outcome in read_outcomes(path):
+            names = [*outcome.front]
+            for values in zip(*outcome.front.values(), strict=True):
+                yield dict(zip(names, values, strict=True))
+
+
+def _blocks(rows: Rows) -> Iterator[list[Mapping[str, Any]]]:
+    found = iter(rows)
+    while block := [*islice(found, _ROWS)]:
+        yield block
+
+
+@contextmanager
+def _files(
+    folder: Path, name: str, kinds: Kinds
+) -> Iterator[Callable[[list[Mapping[str, Any]]], None]]:
+    with ExitStack() as stack:
+        text = stack.enter_context(written_whole(folder / f"{name}.csv"))
+        text.write(",".join(map(csv_cell, kinds)) + "\n")
+        add_columns = None
+        if has_parquet() and kinds:
+            add_columns = stack.enter_context(_parquet(folder / f"{name}.parquet", kinds))
+
+        def add(block: list[Mapping[str, Any]]) -> None:
+            text.writelines(
+                ",".join([csv_cell(row.get(column)) for column in kinds]) + "\n" for row in block
+            )
+            if add_columns is not None:
+                add_columns(block)
+
+        yield add
+
+
+@contextmanager
+def _parquet(path: Path, kinds: Kinds) -> Iterator[Callable[[list[Mapping[str, Any]]], None]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    types = {"flag": pa.bool_(), "count": pa.int64(), "number": pa.float64()}
+    schema = pa.schema([(name, types.get(kind, pa.string())) for name, kind in kinds.items()])
+    with written_bytes(path) as file, pq.ParquetWriter(file, schema) as writer:
+
+        def add(block: list[Mapping[str, Any]]) -> None:
+            columns = {
+                name: [_as_kind(row.get(name), kind) for row in block]
+                for name, kind in kinds.items()
+            }
+            writer.write_table(pa.table(columns, schema=schema))
+
+        yield add
+
+
+def _as_kind(value: Any, kind: str) -> Any:
+    if value is None or kind in ("flag", "count"):
+        return value
+    return float(value) if kind == "number" else str(value)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
