@@ -28,9 +28,9 @@ _MORE = ("--columns", "--csv")
 def usual_columns(plan: SweepPlan, columns: Sequence[str], asked: Iterable[str]) -> list[str]:
     """What was varied, what is asked for, cost, time, and why there is no plan."""
     varied = [n if n in columns else f"{n}_limit" for n in plan.varied]
-    measures = [name for one in (COST, TIME) for name in MEASURES[one] if name in columns][:4]
+    measures = [name for one in (COST, TIME) for name in MEASURES[one] if name in columns]
     wanted = dict.fromkeys(("scenario", *varied, *asked, *measures, "reason"))
-    return [name for name in wanted if name in columns or name in (*MEASURES, VALUE)]
+    return [name for name in wanted if name in columns or name == VALUE]
 
 
 def print_rows(

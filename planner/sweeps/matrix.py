@@ -116,6 +116,8 @@ def _cells(
 def marks_lines(groups: Sequence[Group]) -> list[str]:
     """What the marks of matrices mean."""
     used = {reason_mark(h.reason) for g in groups for h in g.spots.values() if not h.feasible}
-    marks = ["* best of its column", "= published runs do not tell it from that"]
+    marks = ["* best of its column"]
+    if any(group.metric in CHOSEN_BY for group in groups):
+        marks.append("= published runs do not tell it from that")
     marks += [f"{mark} {words}" for mark, words in _MARKS.items() if mark in used]
     return ["; ".join(marks)]

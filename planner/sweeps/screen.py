@@ -59,8 +59,9 @@ def print_summary(
     if len(shown) < len(groups):
         print_title(console, f"and {len(groups) - len(shown)} more works and models: --full")
     console.print()
-    for line in _legend(groups, is_matrix=is_long or has_room):
-        print_folded(console, line)
+    if summary.feasible:
+        for line in _legend(groups, is_matrix=is_long or has_room):
+            print_folded(console, line)
     folder = sweep.folder
     rest = "" if is_full else f"planner sweep show {folder} --full; "
     print_folded(console, f"More: {rest}planner sweep show -h; all columns: {folder}/scenarios.csv")

@@ -20,7 +20,8 @@ def group_title(group: Group) -> str:
     words = [f"{name.replace('_', ' ')} {text.value(value)}" for name, value in group.asked.items()]
     missing = group.scenarios - group.feasible
     without = f" ({text.count(missing)} of {text.count(group.scenarios)} without a plan)"
-    return f"{', '.join([group.model, group.work, *words])}{without * (missing > 0)}"
+    known = [word for word in (group.model, group.work, *words) if word]
+    return f"{', '.join(known)}{without * (missing > 0)}"
 
 
 def plan_in_short(row: Row) -> str:
