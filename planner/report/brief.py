@@ -32,6 +32,8 @@ _GAP = 2
 _ORIGIN = re.compile(r" \((?:[^()]|\([^()]*\))*\)$")
 _MEMORY = "peak_memory_gib"
 _SAME = 1e-3
+# What says nothing where it equals another.
+_SAME_AS = {"calendar_time_days": "time_to_train_days"}
 
 
 def print_brief(console: Console, plan: Plan, result: SearchResult, top: int) -> None:
@@ -130,7 +132,11 @@ def recommended_pairs(
     )
     ends = intervals(row, sure)
     pairs = {} if plan.counts else {"GPUs": text.count(row["num_gpus"])}
-    pairs |= {label(name): told(name, row[name], ends.get(name)) for name in told_of if name in row}
+    pairs |= {
+        label(name): told(name, row[name], ends.get(name))
+        for name in told_of
+        if name in row and row[name] != row.get(_SAME_AS.get(name, ""))
+    }
     if _MEMORY in row:
         capacity = _capacity(plan, row)
         high = ends[_MEMORY][1] if _MEMORY in ends else np.inf

@@ -18,7 +18,7 @@ from planner.report.console import print_pairs, print_title
 from planner.report.details import Details, print_sure
 from planner.report.parts import add_part, first, memory_table, parts_table
 from planner.report.training_operators import operator_rows, print_operators
-from planner.units import HOUR, KILOWATT_HOUR, TERA
+from planner.units import GIB, HOUR, KILOWATT_HOUR, TERA
 from planner.workloads.base import Evaluation
 
 _SIDE_BY_SIDE = 78
@@ -96,6 +96,7 @@ def _print_run(console: Console, runs: Any) -> None:
     hours, energy = first(runs.gpu_hours) / HOUR, first(runs.run.energy)
     pairs = {
         "time to train": text.duration(first(runs.time_to_train)),
+        **_calendar(runs),
         "GPU-hours": text.count(hours) if hours >= 100 else text.significant(hours),
         "cost": "price unknown: give --price",
         "energy": "unknown: the power of this GPU is not in its file",
@@ -107,6 +108,35 @@ def _print_run(console: Console, runs: Any) -> None:
         amount = text.significant(energy / KILOWATT_HOUR)
         pairs["energy"] = f"{amount} kWh at the GPUs' design power, without hosts and cooling"
     print_pairs(console, pairs)
+
+
+def _calendar(runs: Any) -> dict[str, str]:
+    """Days on the calendar, and what takes them besides training."""
+    if runs.source.site.reliability.is_ideal:
+        return {}
+    kept, calendar = runs.run.goodput, first(runs.calendar_time)
+    lost = {name: first(share) for name, share in kept.lost().items()}
+    causes = ", ".join(
+        f"{name.replace('_', ' ')} {text.percent(share)}" for name, share in lost.items() if share
+    )
+    pairs = {
+        "calendar time": f"{text.duration(calendar)}, failures as {runs.source.site.reliability.name}",
+        "goodput": f"{text.percent(first(kept.ratio))}" + (f"; lost: {causes}" if causes else ""),
+    }
+    if rate := first(kept.rate):
+        every = f", one in {text.duration(1 / rate)}"
+        pairs["interruptions"] = text.significant(first(runs.run.interruptions)) + every
+    size = f"{text.significant(kept.checkpoint_size / GIB)} GiB"
+    if math.isfinite(interval := first(kept.checkpoint_interval)):
+        size += (
+            f" every {text.duration(interval)}, written in "
+            f"{text.duration(first(kept.checkpoint_time))}, which stops training for "
+            f"{text.duration(first(kept.blocking_time))}"
+        )
+    pairs["checkpoint"] = size
+    if spare := first(kept.num_spare_gpus):
+        pairs["spare GPUs"] = text.count(int(spare))
+    return pairs
 
 
 def _more(console: Console, _: Plan, found: Evaluation) -> None:

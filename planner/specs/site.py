@@ -9,6 +9,7 @@ from typing import Any
 
 from planner.enums import Contract
 from planner.specs.offer import Price
+from planner.specs.reliability import IDEAL, ReliabilitySpec
 from planner.units import HOUR
 
 
@@ -17,10 +18,12 @@ class Site:
     """On what terms GPUs run: ``offer`` is what one costs, None where that is unknown.
 
     ``contract`` is that of the offer, or what was asked for where there is none.
+    ``reliability`` is how often training is interrupted there, and what that costs.
     """
 
     offer: Price | None = None
     contract: str = Contract.ON_DEMAND
+    reliability: ReliabilitySpec = IDEAL
 
     def __post_init__(self) -> None:
         if self.offer is not None:

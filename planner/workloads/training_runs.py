@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, IndexArray
+from planner.confidence.intervals import Confidence, combined
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, RULES
 from planner.enums import PipelineSchedule
 from planner.estimators.cost import RunCost, run_cost
 from planner.estimators.estimate import Estimate, broken_rule, evaluate, usable_memory
+from planner.estimators.goodput import calendar_factors
 from planner.estimators.memory import MEMORY_PARTS
 from planner.estimators.share import Setting
 from planner.optimize.source import Candidates, Columns, Need, Source
@@ -65,8 +67,18 @@ class TrainingSource(Source):
         return {
             "sequence_length": work.sequence_length,
             "total_tokens": work.total_tokens,
+            "reliability": self.site.reliability.name,
             **self.site.columns,
         }
+
+    def confidence(self, num_gpus: float) -> Confidence | None:
+        """As of other sources; the calendar time is as sure as the step time and the failures."""
+        sure = super().confidence(num_gpus)
+        if sure is None:
+            return None
+        failures = calendar_factors(self.setting, self.site, num_gpus)
+        together = combined(sure.factors["step_time"], failures)
+        return replace(sure, factors={**sure.factors, "calendar_time": together})
 
     def broken(self, configurations: TrainingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
@@ -128,8 +140,13 @@ class TrainingRuns(Candidates):
         return self.run.time_to_train
 
     @property
+    def calendar_time(self) -> FloatArray:
+        """Seconds of the run with its interruptions."""
+        return self.run.calendar_time
+
+    @property
     def gpu_hours(self) -> FloatArray:
-        """GPU-seconds of the run."""
+        """GPU-seconds of the run, interruptions and spares included."""
         return self.run.gpu_seconds
 
     @property
@@ -180,6 +197,7 @@ class TrainingRuns(Candidates):
 
     def _predictions(self) -> Columns:
         estimate, run = self.estimate, self.run
+        lasting = run.goodput
         return {
             "step_time_s": estimate.step_time,
             "tokens_per_s": estimate.tokens_per_second,
@@ -191,9 +209,15 @@ class TrainingRuns(Candidates):
             "memory_headroom_gib": self.memory_headroom / GIB,
             "host_memory_gib": estimate.memory.host / GIB,
             "time_to_train_days": run.time_to_train / DAY,
+            "calendar_time_days": run.calendar_time / DAY,
             "gpu_hours": run.gpu_seconds / HOUR,
             "cost_usd": run.cost,
             "energy_kwh": self.energy / KILOWATT_HOUR,
+            "goodput": lasting.ratio,
+            "interruptions": run.interruptions,
+            "checkpoint_size_gib": np.asarray(lasting.checkpoint_size / GIB),
+            "checkpoint_interval_s": lasting.checkpoint_interval,
+            "num_spare_gpus": lasting.num_spare_gpus,
         }
 
     def _memory_parts(self) -> Columns:
