@@ -66,6 +66,10 @@ class Candidates(ABC):
         """An objective or limit; broadcasts to ``shape``."""
         return np.asarray(getattr(self, name))
 
+    def addends(self, name: str) -> Mapping[str, FloatArray]:
+        """What an objective or limit is the sum of, by the term whose errors each part has."""
+        return {name: self.value(name)}
+
     def at(self, values: Any, rows: IndexArray) -> Any:
         """Values that broadcast to ``shape``, at flat indices."""
         if not self.shape:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,16 @@ from planner.optimize.groups import why
 from planner.optimize.result import SearchResult
 from planner.optimize.result_columns import full_columns
 from planner.plan import Plan, make_plan
-from planner.specs.catalogue import Catalogue
+from planner.report.infeasible import limit_texts
+from planner.specs.catalogue import Catalogue, Loaded
 from planner.sweeps.plan import Scenario, questions_of
 from planner.terms import Term, terms_of
 
+_LOADED: Mapping[str, Callable[[Catalogue, str], Loaded[Any]]] = {
+    "gpu": Catalogue.load_gpu,
+    "framework": Catalogue.load_framework,
+    "engine": Catalogue.load_engine,
+}
 # Of the plans of a front the predictions in full are those of the recommended one alone.
 _OF_FRONTS = ("parameter", "derived", "pool", "objective", "limit")
 
@@ -39,6 +45,7 @@ def run_scenario(scenario: Scenario, specs: Path | None = None) -> Outcome:
     asked |= _named(scenario, Catalogue(specs))
     try:
         plan = make_plan(scenario.request(specs))
+        asked |= _common(plan)
         result = exhaustive_search(plan.problem)
     except PlannerError as error:
         return Outcome(row={**asked, "feasible": False, "reason": _one_line(str(error))})
@@ -71,11 +78,21 @@ def _name_of(term: Term, value: Any, catalogue: Catalogue) -> Any:
     try:
         if term.term == "model":
             return catalogue.load_model(str(value)).name
-        if term.term == "gpu":
-            return catalogue.load_gpu(str(value)).spec.name
+        if term.term in _LOADED:
+            return _LOADED[term.term](catalogue, str(value)).spec.name
         return read(term, value)
     except PlannerError:
         return value  # the search tells what is wrong with it
+
+
+def _common(plan: Plan) -> dict[str, Any]:
+    """What is the same wherever the plan looks."""
+    several = [source.named for source in plan.problem.sources]
+    return {
+        name: value
+        for name, value in several[0].items()
+        if all(one[name] == value for one in several)
+    }
 
 
 def _recommended(plan: Plan, result: SearchResult) -> dict[str, Any]:
@@ -104,10 +121,11 @@ def _reason(result: SearchResult) -> str:
     """What came closest to letting a plan through."""
     if result.nearest_misses:
         nearest = min(result.nearest_misses, key=lambda miss: miss.excess)
-        if math.isfinite(nearest.value):
-            return f"{nearest.rejection}: {nearest.excess:.1%} beyond"
-        return f"{nearest.rejection} is unknown"
-    return why(result.problem, result.groups)
+        if not math.isfinite(nearest.value):
+            return f"{nearest.rejection} is unknown"
+        bound, value = limit_texts(nearest, result.problem)
+        return f"{nearest.rejection.replace('_', ' ')}: {value} against {bound}"
+    return why(result.problem, result.groups).replace("_", " ")
 
 
 def _one_line(message: str) -> str:

@@ -99,7 +99,7 @@ def test_what_cannot_be_planned_or_does_not_fit_has_its_reason_and_the_rest_goes
     assert "has positions for 2,048 tokens" in small["4096"]["reason"]
     large = [r for r in rows if r["model"] == "LLaMA 65B" and r["gpu"].startswith("rtx")]
     assert {row["reason"].split(":")[0] for row in large if row["sequence_length"] == "2048"} == {
-        "out_of_memory"
+        "out of memory"
     }
 
 
