@@ -92,7 +92,7 @@ def optimal_interval(*, blocking_time: Numeric, write_time: Numeric, rate: Numer
             slope = -np.expm1(-(x + a))
             x = np.where(a > 0, x - (x - slope) / slope, 0.0)
         interval = np.where(lam > 0, x / lam, np.inf)
-    return np.maximum(interval, np.asarray(write_time) - delta)
+    return np.asarray(np.maximum(interval, np.asarray(write_time) - delta))
 
 
 def effective_training_time_ratio(
@@ -128,7 +128,8 @@ def effective_training_time_ratio(
         recovery_time=recovery_time,
         rate=rate,
     )
-    return np.maximum(np.prod(np.broadcast_arrays(*parts), axis=0), LEAST_RATIO)
+    ratio = np.prod(np.broadcast_arrays(*parts), axis=0)
+    return np.asarray(np.maximum(ratio, LEAST_RATIO))
 
 
 def training_time_parts(

@@ -23,7 +23,7 @@ from planner.report.front import of_objective, print_short_front
 from planner.report.overview import question_title, sureness_lines
 from planner.report.reproduce import estimate_command, folded
 from planner.report.short import share, short_plan
-from planner.report.sure import beyond
+from planner.report.sure import beyond, says_nothing
 from planner.report.told import label, told
 from planner.units import GIB
 
@@ -32,8 +32,6 @@ _GAP = 2
 _ORIGIN = re.compile(r" \((?:[^()]|\([^()]*\))*\)$")
 _MEMORY = "peak_memory_gib"
 _SAME = 1e-3
-# What says nothing where it equals another.
-_SAME_AS = {"calendar_time_days": "time_to_train_days"}
 
 
 def print_brief(console: Console, plan: Plan, result: SearchResult, top: int) -> None:
@@ -135,7 +133,7 @@ def recommended_pairs(
     pairs |= {
         label(name): told(name, row[name], ends.get(name))
         for name in told_of
-        if name in row and row[name] != row.get(_SAME_AS.get(name, ""))
+        if name in row and not says_nothing(name, row)
     }
     if _MEMORY in row:
         capacity = _capacity(plan, row)

@@ -115,12 +115,13 @@ def _calendar(runs: Any) -> dict[str, str]:
     if runs.source.site.reliability.is_ideal:
         return {}
     kept, calendar = runs.run.goodput, first(runs.calendar_time)
+    name = runs.source.site.reliability.name
     lost = {name: first(share) for name, share in kept.lost().items()}
     causes = ", ".join(
-        f"{name.replace('_', ' ')} {text.percent(share)}" for name, share in lost.items() if share
+        f"{cause.replace('_', ' ')} {text.percent(share)}" for cause, share in lost.items() if share
     )
     pairs = {
-        "calendar time": f"{text.duration(calendar)}, failures as {runs.source.site.reliability.name}",
+        "calendar time": f"{text.duration(calendar)}, failures as {name}",
         "goodput": f"{text.percent(first(kept.ratio))}" + (f"; lost: {causes}" if causes else ""),
     }
     if rate := first(kept.rate):
