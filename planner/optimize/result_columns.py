@@ -14,9 +14,10 @@ from planner.optimize.source import Columns, Source
 # those that are in proportion to its inverse.
 FOLLOWING: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "step_time": (
-        ("step_time_s", "time_to_train_days", "gpu_hours", "cost_usd"),
+        ("step_time_s", "time_to_train_days"),
         ("tokens_per_s", "tokens_per_s_per_gpu", "model_flops_utilization"),
     ),
+    "calendar_time": (("calendar_time_days", "gpu_hours", "cost_usd", "energy_kwh"), ()),
     "time_to_first_token": (("time_to_first_token_s", "prefill_latency_s"), ()),
     "time_per_output_token": (
         ("time_per_output_token_s", "decode_latency_s"),

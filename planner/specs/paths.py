@@ -25,6 +25,7 @@ class SpecKind(StrEnum):
     SPACES = "spaces"
     EFFICIENCY = "efficiency"
     SWEEPS = "sweeps"
+    RELIABILITY = "reliability"
 
     @property
     def singular(self) -> str:
@@ -41,6 +42,7 @@ _SINGULAR = {
     SpecKind.SPACES: "search space",
     SpecKind.EFFICIENCY: "efficiency class",
     SpecKind.SWEEPS: "sweep",
+    SpecKind.RELIABILITY: "reliability",
 }
 
 
