@@ -83,6 +83,11 @@ def data_files(folder: Path | None = None) -> list[Path]:
     return [path for path in found if path.suffix in (".toml", ".csv") and path.is_file()]
 
 
+def api_price_files(folder: Path | None = None) -> list[Path]:
+    """The lists of prices per token, the one whose prices count first in front."""
+    return _beside_specs("api_prices.csv", folder)
+
+
 def kernel_folders(folder: Path | None = None) -> list[Path]:
     """The folders of tables of measured kernels, the one to look in first in front."""
     return _beside_specs("kernels", folder)
