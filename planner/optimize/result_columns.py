@@ -14,7 +14,14 @@ from planner.optimize.source import Columns, Source
 # those that are in proportion to its inverse.
 FOLLOWING: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "step_time": (
-        ("step_time_s", "time_to_train_days", "gpu_hours", "cost_usd", "energy_kwh"),
+        (
+            "step_time_s",
+            "time_to_train_days",
+            "gpu_hours",
+            "cost_usd",
+            "cost_per_pflop_day_usd",
+            "energy_kwh",
+        ),
         ("tokens_per_s", "tokens_per_s_per_gpu", "model_flops_utilization"),
     ),
     "time_to_first_token": (("time_to_first_token_s", "prefill_latency_s"), ()),
@@ -30,7 +37,12 @@ FOLLOWING: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "tokens_per_s_per_gpu",
             "requests_per_s",
         ),
-        ("cost_per_million_tokens_usd",),
+        (
+            "cost_per_million_tokens_usd",
+            "cost_per_million_input_tokens_usd",
+            "cost_per_million_cached_input_tokens_usd",
+            "cost_per_million_output_tokens_usd",
+        ),
     ),
     "peak_memory": (("peak_memory_gib",), ()),
 }

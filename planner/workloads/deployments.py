@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +12,9 @@ import numpy as np
 from planner.arrays import CodeArray, FloatArray
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
 from planner.estimators.inference.memory import SERVING_MEMORY_PARTS, ServingMemory
+from planner.estimators.inference.prefix import cached_tokens
 from planner.estimators.inference.setting import ServingSetting
+from planner.formulas.money import cost_per_million
 from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.specs.serving import ServingWorkload
 from planner.specs.site import Site
@@ -115,6 +119,16 @@ class Deployments(Candidates):
         """USD for a million generated tokens, their prompts included."""
         return np.asarray(MILLION * self.cost_per_hour / self.throughput)
 
+    @property
+    @abstractmethod
+    def prompt_price(self) -> FloatArray:
+        """What ``cost_per_hour`` pays for computing prompts [USD/s]; the rest pays for answers."""
+
+    @property
+    @abstractmethod
+    def prefix_share(self) -> FloatArray:
+        """Share of the prompts' time that cached tokens add."""
+
     def named(self) -> Columns:
         """The columns that tell where a row comes from."""
         return repeated(self.source.named, self.shape)
@@ -134,11 +148,45 @@ class Deployments(Candidates):
             "tokens_per_s": tokens,
             "tokens_per_s_per_gpu": tokens / self.num_gpus,
             "cost_per_million_tokens_usd": self.cost_per_million_tokens,
+            **token_costs(
+                self.setting,
+                price=self.cost_per_hour,
+                prompt_price=self.prompt_price,
+                prefix_share=self.prefix_share,
+                request_rate=self.request_rate,
+            ),
             "cost_per_hour_usd": self.cost_per_hour * HOUR,
             "memory_headroom_gib": self.memory_headroom / GIB,
         }
         table = {name: floats(value, shape) for name, value in values.items()}
         return {"num_gpus": counts(self.num_gpus, shape), **table}
+
+
+def token_costs(
+    setting: ServingSetting,
+    *,
+    price: FloatArray,
+    prompt_price: FloatArray,
+    prefix_share: FloatArray,
+    request_rate: FloatArray,
+) -> Mapping[str, FloatArray]:
+    """Columns of what a million tokens of each kind cost; together they pay the ``price`` [USD/s].
+
+    GPU time that computes prompts is paid by their new tokens, but for what looking back at the
+    cached ones adds, which these pay; all other time is paid by the generated tokens.
+    """
+    work, cached = setting.workload, cached_tokens(setting)
+    kinds = {
+        "input": (prompt_price * (1 - prefix_share), work.input_tokens - cached),
+        "cached_input": (prompt_price * prefix_share, cached),
+        "output": (price - prompt_price, np.asarray(work.output_tokens)),
+    }
+    return {
+        f"cost_per_million_{kind}_tokens_usd": cost_per_million(
+            cost_rate=cost, token_rate=request_rate * tokens
+        )
+        for kind, (cost, tokens) in kinds.items()
+    }
 
 
 def parameter_columns(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import CodeArray, IndexArray
+from planner.arrays import CodeArray, FloatArray, IndexArray
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.serving import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
@@ -19,6 +19,7 @@ from planner.estimators.inference.estimate import (
     serving_rejections,
 )
 from planner.estimators.inference.memory import serving_memory
+from planner.estimators.inference.prefix import prefix_share
 from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.narrowing import possible_mesh
 from planner.optimize.source import Columns, Need, Source
@@ -140,6 +141,16 @@ class Replicas(Deployments):
         memory = self.estimate.memory
         cache = cache_of(memory, self.configurations.concurrency)
         return needed_memory(self.setting, memory, cache)
+
+    @property
+    def prompt_price(self) -> FloatArray:
+        """The price of all GPUs for the share of their time that computes prompts [USD/s]."""
+        return self.promises.price * self.estimate.served.utilization
+
+    @property
+    def prefix_share(self) -> FloatArray:
+        """Share of the prompts' time that cached tokens add."""
+        return prefix_share(self.setting, self.configurations)
 
     def columns(self) -> Columns:
         """Where it runs, configuration, promises, memory."""

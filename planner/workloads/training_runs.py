@@ -18,6 +18,7 @@ from planner.estimators.cost import RunCost, run_cost
 from planner.estimators.estimate import Estimate, broken_rule, evaluate, usable_memory
 from planner.estimators.memory import MEMORY_PARTS
 from planner.estimators.share import Setting
+from planner.formulas.money import cost_per_pflop_day
 from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.specs.site import Site
 from planner.units import DAY, GIB, HOUR, KILOWATT_HOUR, TERA
@@ -138,6 +139,12 @@ class TrainingRuns(Candidates):
         return self.run.cost
 
     @property
+    def cost_per_pflop_day(self) -> FloatArray:
+        """USD for 1e15 model FLOP/s over a day; what is computed again is not counted."""
+        rate = self.estimate.model_flops_per_second_per_gpu * self.num_gpus
+        return cost_per_pflop_day(cost=self.cost, flops=rate * self.time_to_train)
+
+    @property
     def energy(self) -> FloatArray:
         """Joules of the run's GPUs at their design power."""
         return self.run.energy
@@ -193,6 +200,7 @@ class TrainingRuns(Candidates):
             "time_to_train_days": run.time_to_train / DAY,
             "gpu_hours": run.gpu_seconds / HOUR,
             "cost_usd": run.cost,
+            "cost_per_pflop_day_usd": self.cost_per_pflop_day,
             "energy_kwh": self.energy / KILOWATT_HOUR,
         }
 
