@@ -7,9 +7,10 @@ from pathlib import Path
 
 from planner.errors import PlannerError, SpecError
 from planner.report.spec_lists import KINDS, spec_kind
+from planner.specs.api_price import read_api_prices
 from planner.specs.catalogue import Catalogue
 from planner.specs.load import read_spec
-from planner.specs.paths import SpecKind
+from planner.specs.paths import API_PRICES, SpecKind, api_price_files
 from planner.specs.price import read_prices
 from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
@@ -63,6 +64,8 @@ def _of_kinds(
             yield from ((kind, path) for path in sorted(folder.glob("*.toml")))
         if kind is SpecKind.GPUS:
             yield from ((None, path) for path in catalogue.price_files())
+        if kind is SpecKind.MODELS:
+            yield from ((None, path) for path in api_price_files(catalogue.folder))
 
 
 def _given(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
@@ -83,7 +86,9 @@ def _given(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
 
 def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
     name = str(path.absolute())
-    if kind is None:
+    if kind is None and path.name == API_PRICES:
+        read_api_prices(path)
+    elif kind is None:
         read_prices(path)
     elif kind is SpecKind.GPUS:
         catalogue.load_gpu(name)

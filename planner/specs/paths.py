@@ -11,6 +11,9 @@ from pathlib import Path
 
 from planner.specs.cache import IDENTITY, kept, stamp
 
+API_PRICES = "api_prices.csv"
+"""What a list of prices per token is called."""
+
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -85,7 +88,7 @@ def data_files(folder: Path | None = None) -> list[Path]:
 
 def api_price_files(folder: Path | None = None) -> list[Path]:
     """The lists of prices per token, the one whose prices count first in front."""
-    return _beside_specs("api_prices.csv", folder)
+    return _beside_specs(API_PRICES, folder)
 
 
 def kernel_folders(folder: Path | None = None) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
+from planner.estimators.inference.prefix import prefix_share
+from planner.estimators.inference.serving import prompt_batch
+from planner.estimators.inference.step import step_time
 
 KINDS = ("input", "cached_input", "output")
 ANY: dict[str, Any] = {"model": "llama-3.1-8b", "gpu": "h100", "price": 3.0}
@@ -107,3 +111,26 @@ def test_a_cached_token_costs_a_small_part_of_a_computed_one() -> None:
     # Two thousand new tokens behind 8,000 or 38,000 cached ones.
     behind_more = cost(40_000, 0.95)[1]
     assert 38_000 * behind_more > 3 * 8_000 * cached
+
+
+def test_a_prefix_adds_what_a_prompt_without_it_lacks() -> None:
+    """2,000 new tokens behind 38,000, against a prompt of 2,000: one prompt a step of 2,048."""
+    found = planner.estimate(
+        workload="serve",
+        **ANY,
+        num_gpus=1,
+        input_tokens=40_000,
+        output_tokens=100,
+        prefix_cache_hit_rate=0.95,
+        settings={"concurrency": 1, "max_num_batched_tokens": 2048},
+    )
+    setting, c = found.source.setting, found.candidates.configurations
+    short = replace(setting.workload, input_tokens=2_000, prefix_cache_hit_rate=0.0)
+    one, nothing = np.ones(()), np.zeros(())
+    times = [
+        step_time(each, c, prompt_batch(each, one, 2_000 * one, nothing), decoding=False).total
+        for each in (setting, replace(setting, workload=short))
+    ]
+    share = prefix_share(setting, c)
+    assert 0.1 < share < 0.9
+    assert share == pytest.approx(1 - times[1] / times[0], rel=1e-6)
