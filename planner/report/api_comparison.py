@@ -16,8 +16,8 @@ from planner.units import HOUR
 _MOST = 6
 _THOUSAND = 1e3
 _KINDS = {"input": "in", "cached_input": "cached", "output": "out"}
-_WORDS = ("cheaper at\nfull load", "priced")
-_HEADS = ("USD / 1,000\nrequests", _WORDS[0], "break-even\nrequests/s", "of\ncapacity", _WORDS[1])
+_WORDS = ("cheaper\nfull load", "priced")
+_HEADS = ("USD/1,000\nrequests", _WORDS[0], "break-even\nrequests/s", "load", _WORDS[1])
 _CHEAPER = {"self-host": "self-host", "api": "API", "tie": "tie", "": "-"}
 _STYLES = {"self-host": GOOD, "tie": TIE}
 
@@ -139,12 +139,12 @@ def _break_even(compared: ApiComparison) -> str:
     cheapest, replicas = (compared.current or compared.offers)[0], compared.replicas
     low, high = cheapest.utilization_ends
     interval = f" ({_share(low)} to {_share(high)})" if math.isfinite(low) else ""
-    load, name = _share(cheapest.utilization), cheapest.price.provider
+    load, name = _share(cheapest.utilization), f"the cheapest ({cheapest.price.provider})"
     if cheapest.utilization > 1:
         words = f"At no load do these GPUs cost less than {name}: they would have to serve {load}"
         words += f"{interval} of what they can."
     else:
-        words = f"These GPUs cost less than {name} from {load}{interval} of their capacity on."
+        words = f"These GPUs cost less than {name} from {load}{interval} of full load on."
     if replicas > 1:
         alone = _rate(cheapest.break_even / replicas)
         words += f" One of the {replicas} replicas alone would need {alone} requests/s."
