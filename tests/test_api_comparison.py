@@ -120,8 +120,8 @@ def test_a_search_compares_its_recommended_plan_and_a_frame_has_every_offer() ->
 
 def test_replicas_are_those_that_could_serve_alone() -> None:
     assert planner.estimate(**ONE).compare_api().replicas == 2
-    pools = {"replicas": 1, "prefill_replicas": 1, "tensor_parallel": 1}
-    apart = planner.estimate(**{**ONE, "mode": "disaggregated", "num_gpus": 2, "settings": pools})
+    pools = {"replicas": 2, "prefill_replicas": 1, "tensor_parallel": 1}
+    apart = planner.estimate(**{**ONE, "mode": "disaggregated", "num_gpus": 3, "settings": pools})
     assert apart.compare_api().replicas == 1
 
 

@@ -76,6 +76,7 @@ def test_the_newest_certain_price_of_an_offer_is_kept_and_the_hosts_own_before_a
         [
             row("novita", name, "0.4", "<=2026-08-21"),
             row("novita-ai", "gpt-oss-20b", "0.1", "2026-07-02", cached="0"),
+            row("novita", name, "0.7", "2025-07-02"),
             row("huggingface/novita", name, "0.3", "2026-09-01"),
             row("huggingface/nscale", name, "0.2", "2026-08-01"),
             row("openrouter (cheapest host)", name, "0.5", ""),

@@ -48,9 +48,15 @@ def test_a_price_is_per_token_inside_and_its_date_tells_how_old_it_is() -> None:
     together = found["together"]
     assert (together.input, together.output) == pytest.approx((0.88e-6, 0.88e-6))
     assert (together.cached_input, together.date, together.is_old) == (None, "2026-07-02", False)
-    old = [price for price in found.values() if price.is_old]
-    assert old
-    assert all(price.date.startswith("<=") or price.date < "2025-09-26" for price in old)
+    assert {found[name].is_old for name in ("avian", "sambanova")} == {True}
+    assert {found[name].date for name in ("avian", "sambanova")} == {"<=2026-08-21"}
+
+
+def test_what_is_a_year_older_than_the_newest_price_is_old(tmp_path: Path) -> None:
+    dates = ("2026-09-25", "2025-09-25", "2025-09-24", "")
+    rows = [f"p{at},m,1,,1,{date}" for at, date in enumerate(dates)]
+    path = write(tmp_path, *rows, header=HEADER + ",date")
+    assert [price.is_old for price in read_api_prices(path)] == [False, False, True, False]
 
 
 def test_aliases_and_names_with_blanks_find_the_same_prices() -> None:
