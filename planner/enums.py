@@ -241,3 +241,16 @@ class TemplateKind(StrEnum):
     TRAINING = "training"
     STATIC = "static"
     SERVING = "serving"
+
+
+class Contract(StrEnum):
+    """On what terms a GPU is had; ``RESERVED`` is of another term, or of one that is not stated."""
+
+    ON_DEMAND = "on-demand"
+    SPOT = "spot"
+    RESERVED_1Y = "reserved-1y"
+    RESERVED_3Y = "reserved-3y"
+    RESERVED_5Y = "reserved-5y"
+    RESERVED = "reserved"
+    CAPACITY_BLOCK = "capacity-block"
+    OWNED = "owned"

@@ -16,6 +16,7 @@ from itertools import islice
 from numbers import Integral, Real
 from typing import Any
 
+from planner.enums import Contract
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.terms import Term
 from planner.units import parse_quantity
@@ -286,6 +287,34 @@ def _tokens(term: Term, value: Any, said: str) -> float:
     return tokens
 
 
+def _price(term: Term, value: Any, said: str) -> float | str:
+    """USD per GPU-hour as a number, or those of several GPUs as text."""
+    if isinstance(value, Mapping):
+        pairs = list(value.items())
+    elif isinstance(value, str) and "=" in value:
+        pairs = [part.partition("=")[::2] for part in value.split(",") if part.strip()]
+    else:
+        return _number(term, value, said)
+    found: dict[str, str] = {}
+    for gpu, given in pairs:
+        name = str(gpu).strip()
+        if not name or any(mark in name for mark in ",="):
+            raise SearchSpaceError(f"{said}: write the GPU and its price, as in h100=1.9,b200=4.")
+        if name in found:
+            raise SearchSpaceError(f"{said} gives {name} twice.")
+        found[name] = repr(_number(term, _plain(given), f"{said} of {name}")).removesuffix(".0")
+    return ",".join(f"{name}={number}" for name, number in found.items())
+
+
+def _contract(term: Term, value: Any, said: str) -> str:
+    words = [str(contract) for contract in Contract]
+    text = re.sub(r"[\s_]+", "-", _lower(value))
+    if text not in words:
+        hint = did_you_mean(text, words)
+        raise SearchSpaceError(f"{said} is one of {', '.join(words)}, not {shown(value)}.{hint}")
+    return text
+
+
 def _unseparated(value: Any) -> str:
     """A hint for a number with separators of thousands."""
     if isinstance(value, str) and re.fullmatch(r"\d{1,3}(,\d{3})+(\.\d*)?", value.strip()):
@@ -297,6 +326,8 @@ _READERS: Mapping[str, Callable[[Term, Any, str], Any]] = {
     "count": _count,
     "number": _number,
     "1/s": _number,
+    "price": _price,
+    "contract": _contract,
     "share": _share,
     "flag": _flag,
     "code": _code,

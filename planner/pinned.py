@@ -21,6 +21,7 @@ from planner.workloads.registry import workload_names
 _HEADER = "# `planner estimate --plan FILE` shows this plan; other options beside it change it.\n"
 _WHOLE_SPACE = "space"
 _OF_POOLS = ("mode", "prefill_gpu")
+_OF_FILES = ("prices",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,7 @@ class PinnedPlan:
         return cls(
             workload=workload,
             answers={
-                name: answer
+                name: _absolute(answer) if name in _OF_FILES else answer
                 for name, answer in given.items()
                 if answer is not None and name not in parameters
             },
@@ -113,10 +114,10 @@ class PinnedPlan:
         lines = [_HEADER]
         tables = {name: value for name, value in self.to_dict().items() if isinstance(value, dict)}
         words = ("workload", "version", *(("specs_folder",) if self.specs_folder else ()))
-        lines += [f"{name} = {_toml(getattr(self, name))}\n" for name in words]
+        lines += [f"{name} = {toml_value(getattr(self, name))}\n" for name in words]
         for name, table in tables.items():
             lines.append(f"\n[{name}]\n")
-            lines += [f"{_key(key)} = {_toml(value)}\n" for key, value in table.items()]
+            lines += [f"{_key(key)} = {toml_value(value)}\n" for key, value in table.items()]
         return "".join(lines)
 
     def to_json(self) -> str:
@@ -201,6 +202,11 @@ def _faults(where: str, part: str, table: Any, known: Mapping[str, Any]) -> list
     ]
 
 
+def _absolute(path: str) -> str:
+    """A path that means the same file from every working directory."""
+    return str(Path(path).absolute())
+
+
 def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
@@ -209,7 +215,7 @@ def _key(name: str) -> str:
     return name if name.replace("_", "").isalnum() and name.isascii() else json.dumps(name)
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
     """A word, number or list of them as TOML, which for these is JSON."""
     text = json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=True)
     tomllib.loads(f"value = {text}")

@@ -36,8 +36,13 @@ class Request:
     objectives : one to three terms that are objectives of the workload; where there are none,
         what its plans are usually chosen by
     constraints : term that is a limit of the workload -> bound in SI units
+    confidence : share of published runs like these that would keep every limit, from 0.5 (the
+        prediction does) to 0.95; the GPUs for a ``request_rate`` are those that it takes then
     total_tokens : tokens of the run
-    price : USD per GPU and hour
+    price : USD per GPU and hour, or text with that of several: ``"h100=1.9,b200=4"``
+    contract, provider : on what terms GPUs are had, and from whom; where nobody says so,
+        the median of what sellers ask on demand
+    prices : CSV file of own prices, which replace those of the price lists
     flops_efficiency, memory_efficiency : share of a peak, or text with a unit such as
         ``"150 TFLOP/s"``, ``"1.5 TB/s"``
     mode : ``aggregated``, ``disaggregated`` or both
@@ -54,7 +59,11 @@ class Request:
     settings: Mapping[str, Any] = field(default_factory=dict)
     objectives: tuple[str, ...] = ()
     constraints: Mapping[str, float] = field(default_factory=dict)
-    price: float | None = None
+    confidence: float = 0.5
+    price: float | str | None = None
+    contract: str | None = None
+    provider: str | None = None
+    prices: str | None = None
     ideal: bool = False
     memory_efficiency: float | str | None = None
     lora_rank: int | None = None

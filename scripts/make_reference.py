@@ -31,6 +31,8 @@ _TYPES = {
     "1": "share",
     "flag": "true or false",
     "text": "text",
+    "price": "number, or GPU=number and more",
+    "contract": "a word",
     "names": "name or several",
     "peak": "share, or a rate with a unit",
     "second": "time with a unit",
@@ -259,7 +261,9 @@ def _values(term: Term) -> str:
         shown = (str(int(code)) if term.is_level else code.word for code in term.codes)
         return ", ".join(map(_code, shown))
     least = f" from {term.least}" if term.least else ""
-    unit = f", {term.unit}" if term.type in ("number", "count") and term.unit != "1" else ""
+    unit = (
+        f", {term.unit}" if term.type in ("number", "count", "price") and term.unit != "1" else ""
+    )
     return _TYPES[term.type] + least + unit
 
 

@@ -85,7 +85,7 @@ def _profiles(catalogue: Catalogue, kind: SpecKind, head: str, profile: type) ->
 
 def _gpu(catalogue: Catalogue, name: str) -> Iterator[str]:
     gpu = catalogue.load_gpu(name).spec
-    price = catalogue.price_per_gpu_hour(gpu.name)
+    price = catalogue.price(gpu.name)
     yield f"[{name}](#{_anchor(name)})"
     yield f"{gpu.memory_capacity / GIB:.0f}"
     yield _scaled(gpu.memory_bandwidth, GIGA)

@@ -34,8 +34,7 @@ def mine(tmp_path: Path) -> Path:
     changed(tmp_path, "spaces", "small", 'description = "', 'description = "My ')
     for kind, name in (("frameworks", "megatron-lm"), ("engines", "vllm")):
         changed(tmp_path, kind, name, "[memory]", "[memory]\n# mine")
-    header = "name,quantity,value,unit,source,date\n"
-    (tmp_path / "prices.csv").write_text(f"{header}{GPU},price_per_gpu_hour,9,USD/h,me,today\n")
+    (tmp_path / "prices.csv").write_text(f"gpu,price,source\n{GPU},9,me\n")
     return tmp_path
 
 
@@ -66,7 +65,7 @@ def test_everything_of_a_serving_plan_comes_from_the_folder(mine: Path) -> None:
         assert source.setting.machine.catalogue == Catalogue(mine)
         assert source.site.price == pytest.approx(9 / 3600)
     differ = {name for name, text in shipped.digests.items() if own.digests[name] != text}
-    assert differ == {"model LLaMA 7B", f"gpu {GPU}", "engine vLLM"}
+    assert differ == {"model LLaMA 7B", f"gpu {GPU}", "engine vLLM", "price lists"}
 
 
 def test_fabrics_and_kernels_come_from_the_folder_of_the_machine(mine: Path) -> None:

@@ -102,7 +102,7 @@ def test_every_option_has_a_group():
             "parameter" in term.kind and term.option
         )
         assert bool(term.group) == bool(has_option), term.term
-        assert term.group in ("", "question", "hardware", "limits", "search")
+        assert term.group in ("", "question", "hardware", "limits", "money", "search")
 
 
 def test_no_module_lists_the_parameters_again():

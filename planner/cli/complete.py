@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from planner.enums import AdapterKind, AdapterTargets, ComputePrecision, Quantization
+from planner.enums import AdapterKind, AdapterTargets, ComputePrecision, Contract, Quantization
 from planner.given import DRIVERS, SAMPLERS
 from planner.inputs import full_name
 from planner.request import ALL, Request
@@ -33,6 +33,7 @@ _COUNTS = ("1", "2", "4", "8", "16", "32", "64")
 _SHARES = ("0", "0.25", "0.5", "0.75", "1")
 _WORDS: dict[str, Sequence[str]] = {
     "mode": MODES,
+    "contract": [*Contract],
     "adapter": (*AdapterKind, ALL),
     "lora_targets": [*AdapterTargets],
     "driver": DRIVERS,
@@ -99,6 +100,11 @@ def kinds(ctx: Any, incomplete: str) -> Found:
     return _starting(KINDS, incomplete)
 
 
+def sweeps(ctx: Any, incomplete: str) -> Found:
+    """The plans of sweeps that are shipped."""
+    return _starting(names("sweeps", ctx), incomplete)
+
+
 def of_kind(ctx: Any, incomplete: str) -> Found:
     """Specs of the kind that was named before."""
     kind = ctx.params.get("kind") or ""
@@ -130,7 +136,7 @@ def settings(ctx: Any, incomplete: str) -> Found:
 
 def names(kind: str, ctx: Any) -> list[str]:
     """Names of all specs of a kind, those of the folder that was named among them."""
-    if kind not in KINDS:
+    if kind not in (*KINDS, "sweeps"):
         return []
     from planner.specs.paths import listing, spec_folders
 

@@ -20,6 +20,7 @@ TITLES = {
     "question": "Question",
     "hardware": "GPUs and software",
     "limits": "Limits",
+    "money": "Money, failures, energy",
     "search": "Search",
     "output": "Output",
 }
@@ -50,6 +51,17 @@ _EXAMPLES: dict[str, dict[str, tuple[str, ...]]] = {
             "--workload serve --model llama-3.1-8b --gpu h100 --request-rate 20",
         ),
     },
+    "sweep": {
+        "train": (
+            "llama-65b --output llama-65b",
+            "--model llama-65b,llama-2-70b --gpu a100,h100,b200 --gpus 512,1024 --tokens 1T "
+            "--output dense",
+        ),
+        "serve": (
+            "--workload serve --model llama-3.1-70b --gpu h100,h200,b200 --request-rate 10,50 "
+            "--ttft 1s --tpot 40ms --output chat",
+        ),
+    },
     "estimate": {
         "train": (
             "--model llama-65b --gpus 2048 --set tp=8 --set pp=8 --set sp=true",
@@ -71,6 +83,11 @@ _EXAMPLES: dict[str, dict[str, tuple[str, ...]]] = {
 class PlanningCommand(TyperCommand):
     """A command whose options are shown by group, of one workload where one is named."""
 
+    @property
+    def title(self) -> str:
+        """What it is called on the command line."""
+        return self.name or ""
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the groups of options, and what a workload has names for."""
         asked = _asked_workload(ctx.obj)
@@ -85,7 +102,7 @@ class PlanningCommand(TyperCommand):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write examples, and how to see more."""
         asked = _asked_workload(ctx.obj)
-        name = self.name or ""
+        name = self.title
         with formatter.section("Examples"):
             for workload, lines in _EXAMPLES.get(name, {}).items():
                 for line in lines if asked in (None, workload) else ():

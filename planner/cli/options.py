@@ -23,6 +23,7 @@ _OTHER_NAMES = {"settings": "--set", "all_rows": "--all", "objectives": "--objec
 _PLACEHOLDERS = {
     "second": "TIME", "byte": "BYTES", "usd": "USD", "1": "SHARE", "token": "TOKENS",
     "count": "N", "number": "X", "1/s": "X", "peak": "SHARE|RATE",
+    "price": "USD|GPU=USD,...",
 }  # fmt: skip
 
 Settings = Annotated[
@@ -169,6 +170,47 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         ],
         None,
     ),
+    "sweep_plan": (
+        "question",
+        Annotated[
+            str | None,
+            typer.Argument(
+                help="A plan: a .toml file, or the name of one that is shipped. Without one the "
+                "options are it: each may have several values.",
+                metavar="PLAN",
+                show_default=False,
+                autocompletion=complete.sweeps,
+            ),
+        ],
+        None,
+    ),
+    "output": (
+        "output",
+        Annotated[
+            Path | None,
+            typer.Option(help="The directory of the results; made if needed.", metavar="DIR"),
+        ],
+        None,
+    ),
+    "save_sweep": (
+        "output",
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--save-plan", help="Write the plan that the options make.", metavar="FILE"
+            ),
+        ],
+        None,
+    ),
+    "fresh": (
+        "output",
+        Annotated[
+            bool,
+            typer.Option("--fresh", help="Begin again: what the directory has is removed."),
+        ],
+        False,
+    ),
+    "workers": ("search", _text("Processes; one for each core where not given.", "N"), None),
     "specs": ("hardware", Specs, None),
     "quiet": ("output", Quiet, False),
 }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 
@@ -39,14 +39,8 @@ def make_request(given: Given) -> Request:
         nothing alone.
     """
     plan = _plan_of(given)
-    asked: dict[str, Any] = {"workload": given["workload"], "specs": given["specs"]}
-    bounds: dict[str, Any] = {}
-    for name in given:
-        if name in _OTHERS or not is_given(given, name):
-            continue
-        term = glossary().get(name)
-        is_limit = term is not None and "limit" in term.kind and "question" not in term.kind
-        (bounds if is_limit else asked)[name] = given[name]
+    questions, bounds = given_answers(given)
+    asked: dict[str, Any] = {"workload": given["workload"], "specs": given["specs"], **questions}
     if plan is None:
         words = ",".join(given.get("objective") or [])
         asked |= {"objectives": words or None, "constraints": bounds}
@@ -61,6 +55,25 @@ def make_request(given: Given) -> Request:
     given["top"] = whole(given.get("top", 1), "--top", 1)
     _tell_lengths(given)
     return request
+
+
+class Answers(NamedTuple):
+    """What was given for questions, and for limits, by name."""
+
+    questions: dict[str, Any]
+    limits: dict[str, Any]
+
+
+def given_answers(given: Given) -> Answers:
+    """The questions and limits that the user answered."""
+    answers = Answers({}, {})
+    for name in given:
+        if name in _OTHERS or not is_given(given, name):
+            continue
+        term = glossary().get(name)
+        is_limit = term is not None and "limit" in term.kind and "question" not in term.kind
+        (answers.limits if is_limit else answers.questions)[name] = given[name]
+    return answers
 
 
 def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
 
 from planner.cli import options
+from planner.cli.help import PlanningCommand
+from planner.cli.request import given_answers, parse_settings
+from planner.inputs import whole
+
+if TYPE_CHECKING:
+    from planner.sweeps.plan import SweepPlan
 
 _DEFAULT = "run"
 
@@ -22,39 +27,78 @@ class _RunUnlessNamed(TyperGroup):
         return super().parse_args(ctx, args)
 
 
+class _Run(PlanningCommand):
+    """Runs a sweep, under the name of the group."""
+
+    @property
+    def title(self) -> str:
+        return "sweep"
+
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        formatter.write_usage(ctx.parent.command_path, " ".join(self.collect_usage_pieces(ctx)))
+
+
 sweep = typer.Typer(cls=_RunUnlessNamed, help="Run every combination of a plan of lists.")
 
 
-@sweep.command(_DEFAULT, hidden=True)
-def run(
-    plan: Annotated[
-        str | None,
-        typer.Argument(help="A plan: a .toml file, or the name of one that is shipped."),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="The directory of the results.", metavar="DIR")
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Begin again; what the directory has is removed.")
-    ] = False,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes; all cores where not given.", min=1)
-    ] = None,
-    specs: options.Specs = None,
-    quiet: options.Quiet = False,
-) -> None:
-    """Run every combination of a plan, each one search."""
-    from planner.report.progress import stoppable_bar
-    from planner.sweeps.read import read_plan
+@sweep.command(_DEFAULT, cls=_Run, hidden=True)
+@options.taking(
+    "question",
+    "limit",
+    how=(
+        "sweep_plan", "num_gpus", "workload", "settings", "precision", "objective", "output",
+        "save_sweep", "fresh", "workers", "specs", "quiet",
+    ),
+)  # fmt: skip
+def run(given: options.Given) -> None:
+    """Run every combination of what a plan lists, each one search; go on where one was ended."""
+    from planner.report.files import check_path
     from planner.sweeps.run import run_sweep
     from planner.sweeps.workers import num_cores, on_cores
 
-    asked = read_plan(str(plan), specs)
-    with stoppable_bar(asked.num_scenarios, "scenarios", quiet=quiet) as progress:
+    if given["save_sweep"] is not None:
+        check_path(given["save_sweep"])
+    plan = _plan(given)
+    if given["save_sweep"] is not None:
+        from planner.report.files import written_whole
+
+        with written_whole(given["save_sweep"]) as file:
+            file.write(plan.to_toml())
+        if given["output"] is None:
+            return
+    if given["output"] is None:
+        raise _usage("Give a directory for the results with --output.")
+    workers = whole(given["workers"] or num_cores(), "--workers", 1)
+    from planner.report.progress import stoppable_bar
+
+    with stoppable_bar(plan.num_scenarios, "scenarios", quiet=given["quiet"]) as progress:
         run_sweep(
-            asked,
-            Path(output or "sweep"),
-            run=on_cores(workers or num_cores()),
-            fresh=fresh,
-            progress=progress,
+            plan, given["output"], run=on_cores(workers), fresh=given["fresh"], progress=progress
         )
+
+
+def _plan(given: options.Given) -> SweepPlan:
+    """The plan of a file, or the one that the options make."""
+    from planner.sweeps.read import make_sweep, read_plan
+
+    answers = given_answers(given)
+    words = given["objective"] or []
+    settings = parse_settings(given["settings"] or [])
+    answered = {**answers.questions, **answers.limits}
+    asked = {**answered, **settings}
+    if words or options.is_given(given, "workload"):
+        asked["workload"] = given["workload"]
+    if given["sweep_plan"] is not None:
+        if asked:
+            name = options.option_name(next(iter(asked)))
+            raise _usage(f"A plan says what is asked: leave out {name}, or the plan.")
+        return read_plan(given["sweep_plan"], given["specs"])
+    table: dict[str, Any] = {"workload": given["workload"], **answered, "settings": settings}
+    table |= {"objectives": ",".join(words)} if words else {}
+    return make_sweep(table, given["specs"], said=options.option_name)
+
+
+def _usage(message: str) -> Exception:
+    from planner.errors import SearchSpaceError
+
+    return SearchSpaceError(message)

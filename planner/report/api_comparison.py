@@ -181,4 +181,4 @@ def _date(offer: Offer) -> str:
     date = offer.price.date
     if not date or date.startswith("<"):
         return "undated"
-    return f"{date} old" if offer.price.is_old else date
+    return f"old: {date}" if offer.price.is_old else date

@@ -20,7 +20,7 @@ from planner.plan import Plan
 from planner.report.compared import print_comparisons
 from planner.report.console import GOOD, make_table, print_folded
 from planner.report.front import of_objective, print_short_front
-from planner.report.overview import question_title
+from planner.report.overview import question_title, sureness_lines
 from planner.report.reproduce import estimate_command, folded
 from planner.report.short import share, short_plan
 from planner.report.sure import beyond
@@ -67,7 +67,7 @@ def question_lines(plan: Plan) -> list[str]:
         lines.append(f"in cluster {setting.machine.cluster.name}")
     if setting.machine.ideal:
         lines.append("Ideal: every efficiency is 1 and every latency 0.")
-    return lines
+    return [*lines, *sureness_lines(plan)]
 
 
 def assumed_line(plan: Plan) -> str:

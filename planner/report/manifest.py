@@ -41,5 +41,6 @@ def plan_manifest(plan: Plan, command: Sequence[str]) -> dict[str, Any]:
         "defaults": dict(plan.defaults),
         "assumed": list(plan.assumed),
         "objectives": [objective.name for objective in problem.objectives],
+        "confidence": plan.request.confidence,
         "constraints": {constraint.name: constraint.bound for constraint in problem.constraints},
     }

@@ -9,9 +9,11 @@ from planner.errors import PlannerError, SpecError
 from planner.report.spec_lists import KINDS, spec_kind
 from planner.specs.api_price import read_api_prices
 from planner.specs.catalogue import Catalogue
+from planner.specs.currency import CURRENCIES, read_currencies
 from planner.specs.load import read_spec
-from planner.specs.paths import API_PRICES, SpecKind, api_price_files
-from planner.specs.price import read_prices
+from planner.specs.ownership import OWNERSHIP, unknown_owned
+from planner.specs.paths import API_PRICES, SpecKind, api_price_files, beside_specs
+from planner.specs.price import unknown_gpus
 from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
 from planner.workloads.serving_space import serving_mesh
@@ -29,7 +31,7 @@ _EXAMPLE_MODEL, _EXAMPLE_GPUS = "llama-7b", 8
 def files_to_check(
     targets: Sequence[str], catalogue: Catalogue
 ) -> list[tuple[SpecKind | None, Path]]:
-    """The files that words of the command line mean, each with its kind; None: a price list.
+    """The files that words of the command line mean, each with its kind; None: a table of prices.
 
     Raises
     ------
@@ -64,6 +66,8 @@ def _of_kinds(
             yield from ((kind, path) for path in sorted(folder.glob("*.toml")))
         if kind is SpecKind.GPUS:
             yield from ((None, path) for path in catalogue.price_files())
+            for name in (CURRENCIES, OWNERSHIP):
+                yield from ((None, path) for path in beside_specs(name, catalogue.folder))
         if kind is SpecKind.MODELS:
             yield from ((None, path) for path in api_price_files(catalogue.folder))
 
@@ -86,10 +90,8 @@ def _given(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
 
 def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
     name = str(path.absolute())
-    if kind is None and path.name == API_PRICES:
-        read_api_prices(path)
-    elif kind is None:
-        read_prices(path)
+    if kind is None:
+        _check_table(path, catalogue)
     elif kind is SpecKind.GPUS:
         catalogue.load_gpu(name)
     elif kind is SpecKind.CLUSTERS:
@@ -102,6 +104,19 @@ def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
         catalogue.load_engine(name)
     else:
         _check_space(path, catalogue)
+
+
+def _check_table(path: Path, catalogue: Catalogue) -> None:
+    """A table beside the folders of specs, by its name; any other is a price list."""
+    if path.name == CURRENCIES:
+        read_currencies(path)
+    elif path.name == API_PRICES:
+        read_api_prices(path)
+    elif path.name == OWNERSHIP:
+        if faults := unknown_owned(path, catalogue.folder):
+            raise SpecError("\n".join(faults))
+    elif faults := unknown_gpus(path, catalogue.folder):
+        raise SpecError("\n".join(faults))
 
 
 def _check_space(path: Path, catalogue: Catalogue) -> None:

@@ -107,7 +107,7 @@ def _cells(row: Row, catalogue: Catalogue, name: str, width: int) -> list[str]:
 
 def _gpu(catalogue: Catalogue, name: str) -> Iterator[str]:
     gpu = catalogue.load_gpu(name).spec
-    price = catalogue.price_per_gpu_hour(gpu.name)
+    price = catalogue.price(gpu.name)
     yield name
     yield f"{gpu.memory_capacity / GIB:.0f}"
     yield _number(gpu.memory_bandwidth, GIGA)

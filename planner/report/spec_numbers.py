@@ -13,6 +13,7 @@ from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters
 from planner.report.console import make_table, print_pairs, print_title
 from planner.report.spec_checks import check_files
+from planner.report.spec_prices import print_prices
 from planner.specs.catalogue import Catalogue
 from planner.specs.efficiency import DEFAULT, with_defaults
 from planner.specs.engine import EngineProfile
@@ -22,7 +23,6 @@ from planner.specs.load import read_toml
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind
 from planner.specs.profile import profile_table
-from planner.units import HOUR
 
 _PROFILES = {SpecKind.FRAMEWORKS: FrameworkProfile, SpecKind.ENGINES: EngineProfile}
 
@@ -49,7 +49,7 @@ def print_spec(console: Console, kind: SpecKind, name: str, catalogue: Catalogue
         console.print(f"extends {other}", soft_wrap=True)
     _print_sections(console, table, sources)
     if kind is SpecKind.GPUS:
-        _print_prices(console, str(table.get("name", "")), catalogue)
+        print_prices(console, catalogue.load_gpu(str(path)).spec, catalogue)
     _print_sources(console, table, sources)
     if kind in _PROFILES:
         _print_words(console, table, field_words(_PROFILES[kind]))
@@ -161,18 +161,6 @@ def _mark(source: str, sources: Mapping[str, str]) -> str:
     if origin.startswith(DEFAULT):
         return f"CLASS DEFAULT [{source}]"
     return f"[{source}]"
-
-
-def _print_prices(console: Console, name: str, catalogue: Catalogue) -> None:
-    rent, purchase = catalogue.price_per_gpu_hour(name), catalogue.list_price(name)
-    facts = {}
-    if rent is not None:
-        facts["per GPU-hour"] = f"{rent.value * HOUR:.2f} USD ({rent.source}, {rent.date})"
-    if purchase is not None:
-        facts["to buy"] = f"{purchase.value:,.0f} USD ({purchase.source}, {purchase.date})"
-    if facts:
-        print_title(console, "Prices")
-        print_pairs(console, facts)
 
 
 def _print_sources(console: Console, table: Mapping[str, Any], sources: Mapping[str, str]) -> None:

@@ -100,9 +100,10 @@ def _print_run(console: Console, runs: Any) -> None:
         "cost": "price unknown: give --price",
         "energy": "unknown: the power of this GPU is not in its file",
     }
-    price = runs.source.site.price
-    if not math.isnan(price):
-        pairs["cost"] = f"{text.dollars(first(runs.cost))} at {price * HOUR:.2f} USD per GPU-hour"
+    site = runs.source.site
+    if not math.isnan(site.price):
+        hourly = f"{site.price * HOUR:.2f} USD per GPU-hour, {site.contract}"
+        pairs["cost"] = f"{text.dollars(first(runs.cost))} at {hourly}"
     if math.isfinite(energy):
         amount = text.significant(energy / KILOWATT_HOUR)
         pairs["energy"] = f"{amount} kWh at the GPUs' design power, without hosts and cooling"

@@ -29,7 +29,7 @@ from planner.specs.load import check_spec, digest, read_toml
 from planner.specs.model import ModelSpec
 from planner.specs.model_catalogue import load_model
 from planner.specs.paths import SpecKind, price_files, spec_folders
-from planner.specs.price import Price, list_price, price_per_gpu_hour
+from planner.specs.price import Price, offers_of, price_of
 from planner.specs.profile import load_engine, load_framework
 from planner.specs.search_space import SearchSpace
 
@@ -106,13 +106,19 @@ class Catalogue:
         """A search space."""
         return _load_space(name, self.folder)
 
-    def price_per_gpu_hour(self, gpu_name: str) -> Price | None:
-        """The rent of one GPU in USD/s, or None where no list has it."""
-        return price_per_gpu_hour(gpu_name, self.folder)
+    def price(
+        self,
+        gpu_name: str,
+        contract: str | None = None,
+        provider: str | None = None,
+        own: Path | None = None,
+    ) -> Price | None:
+        """What renting one GPU costs; see `price_of`."""
+        return price_of(gpu_name, contract, provider, own, self.folder)
 
-    def list_price(self, gpu_name: str) -> Price | None:
-        """What one GPU costs to buy in USD, or None where no list has it."""
-        return list_price(gpu_name, self.folder)
+    def offers(self, gpu_name: str, own: Path | None = None) -> list[Price]:
+        """All offers of one GPU, those of the list that counts first in front."""
+        return offers_of(gpu_name, own, self.folder)
 
     def collectives(self, gpu: GpuSpec, kind: LinkKind) -> Mapping[str, CollectiveEfficiency]:
         """What collectives reach on a fabric of ``kind``: the GPU's own, or the kind's defaults."""

@@ -74,7 +74,7 @@ def listing(folder: Path, suffix: str) -> tuple[Path, ...]:
 
 def price_files(folder: Path | None = None) -> list[Path]:
     """The price lists, the one whose prices count first in front."""
-    return _beside_specs("prices.csv", folder)
+    return beside_specs("prices.csv", folder)
 
 
 def data_files(folder: Path | None = None) -> list[Path]:
@@ -88,15 +88,16 @@ def data_files(folder: Path | None = None) -> list[Path]:
 
 def api_price_files(folder: Path | None = None) -> list[Path]:
     """The lists of prices per token, the one whose prices count first in front."""
-    return _beside_specs(API_PRICES, folder)
+    return beside_specs(API_PRICES, folder)
 
 
 def kernel_folders(folder: Path | None = None) -> list[Path]:
     """The folders of tables of measured kernels, the one to look in first in front."""
-    return _beside_specs("kernels", folder)
+    return beside_specs("kernels", folder)
 
 
-def _beside_specs(name: str, folder: Path | None) -> list[Path]:
+def beside_specs(name: str, folder: Path | None = None) -> list[Path]:
+    """The files or folders of a name beside the folders of specs, the one that counts in front."""
     roots = [*_user_roots(folder), _data_folder("hardware_specs")]
     return _existing([root / name for root in roots])
 

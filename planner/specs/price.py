@@ -1,121 +1,168 @@
-"""Prices of GPUs: a CSV of name, quantity, value, unit, source, date, read with every fault."""
+"""Prices of GPUs: which offers the lists have, and what one GPU costs under a contract."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from io import StringIO
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from planner.enums import Contract
 from planner.errors import SpecError
 from planner.specs.cache import kept
-from planner.specs.load import TABLE_BYTES, read_text
-from planner.specs.paths import price_files
-from planner.units import to_si
+from planner.specs.files import find
+from planner.specs.offer import Price, one_price, typical
+from planner.specs.ownership import can_be_owned
+from planner.specs.paths import SpecKind, price_files
+from planner.specs.price_file import read_prices
 
-COLUMNS = ["name", "quantity", "value", "unit", "source", "date"]
-_DIMENSIONS = {"price_per_gpu_hour": "usd/s", "list_price": "usd"}
+__all__ = [
+    "CONTRACTS",
+    "Price",
+    "contracts_of",
+    "gpus_of",
+    "offers_of",
+    "one_price",
+    "price_of",
+    "providers_of",
+    "read_prices",
+]
+
+CONTRACTS = tuple(str(contract) for contract in Contract)
+"""The words for contracts."""
+
+# Where nobody names a contract: the one whose price stands for what a GPU costs, then what is
+# closest to it. What is owned was decided long before.
+_USUAL = (
+    Contract.ON_DEMAND,
+    Contract.CAPACITY_BLOCK,
+    Contract.RESERVED_1Y,
+    Contract.RESERVED,
+    Contract.RESERVED_3Y,
+    Contract.RESERVED_5Y,
+    Contract.SPOT,
+)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Price:
-    """What something costs, in USD or USD/s, who says so, and of when that is."""
+@kept
+def price_of(
+    gpu: str,
+    contract: str | None = None,
+    provider: str | None = None,
+    own: Path | None = None,
+    folder: Path | None = None,
+) -> Price | None:
+    """What one GPU costs, typical of the offers of the first list that has any; None unknown.
 
-    value: float
-    source: str
-    date: str
-
-
-def price_per_gpu_hour(gpu_name: str, folder: Path | None = None) -> Price | None:
-    """The rent of one GPU in USD/s, or None where no list has it.
+    ``own`` is a list of the user's, looked into first; ``contract`` the usual one if None,
+    ``provider`` any seller. A GPU that is owned has no offers: see `planner.specs.ownership`.
 
     Raises
     ------
     SpecError
         A price list has faults; the message has one line for each.
     """
-    return _price(gpu_name, "price_per_gpu_hour", folder)
-
-
-def list_price(gpu_name: str, folder: Path | None = None) -> Price | None:
-    """What one GPU costs to buy in USD, or None where no list has it.
-
-    Raises
-    ------
-    SpecError
-        A price list has faults; the message has one line for each.
-    """
-    return _price(gpu_name, "list_price", folder)
-
-
-@kept
-def read_prices(path: Path) -> Mapping[tuple[str, str], Price]:
-    """The prices of a file by name and quantity.
-
-    Raises
-    ------
-    SpecError
-        With one line per fault: file, line, what is wrong.
-    """
-    rows = _rows(path)
-    prices: dict[tuple[str, str], Price] = {}
-    faults = []
-    for line, row in rows:
-        try:
-            key, price = _parsed(row)
-            if key in prices:
-                raise ValueError(f"{key[1]} of {key[0]} is given twice")
-            prices[key] = price
-        except ValueError as error:
-            faults.append(f"{path}:{line}: {error}.")
-    if faults:
-        raise SpecError("\n".join(faults))
-    return prices
-
-
-@kept
-def _price(name: str, quantity: str, folder: Path | None) -> Price | None:
-    for path in price_files(folder):
-        price = read_prices(path).get((name, quantity))
-        if price is not None:
-            return price
+    for wanted in _USUAL if contract is None else (contract,):
+        for offers in _lists(gpu, own, folder):
+            found = [offer for offer in offers if offer.contract == wanted]
+            if provider is not None:
+                found = [offer for offer in found if _is(offer.provider, provider)]
+            if found:
+                return typical(found)
     return None
 
 
-def _rows(path: Path) -> list[tuple[int, list[str]]]:
-    try:
-        rows = list(_numbered(StringIO(read_text(path, TABLE_BYTES))))
-    except csv.Error as error:
-        raise SpecError(f"{path}: is not valid CSV: {error}.") from error
-    if not rows or rows[0][1] != COLUMNS:
-        raise SpecError(f"{path}:1: the first line must be {','.join(COLUMNS)}.")
-    return [(line, row) for line, row in rows[1:] if row]
+def offers_of(gpu: str, own: Path | None = None, folder: Path | None = None) -> list[Price]:
+    """All offers of one GPU, those of the first list in front.
+
+    Raises
+    ------
+    SpecError
+        A price list has faults.
+    """
+    return [offer for offers in _lists(gpu, own, folder) for offer in offers]
 
 
-def _numbered(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(lines, strict=True)
-    for row in reader:
-        yield reader.line_num, row
+def contracts_of(
+    gpu: str, folder: Path | None = None, own: Path | None = None, provider: str | None = None
+) -> tuple[str, ...]:
+    """The contracts under which a GPU has a price, of one provider if named.
+
+    Raises
+    ------
+    SpecError
+        A price list has faults.
+    """
+    found = {
+        offer.contract
+        for offer in offers_of(gpu, own, folder)
+        if provider is None or _is(offer.provider, provider)
+    }
+    if provider is None and can_be_owned(gpu, folder):
+        found.add(Contract.OWNED)
+    return tuple(contract for contract in CONTRACTS if contract in found)
 
 
-def _parsed(row: list[str]) -> tuple[tuple[str, str], Price]:
-    if len(row) != len(COLUMNS):
-        raise ValueError(f"has {len(row)} fields, not {len(COLUMNS)}")
-    name, quantity, value, unit, source, date = (cell.strip() for cell in row)
-    if quantity not in _DIMENSIONS:
-        raise ValueError(f"quantity {quantity!r} is not one of {', '.join(_DIMENSIONS)}")
-    for column, text in (("name", name), ("source", source), ("date", date)):
-        if not text:
-            raise ValueError(f"{column} is empty")
-    number = to_si(_number(value), unit, _DIMENSIONS[quantity])
-    if number < 0:
-        raise ValueError(f"value {value} is negative")
-    return (name, quantity), Price(value=number, source=source, date=date)
+def providers_of(
+    gpu: str | None = None, own: Path | None = None, folder: Path | None = None
+) -> list[str]:
+    """Who sells a GPU, or any GPU, sorted.
+
+    Raises
+    ------
+    SpecError
+        A price list has faults.
+    """
+    names = [gpu] if gpu is not None else [*gpus_of(own, folder)]
+    offers = (offer for name in names for offer in offers_of(name, own, folder))
+    return sorted({offer.provider for offer in offers} - {""})
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"value {text!r} is not a number") from None
+def gpus_of(own: Path | None = None, folder: Path | None = None) -> Iterable[str]:
+    """The GPUs that some list has an offer of."""
+    return dict.fromkeys(name for path in _files(own, folder) for name in _named(path, folder))
+
+
+@kept
+def unknown_gpus(path: Path, folder: Path | None = None) -> list[str]:
+    """The words of a list for GPUs of which there is no spec, with what they may mean.
+
+    Raises
+    ------
+    SpecError
+        The list has faults.
+    """
+    found = []
+    for word in read_prices(path, folder):
+        try:
+            find(SpecKind.GPUS, word, folder)
+        except SpecError as error:
+            found.append(f"{path}: {error}")
+    return found
+
+
+def _lists(gpu: str, own: Path | None, folder: Path | None) -> Iterator[tuple[Price, ...]]:
+    for path in _files(own, folder):
+        offers = _named(path, folder).get(gpu, ())
+        # What a user states is today's, whatever its date.
+        yield tuple(replace(offer, is_old=False) for offer in offers) if path == own else offers
+
+
+def _files(own: Path | None, folder: Path | None) -> list[Path]:
+    return [*([] if own is None else [own]), *price_files(folder)]
+
+
+@kept
+def _named(path: Path, folder: Path | None) -> dict[str, tuple[Price, ...]]:
+    """The offers of a list by the name of the GPU's spec; by its own word where there is none."""
+    found: dict[str, tuple[Price, ...]] = {}
+    for word, offers in read_prices(path, folder).items():
+        try:
+            name = find(SpecKind.GPUS, word, folder).stem
+        except SpecError:
+            name = word
+        found[name] = (*found.get(name, ()), *offers)
+    return found
+
+
+def _is(name: str, asked: str) -> bool:
+    return name.casefold() == asked.strip().casefold()

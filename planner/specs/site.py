@@ -7,15 +7,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from planner.specs.price import Price
+from planner.enums import Contract
+from planner.specs.offer import Price
 from planner.units import HOUR
 
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """On what terms GPUs run: ``offer`` is what one costs, None where that is unknown."""
+    """On what terms GPUs run: ``offer`` is what one costs, None where that is unknown.
+
+    ``contract`` is that of the offer, or what was asked for where there is none.
+    """
 
     offer: Price | None = None
+    contract: str = Contract.ON_DEMAND
+
+    def __post_init__(self) -> None:
+        if self.offer is not None:
+            object.__setattr__(self, "contract", self.offer.contract)
 
     @property
     def price(self) -> float:
@@ -25,4 +34,13 @@ class Site:
     @property
     def columns(self) -> Mapping[str, Any]:
         """Result columns that are the same for all plans of the site."""
-        return {"price_per_gpu_hour_usd": self.price * HOUR}
+        ends = (math.nan, math.nan)
+        if self.offer is not None:
+            ends = self.offer.low, self.offer.high
+        return {
+            "contract": str(self.contract),
+            "provider": "" if self.offer is None else self.offer.provider,
+            "price_per_gpu_hour_usd": self.price * HOUR,
+            "price_low_per_gpu_hour_usd": ends[0] * HOUR,
+            "price_high_per_gpu_hour_usd": ends[1] * HOUR,
+        }

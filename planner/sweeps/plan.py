@@ -12,25 +12,40 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from planner.given import make_request
+from planner.given import Said, make_request
+from planner.pinned import toml_value
 from planner.request import Request
+from planner.terms import Term, terms_of
 from planner.workloads.registry import known_workload
 
 MOST_SCENARIOS = 1_000_000
 """More than that nobody reads, and a slip of the keyboard asks for soon."""
 
-LIMITS, SETTINGS, OBJECTIVES = "limits", "settings", "objectives"
+SETTINGS, OBJECTIVES = "settings", "objectives"
 DEFAULT_NAME = "sweep"
+TERMS = "money"
+"""The group of questions that say on what terms GPUs run."""
 
 Values: TypeAlias = tuple[Any, ...]
+
+
+def questions_of(workload: str) -> dict[str, Term]:
+    """What can be asked, the number of GPUs among it."""
+    known = terms_of(workload, "question", "parameter")
+    return {n: t for n, t in known.items() if "question" in t.kind or n == "num_gpus"}
+
+
+def askable(workload: str) -> dict[str, Term]:
+    """The questions and limits of a workload; what is both is asked."""
+    return {**terms_of(workload, "limit"), **questions_of(workload)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
     """A kind of work that is asked for everywhere.
 
-    ``axes`` map questions, and limits as ``limits.NAME``, to their values: one or several;
-    ``settings`` and ``objectives`` are the same in every scenario.
+    ``axes`` map questions and limits to their values, one or several; ``settings`` and
+    ``objectives`` are the same in every scenario.
     """
 
     name: str
@@ -60,27 +75,28 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """One question of a sweep: ``values`` by question, and by ``limits.NAME``."""
+    """One question of a sweep: the ``values`` of its questions and limits."""
 
     number: int
     work: Work
     values: Mapping[str, Any]
 
-    def request(self, specs: Path | None) -> Request:
-        """The question as that of a search.
+    def request(self, specs: Path | None, said: Said = str) -> Request:
+        """The question as that of a search; ``said`` is how messages call a question.
 
         Raises
         ------
         SpecError, SearchSpaceError
             A value is not what its question takes, or is of another workload.
         """
-        given, limits = dict[str, Any](), dict[str, Any]()
-        for name, value in self.values.items():
-            _, is_limit, limit = name.rpartition(f"{LIMITS}.")
-            (limits if is_limit else given)[limit] = value
-        asked = {"settings": self.work.settings, "objectives": self.work.objectives or None}
-        given |= {"workload": self.work.workload, "constraints": limits, "specs": specs, **asked}
-        return make_request(given)
+        work = self.work
+        questions = questions_of(work.workload)
+        limits = {name: value for name, value in self.values.items() if name not in questions}
+        given = {name: value for name, value in self.values.items() if name in questions}
+        asked = {"settings": work.settings, "objectives": work.objectives or None, "specs": specs}
+        return make_request(
+            {**given, **asked, "workload": work.workload, "constraints": limits}, said=said
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +155,21 @@ class SweepPlan:
             ],
         }
 
+    def to_toml(self) -> str:
+        """The text of a file, which reads back to a plan that asks the same."""
+        texts = {"name": self.name, "description": self.description}
+        lines = [f"{name} = {toml_value(text)}\n" for name, text in texts.items() if text]
+        for work in self.works:
+            lines.append("\n[[work]]\n")
+            words: dict[str, Any] = {"name": work.name, "workload": work.workload}
+            words |= work.axes
+            words |= {OBJECTIVES: work.objectives} if work.objectives else {}
+            lines += [f"{name} = {_one_or_several(value)}\n" for name, value in words.items()]
+            if work.settings:
+                lines.append(f"[work.{SETTINGS}]\n")
+                lines += [f"{n} = {_one_or_several(v)}\n" for n, v in work.settings.items()]
+        return "".join(lines)
+
     @classmethod
     def of_dict(cls, table: Mapping[str, Any]) -> SweepPlan:
         """The plan of such tables."""
@@ -165,3 +196,7 @@ class SweepPlan:
         """Of what is asked: plans with the same ask the same, whatever their name."""
         asked = {name: value for name, value in self.to_dict().items() if name == "works"}
         return hashlib.sha256(json.dumps(asked, sort_keys=False).encode()).hexdigest()
+
+
+def _one_or_several(value: Any) -> str:
+    return toml_value(value[0] if isinstance(value, tuple | list) and len(value) == 1 else value)

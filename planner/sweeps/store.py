@@ -18,6 +18,7 @@ from planner.sweeps.parts import Part, is_whole, parts_of
 from planner.sweeps.plan import SweepPlan
 
 PLAN, MANIFEST, PARTS, LOCK = "plan.json", "manifest.json", "parts", ".lock"
+TABLES = SCENARIOS, FRONTS, FRONT = "scenarios", "fronts", "front"
 _AGAIN = "give another --output, or --fresh to begin again"
 
 
@@ -71,10 +72,8 @@ class Store:
 
     def _begin(self, fresh: bool) -> None:
         mine = {"identity": identity(self.plan.specs), "digest": self.plan.digest}
-        if fresh:
-            for name in (MANIFEST, PLAN):
-                (self.folder / name).unlink(missing_ok=True)
-            self._remove_parts()
+        if fresh and (self.folder / PLAN).is_file():
+            self._remove_results()
         self._remove_unfinished()
         before = self._before()
         if before is None:
@@ -119,6 +118,13 @@ class Store:
                 f"{self.folder}: has files that are no sweep's, such as {others[0]}: give a new "
                 "directory."
             )
+
+    def _remove_results(self) -> None:
+        """Everything of an earlier sweep, what says that it is one last."""
+        self._remove_parts()
+        names = [f"{table}.{kind}" for table in TABLES for kind in ("csv", "parquet")]
+        for name in (MANIFEST, *names, PLAN):
+            (self.folder / name).unlink(missing_ok=True)
 
     def _remove_parts(self) -> None:
         for path in (self.folder / PARTS).glob("*.jsonl.gz"):

@@ -12,12 +12,11 @@ from typing import Any
 from planner.report.cells import csv_cell
 from planner.report.files import written_bytes, written_whole
 from planner.sweeps.parts import joint_kind, read_head, read_outcomes
-from planner.sweeps.store import Store
+from planner.sweeps.store import FRONT, FRONTS, SCENARIOS, Store
 
 Rows = Iterable[Mapping[str, Any]]
 Kinds = Mapping[str, str]
 
-SCENARIOS, FRONTS, FRONT = "scenarios", "fronts", "front"
 _ROWS = 4096
 _FIRST = (
     "scenario", "work", "workload", "model", "adapter", "gpu", "cluster", "num_gpus", "framework",

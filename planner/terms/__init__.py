@@ -13,7 +13,8 @@ texts are made from it. Its columns:
 ``type``
     of a parameter ``count``, ``share``, ``flag``, ``code:ENUM`` or ``level:ENUM`` (a code that is
     shown as its number); of a question also ``text``, ``names`` (one or several), ``number`` and
-    ``peak`` (a share of one, or a rate); of a result its dimension, see `planner.units`
+    ``peak`` (a share of one, or a rate), ``price`` (of a GPU, or of several by name) and
+    ``contract``; of a result its dimension, see `planner.units`
 ``unit``
     the one it is shown in, 1 for plain numbers
 ``default``, ``least``
@@ -81,7 +82,7 @@ class Term:
     @property
     def is_word(self) -> bool:
         """Whether its values are words, not numbers."""
-        return self.type in ("flag", "text", "names") or (
+        return self.type in ("flag", "text", "names", "contract") or (
             self.codes is not None and not self.is_level
         )
 

@@ -119,6 +119,13 @@ class Batches(Candidates):
         """Seconds of a batch."""
         return self.batch.request_latency
 
+    def addends(self, name: str) -> Mapping[str, FloatArray]:
+        """A latency as the time until the first tokens and that of the others."""
+        if name != "request_latency":
+            return super().addends(name)
+        first = self.prefill_latency
+        return {"prefill_latency": first, "decode_latency": self.request_latency - first}
+
     @property
     def num_gpus(self) -> FloatArray:
         """GPUs of all replicas."""

@@ -99,6 +99,14 @@ class Deployments(Candidates):
         later = max(self.setting.workload.output_tokens - 1, 0)
         return self.time_to_first_token + later * self.time_per_output_token
 
+    def addends(self, name: str) -> Mapping[str, FloatArray]:
+        """A latency as the wait for the first token and the time of the others."""
+        if name != "request_latency":
+            return super().addends(name)
+        first = self.time_to_first_token
+        others = self.request_latency - first
+        return {"time_to_first_token": first, "time_per_output_token": others}
+
     @property
     def throughput(self) -> FloatArray:
         """Generated tokens per second."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from planner.enums import Contract
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.ideal import ideal_hardware
 from planner.estimators.machine import Machine
@@ -12,10 +13,10 @@ from planner.request import Request
 from planner.specs.catalogue import default_cluster
 from planner.specs.cluster import ClusterSpec
 from planner.specs.gpu import GpuSpec
-from planner.specs.price import Price
 from planner.specs.site import Site
-from planner.units import HOUR, parse_quantity
+from planner.units import parse_quantity
 from planner.workloads.notes import Notes
+from planner.workloads.offers import offer_of
 
 DEFAULT_GPU = "a100-sxm-80gb"
 _LARGEST_OF_ALL = 16_384
@@ -41,7 +42,8 @@ def read_place(
     """
     spec, cluster = hardware(gpu, request.cluster, list(counts), notes)
     wanted = any("cost" in word for word in (*request.objectives, *request.constraints))
-    site = Site(offer=offer_of(request.price, spec, wanted and is_only, notes))
+    offer = offer_of(request, spec, wanted and is_only, notes)
+    site = Site(offer=offer, contract=request.contract or Contract.ON_DEMAND)
     if request.ideal:
         spec, cluster = ideal_hardware(spec, cluster)
     return Place(
@@ -105,28 +107,6 @@ def hardware(
             "choose another --cluster, or --gpu for a cluster of any size."
         )
     return gpu.spec, cluster
-
-
-def offer_of(given: float | None, gpu: GpuSpec, wanted: bool, notes: Notes) -> Price | None:
-    """What a GPU costs: as ``given`` per hour, or of the price list; None if unknown.
-
-    Raises
-    ------
-    SearchSpaceError
-        The price is impossible, or ``wanted`` and unknown.
-    """
-    if given is not None:
-        if not 0 <= given < 1e6:
-            raise SearchSpaceError(f"The price is USD per GPU-hour, not {given}.")
-        return Price(value=given / HOUR, source="given", date="")
-    price = notes.catalogue.price_per_gpu_hour(gpu.name)
-    if price is None:
-        if wanted:
-            raise SearchSpaceError(f"No list has a price of {gpu.name}: give --price.")
-        return None
-    when = f", {price.date}" if price.date else ""
-    notes.defaults["price"] = f"{price.value * HOUR:.2f} USD per GPU-hour ({price.source}{when})"
-    return price
 
 
 def share_of_peak(

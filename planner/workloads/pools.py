@@ -159,11 +159,12 @@ class PoolSource(Source):
 
     def blocks(self, goals: Sequence[Objective], limits: Sequence[Constraint]) -> Iterator[Block]:
         """The workers one by one, then the product of undominated ones of each kind."""
+        predicted = [limit.of_predictions(self) for limit in limits]
         prefill, decode = self.space.prefill(), self.space.decode()
         dropped = self._rejected(prefill) + self._rejected(decode)
         yield Block(candidates=None, dropped=dropped, num_rows=0)
         codes: CodeArray = np.zeros((), dtype=np.int8)
-        for pair in pairs(self.space, prefill, decode, goals, limits):
+        for pair in pairs(self.space, prefill, decode, goals, predicted):
             pools = self.deployed(
                 pair.prefill, pair.decode, pair.num_prefill, pair.num_decode, codes
             )

@@ -44,7 +44,10 @@ _BLOCK_ROWS = 2**16
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaSource(Source):
-    """Replicas on one GPU with one engine: on the GPUs given, or as many as the rate needs."""
+    """Replicas on one GPU with one engine: on the GPUs given, or as many as the rate needs.
+
+    ``sure_share``: of the rate that is predicted, what is counted on.
+    """
 
     setting: ServingSetting
     mesh: OpenMesh[ServingConfigurations]
@@ -52,6 +55,7 @@ class ReplicaSource(Source):
     request_rate: float | None
     site: Site
     mode: str = AGGREGATED
+    sure_share: float = 1.0
 
     rules = SERVING_REJECTING
     num_rules = len(SERVING_RULES)
@@ -61,7 +65,7 @@ class ReplicaSource(Source):
     @property
     def identity(self) -> Any:
         """What has an equal text where trials mean the same."""
-        return self.setting, self.counts, self.request_rate, self.site
+        return self.setting, self.counts, self.request_rate, self.site, self.sure_share
 
     @property
     def asked(self) -> Mapping[str, Any]:
@@ -111,7 +115,7 @@ class ReplicaSource(Source):
         c, served = estimate.configurations, estimate.served
         replicas = c.data_parallel
         if not self.counts and self.request_rate is not None:
-            replicas = rounded_up(self.request_rate / served.request_rate)
+            replicas = rounded_up(self.request_rate / (served.request_rate * self.sure_share))
         num_gpus = replicas * c.replica_gpus
         capacity = self.setting.machine.gpu.allocatable_memory
         return Promises(

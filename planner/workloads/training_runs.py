@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -102,6 +102,10 @@ class TrainingRuns(Candidates):
         """What is needed of the host's memory for a GPU, and of the fullest GPU's own."""
         memory, machine = self.estimate.memory, self.estimate.setting.machine
         return (memory.host, machine.host_memory), (memory.peak, usable_memory(machine.gpu))
+
+    def moved(self, source: TrainingSource) -> TrainingRuns:
+        """The same runs on other terms: no prediction depends on them."""
+        return replace(self, source=source)
 
     @cached_property
     def complexity(self) -> IndexArray:

@@ -45,7 +45,7 @@ def test_in_short_few_offers_in_full_all_with_the_old(planner):
     )
     assert re.search(r"\d+ more offers, \d+ of them old or undated", short)
     assert "undated" in full
-    assert re.search(r"2025-\d\d-\d\d old", full)
+    assert re.search(r"old: 2025-\d\d-\d\d", full)
     assert "more offers" not in full
 
 

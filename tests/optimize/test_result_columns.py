@@ -53,9 +53,12 @@ def test_what_follows_from_the_time_is_as_unsure_as_the_time():
 @pytest.mark.parametrize(
     ("request_", "asked"),
     [
-        (TRAIN, {"sequence_length": 2048, "price_per_gpu_hour_usd": 1.29}),
-        (SERVE, {"input_tokens": 1024, "output_tokens": 1024, "price_per_gpu_hour_usd": 2.29}),
-        (BATCH, {"price_per_gpu_hour_usd": 3.5}),
+        (
+            TRAIN,
+            {"sequence_length": 2048, "price_per_gpu_hour_usd": 2.745, "contract": "on-demand"},
+        ),
+        (SERVE, {"input_tokens": 1024, "output_tokens": 1024, "price_per_gpu_hour_usd": 3.85}),
+        (BATCH, {"price_per_gpu_hour_usd": 3.5, "price_low_per_gpu_hour_usd": 3.5}),
     ],
     ids=lambda r: getattr(r, "workload", ""),
 )

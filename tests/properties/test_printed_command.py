@@ -62,9 +62,11 @@ def _own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         )
         slower = ("value = 3350", "value = 3333")
         changed(Path("specs/gpus/h100-sxm-80gb.toml"), "gpus", "h100-sxm-80gb", slower)
-        header = "name,quantity,value,unit,source,date\n"
-        price = "h100-sxm-80gb,price_per_gpu_hour,9,USD/h,me,today\n"
-        Path("specs/prices.csv").write_text(header + price)
+        Path("specs/prices.csv").write_text("gpu,price,source\nh100-sxm-80gb,9,me\n")
+        Path("our prices.csv").write_text(
+            "gpu,price,currency,usd_per_unit,contract,provider\n"
+            "h100,2.9,XYZ,1.1,,us\na100,1.1,,,spot,us\n"
+        )
         yield
 
 
@@ -78,7 +80,13 @@ def of(always: Words, *parts: st.SearchStrategy[Words]) -> st.SearchStrategy[Wor
     return st.tuples(*parts).map(lambda found: sum(found, always))
 
 
-PRICE = one_of("--price", "0", "0.1", "2.123456789012345")
+PRICE = of(
+    (),
+    one_of("--price", "0", "0.1", "2.123456789012345", "h100=1.9,b200=4.25"),
+    one_of("--contract", "spot", "owned", "reserved-1y"),
+    one_of("--prices", "our prices.csv"),
+    one_of("--provider", "lambda"),
+)
 SPECS = one_of("--specs", "specs")
 IDEAL = st.sampled_from([(), (), ("--ideal",)])
 MEMORY = one_of("--memory-efficiency", "0.7", "1.1 TB/s")

@@ -21,7 +21,7 @@ def rows(workload: str) -> Any:
 def test_a_deployment_is_paid_by_the_hour_and_by_the_token() -> None:
     found, row = rows("serve")
     price = found.source.site.price
-    assert price * 3600 == pytest.approx(3.39, rel=0.5)
+    assert price * 3600 == pytest.approx(4.77, rel=0.5)
     assert row["cost_per_hour_usd"] == pytest.approx(16 * price * 3600)
     in_an_hour = row["requests_per_s"] * 200 * 3600
     million = row["cost_per_hour_usd"] / in_an_hour * 1e6

@@ -17,7 +17,7 @@ from planner.specs.cache import kept, stamp
 from planner.specs.catalogue import find, load_gpu, names
 from planner.specs.gemm_table import read_gemm_table
 from planner.specs.model_catalogue import load_model
-from planner.specs.price import price_per_gpu_hour
+from planner.specs.price import price_of
 from planner.specs.profile import load_framework
 
 GPU = "h100-sxm-80gb"
@@ -123,11 +123,9 @@ def test_models_profiles_prices_and_kernels_are_read_again() -> None:
     assert load_framework("./p.toml").spec.name == "one"
     profile.write_text('extends = "megatron-lm"\nname = "two"\n', encoding="utf-8")
     assert load_framework("./p.toml").spec.name == "two"
-    header = "name,quantity,value,unit,source,date\n"
     for price in (1, 2):
-        row = f"{GPU},price_per_gpu_hour,{price},USD/h,me,today\n"
-        written("hardware_specs/prices.csv", header + row)
-        found = price_per_gpu_hour(GPU)
+        written("hardware_specs/prices.csv", f"gpu,price\n{GPU},{price}\n")
+        found = price_of(GPU)
         assert found is not None
         assert found.value * 3600 == pytest.approx(price)
     rows = [f"{m},{n},{k},1.0" for m in (1, 2) for n in (1, 2) for k in (1, 2)]
