@@ -132,6 +132,17 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         ],
         False,
     ),
+    "compare_api": (
+        "output",
+        Annotated[
+            bool,
+            typer.Option(
+                "--compare-api",
+                help="Serving: what the recommended plan costs beside prices of APIs per token.",
+            ),
+        ],
+        False,
+    ),
     "top": ("output", _text("Rows to show.", "N"), "10"),
     "full": (
         "output",
