@@ -23,10 +23,8 @@ LOSSES = ("checkpoints", "work_again", "recoveries", "stragglers")
 class Goodput:
     """Times in seconds, sizes in bytes; arrays have the shape of the numbers of GPUs.
 
-    They are single numbers where all configurations have the same.
-
-    ``training_time_ratio`` is the effective training time, ``straggler_ratio`` the share of full
-    speed meanwhile. ``left`` is what each of ``LOSSES`` leaves of the time.
+    They are single numbers where all configurations have the same. ``rate`` is that of
+    interruptions, ``left`` what each of ``LOSSES`` leaves of the time.
     """
 
     num_gpus: FloatArray
