@@ -115,19 +115,6 @@ def interval_of(quantity: str, keys: tuple[str, ...], tables: Tables) -> tuple[f
     return best.low, best.high
 
 
-def combined(*factors: tuple[float, float]) -> tuple[float, float]:
-    """Ends of a product of independent quantities, each between two factors around 1.
-
-    The logarithms of the lower ends, and those of the upper ends, add as roots of squares.
-    """
-    lows, highs = zip(*factors, strict=True)
-    return math.exp(-_root_of_squares(lows)), math.exp(_root_of_squares(highs))
-
-
-def _root_of_squares(factors: tuple[float, ...]) -> float:
-    return math.hypot(*(math.log(one) if one else math.inf for one in factors))
-
-
 @cache
 def _intervals(tables: Tables) -> tuple[Interval, ...]:
     return tuple(
