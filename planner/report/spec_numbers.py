@@ -49,7 +49,7 @@ def print_spec(console: Console, kind: SpecKind, name: str, catalogue: Catalogue
         console.print(f"extends {other}", soft_wrap=True)
     _print_sections(console, table, sources)
     if kind is SpecKind.GPUS:
-        print_prices(console, str(table.get("name", "")), catalogue)
+        print_prices(console, catalogue.load_gpu(str(path)).spec, catalogue)
     _print_sources(console, table, sources)
     if kind in _PROFILES:
         _print_words(console, table, field_words(_PROFILES[kind]))

@@ -11,6 +11,7 @@ from planner.errors import SpecError
 from planner.specs.cache import kept
 from planner.specs.files import find
 from planner.specs.offer import Price, one_price, typical
+from planner.specs.ownership import can_be_owned
 from planner.specs.paths import SpecKind, price_files
 from planner.specs.price_file import read_prices
 
@@ -84,7 +85,7 @@ def offers_of(gpu: str, own: Path | None = None, folder: Path | None = None) -> 
 def contracts_of(
     gpu: str, folder: Path | None = None, own: Path | None = None, provider: str | None = None
 ) -> tuple[str, ...]:
-    """The contracts under which some list has a rent of a GPU, of one provider if named.
+    """The contracts under which a GPU has a price, of one provider if named.
 
     Raises
     ------
@@ -96,6 +97,8 @@ def contracts_of(
         for offer in offers_of(gpu, own, folder)
         if provider is None or _is(offer.provider, provider)
     }
+    if provider is None and can_be_owned(gpu, folder):
+        found.add(Contract.OWNED)
     return tuple(contract for contract in CONTRACTS if contract in found)
 
 
@@ -119,6 +122,7 @@ def gpus_of(own: Path | None = None, folder: Path | None = None) -> Iterable[str
     return dict.fromkeys(name for path in _files(own, folder) for name in _named(path, folder))
 
 
+@kept
 def unknown_gpus(path: Path, folder: Path | None = None) -> list[str]:
     """The words of a list for GPUs of which there is no spec, with what they may mean.
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray
+from planner.arrays import CodeArray, FloatArray, add
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
 from planner.estimators.inference.memory import SERVING_MEMORY_PARTS, ServingMemory
 from planner.estimators.inference.setting import ServingSetting
-from planner.optimize.source import Candidates, Columns, Need, Source
+from planner.estimators.power import PowerDraw
+from planner.formulas.power import carbon
+from planner.optimize.source import Candidates, Columns, Need
 from planner.specs.serving import ServingWorkload
 from planner.specs.site import Site
-from planner.units import GIB, HOUR
+from planner.units import GIB, HOUR, KILOWATT, KILOWATT_HOUR
 from planner.workloads.columns import counts, floats, repeated, worded
 
 MILLION = 1e6
@@ -44,7 +47,7 @@ class Promises:
 class Deployments(Candidates):
     """Deployments of one mode; what can be optimized or limited, in SI units."""
 
-    source: Source
+    source: Any
     configurations: Any
     rejected_by: CodeArray
     promises: Promises
@@ -124,6 +127,27 @@ class Deployments(Candidates):
         """USD for a million generated tokens, their prompts included."""
         return np.asarray(MILLION * self.cost_per_hour / self.throughput)
 
+    @property
+    @abstractmethod
+    def draws(self) -> tuple[PowerDraw, ...]:
+        """The electric power of each kind of worker by part."""
+
+    @property
+    def power(self) -> FloatArray:
+        """W of all GPUs, hosts, network and building."""
+        return np.asarray(add(draw.total for draw in self.draws))
+
+    @property
+    def energy_per_million_tokens(self) -> FloatArray:
+        """Joules for a million generated tokens, their prompts included."""
+        return np.asarray(MILLION * self.power / self.throughput)
+
+    @property
+    def carbon_per_million_tokens(self) -> FloatArray:
+        """Kilograms of CO2 equivalent of the same."""
+        energy = self.energy_per_million_tokens
+        return carbon(energy=energy, carbon_intensity=self.source.site.carbon_intensity)
+
     def named(self) -> Columns:
         """The columns that tell where a row comes from."""
         return repeated(self.source.named, self.shape)
@@ -144,10 +168,20 @@ class Deployments(Candidates):
             "tokens_per_s_per_gpu": tokens / self.num_gpus,
             "cost_per_million_tokens_usd": self.cost_per_million_tokens,
             "cost_per_hour_usd": self.cost_per_hour * HOUR,
+            **energy_columns(self),
             "memory_headroom_gib": self.memory_headroom / GIB,
         }
         table = {name: floats(value, shape) for name, value in values.items()}
         return {"num_gpus": counts(self.num_gpus, shape), **table}
+
+
+def energy_columns(candidates: Any) -> dict[str, FloatArray]:
+    """Power, and electricity and carbon of a million generated tokens."""
+    return {
+        "power_kw": candidates.power / KILOWATT,
+        "energy_per_million_tokens_kwh": candidates.energy_per_million_tokens / KILOWATT_HOUR,
+        "carbon_per_million_tokens_kg": candidates.carbon_per_million_tokens,
+    }
 
 
 def parameter_columns(

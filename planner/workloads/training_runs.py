@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, IndexArray
+from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, RULES
@@ -17,11 +18,15 @@ from planner.enums import PipelineSchedule
 from planner.estimators.cost import RunCost, run_cost
 from planner.estimators.estimate import Estimate, broken_rule, evaluate, usable_memory
 from planner.estimators.memory import MEMORY_PARTS
+from planner.estimators.power import PowerDraw, power_draw
 from planner.estimators.share import Setting
+from planner.formulas.power import board_share, carbon, energy
 from planner.optimize.source import Candidates, Columns, Need, Source
+from planner.specs.power import PowerProfile
 from planner.specs.site import Site
-from planner.units import DAY, GIB, HOUR, KILOWATT_HOUR, TERA
+from planner.units import DAY, GIB, HOUR, KILOWATT, KILOWATT_HOUR, TERA
 from planner.workloads.columns import repeated, worded
+from planner.workloads.electricity import with_energy
 from planner.workloads.training_simplicity import complexity
 
 _BLOCK_ROWS = 2**22
@@ -68,6 +73,14 @@ class TrainingSource(Source):
             **self.site.columns,
         }
 
+    def confidence(self, num_gpus: float) -> Confidence | None:
+        """How sure its predictions for so many GPUs are, those of power and energy too."""
+        sure = super().confidence(num_gpus)
+        power = self.site.power
+        if power is None:
+            return sure
+        return with_energy(sure, self.setting.machine, self.site, num_gpus, power.train)
+
     def broken(self, configurations: TrainingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
         return broken_rule(self.setting, configurations)
@@ -102,6 +115,10 @@ class TrainingRuns(Candidates):
         memory, machine = self.estimate.memory, self.estimate.setting.machine
         return (memory.host, machine.host_memory), (memory.peak, usable_memory(machine.gpu))
 
+    def moved(self, source: TrainingSource) -> TrainingRuns:
+        """The same runs on other terms: no prediction depends on them."""
+        return replace(self, source=source)
+
     @cached_property
     def complexity(self) -> IndexArray:
         """How much about a plan is unusual: see `planner.workloads.training_simplicity`."""
@@ -109,8 +126,24 @@ class TrainingRuns(Candidates):
 
     @cached_property
     def run(self) -> RunCost:
-        """Time, GPU-seconds, cost and energy of the whole run."""
+        """Time, GPU-seconds and cost of the whole run."""
         return run_cost(self.estimate, self.source.site)
+
+    @cached_property
+    def draws(self) -> tuple[PowerDraw, ...]:
+        """The electric power of all GPUs by part."""
+        machine, profile = self.estimate.setting.machine, self.source.site.power
+        return (power_draw(machine, profile, self.num_gpus, self._boards),)
+
+    def _boards(self, profile: PowerProfile) -> FloatArray:
+        """Mean power of the boards over their design power."""
+        if self.estimate.is_flat:
+            return np.asarray(profile.train.value)
+        return board_share(
+            active=profile.compute.value,
+            waiting=profile.wait.value,
+            time_share=self.estimate.time.computing_share,
+        )
 
     @property
     def throughput(self) -> FloatArray:
@@ -139,8 +172,18 @@ class TrainingRuns(Candidates):
 
     @property
     def energy(self) -> FloatArray:
-        """Joules of the run's GPUs at their design power."""
-        return self.run.energy
+        """Joules of the run's GPUs, hosts, network and building."""
+        return energy(power=self.power, duration=self.run.time_to_train)
+
+    @cached_property
+    def power(self) -> FloatArray:
+        """W of the same."""
+        return self.draws[0].total
+
+    @property
+    def carbon(self) -> FloatArray:
+        """Kilograms of CO2 equivalent of its electricity."""
+        return carbon(energy=self.energy, carbon_intensity=self.source.site.carbon_intensity)
 
     @property
     def memory_headroom(self) -> FloatArray:
@@ -194,6 +237,8 @@ class TrainingRuns(Candidates):
             "gpu_hours": run.gpu_seconds / HOUR,
             "cost_usd": run.cost,
             "energy_kwh": self.energy / KILOWATT_HOUR,
+            "power_kw": self.power / KILOWATT,
+            "carbon_kg": self.carbon,
         }
 
     def _memory_parts(self) -> Columns:
