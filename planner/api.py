@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields
+from pathlib import Path
 from typing import Any, Literal
 
 from planner.answers import Answer, Estimated, Sized
@@ -15,6 +16,7 @@ from planner.inputs import shown
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
 from planner.plan import evaluated, make_plan, one_configuration
 from planner.request import Request
+from planner.sizing.load import read_load
 from planner.sizing.size import contracts_given, size_all
 
 
@@ -92,6 +94,7 @@ def estimate(*, burst: int | None = None, **request: Any) -> Estimated:
 def size(
     *,
     contract: str | Sequence[str] | None = None,
+    load: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     workers: int = 1,
     **request: Any,
@@ -101,6 +104,8 @@ def size(
     Parameters
     ----------
     contract : one or several, or ``all``; where not given the usual one of each GPU
+    load : to serve: CSV file of the request rates of a day, in place of ``request_rate``; see
+        `planner.sizing.load.read_load`. ``contract`` are those that its GPUs may be had under
     progress : is told how many GPUs are done
     workers : processes that share the GPUs
     request : those of `search` but ``objectives``. Training needs a limit of time or cost,
@@ -121,7 +126,9 @@ def size(
     """
     contracts = contracts_given(contract)
     asked = make_request(request)
-    return Sized.of_sizes(size_all(asked, contracts, progress=progress, workers=workers))
+    day = None if load is None else read_load(Path(load))
+    found = size_all(asked, contracts, load=day, progress=progress, workers=workers)
+    return Sized.of_sizes(found)
 
 
 def _named(function: Callable[..., Any]) -> inspect.Signature:

@@ -60,6 +60,8 @@ _EXAMPLES: dict[str, dict[str, tuple[str, ...]]] = {
         "serve": (
             "--workload serve --model llama-3.1-70b --gpu h100,h200,b200 --request-rate 50 "
             "--ttft 1s --tpot 40ms --confidence 0.9",
+            "--workload serve --model llama-3.1-70b --gpu h100 --load day.csv --ttft 1s "
+            "--tpot 40ms",
         ),
     },
     "sweep": {

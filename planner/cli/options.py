@@ -21,7 +21,8 @@ Given: TypeAlias = dict[str, Any]
 
 _OTHER_NAMES = {"settings": "--set", "all_rows": "--all", "objectives": "--objective"}
 _PLACEHOLDERS = {
-    "second": "TIME", "byte": "BYTES", "usd": "USD", "watt": "POWER", "kg": "MASS", "1": "SHARE", "token": "TOKENS",
+    "second": "TIME", "byte": "BYTES", "usd": "USD", "watt": "POWER", "kg": "MASS",
+    "1": "SHARE", "token": "TOKENS",
     "count": "N", "number": "X", "1/s": "X", "peak": "SHARE|RATE",
     "price": "USD|GPU=USD,...",
 }  # fmt: skip
@@ -88,6 +89,17 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
                 help="What is best: one to three names, such as throughput,memory_headroom.",
                 metavar="NAME[,NAME]",
                 autocompletion=complete.objectives,
+            ),
+        ],
+        None,
+    ),
+    "load": (
+        "question",
+        Annotated[
+            Path | None,
+            typer.Option(
+                help="Serving: CSV of a day's load: hour (0 to 23) or time (HH:MM), request_rate.",
+                metavar="FILE",
             ),
         ],
         None,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.request import Request
+    from planner.sizing.load import Load
     from planner.sizing.size import Sizes
 
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     "question",
     "limit",
     how=(
-        "num_gpus", "workload", "settings", "precision", "csv", "json", "workers", "specs", "quiet",
+        "load", "num_gpus", "workload", "settings", "precision", "csv", "json", "workers", "specs",
+        "quiet",
     ),
 )  # fmt: skip
 def size(given: options.Given) -> None:
@@ -28,6 +30,7 @@ def size(given: options.Given) -> None:
     from planner.report.console import make_console
     from planner.report.files import check_outputs
     from planner.report.sizes import print_sizes
+    from planner.sizing.load import read_load
     from planner.sizing.size import contracts_given
 
     csv, json = given["csv"], given["json"]
@@ -36,8 +39,9 @@ def size(given: options.Given) -> None:
     )
     given.pop("contract", None)
     request = make_request(given)
+    load = None if given["load"] is None else read_load(given["load"])
     check_outputs(csv, json)
-    sizes = _sized(given, request, contracts)
+    sizes = _sized(given, request, contracts, load)
     if sizes.best is None:
         _refuse(sizes)
     _write(given, sizes)
@@ -45,16 +49,19 @@ def size(given: options.Given) -> None:
         print_sizes(make_console(stderr=Path("-") in (csv, json)), sizes)
 
 
-def _sized(given: options.Given, request: Request, contracts: Sequence[str | None]) -> Sizes:
+def _sized(
+    given: options.Given, request: Request, contracts: Sequence[str | None], load: Load | None
+) -> Sizes:
     from planner.report.progress import progress_bar
     from planner.sizing.size import num_cores, size_all, tasks_of
 
     workers = whole(given["workers"] or num_cores(), "--workers", 1)
-    number = len(tasks_of(request, contracts, options.option_name))
+    number = len(tasks_of(request, contracts, load=load, said=options.option_name))
     with progress_bar(number, "GPUs", quiet=given["quiet"]) as progress:
         return size_all(
             request,
             contracts,
+            load=load,
             said=options.option_name,
             progress=progress,
             workers=workers,
@@ -74,5 +81,5 @@ def _write(given: options.Given, sizes: Sizes) -> None:
     from planner.report.rows import blocks, row_files
 
     with row_files(given["csv"], given["json"]) as files:
-        files.add(blocks(sizes.table))
+        files.add(blocks(sizes.hours if sizes.load else sizes.table))
         files.finish(question_manifest(sizes.request, given["context"].obj))

@@ -12,6 +12,7 @@ from rich.console import Console
 from planner import text
 from planner.confidence.quantiles import MEDIAN
 from planner.report.console import GOOD, print_folded, print_title
+from planner.report.days import print_days
 from planner.report.fitted import Column, print_fitted
 from planner.report.html import columns_table
 from planner.report.short import degrees
@@ -23,6 +24,8 @@ from planner.workloads.base import Workload
 from planner.workloads.registry import workload_of
 
 _MOST_REASONS = 40
+# What a narrow terminal leaves out comes last.
+_RANKS = {"gpu": 0, "num_gpus": 0, "least spare": 2, "plan": 3}
 _COSTS = ("cost_usd", "cost_per_hour_usd")
 
 
@@ -33,12 +36,13 @@ def print_sizes(console: Console, sizes: Sizes) -> None:
     console.print()
     for line in best_lines(sizes):
         print_folded(console, line)
-    if len(sizes.found) > 1 or any(len(size.choices) > 1 for size in sizes.found):
+    if sizes.load is not None:
+        print_days(console, sizes)
+    elif len(sizes.found) > 1 or any(len(size.choices) > 1 for size in sizes.found):
         print_title(console, "By cost, then GPUs")
         columns = [*_columns(sizes)]
         styles = [GOOD if number == 0 else None for number in range(len(columns[0].cells))]
-        ranks = {column.name: number for number, column in enumerate(_by_importance(columns))}
-        print_fitted(console, columns, rank=lambda name: ranks[name], styles=styles)
+        print_fitted(console, columns, rank=lambda name: _RANKS.get(name, 1), styles=styles)
     for line in reason_lines(sizes):
         print_folded(console, line)
 
@@ -48,7 +52,9 @@ def question_lines(sizes: Sizes) -> list[str]:
     request, found = sizes.request, sizes.best
     model = str(request.model) if found is None or found.fewest is None else _row(found)["model"]
     work = "" if request.total_tokens is None else f", {text.large(request.total_tokens)} tokens"
-    if request.request_rate is not None:
+    if sizes.load is not None:
+        work = f", the load of {sizes.load.name} with {request.request_rate:g} at its peak"
+    elif request.request_rate is not None:
         work = f", {request.request_rate:g} requests per second"
     lines = [f"GPUs to {request.workload} {model}{work}"]
     limits = _limits(sizes)
@@ -155,10 +161,9 @@ def _columns(sizes: Sizes) -> Iterator[Column]:
         unit = margin.unit
         name, shown = margin.name, _name(margin.name)
         yield column(name, shown + at, [text.limit(m.sure, unit) for m in mine])
-        yield column(f"spare {name}", "spare", [text.percent(m.share) for m in mine])
-        if at:
-            cells = [text.limit(m.predicted, unit) for m in mine]
-            yield column(f"predicted {name}", f"{shown} predicted", cells)
+    if any(fleet.tightest for _, _, fleet in lines):
+        spare = [text.percent(fleet.spare) for _, _, fleet in lines]
+        yield column("least spare", "least spare", spare)
     plans = [_short_plan(fleet.row) for _, _, fleet in lines]
     yield column("plan", "plan", plans, numeric=False)
 
@@ -174,19 +179,6 @@ def _lines(sizes: Sizes) -> list[tuple[Size, str, Fleet]]:
         return math.inf if math.isnan(cost) else cost, line[2].num_gpus
 
     return sorted(lines, key=order)
-
-
-def _by_importance(columns: Sequence[Column]) -> list[Column]:
-    """The columns that a narrow terminal leaves out come last."""
-
-    def rank(column: Column) -> int:
-        if column.name.startswith("predicted"):
-            return 3
-        if column.name.startswith("spare"):
-            return 2
-        return 1 if column.name == "plan" else 0
-
-    return sorted(columns, key=rank)
 
 
 def _cost(row: Mapping[str, Any], column: str) -> str:

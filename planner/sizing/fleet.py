@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from planner.optimize.sureness import is_unknown, sure_value
 from planner.plan import Plan
 from planner.terms import glossary
 from planner.units import DAY, GIB
+
+if TYPE_CHECKING:
+    from planner.sizing.day import Day
 
 RATE = "request_rate"
 _SUFFIXES = {"d": ("_days", DAY), "s": ("_s", 1.0), "GiB": ("_gib", GIB), "USD": ("_usd", 1.0)}
@@ -74,6 +77,11 @@ class Fleet:
         """The limit with the smallest share to spare; None where there is no limit."""
         return min(self.margins, key=lambda margin: margin.share, default=None)
 
+    @property
+    def spare(self) -> float:
+        """What is left of the tightest limit, as a share of it; infinite without limits."""
+        return math.inf if self.tightest is None else self.tightest.share
+
     @classmethod
     def of(cls, plan: Plan, candidates: Candidates) -> Fleet:
         """The fleet of one configuration of a plan."""
@@ -88,7 +96,8 @@ class Size:
 
     ``fewest`` has the fewest GPUs, ``cheapest`` the lowest cost, ``fastest`` the shortest time
     within a budget; None where there is none, or, without any, where ``reason`` says why.
-    ``tried`` are the numbers of GPUs that were looked at, ascending.
+    ``tried`` are the numbers of GPUs that were looked at, ascending. ``day`` is a day of a
+    service whose load changes, if that was asked for.
     """
 
     gpu: str
@@ -98,6 +107,7 @@ class Size:
     fastest: Fleet | None = None
     reason: str = ""
     tried: tuple[int, ...] = ()
+    day: Day | None = None
 
     @property
     def choices(self) -> dict[str, Fleet]:
@@ -123,7 +133,7 @@ class Size:
         best = self.cheapest or self.fewest
         if best is None:
             return True, math.inf, math.inf
-        cost = best.cost
+        cost = best.cost if self.day is None else self.day.cost
         return False, math.inf if math.isnan(cost) else cost, float(best.num_gpus)
 
     def rows(self, confidence: float) -> Iterator[dict[str, Any]]:

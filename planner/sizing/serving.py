@@ -38,6 +38,17 @@ def serving_size(request: Request) -> Size:
     return replace(head, fewest=fewest, cheapest=cheapest)
 
 
+def fleet_of(request: Request) -> Fleet | None:
+    """The plan of the fewest GPUs; None where there is none.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible.
+    """
+    return _best(replace(request, objectives=_FEWEST))[0]
+
+
 def _best(request: Request) -> tuple[Fleet | None, str]:
     """The best plan by the objectives; without one, why there is none."""
     plan = make_plan(request)

@@ -17,8 +17,10 @@ from planner.given import Said
 from planner.inputs import read, several
 from planner.plan import make_plan
 from planner.request import ALL, Request
+from planner.sizing.day import day_of
 from planner.sizing.fleet import Size
 from planner.sizing.floor import DEADLINES
+from planner.sizing.load import Load
 from planner.sizing.serving import serving_size
 from planner.sizing.training import TrainingSizer
 from planner.specs.catalogue import Catalogue
@@ -44,6 +46,7 @@ class Sizes:
 
     request: Request
     sizes: tuple[Size, ...]
+    load: Load | None = None
 
     def __repr__(self) -> str:
         found = [size for size in self.sizes if size.fewest is not None]
@@ -62,6 +65,12 @@ class Sizes:
         return self.found[0] if self.found else None
 
     @cached_property
+    def hours(self) -> Mapping[str, list[Any]]:
+        """Of a load a row for each GPU and period as columns; empty without one."""
+        rows = [row for size in self.found if size.day for row in size.day.rows()]
+        return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+
+    @cached_property
     def table(self) -> Mapping[str, list[Any]]:
         """A row for each choice as columns; what a row lacks is None."""
         rows = [row for size in self.sizes for row in size.rows(self.request.confidence)]
@@ -69,16 +78,20 @@ class Sizes:
         return {name: [row.get(name) for row in rows] for name in names}
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each choice: GPU, contract, margins, then the plan's columns in full."""
+        """A row for each choice: GPU, contract, margins, then the plan's columns in full.
+
+        Of a load a row for each GPU and period.
+        """
         import pandas as pd
 
-        return pd.DataFrame(self.table)
+        return pd.DataFrame(self.hours if self.load else self.table)
 
 
 def size_all(
     request: Request,
     contracts: Sequence[str | None] = (None,),
     *,
+    load: Load | None = None,
     said: Said = str,
     progress: Progress | None = None,
     workers: int = 1,
@@ -87,6 +100,7 @@ def size_all(
 
     Without a GPU and a cluster, the GPUs are those of data centers with 60 GiB or more that some
     list has a current price of. ``progress`` is told how many are done; ``workers`` processes.
+    With a ``load`` the service is sized for its peak, and its day is priced with the contracts.
 
     Raises
     ------
@@ -94,12 +108,12 @@ def size_all(
         No limit says what must be reached, something is unknown, faulty or impossible for all
         GPUs alike.
     """
-    tasks = tasks_of(request, contracts, said)
+    tasks = tasks_of(request, contracts, load=load, said=said)
     found, errors = list[Size](), list[PlannerError]()
     for number, outcome in enumerate(_run(tasks, workers), start=1):
         if isinstance(outcome, PlannerError):
             errors.append(outcome)
-            task = tasks[number - 1]
+            task = tasks[number - 1].request
             words = " ".join(str(outcome).split())
             outcome = Size(gpu=str(task.gpu), contract=task.contract or "", reason=words)
         found.append(outcome)
@@ -107,28 +121,50 @@ def size_all(
             progress(number)
     if len(errors) == len(tasks) and len({str(error) for error in errors}) == 1:
         raise errors[0]
-    return Sizes(request=request, sizes=tuple(sorted(found, key=lambda one: one.order)))
+    asked = request if load is None else replace(request, request_rate=load.peak)
+    sizes = tuple(sorted(found, key=lambda one: one.order))
+    return Sizes(request=asked, sizes=sizes, load=load)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One GPU under one contract, or of a load under the cheapest of several."""
+
+    request: Request
+    load: Load | None = None
+    contracts: tuple[str | None, ...] = (None,)
 
 
 def tasks_of(
-    request: Request, contracts: Sequence[str | None] = (None,), said: Said = str
-) -> list[Request]:
-    """A request for each GPU and contract.
+    request: Request,
+    contracts: Sequence[str | None] = (None,),
+    *,
+    load: Load | None = None,
+    said: Said = str,
+) -> list[Task]:
+    """What is to be sized: each GPU under each contract; of a load each GPU once.
 
     Raises
     ------
     SpecError, SearchSpaceError
         As `size_all`, before any is sized.
     """
-    _check(request, said)
+    _check(request, load, said)
+    asked = _asked(request)
+    if load is not None:
+        asked, several = replace(asked, request_rate=load.peak), tuple(contracts)
+        return [
+            Task(request=replace(asked, gpu=gpu, contract=None), load=load, contracts=several)
+            for gpu in _gpus(request)
+        ]
     return [
-        replace(_asked(request), gpu=gpu, contract=contract)
+        Task(request=replace(asked, gpu=gpu, contract=contract))
         for gpu in _gpus(request)
         for contract in contracts
     ]
 
 
-def _run(tasks: Sequence[Request], workers: int) -> Iterator[Size | PlannerError]:
+def _run(tasks: Sequence[Task], workers: int) -> Iterator[Size | PlannerError]:
     """The size of each, in their order; what cannot be planned is its error."""
     if workers < 2 or len(tasks) < _FEW or "fork" not in multiprocessing.get_all_start_methods():
         yield from map(_size, tasks)
@@ -162,17 +198,22 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _size(request: Request) -> Size | PlannerError:
+def _size(task: Task) -> Size | PlannerError:
+    request = task.request
     try:
         if request.contract is not None and (reason := _no_price(request)):
             return Size(gpu=str(request.gpu), contract=request.contract, reason=reason)
         found = TrainingSizer(request=request).size() if _trains(request) else serving_size(request)
+        if task.load is not None and found.fewest is not None:
+            day = day_of(request, found.fewest, task.load, task.contracts)
+            found = replace(found, day=day)
     except PlannerError as error:
         return error
     if found.fewest is None:
         return found
     row = found.fewest.row
-    return replace(found, gpu=str(row["gpu"]), contract=str(row.get("contract", "")))
+    contract = "" if task.load else str(row.get("contract", ""))
+    return replace(found, gpu=str(row["gpu"]), contract=contract)
 
 
 def _no_price(request: Request) -> str:
@@ -208,7 +249,7 @@ def _trains(request: Request) -> bool:
     return request.workload == "train"
 
 
-def _check(request: Request, said: Said) -> None:
+def _check(request: Request, load: Load | None, said: Said) -> None:
     """Refuse questions that have no size as their answer, all faults at once."""
     faults = []
     try:
@@ -220,6 +261,8 @@ def _check(request: Request, said: Said) -> None:
         for name in ("model", "adapter")
         if isinstance(getattr(request, name), tuple) or getattr(request, name) == ALL
     ]
+    if load is not None and request.workload != "serve":
+        faults.append(f"{said('load')} is of requests: give {said('workload')} serve.")
     if request.workload == "inference":
         faults.append("A static batch has no rate or deadline: size `train` or `serve`.")
     elif _trains(request):
@@ -228,7 +271,9 @@ def _check(request: Request, said: Said) -> None:
             listed = ", ".join(said(name) for name in known)
             faults.append(f"Say what the GPUs must reach: one or more of {listed}.")
     else:
-        if request.request_rate is None:
+        if load is not None and request.request_rate is not None:
+            faults.append(f"{said('load')} has the rates: leave out {said('request_rate')}.")
+        elif load is None and request.request_rate is None:
             faults.append(f"Say what the GPUs must serve: {said('request_rate')}.")
         if request.num_gpus is not None:
             faults.append(
