@@ -92,6 +92,17 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         ],
         None,
     ),
+    "load": (
+        "question",
+        Annotated[
+            Path | None,
+            typer.Option(
+                help="Serving: CSV of a day's load: hour (0 to 23) or time (HH:MM), request_rate.",
+                metavar="FILE",
+            ),
+        ],
+        None,
+    ),
     "burst": ("question", _text("Serving: so many requests at once.", "N"), None),
     "driver": (
         "search",
