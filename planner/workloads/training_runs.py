@@ -234,7 +234,7 @@ class TrainingRuns(Candidates):
             "cost_usd": run.cost,
             "energy_kwh": self.energy / KILOWATT_HOUR,
             "power_kw": self.power / KILOWATT,
-            "carbon_kg": self.carbon,
+            **({"carbon_kg": self.carbon} if self.source.site.is_placed else {}),
         }
 
     def _memory_parts(self) -> Columns:

@@ -21,7 +21,7 @@ SERVE = Request(
     num_gpus=4,
     settings={"concurrency": [1, 8]},
 )
-BATCH = Request(**{**vars(SERVE), "workload": "inference", "price": 3.5})
+BATCH = Request(**{**vars(SERVE), "workload": "inference", "price": 3.5, "region": "SE"})
 
 
 @pytest.mark.parametrize("request_", [TRAIN, SERVE, BATCH], ids=lambda r: r.workload)
