@@ -118,7 +118,7 @@ def _relaxed_limits(plan: Plan, result: SearchResult) -> Iterator[_Remedy]:
             continue
         limits, options = dict(plan.request.constraints), []
         for constraint in _violated(plan.problem, miss.candidates):
-            value = float(miss.candidates.value(constraint.name).ravel()[0])
+            value = float(constraint.judged(miss.candidates).ravel()[0])
             if constraint.name not in limits or not math.isfinite(value):
                 break
             option, limits[constraint.name] = rounded_outward(constraint, value)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from planner.confidence.quantiles import checked_confidence
 from planner.errors import SearchSpaceError
 from planner.optimize.constraints import constraints
 from planner.optimize.groups import grouped
@@ -17,7 +18,7 @@ from planner.optimize.source import Source
 from planner.request import ALL, Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.search_space import SearchSpace
-from planner.workloads.assumed import limit_notes, tried_notes
+from planner.workloads.assumed import limit_notes, sureness_notes, tried_notes
 from planner.workloads.base import Evaluation, Workload
 from planner.workloads.notes import Notes
 from planner.workloads.place import every_count
@@ -76,12 +77,13 @@ def make_plan(request: Request) -> Plan:
     SpecError, SearchSpaceError
         Something it names is unknown, faulty or impossible.
     """
+    sure = checked_confidence(request.confidence)
     workload, catalogue = workload_of(request.workload), Catalogue(request.specs)
     notes = Notes(catalogue)
     found = Outer(workload, _counted(request, catalogue), notes).search()
     question, first = found.question, found.sources[0]
     bounds = {**request.constraints, **workload.limits(question, first)}
-    limits = constraints(workload.name, bounds, workload.assumed(question))
+    limits = constraints(workload.name, bounds, workload.assumed(question), sure)
     goals = request.objectives or workload.objectives(question)
     return Plan(
         request=request,
@@ -98,7 +100,12 @@ def make_plan(request: Request) -> Plan:
         space=found.space,
         counts=question.counts,
         # What decides the answer comes first: a short report may have no room for all.
-        defaults={**limit_notes(limits), **notes.defaults, **tried_notes(notes.tried)},
+        defaults={
+            **limit_notes(limits),
+            **sureness_notes(found.sources, limits, request),
+            **notes.defaults,
+            **tried_notes(notes.tried),
+        },
         digests=notes.digests,
         assumed=tuple(notes.assumed),
         words=found.words,

@@ -36,6 +36,8 @@ class Request:
     objectives : one to three terms that are objectives of the workload; where there are none,
         what its plans are usually chosen by
     constraints : term that is a limit of the workload -> bound in SI units
+    confidence : share of published runs like these that would keep every limit, from 0.5 (the
+        prediction does) to 0.95; the GPUs for a ``request_rate`` are those that it takes then
     total_tokens : tokens of the run
     price : USD per GPU and hour, or text with that of several: ``"h100=1.9,b200=4"``
     contract, provider : on what terms GPUs are had, and from whom; where nobody says so,
@@ -46,6 +48,7 @@ class Request:
     flops_efficiency, memory_efficiency : share of a peak, or text with a unit such as
         ``"150 TFLOP/s"``, ``"1.5 TB/s"``
     mode : ``aggregated``, ``disaggregated`` or both
+    reliability : name, alias or path of the figures on failures; ``ideal`` where none count
     specs : folder of own spec files, looked in before the working directory and what is shipped
     """
 
@@ -59,6 +62,7 @@ class Request:
     settings: Mapping[str, Any] = field(default_factory=dict)
     objectives: tuple[str, ...] = ()
     constraints: Mapping[str, float] = field(default_factory=dict)
+    confidence: float = 0.5
     price: float | str | None = None
     contract: str | None = None
     provider: str | None = None
@@ -79,6 +83,7 @@ class Request:
     adapter: str | tuple[str, ...] = "none"
     lora_targets: str | None = None
     flops_efficiency: float | str | None = None
+    reliability: str | None = None
 
     engine: str | tuple[str, ...] | None = None
     mode: str | tuple[str, ...] | None = None

@@ -39,7 +39,7 @@ _TYPES = {
     "byte": "bytes with a unit",
     "usd": "USD",
     "watt": "power with a unit",
-    "kg": "kg, or mass with a unit",
+    "kg": "mass with a unit",
     "token": "tokens with a unit",
 }
 _PLACEHOLDERS = {int: "N", float: "X", str: "NAME", Path: "FILE"}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.arrays import BoolArray
+from planner.arrays import BoolArray, FloatArray
+from planner.confidence.quantiles import MEDIAN
 from planner.errors import SearchSpaceError, did_you_mean
-from planner.optimize.source import Candidates
+from planner.optimize.source import Candidates, Source
+from planner.optimize.sureness import sure_factor, sure_value
 from planner.terms import terms_of
 
 
@@ -18,7 +20,8 @@ class Constraint:
     """``bound`` in SI units on an attribute of candidates: from above (``sign`` 1) or below (-1).
 
     ``unit`` as the table of terms has it. ``assumed``: nobody gave it, see
-    `planner.optimize.relaxing`.
+    `planner.optimize.relaxing`. ``confidence``: the share of published runs like these that
+    would keep it.
     """
 
     name: str
@@ -26,18 +29,38 @@ class Constraint:
     sign: int
     unit: str
     assumed: bool = False
+    confidence: float = MEDIAN
+
+    def judged(self, candidates: Candidates) -> FloatArray:
+        """What the bound is compared with: the prediction at the confidence, in SI units."""
+        return sure_value(candidates, self.name, self.confidence, self.sign)
+
+    def of_predictions(self, source: Source) -> Constraint:
+        """The same limit with its bound on what is predicted for a source."""
+        factor = sure_factor(source, self.name, self.confidence, self.sign) or 1.0
+        return replace(self, bound=self.bound / factor, confidence=MEDIAN)
+
+    @property
+    def told_confidence(self) -> str:
+        """`` at 90 %``; empty where predictions are judged as they are."""
+        return "" if self.confidence == MEDIAN else f" at {100 * self.confidence:g} %"
 
     def violated(self, candidates: Candidates) -> BoolArray:
         """Where the bound does not hold; an unknown value does not hold it."""
         with np.errstate(invalid="ignore"):
-            value = candidates.value(self.name)
+            value = self.judged(candidates)
             return np.asarray(~(self.sign * value <= self.sign * self.bound))
 
 
 def constraints(
-    workload: str, bounds: Mapping[str, float], assumed: Mapping[str, float] | None = None
+    workload: str,
+    bounds: Mapping[str, float],
+    assumed: Mapping[str, float] | None = None,
+    confidence: float = MEDIAN,
 ) -> tuple[Constraint, ...]:
     """Constraints from bounds in SI units by name; those that are ``assumed`` come last.
+
+    All are judged at the ``confidence``.
 
     Raises
     ------
@@ -58,6 +81,7 @@ def constraints(
             sign=known[name].sign,
             unit=known[name].type,
             assumed=name in defaults,
+            confidence=confidence,
         )
         for name, bound in {**bounds, **defaults}.items()
     )

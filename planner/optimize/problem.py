@@ -100,10 +100,13 @@ class Problem:
         ).T
 
     def limited(self, number: int, candidates: Candidates) -> tuple[FloatArray, int, float]:
-        """Value, sign (1 from above, -1 from below) and bound of rejection ``number``, in SI."""
+        """Value, sign (1 from above, -1 from below) and bound of rejection ``number``, in SI.
+
+        The value is the one at the confidence of the limit.
+        """
         place = number - self.first_soft
         if place < len(MEMORIES):
             needed, usable = candidates.memory[place]
             return needed, 1, usable
         constraint = self.constraints[place - len(MEMORIES)]
-        return candidates.value(constraint.name), constraint.sign, constraint.bound
+        return constraint.judged(candidates), constraint.sign, constraint.bound

@@ -54,7 +54,7 @@ def _widened(problem: Problem, miss: NearestMiss) -> tuple[int, tuple[Constraint
     for limit in problem.constraints:
         doublings = 0
         if limit.assumed:
-            value = float(miss.candidates.value(limit.name).ravel()[0])
+            value = float(limit.judged(miss.candidates).ravel()[0])
             value *= 1.0 if _keeps(limit, value) else _ROOM**limit.sign
             while doublings < _MOST_DOUBLINGS and not _keeps(_doubled(limit, doublings), value):
                 doublings += 1

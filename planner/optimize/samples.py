@@ -9,9 +9,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from planner.arrays import FloatArray, IndexArray
+from planner.confidence.quantiles import MEDIAN
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.table import word
 from planner.optimize.collector import Collector
+from planner.optimize.constraints import Constraint
 from planner.optimize.problem import Problem
 from planner.optimize.violations import violations
 from planner.version import __version__
@@ -63,7 +65,7 @@ class Samples:
             __version__,
             [(source.named, source.identity, _worded(mesh)) for source, mesh, _ in self._sources],
             [objective.name for objective in problem.objectives],
-            [(constraint.name, constraint.bound) for constraint in problem.constraints],
+            [_told(constraint) for constraint in problem.constraints],
         )
         return hashlib.sha256(repr(identity).encode()).hexdigest()
 
@@ -99,6 +101,11 @@ class Samples:
             codes = self._problem.codes(candidates)
             violation[mine] = violations(self._problem, candidates, codes)
         return objectives, violation
+
+
+def _told(limit: Constraint) -> tuple[Any, ...]:
+    sure = () if limit.confidence == MEDIAN else (limit.confidence,)
+    return (limit.name, limit.bound, *sure)
 
 
 def _chosen(mesh: OpenMesh[Any], places: Sequence[IndexArray]) -> Any:

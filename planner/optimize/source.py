@@ -51,6 +51,11 @@ class Candidates(ABC):
         """How much about a plan is unusual: 0 for the plainest; broadcasts to ``shape``."""
         return np.zeros((), dtype=np.intp)
 
+    def moved(self, source: Any) -> Candidates:
+        """The same configurations of a source that differs in its site alone."""
+        judged: Candidates = source.judged(self.configurations)
+        return judged
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the configurations."""
@@ -65,6 +70,10 @@ class Candidates(ABC):
     def value(self, name: str) -> FloatArray:
         """An objective or limit; broadcasts to ``shape``."""
         return np.asarray(getattr(self, name))
+
+    def addends(self, name: str) -> Mapping[str, FloatArray]:
+        """What an objective or limit is the sum of, by the term whose errors each part has."""
+        return {name: self.value(name)}
 
     def at(self, values: Any, rows: IndexArray) -> Any:
         """Values that broadcast to ``shape``, at flat indices."""

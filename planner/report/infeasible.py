@@ -75,9 +75,14 @@ def _sentence(
     room = wording.room(miss.row) if is_memory else ""
     if _is_alone(result):
         return f"{words}: {', '.join(filter(None, (f'{value} against {bound}', room)))}"
-    what = f"need more than {bound}" if is_memory else f"miss {name} {bound}"
+    what = f"need more than {bound}" if is_memory else f"miss {name} {bound}{_at(plan, name)}"
     nearest = ", ".join(filter(None, (value, room, wording.in_short(miss.row))))
     return f"{what} (nearest: {nearest})"
+
+
+def _at(plan: Plan, name: str) -> str:
+    limits = plan.problem.constraints
+    return next((limit.told_confidence for limit in limits if limit.name == name), "")
 
 
 def limit_texts(miss: NearestMiss, problem: Problem) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from planner.optimize.result import SearchResult
 from planner.plan import Plan
+from planner.request import Request
 from planner.version import __version__
 
 
@@ -28,6 +29,19 @@ def make_manifest(
     }
 
 
+def question_manifest(request: Request, command: Sequence[str]) -> dict[str, Any]:
+    """What a manifest says where several searches answer a request."""
+    return {
+        "version": __version__,
+        "command": shlex.join(["planner", *command]),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "workload": request.workload,
+        "model": request.model,
+        "confidence": request.confidence,
+        "constraints": dict(request.constraints),
+    }
+
+
 def plan_manifest(plan: Plan, command: Sequence[str]) -> dict[str, Any]:
     """What a manifest says about the question alone."""
     problem = plan.problem
@@ -41,5 +55,6 @@ def plan_manifest(plan: Plan, command: Sequence[str]) -> dict[str, Any]:
         "defaults": dict(plan.defaults),
         "assumed": list(plan.assumed),
         "objectives": [objective.name for objective in problem.objectives],
+        "confidence": plan.request.confidence,
         "constraints": {constraint.name: constraint.bound for constraint in problem.constraints},
     }

@@ -7,6 +7,7 @@ import shlex
 from rich.console import Console
 
 from planner import text
+from planner.confidence.quantiles import MEDIAN
 from planner.estimators.parameters import count_parameters
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
@@ -26,9 +27,17 @@ def print_question(console: Console, plan: Plan) -> None:
         console.print(f"in cluster {machine.cluster.name}")
     if machine.ideal:
         console.print("Ideal: every efficiency is 1 and every latency 0.")
+    for line in sureness_lines(plan):
+        console.print(line)
     if plan.defaults:
         print_title(console, "Not given, so chosen")
         print_pairs(console, dict(plan.defaults))
+
+
+def sureness_lines(plan: Plan) -> list[str]:
+    """At which confidence limits are judged, where that is not the prediction."""
+    sure = plan.request.confidence
+    return [f"Limits: kept by {100 * sure:g} % of runs like these"] if sure > MEDIAN else []
 
 
 def question_title(plan: Plan) -> str:
@@ -84,7 +93,8 @@ def describe(problem: Problem, rejection: str) -> str:
     for constraint in problem.constraints:
         if constraint.name == rejection:
             side = "above" if constraint.sign > 0 else "below"
-            return f"{rejection} {side} {text.limit(constraint.bound, constraint.unit)}"
+            bound = text.limit(constraint.bound, constraint.unit)
+            return f"{rejection} {side} {bound}{constraint.told_confidence}"
     if rejection in (objective.name for objective in problem.objectives):
         return f"an objective is unknown, such as {rejection}"
     return rejection

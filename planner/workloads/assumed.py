@@ -7,6 +7,9 @@ from typing import Any
 
 from planner import text
 from planner.optimize.constraints import Constraint
+from planner.optimize.source import Source
+from planner.optimize.sureness import is_unknown
+from planner.request import Request
 from planner.terms import terms_of
 
 
@@ -26,6 +29,29 @@ def limit_notes(
 ) -> dict[str, str]:
     """What is said of limits that nobody gave; ``assumed`` has the bounds they had at first."""
     return {one.name: _note(one, (assumed or {}).get(one.name)) for one in limits if one.assumed}
+
+
+def sureness_notes(
+    sources: Sequence[Source], limits: Sequence[Constraint], request: Request
+) -> dict[str, str]:
+    """What is said where a confidence is asked for that no published runs tell of."""
+    sure, judged = request.confidence, [(limit.name, limit.sign) for limit in limits]
+    if request.request_rate is not None:
+        judged.append(("request_rate", -1))
+    unknown = dict.fromkeys(
+        source.told
+        for source in sources
+        if any(is_unknown(source, name, sure, sign) for name, sign in judged)
+    )
+    if not unknown:
+        return {}
+    where = "" if len(unknown) == len({source.told for source in sources}) else _some(unknown)
+    return {"limits": f"judged at the prediction: no published runs{where}"}
+
+
+def _some(names: Collection[str]) -> str:
+    first, *others = names
+    return f" like {first}" + (f" and {len(others)} others" if others else "")
 
 
 def tried_notes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +12,10 @@ import numpy as np
 from planner.arrays import CodeArray, FloatArray, add
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
 from planner.estimators.inference.memory import SERVING_MEMORY_PARTS, ServingMemory
+from planner.estimators.inference.prefix import cached_tokens
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw
+from planner.formulas.money import cost_per_million
 from planner.formulas.power import carbon
 from planner.optimize.source import Candidates, Columns, Need
 from planner.specs.serving import ServingWorkload
@@ -98,6 +101,14 @@ class Deployments(Candidates):
         later = max(self.setting.workload.output_tokens - 1, 0)
         return self.time_to_first_token + later * self.time_per_output_token
 
+    def addends(self, name: str) -> Mapping[str, FloatArray]:
+        """A latency as the wait for the first token and the time of the others."""
+        if name != "request_latency":
+            return super().addends(name)
+        first = self.time_to_first_token
+        others = self.request_latency - first
+        return {"time_to_first_token": first, "time_per_output_token": others}
+
     @property
     def throughput(self) -> FloatArray:
         """Generated tokens per second."""
@@ -139,6 +150,16 @@ class Deployments(Candidates):
         energy = self.energy_per_million_tokens
         return carbon(energy=energy, carbon_intensity=self.source.site.carbon_intensity)
 
+    @property
+    @abstractmethod
+    def prompt_price(self) -> FloatArray:
+        """What ``cost_per_hour`` pays for computing prompts [USD/s]; the rest pays for answers."""
+
+    @property
+    @abstractmethod
+    def prefix_share(self) -> FloatArray:
+        """Share of the prompts' time that cached tokens add."""
+
     def named(self) -> Columns:
         """The columns that tell where a row comes from."""
         return repeated(self.source.named, self.shape)
@@ -158,6 +179,13 @@ class Deployments(Candidates):
             "tokens_per_s": tokens,
             "tokens_per_s_per_gpu": tokens / self.num_gpus,
             "cost_per_million_tokens_usd": self.cost_per_million_tokens,
+            **token_costs(
+                self.setting,
+                price=self.cost_per_hour,
+                prompt_price=self.prompt_price,
+                prefix_share=self.prefix_share,
+                request_rate=self.request_rate,
+            ),
             "cost_per_hour_usd": self.cost_per_hour * HOUR,
             **energy_columns(self),
             "memory_headroom_gib": self.memory_headroom / GIB,
@@ -175,6 +203,33 @@ def energy_columns(candidates: Any) -> dict[str, FloatArray]:
     if candidates.source.site.is_placed:
         found["carbon_per_million_tokens_kg"] = candidates.carbon_per_million_tokens
     return found
+
+
+def token_costs(
+    setting: ServingSetting,
+    *,
+    price: FloatArray,
+    prompt_price: FloatArray,
+    prefix_share: FloatArray,
+    request_rate: FloatArray,
+) -> Mapping[str, FloatArray]:
+    """Columns of what a million tokens of each kind cost; together they pay the ``price`` [USD/s].
+
+    GPU time that computes prompts is paid by their new tokens, but for what looking back at the
+    cached ones adds, which these pay; all other time is paid by the generated tokens.
+    """
+    work, cached = setting.workload, cached_tokens(setting)
+    kinds = {
+        "input": (prompt_price * (1 - prefix_share), work.input_tokens - cached),
+        "cached_input": (prompt_price * prefix_share, cached),
+        "output": (price - prompt_price, np.asarray(work.output_tokens)),
+    }
+    return {
+        f"cost_per_million_{kind}_tokens_usd": cost_per_million(
+            cost_rate=cost, token_rate=request_rate * tokens
+        )
+        for kind, (cost, tokens) in kinds.items()
+    }
 
 
 def parameter_columns(

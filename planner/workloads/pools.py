@@ -28,6 +28,7 @@ from planner.estimators.inference.disaggregated_run import (
     Pools,
     disaggregated_run,
 )
+from planner.estimators.inference.prefix import prefix_share
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
@@ -167,11 +168,12 @@ class PoolSource(Source):
 
     def blocks(self, goals: Sequence[Objective], limits: Sequence[Constraint]) -> Iterator[Block]:
         """The workers one by one, then the product of undominated ones of each kind."""
+        predicted = [limit.of_predictions(self) for limit in limits]
         prefill, decode = self.space.prefill(), self.space.decode()
         dropped = self._rejected(prefill) + self._rejected(decode)
         yield Block(candidates=None, dropped=dropped, num_rows=0)
         codes: CodeArray = np.zeros((), dtype=np.int8)
-        for pair in pairs(self.space, prefill, decode, goals, limits):
+        for pair in pairs(self.space, prefill, decode, goals, predicted):
             pools = self.deployed(
                 pair.prefill, pair.decode, pair.num_prefill, pair.num_decode, codes
             )
@@ -231,6 +233,19 @@ class PoolDeployments(Deployments):
                 self.num_gpus,
             ),
         )
+
+    @property
+    def prompt_price(self) -> FloatArray:
+        """The price of the prefill workers' GPUs, busy or not [USD/s]."""
+        c = self.configurations
+        return np.asarray(
+            c.prefill_replicas * c.prefill.replica_gpus * self.source.prefill_site.price
+        )
+
+    @property
+    def prefix_share(self) -> FloatArray:
+        """Share of the prompts' time that cached tokens add."""
+        return prefix_share(self.source.space.prefill_setting, self.prefill.configurations)
 
     def columns(self) -> Columns:
         """Where it runs, both kinds of workers, promises, memory of the decode workers."""

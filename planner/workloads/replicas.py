@@ -20,6 +20,7 @@ from planner.estimators.inference.estimate import (
     serving_rejections,
 )
 from planner.estimators.inference.memory import serving_memory
+from planner.estimators.inference.prefix import prefix_share
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
@@ -48,7 +49,10 @@ _BLOCK_ROWS = 2**16
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaSource(Source):
-    """Replicas on one GPU with one engine: on the GPUs given, or as many as the rate needs."""
+    """Replicas on one GPU with one engine: on the GPUs given, or as many as the rate needs.
+
+    ``sure_share``: of the rate that is predicted, what is counted on.
+    """
 
     setting: ServingSetting
     mesh: OpenMesh[ServingConfigurations]
@@ -56,6 +60,7 @@ class ReplicaSource(Source):
     request_rate: float | None
     site: Site
     mode: str = AGGREGATED
+    sure_share: float = 1.0
 
     rules = SERVING_REJECTING
     num_rules = len(SERVING_RULES)
@@ -65,7 +70,7 @@ class ReplicaSource(Source):
     @property
     def identity(self) -> Any:
         """What has an equal text where trials mean the same."""
-        return self.setting, self.counts, self.request_rate, self.site
+        return self.setting, self.counts, self.request_rate, self.site, self.sure_share
 
     @property
     def asked(self) -> Mapping[str, Any]:
@@ -119,7 +124,7 @@ class ReplicaSource(Source):
         c, served = estimate.configurations, estimate.served
         replicas = c.data_parallel
         if not self.counts and self.request_rate is not None:
-            replicas = rounded_up(self.request_rate / served.request_rate)
+            replicas = rounded_up(self.request_rate / (served.request_rate * self.sure_share))
         num_gpus = replicas * c.replica_gpus
         capacity = self.setting.machine.gpu.allocatable_memory
         return Promises(
@@ -161,6 +166,16 @@ class Replicas(Deployments):
 
         machine, profile = self.setting.machine, self.source.site.power
         return (power_draw(machine, profile, self.num_gpus, boards),)
+
+    @property
+    def prompt_price(self) -> FloatArray:
+        """The price of all GPUs for the share of their time that computes prompts [USD/s]."""
+        return self.promises.price * self.estimate.served.utilization
+
+    @property
+    def prefix_share(self) -> FloatArray:
+        """Share of the prompts' time that cached tokens add."""
+        return prefix_share(self.setting, self.configurations)
 
     def columns(self) -> Columns:
         """Where it runs, configuration, promises, memory."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from planner.configurations.choices import checked, listed
@@ -12,6 +13,7 @@ from planner.errors import SearchSpaceError, did_you_mean
 from planner.estimators.ideal import ideal_engine
 from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.source import Source
+from planner.optimize.sureness import sure_factor
 from planner.request import Request
 from planner.terms import terms_of
 from planner.workloads.assumed import assumed_limits
@@ -70,7 +72,18 @@ def _sources(scene: Scene) -> list[Source]:
                 site=scene.place.site,
             )
         )
-    return found
+    return [_counted_on(source, request.confidence) for source in found]
+
+
+def _counted_on(source: Source, confidence: float) -> Source:
+    """The source with the rate of a replica or worker that is sure enough."""
+    share = sure_factor(source, "request_rate", confidence, -1) or 1.0
+    if isinstance(source, ReplicaSource):
+        return replace(source, sure_share=share)
+    if isinstance(source, PoolSource) and source.space.request_rate is not None:
+        space = replace(source.space, request_rate=source.space.request_rate / share)
+        return replace(source, space=space)
+    return source
 
 
 def _batch_sources(scene: Scene) -> list[Source]:

@@ -46,7 +46,7 @@ def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
     configurations: ServingConfigurations = only(source)
     rate = source.setting.workload.request_rate
     if configurations.size > 1 and rate is not None:
-        configurations = _at_rate(source, configurations, rate)
+        configurations = _at_rate(source, configurations, rate / source.sure_share)
     elif configurations.size > 1 and num_requests is not None:
         configurations = _for_burst(source, configurations, num_requests)
     candidates = source.judged(configurations)

@@ -23,6 +23,7 @@ def test_columns_are_the_estimate_in_their_units():
         pue=1.2,
         total_tokens=1e12,
         settings=settings,
+        reliability="ideal",
     )
     row, estimate = found.to_frame().iloc[0], found.estimate
     step = float(np.ravel(estimate.step_time)[0])
@@ -38,8 +39,11 @@ def test_columns_are_the_estimate_in_their_units():
         "tokens_per_s": tokens / step,
         "tokens_per_s_per_gpu": tokens / step / 16,
         "time_to_train_days": steps * step / DAY,
+        "calendar_time_days": steps * step / DAY,
         "gpu_hours": steps * step * 16 / 3600,
         "cost_usd": steps * step * 16 / 3600 * 3.0,
+        # A PFLOP/s-day at 3 USD per GPU-hour: 24,000 GPU-hours per TFLOP/s that a GPU reaches.
+        "cost_per_pflop_day_usd": 3.0 * 24_000 / row["tflops_per_gpu"],
         "power_kw": power,
         "energy_kwh": steps * step / 3600 * power,
         "carbon_kg": steps * step / 3600 * power * 0.040695,

@@ -1,0 +1,60 @@
+"""One-sided quantiles between a prediction and the ends of its 90 % interval."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+from planner.confidence.intervals import LEVEL
+from planner.errors import SearchSpaceError
+
+MEDIAN = 0.5
+"""The confidence of a prediction as it is."""
+
+SUREST = (1 + LEVEL) / 2
+"""The confidence of an end of an interval: beyond it published runs tell nothing."""
+
+_DEVIATION = NormalDist()
+
+
+def checked_confidence(given: float, said: str = "confidence") -> float:
+    """A confidence that the intervals tell of.
+
+    Raises
+    ------
+    SearchSpaceError
+        It is none.
+    """
+    if not MEDIAN <= given <= SUREST:
+        raise SearchSpaceError(
+            f"{said} is from {MEDIAN:g} (the prediction) to {SUREST:g} (the end of the {LEVEL:.0%} "
+            f"interval; published runs tell no more), not {given:g}."
+        )
+    return given
+
+
+def quantile(ends: tuple[float, float], confidence: float, side: int) -> float | None:
+    r"""The factor on a prediction that a share ``confidence`` of runs stays within.
+
+    ``ends`` are those of the 90 % interval, as factors; ``side`` is 1 for the factor that runs
+    stay below, -1 for the one that they stay above. None where that end is unknown.
+
+    Logarithms of errors are taken as normal on each side of the prediction, which is the median,
+    with the spread that the end on this side tells:
+
+    .. math:: f(q) = f_{0.95}^{z(q) / z(0.95)}
+
+    An end on the other side of the prediction counts as the prediction: to be surer never helps.
+
+    >>> quantile((0.5, 2.0), 0.95, 1), quantile((0.5, 2.0), 0.5, -1)
+    (2.0, 1.0)
+    """
+    if confidence == MEDIAN:
+        return 1.0
+    end = max(ends[1], 1.0) if side > 0 else min(ends[0], 1.0)
+    if not 0 < end < math.inf:
+        return None
+    if confidence == SUREST:
+        return end
+    share = _DEVIATION.inv_cdf(confidence) / _DEVIATION.inv_cdf(SUREST)
+    return float(end**share)

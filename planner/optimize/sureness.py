@@ -1,0 +1,75 @@
+"""Predictions at a confidence: the errors of published runs on the side that hurts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+import numpy as np
+
+from planner.arrays import FloatArray
+from planner.confidence.intervals import Confidence
+from planner.confidence.quantiles import MEDIAN, quantile
+from planner.optimize.result_columns import FOLLOWING
+from planner.optimize.source import Candidates, Source
+from planner.terms import term_of_column
+
+# Limits that are called otherwise than their result column.
+_COLUMN_OF = {"request_rate": "requests_per_s"}
+
+
+def sure_factor(source: Source, name: str, confidence: float, sign: int) -> float | None:
+    """The factor on a prediction ``name`` at which it is judged at a confidence.
+
+    ``sign`` is 1 where the quantity must stay below a bound, -1 where above. 1 for what no
+    published error is known of, such as memory that stays free; None where errors are known of
+    it, but not for runs like those of this source.
+    """
+    if confidence == MEDIAN or name not in _followed():
+        return 1.0
+    return factor_at(source.confidence(max(source.counts, default=1)), name, confidence, sign)
+
+
+def factor_at(sure: Confidence | None, name: str, confidence: float, sign: int) -> float | None:
+    """The same with the confidence in predictions known."""
+    if confidence == MEDIAN or name not in _followed():
+        return 1.0
+    quantity, in_proportion = _followed()[name]
+    ends = sure.factors.get(quantity) if sure else None
+    if ends is None:
+        return None
+    if in_proportion:
+        return quantile(ends, confidence, sign)
+    inverse = quantile(ends, confidence, -sign)
+    return None if inverse is None else 1 / inverse
+
+
+def sure_value(candidates: Candidates, name: str, confidence: float, sign: int) -> FloatArray:
+    """A limited quantity at a confidence, in SI units; as predicted where no errors are known.
+
+    The parts of a sum are taken to err together.
+    """
+    if confidence == MEDIAN:
+        return candidates.value(name)
+    values = [
+        part * (sure_factor(candidates.source, followed, confidence, sign) or 1.0)
+        for followed, part in candidates.addends(name).items()
+    ]
+    return np.asarray(sum(values[1:], start=values[0]))
+
+
+def is_unknown(source: Source, name: str, confidence: float, sign: int) -> bool:
+    """Whether a limited quantity has errors, but none of runs like those of this source."""
+    return sure_factor(source, name, confidence, sign) is None
+
+
+@cache
+def _followed() -> Mapping[str, tuple[str, bool]]:
+    """The quantity that a limit follows, and whether in proportion to it or to its inverse."""
+    found = {}
+    for quantity, groups in FOLLOWING.items():
+        for columns, in_proportion in zip(groups, (True, False), strict=True):
+            for column in columns:
+                term = term_of_column(column)
+                found[term.term if term else column] = (quantity, in_proportion)
+    return found | {limit: found[column] for limit, column in _COLUMN_OF.items()}
