@@ -1,34 +1,29 @@
-"""What a whole run takes: time, GPU-hours, money, energy."""
+"""What a whole run takes: time, GPU-hours, money."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from planner.arrays import FloatArray
 from planner.estimators.estimate import Estimate
-from planner.formulas.money import energy, gpu_seconds, time_to_train
+from planner.formulas.money import gpu_seconds, time_to_train
 from planner.specs.site import Site
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunCost:
-    """A run of ``total_tokens``: seconds, GPU-seconds, USD and joules.
+    """A run of ``total_tokens``: seconds, GPU-seconds and USD.
 
-    ``cost`` and ``energy`` are NaN where the price or the power is unknown. Energy is
-    that of GPUs at their thermal design power, without hosts and cooling.
+    ``cost`` is NaN where the price is unknown.
     """
 
     time_to_train: FloatArray
     gpu_seconds: FloatArray
     cost: FloatArray
-    energy: FloatArray
 
 
 def run_cost(estimate: Estimate, site: Site) -> RunCost:
     """Cost of the run under every configuration of an estimate, on the terms of a site."""
-    gpu = estimate.setting.machine.gpu
     num_gpus = estimate.configurations.num_gpus
     duration = time_to_train(
         step_time=estimate.step_time,
@@ -36,10 +31,8 @@ def run_cost(estimate: Estimate, site: Site) -> RunCost:
         tokens_per_step=estimate.tokens_per_step,
     )
     seconds = gpu_seconds(duration=duration, num_gpus=num_gpus)
-    power = np.nan if gpu.thermal_design_power is None else gpu.thermal_design_power
     return RunCost(
         time_to_train=duration,
         gpu_seconds=seconds,
         cost=seconds * site.price,
-        energy=energy(duration=duration, num_gpus=num_gpus, power_per_gpu=power),
     )

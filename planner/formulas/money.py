@@ -1,4 +1,4 @@
-"""From a step of d tokens to a run of D: time t, GPU-hours, energy on n GPUs; prices of tokens."""
+"""From a step of d tokens to a run of D: time t, GPU-hours on n GPUs; prices of tokens."""
 
 from __future__ import annotations
 
@@ -23,14 +23,6 @@ def gpu_seconds(*, duration: Numeric, num_gpus: Numeric) -> FloatArray:
     .. math:: t n
     """
     return np.asarray(duration * np.asarray(num_gpus))
-
-
-def energy(*, duration: Numeric, num_gpus: Numeric, power_per_gpu: Numeric) -> FloatArray:
-    r"""Joules that the GPUs draw at ``power_per_gpu`` P [W]; hosts and cooling excluded.
-
-    .. math:: t n P
-    """
-    return np.asarray(duration * np.asarray(num_gpus) * power_per_gpu)
 
 
 def cost_per_million(*, cost_rate: Numeric, token_rate: Numeric) -> FloatArray:

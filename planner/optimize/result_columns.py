@@ -14,14 +14,7 @@ from planner.optimize.source import Columns, Source
 # those that are in proportion to its inverse.
 FOLLOWING: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "step_time": (
-        (
-            "step_time_s",
-            "time_to_train_days",
-            "gpu_hours",
-            "cost_usd",
-            "cost_per_pflop_day_usd",
-            "energy_kwh",
-        ),
+        ("step_time_s", "time_to_train_days", "gpu_hours", "cost_usd", "cost_per_pflop_day_usd"),
         ("tokens_per_s", "tokens_per_s_per_gpu", "model_flops_utilization"),
     ),
     "time_to_first_token": (("time_to_first_token_s", "prefill_latency_s"), ()),
@@ -44,10 +37,20 @@ FOLLOWING: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "cost_per_million_output_tokens_usd",
         ),
     ),
+    "power": (("power_kw",), ()),
+    "energy": (
+        (
+            "energy_kwh",
+            "carbon_kg",
+            "energy_per_million_tokens_kwh",
+            "carbon_per_million_tokens_kg",
+        ),
+        (),
+    ),
     "peak_memory": (("peak_memory_gib",), ()),
 }
 _UNKNOWN = (np.nan, np.nan)
-_UNITS = ("_s", "_gib", "_days", "_usd", "_kwh")
+_UNITS = ("_s", "_gib", "_days", "_usd", "_kwh", "_kw", "_kg")
 
 
 def ends_of(column: str) -> tuple[str, str]:

@@ -26,7 +26,7 @@ _UNITS = {
     "1/year": (1.0, "1/year"),
     "second": (YEAR, "years"),
     "watt": (1.0, "W"),
-    "usd/joule": (1 / KILOWATT_HOUR, "USD/kWh"),
+    "usd/J": (1 / KILOWATT_HOUR, "USD/kWh"),
     "usd/watt/s": (1 / (1e3 * MONTH), "USD/kW/month"),
 }
 

@@ -12,8 +12,10 @@ from planner.units import DAY, HOUR
 
 Ends = tuple[float, float]
 
-_UNITS = {"s", "ms", "GiB", "days", "USD", "kWh"}
+_UNITS = {"s", "ms", "GiB", "days", "USD", "kWh", "kW", "kg"}
 _TIMES = ((1.0, 1e-3, "ms"), (600.0, 1.0, "s"), (2 * HOUR, 60.0, "min"), (2 * DAY, HOUR, "h"))
+_ENERGY = ((1.0, 1e-3, ""), (1e4, 1.0, "k"), (1e7, 1e3, "M"))
+_MASS = ((1.0, 1e-3, "g CO2e"), (1e4, 1.0, "kg CO2e"))
 _MONEY = ((1e4, 1.0, "USD"), (1e6, 1e3, "k USD"), (1e9, 1e6, "M USD"))
 
 
@@ -66,6 +68,12 @@ def _scale(column: str, value: float) -> tuple[float, str]:
     if column.endswith("_usd"):
         divisor, unit = _of(_MONEY, value, (1e9, "billion USD"))
         return divisor, "" if label(column).startswith("USD") else f" {unit}"
+    if column.endswith("_kg"):
+        divisor, unit = _of(_MASS, value, (1e3, "t CO2e"))
+        return divisor, f" {unit}"
+    if column.endswith(("_kw", "_kwh")):
+        divisor, unit = _of(_ENERGY, value, (1e6, "G"))
+        return divisor, f" {unit}{'Wh' if column.endswith('h') else 'W'}"
     if column.endswith("_s") and not column.endswith("_per_s"):
         divisor, unit = _of(_TIMES, value, (DAY, "days"))
         return divisor, f" {unit}"

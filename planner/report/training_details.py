@@ -16,9 +16,10 @@ from planner.optimize.source import Candidates
 from planner.plan import Plan
 from planner.report.console import print_pairs, print_title
 from planner.report.details import Details, print_sure
+from planner.report.electricity import electricity_pairs
 from planner.report.parts import add_part, first, memory_table, parts_table
 from planner.report.training_operators import operator_rows, print_operators
-from planner.units import HOUR, KILOWATT_HOUR, TERA
+from planner.units import HOUR, TERA
 from planner.workloads.base import Evaluation
 
 _SIDE_BY_SIDE = 78
@@ -93,20 +94,17 @@ def _print_run(console: Console, runs: Any) -> None:
     """What the whole run takes."""
     tokens = runs.source.setting.workload.total_tokens
     print_title(console, f"A run of {text.large(tokens)} tokens")
-    hours, energy = first(runs.gpu_hours) / HOUR, first(runs.run.energy)
+    hours = first(runs.gpu_hours) / HOUR
     pairs = {
         "time to train": text.duration(first(runs.time_to_train)),
         "GPU-hours": text.count(hours) if hours >= 100 else text.significant(hours),
         "cost": "price unknown: give --price",
-        "energy": "unknown: the power of this GPU is not in its file",
     }
     site = runs.source.site
     if not math.isnan(site.price):
         hourly = f"{site.price * HOUR:.2f} USD per GPU-hour, {site.contract}"
         pairs["cost"] = f"{text.dollars(first(runs.cost))} at {hourly}"
-    if math.isfinite(energy):
-        amount = text.significant(energy / KILOWATT_HOUR)
-        pairs["energy"] = f"{amount} kWh at the GPUs' design power, without hosts and cooling"
+    pairs |= electricity_pairs(runs, first_row(runs.columns()))
     print_pairs(console, pairs)
 
 

@@ -30,7 +30,7 @@ DIMENSIONS = {
     "power_over_tdp": "1",
     "power_share": "1",
     "pue": "1",
-    "electricity_price": "usd/joule",
+    "electricity_price": "usd/J",
     "colocation_price": "usd/watt/s",
     "operations_share": "1",
     "utilization": "1",

@@ -15,6 +15,7 @@ from planner.specs.cluster import ClusterSpec
 from planner.specs.gpu import GpuSpec
 from planner.specs.site import Site
 from planner.units import parse_quantity
+from planner.workloads.electricity import with_power
 from planner.workloads.notes import Notes
 from planner.workloads.offers import offer_of
 
@@ -56,7 +57,7 @@ def read_place(
             ),
             catalogue=notes.catalogue,
         ),
-        site=site,
+        site=with_power(site, request, notes),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, IndexArray
+from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, RULES
@@ -17,12 +18,16 @@ from planner.enums import PipelineSchedule
 from planner.estimators.cost import RunCost, run_cost
 from planner.estimators.estimate import Estimate, broken_rule, evaluate, usable_memory
 from planner.estimators.memory import MEMORY_PARTS
+from planner.estimators.power import PowerDraw, power_draw
 from planner.estimators.share import Setting
 from planner.formulas.money import cost_per_pflop_day
+from planner.formulas.power import board_share, carbon, energy
 from planner.optimize.source import Candidates, Columns, Need, Source
+from planner.specs.power import PowerProfile
 from planner.specs.site import Site
-from planner.units import DAY, GIB, HOUR, KILOWATT_HOUR, TERA
+from planner.units import DAY, GIB, HOUR, KILOWATT, KILOWATT_HOUR, TERA
 from planner.workloads.columns import repeated, worded
+from planner.workloads.electricity import with_energy
 from planner.workloads.training_simplicity import complexity
 
 _BLOCK_ROWS = 2**22
@@ -69,6 +74,14 @@ class TrainingSource(Source):
             **self.site.columns,
         }
 
+    def confidence(self, num_gpus: float) -> Confidence | None:
+        """How sure its predictions for so many GPUs are, those of power and energy too."""
+        sure = super().confidence(num_gpus)
+        power = self.site.power
+        if power is None:
+            return sure
+        return with_energy(sure, self.setting.machine, self.site, num_gpus, power.train)
+
     def broken(self, configurations: TrainingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
         return broken_rule(self.setting, configurations)
@@ -114,8 +127,24 @@ class TrainingRuns(Candidates):
 
     @cached_property
     def run(self) -> RunCost:
-        """Time, GPU-seconds, cost and energy of the whole run."""
+        """Time, GPU-seconds and cost of the whole run."""
         return run_cost(self.estimate, self.source.site)
+
+    @cached_property
+    def draws(self) -> tuple[PowerDraw, ...]:
+        """The electric power of all GPUs by part."""
+        machine, profile = self.estimate.setting.machine, self.source.site.power
+        return (power_draw(machine, profile, self.num_gpus, self._boards),)
+
+    def _boards(self, profile: PowerProfile) -> FloatArray:
+        """Mean power of the boards over their design power."""
+        if self.estimate.is_flat:
+            return np.asarray(profile.train.value)
+        return board_share(
+            active=profile.compute.value,
+            waiting=profile.wait.value,
+            time_share=self.estimate.time.computing_share,
+        )
 
     @property
     def throughput(self) -> FloatArray:
@@ -150,8 +179,18 @@ class TrainingRuns(Candidates):
 
     @property
     def energy(self) -> FloatArray:
-        """Joules of the run's GPUs at their design power."""
-        return self.run.energy
+        """Joules of the run's GPUs, hosts, network and building."""
+        return energy(power=self.power, duration=self.run.time_to_train)
+
+    @cached_property
+    def power(self) -> FloatArray:
+        """W of the same."""
+        return self.draws[0].total
+
+    @property
+    def carbon(self) -> FloatArray:
+        """Kilograms of CO2 equivalent of its electricity."""
+        return carbon(energy=self.energy, carbon_intensity=self.source.site.carbon_intensity)
 
     @property
     def memory_headroom(self) -> FloatArray:
@@ -206,6 +245,8 @@ class TrainingRuns(Candidates):
             "cost_usd": run.cost,
             "cost_per_pflop_day_usd": self.cost_per_pflop_day,
             "energy_kwh": self.energy / KILOWATT_HOUR,
+            "power_kw": self.power / KILOWATT,
+            "carbon_kg": self.carbon,
         }
 
     def _memory_parts(self) -> Columns:
