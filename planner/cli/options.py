@@ -21,8 +21,8 @@ Given: TypeAlias = dict[str, Any]
 
 _OTHER_NAMES = {"settings": "--set", "all_rows": "--all", "objectives": "--objective"}
 _PLACEHOLDERS = {
-    "second": "TIME", "byte": "BYTES", "usd": "USD", "watt": "POWER", "kg": "MASS", "1": "SHARE", "token": "TOKENS",
-    "count": "N", "number": "X", "1/s": "X", "peak": "SHARE|RATE",
+    "second": "TIME", "byte": "BYTES", "usd": "USD", "watt": "POWER", "kg": "MASS", "1": "SHARE",
+    "token": "TOKENS", "count": "N", "number": "X", "1/s": "X", "peak": "SHARE|RATE",
     "price": "USD|GPU=USD,...",
 }  # fmt: skip
 

@@ -28,6 +28,7 @@ class SpecKind(StrEnum):
     SPACES = "spaces"
     EFFICIENCY = "efficiency"
     SWEEPS = "sweeps"
+    RELIABILITY = "reliability"
 
     @property
     def singular(self) -> str:
@@ -44,6 +45,7 @@ _SINGULAR = {
     SpecKind.SPACES: "search space",
     SpecKind.EFFICIENCY: "efficiency class",
     SpecKind.SWEEPS: "sweep",
+    SpecKind.RELIABILITY: "reliability",
 }
 
 

@@ -34,8 +34,11 @@ def test_columns_are_the_estimate_in_their_units():
         "time_to_train_days": steps * step / DAY,
         "gpu_hours": steps * step * 16 / 3600,
         "cost_usd": steps * step * 16 / 3600 * 3.0,
-        # A PFLOP/s-day at 3 USD per GPU-hour: 24,000 GPU-hours per TFLOP/s that a GPU reaches.
-        "cost_per_pflop_day_usd": 3.0 * 24_000 / row["tflops_per_gpu"],
+        # At 3 USD per GPU-hour and 1 TFLOP/s a PFLOP/s-day takes 24,000 GPU-hours, and more the
+        # longer a run takes than its steps.
+        "cost_per_pflop_day_usd": 3.0
+        * (24_000 / row["tflops_per_gpu"])
+        * (row["gpu_hours"] / (steps * step * 16 / 3600)),
         "energy_kwh": steps * step * 16 * 0.7 / 3600,
         "peak_memory_gib": float(np.ravel(estimate.peak_memory)[0]) / GIB,
         "memory_weights_gib": float(np.ravel(fullest.weights)[0]) / GIB,
