@@ -18,7 +18,7 @@ FOLLOWING: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("tokens_per_s", "tokens_per_s_per_gpu", "model_flops_utilization"),
     ),
     "calendar_time": (
-        ("calendar_time_days", "gpu_hours", "cost_usd", "cost_per_pflop_day_usd", "energy_kwh"),
+        ("calendar_time_days", "gpu_hours", "cost_usd", "cost_per_pflop_day_usd"),
         (),
     ),
     "time_to_first_token": (("time_to_first_token_s", "prefill_latency_s"), ()),

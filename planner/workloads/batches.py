@@ -35,10 +35,10 @@ from planner.workloads.deployments import (
     memory_columns,
     needed_memory,
     parameter_columns,
+    token_costs,
 )
 from planner.workloads.electricity import serving_confidence
 from planner.workloads.serving_simplicity import batch_complexity
-from planner.workloads.token_costs import token_costs
 
 _BLOCK_ROWS = 2**16
 _GRID = 64
@@ -209,8 +209,8 @@ class Batches(Candidates):
             "output_tokens_per_s_per_gpu": self.throughput_per_gpu,
             "tokens_per_s": self.requests_per_second * (work.input_tokens + work.output_tokens),
             "cost_per_million_tokens_usd": self.cost_per_million_tokens,
-            **self._token_costs(),
             **energy_columns(self),
+            **self._token_costs(),
             "memory_headroom_gib": self.memory_headroom / GIB,
         }
         return {

@@ -12,15 +12,16 @@ import numpy as np
 from planner.arrays import CodeArray, FloatArray, add
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
 from planner.estimators.inference.memory import SERVING_MEMORY_PARTS, ServingMemory
+from planner.estimators.inference.prefix import cached_tokens
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw
+from planner.formulas.money import cost_per_million
 from planner.formulas.power import carbon
 from planner.optimize.source import Candidates, Columns, Need
 from planner.specs.serving import ServingWorkload
 from planner.specs.site import Site
 from planner.units import GIB, HOUR, KILOWATT, KILOWATT_HOUR
 from planner.workloads.columns import counts, floats, repeated, worded
-from planner.workloads.token_costs import token_costs
 
 MILLION = 1e6
 AGGREGATED, DISAGGREGATED = "aggregated", "disaggregated"
@@ -130,16 +131,6 @@ class Deployments(Candidates):
 
     @property
     @abstractmethod
-    def prompt_price(self) -> FloatArray:
-        """What ``cost_per_hour`` pays for computing prompts [USD/s]; the rest pays for answers."""
-
-    @property
-    @abstractmethod
-    def prefix_share(self) -> FloatArray:
-        """Share of the prompts' time that cached tokens add."""
-
-    @property
-    @abstractmethod
     def draws(self) -> tuple[PowerDraw, ...]:
         """The electric power of each kind of worker by part."""
 
@@ -158,6 +149,16 @@ class Deployments(Candidates):
         """Kilograms of CO2 equivalent of the same."""
         energy = self.energy_per_million_tokens
         return carbon(energy=energy, carbon_intensity=self.source.site.carbon_intensity)
+
+    @property
+    @abstractmethod
+    def prompt_price(self) -> FloatArray:
+        """What ``cost_per_hour`` pays for computing prompts [USD/s]; the rest pays for answers."""
+
+    @property
+    @abstractmethod
+    def prefix_share(self) -> FloatArray:
+        """Share of the prompts' time that cached tokens add."""
 
     def named(self) -> Columns:
         """The columns that tell where a row comes from."""
@@ -199,6 +200,33 @@ def energy_columns(candidates: Any) -> dict[str, FloatArray]:
         "power_kw": candidates.power / KILOWATT,
         "energy_per_million_tokens_kwh": candidates.energy_per_million_tokens / KILOWATT_HOUR,
         "carbon_per_million_tokens_kg": candidates.carbon_per_million_tokens,
+    }
+
+
+def token_costs(
+    setting: ServingSetting,
+    *,
+    price: FloatArray,
+    prompt_price: FloatArray,
+    prefix_share: FloatArray,
+    request_rate: FloatArray,
+) -> Mapping[str, FloatArray]:
+    """Columns of what a million tokens of each kind cost; together they pay the ``price`` [USD/s].
+
+    GPU time that computes prompts is paid by their new tokens, but for what looking back at the
+    cached ones adds, which these pay; all other time is paid by the generated tokens.
+    """
+    work, cached = setting.workload, cached_tokens(setting)
+    kinds = {
+        "input": (prompt_price * (1 - prefix_share), work.input_tokens - cached),
+        "cached_input": (prompt_price * prefix_share, cached),
+        "output": (price - prompt_price, np.asarray(work.output_tokens)),
+    }
+    return {
+        f"cost_per_million_{kind}_tokens_usd": cost_per_million(
+            cost_rate=cost, token_rate=request_rate * tokens
+        )
+        for kind, (cost, tokens) in kinds.items()
     }
 
 

@@ -213,19 +213,6 @@ class PoolDeployments(Deployments):
         return needed_memory(worker.setting, worker.memory, cache)
 
     @property
-    def prompt_price(self) -> FloatArray:
-        """The price of the prefill workers' GPUs, busy or not [USD/s]."""
-        c = self.configurations
-        return np.asarray(
-            c.prefill_replicas * c.prefill.replica_gpus * self.source.prefill_site.price
-        )
-
-    @property
-    def prefix_share(self) -> FloatArray:
-        """Share of the prompts' time that cached tokens add."""
-        return prefix_share(self.source.space.prefill_setting, self.prefill.configurations)
-
-    @property
     def draws(self) -> tuple[PowerDraw, ...]:
         """The electric power of prefill workers, which wait between prompts, and of the others."""
         c, load = self.configurations, self.load
@@ -246,6 +233,19 @@ class PoolDeployments(Deployments):
                 self.num_gpus,
             ),
         )
+
+    @property
+    def prompt_price(self) -> FloatArray:
+        """The price of the prefill workers' GPUs, busy or not [USD/s]."""
+        c = self.configurations
+        return np.asarray(
+            c.prefill_replicas * c.prefill.replica_gpus * self.source.prefill_site.price
+        )
+
+    @property
+    def prefix_share(self) -> FloatArray:
+        """Share of the prompts' time that cached tokens add."""
+        return prefix_share(self.source.space.prefill_setting, self.prefill.configurations)
 
     def columns(self) -> Columns:
         """Where it runs, both kinds of workers, promises, memory of the decode workers."""

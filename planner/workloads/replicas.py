@@ -156,16 +156,6 @@ class Replicas(Deployments):
         return needed_memory(self.setting, memory, cache)
 
     @property
-    def prompt_price(self) -> FloatArray:
-        """The price of all GPUs for the share of their time that computes prompts [USD/s]."""
-        return self.promises.price * self.estimate.served.utilization
-
-    @property
-    def prefix_share(self) -> FloatArray:
-        """Share of the prompts' time that cached tokens add."""
-        return prefix_share(self.setting, self.configurations)
-
-    @property
     def draws(self) -> tuple[PowerDraw, ...]:
         """The electric power of all GPUs by part: near the design power while they prefill."""
         busy = self.estimate.served.utilization
@@ -176,6 +166,16 @@ class Replicas(Deployments):
 
         machine, profile = self.setting.machine, self.source.site.power
         return (power_draw(machine, profile, self.num_gpus, boards),)
+
+    @property
+    def prompt_price(self) -> FloatArray:
+        """The price of all GPUs for the share of their time that computes prompts [USD/s]."""
+        return self.promises.price * self.estimate.served.utilization
+
+    @property
+    def prefix_share(self) -> FloatArray:
+        """Share of the prompts' time that cached tokens add."""
+        return prefix_share(self.setting, self.configurations)
 
     def columns(self) -> Columns:
         """Where it runs, configuration, promises, memory."""
