@@ -53,8 +53,9 @@ class ApiComparison:
     """A deployment beside APIs for requests of a mix of tokens; times in s, money in USD.
 
     ``input_tokens`` and ``output_tokens`` are those of a request; ``cached_tokens`` of the former
-    are found in the prefix cache. ``cost_rate`` [USD/s] is what all GPUs cost, busy or not, and
-    ``request_rate`` what they serve at most, in ``replicas`` that each could serve alone.
+    are found in the prefix cache. ``cost_rate`` [USD/s] is what all GPUs cost, busy or not, from
+    the least to the most that is asked for them ``cost_rate_range``, and ``request_rate`` what they
+    serve at most, in ``replicas`` that each could serve alone.
     ``asked_rate`` is what was asked for, None where nobody did. The ends of intervals are those
     of 9 of 10 published runs. ``offers`` are the current ones, cheapest first, then the old.
     ``token_costs``: USD per million of the tokens of each kind at full load, unknown of a kind that
@@ -66,6 +67,7 @@ class ApiComparison:
     cached_tokens: float
     output_tokens: float
     cost_rate: float
+    cost_rate_range: Ends
     request_rate: float
     request_rate_ends: Ends
     cost: float
@@ -119,6 +121,8 @@ class ApiComparison:
             "cached_input_tokens": self.cached_tokens,
             "output_tokens": self.output_tokens,
             "cost_per_hour_usd": self.cost_rate * HOUR,
+            "cost_per_hour_of_cheapest_gpus_usd": self.cost_rate_range[0] * HOUR,
+            "cost_per_hour_of_dearest_gpus_usd": self.cost_rate_range[1] * HOUR,
             "requests_per_s": self.request_rate,
             "requests_per_s_low": low,
             "requests_per_s_high": high,
@@ -211,6 +215,7 @@ def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
         model=model,
         **mix,
         cost_rate=cost_rate,
+        cost_rate_range=_range(row, cost_rate),
         request_rate=rate,
         request_rate_ends=rates,
         cost=cost,
@@ -269,6 +274,24 @@ def _offer(
         utilization=even / rate,
         utilization_ends=(even / high, even / low),
     )
+
+
+def _range(row: Mapping[str, Any], cost_rate: float) -> Ends:
+    """USD/s at the least and at the most that is asked for these GPUs; prefill workers' own."""
+    parts = {"": cost_rate}
+    if row["prefill_gpu"] is not None:
+        million, rate = row["cost_per_million_output_tokens_usd"], row["output_tokens_per_s"]
+        parts = {"": million * rate / _MILLION, "prefill_": cost_rate - million * rate / _MILLION}
+
+    def asked(end: str) -> float:
+        shares = {
+            of: row[f"{of}price_{end}_per_gpu_hour_usd"] / row[f"{of}price_per_gpu_hour_usd"]
+            for of in parts
+            if parts[of] > 0
+        }
+        return float(sum(parts[of] * share for of, share in shares.items()))
+
+    return (asked("low"), asked("high")) if np.isfinite(cost_rate) else (np.nan, np.nan)
 
 
 def _ends(row: Mapping[str, Any], column: str) -> Ends:

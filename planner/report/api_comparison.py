@@ -65,6 +65,14 @@ def _of_deployment(compared: ApiComparison) -> list[str]:
         f"{interval} USD per 1,000 requests; at half of it twice as much. "
         f"A million tokens cost {of_tokens}."
     ]
+    least, most = compared.cost_rate_range
+    if least < most:
+        hour = text.dollars(least * HOUR).removesuffix(" USD")
+        cheap, dear = (_cents(rate / compared.request_rate) for rate in (least, most))
+        lines.append(
+            f"These GPUs are offered from {hour} to "
+            f"{text.dollars(most * HOUR)} per hour: {cheap} to {dear} USD per 1,000 requests."
+        )
     rate = compared.asked_rate
     if rate is not None and rate < compared.request_rate:
         cost, offers = compared.cost_rate / rate, compared.current or compared.offers
