@@ -11,11 +11,11 @@ from rich.text import Text
 from planner import text
 from planner.api_comparison import ApiComparison, Offer
 from planner.report.console import GOOD, TIE, make_table, print_folded, print_title
+from planner.report.told import token_costs
 from planner.units import HOUR
 
 _MOST = 6
 _THOUSAND = 1e3
-_KINDS = {"input": "in", "cached_input": "cached", "output": "out"}
 _WORDS = ("cheaper\nfull load", "priced")
 _HEADS = ("USD/1,000\nrequests", _WORDS[0], "break-even\nrequests/s", "load", _WORDS[1])
 _CHEAPER = {"self-host": "self-host", "api": "API", "tie": "tie", "": "-"}
@@ -54,16 +54,11 @@ def _of_deployment(compared: ApiComparison) -> list[str]:
         return ["Self-host: the price of the GPUs is unknown: give --price."]
     low, high = compared.cost_ends
     interval = f" ({_cents(low)} to {_cents(high)})" if math.isfinite(low) else ""
-    of_tokens = ", ".join(
-        f"{_million(cost)} {_KINDS[kind]}"
-        for kind, cost in compared.token_costs.items()
-        if math.isfinite(cost)
-    )
     lines = [
         f"Self-host: {text.dollars(compared.cost_rate * HOUR)} per hour, busy or not. At full "
         f"load, {text.significant(compared.request_rate)} requests/s, {_cents(compared.cost)}"
         f"{interval} USD per 1,000 requests; at half of it twice as much. "
-        f"A million tokens cost {of_tokens}."
+        f"A million tokens cost {token_costs(compared.token_costs)}."
     ]
     least, most = compared.cost_rate_range
     if least < most:
@@ -167,10 +162,6 @@ def _cents(cost: float) -> str:
     """USD of a thousand requests, of which one costs so much."""
     thousand = cost * _THOUSAND
     return f"{thousand:.3g}" if thousand < 1 else text.significant(thousand)
-
-
-def _million(cost: float) -> str:
-    return f"{cost:.2g}" if cost < 0.1 else text.significant(cost)
 
 
 def _rate(rate: float) -> str:

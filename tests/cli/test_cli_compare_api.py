@@ -107,3 +107,17 @@ def test_a_faulty_list_is_told_before_the_search_with_every_fault(planner, tmp_p
     assert ran.exit_code == 2
     assert f"{list_}:3: provider is empty." in ran.err
     assert planner(*ONE, "--specs", tmp_path).exit_code == 0
+
+
+def test_an_estimate_tells_what_tokens_of_each_kind_cost(planner):
+    out = planner(*ONE, "--prefix-cache-hit-rate", "0.5", "--price", "3").out
+    (line,) = (line for line in out.splitlines() if line.startswith("cost of tokens"))
+    assert re.fullmatch(
+        r"cost of tokens +[\d.]+ in, [\d.]+ cached, [\d.]+ out, USD per million", line
+    )
+    assert "cached" not in planner(*ONE, "--price", "3").out
+    batch = planner("estimate", "--workload", "inference", *ONE[3:])
+    assert re.search(r"\ncost of tokens +[\d.]+ in, [\d.]+ out, USD per million\n", batch.out)
+    run = planner("estimate", "--model", "llama-7b", "--gpus", "8", "--set", "tp=8")
+    assert re.search(r"\nPFLOP/s-day +\d+ USD\n", run.out)
+    assert "cost of tokens" not in planner(*ONE, "--gpu", "h800").out
