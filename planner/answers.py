@@ -13,6 +13,7 @@ from planner.errors import InfeasibleError, SearchSpaceError
 from planner.optimize.collector import first_row
 from planner.optimize.result import SearchResult
 from planner.plan import Plan, answered
+from planner.sizing.size import Sizes
 from planner.workloads.base import Evaluation
 
 _ROWS = 10
@@ -134,6 +135,33 @@ class Estimated(Evaluation):
         from planner.report.infeasible import infeasible_message
 
         return infeasible_message(self.plan, result_of(self.plan, self), self)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Sized(Sizes):
+    """What it takes of each GPU; a table in notebooks."""
+
+    @classmethod
+    def of_sizes(cls, sizes: Sizes) -> Self:
+        """The same, able to show itself."""
+        return cls(**_values(sizes))
+
+    def summary(self, *, width: int = 80) -> str:
+        """The fewest and the cheapest GPUs with their margins, in plain text.
+
+        Raises
+        ------
+        SearchSpaceError
+            The width is not that of a text.
+        """
+        from planner.report.sizes import print_sizes
+
+        return _printed(width, lambda console: print_sizes(console, self))
+
+    def _repr_html_(self) -> str:
+        from planner.report.sizes import sizes_html
+
+        return sizes_html(self)
 
 
 def _values(found: Any) -> dict[str, Any]:

@@ -92,6 +92,17 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         ],
         None,
     ),
+    "load": (
+        "question",
+        Annotated[
+            Path | None,
+            typer.Option(
+                help="Serving: CSV of a day's load: hour (0 to 23) or time (HH:MM), request_rate.",
+                metavar="FILE",
+            ),
+        ],
+        None,
+    ),
     "burst": ("question", _text("Serving: so many requests at once.", "N"), None),
     "driver": (
         "search",
@@ -211,6 +222,11 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         False,
     ),
     "workers": ("search", _text("Processes; one for each core where not given.", "N"), None),
+    "dask": (
+        "search",
+        _text("Run on the workers of a Dask scheduler, not in processes here.", "ADDRESS"),
+        None,
+    ),
     "specs": ("hardware", Specs, None),
     "quiet": ("output", Quiet, False),
 }  # fmt: skip

@@ -102,6 +102,8 @@ def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
         catalogue.load_framework(name)
     elif kind is SpecKind.ENGINES:
         catalogue.load_engine(name)
+    elif kind is SpecKind.RELIABILITY:
+        catalogue.load_reliability(name)
     else:
         _check_space(path, catalogue)
 

@@ -59,7 +59,7 @@ def run_sweep(
         files = write_tables(store, front)
         store.finish(
             {
-                **identity(plan.specs),
+                **identity(plan),
                 **counts,
                 "digest": plan.digest,
                 "plan": plan.to_dict(),

@@ -71,7 +71,7 @@ class Store:
         self._remove_parts()
 
     def _begin(self, fresh: bool) -> None:
-        mine = {"identity": identity(self.plan.specs), "digest": self.plan.digest}
+        mine = {"identity": identity(self.plan), "digest": self.plan.digest}
         if fresh and (self.folder / PLAN).is_file():
             self._remove_results()
         self._remove_unfinished()
@@ -85,7 +85,7 @@ class Store:
             raise OutputError(f"{self.folder}: holds the sweep of another plan: {_AGAIN}.")
         else:
             try:
-                check_same(identity(self.plan.specs), before["identity"], f"{self.folder}: it")
+                check_same(identity(self.plan), before["identity"], f"{self.folder}: it")
             except OutputError as error:
                 raise OutputError(f"{str(error).rstrip('.')}; {_AGAIN}.") from error
         self.is_complete = (self.folder / MANIFEST).is_file()

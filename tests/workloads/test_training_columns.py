@@ -21,6 +21,7 @@ def test_columns_are_the_estimate_in_their_units():
         price=3.0,
         total_tokens=1e12,
         settings=settings,
+        reliability="ideal",
     )
     row, estimate = found.to_frame().iloc[0], found.estimate
     step = float(np.ravel(estimate.step_time)[0])
@@ -32,6 +33,7 @@ def test_columns_are_the_estimate_in_their_units():
         "tokens_per_s": tokens / step,
         "tokens_per_s_per_gpu": tokens / step / 16,
         "time_to_train_days": steps * step / DAY,
+        "calendar_time_days": steps * step / DAY,
         "gpu_hours": steps * step * 16 / 3600,
         "cost_usd": steps * step * 16 / 3600 * 3.0,
         # At 3 USD per GPU-hour and 1 TFLOP/s a PFLOP/s-day takes 24,000 GPU-hours, and more the
