@@ -16,7 +16,7 @@ from planner.optimize.collector import first_row
 from planner.optimize.result_columns import ends_of, full_columns
 from planner.optimize.source import Candidates
 from planner.plan import Plan
-from planner.specs.api_price import ApiPrice, api_prices, priced_models
+from planner.specs.api_price import ApiPrice, api_prices, of_release, priced_models
 from planner.units import HOUR
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ class ApiComparison:
     ``asked_rate`` is what was asked for, None where nobody did. The ends of intervals are those
     of 9 of 10 published runs. ``offers`` are the current ones, cheapest first, then the old.
     ``token_costs``: USD per million of the tokens of each kind at full load, unknown of a kind that
-    a request lacks. ``note`` says why there are no offers.
+    a request lacks. ``other_releases``: offers of other releases of the architecture, where a
+    repository was named that means one. ``note`` says why there are no offers.
     """
 
     model: str
@@ -76,6 +77,7 @@ class ApiComparison:
     replicas: int
     asked_rate: float | None
     offers: tuple[Offer, ...]
+    other_releases: int
     note: str
 
     def __repr__(self) -> str:
@@ -133,6 +135,7 @@ class ApiComparison:
                 f"cost_per_million_{kind}_tokens_usd": cost
                 for kind, cost in self.token_costs.items()
             },
+            "other_releases": self.other_releases,
             "note": self.note,
         }
         known = {name: _known(value) for name, value in found.items()}
@@ -154,6 +157,7 @@ class ApiComparison:
         price, (low, high) = offer.price, offer.utilization_ends
         return {
             "provider": price.provider,
+            "release": price.release,
             "served_as": price.served_as,
             "input_usd_per_mtok": price.input * _MILLION,
             "cached_input_usd_per_mtok": cached_price(price) * _MILLION,
@@ -208,7 +212,8 @@ def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
     }
     model = row["model"]
     named = plan.words.get("model", {}).get(model, model)
-    prices = api_prices(named, folder) or api_prices(model, folder)
+    known = api_prices(named, folder) or api_prices(model, folder)
+    prices = of_release(known, named) if "/" in named else known
     offers = [_offer(price, mix, cost_rate, rate, rates) for price in prices]
     offers.sort(key=lambda offer: (offer.price.is_old, offer.cost, offer.price.provider))
     return ApiComparison(
@@ -227,6 +232,7 @@ def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
         replicas=int(row["replicas"]) if row["prefill_gpu"] is None else 1,
         asked_rate=plan.request.request_rate,
         offers=tuple(offers),
+        other_releases=len(known) - len(prices),
         note="" if offers else no_price(named, priced_models(folder)),
     )
 

@@ -172,6 +172,17 @@ def test_a_repository_and_an_own_price_of_it_are_one_model(tmp_path: Path) -> No
     assert "x" in {offer.price.provider for offer in found.offers}
 
 
+def test_a_repository_is_compared_with_prices_of_its_release() -> None:
+    asked = {**ONE, "model": "deepseek-ai/DeepSeek-R1", "num_gpus": 8, "gpu": "h200"}
+    asked["settings"] = {"tensor_parallel": 8, "concurrency": 16}
+    found = planner.estimate(**asked).compare_api()
+    assert {offer.price.release for offer in found.offers} == {"deepseek-r1"}
+    every = planner.estimate(**{**asked, "model": "deepseek-v3"}).compare_api()
+    assert len(found.offers) + found.other_releases == len(every.offers)
+    assert every.other_releases == 0
+    assert found.to_dict()["other_releases"] == found.other_releases
+
+
 def test_what_cannot_be_compared(tmp_path: Path) -> None:
     run = planner.estimate(model="llama-7b", num_gpus=8, settings={"tensor_parallel": 8})
     with pytest.raises(SearchSpaceError, match="compare_api is of workload serve"):

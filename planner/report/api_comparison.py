@@ -121,10 +121,12 @@ def _remarks(compared: ApiComparison, shown: Sequence[Offer]) -> list[str]:
         lines.append("tie: the offer lies in the interval of what self-hosting costs")
     if math.isfinite((compared.current or compared.offers)[0].break_even):
         lines.append(_break_even(compared))
-    old = len(compared.offers) - len(compared.current)
-    hidden = len(compared.offers) - len(shown)
+    if others := compared.other_releases:
+        lines.append(f"{others} offers are of other releases of the same architecture.")
+    hidden = [offer for offer in compared.offers if offer not in shown]
     if hidden:
-        lines.append(f"{hidden} more offers, {old} of them old or undated: --full, --json.")
+        old = sum(offer.price.is_old for offer in hidden)
+        lines.append(f"{len(hidden)} more offers, {old} of them old or undated: --full, --json.")
     return lines
 
 

@@ -85,6 +85,13 @@ def test_a_model_or_a_gpu_without_price_is_told_and_the_answer_still_there(plann
     assert "groq" in ran.out
 
 
+def test_the_help_of_serving_alone_has_it(planner):
+    for workload, is_there in (("serve", True), ("train", False), ("inference", False)):
+        assert (
+            "--compare-api" in planner("search", "--workload", workload, "--help").out
+        ) is is_there
+
+
 def test_what_it_does_not_go_with(planner):
     ran = planner("search", "--model", "llama-7b", "--gpus", "8", "--compare-api")
     assert (ran.exit_code, ran.err) == (3, "--compare-api is of --workload serve.\n")
