@@ -100,7 +100,10 @@ def test_what_it_does_not_go_with(planner):
     assert "--compare-api needs the report or --json" in ran.err
 
 
-def test_a_faulty_list_is_told_before_the_search_with_every_fault(planner, tmp_path: Path):
+def test_a_faulty_list_is_told_before_the_search_with_every_fault(
+    planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("planner.optimize.exhaustive.exhaustive_search", None)
     list_ = tmp_path / "api_prices.csv"
     list_.write_text("provider,model,input_usd_per_mtok,output_usd_per_mtok\na,b,x,1\n,c,1,1\n")
     for command in (SEARCH, ONE):
