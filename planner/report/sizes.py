@@ -26,6 +26,7 @@ from planner.workloads.registry import workload_of
 _MOST_REASONS = 40
 # What a narrow terminal leaves out comes last.
 _RANKS = {"gpu": 0, "num_gpus": 0, "least spare": 2, "plan": 3}
+_BOTH = {"fewest, cheapest": "both"}
 _COSTS = ("cost_usd", "cost_per_hour_usd")
 
 
@@ -127,7 +128,7 @@ def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) ->
         if column in row and math.isfinite(row[column] or math.nan):
             words = _money(row, column)
             if column == _COSTS[1]:
-                words += " USD per hour"
+                words = f"{_cost(row, column)} USD per hour"
             elif column not in _COSTS:
                 words += f" {label(column)}"
             parts.append(words)
@@ -146,7 +147,7 @@ def _columns(sizes: Sizes) -> Iterator[Column]:
     contracts = [size.contract for size, _, _ in lines]
     if len(set(contracts)) > 1:
         yield column("contract", "contract", contracts, numeric=False)
-    choices = [choice for _, choice, _ in lines]
+    choices = [_BOTH.get(choice, choice) for _, choice, _ in lines]
     if len(set(choices)) > 1:
         yield column("choice", "choice", choices, numeric=False)
     yield column("num_gpus", "GPUs", [text.count(fleet.num_gpus) for _, _, fleet in lines])
@@ -183,7 +184,9 @@ def _lines(sizes: Sizes) -> list[tuple[Size, str, Fleet]]:
 
 def _cost(row: Mapping[str, Any], column: str) -> str:
     value = row[column]
-    return "unknown" if value is None or not math.isfinite(value) else told(column, value)
+    if value is None or not math.isfinite(value):
+        return "unknown"
+    return told(column, value) if column == _COSTS[0] else text.significant(value)
 
 
 def _money(row: Mapping[str, Any], column: str) -> str:
