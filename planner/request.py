@@ -48,6 +48,7 @@ class Request:
     flops_efficiency, memory_efficiency : share of a peak, or text with a unit such as
         ``"150 TFLOP/s"``, ``"1.5 TB/s"``
     mode : ``aggregated``, ``disaggregated`` or both
+    reliability : name, alias or path of the figures on failures; ``ideal`` where none count
     specs : folder of own spec files, looked in before the working directory and what is shipped
     """
 
@@ -82,6 +83,7 @@ class Request:
     adapter: str | tuple[str, ...] = "none"
     lora_targets: str | None = None
     flops_efficiency: float | str | None = None
+    reliability: str | None = None
 
     engine: str | tuple[str, ...] | None = None
     mode: str | tuple[str, ...] | None = None

@@ -21,9 +21,8 @@ Given: TypeAlias = dict[str, Any]
 
 _OTHER_NAMES = {"settings": "--set", "all_rows": "--all", "objectives": "--objective"}
 _PLACEHOLDERS = {
-    "second": "TIME", "byte": "BYTES", "usd": "USD", "watt": "POWER", "kg": "MASS",
-    "1": "SHARE", "token": "TOKENS",
-    "count": "N", "number": "X", "1/s": "X", "peak": "SHARE|RATE",
+    "second": "TIME", "byte": "BYTES", "usd": "USD", "watt": "POWER", "kg": "MASS", "1": "SHARE",
+    "token": "TOKENS", "count": "N", "number": "X", "1/s": "X", "peak": "SHARE|RATE",
     "price": "USD|GPU=USD,...",
 }  # fmt: skip
 
@@ -141,6 +140,17 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         "output",
         Annotated[
             bool, typer.Option("--all", help="Write every feasible row, not the front alone.")
+        ],
+        False,
+    ),
+    "compare_api": (
+        "output",
+        Annotated[
+            bool,
+            typer.Option(
+                "--compare-api",
+                help="Serving: what the recommended plan costs beside prices of APIs per token.",
+            ),
         ],
         False,
     ),

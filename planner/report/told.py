@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from planner import text
@@ -48,6 +48,20 @@ def told(column: str, value: Any, ends: Ends | None = None) -> str:
     if ends is None or not all(map(math.isfinite, ends)):
         return words
     return f"{words} ({number(ends[0] / scale)} to {number(ends[1] / scale)})"
+
+
+def told_alike(column: str, values: Sequence[float]) -> tuple[list[str], str]:
+    """Values of a column in the unit that suits their middle one, and the unit.
+
+    >>> told_alike("cost_usd", [2.5e6, 4e5])
+    (['2,500', '400'], 'k USD')
+    """
+    known = sorted(value for value in values if math.isfinite(value)) or [0.0]
+    scale, unit = _scale(column, known[(len(known) - 1) // 2])
+    number = _number(column)
+    return [number(value / scale) if math.isfinite(value) else "-" for value in values], (
+        unit.strip()
+    )
 
 
 def _number(column: str) -> Callable[[float], str]:

@@ -33,6 +33,7 @@ from planner.specs.power import PowerProfile, load_power
 from planner.specs.price import Price, offers_of, price_of
 from planner.specs.profile import load_engine, load_framework
 from planner.specs.regions import Region, find_region
+from planner.specs.reliability import ReliabilitySpec, load_reliability
 from planner.specs.search_space import SearchSpace
 
 __all__ = [
@@ -103,6 +104,10 @@ class Catalogue:
     def load_profile(self, kind: str, name: str) -> Loaded[Any]:
         """A ``framework`` or ``engine``, with the source of each number."""
         return self.load_framework(name) if kind == "framework" else self.load_engine(name)
+
+    def load_reliability(self, name: str) -> Loaded[ReliabilitySpec]:
+        """How often GPUs fail and what it costs, with the source of each number."""
+        return load_reliability(name, self.folder)
 
     def load_space(self, name: str) -> Loaded[SearchSpace]:
         """A search space."""

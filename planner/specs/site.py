@@ -10,6 +10,7 @@ from typing import Any
 from planner.enums import Contract
 from planner.specs.offer import Price
 from planner.specs.power import PowerProfile
+from planner.specs.reliability import IDEAL, ReliabilitySpec
 from planner.units import HOUR
 
 
@@ -20,12 +21,14 @@ class Site:
     ``contract`` is that of the offer, or what was asked for where there is none. ``power`` says
     what is drawn around GPUs; ``carbon_intensity`` is kg of CO2 equivalent per joule of
     electricity, NaN where the region is unknown.
+    ``reliability`` is how often training is interrupted there, and what that costs.
     """
 
     offer: Price | None = None
     contract: str = Contract.ON_DEMAND
     power: PowerProfile | None = None
     carbon_intensity: float = math.nan
+    reliability: ReliabilitySpec = IDEAL
 
     def __post_init__(self) -> None:
         if self.offer is not None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from planner.confidence.chance import chance_below
 from planner.errors import PlannerError
 from planner.inputs import read
 from planner.optimize.collector import plain
@@ -15,7 +17,7 @@ from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.groups import why
 from planner.optimize.other_terms import on_other_terms
 from planner.optimize.result import SearchResult
-from planner.optimize.result_columns import full_columns
+from planner.optimize.result_columns import ends_of, full_columns
 from planner.plan import Plan, make_plan
 from planner.report.infeasible import limit_texts
 from planner.specs.catalogue import Catalogue, Loaded
@@ -125,7 +127,30 @@ def _common(plan: Plan) -> dict[str, Any]:
 def _recommended(plan: Plan, result: SearchResult) -> dict[str, Any]:
     assert result.recommended is not None
     table = full_columns(result.recommended.columns(), plan.problem.sources)
-    return {name: _known(plain(values[:1])[0]) for name, values in table.items()}
+    row = {name: plain(values[:1])[0] for name, values in table.items()}
+    row |= {"fit_probability": _fits(row), "assumed": assumed_in_short(plan.assumed)}
+    sure = plan.source_of(row).confidence(row["num_gpus"])
+    if sure is not None:
+        row |= {"tie_factor": float(sure.layout), "basis": sure.basis}
+    return {name: _known(value) for name, value in row.items()}
+
+
+def _fits(row: Mapping[str, Any]) -> float:
+    """The share of published runs of this kind that would have had enough memory."""
+    needed, free = (row.get(name, math.nan) for name in ("peak_memory_gib", "memory_headroom_gib"))
+    low, high = (row.get(name, math.nan) for name in ends_of("peak_memory_gib"))
+    return chance_below(needed + free, needed, (low, high))
+
+
+def assumed_in_short(names: Sequence[str]) -> str | None:
+    """The assumed numbers of specs; of those of one table how many.
+
+    >>> assumed_in_short(["gpu power", "gpu efficiency.gemm.latency", "gpu efficiency.wave"])
+    'gpu power; gpu efficiency (2 numbers)'
+    """
+    counts = Counter(name.partition(".")[0] for name in names)
+    words = [name if n == 1 else f"{name} ({n} numbers)" for name, n in counts.items()]
+    return "; ".join(words) or None
 
 
 def _front(plan: Plan, result: SearchResult, asked: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -16,6 +16,7 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.site import Site
 from planner.units import parse_quantity
 from planner.workloads.electricity import with_power
+from planner.workloads.failures import reliability_of
 from planner.workloads.notes import Notes
 from planner.workloads.offers import offer_of
 
@@ -44,7 +45,11 @@ def read_place(
     spec, cluster = hardware(gpu, request.cluster, list(counts), notes)
     wanted = any("cost" in word for word in (*request.objectives, *request.constraints))
     offer = offer_of(request, spec, wanted and is_only, notes)
-    site = Site(offer=offer, contract=request.contract or Contract.ON_DEMAND)
+    site = Site(
+        offer=offer,
+        contract=request.contract or Contract.ON_DEMAND,
+        reliability=reliability_of(request, notes),
+    )
     if request.ideal:
         spec, cluster = ideal_hardware(spec, cluster)
     return Place(

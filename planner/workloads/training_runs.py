@@ -17,10 +17,12 @@ from planner.configurations.training_rules import REJECTING, RULES
 from planner.enums import PipelineSchedule
 from planner.estimators.cost import RunCost, run_cost
 from planner.estimators.estimate import Estimate, broken_rule, evaluate, usable_memory
+from planner.estimators.goodput import calendar_factors
 from planner.estimators.memory import MEMORY_PARTS
 from planner.estimators.power import PowerDraw, power_draw
 from planner.estimators.share import Setting
-from planner.formulas.power import board_share, carbon, energy
+from planner.formulas.money import cost_per_pflop_day
+from planner.formulas.power import board_share, carbon, energy, range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
@@ -70,16 +72,22 @@ class TrainingSource(Source):
         return {
             "sequence_length": work.sequence_length,
             "total_tokens": work.total_tokens,
+            "reliability": self.site.reliability.name,
             **self.site.columns,
         }
 
     def confidence(self, num_gpus: float) -> Confidence | None:
-        """How sure its predictions for so many GPUs are, those of power and energy too."""
+        """As of other sources; the calendar time is as sure as step time and failures together."""
         sure = super().confidence(num_gpus)
-        power = self.site.power
-        if power is None:
+        if sure is None:
+            return None
+        failures = calendar_factors(self.setting, self.site, num_gpus)
+        together = range_of_product(sure.factors["step_time"], failures)
+        sure = replace(sure, factors={**sure.factors, "calendar_time": together})
+        if self.site.power is None:
             return sure
-        return with_energy(sure, self.setting.machine, self.site, num_gpus, power.train)
+        boards = self.site.power.train
+        return with_energy(sure, self.setting.machine, self.site, num_gpus, boards)
 
     def broken(self, configurations: TrainingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
@@ -161,8 +169,13 @@ class TrainingRuns(Candidates):
         return self.run.time_to_train
 
     @property
+    def calendar_time(self) -> FloatArray:
+        """Seconds of the run with its interruptions."""
+        return self.run.calendar_time
+
+    @property
     def gpu_hours(self) -> FloatArray:
-        """GPU-seconds of the run."""
+        """GPU-seconds of the run, interruptions and spares included."""
         return self.run.gpu_seconds
 
     @property
@@ -171,9 +184,15 @@ class TrainingRuns(Candidates):
         return self.run.cost
 
     @property
+    def cost_per_pflop_day(self) -> FloatArray:
+        """USD for 1e15 model FLOP/s over a day; what is computed again is not counted."""
+        rate = self.estimate.model_flops_per_second_per_gpu * self.num_gpus
+        return cost_per_pflop_day(cost=self.cost, flops=rate * self.time_to_train)
+
+    @property
     def energy(self) -> FloatArray:
         """Joules of the run's GPUs, hosts, network and building."""
-        return energy(power=self.power, duration=self.run.time_to_train)
+        return energy(power=self.power, duration=self.run.calendar_time)
 
     @cached_property
     def power(self) -> FloatArray:
@@ -223,6 +242,7 @@ class TrainingRuns(Candidates):
 
     def _predictions(self) -> Columns:
         estimate, run = self.estimate, self.run
+        lasting = run.goodput
         return {
             "step_time_s": estimate.step_time,
             "tokens_per_s": estimate.tokens_per_second,
@@ -234,11 +254,18 @@ class TrainingRuns(Candidates):
             "memory_headroom_gib": self.memory_headroom / GIB,
             "host_memory_gib": estimate.memory.host / GIB,
             "time_to_train_days": run.time_to_train / DAY,
+            "calendar_time_days": run.calendar_time / DAY,
             "gpu_hours": run.gpu_seconds / HOUR,
             "cost_usd": run.cost,
+            "cost_per_pflop_day_usd": self.cost_per_pflop_day,
             "energy_kwh": self.energy / KILOWATT_HOUR,
             "power_kw": self.power / KILOWATT,
             "carbon_kg": self.carbon,
+            "goodput": lasting.ratio,
+            "interruptions": run.interruptions,
+            "checkpoint_size_gib": np.asarray(lasting.checkpoint_size / GIB),
+            "checkpoint_interval_s": lasting.checkpoint_interval,
+            "num_spare_gpus": lasting.num_spare_gpus,
         }
 
     def _memory_parts(self) -> Columns:
