@@ -57,6 +57,11 @@ class Missed:
 
 
 def reason_of(missed: Sequence[Missed]) -> str:
-    """The reason of the number of GPUs that came closest; limits count before memory."""
-    best = min(missed, key=lambda one: (not one.is_limit, one.excess), default=None)
+    """The reason of the number of GPUs that came closest; limits count before memory and rules.
+
+    Of rules that of the most GPUs: fewer break some for being few.
+    """
+    best = min(
+        missed, key=lambda one: (not one.is_limit, one.excess, -one.num_gpus), default=None
+    )
     return "no number of GPUs is left to try" if best is None else best.words
