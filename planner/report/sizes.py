@@ -18,6 +18,7 @@ from planner.report.html import columns_table
 from planner.report.short import degrees
 from planner.report.told import label, told
 from planner.sizing.fleet import RATE, Fleet, Margin, Size
+from planner.sizing.floor import DEADLINES
 from planner.sizing.size import Sizes
 from planner.terms import glossary
 from planner.workloads.base import Workload
@@ -27,6 +28,7 @@ _MOST_REASONS = 40
 # What a narrow terminal leaves out comes last.
 _RANKS = {"gpu": 0, "num_gpus": 0, "least spare": 2, "plan": 3}
 _BOTH = {"fewest, cheapest": "both"}
+_TIME = "calendar_time_days"
 _COSTS = ("cost_usd", "cost_per_hour_usd")
 
 
@@ -132,6 +134,8 @@ def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) ->
             elif column not in _COSTS:
                 words += f" {label(column)}"
             parts.append(words)
+    if _TIME in row and not {margin.name for margin in fleet.margins} & set(DEADLINES):
+        parts.append(told(_TIME, row[_TIME], _ends(row, "calendar_time", "days")))
     parts += [margin_words(margin, confidence) for margin in fleet.margins]
     return "; ".join(filter(None, parts))
 
@@ -157,7 +161,13 @@ def _columns(sizes: Sizes) -> Iterator[Column]:
         yield column(cost, head, [_cost(fleet.row, cost) for _, _, fleet in lines])
     sure = sizes.request.confidence
     at = f" {100 * sure:g}%" if sure > MEDIAN else ""
+    limited = {margin.name for margin in lines[0][2].margins}
+    if _TIME in lines[0][2].row and not limited & set(DEADLINES):
+        times = [told(_TIME, fleet.row[_TIME]) for _, _, fleet in lines]
+        yield column("time", "time", times)
     for place, margin in enumerate(lines[0][2].margins):
+        if margin.name == "cost" and not at:
+            continue
         mine = [fleet.margins[place] for _, _, fleet in lines]
         unit = margin.unit
         name, shown = margin.name, _name(margin.name)
@@ -191,9 +201,12 @@ def _cost(row: Mapping[str, Any], column: str) -> str:
 
 def _money(row: Mapping[str, Any], column: str) -> str:
     stem = column.removesuffix("_usd")
-    low, high = (row.get(f"{stem}_{end}_usd") for end in ("low", "high"))
-    ends = None if low is None or high is None else (float(low), float(high))
-    return told(column, row[column], ends)
+    return told(column, row[column], _ends(row, stem, "usd"))
+
+
+def _ends(row: Mapping[str, Any], stem: str, unit: str) -> tuple[float, float] | None:
+    low, high = (row.get(f"{stem}_{end}_{unit}") for end in ("low", "high"))
+    return None if low is None or high is None else (float(low), float(high))
 
 
 def _plan(row: Mapping[str, Any]) -> str:

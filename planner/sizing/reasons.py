@@ -61,7 +61,5 @@ def reason_of(missed: Sequence[Missed]) -> str:
 
     Of rules that of the most GPUs: fewer break some for being few.
     """
-    best = min(
-        missed, key=lambda one: (not one.is_limit, one.excess, -one.num_gpus), default=None
-    )
+    best = min(missed, key=lambda one: (not one.is_limit, one.excess, -one.num_gpus), default=None)
     return "no number of GPUs is left to try" if best is None else best.words
