@@ -30,8 +30,8 @@ _LONGEST = 4000
 _LONGEST_NAME = 255
 _SHOWN = 60
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-_EXAMPLES = {"second": "s", "byte": "GiB"}
-_UNITS = {"usd": "USD"}
+_EXAMPLES = {"second": "s", "byte": "GiB", "watt": "kW"}
+_UNITS = {"usd": "USD", "kg": "kg"}
 # No run is that short: a thousand tokens are less than one sequence.
 _FEWEST_TOKENS = 1000.0
 # To its writer this is one number: 048 must not become a second value.
@@ -339,5 +339,7 @@ _READERS: Mapping[str, Callable[[Term, Any, str], Any]] = {
     "second": _quantity,
     "byte": _quantity,
     "usd": _quantity,
+    "watt": _quantity,
+    "kg": _quantity,
     "1": _quantity,
 }

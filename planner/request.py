@@ -43,9 +43,12 @@ class Request:
     contract, provider : on what terms GPUs are had, and from whom; where nobody says so,
         the median of what sellers ask on demand
     prices : CSV file of own prices, which replace those of the price lists
+    region : where electricity comes from: ``"SE"``, ``"US-VA"``, ``"GCP europe-west4"``
+    pue : power of the building over that of what computes in it
     flops_efficiency, memory_efficiency : share of a peak, or text with a unit such as
         ``"150 TFLOP/s"``, ``"1.5 TB/s"``
     mode : ``aggregated``, ``disaggregated`` or both
+    reliability : name, alias or path of the figures on failures; ``ideal`` where none count
     specs : folder of own spec files, looked in before the working directory and what is shipped
     """
 
@@ -64,6 +67,8 @@ class Request:
     contract: str | None = None
     provider: str | None = None
     prices: str | None = None
+    region: str | None = None
+    pue: float | None = None
     ideal: bool = False
     memory_efficiency: float | str | None = None
     lora_rank: int | None = None
@@ -78,6 +83,7 @@ class Request:
     adapter: str | tuple[str, ...] = "none"
     lora_targets: str | None = None
     flops_efficiency: float | str | None = None
+    reliability: str | None = None
 
     engine: str | tuple[str, ...] | None = None
     mode: str | tuple[str, ...] | None = None

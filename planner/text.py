@@ -92,6 +92,22 @@ def dollars(amount: float) -> str:
     return f"{amount:,.0f} USD" if amount >= 100 else f"{amount:.2f} USD"
 
 
+def watts(power: float) -> str:
+    """Electric power in kW."""
+    return f"{significant(power / 1e3)} kW"
+
+
+def carbon(mass: float) -> str:
+    """CO2 equivalent in g, kg or t.
+
+    >>> carbon(0.0102), carbon(255978)
+    ('10.2 g CO2e', '256 t CO2e')
+    """
+    scales = ((1.0, 1e-3, "g"), (1e4, 1.0, "kg"), (math.inf, 1e3, "t"))
+    scale, unit = next((scale, unit) for end, scale, unit in scales if mass < end)
+    return f"{significant(mass / scale)} {unit} CO2e"
+
+
 def per_second(rate: float) -> str:
     """A rate."""
     return f"{significant(rate)}/s"
@@ -110,13 +126,15 @@ def value(given: object) -> str:
 
 
 def limit(amount: float, unit: str) -> str:
-    """A limited quantity of ``unit`` (byte, second, usd, 1/s, gpus or 1)."""
+    """A limited quantity of ``unit`` (byte, second, usd, watt, kg, 1/s, gpus or 1)."""
     if not math.isfinite(amount):
         return "unknown"
     formats = {
         "byte": gibibytes,
         "second": duration,
         "usd": dollars,
+        "watt": watts,
+        "kg": carbon,
         "1": percent,
         "1/s": per_second,
         "count": gpus,

@@ -1,6 +1,6 @@
 """Units: the only place that knows powers of 1000 and 1024.
 
-Inside the package every quantity is in byte, second, FLOP, byte/s, FLOP/s, W or USD.
+Inside the package every quantity is in byte, second, FLOP, byte/s, FLOP/s, W, J, kg or USD.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ GIGA = _DECIMAL["G"]
 TERA = _DECIMAL["T"]
 HOUR = 3600.0
 DAY = 24 * HOUR
+YEAR = 365 * DAY
+MONTH = YEAR / 12
+KILOWATT = 1e3
 KILOWATT_HOUR = 3.6e6
 
 # Behind a count: k is a thousand, Ki is 1024.
@@ -29,11 +32,16 @@ UNITS: dict[str, dict[str, float]] = {
     "flop/s": {prefix + "FLOP/s": scale for prefix, scale in _DECIMAL.items()},
     "second": {
         "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": HOUR, "d": DAY,
-        "hours": HOUR, "days": DAY,
+        "hours": HOUR, "days": DAY, "years": YEAR,
     },
-    "watt": {"W": 1.0, "kW": 1e3},
+    "watt": {"W": 1.0, "kW": 1e3, "MW": 1e6},
+    "kg": {"kg": 1.0, "g": 1e-3, "t": 1e3},
+    "kg/J": {"gCO2e/kWh": 1e-3 / KILOWATT_HOUR},
+    "usd/J": {"USD/kWh": 1 / KILOWATT_HOUR},
     "usd": {"USD": 1.0, "kUSD": 1e3, "MUSD": 1e6, "k": 1e3, "M": 1e6},
     "usd/s": {"USD/h": 1 / HOUR, "USD/s": 1.0},
+    "usd/watt/s": {"USD/kW/month": 1 / (1e3 * MONTH)},
+    "1/year": {"1/year": 1.0, "%/year": 0.01},
     "1": {"1": 1.0, "%": 0.01, "": 1.0},
     "number": _MANY | {"%": 0.01},
     "token": {"tokens": 1.0, **_MANY},

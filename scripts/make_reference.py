@@ -38,6 +38,8 @@ _TYPES = {
     "second": "time with a unit",
     "byte": "bytes with a unit",
     "usd": "USD",
+    "watt": "power with a unit",
+    "kg": "mass with a unit",
     "token": "tokens with a unit",
 }
 _PLACEHOLDERS = {int: "N", float: "X", str: "NAME", Path: "FILE"}

@@ -21,8 +21,8 @@ Given: TypeAlias = dict[str, Any]
 
 _OTHER_NAMES = {"settings": "--set", "all_rows": "--all", "objectives": "--objective"}
 _PLACEHOLDERS = {
-    "second": "TIME", "byte": "BYTES", "usd": "USD", "1": "SHARE", "token": "TOKENS",
-    "count": "N", "number": "X", "1/s": "X", "peak": "SHARE|RATE",
+    "second": "TIME", "byte": "BYTES", "usd": "USD", "watt": "POWER", "kg": "MASS", "1": "SHARE",
+    "token": "TOKENS", "count": "N", "number": "X", "1/s": "X", "peak": "SHARE|RATE",
     "price": "USD|GPU=USD,...",
 }  # fmt: skip
 
@@ -92,6 +92,17 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         ],
         None,
     ),
+    "load": (
+        "question",
+        Annotated[
+            Path | None,
+            typer.Option(
+                help="Serving: CSV of a day's load: hour (0 to 23) or time (HH:MM), request_rate.",
+                metavar="FILE",
+            ),
+        ],
+        None,
+    ),
     "burst": ("question", _text("Serving: so many requests at once.", "N"), None),
     "driver": (
         "search",
@@ -129,6 +140,17 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         "output",
         Annotated[
             bool, typer.Option("--all", help="Write every feasible row, not the front alone.")
+        ],
+        False,
+    ),
+    "compare_api": (
+        "output",
+        Annotated[
+            bool,
+            typer.Option(
+                "--compare-api",
+                help="Serving: what the recommended plan costs beside prices of APIs per token.",
+            ),
         ],
         False,
     ),

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from planner.cli import options
 from planner.cli.help import PlanningCommand
 from planner.cli.request import given_answers, parse_settings
+from planner.cli.sweep_show import EPILOG, show
 from planner.inputs import whole
 
 if TYPE_CHECKING:
@@ -38,8 +39,14 @@ class _Run(PlanningCommand):
     def format_usage(self, ctx: Any, formatter: Any) -> None:
         formatter.write_usage(ctx.parent.command_path, " ".join(self.collect_usage_pieces(ctx)))
 
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        super().format_epilog(ctx, formatter)
+        formatter.write_paragraph()
+        formatter.write_text("planner sweep show DIR prints what a sweep found; -h behind it, how.")
+
 
 sweep = typer.Typer(cls=_RunUnlessNamed, help="Run every combination of a plan of lists.")
+sweep.command("show", epilog=EPILOG)(show)
 
 
 @sweep.command(_DEFAULT, cls=_Run, hidden=True)
@@ -73,6 +80,11 @@ def run(given: options.Given) -> None:
 
     with stoppable_bar(plan.num_scenarios, "scenarios", quiet=given["quiet"]) as progress:
         run_sweep(plan, given["output"], run=workers, fresh=given["fresh"], progress=progress)
+    if not given["quiet"]:
+        from planner.report.console import make_console
+        from planner.sweeps.show import Shown, show_summary
+
+        show_summary(make_console(), Shown(folder=given["output"]))
 
 
 def _workers(given: options.Given) -> Run:

@@ -25,6 +25,7 @@ TIME_PARTS = (
     "optimizer",
     "overhead",
 )
+_COMPUTING = ("forward", "backward", "recompute", "optimizer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +72,12 @@ class StepTime:
         """Index of the slowest stage."""
         stacked = np.stack(np.broadcast_arrays(*self.stage_times))
         return np.asarray(np.argmax(stacked, axis=0), dtype=np.int8)
+
+    @property
+    def computing_share(self) -> FloatArray:
+        """Part of a step in which the slowest stage computes; in the rest it waits."""
+        parts = self.parts()
+        return np.asarray(add(parts[name] for name in _COMPUTING) / self.total)
 
     def parts(self) -> dict[str, FloatArray]:
         """Seconds of each of ``TIME_PARTS``."""

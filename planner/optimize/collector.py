@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -106,15 +106,27 @@ class Collector:
         source, table = self._pieces[piece]
         return source, table.rows(np.array([at]))
 
-    def table(self, rows: IndexArray) -> Columns:
-        """Some rows of the front as columns, in their order; predicted again."""
+    def judged(self, rows: IndexArray) -> Iterator[tuple[IndexArray, Candidates]]:
+        """Some rows of the front, predicted again, each piece with the places of its rows."""
         self._merge()
-        places, found = self._places[rows], []
+        places = self._places[rows]
         for piece in np.unique(places[:, 0]):
             mine = np.flatnonzero(places[:, 0] == piece)
             source, table = self._pieces[piece]
-            found.append((mine, source.judged(table.rows(places[mine, 1])).columns()))
-        return in_order(found)
+            yield mine, source.judged(table.rows(places[mine, 1]))
+
+    def moved(self, problem: Problem, sources: Mapping[int, Source]) -> Collector:
+        """The same rows of other sources, by the identity of the source that they replace."""
+        self._merge()
+        found = Collector(problem)
+        found.simplest = self.simplest.moved(sources)
+        found.counts, found._values, found._places = self.counts, self._values, self._places
+        found._pieces = [(sources[id(source)], rows) for source, rows in self._pieces]
+        found._misses = {
+            number: replace(miss, source=sources[id(miss.source)])
+            for number, miss in self._misses.items()
+        }
+        return found
 
     def settle(self) -> None:
         """Let go of what was judged, but for the best."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from planner.arrays import IndexArray
-from planner.optimize.collector import Collector, NearestMiss, in_order
+from planner.optimize.collector import Collector, NearestMiss
 from planner.optimize.pareto import pareto_front, useful
 from planner.optimize.problem import MEMORIES, Cell, Problem
 from planner.optimize.recommendation import Choice, Simplest
-from planner.optimize.source import Columns, Source
+from planner.optimize.source import Candidates, Source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +42,12 @@ def first(groups: Sequence[Group]) -> tuple[Source, Any] | None:
     return min(found, key=lambda one: tuple(one.values[0])).place(0) if found else None
 
 
-def joint_front(groups: Sequence[Group], furthest: float) -> Columns:
-    """The front of all groups as columns, up to a factor of the best first objective."""
+Pieces: TypeAlias = Sequence[tuple[IndexArray, Candidates]]
+"""Candidates of several sources, each with the places of its rows in one table."""
+
+
+def joint_front(groups: Sequence[Group], furthest: float) -> Pieces:
+    """The front of all groups, judged, up to a factor of the best first objective."""
     found = [group.collector for group in groups]
     values = [one.values for one in found]
     together = np.concatenate(values)
@@ -51,12 +55,12 @@ def joint_front(groups: Sequence[Group], furthest: float) -> Columns:
     front = front[useful(together[front], furthest)]
     owners = np.repeat(np.arange(len(found)), [len(one) for one in values])[front]
     starts = np.cumsum([0, *map(len, values)])
-    pieces: list[tuple[IndexArray, Columns]] = [
-        (places, found[number].table(front[places] - starts[number]))
+    return [
+        (places[mine], judged)
         for number in np.unique(owners).tolist()
         if (places := np.flatnonzero(owners == number)).size
+        for mine, judged in found[number].judged(front[places] - starts[number])
     ]
-    return in_order(pieces)
 
 
 def best_choice(problem: Problem, groups: Sequence[Group]) -> Choice | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,12 @@ class Simplest:
         """What several have kept, together."""
         found, kept = cls(), [one for each in several for one in each._kept]
         found._kept = _stairs(kept, min((float(one.values[0]) for one in kept), default=np.inf))
+        return found
+
+    def moved(self, sources: Mapping[int, Source]) -> Simplest:
+        """The same rows of other sources, by the identity of the source that they replace."""
+        found = Simplest()
+        found._kept = [replace(one, source=sources[id(one.source)]) for one in self._kept]
         return found
 
     def add(self, candidates: Candidates, rows: IndexArray, values: FloatArray) -> None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.optimize.collector import NearestMiss, first_row, stacked
+from planner.optimize.collector import NearestMiss, first_row, in_order, stacked
 from planner.optimize.groups import (
     Group,
+    Pieces,
     best_choice,
     by_value,
     cell_of,
@@ -121,9 +122,14 @@ class SearchResult:
         return best_choice(self.problem, self.groups)
 
     @cached_property
-    def table(self) -> Mapping[str, Sequence[Any]]:
-        """The front as columns, predicted again; empty if nothing is feasible."""
+    def front(self) -> Pieces:
+        """The front, judged; empty if nothing is feasible."""
         return joint_front(self.groups, self.problem.furthest)
+
+    @cached_property
+    def table(self) -> Mapping[str, Sequence[Any]]:
+        """The front as columns; empty if nothing is feasible."""
+        return in_order([(places, judged.columns()) for places, judged in self.front])
 
     @cached_property
     def comparisons(self) -> Mapping[str, Comparison]:

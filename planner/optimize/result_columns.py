@@ -14,8 +14,12 @@ from planner.optimize.source import Columns, Source
 # those that are in proportion to its inverse.
 FOLLOWING: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "step_time": (
-        ("step_time_s", "time_to_train_days", "gpu_hours", "cost_usd", "energy_kwh"),
+        ("step_time_s", "time_to_train_days"),
         ("tokens_per_s", "tokens_per_s_per_gpu", "model_flops_utilization"),
+    ),
+    "calendar_time": (
+        ("calendar_time_days", "gpu_hours", "cost_usd", "cost_per_pflop_day_usd"),
+        (),
     ),
     "time_to_first_token": (("time_to_first_token_s", "prefill_latency_s"), ()),
     "time_per_output_token": (
@@ -30,12 +34,27 @@ FOLLOWING: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "tokens_per_s_per_gpu",
             "requests_per_s",
         ),
-        ("cost_per_million_tokens_usd",),
+        (
+            "cost_per_million_tokens_usd",
+            "cost_per_million_input_tokens_usd",
+            "cost_per_million_cached_input_tokens_usd",
+            "cost_per_million_output_tokens_usd",
+        ),
+    ),
+    "power": (("power_kw",), ()),
+    "energy": (
+        (
+            "energy_kwh",
+            "carbon_kg",
+            "energy_per_million_tokens_kwh",
+            "carbon_per_million_tokens_kg",
+        ),
+        (),
     ),
     "peak_memory": (("peak_memory_gib",), ()),
 }
 _UNKNOWN = (np.nan, np.nan)
-_UNITS = ("_s", "_gib", "_days", "_usd", "_kwh")
+_UNITS = ("_s", "_gib", "_days", "_usd", "_kwh", "_kw", "_kg")
 
 
 def ends_of(column: str) -> tuple[str, str]:

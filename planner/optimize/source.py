@@ -51,6 +51,11 @@ class Candidates(ABC):
         """How much about a plan is unusual: 0 for the plainest; broadcasts to ``shape``."""
         return np.zeros((), dtype=np.intp)
 
+    def moved(self, source: Any) -> Candidates:
+        """The same configurations of a source that differs in its site alone."""
+        judged: Candidates = source.judged(self.configurations)
+        return judged
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the configurations."""

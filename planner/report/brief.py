@@ -19,11 +19,12 @@ from planner.optimize.result_columns import intervals
 from planner.plan import Plan
 from planner.report.compared import print_comparisons
 from planner.report.console import GOOD, make_table, print_folded
+from planner.report.electricity import told_columns
 from planner.report.front import of_objective, print_short_front
 from planner.report.overview import question_title, sureness_lines
 from planner.report.reproduce import estimate_command, folded
 from planner.report.short import share, short_plan
-from planner.report.sure import beyond
+from planner.report.sure import beyond, says_nothing
 from planner.report.told import label, told
 from planner.units import GIB
 
@@ -128,9 +129,14 @@ def recommended_pairs(
     told_of = plan.workload.wording.told or tuple(
         of_objective(plan, objective.name, row) for objective in plan.problem.objectives
     )
+    told_of = (*told_of, *told_columns(row))
     ends = intervals(row, sure)
     pairs = {} if plan.counts else {"GPUs": text.count(row["num_gpus"])}
-    pairs |= {label(name): told(name, row[name], ends.get(name)) for name in told_of if name in row}
+    pairs |= {
+        label(name): told(name, row[name], ends.get(name))
+        for name in told_of
+        if name in row and not says_nothing(name, row)
+    }
     if _MEMORY in row:
         capacity = _capacity(plan, row)
         high = ends[_MEMORY][1] if _MEMORY in ends else np.inf

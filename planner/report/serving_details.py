@@ -24,6 +24,7 @@ from planner.optimize.source import Candidates
 from planner.plan import Plan
 from planner.report.console import make_table, print_pairs, print_title
 from planner.report.details import Details, print_memory, print_sure
+from planner.report.electricity import electricity_pairs
 from planner.report.parts import first
 from planner.report.step_operators import print_steps, step_rows
 from planner.workloads.base import Evaluation
@@ -45,7 +46,7 @@ def _deployment(console: Console, _: Plan, candidates: Candidates) -> None:
         print_title(console, f"Latency at {requests} requests a replica")
         console.print(_latency_table(console, candidates.estimate))
     print_title(console, "Speed")
-    print_pairs(console, pairs)
+    print_pairs(console, pairs | electricity_pairs(candidates, row))
     print_sure(console, candidates)
 
 
@@ -150,7 +151,7 @@ def _batch(console: Console, _: Plan, candidates: Candidates) -> None:
     cost = row["cost_per_million_tokens_usd"]
     if math.isfinite(cost):
         pairs["cost"] = f"{text.dollars(cost)} per million output tokens"
-    print_pairs(console, pairs)
+    print_pairs(console, pairs | electricity_pairs(candidates, row))
     print_sure(console, candidates)
 
 

@@ -1,4 +1,4 @@
-"""What a GPU costs: what is typical under each contract, and every offer."""
+"""What a GPU costs: what is typical under each contract, every offer, and what owning it takes."""
 
 from __future__ import annotations
 
@@ -7,31 +7,61 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from planner import text
+from planner.estimators.ownership import owned, used_figures
 from planner.report.console import make_table, print_title
 from planner.specs.catalogue import Catalogue
+from planner.specs.gpu import GpuSpec
 from planner.specs.offer import UNDATED, Price
+from planner.specs.ownership import ASSUMED, DIMENSIONS, Figure
 from planner.specs.price import CONTRACTS, contracts_of
-from planner.units import HOUR
+from planner.units import HOUR, KILOWATT_HOUR, MONTH, YEAR
 
 _TYPICAL = ("contract", "typical", "from", "to", "offers", "newest")
 _OFFER = ("contract", "USD /h", "provider", "region", "date")
-_WORDS = ("contract", "provider", "region", "date", "newest")
+_FIGURE = ("quantity", "value", "unit", "range")
+_NUMBERS = ("USD /h", "typical", "from", "to", "offers", "value")
+_UNITS = {
+    "usd": (1.0, "USD"),
+    "1": (1.0, ""),
+    "1/year": (1.0, "1/year"),
+    "second": (YEAR, "years"),
+    "watt": (1.0, "W"),
+    "usd/J": (1 / KILOWATT_HOUR, "USD/kWh"),
+    "usd/watt/s": (1 / (1e3 * MONTH), "USD/kW/month"),
+}
 
 
-def print_prices(console: Console, gpu: str, catalogue: Catalogue) -> None:
+def print_prices(console: Console, gpu: GpuSpec, catalogue: Catalogue) -> None:
     """The prices of a GPU: one line a contract, then one an offer, the newest in front."""
     print_title(console, "Prices, USD per GPU-hour")
-    contracts = contracts_of(gpu, catalogue.folder)
-    if not contracts:
+    contracts = contracts_of(gpu.name, catalogue.folder)
+    prices = [catalogue.price(gpu.name, contract) for contract in contracts]
+    rows = [_typical(price) for price in (*prices, owned(gpu, catalogue)) if price is not None]
+    offers = sorted(catalogue.offers(gpu.name), key=lambda offer: offer.provider)
+    if rows:
+        _print(console, _TYPICAL, rows)
+    if not offers:
         console.print("No rent was found.")
-        return
-    found = [catalogue.price(gpu, contract) for contract in contracts]
-    _print(console, _TYPICAL, [_typical(price) for price in found if price is not None])
-    print_title(console, "Offers")
-    offers = sorted(catalogue.offers(gpu), key=lambda offer: offer.provider)
-    offers.sort(key=lambda offer: offer.date, reverse=True)
-    offers.sort(key=lambda offer: (CONTRACTS.index(offer.contract), offer.is_old))
-    _print(console, _OFFER, [_offer(offer) for offer in offers])
+    else:
+        print_title(console, "Offers")
+        offers.sort(key=lambda offer: offer.date, reverse=True)
+        offers.sort(key=lambda offer: (CONTRACTS.index(offer.contract), offer.is_old))
+        _print(console, _OFFER, [_offer(offer) for offer in offers])
+    if figures := used_figures(gpu, catalogue):
+        print_title(console, "To own it")
+        _print(console, _FIGURE, [_figure(name, figure) for name, figure in figures.items()])
+        for name, figure in figures.items():
+            when = f", {figure.date}" if figure.date else ""
+            source = "ASSUMED" if figure.source == ASSUMED else figure.source
+            console.print(f"[{name}] {source}{when}", markup=False)
+
+
+def _figure(name: str, figure: Figure) -> list[str]:
+    scale, unit = _UNITS[DIMENSIONS[name]]
+    ends = ""
+    if figure.low < figure.high:
+        ends = f"{figure.low / scale:,.6g} to {figure.high / scale:,.6g}"
+    return [name, f"{figure.value / scale:,.6g}", unit, ends]
 
 
 def _typical(price: Price) -> list[str]:
@@ -57,7 +87,7 @@ def _hourly(rate: float) -> str:
 def _print(console: Console, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = make_table(console)
     for name in head:
-        table.add_column(name, justify="left" if name in _WORDS else "right", overflow="fold")
+        table.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
     console.print(table)

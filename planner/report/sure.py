@@ -15,6 +15,7 @@ from planner.optimize.result_columns import intervals
 _TOLD = (
     "step_time_s",
     "time_to_train_days",
+    "calendar_time_days",
     "time_to_first_token_s",
     "prefill_latency_s",
     "time_per_output_token_s",
@@ -22,6 +23,7 @@ _TOLD = (
     "output_tokens_per_s",
     "peak_memory_gib",
 )
+_SAME_AS = {"calendar_time_days": "time_to_train_days"}
 _MEMORY = "peak_memory_gib"
 _UNITS = {"_per_s": "tokens/s", "_s": "s", "_gib": "GiB", "_days": "days"}
 
@@ -29,11 +31,20 @@ _UNITS = {"_per_s": "tokens/s", "_s": "s", "_gib": "GiB", "_days": "days"}
 def sure_pairs(row: Mapping[str, Any], sure: Confidence, capacity: float) -> dict[str, str]:
     """Where 90 % of published runs of this kind would be; the memory has ``capacity`` [GiB]."""
     ends = intervals(row, sure)
-    pairs = {_label(name): _range(name, *ends[name]) for name in _TOLD if name in ends}
+    pairs = {
+        _label(name): _range(name, *ends[name])
+        for name in _TOLD
+        if name in ends and not says_nothing(name, row)
+    }
     if memory := beyond(row, sure, capacity):
         pairs["peak memory"] = memory
     pairs["meaning"] = f"9 of 10 published runs like this lie there; basis: {sure.basis}"
     return pairs
+
+
+def says_nothing(column: str, row: Mapping[str, Any]) -> bool:
+    """Whether a column equals the one that it goes beyond, so that nobody needs to see both."""
+    return column in _SAME_AS and row[column] == row.get(_SAME_AS[column])
 
 
 def beyond(row: Mapping[str, Any], sure: Confidence, capacity: float) -> str:

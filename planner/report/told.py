@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from planner import text
@@ -12,8 +12,10 @@ from planner.units import DAY, HOUR
 
 Ends = tuple[float, float]
 
-_UNITS = {"s", "ms", "GiB", "days", "USD", "kWh"}
+_UNITS = {"s", "ms", "GiB", "days", "USD", "kWh", "kW", "kg"}
 _TIMES = ((1.0, 1e-3, "ms"), (600.0, 1.0, "s"), (2 * HOUR, 60.0, "min"), (2 * DAY, HOUR, "h"))
+_ENERGY = ((1.0, 1e-3, ""), (1e4, 1.0, "k"), (1e7, 1e3, "M"))
+_MASS = ((1.0, 1e-3, "g CO2e"), (1e4, 1.0, "kg CO2e"))
 _MONEY = ((1e4, 1.0, "USD"), (1e6, 1e3, "k USD"), (1e9, 1e6, "M USD"))
 
 
@@ -48,6 +50,20 @@ def told(column: str, value: Any, ends: Ends | None = None) -> str:
     return f"{words} ({number(ends[0] / scale)} to {number(ends[1] / scale)})"
 
 
+def told_alike(column: str, values: Sequence[float]) -> tuple[list[str], str]:
+    """Values of a column in the unit that suits their middle one, and the unit.
+
+    >>> told_alike("cost_usd", [2.5e6, 4e5])
+    (['2,500', '400'], 'k USD')
+    """
+    known = sorted(value for value in values if math.isfinite(value)) or [0.0]
+    scale, unit = _scale(column, known[(len(known) - 1) // 2])
+    number = _number(column)
+    return [number(value / scale) if math.isfinite(value) else "-" for value in values], (
+        unit.strip()
+    )
+
+
 def _number(column: str) -> Callable[[float], str]:
     if column.endswith(("_gib", "_utilization")):
         return lambda number: f"{number:,.1f}"
@@ -66,6 +82,12 @@ def _scale(column: str, value: float) -> tuple[float, str]:
     if column.endswith("_usd"):
         divisor, unit = _of(_MONEY, value, (1e9, "billion USD"))
         return divisor, "" if label(column).startswith("USD") else f" {unit}"
+    if column.endswith("_kg"):
+        divisor, unit = _of(_MASS, value, (1e3, "t CO2e"))
+        return divisor, f" {unit}"
+    if column.endswith(("_kw", "_kwh")):
+        divisor, unit = _of(_ENERGY, value, (1e6, "G"))
+        return divisor, f" {unit}{'Wh' if column.endswith('h') else 'W'}"
     if column.endswith("_s") and not column.endswith("_per_s"):
         divisor, unit = _of(_TIMES, value, (DAY, "days"))
         return divisor, f" {unit}"

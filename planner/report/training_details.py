@@ -16,9 +16,10 @@ from planner.optimize.source import Candidates
 from planner.plan import Plan
 from planner.report.console import print_pairs, print_title
 from planner.report.details import Details, print_sure
+from planner.report.electricity import electricity_pairs
 from planner.report.parts import add_part, first, memory_table, parts_table
 from planner.report.training_operators import operator_rows, print_operators
-from planner.units import HOUR, KILOWATT_HOUR, TERA
+from planner.units import GIB, HOUR, TERA
 from planner.workloads.base import Evaluation
 
 _SIDE_BY_SIDE = 78
@@ -93,20 +94,49 @@ def _print_run(console: Console, runs: Any) -> None:
     """What the whole run takes."""
     tokens = runs.source.setting.workload.total_tokens
     print_title(console, f"A run of {text.large(tokens)} tokens")
-    hours, energy = first(runs.gpu_hours) / HOUR, first(runs.run.energy)
+    hours = first(runs.gpu_hours) / HOUR
     pairs = {
         "time to train": text.duration(first(runs.time_to_train)),
+        **_calendar(runs),
         "GPU-hours": text.count(hours) if hours >= 100 else text.significant(hours),
         "cost": "price unknown: give --price",
-        "energy": "unknown: the power of this GPU is not in its file",
     }
-    price = runs.source.site.price
-    if not math.isnan(price):
-        pairs["cost"] = f"{text.dollars(first(runs.cost))} at {price * HOUR:.2f} USD per GPU-hour"
-    if math.isfinite(energy):
-        amount = text.significant(energy / KILOWATT_HOUR)
-        pairs["energy"] = f"{amount} kWh at the GPUs' design power, without hosts and cooling"
+    site = runs.source.site
+    if not math.isnan(site.price):
+        hourly = f"{site.price * HOUR:.2f} USD per GPU-hour, {site.contract}"
+        pairs["cost"] = f"{text.dollars(first(runs.cost))} at {hourly}"
+    pairs |= electricity_pairs(runs, first_row(runs.columns()))
     print_pairs(console, pairs)
+
+
+def _calendar(runs: Any) -> dict[str, str]:
+    """Days on the calendar, and what takes them besides training."""
+    if runs.source.site.reliability.is_ideal:
+        return {}
+    kept, calendar = runs.run.goodput, first(runs.calendar_time)
+    name = runs.source.site.reliability.name
+    lost = {name: first(share) for name, share in kept.lost().items()}
+    causes = ", ".join(
+        f"{cause.replace('_', ' ')} {text.percent(share)}" for cause, share in lost.items() if share
+    )
+    pairs = {
+        "calendar time": f"{text.duration(calendar)}, failures as {name}",
+        "goodput": f"{text.percent(first(kept.ratio))}" + (f"; lost: {causes}" if causes else ""),
+    }
+    if rate := first(kept.rate):
+        every = f", one in {text.duration(1 / rate)}"
+        pairs["interruptions"] = text.significant(first(runs.run.interruptions)) + every
+    size = f"{text.significant(kept.checkpoint_size / GIB)} GiB"
+    if math.isfinite(interval := first(kept.checkpoint_interval)):
+        size += (
+            f" every {text.duration(interval)}, written in "
+            f"{text.duration(first(kept.checkpoint_time))}, which stops training for "
+            f"{text.duration(first(kept.blocking_time))}"
+        )
+    pairs["checkpoint"] = size
+    if spare := first(kept.num_spare_gpus):
+        pairs["spare GPUs"] = text.count(int(spare))
+    return pairs
 
 
 def _more(console: Console, _: Plan, found: Evaluation) -> None:

@@ -29,8 +29,11 @@ from planner.specs.load import check_spec, digest, read_toml
 from planner.specs.model import ModelSpec
 from planner.specs.model_catalogue import load_model
 from planner.specs.paths import SpecKind, price_files, spec_folders
+from planner.specs.power import PowerProfile, load_power
 from planner.specs.price import Price, offers_of, price_of
 from planner.specs.profile import load_engine, load_framework
+from planner.specs.regions import Region, find_region
+from planner.specs.reliability import ReliabilitySpec, load_reliability
 from planner.specs.search_space import SearchSpace
 
 __all__ = [
@@ -102,6 +105,10 @@ class Catalogue:
         """A ``framework`` or ``engine``, with the source of each number."""
         return self.load_framework(name) if kind == "framework" else self.load_engine(name)
 
+    def load_reliability(self, name: str) -> Loaded[ReliabilitySpec]:
+        """How often GPUs fail and what it costs, with the source of each number."""
+        return load_reliability(name, self.folder)
+
     def load_space(self, name: str) -> Loaded[SearchSpace]:
         """A search space."""
         return _load_space(name, self.folder)
@@ -119,6 +126,14 @@ class Catalogue:
     def offers(self, gpu_name: str, own: Path | None = None) -> list[Price]:
         """All offers of one GPU, those of the list that counts first in front."""
         return offers_of(gpu_name, own, self.folder)
+
+    def load_power(self) -> Loaded[PowerProfile]:
+        """What is drawn around GPUs, with the source of each number."""
+        return load_power(self.folder)
+
+    def find_region(self, name: str) -> Region:
+        """A region of a grid or cloud by its code or name; a `SearchSpaceError` if unknown."""
+        return find_region(name, self.folder)
 
     def collectives(self, gpu: GpuSpec, kind: LinkKind) -> Mapping[str, CollectiveEfficiency]:
         """What collectives reach on a fabric of ``kind``: the GPU's own, or the kind's defaults."""

@@ -52,6 +52,7 @@ BytesPerSecond = Annotated[float, BeforeValidator(_read("byte/s")), Field(gt=0, 
 BytesPerSecondOrZero = Annotated[float, BeforeValidator(_read("byte/s")), Field(ge=0, lt=1e18)]
 FlopPerSecond = Annotated[float, BeforeValidator(_read("flop/s")), Field(gt=0, lt=1e20)]
 Seconds = Annotated[float, BeforeValidator(_read("second")), Field(ge=0, lt=1e6)]
+GpuSeconds = Annotated[float, BeforeValidator(_read("second")), Field(gt=0, lt=1e18)]
 Watts = Annotated[float, BeforeValidator(_read("watt")), Field(gt=0, lt=1e6)]
 Fraction = Annotated[float, BeforeValidator(_read("1")), Field(gt=0, le=2)]
 FractionOrZero = Annotated[float, BeforeValidator(_read("1")), Field(ge=0, le=2)]

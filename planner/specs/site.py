@@ -9,6 +9,8 @@ from typing import Any
 
 from planner.enums import Contract
 from planner.specs.offer import Price
+from planner.specs.power import PowerProfile
+from planner.specs.reliability import IDEAL, ReliabilitySpec
 from planner.units import HOUR
 
 
@@ -16,11 +18,17 @@ from planner.units import HOUR
 class Site:
     """On what terms GPUs run: ``offer`` is what one costs, None where that is unknown.
 
-    ``contract`` is that of the offer, or what was asked for where there is none.
+    ``contract`` is that of the offer, or what was asked for where there is none. ``power`` says
+    what is drawn around GPUs; ``carbon_intensity`` is kg of CO2 equivalent per joule of
+    electricity, NaN where the region is unknown.
+    ``reliability`` is how often training is interrupted there, and what that costs.
     """
 
     offer: Price | None = None
     contract: str = Contract.ON_DEMAND
+    power: PowerProfile | None = None
+    carbon_intensity: float = math.nan
+    reliability: ReliabilitySpec = IDEAL
 
     def __post_init__(self) -> None:
         if self.offer is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.scenario import Outcome, run_scenario
+from planner.sweeps.scenario import Outcome, run_scenarios
 
 SCENARIOS_OF_A_PART = 16
 """A task of 2 to 5 ms of its own is then a hundredth of the work, and little is lost by a kill."""
@@ -41,7 +41,7 @@ def parts_of(num_scenarios: int, size: int = SCENARIOS_OF_A_PART) -> Iterator[Pa
 
 def run_part(plan: SweepPlan, part: Part) -> bytes:
     """The content of a part's file: the kinds of its columns, then a line per scenario."""
-    found = [run_scenario(one, plan.specs) for one in plan.scenarios(range(part.first, part.end))]
+    found = [*run_scenarios(plan.scenarios(range(part.first, part.end)), plan.specs)]
     head = {"rows": _kinds(found, front=False), "fronts": _kinds(found, front=True)}
     lines = [head, *({"row": one.row, "front": one.front} for one in found)]
     text = "".join(

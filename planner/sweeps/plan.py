@@ -23,6 +23,8 @@ MOST_SCENARIOS = 1_000_000
 
 SETTINGS, OBJECTIVES = "settings", "objectives"
 DEFAULT_NAME = "sweep"
+TERMS = "money"
+"""The group of questions that say on what terms GPUs run."""
 
 Values: TypeAlias = tuple[Any, ...]
 

@@ -20,7 +20,9 @@ from planner.sweeps.plan import (
     DEFAULT_NAME,
     OBJECTIVES,
     SETTINGS,
+    TERMS,
     SweepPlan,
+    Values,
     Work,
     askable,
 )
@@ -133,7 +135,7 @@ class _Reader:
         return Work(
             name=title,
             workload=workload,
-            axes={name: values for name, values in axes.items() if values},
+            axes=_terms_last({name: values for name, values in axes.items() if values}, known),
             settings={**self._settings(common), **self._settings(own)},
             objectives=self._listed(OBJECTIVES, goals) if goals else (),
         )
@@ -206,3 +208,8 @@ class _Reader:
             return Catalogue(self.specs).find(SPECS[name], str(value))
         except PlannerError:
             return value  # a model of Hugging Face; else the check of the plan tells
+
+
+def _terms_last(axes: dict[str, Values], known: Mapping[str, Term]) -> dict[str, Values]:
+    """Axes with the terms of GPUs last: scenarios that differ in these alone are neighbours."""
+    return dict(sorted(axes.items(), key=lambda axis: known[axis[0]].group == TERMS))

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from planner.confidence.chance import chance_below
 from planner.errors import PlannerError
 from planner.inputs import read
 from planner.optimize.collector import plain
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.groups import why
+from planner.optimize.other_terms import on_other_terms
 from planner.optimize.result import SearchResult
-from planner.optimize.result_columns import full_columns
+from planner.optimize.result_columns import ends_of, full_columns
 from planner.plan import Plan, make_plan
 from planner.report.infeasible import limit_texts
 from planner.specs.catalogue import Catalogue, Loaded
-from planner.sweeps.plan import Scenario, questions_of
+from planner.sweeps.plan import TERMS, Scenario, questions_of
 from planner.terms import Term, terms_of
 
 _LOADED: Mapping[str, Callable[[Catalogue, str], Loaded[Any]]] = {
@@ -38,17 +41,43 @@ class Outcome:
     front: Mapping[str, list[Any]] = field(default_factory=dict)
 
 
+def run_scenarios(scenarios: Iterable[Scenario], specs: Path | None = None) -> Iterator[Outcome]:
+    """Search scenarios; one that cannot be planned has its reason in the row.
+
+    Neighbours that differ in the terms of GPUs alone are searched once, where these choose no plan.
+    """
+    before: tuple[Any, SearchResult] | None = None
+    for scenario in scenarios:
+        work = scenario.work
+        money = {name for name, term in questions_of(work.workload).items() if term.group == TERMS}
+        values = [(name, value) for name, value in scenario.values.items() if name not in money]
+        same = before is not None and before[0] == (work.name, values)
+        outcome, result = _run(scenario, specs, before[1] if before and same else None)
+        before = None if result is None else ((work.name, values), result)
+        yield outcome
+
+
 def run_scenario(scenario: Scenario, specs: Path | None = None) -> Outcome:
-    """Search a scenario; one that cannot be planned has its reason in the row."""
+    """Search one scenario."""
+    (outcome,) = run_scenarios([scenario], specs)
+    return outcome
+
+
+def _run(
+    scenario: Scenario, specs: Path | None, before: SearchResult | None
+) -> tuple[Outcome, SearchResult | None]:
     asked = {"scenario": scenario.number, "work": scenario.work.name}
     asked["workload"] = scenario.work.workload
     asked |= _named(scenario, Catalogue(specs))
     try:
         plan = make_plan(scenario.request(specs))
         asked |= _common(plan)
-        result = exhaustive_search(plan.problem)
+        result = (before and on_other_terms(before, plan.problem)) or exhaustive_search(
+            plan.problem
+        )
     except PlannerError as error:
-        return Outcome(row={**asked, "feasible": False, "reason": _one_line(str(error))})
+        reason = _one_line(str(error))
+        return Outcome(row={**asked, "feasible": False, "reason": reason}), None
     counts = {
         "configurations_evaluated": result.configurations_evaluated,
         "configurations_predicted": result.configurations_predicted,
@@ -56,9 +85,9 @@ def run_scenario(scenario: Scenario, specs: Path | None = None) -> Outcome:
     }
     if result.recommended is None:
         reason = _reason(result)
-        return Outcome(row={**asked, "feasible": False, "reason": reason, **counts})
+        return Outcome(row={**asked, "feasible": False, "reason": reason, **counts}), result
     row = {**asked, "feasible": True, "reason": None, **_recommended(plan, result), **counts}
-    return Outcome(row=row, front=_front(plan, result, asked))
+    return Outcome(row=row, front=_front(plan, result, asked)), result
 
 
 def _named(scenario: Scenario, catalogue: Catalogue) -> dict[str, Any]:
@@ -98,7 +127,30 @@ def _common(plan: Plan) -> dict[str, Any]:
 def _recommended(plan: Plan, result: SearchResult) -> dict[str, Any]:
     assert result.recommended is not None
     table = full_columns(result.recommended.columns(), plan.problem.sources)
-    return {name: _known(plain(values[:1])[0]) for name, values in table.items()}
+    row = {name: plain(values[:1])[0] for name, values in table.items()}
+    row |= {"fit_probability": _fits(row), "assumed": assumed_in_short(plan.assumed)}
+    sure = plan.source_of(row).confidence(row["num_gpus"])
+    if sure is not None:
+        row |= {"tie_factor": float(sure.layout), "basis": sure.basis}
+    return {name: _known(value) for name, value in row.items()}
+
+
+def _fits(row: Mapping[str, Any]) -> float:
+    """The share of published runs of this kind that would have had enough memory."""
+    needed, free = (row.get(name, math.nan) for name in ("peak_memory_gib", "memory_headroom_gib"))
+    low, high = (row.get(name, math.nan) for name in ends_of("peak_memory_gib"))
+    return chance_below(needed + free, needed, (low, high))
+
+
+def assumed_in_short(names: Sequence[str]) -> str | None:
+    """The assumed numbers of specs; of those of one table how many.
+
+    >>> assumed_in_short(["gpu power", "gpu efficiency.gemm.latency", "gpu efficiency.wave"])
+    'gpu power; gpu efficiency (2 numbers)'
+    """
+    counts = Counter(name.partition(".")[0] for name in names)
+    words = [name if n == 1 else f"{name} ({n} numbers)" for name, n in counts.items()]
+    return "; ".join(words) or None
 
 
 def _front(plan: Plan, result: SearchResult, asked: Mapping[str, Any]) -> dict[str, list[Any]]:

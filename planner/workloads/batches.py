@@ -9,14 +9,20 @@ from typing import Any
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray, IndexArray
+from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.serving import ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
+from planner.enums import CacheType
 from planner.estimators.inference.estimate import broken_serving_rule
 from planner.estimators.inference.memory import ServingMemory, serving_memory
+from planner.estimators.inference.prefix import prefix_share
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.static import StaticBatch, static_batch
+from planner.estimators.power import PowerDraw, power_draw
+from planner.formulas.power import board_share, carbon
 from planner.optimize.source import Candidates, Columns, Need, Source
+from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.units import GIB
 from planner.workloads.base import Evaluation, judged_once
@@ -25,10 +31,13 @@ from planner.workloads.deployments import (
     MILLION,
     PARAMETERS,
     asked,
+    energy_columns,
     memory_columns,
     needed_memory,
     parameter_columns,
+    token_costs,
 )
+from planner.workloads.electricity import serving_confidence
 from planner.workloads.serving_simplicity import batch_complexity
 
 _BLOCK_ROWS = 2**16
@@ -60,6 +69,10 @@ class BatchSource(Source):
     def asked(self) -> Mapping[str, Any]:
         """The tokens of a request, and what a GPU costs."""
         return asked(self.setting.workload, self.site)
+
+    def confidence(self, num_gpus: float) -> Confidence | None:
+        """How sure its predictions for so many GPUs are, those of power and energy too."""
+        return serving_confidence(super().confidence(num_gpus), self, num_gpus)
 
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
@@ -150,6 +163,36 @@ class Batches(Candidates):
         return np.asarray(MILLION * self.num_gpus * self.source.site.price / self.throughput)
 
     @property
+    def draws(self) -> tuple[PowerDraw, ...]:
+        """The electric power of all GPUs by part: near the design power while they prefill."""
+        # Without a cache every token computes the whole sequence again.
+        first = self.prefill_latency / self.request_latency
+        busy = np.where(self.configurations.kv_cache == CacheType.NONE, 1.0, first)
+
+        def boards(profile: PowerProfile) -> FloatArray:
+            active, waiting = profile.prefill.value, profile.decode.value
+            return board_share(active=active, waiting=waiting, time_share=busy)
+
+        machine, profile = self.source.setting.machine, self.source.site.power
+        return (power_draw(machine, profile, self.num_gpus, boards),)
+
+    @property
+    def power(self) -> FloatArray:
+        """W of all GPUs, hosts, network and building."""
+        return self.draws[0].total
+
+    @property
+    def energy_per_million_tokens(self) -> FloatArray:
+        """Joules for a million generated tokens, their prompts included."""
+        return np.asarray(MILLION * self.power / self.throughput)
+
+    @property
+    def carbon_per_million_tokens(self) -> FloatArray:
+        """Kilograms of CO2 equivalent of the same."""
+        energy = self.energy_per_million_tokens
+        return carbon(energy=energy, carbon_intensity=self.source.site.carbon_intensity)
+
+    @property
     def memory_headroom(self) -> FloatArray:
         """Bytes that stay free on the fullest GPU."""
         return self.source.setting.machine.gpu.allocatable_memory - self.parts.total
@@ -166,6 +209,8 @@ class Batches(Candidates):
             "output_tokens_per_s_per_gpu": self.throughput_per_gpu,
             "tokens_per_s": self.requests_per_second * (work.input_tokens + work.output_tokens),
             "cost_per_million_tokens_usd": self.cost_per_million_tokens,
+            **energy_columns(self),
+            **self._token_costs(),
             "memory_headroom_gib": self.memory_headroom / GIB,
         }
         return {
@@ -176,6 +221,17 @@ class Batches(Candidates):
             **{name: floats(value, shape) for name, value in values.items()},
             **memory_columns(self.parts, shape),
         }
+
+    def _token_costs(self) -> Mapping[str, FloatArray]:
+        """What tokens cost: prompts pay until the first tokens are there, answers the rest."""
+        setting, price = self.source.setting, self.num_gpus * self.source.site.price
+        return token_costs(
+            setting,
+            price=price,
+            prompt_price=price * self.prefill_latency / self.request_latency,
+            prefix_share=prefix_share(setting, self.configurations),
+            request_rate=self.requests_per_second,
+        )
 
 
 def batch_once(source: BatchSource, _: int | None = None) -> Evaluation:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray
+from planner.arrays import CodeArray, FloatArray, add
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
 from planner.estimators.inference.memory import SERVING_MEMORY_PARTS, ServingMemory
+from planner.estimators.inference.prefix import cached_tokens
 from planner.estimators.inference.setting import ServingSetting
-from planner.optimize.source import Candidates, Columns, Need, Source
+from planner.estimators.power import PowerDraw
+from planner.formulas.money import cost_per_million
+from planner.formulas.power import carbon
+from planner.optimize.source import Candidates, Columns, Need
 from planner.specs.serving import ServingWorkload
 from planner.specs.site import Site
-from planner.units import GIB, HOUR
+from planner.units import GIB, HOUR, KILOWATT, KILOWATT_HOUR
 from planner.workloads.columns import counts, floats, repeated, worded
 
 MILLION = 1e6
@@ -44,7 +49,7 @@ class Promises:
 class Deployments(Candidates):
     """Deployments of one mode; what can be optimized or limited, in SI units."""
 
-    source: Source
+    source: Any
     configurations: Any
     rejected_by: CodeArray
     promises: Promises
@@ -124,6 +129,37 @@ class Deployments(Candidates):
         """USD for a million generated tokens, their prompts included."""
         return np.asarray(MILLION * self.cost_per_hour / self.throughput)
 
+    @property
+    @abstractmethod
+    def draws(self) -> tuple[PowerDraw, ...]:
+        """The electric power of each kind of worker by part."""
+
+    @property
+    def power(self) -> FloatArray:
+        """W of all GPUs, hosts, network and building."""
+        return np.asarray(add(draw.total for draw in self.draws))
+
+    @property
+    def energy_per_million_tokens(self) -> FloatArray:
+        """Joules for a million generated tokens, their prompts included."""
+        return np.asarray(MILLION * self.power / self.throughput)
+
+    @property
+    def carbon_per_million_tokens(self) -> FloatArray:
+        """Kilograms of CO2 equivalent of the same."""
+        energy = self.energy_per_million_tokens
+        return carbon(energy=energy, carbon_intensity=self.source.site.carbon_intensity)
+
+    @property
+    @abstractmethod
+    def prompt_price(self) -> FloatArray:
+        """What ``cost_per_hour`` pays for computing prompts [USD/s]; the rest pays for answers."""
+
+    @property
+    @abstractmethod
+    def prefix_share(self) -> FloatArray:
+        """Share of the prompts' time that cached tokens add."""
+
     def named(self) -> Columns:
         """The columns that tell where a row comes from."""
         return repeated(self.source.named, self.shape)
@@ -143,11 +179,55 @@ class Deployments(Candidates):
             "tokens_per_s": tokens,
             "tokens_per_s_per_gpu": tokens / self.num_gpus,
             "cost_per_million_tokens_usd": self.cost_per_million_tokens,
+            **token_costs(
+                self.setting,
+                price=self.cost_per_hour,
+                prompt_price=self.prompt_price,
+                prefix_share=self.prefix_share,
+                request_rate=self.request_rate,
+            ),
             "cost_per_hour_usd": self.cost_per_hour * HOUR,
+            **energy_columns(self),
             "memory_headroom_gib": self.memory_headroom / GIB,
         }
         table = {name: floats(value, shape) for name, value in values.items()}
         return {"num_gpus": counts(self.num_gpus, shape), **table}
+
+
+def energy_columns(candidates: Any) -> dict[str, FloatArray]:
+    """Power, and electricity and carbon of a million generated tokens."""
+    return {
+        "power_kw": candidates.power / KILOWATT,
+        "energy_per_million_tokens_kwh": candidates.energy_per_million_tokens / KILOWATT_HOUR,
+        "carbon_per_million_tokens_kg": candidates.carbon_per_million_tokens,
+    }
+
+
+def token_costs(
+    setting: ServingSetting,
+    *,
+    price: FloatArray,
+    prompt_price: FloatArray,
+    prefix_share: FloatArray,
+    request_rate: FloatArray,
+) -> Mapping[str, FloatArray]:
+    """Columns of what a million tokens of each kind cost; together they pay the ``price`` [USD/s].
+
+    GPU time that computes prompts is paid by their new tokens, but for what looking back at the
+    cached ones adds, which these pay; all other time is paid by the generated tokens.
+    """
+    work, cached = setting.workload, cached_tokens(setting)
+    kinds = {
+        "input": (prompt_price * (1 - prefix_share), work.input_tokens - cached),
+        "cached_input": (prompt_price * prefix_share, cached),
+        "output": (price - prompt_price, np.asarray(work.output_tokens)),
+    }
+    return {
+        f"cost_per_million_{kind}_tokens_usd": cost_per_million(
+            cost_rate=cost, token_rate=request_rate * tokens
+        )
+        for kind, (cost, tokens) in kinds.items()
+    }
 
 
 def parameter_columns(

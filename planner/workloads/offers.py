@@ -7,11 +7,13 @@ from pathlib import Path
 
 from planner.enums import Contract
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
+from planner.estimators.ownership import assumed_figures, owned
 from planner.request import Request
 from planner.specs.cache import kept
 from planner.specs.gpu import GpuSpec
 from planner.specs.load import digest
-from planner.specs.paths import SpecKind
+from planner.specs.ownership import OWNERSHIP
+from planner.specs.paths import SpecKind, beside_specs
 from planner.specs.price import (
     Price,
     contracts_of,
@@ -45,7 +47,7 @@ def offer_of(request: Request, gpu: GpuSpec, wanted: bool, notes: Notes) -> Pric
         return replace(stated, provider=request.provider or "")
     own = _own_list(request, notes)
     _check_provider(request.provider, own, notes)
-    price = price_of(gpu.name, request.contract, request.provider, own, notes.catalogue.folder)
+    price = _price(request, gpu, own, notes)
     if price is None:
         reason = _unknown(request, gpu.name, own, notes)
         if wanted:
@@ -86,6 +88,22 @@ def _digest(files: tuple[Path, ...]) -> str:
     return digest(*files)
 
 
+def _price(request: Request, gpu: GpuSpec, own: Path | None, notes: Notes) -> Price | None:
+    if request.contract != Contract.OWNED:
+        folder = notes.catalogue.folder
+        return price_of(gpu.name, request.contract, request.provider, own, folder)
+    if request.provider is not None:
+        raise SearchSpaceError(
+            f"What is owned has no provider: leave out {request.provider!r}, or choose another "
+            "contract."
+        )
+    files = beside_specs(OWNERSHIP, notes.catalogue.folder)
+    notes.digests["ownership figures"] = _digest(tuple(files))
+    names = assumed_figures(gpu, notes.catalogue)
+    notes.assumed += [f"gpu ownership.{name}" for name in names]
+    return owned(gpu, notes.catalogue)
+
+
 def _check_provider(provider: str | None, own: Path | None, notes: Notes) -> None:
     if provider is None:
         return
@@ -100,6 +118,11 @@ def _check_provider(provider: str | None, own: Path | None, notes: Notes) -> Non
 def _unknown(request: Request, gpu: str, own: Path | None, notes: Notes) -> str:
     """Why there is no price, and which there are."""
     folder = notes.catalogue.folder
+    if request.contract == Contract.OWNED:
+        return (
+            f"The purchase price or the power of {gpu} is unknown: give --price, or a row "
+            f"purchase_price in {OWNERSHIP} of --specs DIR."
+        )
     words = f" {request.contract}" if request.contract else ""
     whose = f" by {request.provider}" if request.provider else ""
     told = f"No list has a{words} price of {gpu}{whose}: give --price"
@@ -122,6 +145,8 @@ def _told(price: Price, asked: str | None) -> str:
         words += f" of {price.provider}"
     if price.low < price.high:
         words += f", {price.low * HOUR:.2f} to {price.high * HOUR:.2f}"
+    if price.on_demand is not None:
+        words += f", of sellers who ask {price.on_demand * HOUR:.2f} on demand"
     if price.is_old:
         words += f", {price.when}"
     basis = f"{price.offers} offers" if price.offers > 1 else price.source

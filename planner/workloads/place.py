@@ -15,6 +15,8 @@ from planner.specs.cluster import ClusterSpec
 from planner.specs.gpu import GpuSpec
 from planner.specs.site import Site
 from planner.units import parse_quantity
+from planner.workloads.electricity import with_power
+from planner.workloads.failures import reliability_of
 from planner.workloads.notes import Notes
 from planner.workloads.offers import offer_of
 
@@ -43,7 +45,11 @@ def read_place(
     spec, cluster = hardware(gpu, request.cluster, list(counts), notes)
     wanted = any("cost" in word for word in (*request.objectives, *request.constraints))
     offer = offer_of(request, spec, wanted and is_only, notes)
-    site = Site(offer=offer, contract=request.contract or Contract.ON_DEMAND)
+    site = Site(
+        offer=offer,
+        contract=request.contract or Contract.ON_DEMAND,
+        reliability=reliability_of(request, notes),
+    )
     if request.ideal:
         spec, cluster = ideal_hardware(spec, cluster)
     return Place(
@@ -56,7 +62,7 @@ def read_place(
             ),
             catalogue=notes.catalogue,
         ),
-        site=site,
+        site=with_power(site, request, notes),
     )
 
 

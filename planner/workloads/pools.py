@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray, IndexArray
+from planner.confidence.intervals import Confidence
 from planner.configurations.serving import (
     OF_PREFILL,
     PREFILL,
@@ -27,11 +28,15 @@ from planner.estimators.inference.disaggregated_run import (
     Pools,
     disaggregated_run,
 )
+from planner.estimators.inference.prefix import prefix_share
 from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.power import PowerDraw, power_draw
+from planner.formulas.power import board_share
 from planner.optimize.constraints import Constraint
 from planner.optimize.narrowing import count_codes
 from planner.optimize.objectives import Objective
 from planner.optimize.source import Block, Columns, Need, Source
+from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.workloads.columns import counts, floats, repeated
 from planner.workloads.deployments import (
@@ -45,6 +50,7 @@ from planner.workloads.deployments import (
     needed_memory,
     parameter_columns,
 )
+from planner.workloads.electricity import serving_confidence
 from planner.workloads.pool_search import PoolSpace, headroom, pairs
 from planner.workloads.serving_simplicity import pool_complexity
 
@@ -82,6 +88,10 @@ class PoolSource(Source):
         return asked(self.setting.workload, self.site) | {
             f"prefill_{name}": value for name, value in self.prefill_site.columns.items()
         }
+
+    def confidence(self, num_gpus: float) -> Confidence | None:
+        """How sure its predictions for so many GPUs are, those of power and energy too."""
+        return serving_confidence(super().confidence(num_gpus), self, num_gpus)
 
     def broken(self, configurations: PoolConfigurations) -> CodeArray:
         """One-based number of what rejects one of the workers, else 0."""
@@ -201,6 +211,41 @@ class PoolDeployments(Deployments):
         worker: Any = decode if np.any(decode.rejected_by) else self.prefill
         cache = cache_of(worker.memory, worker.configurations.concurrency)
         return needed_memory(worker.setting, worker.memory, cache)
+
+    @property
+    def draws(self) -> tuple[PowerDraw, ...]:
+        """The electric power of prefill workers, which wait between prompts, and of the others."""
+        c, load = self.configurations, self.load
+
+        def prefill(profile: PowerProfile) -> FloatArray:
+            active, waiting = profile.prefill.value, profile.idle.value
+            return board_share(active=active, waiting=waiting, time_share=load)
+
+        number = c.prefill_replicas * self.prefill.configurations.replica_gpus
+        sites, machine = self.source, self.source.space.prefill_setting.machine
+        return (
+            power_draw(machine, sites.prefill_site.power, number, prefill, self.num_gpus),
+            power_draw(
+                self.setting.machine,
+                sites.site.power,
+                self.num_gpus - number,
+                lambda profile: profile.decode.value,
+                self.num_gpus,
+            ),
+        )
+
+    @property
+    def prompt_price(self) -> FloatArray:
+        """The price of the prefill workers' GPUs, busy or not [USD/s]."""
+        c = self.configurations
+        return np.asarray(
+            c.prefill_replicas * c.prefill.replica_gpus * self.source.prefill_site.price
+        )
+
+    @property
+    def prefix_share(self) -> FloatArray:
+        """Share of the prompts' time that cached tokens add."""
+        return prefix_share(self.source.space.prefill_setting, self.prefill.configurations)
 
     def columns(self) -> Columns:
         """Where it runs, both kinds of workers, promises, memory of the decode workers."""

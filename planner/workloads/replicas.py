@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import CodeArray, IndexArray
+from planner.arrays import CodeArray, FloatArray, IndexArray
+from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.serving import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
@@ -19,9 +20,13 @@ from planner.estimators.inference.estimate import (
     serving_rejections,
 )
 from planner.estimators.inference.memory import serving_memory
+from planner.estimators.inference.prefix import prefix_share
 from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.power import PowerDraw, power_draw
+from planner.formulas.power import board_share
 from planner.optimize.narrowing import possible_mesh
 from planner.optimize.source import Columns, Need, Source
+from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.workloads.columns import counts, floats, repeated
 from planner.workloads.deployments import (
@@ -36,6 +41,7 @@ from planner.workloads.deployments import (
     parameter_columns,
     rounded_up,
 )
+from planner.workloads.electricity import serving_confidence
 from planner.workloads.serving_simplicity import replica_complexity
 
 _BLOCK_ROWS = 2**16
@@ -72,6 +78,10 @@ class ReplicaSource(Source):
         return asked(self.setting.workload, self.site) | {
             f"prefill_{name}": value for name, value in Site().columns.items()
         }
+
+    def confidence(self, num_gpus: float) -> Confidence | None:
+        """How sure its predictions for so many GPUs are, those of power and energy too."""
+        return serving_confidence(super().confidence(num_gpus), self, num_gpus)
 
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
@@ -144,6 +154,28 @@ class Replicas(Deployments):
         memory = self.estimate.memory
         cache = cache_of(memory, self.configurations.concurrency)
         return needed_memory(self.setting, memory, cache)
+
+    @property
+    def draws(self) -> tuple[PowerDraw, ...]:
+        """The electric power of all GPUs by part: near the design power while they prefill."""
+        busy = self.estimate.served.utilization
+
+        def boards(profile: PowerProfile) -> FloatArray:
+            active, waiting = profile.prefill.value, profile.decode.value
+            return board_share(active=active, waiting=waiting, time_share=busy)
+
+        machine, profile = self.setting.machine, self.source.site.power
+        return (power_draw(machine, profile, self.num_gpus, boards),)
+
+    @property
+    def prompt_price(self) -> FloatArray:
+        """The price of all GPUs for the share of their time that computes prompts [USD/s]."""
+        return self.promises.price * self.estimate.served.utilization
+
+    @property
+    def prefix_share(self) -> FloatArray:
+        """Share of the prompts' time that cached tokens add."""
+        return prefix_share(self.setting, self.configurations)
 
     def columns(self) -> Columns:
         """Where it runs, configuration, promises, memory."""

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, IndexArray
+from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, RULES
 from planner.enums import PipelineSchedule
 from planner.estimators.cost import RunCost, run_cost
 from planner.estimators.estimate import Estimate, broken_rule, evaluate, usable_memory
+from planner.estimators.goodput import calendar_factors
 from planner.estimators.memory import MEMORY_PARTS
+from planner.estimators.power import PowerDraw, power_draw
 from planner.estimators.share import Setting
+from planner.formulas.money import cost_per_pflop_day
+from planner.formulas.power import board_share, carbon, energy, range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
+from planner.specs.power import PowerProfile
 from planner.specs.site import Site
-from planner.units import DAY, GIB, HOUR, KILOWATT_HOUR, TERA
+from planner.units import DAY, GIB, HOUR, KILOWATT, KILOWATT_HOUR, TERA
 from planner.workloads.columns import repeated, worded
+from planner.workloads.electricity import with_energy
 from planner.workloads.training_simplicity import complexity
 
 _BLOCK_ROWS = 2**22
@@ -65,8 +72,22 @@ class TrainingSource(Source):
         return {
             "sequence_length": work.sequence_length,
             "total_tokens": work.total_tokens,
+            "reliability": self.site.reliability.name,
             **self.site.columns,
         }
+
+    def confidence(self, num_gpus: float) -> Confidence | None:
+        """As of other sources; the calendar time is as sure as step time and failures together."""
+        sure = super().confidence(num_gpus)
+        if sure is None:
+            return None
+        failures = calendar_factors(self.setting, self.site, num_gpus)
+        together = range_of_product(sure.factors["step_time"], failures)
+        sure = replace(sure, factors={**sure.factors, "calendar_time": together})
+        if self.site.power is None:
+            return sure
+        boards = self.site.power.train
+        return with_energy(sure, self.setting.machine, self.site, num_gpus, boards)
 
     def broken(self, configurations: TrainingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
@@ -102,6 +123,10 @@ class TrainingRuns(Candidates):
         memory, machine = self.estimate.memory, self.estimate.setting.machine
         return (memory.host, machine.host_memory), (memory.peak, usable_memory(machine.gpu))
 
+    def moved(self, source: TrainingSource) -> TrainingRuns:
+        """The same runs on other terms: no prediction depends on them."""
+        return replace(self, source=source)
+
     @cached_property
     def complexity(self) -> IndexArray:
         """How much about a plan is unusual: see `planner.workloads.training_simplicity`."""
@@ -109,8 +134,24 @@ class TrainingRuns(Candidates):
 
     @cached_property
     def run(self) -> RunCost:
-        """Time, GPU-seconds, cost and energy of the whole run."""
+        """Time, GPU-seconds and cost of the whole run."""
         return run_cost(self.estimate, self.source.site)
+
+    @cached_property
+    def draws(self) -> tuple[PowerDraw, ...]:
+        """The electric power of all GPUs by part."""
+        machine, profile = self.estimate.setting.machine, self.source.site.power
+        return (power_draw(machine, profile, self.num_gpus, self._boards),)
+
+    def _boards(self, profile: PowerProfile) -> FloatArray:
+        """Mean power of the boards over their design power."""
+        if self.estimate.is_flat:
+            return np.asarray(profile.train.value)
+        return board_share(
+            active=profile.compute.value,
+            waiting=profile.wait.value,
+            time_share=self.estimate.time.computing_share,
+        )
 
     @property
     def throughput(self) -> FloatArray:
@@ -128,8 +169,13 @@ class TrainingRuns(Candidates):
         return self.run.time_to_train
 
     @property
+    def calendar_time(self) -> FloatArray:
+        """Seconds of the run with its interruptions."""
+        return self.run.calendar_time
+
+    @property
     def gpu_hours(self) -> FloatArray:
-        """GPU-seconds of the run."""
+        """GPU-seconds of the run, interruptions and spares included."""
         return self.run.gpu_seconds
 
     @property
@@ -138,9 +184,25 @@ class TrainingRuns(Candidates):
         return self.run.cost
 
     @property
+    def cost_per_pflop_day(self) -> FloatArray:
+        """USD for 1e15 model FLOP/s over a day; what is computed again is not counted."""
+        rate = self.estimate.model_flops_per_second_per_gpu * self.num_gpus
+        return cost_per_pflop_day(cost=self.cost, flops=rate * self.time_to_train)
+
+    @property
     def energy(self) -> FloatArray:
-        """Joules of the run's GPUs at their design power."""
-        return self.run.energy
+        """Joules of the run's GPUs, hosts, network and building."""
+        return energy(power=self.power, duration=self.run.calendar_time)
+
+    @cached_property
+    def power(self) -> FloatArray:
+        """W of the same."""
+        return self.draws[0].total
+
+    @property
+    def carbon(self) -> FloatArray:
+        """Kilograms of CO2 equivalent of its electricity."""
+        return carbon(energy=self.energy, carbon_intensity=self.source.site.carbon_intensity)
 
     @property
     def memory_headroom(self) -> FloatArray:
@@ -180,6 +242,7 @@ class TrainingRuns(Candidates):
 
     def _predictions(self) -> Columns:
         estimate, run = self.estimate, self.run
+        lasting = run.goodput
         return {
             "step_time_s": estimate.step_time,
             "tokens_per_s": estimate.tokens_per_second,
@@ -191,9 +254,18 @@ class TrainingRuns(Candidates):
             "memory_headroom_gib": self.memory_headroom / GIB,
             "host_memory_gib": estimate.memory.host / GIB,
             "time_to_train_days": run.time_to_train / DAY,
+            "calendar_time_days": run.calendar_time / DAY,
             "gpu_hours": run.gpu_seconds / HOUR,
             "cost_usd": run.cost,
+            "cost_per_pflop_day_usd": self.cost_per_pflop_day,
             "energy_kwh": self.energy / KILOWATT_HOUR,
+            "power_kw": self.power / KILOWATT,
+            "carbon_kg": self.carbon,
+            "goodput": lasting.ratio,
+            "interruptions": run.interruptions,
+            "checkpoint_size_gib": np.asarray(lasting.checkpoint_size / GIB),
+            "checkpoint_interval_s": lasting.checkpoint_interval,
+            "num_spare_gpus": lasting.num_spare_gpus,
         }
 
     def _memory_parts(self) -> Columns:

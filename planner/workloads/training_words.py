@@ -21,6 +21,7 @@ TOLD = (
     "tokens_per_s_per_gpu",
     "model_flops_utilization",
     "time_to_train_days",
+    "calendar_time_days",
     "cost_usd",
 )
 

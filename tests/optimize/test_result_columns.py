@@ -20,6 +20,7 @@ SERVE = Request(
     engine="vllm",
     num_gpus=4,
     settings={"concurrency": [1, 8]},
+    prefix_cache_hit_rate=0.5,
 )
 BATCH = Request(**{**vars(SERVE), "workload": "inference", "price": 3.5})
 

@@ -63,7 +63,7 @@ def test_every_gpu_that_is_rented_has_a_price_and_the_others_have_none() -> None
         assert 0 < price.low <= price.value <= price.high
     for gpu in NOT_RENTED:
         assert price_of(gpu) is None
-        assert contracts_of(gpu) == ()
+        assert set(contracts_of(gpu)) <= {"owned"}
 
 
 # The medians of 2026 that `hardware_specs/prices.csv` was compiled with, by a second way below.
@@ -153,11 +153,13 @@ def test_months_are_counted() -> None:
 
 def test_a_contract_that_is_not_there_is_not_replaced_unless_nobody_named_one() -> None:
     assert contracts_of("mi350x") == ("reserved-1y",)
+    assert contracts_of("gaudi2") == ("owned",)
+    assert contracts_of("gaudi2", provider="aws") == ()
     usual = price_of("mi350x")
     assert usual is not None
     assert usual.contract == "reserved-1y"
     assert price_of("mi350x", "on-demand") is None
-    assert set(contracts_of(H100)) < set(CONTRACTS)
+    assert contracts_of(H100) == CONTRACTS
 
 
 def test_a_provider_has_its_own_price() -> None:
@@ -257,3 +259,18 @@ def test_what_is_no_price_list_is_refused(content: bytes, told: str, tmp_path: P
 def test_a_missing_list_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="cannot be read"):
         read_prices(tmp_path / "prices.csv")
+
+
+def test_a_contract_says_what_its_sellers_ask_on_demand(tmp_path: Path) -> None:
+    sold = [("a", "on-demand", 4.0), ("b", "on-demand", 1.0), ("a", "reserved-1y", 3.0)]
+    sold += [("c", "reserved-1y", 2.0), ("a", "on-demand", 6.0)]
+    rows = [f"h100,{who},{contract},{price}" for who, contract, price in sold]
+    own = tmp_path / "own.csv"
+    own.write_text("\n".join(["gpu,provider,contract,price", *rows]) + "\n", encoding="utf-8")
+    reserved = price_of("h100-sxm-80gb", "reserved-1y", own=own)
+    usual = price_of("h100-sxm-80gb", "on-demand", own=own)
+    assert reserved is not None
+    assert usual is not None
+    assert reserved.value * 3600 == pytest.approx(2.5)
+    assert reserved.on_demand == pytest.approx(5.0 / 3600)
+    assert usual.on_demand is None

@@ -22,7 +22,7 @@ from planner.sweeps.parts import joint_kind, parts_of
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read import make_sweep
 from planner.sweeps.run import run_sweep
-from planner.sweeps.scenario import run_scenario
+from planner.sweeps.scenario import run_scenario, run_scenarios
 from planner.sweeps.workers import in_this_process, on_cores
 
 TABLE = {
@@ -224,3 +224,37 @@ def test_kinds_of_columns_join() -> None:
     assert joint_kind("count", "number") == joint_kind("number", "count") == "number"
     assert joint_kind("", "flag") == joint_kind("flag", "") == "flag"
     assert joint_kind("flag", "count") == "text"
+
+
+SHARED = {
+    "model": "llama-7b",
+    "space": "small",
+    "num_gpus": [8, 32],
+    "contract": ["on-demand", "spot", "reserved-1y"],
+}
+SERVED = {
+    "workload": "serve",
+    "model": "llama-7b",
+    "engine": ["vllm"],
+    "gpu": "h100",
+    "num_gpus": 4,
+    "contract": ["on-demand", "spot"],
+}
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        SHARED,
+        {**SHARED, "gpu": "rtx3090", "model": "llama-65b"},
+        {**SHARED, "cost": "200k"},
+        {**SHARED, "cost": "1"},
+        {**SHARED, "objectives": ["cost", "memory_headroom"]},
+        SERVED,
+        {**SERVED, "cost_per_million_tokens": "0.2"},
+    ],
+    ids=["free", "too large", "budget", "no budget", "by cost", "served", "served for less"],
+)
+def test_contracts_that_share_a_search_find_what_each_alone_finds(table: Any) -> None:
+    plan = make_sweep(table)
+    assert [*run_scenarios(plan.scenarios())] == [run_scenario(one) for one in plan.scenarios()]

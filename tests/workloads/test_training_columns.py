@@ -21,6 +21,7 @@ def test_columns_are_the_estimate_in_their_units():
         price=3.0,
         total_tokens=1e12,
         settings=settings,
+        reliability="ideal",
     )
     row, estimate = found.to_frame().iloc[0], found.estimate
     step = float(np.ravel(estimate.step_time)[0])
@@ -32,8 +33,11 @@ def test_columns_are_the_estimate_in_their_units():
         "tokens_per_s": tokens / step,
         "tokens_per_s_per_gpu": tokens / step / 16,
         "time_to_train_days": steps * step / DAY,
+        "calendar_time_days": steps * step / DAY,
         "gpu_hours": steps * step * 16 / 3600,
         "cost_usd": steps * step * 16 / 3600 * 3.0,
+        # A PFLOP/s-day at 3 USD per GPU-hour: 24,000 GPU-hours per TFLOP/s that a GPU reaches.
+        "cost_per_pflop_day_usd": 3.0 * 24_000 / row["tflops_per_gpu"],
         "energy_kwh": steps * step * 16 * 0.7 / 3600,
         "peak_memory_gib": float(np.ravel(estimate.peak_memory)[0]) / GIB,
         "memory_weights_gib": float(np.ravel(fullest.weights)[0]) / GIB,

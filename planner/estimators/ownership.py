@@ -1,0 +1,83 @@
+"""What a GPU costs that one owns, from the figures of `planner.specs.ownership`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from planner.enums import Contract
+from planner.formulas.ownership import owned_price
+from planner.specs.catalogue import Catalogue
+from planner.specs.gpu import GpuSpec
+from planner.specs.offer import UNDATED, Price
+from planner.specs.ownership import ASSUMED, DIMENSIONS, PRICES, Figure, ownership_of
+
+
+def owned(gpu: GpuSpec, catalogue: Catalogue) -> Price | None:
+    """The price of a GPU that one owns; None where its purchase price or power is unknown.
+
+    The range is that of every figure's own range, one at a time, put together as independent
+    ones are: the root of the sum of squares of what each does to the logarithm of the price.
+
+    Raises
+    ------
+    SpecError
+        A file has faults.
+    """
+    figures = used_figures(gpu, catalogue)
+    if not figures:
+        return None
+    values = {name: figure.value for name, figure in figures.items()}
+    value = _priced(gpu, values)
+    down, up = 0.0, 0.0
+    for name, figure in figures.items():
+        moves = [
+            math.log(_priced(gpu, {**values, name: end}) / value)
+            for end in (figure.low, figure.high)
+        ]
+        down += min(0.0, *moves) ** 2
+        up += max(0.0, *moves) ** 2
+    bought = next(figures[name] for name in PRICES if name in figures)
+    return Price(
+        value=value,
+        low=value * math.exp(-math.sqrt(down)),
+        high=value * math.exp(math.sqrt(up)),
+        source=f"bought for {bought.value:,.0f} USD: {bought.source}",
+        date="" if bought.date == UNDATED else bought.date,
+        contract=Contract.OWNED,
+    )
+
+
+def used_figures(gpu: GpuSpec, catalogue: Catalogue) -> Mapping[str, Figure]:
+    """The figures that the price of an owned GPU rests on, by name; none where one is unknown.
+
+    Raises
+    ------
+    SpecError
+        A file has faults.
+    """
+    found = dict(ownership_of(gpu.name, catalogue.folder))
+    price, power = next((name for name in PRICES if name in found), None), "power_per_gpu"
+    unused = {name for name in PRICES if name != price}
+    unused |= {"card_share_of_server"} if price == PRICES[0] else set()
+    unused |= {"power_over_tdp"} if power in found else {power}
+    needed = [name for name in DIMENSIONS if name not in unused]
+    has_power = power in found or gpu.thermal_design_power is not None
+    if price is None or not has_power or any(name not in found for name in needed):
+        return {}
+    return {name: found[name] for name in needed}
+
+
+def assumed_figures(gpu: GpuSpec, catalogue: Catalogue) -> list[str]:
+    """The names of the figures of an owned GPU that nobody published."""
+    figures = used_figures(gpu, catalogue)
+    return [name for name, figure in figures.items() if figure.source == ASSUMED]
+
+
+def _priced(gpu: GpuSpec, values: Mapping[str, float]) -> float:
+    given = dict(values)
+    if "card_price" in given:
+        given["purchase_price"] = given.pop("card_price") / given.pop("card_share_of_server")
+    if "power_over_tdp" in given:
+        given["power_per_gpu"] = given.pop("power_over_tdp") * (gpu.thermal_design_power or 0.0)
+    return float(owned_price(**given))

@@ -1,0 +1,100 @@
+"""Electric power P of GPUs, hosts, network and building; energy E over a time t; carbon."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.arrays import BoolArray, FloatArray, Numeric
+
+
+def board_share(*, active: Numeric, waiting: Numeric, time_share: Numeric) -> FloatArray:
+    r"""Power of a GPU's board as a share of its design power.
+
+    .. math:: w + (a - w) u
+
+    It draws the share a of its thermal design power during a part u of the time, and w in the
+    rest. In training it computes or waits for others [1]_; in serving it computes prompts near
+    its design power or decodes at about half of it [2]_.
+
+    References
+    ----------
+    .. [1] P. Patel et al., "POLCA: Power Oversubscription in LLM Cloud Providers," 2023,
+       arXiv:2308.12908: power at the ends of iterations falls to between 20 and 75 % of it.
+    .. [2] P. Patel et al., "Splitwise: Efficient Generative LLM Inference Using Phase
+       Splitting," 2024, arXiv:2311.18677.
+    """
+    a, w, u = active, waiting, time_share
+    return np.asarray(w + (a - w) * u)
+
+
+def network_share(*, share_of_it: Numeric, is_spread: bool | BoolArray) -> FloatArray:
+    r"""Power of switches and optics over that of the nodes that they join.
+
+    .. math:: \frac{s}{1 - s}
+
+    s is the share of the power of all that computes, the network in it; GPUs of one node need
+    none (derived here).
+    """
+    s = np.asarray(share_of_it, dtype=np.float64)
+    return np.where(is_spread, s / (1 - s), 0.0)
+
+
+def facility_power(*, it_power: Numeric, power_usage_effectiveness: Numeric) -> FloatArray:
+    r"""W of cooling and of what is lost on the way, beside the power of what computes.
+
+    .. math:: P_{IT} (PUE - 1)
+
+    PUE is the power of the building over that of what computes in it [1]_.
+
+    References
+    ----------
+    .. [1] ISO/IEC 30134-2:2016, Information technology - Data centres - Key performance
+       indicators - Part 2: Power usage effectiveness (PUE).
+    """
+    return np.asarray(it_power * (np.asarray(power_usage_effectiveness) - 1.0))
+
+
+def energy(*, power: Numeric, duration: Numeric) -> FloatArray:
+    r"""Joules drawn in ``duration`` t seconds at ``power`` P watts.
+
+    .. math:: P t
+    """
+    return np.asarray(np.asarray(power) * duration)
+
+
+def carbon(*, energy: Numeric, carbon_intensity: Numeric) -> FloatArray:
+    r"""Kilograms of CO2 equivalent of E joules from a grid that emits c kg per joule.
+
+    .. math:: c E
+    """
+    return np.asarray(np.asarray(energy) * carbon_intensity)
+
+
+def range_of_sum(*parts: tuple[float, float, float]) -> tuple[float, float]:
+    r"""Factors on a sum between which it lies: each part is its value and both its ends.
+
+    .. math:: 1 \pm \frac{\sqrt{\sum_i \delta_i^2}}{\sum_i x_i}
+
+    Parts deviate by :math:`\delta_i` from their values :math:`x_i` independently of each other
+    (derived here).
+    """
+    total = sum(value for value, _, _ in parts)
+    below = np.sqrt(sum((value - low) ** 2 for value, low, _ in parts))
+    above = np.sqrt(sum((high - value) ** 2 for value, _, high in parts))
+    return float(1 - below / total), float(1 + above / total)
+
+
+def range_of_product(*factors: tuple[float, float]) -> tuple[float, float]:
+    r"""Factors on a product between which it lies, of those on each of its factors.
+
+    .. math:: \exp\left(\sum_i m_i \pm \sqrt{\sum_i (\ln f_i - m_i)^2}\right)
+
+    On either side the factors deviate independently of each other from m, which is 0, or their
+    end next to it where they do not contain it (derived here).
+    """
+    with np.errstate(divide="ignore"):
+        low, high = np.log(np.array(factors, dtype=np.float64)).T
+    middle = np.clip(0.0, low, high)
+    below = np.sum(middle) - np.sqrt(np.sum(np.square(middle - low)))
+    above = np.sum(middle) + np.sqrt(np.sum(np.square(high - middle)))
+    return float(np.exp(below)), float(np.exp(above))

@@ -1,0 +1,53 @@
+"""The same search on other terms: what GPUs cost changes no plan, unless plans are chosen by it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from planner.optimize.groups import Group
+from planner.optimize.problem import Problem
+from planner.optimize.result import SearchResult
+from planner.optimize.source import Candidates
+
+
+def on_other_terms(result: SearchResult, problem: Problem) -> SearchResult | None:
+    """What a search of a problem would find that differs in the sites of its sources alone.
+
+    None where objectives or limits depend on them: that has to be searched.
+    """
+    before = result.problem
+    if len(problem.sources) != len(before.sources) or result.interrupted:
+        return None
+    moved = {id(a): b for a, b in zip(before.sources, problem.sources, strict=True)}
+    # Limits that were assumed may have been widened.
+    problem = replace(problem, constraints=before.constraints)
+    if not all(
+        _weigh_alike(one, one.moved(moved[id(one.source)]), problem) for one in _probes(result)
+    ):
+        return None
+    groups = [
+        Group(cell=group.cell, collector=group.collector.moved(problem, moved))
+        for group in result.groups
+    ]
+    misses = [replace(miss, source=moved[id(miss.source)]) for miss in result.nearest_misses]
+    found = replace(result, problem=problem, groups=groups, nearest_misses=tuple(misses))
+    # What was judged need not be predicted again.
+    if (chosen := result.recommended) is not None:
+        front = [(rows, one.moved(moved[id(one.source)])) for rows, one in result.front]
+        vars(found).update(recommended=chosen.moved(moved[id(chosen.source)]), front=front)
+    return found
+
+
+def _probes(result: SearchResult) -> list[Candidates]:
+    """A configuration of everything that was chosen, or came closest."""
+    if result.recommended is not None:
+        return [result.recommended]
+    return [miss.candidates for miss in result.nearest_misses]
+
+
+def _weigh_alike(one: Candidates, other: Candidates, problem: Problem) -> bool:
+    names = [goal.name for goal in problem.objectives]
+    names += [limit.name for limit in problem.constraints]
+    return all(np.array_equal(one.value(name), other.value(name), equal_nan=True) for name in names)

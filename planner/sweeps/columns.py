@@ -1,0 +1,137 @@
+"""The columns of scenarios by the names that people call them, and values as they write them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from planner.errors import SearchSpaceError, did_you_mean
+from planner.inputs import full_name
+from planner.terms import glossary, term_of_column
+from planner.units import DAY, GIB, HOUR, parse_quantity
+
+Row: TypeAlias = Mapping[str, Any]
+
+COST, TIME, VALUE = "cost", "time", "value"
+"""What scenarios are chosen by: ``value`` is cost times time, both all the better the less."""
+
+# By measure its columns, the first one that a row has a value in counts.
+MEASURES: Mapping[str, tuple[str, ...]] = {
+    COST: ("cost_usd", "cost_per_million_tokens_usd"),
+    TIME: ("calendar_time_days", "time_to_train_days", "request_latency_s"),
+}
+# By the end of a column's name what its values are, and how many SI units its unit is.
+_UNITS: Mapping[str, tuple[str, float]] = {
+    "_per_s": ("number", 1.0),
+    "_usd": ("usd", 1.0),
+    "_days": ("second", DAY),
+    "_hours": ("second", HOUR),
+    "_gib": ("byte", GIB),
+    "_kw": ("watt", 1e3),
+    "_s": ("second", 1.0),
+}
+_DEFAULT_UNITS = {"usd": "USD"}
+
+
+def column_of_measure(measure: str, row: Row) -> str:
+    """The column that a measure is read from in a row; empty where it has none."""
+    known = (name for name in MEASURES[measure] if row.get(name) is not None)
+    return next(known, "")
+
+
+def measured(measure: str, row: Row) -> float:
+    """A measure of a row, or any column of numbers; NaN where it is unknown."""
+    if measure == VALUE:
+        return measured(COST, row) * measured(TIME, row)
+    found = row.get(column_of_measure(measure, row) if measure in MEASURES else measure)
+    return float(found) if isinstance(found, int | float) else math.nan
+
+
+def find_column(word: str, columns: Sequence[str], said: str = "") -> str:
+    """The column of a name, with its unit or without; a measure is itself.
+
+    Raises
+    ------
+    SearchSpaceError
+        There is none; near names are told.
+
+    >>> find_column("cost", ["gpu", "cost_usd"]), find_column("--gpus", ["num_gpus"])
+    ('cost_usd', 'num_gpus')
+    """
+    name = word.strip().lower().lstrip("-").replace("-", "_")
+    own = full_name(word.strip().lstrip("-"), glossary())
+    for wanted in (name, own):
+        if wanted in columns:
+            return wanted
+    of_measure = [column for column in MEASURES.get(name, ()) if column in columns]
+    if name in (TIME, VALUE) or len(of_measure) > 1:
+        return name
+    for wanted in (name, own):
+        found = [column for column in columns if _stem(column) == wanted]
+        if found:
+            return found[0]
+    if name in MEASURES:
+        return name
+    raise SearchSpaceError(_unknown(name, columns, said))
+
+
+def find_columns(words: str, columns: Sequence[str], said: str = "") -> list[str]:
+    """Several, with commas between them."""
+    return [find_column(word, columns, said) for word in words.split(",") if word.strip()]
+
+
+def read_value(column: str, text: str, said: str = "") -> float | str | bool | None:
+    """What a column is compared with, in the column's own unit where it has one.
+
+    Raises
+    ------
+    SearchSpaceError
+        A unit is wrong.
+
+    >>> read_value("cost_usd", "2M"), read_value("time_to_train_days", "12h")
+    (2000000.0, 0.5)
+    """
+    words = text.strip()
+    if words.lower() in ("true", "yes", "false", "no"):
+        return words.lower() in ("true", "yes")
+    if words.lower() in ("", "none", "unknown"):
+        return None
+    dimension, scale = _dimension(column)
+    try:
+        return float(words)
+    except ValueError:
+        pass
+    try:
+        return parse_quantity(words, dimension, _DEFAULT_UNITS.get(dimension)) / scale
+    except ValueError as error:
+        if words[0].isdigit() and dimension != "number":
+            raise SearchSpaceError(f"{said or column} {words}: {error}.") from error
+        return words
+
+
+def better(column: str) -> int:
+    """1 where less of a column is better, -1 where more is."""
+    term = None if column in (*MEASURES, VALUE) else term_of_column(column)
+    return 1 if term is None else term.sign
+
+
+def _dimension(column: str) -> tuple[str, float]:
+    name = MEASURES[column][0] if column in MEASURES else column
+    return next((unit for end, unit in _UNITS.items() if name.endswith(end)), ("number", 1.0))
+
+
+def _stem(column: str) -> str:
+    """A column's name without its unit."""
+    term = term_of_column(column)
+    if term is not None and column.startswith(term.term):
+        return term.term
+    ends = ("_usd", "_days", "_gib", "_kwh", "_kw", "_kg", "_s")
+    return next((column.removesuffix(end) for end in ends if column.endswith(end)), column)
+
+
+def _unknown(name: str, columns: Iterable[str], said: str) -> str:
+    known = [*columns]
+    names = {_stem(column): None for column in known}
+    hint = did_you_mean(name, [*known, *(one for one in names if one not in known)])
+    return f"{said + ': ' if said else ''}there is no column {name!r}.{hint}"

@@ -1,0 +1,117 @@
+"""Scenarios as a table on screen, or as rows of a file."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from planner import text
+from planner.report.cells import csv_cell
+from planner.report.console import print_folded
+from planner.report.files import written_whole
+from planner.report.fitted import Column, print_fitted
+from planner.report.told import label, told_alike
+from planner.sweeps.columns import COST, MEASURES, TIME, VALUE
+from planner.sweeps.plan import SweepPlan
+
+Cells = Sequence[Any]
+
+_LONGEST = 40
+_MORE = ("--columns", "--csv")
+
+
+def usual_columns(plan: SweepPlan, columns: Sequence[str], asked: Iterable[str]) -> list[str]:
+    """What was varied, what is asked for, cost, time, and why there is no plan."""
+    varied = [n if n in columns else f"{n}_limit" for n in plan.varied]
+    measures = [name for one in (COST, TIME) for name in MEASURES[one] if name in columns]
+    wanted = dict.fromkeys(("scenario", *varied, *asked, *measures, "reason"))
+    return [name for name in wanted if name in columns or name == VALUE]
+
+
+def print_rows(
+    console: Console, columns: Sequence[str], rows: Sequence[Cells], matching: int
+) -> None:
+    """Rows as a table of as many columns as there is room for."""
+    some = f"{text.count(len(rows))} of " if len(rows) < matching else ""
+    console.print(f"{some}{text.count(matching)} scenarios", style="bold")
+    shown = []
+    for at, name in enumerate(columns):
+        cells = [row[at] for row in rows]
+        if any(cell is not None for cell in cells):
+            shown.append(_column(name, cells))
+    order = [one.name for one in shown]
+    print_fitted(
+        console,
+        shown,
+        rank=order.index,
+        styles=[""] * len(rows),
+        elsewhere=f"choose some with {_MORE[0]}, or write all with {_MORE[1]}",
+    )
+    if len(rows) < matching:
+        print_folded(console, "More: --top")
+
+
+def _column(name: str, cells: Cells) -> Column:
+    head = label(name)
+    if any(isinstance(cell, float) for cell in cells):
+        numbers = [math.nan if cell is None else float(cell) for cell in cells if _is_number(cell)]
+        words, unit = told_alike(name, numbers)
+        found = iter(words)
+        told = [next(found) if _is_number(cell) else _word(cell) for cell in cells]
+        head = head if unit in head.split() else f"{head} {unit}".strip()
+        return Column(name=name, header=head, cells=told, numeric=True)
+    is_numeric = all(cell is None or _is_number(cell) for cell in cells)
+    return Column(name=name, header=head, cells=[*map(_word, cells)], numeric=is_numeric)
+
+
+def _is_number(cell: Any) -> bool:
+    return isinstance(cell, int | float) and not isinstance(cell, bool)
+
+
+def _word(cell: Any) -> str:
+    if cell is None:
+        return "-"
+    words = text.value(cell)
+    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 3]}..."
+
+
+def write_rows(
+    csv: Path | None, json_file: Path | None, columns: Sequence[str], rows: Iterable[Cells]
+) -> int:
+    """Write rows into the files that are given, as they come; how many there were.
+
+    Raises
+    ------
+    OutputError
+        A file cannot be written.
+    """
+    number = 0
+    if csv is not None and json_file is not None:
+        rows = [*rows]
+    for path, lines in ((csv, _csv_lines), (json_file, _json_lines)):
+        if path is None:
+            continue
+        with written_whole(path) as file:
+            number = 0
+            for number, line in enumerate(lines(columns, rows)):  # noqa: B007
+                file.write(line)
+    return number
+
+
+def _csv_lines(columns: Sequence[str], rows: Iterable[Cells]) -> Iterator[str]:
+    yield ",".join(map(csv_cell, columns)) + "\n"
+    for row in rows:
+        yield ",".join(map(csv_cell, row)) + "\n"
+
+
+def _json_lines(columns: Sequence[str], rows: Iterable[Cells]) -> Iterator[str]:
+    before = "["
+    for row in rows:
+        yield before + "\n" + json.dumps(dict(zip(columns, row, strict=True)), allow_nan=False)
+        before = ","
+    yield ("[" if before == "[" else "") + "\n]\n"

@@ -1,0 +1,123 @@
+"""A measure of a sweep by GPU and number of GPUs, the winners marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from planner import text
+from planner.report.console import BAD, GOOD, TIE
+from planner.report.fitted import Column, print_fitted
+from planner.report.told import label, told_alike
+from planner.sweeps.columns import MEASURES, VALUE, better, column_of_measure
+from planner.sweeps.summary import (
+    CHOSEN_BY,
+    IMPOSSIBLE,
+    LIMIT,
+    MEMORY,
+    UNKNOWN,
+    Group,
+    Place,
+    Spot,
+    reason_mark,
+)
+
+_MARKS = {
+    MEMORY: "out of memory",
+    LIMIT: "misses a limit",
+    UNKNOWN: "unknown",
+    IMPOSSIBLE: "impossible",
+}
+
+
+def print_matrix(console: Console, group: Group, most: int) -> None:
+    """The measure by GPU and terms, and number of GPUs; the best places where not all fit."""
+    metric, sign = group.metric, better(group.metric)
+    column = _column_of(metric, group)
+    best = {
+        place: min(
+            (
+                sign * here.found[metric].value
+                for (mine, _), here in group.spots.items()
+                if mine == place and metric in here.found
+            ),
+            default=float("inf"),
+        )
+        for place in group.places
+    }
+    chosen = sorted(best, key=lambda place: best[place])[:most]
+    places = [place for place in group.places if place in chosen]
+    cells, unit = _cells(group, metric, column, places)
+    console.print()
+    console.print(_matrix_title(group, column, unit), style="bold")
+    names = Column(name="", header=" ", cells=[" ".join(p) for p in places], numeric=False)
+    columns = [names]
+    for count in group.counts:
+        header = "best" if count is None else text.value(count)
+        mine = [cells[place, count] for place in places]
+        columns.append(
+            Column(
+                name=header,
+                header=header,
+                cells=[words for words, _ in mine],
+                numeric=True,
+                styles=[style for _, style in mine],
+            )
+        )
+    order = [one.name for one in columns]
+    print_fitted(
+        console, columns, rank=order.index, styles=[""] * len(places), elsewhere="--pivot has them"
+    )
+    if len(places) < len(group.places):
+        console.print(f"and {len(group.places) - len(places)} worse rows: --full")
+
+
+def _matrix_title(group: Group, column: str, unit: str) -> str:
+    words = "cost x time" if group.metric == VALUE else label(column)
+    place, other = group.by
+    by = place if group.counts == [None] else f"{place} and {other}" if place else other
+    return f"{words[:1].upper()}{words[1:]}{f', {unit},' if unit else ''} by {by}"
+
+
+def _column_of(metric: str, group: Group) -> str:
+    if metric not in MEASURES:
+        return metric
+    return next(found for row in group.best.values() if (found := column_of_measure(metric, row)))
+
+
+def _cells(
+    group: Group, metric: str, column: str, places: Sequence[Place]
+) -> tuple[dict[Spot, tuple[str, str]], str]:
+    """The text and style of every cell, and their unit."""
+    spots = [(place, count) for place in places for count in group.counts]
+    known = [s for s in spots if s in group.spots and metric in group.spots[s].found]
+    words, unit = told_alike(column, [group.spots[spot].found[metric].value for spot in known])
+    winners = {count: group.best_spot(metric, count) for count in group.counts}
+    ties = {
+        other
+        for count, winner in winners.items()
+        if winner is not None and metric in CHOSEN_BY
+        for other in group.ties(metric, winner)
+        if other[1] == count
+    }
+    cells = dict.fromkeys(spots, ("-", ""))
+    for spot, number in zip(known, words, strict=True):
+        is_best = spot == winners[spot[1]]
+        mark, style = ("*", GOOD) if is_best else ("=", TIE) if spot in ties else ("", "")
+        cells[spot] = (mark + number, style)
+    for spot in spots:
+        here = group.spots.get(spot)
+        if here is not None and not here.feasible:
+            cells[spot] = (reason_mark(here.reason), BAD)
+    return cells, unit
+
+
+def marks_lines(groups: Sequence[Group]) -> list[str]:
+    """What the marks of matrices mean."""
+    used = {reason_mark(h.reason) for g in groups for h in g.spots.values() if not h.feasible}
+    marks = ["* best of its column"]
+    if any(group.metric in CHOSEN_BY for group in groups):
+        marks.append("= published runs do not tell it from that")
+    marks += [f"{mark} {words}" for mark, words in _MARKS.items() if mark in used]
+    return ["; ".join(marks)]

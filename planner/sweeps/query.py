@@ -1,0 +1,200 @@
+"""Which scenarios of a sweep are asked for, and in which order."""
+
+from __future__ import annotations
+
+import heapq
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from planner.errors import PlannerError, SearchSpaceError
+from planner.inputs import shown
+from planner.specs.catalogue import Catalogue
+from planner.sweeps.columns import MEASURES, VALUE, Row, find_column, measured, read_value
+
+_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_CONDITION = re.compile(r"\s*([^<>=!]+?)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*")
+_LOADED: Mapping[str, Callable[[Catalogue, str], Any]] = {
+    "gpu": lambda catalogue, word: catalogue.load_gpu(word).spec.name,
+    "framework": lambda catalogue, word: catalogue.load_framework(word).spec.name,
+    "engine": lambda catalogue, word: catalogue.load_engine(word).spec.name,
+    "model": lambda catalogue, word: catalogue.load_model(word).name,
+}
+_MOST_SEEN = 20
+_WHERE = "--where"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """What a column must be: one of ``values`` (=, !=), or less or more than the one."""
+
+    column: str
+    operator: str
+    values: tuple[Any, ...]
+
+    def holds(self, row: Row) -> bool:
+        """Whether a scenario is asked for; what is unknown is only ever equal to none."""
+        value = cell(self.column, row)
+        if self.operator in ("=", "!="):
+            return any(_equal(value, one) for one in self.values) == (self.operator == "=")
+        return _is_number(value) and _OPERATORS[self.operator](value, self.values[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """Conditions that all hold; ``seen`` are values that a scenario had where one did not."""
+
+    conditions: tuple[Condition, ...]
+    seen: dict[str, dict[str, None]] = field(default_factory=dict)
+
+    def rows(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Those that are asked for.
+
+        Raises
+        ------
+        SearchSpaceError
+            There is none; it tells what the columns have.
+        """
+        found = False
+        for row in rows:
+            if all(self._holds(one, row) for one in self.conditions):
+                found = True
+                yield row
+        if self.conditions and not found:
+            known = [f"{name} has {', '.join(values)}" for name, values in self.seen.items()]
+            more = f" {'; '.join(known)}." if known else ""
+            raise SearchSpaceError(f"No scenario is as {_WHERE} says.{more}")
+
+    def _holds(self, one: Condition, row: Row) -> bool:
+        holds = one.holds(row)
+        if not holds and one.operator == "=":
+            seen = self.seen.setdefault(one.column, {})
+            if len(seen) < _MOST_SEEN:
+                seen[str(cell(one.column, row))] = None
+        return holds
+
+
+def read_where(texts: Sequence[str], columns: Sequence[str], specs: Path | None = None) -> Where:
+    """Conditions such as ``gpu=h100,b200,num_gpus>=512,cost<2M``.
+
+    A text without a sign is another value of the column before it.
+
+    Raises
+    ------
+    SearchSpaceError
+        A column is unknown, or a value is none of that column.
+    """
+    found: list[Condition] = []
+    for text in ",".join(texts).split(","):
+        if not text.strip():
+            continue
+        match = _CONDITION.fullmatch(text)
+        if match is None:
+            if not found or found[-1].operator not in ("=", "!="):
+                raise SearchSpaceError(
+                    f"{_WHERE} {shown(text)}: write NAME=VALUE, NAME<VALUE and so on."
+                )
+            last = found.pop()
+            more = _value(last.column, text.strip(), specs)
+            found.append(_with(last, (*last.values, more)))
+            continue
+        name, sign, value = match.groups()
+        column, sign = find_column(name, columns, _WHERE), "=" if sign == "==" else sign
+        read = _value(column, value, specs)
+        if sign not in ("=", "!=") and not _is_number(read):
+            raise SearchSpaceError(f"{_WHERE} {text.strip()}: {shown(value)} is no number.")
+        found.append(Condition(column=column, operator=sign, values=(read,)))
+    return Where(conditions=tuple(found))
+
+
+def _with(condition: Condition, values: tuple[Any, ...]) -> Condition:
+    return Condition(column=condition.column, operator=condition.operator, values=values)
+
+
+def read_order(text: str, columns: Sequence[str]) -> list[tuple[str, int]]:
+    """Columns to sort by, each with 1 for the least first or -1 for the most first.
+
+    >>> read_order("cost,-num_gpus", ["cost_usd", "num_gpus"])
+    [('cost_usd', 1), ('num_gpus', -1)]
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    return [
+        (find_column(word.lstrip("-+"), columns, "--sort"), -1 if word.startswith("-") else 1)
+        for word in words
+    ]
+
+
+def ordered(
+    rows: Iterable[Row], order: Sequence[tuple[str, int]], columns: Sequence[str], top: int | None
+) -> Iterator[tuple[Any, ...]]:
+    """The cells of ``columns`` of the first ``top`` rows, of all where it is None.
+
+    Of rows no more than these cells and what they are sorted by is held. What is unknown comes
+    last; equal rows keep their order.
+    """
+    found = ((_keys(row, order), number, _cells(row, columns)) for number, row in enumerate(rows))
+    if not order:
+        for number, (_, _, cells) in enumerate(found):
+            if number == top:
+                return
+            yield cells
+        return
+    best = sorted(found) if top is None else heapq.nsmallest(top, found)
+    yield from (cells for _, _, cells in best)
+
+
+def cell(column: str, row: Row) -> Any:
+    """A column or measure of a row; None where it is unknown."""
+    if column in MEASURES or column == VALUE:
+        found = measured(column, row)
+        return None if found != found else found
+    return row.get(column)
+
+
+def _cells(row: Row, columns: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(cell(column, row) for column in columns)
+
+
+def _keys(row: Row, order: Sequence[tuple[str, int]]) -> tuple[Any, ...]:
+    return tuple(_key(cell(column, row), sign) for column, sign in order)
+
+
+def _key(value: Any, sign: int) -> tuple[Any, ...]:
+    """What is unknown behind texts behind numbers."""
+    if isinstance(value, bool | int | float):
+        return (0, sign * value, "")
+    if value is None:
+        return (2, 0, "")
+    text = str(value)
+    return (1, 0, text if sign > 0 else tuple(-ord(letter) for letter in text))
+
+
+def _value(column: str, text: str, specs: Path | None) -> Any:
+    if column in _LOADED:
+        try:
+            return _LOADED[column](Catalogue(specs), text)
+        except PlannerError:
+            return text
+    return read_value(column, text, _WHERE)
+
+
+def _equal(value: Any, other: Any) -> bool:
+    if value is None or other is None:
+        return value is other
+    if _is_number(value) and _is_number(other):
+        return bool(value == other)
+    return str(value).casefold() == str(other).casefold()
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

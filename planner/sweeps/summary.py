@@ -1,0 +1,340 @@
+"""What the scenarios of a sweep say together: facts, kept while the rows go by once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, pairwise
+from typing import Any, NamedTuple, TypeAlias
+
+from planner.optimize.result_columns import ends_of
+from planner.report.told import label
+from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, better, column_of_measure, measured
+from planner.sweeps.plan import SweepPlan, Work, questions_of
+
+Row: TypeAlias = Mapping[str, Any]
+Place: TypeAlias = tuple[str, ...]
+Spot: TypeAlias = tuple[Place, Any]
+"""A place, and a number of GPUs or whatever else the columns of a matrix are."""
+
+CHOSEN_BY = (COST, TIME, VALUE)
+MEMORY, LIMIT, UNKNOWN, IMPOSSIBLE = "m", "l", "?", "x"
+"""Why a scenario has no plan: memory, a limit, a number that nobody knows, anything else."""
+
+# What says where a scenario runs and on what terms, beside the number of GPUs.
+_PLACES = ("gpu", "cluster", "provider", "contract", "region")
+_WORK_GROUP = "question"
+_SAME = 1e-3
+_NO_ENDS = (math.nan, math.nan)
+
+
+class Found(NamedTuple):
+    """A measure of a scenario; ``low`` and ``high`` are the ends of its 90 % interval."""
+
+    value: float
+    low: float
+    high: float
+    scenario: int
+    kin: tuple[Any, ...]
+    tie_factor: float
+    time: float
+
+
+_NONE = Found(math.nan, *_NO_ENDS, -1, (), 1.0, math.nan)
+
+
+@dataclass(slots=True)
+class Spotted:
+    """The best scenario of a place with so many GPUs by each measure, or why it has no plan."""
+
+    found: dict[str, Found] = field(default_factory=dict)
+    reason: str = ""
+    feasible: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overtaking:
+    """From ``num_gpus`` on ``second`` is better than ``first``, by these shares before and after.
+
+    ``before`` is the next smaller number of GPUs, with which ``first`` was better.
+    """
+
+    measure: str
+    first: Place
+    second: Place
+    before: int
+    num_gpus: int
+    behind: float
+    ahead: float
+    is_of_winners: bool
+    is_tie: bool
+
+
+@dataclass
+class Group:
+    """The scenarios that do the same work, so that they can be weighed against each other.
+
+    ``asked`` is what tells the work from that of other groups; ``by`` says in words what places
+    are, and what they are combined with. ``best`` has a row by measure.
+    """
+
+    work: str
+    workload: str
+    model: str
+    asked: Mapping[str, Any]
+    shown: str = COST
+    by: tuple[str, str] = ("GPU", "number of GPUs")
+    scenarios: int = 0
+    feasible: int = 0
+    unpriced: set[Place] = field(default_factory=set)
+    best: dict[str, Row] = field(default_factory=dict)
+    spots: dict[Spot, Spotted] = field(default_factory=dict)
+
+    def add(self, row: Row, spot: Spot) -> None:
+        """Take in a scenario."""
+        self.scenarios += 1
+        here = self.spots.setdefault(spot, Spotted())
+        if not row["feasible"]:
+            here.reason = str(row.get("reason") or "")
+            return
+        self.feasible += 1
+        here.feasible = True
+        if math.isnan(measured(COST, row)):
+            self.unpriced.add(spot[0])
+        for measure in dict.fromkeys((*CHOSEN_BY, self.shown)):
+            found = _found(measure, row)
+            if math.isnan(found.value):
+                continue
+            if _beats(measure, found.value, here.found.get(measure, _NONE).value):
+                here.found[measure] = found
+            if measure in CHOSEN_BY and _beats(measure, found.value, self._best(measure)):
+                self.best[measure] = row
+
+    def _best(self, measure: str) -> float:
+        return measured(measure, self.best[measure]) if measure in self.best else math.nan
+
+    @property
+    def places(self) -> list[Place]:
+        """Where the scenarios run, in order."""
+        return [*dict.fromkeys(place for place, _ in self.spots)]
+
+    @property
+    def counts(self) -> list[Any]:
+        """The numbers of GPUs that were asked for, in order; None where nobody asked for one."""
+        found = {count: None for _, count in self.spots}
+        return sorted(found, key=_number_first)
+
+    @property
+    def metric(self) -> str:
+        """The measure to tell: the one that was chosen, or time where no cost is known."""
+        if self.shown in CHOSEN_BY and not any(self.shown in s.found for s in self.spots.values()):
+            return TIME
+        return self.shown
+
+    def best_spot(self, measure: str, count: int | None = None) -> Spot | None:
+        """Where a measure is best, with ``count`` GPUs or with any number; None: it is unknown."""
+        known = [
+            spot
+            for spot, here in self.spots.items()
+            if measure in here.found and count in (None, spot[1])
+        ]
+        sign = better(measure)
+        return min(known, key=lambda s: sign * self.spots[s].found[measure].value, default=None)
+
+    def ties(self, measure: str, spot: Spot | None = None) -> list[Spot]:
+        """The spots whose measure published runs do not tell from that of a spot, or the best."""
+        spot = spot or self.best_spot(measure)
+        if spot is None:
+            return []
+        first = self.spots[spot].found[measure]
+        return [
+            other
+            for other, here in self.spots.items()
+            if other != spot and measure in here.found and tied(first, here.found[measure])
+        ]
+
+    def overtakings(self, measure: str) -> list[Overtaking]:
+        """Where a GPU becomes better than another under the same terms, winners first."""
+        found = []
+        for first, second in combinations(self.places, 2):
+            if first[0] != second[0] and first[1:] == second[1:]:
+                found += self._between(measure, first, second)
+        return sorted(found, key=lambda one: (not one.is_of_winners, one.is_tie, -_clear(one)))
+
+    def _between(self, measure: str, one: Place, other: Place) -> list[Overtaking]:
+        by_count = {
+            count: [self.spots[place, count].found[measure] for place in (one, other)]
+            for count in self.counts
+            if isinstance(count, int) and all(self._knows(measure, p, count) for p in (one, other))
+        }
+        found = []
+        for before, after in pairwise(by_count):
+            old, new = (_lead(measure, *by_count[count]) for count in (before, after))
+            if min(abs(old), abs(new)) < math.log1p(_SAME) or (old > 0) == (new > 0):
+                continue
+            first, second = (one, other) if old > 0 else (other, one)
+            winners = [self._winner(measure, c, one[1:]) for c in (before, after)]
+            found.append(
+                Overtaking(
+                    measure=measure,
+                    first=first,
+                    second=second,
+                    before=before,
+                    num_gpus=after,
+                    behind=math.expm1(abs(old)),
+                    ahead=math.expm1(abs(new)),
+                    is_of_winners=winners == [first, second],
+                    is_tie=tied(*by_count[after]),
+                )
+            )
+        return found
+
+    def _knows(self, measure: str, place: Place, count: int) -> bool:
+        here = self.spots.get((place, count))
+        return here is not None and measure in here.found
+
+    def _winner(self, measure: str, count: int, terms: Place) -> Place:
+        known = [p for p in self.places if p[1:] == terms and self._knows(measure, p, count)]
+        sign = better(measure)
+        return min(known, key=lambda p: sign * self.spots[p, count].found[measure].value)
+
+    def nowhere(self) -> dict[str, list[Place]]:
+        """The places without a plan for any number of GPUs, by the reason with the most GPUs."""
+        reasons: dict[Place, str] = {}
+        for (place, _), here in sorted(
+            self.spots.items(), key=lambda one: _number_first(one[0][1])
+        ):
+            reasons[place] = here.reason
+        able = {place for (place, _), here in self.spots.items() if here.feasible}
+        found: dict[str, list[Place]] = {}
+        for place in self.places:
+            if place not in able:
+                found.setdefault(reasons[place].partition(":")[0], []).append(place)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """The groups of a sweep, and how many of its scenarios they have."""
+
+    plan: SweepPlan
+    groups: tuple[Group, ...]
+
+    @property
+    def scenarios(self) -> int:
+        """How many there are results of."""
+        return sum(group.scenarios for group in self.groups)
+
+    @property
+    def feasible(self) -> int:
+        """How many have a plan."""
+        return sum(group.feasible for group in self.groups)
+
+
+def summarize(
+    rows: Iterable[Row], plan: SweepPlan, shown: str = COST, pivot: Sequence[str] = ()
+) -> Summary:
+    """Go through the scenarios of a plan once; ``shown`` is a measure or column to keep, too.
+
+    ``pivot`` names the columns whose values are places and, the last one, what those are combined
+    with; GPU with its terms, and number of GPUs, where it is empty.
+    """
+    groups: dict[tuple[Any, ...], Group] = {}
+    own = {w.name: tuple(n for n in work_questions(w) if n not in pivot) for w in plan.works}
+    varied = [name for name in _PLACES if name in plan.varied or name in ("gpu", "cluster")]
+    by = ("GPU", "number of GPUs")
+    if pivot:
+        by = (" and ".join(map(_words, pivot[:-1])), _words(pivot[-1]))
+    for row in rows:
+        scenario = plan.scenario(row["scenario"])
+        names = own[scenario.work.name]
+        model = "" if "model" in pivot else row.get("model") or scenario.values.get("model", "")
+        key = (scenario.work.name, model, *(str(scenario.values[name]) for name in names))
+        if key not in groups:
+            groups[key] = Group(
+                work=scenario.work.name,
+                workload=scenario.work.workload,
+                model=str(model),
+                asked={name: scenario.values[name] for name in names if name != "model"},
+                shown=shown,
+                by=by,
+            )
+        place = tuple(str(row[n]) for n in pivot[:-1] or varied if row.get(n) is not None)
+        count = row["num_gpus"] if "num_gpus" in scenario.values else None
+        groups[key].add(row, (place, row.get(pivot[-1]) if pivot else count))
+    return Summary(plan=plan, groups=tuple(groups.values()))
+
+
+def _words(name: str) -> str:
+    return "GPU" if name == "gpu" else "number of GPUs" if name == "num_gpus" else label(name)
+
+
+def _number_first(value: Any) -> tuple[bool, float, str]:
+    is_number = isinstance(value, int | float)
+    return not is_number, float(value) if is_number else 0.0, str(value)
+
+
+def work_questions(work: Work) -> tuple[str, ...]:
+    """The questions and limits with several values that say what is done, not by what."""
+    known = questions_of(work.workload)
+    return tuple(n for n in work.varied if n not in known or known[n].group == _WORK_GROUP)
+
+
+def reason_mark(reason: str) -> str:
+    """Why there is no plan, as a letter.
+
+    >>> reason_mark("out of memory: 9.0 GiB against 8.0 GiB"), reason_mark("cost is unknown")
+    ('m', '?')
+    """
+    if reason.startswith("out of memory"):
+        return MEMORY
+    if reason.endswith("is unknown"):
+        return UNKNOWN
+    return LIMIT if " against " in reason else IMPOSSIBLE
+
+
+def tied(one: Found, other: Found) -> bool:
+    """Whether published runs do not tell which of two is better.
+
+    Of the same GPU and software they differ in layout, which runs tell apart beyond a factor;
+    where the time is the same, too, the price decides. Of others, the errors on the sides that
+    face each other are taken as independent.
+    """
+    best, worst = sorted((one, other))[:2]
+    if best.value <= 0 or best.value == worst.value:
+        return best.value == worst.value
+    gap = math.log(worst.value / best.value)
+    if one.kin == other.kin:
+        is_same_plan = one.time == other.time
+        return not is_same_plan and gap < math.log(max(one.tie_factor, other.tie_factor))
+    faces = (best.high / best.value, worst.value / worst.low if worst.low > 0 else math.nan)
+    if not all(math.isfinite(face) and face >= 1 for face in faces):
+        return False
+    return gap < math.hypot(*map(math.log, faces))
+
+
+def _found(measure: str, row: Row) -> Found:
+    column = column_of_measure(measure, row) if measure in MEASURES else measure
+    low, high = (row.get(name, math.nan) for name in ends_of(column))
+    ends = (float(low), float(high)) if low is not None and high is not None else _NO_ENDS
+    kin = tuple(row.get(name) for name in ("gpu", "framework", "engine", "mode"))
+    factor = row.get("tie_factor")
+    return Found(
+        measured(measure, row), *ends, row["scenario"], kin, float(factor or 1), measured(TIME, row)
+    )
+
+
+def _beats(measure: str, new: float, known: float) -> bool:
+    return math.isnan(known) or better(measure) * (known - new) > 0
+
+
+def _lead(measure: str, one: Found, other: Found) -> float:
+    """How much better one is than the other, as a logarithm."""
+    if one.value <= 0 or other.value <= 0:
+        return 0.0
+    return better(measure) * math.log(other.value / one.value)
+
+
+def _clear(one: Overtaking) -> float:
+    return min(one.behind, one.ahead)

@@ -1,0 +1,239 @@
+"""What GPUs of a request cost: contracts, providers, own prices, and what is said of them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner.errors import PlannerError, SearchSpaceError, SpecError
+from planner.given import make_request
+from planner.optimize.collector import first_row
+from planner.pinned import PinnedPlan
+from planner.plan import Plan, evaluated, make_plan, one_configuration
+from planner.report.brief import assumed_line
+from planner.specs.catalogue import find
+from planner.specs.price import price_of
+from planner.specs.site import Site
+
+H100, B200, H800 = "h100-sxm-80gb", "b200-sxm-180gb", "h800-sxm-80gb"
+QUESTION = {"model": "llama-7b", "num_gpus": 8, "space": "small"}
+
+
+def plan(**more: Any) -> Plan:
+    return make_plan(make_request({**QUESTION, "gpu": "h100", **more}))
+
+
+def site(**more: Any) -> Site:
+    found: Site = plan(**more).problem.sources[0].site  # type: ignore[attr-defined]
+    return found
+
+
+def hourly(**more: Any) -> float:
+    return site(**more).price * 3600
+
+
+def row_of_one(one: Plan) -> dict[str, Any]:
+    return dict(first_row(evaluated(one).table()))
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "ours.csv"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_a_price_of_each_gpu() -> None:
+    for price in ("h100=1.9,b200=4", {"H100-SXM": 1.9, "b200": "4 USD/h"}, "b200 = 4, h100=1.9"):
+        assert hourly(price=price) == pytest.approx(1.9)
+        assert hourly(price=price, gpu="b200") == pytest.approx(4)
+    listed = price_of("h200-sxm-141gb")
+    assert listed is not None
+    assert site(price="h100=1.9", gpu="h200").offer == listed
+    assert plan(price={"h100": 1.9}).request.price == "h100=1.9"
+
+
+@pytest.mark.parametrize(
+    ("price", "told"),
+    [
+        ("h100=", "is a number"),
+        ("=2", "as in h100=1.9,b200=4"),
+        ("h100=2,h100=3", "gives h100 twice"),
+        ("h100=2,1.9", "is a number, not ''"),
+        ("h100=-2", "The price is USD per GPU-hour"),
+        ("h101=2", "Unknown GPU 'h101'"),
+        ("b200=2,h101=2", "Unknown GPU 'h101'"),
+        ({"h100": "cheap"}, "is a number, not 'cheap'"),
+        (True, "is a number"),
+    ],
+)
+def test_an_impossible_price_is_refused(price: Any, told: str) -> None:
+    with pytest.raises(PlannerError) as caught:
+        plan(price=price)
+    assert told in str(caught.value)
+
+
+def test_each_contract_has_its_price_and_columns() -> None:
+    for contract in ("on-demand", "spot", "reserved-1y", "capacity-block"):
+        expected = price_of(H100, contract)
+        found = site(contract=contract)
+        assert found.offer == expected
+        assert expected is not None
+        assert found.columns == {
+            "contract": contract,
+            "provider": "",
+            "price_per_gpu_hour_usd": expected.value * 3600,
+            "price_low_per_gpu_hour_usd": expected.low * 3600,
+            "price_high_per_gpu_hour_usd": expected.high * 3600,
+        }
+    assert hourly(contract="Reserved 1y") == hourly(contract="reserved_1Y")
+    assert hourly(contract="spot") < hourly(contract="owned") * 1.5 < hourly() * 1.5
+
+
+def test_rows_say_under_which_contract_and_whose_price() -> None:
+    frame = planner.search(**QUESTION, gpu="h100", contract="spot", provider="AWS").to_frame()
+    assert set(frame["contract"]) == {"spot"}
+    assert set(frame["provider"]) == {"aws"}
+    (low,), (high,) = (set(frame[f"price_{end}_per_gpu_hour_usd"]) for end in ("low", "high"))
+    assert low <= frame["price_per_gpu_hour_usd"].iloc[0] <= high
+    cost = frame["gpu_hours"] * frame["price_per_gpu_hour_usd"]
+    assert frame["cost_usd"].to_numpy() == pytest.approx(cost.to_numpy())
+
+
+def test_pools_have_their_own_prices() -> None:
+    frame = planner.search(
+        workload="serve", model="llama-2-13b", num_gpus=4, gpu="h100", prefill_gpu="a100",
+        mode="disaggregated", input_tokens=512, output_tokens=64, price="a100=1.25",
+    ).to_frame()  # fmt: skip
+    assert set(frame["prefill_price_per_gpu_hour_usd"]) == {1.25}
+    assert set(frame["price_per_gpu_hour_usd"].round(2)) == {3.85}
+    assert set(frame["prefill_contract"]) == {"on-demand"}
+
+
+def test_where_nobody_named_a_contract_the_closest_one_is_taken_and_told() -> None:
+    found = plan(gpu="mi350x")
+    note = found.defaults["price"]
+    assert note.startswith("4.76 USD per GPU-hour reserved-1y (none is on-demand)")
+    assert site(gpu="mi350x").contract == "reserved-1y"
+    assert math.isnan(hourly(gpu="mi350x", contract="on-demand"))
+    assert site(gpu="mi350x", contract="spot").columns["contract"] == "spot"
+
+
+def test_what_was_not_given_is_told_with_its_range_and_what_it_rests_on() -> None:
+    found = plan()
+    assert found.defaults["price"] == (
+        "3.85 USD per GPU-hour, 1.99 to 12.29 (median of the sellers of 48 offers, 2026-11-09)"
+    )
+    assert "price 3.85 USD per GPU-hour, 1.99 to 12.29" in assumed_line(found)
+    old = plan(gpu="a10g", contract="spot").defaults["price"]
+    assert old.endswith(", old: undated (3 offers, old: undated)")
+    assert "USD per GPU-hour spot of aws, 0.30 to 1.23" in old
+    assert "price" not in plan(price=2).defaults
+
+
+def test_why_there_is_no_price_is_told() -> None:
+    assert plan(gpu="h800").defaults["price"].startswith("unknown (No list has a price of h800")
+    for question, told in (
+        ({"gpu": "h800"}, "No list has a price of h800-sxm-80gb: give --price."),
+        ({"gpu": "gaudi2"}, "give --price, or --contract owned."),
+        ({"gpu": "h800", "contract": "owned"}, "The purchase price or the power of h800-sxm-80gb"),
+        ({"gpu": "mi350x", "contract": "spot"}, "or --contract reserved-1y."),
+        ({"gpu": "mi350x", "provider": "aws"}, "it is sold by "),
+    ):
+        with pytest.raises(SearchSpaceError) as caught:
+            plan(**question, objectives=["cost"])
+        assert told in str(caught.value)
+
+
+def test_an_unknown_provider_or_contract_is_refused() -> None:
+    with pytest.raises(SearchSpaceError, match=r"provider 'lamda'\. Did you mean lambda"):
+        plan(provider="lamda")
+    with pytest.raises(SearchSpaceError, match="Did you mean spot"):
+        plan(contract="spott")
+    with pytest.raises(SearchSpaceError, match="What is owned has no provider"):
+        plan(contract="owned", provider="lambda")
+
+
+def test_own_prices_replace_and_add(tmp_path: Path) -> None:
+    ours = written(
+        tmp_path,
+        "gpu,price,currency,usd_per_unit,contract,provider\n"
+        "h100,2,EUR,,,\n"
+        "H800,3,,,,us\n"
+        "b200,10,ABC,0.5,reserved-5y,us\n",
+    )
+    assert hourly(prices=ours) == pytest.approx(2 * 1.1476)
+    assert hourly(prices=ours, gpu="h800", provider="US") == pytest.approx(3)
+    assert hourly(prices=ours, gpu="b200", contract="reserved-5y") == pytest.approx(5)
+    assert hourly(prices=ours, contract="spot") == hourly(contract="spot")
+    assert hourly(prices=ours, price=7) == pytest.approx(7)
+    changed = plan(prices=ours).digests["price lists"]
+    assert changed != plan().digests["price lists"]
+
+
+def test_faults_of_own_prices_come_together(tmp_path: Path) -> None:
+    ours = written(tmp_path, "gpu,price,contract\nh100,x,\nb200,1,never\n")
+    with pytest.raises(SpecError) as caught:
+        plan(prices=ours)
+    assert len(str(caught.value).splitlines()) == 2
+    for text, told in (
+        ("gpu,price\nh10,1\nb20,2\n", "Unknown GPU 'h10'"),
+        ("gpu,prize\nh100,1\n", "column 'prize' is unknown. Did you mean price"),
+    ):
+        with pytest.raises(SpecError) as caught:
+            plan(prices=written(tmp_path, text))
+        assert told in str(caught.value)
+    with pytest.raises(SpecError, match="cannot be read"):
+        plan(prices=str(tmp_path / "none.csv"))
+
+
+def test_a_gpu_of_a_file_can_have_an_own_price(tmp_path: Path) -> None:
+    spec = find("gpus", "h100").read_text(encoding="utf-8")
+    mine = tmp_path / "mine.toml"
+    lines = [line for line in spec.splitlines() if not line.startswith("aliases")]
+    mine.write_text("\n".join(lines).replace(f'name = "{H100}"', 'name = "mine"'))
+    ours = written(tmp_path, "gpu,price\nmine,2.5\n")
+    assert hourly(gpu=str(mine), prices=ours) == pytest.approx(2.5)
+    assert hourly(gpu=str(mine), price="mine=1.5") == pytest.approx(1.5)
+
+
+def test_an_assumed_figure_of_owning_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ownership.csv").write_text(
+        "quantity,value,unit,source\nutilization,0.5,1,assumed\n", encoding="utf-8"
+    )
+    own = plan(contract="owned", specs=tmp_path)
+    assert "gpu ownership.utilization" in own.assumed
+    assert "gpu ownership.utilization" not in plan(specs=tmp_path).assumed
+    assert own.digests["ownership figures"] != plan(contract="owned").digests["ownership figures"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"contract": "spot"},
+        {"contract": "owned"},
+        {"provider": "lambda"},
+        {"price": "h100=1.75,b200=4"},
+        {"prices": "ours.csv"},
+    ],
+    ids=str,
+)
+def test_a_plan_file_reads_back_to_the_same_price(
+    more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "gpu,price\nh100,1.1\n")
+    asked = make_request({"model": "llama-7b", "num_gpus": 8, "gpu": "h100", **more})
+    first = one_configuration(asked)
+    row = row_of_one(first)
+    path = tmp_path / "plan.toml"
+    path.write_text(PinnedPlan.of(first, row).to_toml(), encoding="utf-8")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    again = one_configuration(PinnedPlan.read(path).request())
+    assert repr(row_of_one(again)) == repr(row)
+    assert row["cost_usd"] > 0
