@@ -12,6 +12,8 @@ import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,16 @@ from planner.sweeps.parts import Part, run_part
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read import make_sweep
 from planner.sweeps.run import run_sweep
-from planner.sweeps.workers import Done
+from planner.sweeps.workers import Done, Run
 
 WRITES = ("replace", "fsync", "unlink")
 ENDED = 9
-TABLE = {"model": "llama-7b", "num_gpus": [8, 16, 32], "global_batch_size": [*range(256, 256 + 6 * 128, 128)], "space": "small"}  # fmt: skip
+TABLE = {
+    "model": "llama-7b",
+    "num_gpus": [8, 16, 32],
+    "global_batch_size": [*range(256, 256 + 6 * 128, 128)],
+    "space": "small",
+}
 
 
 def ended_at(number: int, work: Callable[[], None]) -> bool:
@@ -78,22 +85,23 @@ def main(folder: Path) -> None:
 
     run_sweep(plan, folder / "whole", run=run)
     expected = contents(folder / "whole")
-    kills = 0
-    for fresh in (False, True):
-        number = 1
-        while True:  # at write `number`, and then on to the end
-            target = folder / f"{fresh}"
-            shutil.rmtree(target, ignore_errors=True)
-            if fresh:
-                shutil.copytree(folder / "whole", target)
-            if not ended_at(number, lambda: run_sweep(plan, target, run=run, fresh=fresh)):
-                break
-            kills, number = kills + 1, number + 1
-            again = fresh and not (target / "plan.json").exists()
-            run_sweep(plan, target, run=run, fresh=again)
-            if contents(target) != expected:
-                raise SystemExit(f"ended at write {number - 1}, fresh={fresh}: other bytes")
-    print(kills)
+    print(sum(kills(plan, folder, run, expected, fresh) for fresh in (False, True)))
+
+
+def kills(plan: SweepPlan, folder: Path, run: Run, expected: dict[str, bytes], fresh: bool) -> int:
+    """How often a sweep was ended: once at each of its writes."""
+    target = folder / "ended"
+    work = partial(run_sweep, plan, target, run=run)
+    for number in count(1):
+        shutil.rmtree(target, ignore_errors=True)
+        if fresh:
+            shutil.copytree(folder / "whole", target)
+        if not ended_at(number, partial(work, fresh=fresh)):
+            return number - 1
+        work(fresh=fresh and not (target / "plan.json").exists())
+        if contents(target) != expected:
+            raise SystemExit(f"ended at write {number}, fresh={fresh}: other bytes")
+    return 0
 
 
 if __name__ == "__main__":
