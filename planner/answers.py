@@ -8,10 +8,12 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Self
 
-from planner.errors import SearchSpaceError
+from planner.api_comparison import ApiComparison, check_comparable, compared_with_apis
+from planner.errors import InfeasibleError, SearchSpaceError
 from planner.optimize.collector import first_row
 from planner.optimize.result import SearchResult
 from planner.plan import Plan, answered
+from planner.sizing.size import Sizes
 from planner.workloads.base import Evaluation
 
 _ROWS = 10
@@ -48,6 +50,25 @@ class Answer(SearchResult):
             return infeasible_message(self.plan, self)
         return _printed(width, lambda console: print_brief(console, self.plan, self, _ROWS))
 
+    def compare_api(self) -> ApiComparison:
+        """The recommended deployment beside published prices per token of its model.
+
+        Raises
+        ------
+        SearchSpaceError
+            The workload is not ``serve``.
+        InfeasibleError
+            Nothing is feasible.
+        SpecError
+            A list of prices has faults.
+        """
+        from planner.report.infeasible import infeasible_message
+
+        check_comparable(self.plan.workload.name)
+        if self.recommended is None:
+            raise InfeasibleError(infeasible_message(self.plan, self))
+        return compared_with_apis(self.plan, self.recommended)
+
     def _repr_html_(self) -> str:
         from planner.report.html import answer_html
         from planner.report.infeasible import infeasible_message
@@ -82,6 +103,23 @@ class Estimated(Evaluation):
             return self._why_not()
         return _printed(width, lambda console: print_one(console, self.plan, self._row()))
 
+    def compare_api(self) -> ApiComparison:
+        """The deployment beside published prices per token of its model.
+
+        Raises
+        ------
+        SearchSpaceError
+            The workload is not ``serve``.
+        InfeasibleError
+            It does not fit, or misses a limit.
+        SpecError
+            A list of prices has faults.
+        """
+        check_comparable(self.plan.workload.name)
+        if self.rejected_by:
+            raise InfeasibleError(self._why_not())
+        return compared_with_apis(self.plan, self.candidates)
+
     def _repr_html_(self) -> str:
         from planner.report.html import one_html
 
@@ -97,6 +135,33 @@ class Estimated(Evaluation):
         from planner.report.infeasible import infeasible_message
 
         return infeasible_message(self.plan, result_of(self.plan, self), self)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Sized(Sizes):
+    """What it takes of each GPU; a table in notebooks."""
+
+    @classmethod
+    def of_sizes(cls, sizes: Sizes) -> Self:
+        """The same, able to show itself."""
+        return cls(**_values(sizes))
+
+    def summary(self, *, width: int = 80) -> str:
+        """The fewest and the cheapest GPUs with their margins, in plain text.
+
+        Raises
+        ------
+        SearchSpaceError
+            The width is not that of a text.
+        """
+        from planner.report.sizes import print_sizes
+
+        return _printed(width, lambda console: print_sizes(console, self))
+
+    def _repr_html_(self) -> str:
+        from planner.report.sizes import sizes_html
+
+        return sizes_html(self)
 
 
 def _values(found: Any) -> dict[str, Any]:

@@ -1,20 +1,27 @@
-"""The public functions: search and estimate."""
+"""The public functions: search, estimate and size."""
 
 from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
+from pathlib import Path
 from typing import Any, Literal
 
-from planner.answers import Answer, Estimated
+from planner.answers import Answer, Estimated, Sized
 from planner.errors import SearchSpaceError
 from planner.given import make_request, read_burst, read_driver
-from planner.inputs import shown
+from planner.inputs import shown, whole
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
 from planner.plan import evaluated, make_plan, one_configuration
 from planner.request import Request
+from planner.sizing.load import read_load
+from planner.sizing.size import contracts_given, size_all
+from planner.sweeps.read import make_sweep, read_plan
+from planner.sweeps.results import Sweep
+from planner.sweeps.run import run_sweep
+from planner.sweeps.workers import num_cores, on_cores
 
 
 def search(
@@ -88,6 +95,90 @@ def estimate(*, burst: int | None = None, **request: Any) -> Estimated:
     return Estimated.of_plan(plan, evaluated(plan, number))
 
 
+def size(
+    *,
+    contract: str | Sequence[str] | None = None,
+    load: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    workers: int = 1,
+    **request: Any,
+) -> Sized:
+    """The fewest and the cheapest GPUs that keep limits, for each GPU and contract.
+
+    Parameters
+    ----------
+    contract : one or several, or ``all``; where not given the usual one of each GPU
+    load : to serve: CSV file of the request rates of a day, in place of ``request_rate``; see
+        `planner.sizing.load.read_load`. ``contract`` are those that its GPUs may be had under
+    progress : is told how many GPUs are done
+    workers : processes that share the GPUs
+    request : those of `search` but ``objectives``. Training needs a limit of time or cost,
+        serving a ``request_rate``; ``confidence`` says how surely they are kept. ``gpu`` may be
+        several or ``all``; where neither it nor a cluster is given, all current ones of data
+        centers. ``num_gpus`` are the numbers that a run may have, whole nodes if not given.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible for all GPUs alike, or nothing says what the
+        GPUs must reach.
+
+    >>> sizes = size(model="llama-7b", gpu="a100", total_tokens="1T",
+    ...              constraints={"time_to_train": "30d"})
+    >>> sizes.best.fewest.num_gpus
+    80
+    """
+    contracts = contracts_given(contract)
+    asked = make_request(request)
+    day = None if load is None else read_load(Path(load))
+    found = size_all(asked, contracts, load=day, progress=progress, workers=workers)
+    return Sized.of_sizes(found)
+
+
+def sweep(
+    plan: str | os.PathLike[str] | Mapping[str, Any],
+    output: str | os.PathLike[str],
+    *,
+    workers: int | None = None,
+    dask: str | None = None,
+    fresh: bool = False,
+    specs: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Sweep:
+    """Every combination of what a plan lists, each one search; goes on where one was ended.
+
+    Parameters
+    ----------
+    plan : a TOML file, the name of a plan that is shipped, or the tables of such a file
+    output : the directory of the results
+    workers : processes; one for each core where not given
+    dask : the address of a scheduler, whose workers are used instead
+    fresh : begin again; what the directory has is removed
+    specs : folder of own spec files
+    progress : is told how many scenarios are done
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        What the plan asks is unknown, contradictory or too much: one line for each fault.
+    OutputError
+        The directory cannot be written, or is that of another plan, version or specs.
+    """
+    folder = None if specs is None else Path(specs)
+    if isinstance(plan, Mapping):
+        asked = make_sweep(plan, folder)
+    else:
+        asked = read_plan(os.fspath(plan), folder)
+    if dask is None:
+        run = on_cores(num_cores() if workers is None else whole(workers, "workers", 1))
+    else:
+        from planner.sweeps.dask_workers import on_dask
+
+        run = on_dask(dask)
+    run_sweep(asked, Path(output), run=run, fresh=fresh, progress=progress)
+    return Sweep(Path(output))
+
+
 def _named(function: Callable[..., Any]) -> inspect.Signature:
     """The signature of a function with the fields of a request in place of ``**request``."""
     own = [*inspect.signature(function).parameters.values()][:-1]
@@ -99,6 +190,7 @@ def _named(function: Callable[..., Any]) -> inspect.Signature:
             annotation=field.type,
         )
         for field in fields(Request)
+        if field.name not in {one.name for one in own}
     ]
     return inspect.Signature([*asked, *own], return_annotation=function.__annotations__["return"])
 
@@ -109,5 +201,6 @@ def _default(field: Field[Any]) -> Any:
     return inspect.Parameter.empty if field.default is MISSING else field.default
 
 
+size.__signature__ = _named(size)  # type: ignore[attr-defined]
 search.__signature__ = _named(search)  # type: ignore[attr-defined]
 estimate.__signature__ = _named(estimate)  # type: ignore[attr-defined]

@@ -13,6 +13,7 @@ from planner.cli.calibrate import calibrate
 from planner.cli.estimate import estimate
 from planner.cli.help import WIDEST, PlanningCommand
 from planner.cli.search import search
+from planner.cli.size import size
 from planner.cli.specs import specs
 from planner.cli.sweep import sweep
 from planner.cli.validate import validate
@@ -91,6 +92,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(cls=PlanningCommand)(search)
+app.command(cls=PlanningCommand)(size)
 app.command(cls=PlanningCommand)(estimate)
 app.command()(calibrate)
 app.command()(validate)

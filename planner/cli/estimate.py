@@ -19,6 +19,7 @@ from planner.cli.request import make_request
         "precision",
         "burst",
         "json",
+        "compare_api",
         "specs",
         "quiet",
     ),
@@ -26,8 +27,10 @@ from planner.cli.request import make_request
 def estimate(given: options.Given) -> None:
     """Show one configuration in full."""
     request = make_request(given)
+    from planner.api_comparison import compared_with_apis
     from planner.errors import InfeasibleError
     from planner.plan import evaluated, one_configuration, result_of
+    from planner.report.api_comparison import print_api_comparison
     from planner.report.console import make_console
     from planner.report.estimate import print_estimate, print_misfit, write_estimate
     from planner.report.files import check_outputs
@@ -43,6 +46,10 @@ def estimate(given: options.Given) -> None:
         if found.rejected_by in found.source.rejections and result.nearest_misses and not quiet:
             print_misfit(console, plan, found)
         raise InfeasibleError(infeasible_message(plan, result, found))
-    write_estimate(json, plan, found, given["context"].obj)
+    compared = compared_with_apis(plan, found.candidates) if given["compare_api"] else None
+    apis = {"api": compared.to_dict()} if compared else {}
+    write_estimate(json, plan, found, given["context"].obj, **apis)
     if not quiet:
         print_estimate(console, plan, found)
+        if compared is not None:
+            print_api_comparison(console, compared, is_full=True)

@@ -51,6 +51,19 @@ _EXAMPLES: dict[str, dict[str, tuple[str, ...]]] = {
             "--workload serve --model llama-3.1-8b --gpu h100 --request-rate 20",
         ),
     },
+    "size": {
+        "train": (
+            "--model llama-65b --tokens 1T --time-to-train 30d --confidence 0.9",
+            "--model llama-3.1-8b --tokens 1T --cost 200k --gpu h100,h200,b200 "
+            "--contract on-demand,spot",
+        ),
+        "serve": (
+            "--workload serve --model llama-3.1-70b --gpu h100,h200,b200 --request-rate 50 "
+            "--ttft 1s --tpot 40ms --confidence 0.9",
+            "--workload serve --model llama-3.1-70b --gpu h100 --load day.csv --ttft 1s "
+            "--tpot 40ms",
+        ),
+    },
     "sweep": {
         "train": (
             "llama-65b --output llama-65b",
@@ -164,7 +177,7 @@ def _group(name: str) -> str:
 
 def _workloads(name: str) -> tuple[str, ...]:
     """The workloads that know an option."""
-    if name == "burst":
+    if name in ("burst", "compare_api"):
         return ("serve",)
     term = None if name in HOW else _term(name)
     return term.of if term is not None and term.of else workload_names()

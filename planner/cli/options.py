@@ -92,6 +92,17 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         ],
         None,
     ),
+    "load": (
+        "question",
+        Annotated[
+            Path | None,
+            typer.Option(
+                help="Serving: CSV of a day's load: hour (0 to 23) or time (HH:MM), request_rate.",
+                metavar="FILE",
+            ),
+        ],
+        None,
+    ),
     "burst": ("question", _text("Serving: so many requests at once.", "N"), None),
     "driver": (
         "search",
@@ -129,6 +140,17 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         "output",
         Annotated[
             bool, typer.Option("--all", help="Write every feasible row, not the front alone.")
+        ],
+        False,
+    ),
+    "compare_api": (
+        "output",
+        Annotated[
+            bool,
+            typer.Option(
+                "--compare-api",
+                help="Serving: what the recommended plan costs beside prices of APIs per token.",
+            ),
         ],
         False,
     ),
@@ -200,6 +222,11 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         False,
     ),
     "workers": ("search", _text("Processes; one for each core where not given.", "N"), None),
+    "dask": (
+        "search",
+        _text("Run on the workers of a Dask scheduler, not in processes here.", "ADDRESS"),
+        None,
+    ),
     "specs": ("hardware", Specs, None),
     "quiet": ("output", Quiet, False),
 }  # fmt: skip

@@ -17,6 +17,10 @@ from planner.terms import glossary
 # Options that do nothing alone: what they need, and whether it is there.
 _NEEDS: dict[str, tuple[str, Callable[[Given], bool]]] = {
     "all_rows": ("--csv or --json", lambda given: bool(given["csv"] or given["json"])),
+    "compare_api": (
+        "the report or --json: leave out --quiet",
+        lambda given: bool(given["json"]) or not given["quiet"],
+    ),
     "top": ("the report: leave out --quiet", lambda given: not given["quiet"]),
     "full": ("the report: leave out --quiet", lambda given: not given["quiet"]),
 }
@@ -43,6 +47,10 @@ def make_request(given: Given) -> Request:
     settings = parse_settings(given["settings"] or [])
     request = _make_request({**asked, "settings": settings}, base=plan, said=option_name)
     _refuse_useless(given)
+    if given.get("compare_api"):
+        from planner.api_comparison import check_comparable
+
+        check_comparable(given["workload"], option_name)
     given["burst"] = read_burst(request.workload, given.get("burst"), option_name)
     given["top"] = whole(given.get("top", 1), "--top", 1)
     _tell_lengths(given)

@@ -10,6 +10,7 @@ from planner.cli.request import make_request
 from planner.given import DRIVERS
 
 if TYPE_CHECKING:
+    from planner.api_comparison import ApiComparison
     from planner.optimize.exhaustive import Sink
     from planner.optimize.problem import Problem
     from planner.optimize.result import SearchResult
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     "limit",
     how=(
         "num_gpus", "workload", "settings", "precision", "objective", "driver", "trials", "seed",
-        "sampler", "storage", "csv", "json", "all_rows", "save_plan", "top", "full", "specs",
-        "quiet",
+        "sampler", "storage", "csv", "json", "all_rows", "save_plan", "compare_api", "top", "full",
+        "specs", "quiet",
     ),
 )  # fmt: skip
 def search(given: options.Given) -> None:
@@ -38,6 +39,10 @@ def search(given: options.Given) -> None:
     check_outputs(csv, json, given["save_plan"])
     how = options.how(given)
     plan = make_plan(request)
+    if given["compare_api"]:
+        from planner.specs.api_price import priced_models
+
+        priced_models(request.specs)  # faults of a list are told before the search
     with row_files(csv, json) as files:
 
         def add(table: Any) -> None:
@@ -52,10 +57,12 @@ def search(given: options.Given) -> None:
         if not all_rows and (csv or json):
             add(result.table)
         manifest = make_manifest(plan, result, given["context"].obj, how)
-        files.finish(manifest, **chosen_plans(plan, result))
+        compared = _compared(plan, result) if given["compare_api"] else None
+        apis = {"api": compared.to_dict()} if compared else {}
+        files.finish(manifest, **chosen_plans(plan, result), **apis)
     if not given["quiet"]:
         taken = Path("-") in (csv, json)
-        _show(plan, result, given["top"], is_full=given["full"], stdout_taken=taken)
+        _show(plan, result, compared, given["top"], is_full=given["full"], stdout_taken=taken)
     if given["save_plan"] is not None:
         from planner.report.plan_file import save_plan
 
@@ -90,8 +97,27 @@ def _drive(
         return optuna_search(problem, progress=progress, **chosen)
 
 
-def _show(plan: Plan, result: SearchResult, top: int, *, is_full: bool, stdout_taken: bool) -> None:
+def _compared(plan: Plan, result: SearchResult) -> ApiComparison | None:
+    from planner.api_comparison import compared_with_apis
+
+    return None if result.recommended is None else compared_with_apis(plan, result.recommended)
+
+
+def _show(
+    plan: Plan,
+    result: SearchResult,
+    compared: ApiComparison | None,
+    top: int,
+    *,
+    is_full: bool,
+    stdout_taken: bool,
+) -> None:
     from planner.report.console import make_console
     from planner.report.search import print_answer
 
-    print_answer(make_console(stderr=stdout_taken), plan, result, top, is_full=is_full)
+    console = make_console(stderr=stdout_taken)
+    print_answer(console, plan, result, top, is_full=is_full)
+    if compared is not None:
+        from planner.report.api_comparison import print_api_comparison
+
+        print_api_comparison(console, compared, is_full=is_full)

@@ -16,7 +16,7 @@ specs = typer.Typer(
 Kind = Annotated[
     str,
     typer.Argument(
-        help="gpus, clusters, models, spaces, frameworks or engines.",
+        help="gpus, clusters, models, spaces, frameworks, engines or reliability.",
         metavar="KIND",
         autocompletion=complete.kinds,
     ),

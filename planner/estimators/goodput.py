@@ -21,10 +21,10 @@ LOSSES = ("checkpoints", "work_again", "recoveries", "stragglers")
 
 @dataclass(frozen=True, kw_only=True)
 class Goodput:
-    """Times in seconds, sizes in bytes; arrays have the shape of the numbers of GPUs alone.
+    """Times in seconds, sizes in bytes; arrays have the shape of the numbers of GPUs.
 
-    ``training_time_ratio`` is the effective training time, ``straggler_ratio`` the share of full
-    speed meanwhile. ``left`` is what each of ``LOSSES`` leaves of the time.
+    They are single numbers where all configurations have the same. ``rate`` is that of
+    interruptions, ``left`` what each of ``LOSSES`` leaves of the time.
     """
 
     num_gpus: FloatArray
@@ -67,7 +67,7 @@ def goodput(setting: Setting, site: Site, num_gpus: FloatArray, end: str = "typi
     ``end`` chooses among published frequencies of interruptions: ``low`` GPU-time between them,
     ``typical`` or ``high``.
     """
-    spec, n = site.reliability, np.asarray(num_gpus, dtype=np.float64)
+    spec, n = site.reliability, _one_if_equal(np.asarray(num_gpus, dtype=np.float64))
     is_spot = site.contract == Contract.SPOT
     rate = formulas.interruption_rate(
         num_gpus=n,
@@ -132,6 +132,11 @@ def calendar_factors(setting: Setting, site: Site, num_gpus: float) -> tuple[flo
         for end in ("low", "typical", "high")
     )
     return typical / rare, typical / often
+
+
+def _one_if_equal(num_gpus: FloatArray) -> FloatArray:
+    first = num_gpus.flat[0] if num_gpus.size else np.nan
+    return np.asarray(first) if np.all(num_gpus == first) else num_gpus
 
 
 def _at_pace_of_slowest(site: Site, num_gpus: FloatArray) -> FloatArray:

@@ -17,7 +17,10 @@ FOLLOWING: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("step_time_s", "time_to_train_days"),
         ("tokens_per_s", "tokens_per_s_per_gpu", "model_flops_utilization"),
     ),
-    "calendar_time": (("calendar_time_days", "gpu_hours", "cost_usd", "energy_kwh"), ()),
+    "calendar_time": (
+        ("calendar_time_days", "gpu_hours", "cost_usd", "cost_per_pflop_day_usd"),
+        (),
+    ),
     "time_to_first_token": (("time_to_first_token_s", "prefill_latency_s"), ()),
     "time_per_output_token": (
         ("time_per_output_token_s", "decode_latency_s"),
@@ -31,7 +34,12 @@ FOLLOWING: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "tokens_per_s_per_gpu",
             "requests_per_s",
         ),
-        ("cost_per_million_tokens_usd",),
+        (
+            "cost_per_million_tokens_usd",
+            "cost_per_million_input_tokens_usd",
+            "cost_per_million_cached_input_tokens_usd",
+            "cost_per_million_output_tokens_usd",
+        ),
     ),
     "power": (("power_kw",), ()),
     "energy": (

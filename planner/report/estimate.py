@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -41,9 +42,9 @@ def _print_head(console: Console, plan: Plan, found: Evaluation) -> None:
 
 
 def write_estimate(
-    path: Path | None, plan: Plan, found: Evaluation, command: Sequence[str]
+    path: Path | None, plan: Plan, found: Evaluation, command: Sequence[str], **more: Any
 ) -> None:
-    """One JSON object: the manifest, the row, and the time by operator.
+    """One JSON object: the manifest, the row, the time by operator, and what there is ``more``.
 
     Raises
     ------
@@ -54,4 +55,6 @@ def write_estimate(
         return
     with row_files(None, path) as files:
         files.add(result_blocks(plan, found.table()))
-        files.finish(plan_manifest(plan, command), operators=details_of(plan).operators(found))
+        files.finish(
+            plan_manifest(plan, command), operators=details_of(plan).operators(found), **more
+        )

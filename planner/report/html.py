@@ -16,6 +16,7 @@ from planner.report.brief import (
     sure_lines,
 )
 from planner.report.compared import compared_lines
+from planner.report.fitted import Column
 from planner.report.front import short_front
 from planner.report.short import short_plan
 
@@ -50,6 +51,19 @@ def answer_html(plan: Plan, result: SearchResult, top: int) -> str:
 def one_html(plan: Plan, row: Mapping[str, Any]) -> str:
     """The question of one configuration, and what it reaches and costs."""
     return _page(_question(plan), _told(plan, row, short_plan(plan, row)))
+
+
+def columns_table(columns: Sequence[Column]) -> str:
+    """Columns as a table, the first row marked; empty without rows."""
+    if not columns:
+        return ""
+    rows = [*zip(*(column.cells for column in columns), strict=True)]
+    return _table(
+        rows,
+        heads=[column.header for column in columns],
+        numeric=[column.numeric for column in columns],
+        marked=[number == 0 for number in range(len(rows))],
+    )
 
 
 def _page(*parts: str) -> str:

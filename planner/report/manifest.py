@@ -9,6 +9,7 @@ from typing import Any
 
 from planner.optimize.result import SearchResult
 from planner.plan import Plan
+from planner.request import Request
 from planner.version import __version__
 
 
@@ -25,6 +26,19 @@ def make_manifest(
         "rejected_by": dict(result.rejected_by),
         "search_time_s": result.search_time,
         "interrupted": result.interrupted,
+    }
+
+
+def question_manifest(request: Request, command: Sequence[str]) -> dict[str, Any]:
+    """What a manifest says where several searches answer a request."""
+    return {
+        "version": __version__,
+        "command": shlex.join(["planner", *command]),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "workload": request.workload,
+        "model": request.model,
+        "confidence": request.confidence,
+        "constraints": dict(request.constraints),
     }
 
 

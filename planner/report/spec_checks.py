@@ -7,11 +7,12 @@ from pathlib import Path
 
 from planner.errors import PlannerError, SpecError
 from planner.report.spec_lists import KINDS, spec_kind
+from planner.specs.api_price import read_api_prices
 from planner.specs.catalogue import Catalogue
 from planner.specs.currency import CURRENCIES, read_currencies
 from planner.specs.load import read_spec
 from planner.specs.ownership import OWNERSHIP, unknown_owned
-from planner.specs.paths import SpecKind, beside_specs
+from planner.specs.paths import API_PRICES, SpecKind, api_price_files, beside_specs
 from planner.specs.price import unknown_gpus
 from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
@@ -67,6 +68,8 @@ def _of_kinds(
             yield from ((None, path) for path in catalogue.price_files())
             for name in (CURRENCIES, OWNERSHIP):
                 yield from ((None, path) for path in beside_specs(name, catalogue.folder))
+        if kind is SpecKind.MODELS:
+            yield from ((None, path) for path in api_price_files(catalogue.folder))
 
 
 def _given(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
@@ -99,6 +102,8 @@ def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
         catalogue.load_framework(name)
     elif kind is SpecKind.ENGINES:
         catalogue.load_engine(name)
+    elif kind is SpecKind.RELIABILITY:
+        catalogue.load_reliability(name)
     else:
         _check_space(path, catalogue)
 
@@ -107,6 +112,8 @@ def _check_table(path: Path, catalogue: Catalogue) -> None:
     """A table beside the folders of specs, by its name; any other is a price list."""
     if path.name == CURRENCIES:
         read_currencies(path)
+    elif path.name == API_PRICES:
+        read_api_prices(path)
     elif path.name == OWNERSHIP:
         if faults := unknown_owned(path, catalogue.folder):
             raise SpecError("\n".join(faults))

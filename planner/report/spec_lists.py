@@ -25,6 +25,7 @@ KINDS = (
     SpecKind.SPACES,
     SpecKind.FRAMEWORKS,
     SpecKind.ENGINES,
+    SpecKind.RELIABILITY,
 )
 _UNKNOWN = "-"
 # Marks the head of a column of words, which may stand on several lines.
@@ -167,6 +168,16 @@ def _engine(catalogue: Catalogue, name: str) -> Iterator[str]:
     yield ", ".join(engine.quantizations)
 
 
+def _reliability(catalogue: Catalogue, name: str) -> Iterator[str]:
+    spec = catalogue.load_reliability(name).spec
+    every = spec.gpu_hours_per_interruption
+    yield name
+    yield _UNKNOWN if every is None else text.count(every.typical / HOUR)
+    yield text.duration(spec.recovery.total) if spec.recovery.total else _UNKNOWN
+    yield _number(spec.checkpoints.bandwidth_per_node, GIGA)
+    yield f"{spec.spare_share:.0%}"
+
+
 def _number(given: float | None, scale: float) -> str:
     return _UNKNOWN if given is None else f"{given / scale:,.4g}".replace("e+03", "000")
 
@@ -215,5 +226,15 @@ _TABLES: dict[SpecKind, tuple[tuple[str, ...], Row]] = {
     SpecKind.ENGINES: (
         ("engine", "+batching", "sequences|at most", "tokens of|a step", "+quantizations"),
         _engine,
+    ),
+    SpecKind.RELIABILITY: (
+        (
+            "reliability",
+            "GPU-hours per|interruption",
+            "recovery",
+            "checkpoints|GB/s per node",
+            "spare|nodes",
+        ),
+        _reliability,
     ),
 }

@@ -23,8 +23,13 @@ from planner.specs.load import read_toml
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind
 from planner.specs.profile import profile_table
+from planner.specs.reliability import ReliabilitySpec, reliability_table
 
-_PROFILES = {SpecKind.FRAMEWORKS: FrameworkProfile, SpecKind.ENGINES: EngineProfile}
+_PROFILES = {
+    SpecKind.FRAMEWORKS: FrameworkProfile,
+    SpecKind.ENGINES: EngineProfile,
+    SpecKind.RELIABILITY: ReliabilitySpec,
+}
 
 
 def print_spec(console: Console, kind: SpecKind, name: str, catalogue: Catalogue) -> None:
@@ -59,7 +64,9 @@ def _table(
     kind: SpecKind, path: Path, catalogue: Catalogue
 ) -> tuple[dict[str, Any], tuple[Path, ...]]:
     """The tables of a spec, and the files of the profiles it builds on."""
-    if kind in (SpecKind.FRAMEWORKS, SpecKind.ENGINES):
+    if kind is SpecKind.RELIABILITY:
+        return reliability_table(path, catalogue.folder)
+    if kind in _PROFILES:
         return profile_table(kind, path, catalogue.folder)
     table = read_toml(path)
     if kind is SpecKind.GPUS:

@@ -50,6 +50,11 @@ def aliased(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path
     return _by_alias(name, _files(kind, folder), _aliases(kind, folder))
 
 
+def aliases_of(kind: SpecKind | str, folder: Path | None = None) -> Mapping[str, str]:
+    """The specs that aliases mean: lower-case alias, with its owner and without -> name."""
+    return _aliases(kind, folder)
+
+
 def _by_alias(name: str, files: Mapping[str, Path], aliases: Mapping[str, str]) -> Path | None:
     stem = aliases.get(_normalised(name))
     return None if stem is None else files[stem]

@@ -21,6 +21,8 @@ class Price:
     ``value`` is that of one offer, or what is typical of ``offers`` of them, which ask from
     ``low`` to ``high`` USD/s. ``provider`` is empty where several sell; ``date`` is that of the
     newest offer, and ``is_old`` tells that there is none of the last twelve months of its list.
+    ``on_demand`` is what the same sellers ask on demand in USD/s, None where that is unknown:
+    contracts have different sellers, so that a longer one may cost more than is usual on demand.
     """
 
     value: float
@@ -33,6 +35,7 @@ class Price:
     region: str = ""
     offers: int = 1
     is_old: bool = False
+    on_demand: float | None = None
 
     @property
     def when(self) -> str:
@@ -53,17 +56,14 @@ def typical(offers: Sequence[Price]) -> Price:
     Recent offers count alone where there are any. A seller counts once, with the median of its
     regions; the range is that of all offers.
     """
-    counted = [offer for offer in offers if not offer.is_old] or list(offers)
-    sellers = {offer.provider: offer for offer in counted}
-    asked = [
-        median(offer.value for offer in counted if offer.provider == seller) for seller in sellers
-    ]
+    counted = recent(offers)
+    sellers = by_seller(counted)
     first = counted[0]
     sources = {offer.source for offer in counted}
     regions = {offer.region for offer in counted}
     return replace(
         first,
-        value=median(asked),
+        value=median(sellers.values()),
         low=min(offer.low for offer in counted),
         high=max(offer.high for offer in counted),
         provider=first.provider if len(sellers) == 1 else "",
@@ -72,6 +72,19 @@ def typical(offers: Sequence[Price]) -> Price:
         date=max(offer.date for offer in counted),
         offers=len(counted),
     )
+
+
+def recent(offers: Sequence[Price]) -> list[Price]:
+    """Those that are not old, or all where every one is."""
+    return [offer for offer in offers if not offer.is_old] or list(offers)
+
+
+def by_seller(offers: Sequence[Price]) -> dict[str, float]:
+    """What each seller asks, the median of its regions, in USD/s."""
+    asked: dict[str, list[float]] = {}
+    for offer in offers:
+        asked.setdefault(offer.provider, []).append(offer.value)
+    return {seller: median(values) for seller, values in asked.items()}
 
 
 def month(date: str) -> int | None:

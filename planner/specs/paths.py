@@ -11,6 +11,9 @@ from pathlib import Path
 
 from planner.specs.cache import IDENTITY, kept, stamp
 
+API_PRICES = "api_prices.csv"
+"""What a list of prices per token is called."""
+
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -83,6 +86,11 @@ def data_files(folder: Path | None = None) -> list[Path]:
     roots += [_shipped(kind) for kind in (SpecKind.MODELS, SpecKind.FRAMEWORKS, SpecKind.ENGINES)]
     found = [path for root in _existing(roots) for path in sorted(root.rglob("*"))]
     return [path for path in found if path.suffix in (".toml", ".csv") and path.is_file()]
+
+
+def api_price_files(folder: Path | None = None) -> list[Path]:
+    """The lists of prices per token, the one whose prices count first in front."""
+    return beside_specs(API_PRICES, folder)
 
 
 def kernel_folders(folder: Path | None = None) -> list[Path]:

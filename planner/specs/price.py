@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 from planner.enums import Contract
 from planner.errors import SpecError
 from planner.specs.cache import kept
 from planner.specs.files import find
-from planner.specs.offer import Price, one_price, typical
+from planner.specs.offer import Price, by_seller, one_price, recent, typical
 from planner.specs.ownership import can_be_owned
 from planner.specs.paths import SpecKind, price_files
 from planner.specs.price_file import read_prices
@@ -67,8 +68,18 @@ def price_of(
             if provider is not None:
                 found = [offer for offer in found if _is(offer.provider, provider)]
             if found:
-                return typical(found)
+                return replace(typical(found), on_demand=_on_demand(found, offers))
     return None
+
+
+def _on_demand(found: Sequence[Price], offers: Sequence[Price]) -> float | None:
+    """What the sellers of some other offers ask on demand; None where none of them does."""
+    if found[0].contract == Contract.ON_DEMAND:
+        return None
+    sellers = by_seller(recent(found))
+    on_demand = [offer for offer in offers if offer.contract == Contract.ON_DEMAND]
+    asked = by_seller(recent([o for o in on_demand if o.provider in sellers]))
+    return median(asked.values()) if asked else None
 
 
 def offers_of(gpu: str, own: Path | None = None, folder: Path | None = None) -> list[Price]:

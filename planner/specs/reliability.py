@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import model_validator
 
@@ -12,11 +13,13 @@ from planner.specs.cache import kept
 from planner.specs.checked import checked
 from planner.specs.files import find
 from planner.specs.hardware import Loaded, loaded
+from planner.specs.load import read_toml
 from planner.specs.paths import SpecKind
 from planner.specs.profile import profile_table
 from planner.specs.quantity import BytesPerSecond, GpuSeconds, Seconds, Share
 
 DEFAULT = "published"
+_FREQUENCIES = ("gpu_hours_per_interruption", "gpu_hours_per_preemption")
 
 
 @checked
@@ -132,5 +135,26 @@ def load_reliability(name: str, folder: Path | None = None) -> Loaded[Reliabilit
         They are unknown, or the file or one that it extends has faults.
     """
     path = find(SpecKind.RELIABILITY, name, folder)
-    table, others = profile_table(SpecKind.RELIABILITY, path, folder)
+    table, others = reliability_table(path, folder)
     return loaded(ReliabilitySpec, table, path, *others)
+
+
+def reliability_table(
+    path: Path, folder: Path | None = None
+) -> tuple[dict[str, Any], tuple[Path, ...]]:
+    """The tables of a file over those of the one it ``extends``, and the files of these.
+
+    A frequency is replaced as a whole: the range of published ones is not that of one's own.
+
+    Raises
+    ------
+    SpecError
+        A file cannot be read, or what it extends is unknown or itself.
+    """
+    table, others = profile_table(SpecKind.RELIABILITY, path, folder)
+    own = read_toml(path)
+    below = reliability_table(others[0], folder)[0] if others else {}
+    for frequency in _FREQUENCIES:
+        if nearest := own.get(frequency, below.get(frequency)):
+            table[frequency] = nearest
+    return table, others

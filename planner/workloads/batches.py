@@ -16,6 +16,7 @@ from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULE
 from planner.enums import CacheType
 from planner.estimators.inference.estimate import broken_serving_rule
 from planner.estimators.inference.memory import ServingMemory, serving_memory
+from planner.estimators.inference.prefix import prefix_share
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.static import StaticBatch, static_batch
 from planner.estimators.power import PowerDraw, power_draw
@@ -34,6 +35,7 @@ from planner.workloads.deployments import (
     memory_columns,
     needed_memory,
     parameter_columns,
+    token_costs,
 )
 from planner.workloads.electricity import serving_confidence
 from planner.workloads.serving_simplicity import batch_complexity
@@ -208,6 +210,7 @@ class Batches(Candidates):
             "tokens_per_s": self.requests_per_second * (work.input_tokens + work.output_tokens),
             "cost_per_million_tokens_usd": self.cost_per_million_tokens,
             **energy_columns(self),
+            **self._token_costs(),
             "memory_headroom_gib": self.memory_headroom / GIB,
         }
         return {
@@ -218,6 +221,17 @@ class Batches(Candidates):
             **{name: floats(value, shape) for name, value in values.items()},
             **memory_columns(self.parts, shape),
         }
+
+    def _token_costs(self) -> Mapping[str, FloatArray]:
+        """What tokens cost: prompts pay until the first tokens are there, answers the rest."""
+        setting, price = self.source.setting, self.num_gpus * self.source.site.price
+        return token_costs(
+            setting,
+            price=price,
+            prompt_price=price * self.prefill_latency / self.request_latency,
+            prefix_share=prefix_share(setting, self.configurations),
+            request_rate=self.requests_per_second,
+        )
 
 
 def batch_once(source: BatchSource, _: int | None = None) -> Evaluation:

@@ -12,8 +12,10 @@ import numpy as np
 from planner.arrays import CodeArray, FloatArray, add
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
 from planner.estimators.inference.memory import SERVING_MEMORY_PARTS, ServingMemory
+from planner.estimators.inference.prefix import cached_tokens
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw
+from planner.formulas.money import cost_per_million
 from planner.formulas.power import carbon
 from planner.optimize.source import Candidates, Columns, Need
 from planner.specs.serving import ServingWorkload
@@ -148,6 +150,16 @@ class Deployments(Candidates):
         energy = self.energy_per_million_tokens
         return carbon(energy=energy, carbon_intensity=self.source.site.carbon_intensity)
 
+    @property
+    @abstractmethod
+    def prompt_price(self) -> FloatArray:
+        """What ``cost_per_hour`` pays for computing prompts [USD/s]; the rest pays for answers."""
+
+    @property
+    @abstractmethod
+    def prefix_share(self) -> FloatArray:
+        """Share of the prompts' time that cached tokens add."""
+
     def named(self) -> Columns:
         """The columns that tell where a row comes from."""
         return repeated(self.source.named, self.shape)
@@ -167,6 +179,13 @@ class Deployments(Candidates):
             "tokens_per_s": tokens,
             "tokens_per_s_per_gpu": tokens / self.num_gpus,
             "cost_per_million_tokens_usd": self.cost_per_million_tokens,
+            **token_costs(
+                self.setting,
+                price=self.cost_per_hour,
+                prompt_price=self.prompt_price,
+                prefix_share=self.prefix_share,
+                request_rate=self.request_rate,
+            ),
             "cost_per_hour_usd": self.cost_per_hour * HOUR,
             **energy_columns(self),
             "memory_headroom_gib": self.memory_headroom / GIB,
@@ -176,11 +195,40 @@ class Deployments(Candidates):
 
 
 def energy_columns(candidates: Any) -> dict[str, FloatArray]:
-    """Power, and electricity and carbon of a million generated tokens."""
-    return {
+    """Power, electricity of a million generated tokens, and its carbon in a known region."""
+    found = {
         "power_kw": candidates.power / KILOWATT,
         "energy_per_million_tokens_kwh": candidates.energy_per_million_tokens / KILOWATT_HOUR,
-        "carbon_per_million_tokens_kg": candidates.carbon_per_million_tokens,
+    }
+    if candidates.source.site.is_placed:
+        found["carbon_per_million_tokens_kg"] = candidates.carbon_per_million_tokens
+    return found
+
+
+def token_costs(
+    setting: ServingSetting,
+    *,
+    price: FloatArray,
+    prompt_price: FloatArray,
+    prefix_share: FloatArray,
+    request_rate: FloatArray,
+) -> Mapping[str, FloatArray]:
+    """Columns of what a million tokens of each kind cost; together they pay the ``price`` [USD/s].
+
+    GPU time that computes prompts is paid by their new tokens, but for what looking back at the
+    cached ones adds, which these pay; all other time is paid by the generated tokens.
+    """
+    work, cached = setting.workload, cached_tokens(setting)
+    kinds = {
+        "input": (prompt_price * (1 - prefix_share), work.input_tokens - cached),
+        "cached_input": (prompt_price * prefix_share, cached),
+        "output": (price - prompt_price, np.asarray(work.output_tokens)),
+    }
+    return {
+        f"cost_per_million_{kind}_tokens_usd": cost_per_million(
+            cost_rate=cost, token_rate=request_rate * tokens
+        )
+        for kind, (cost, tokens) in kinds.items()
     }
 
 

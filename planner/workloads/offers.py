@@ -145,6 +145,8 @@ def _told(price: Price, asked: str | None) -> str:
         words += f" of {price.provider}"
     if price.low < price.high:
         words += f", {price.low * HOUR:.2f} to {price.high * HOUR:.2f}"
+    if price.on_demand is not None:
+        words += f", of sellers who ask {price.on_demand * HOUR:.2f} on demand"
     if price.is_old:
         words += f", {price.when}"
     basis = f"{price.offers} offers" if price.offers > 1 else price.source

@@ -28,6 +28,7 @@ from planner.estimators.inference.disaggregated_run import (
     Pools,
     disaggregated_run,
 )
+from planner.estimators.inference.prefix import prefix_share
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
@@ -232,6 +233,19 @@ class PoolDeployments(Deployments):
                 self.num_gpus,
             ),
         )
+
+    @property
+    def prompt_price(self) -> FloatArray:
+        """The price of the prefill workers' GPUs, busy or not [USD/s]."""
+        c = self.configurations
+        return np.asarray(
+            c.prefill_replicas * c.prefill.replica_gpus * self.source.prefill_site.price
+        )
+
+    @property
+    def prefix_share(self) -> FloatArray:
+        """Share of the prompts' time that cached tokens add."""
+        return prefix_share(self.source.space.prefill_setting, self.prefill.configurations)
 
     def columns(self) -> Columns:
         """Where it runs, both kinds of workers, promises, memory of the decode workers."""

@@ -20,6 +20,7 @@ from planner.estimators.inference.estimate import (
     serving_rejections,
 )
 from planner.estimators.inference.memory import serving_memory
+from planner.estimators.inference.prefix import prefix_share
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
@@ -165,6 +166,16 @@ class Replicas(Deployments):
 
         machine, profile = self.setting.machine, self.source.site.power
         return (power_draw(machine, profile, self.num_gpus, boards),)
+
+    @property
+    def prompt_price(self) -> FloatArray:
+        """The price of all GPUs for the share of their time that computes prompts [USD/s]."""
+        return self.promises.price * self.estimate.served.utilization
+
+    @property
+    def prefix_share(self) -> FloatArray:
+        """Share of the prompts' time that cached tokens add."""
+        return prefix_share(self.setting, self.configurations)
 
     def columns(self) -> Columns:
         """Where it runs, configuration, promises, memory."""

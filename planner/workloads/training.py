@@ -173,6 +173,7 @@ def _settled(source: Source) -> dict[str, Any]:
         "framework": source.profile,
         "sequence_length": work.sequence_length,
         "total_tokens": work.total_tokens,
+        "reliability": source.asked["reliability"],
     }
     if not work.is_frozen:
         return answers | {"mtp_num_layers": setting.model.mtp_num_layers}

@@ -21,6 +21,7 @@ from planner.estimators.goodput import calendar_factors
 from planner.estimators.memory import MEMORY_PARTS
 from planner.estimators.power import PowerDraw, power_draw
 from planner.estimators.share import Setting
+from planner.formulas.money import cost_per_pflop_day
 from planner.formulas.power import board_share, carbon, energy, range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.specs.power import PowerProfile
@@ -183,6 +184,12 @@ class TrainingRuns(Candidates):
         return self.run.cost
 
     @property
+    def cost_per_pflop_day(self) -> FloatArray:
+        """USD for 1e15 model FLOP/s over a day; what is computed again is not counted."""
+        rate = self.estimate.model_flops_per_second_per_gpu * self.num_gpus
+        return cost_per_pflop_day(cost=self.cost, flops=rate * self.time_to_train)
+
+    @property
     def energy(self) -> FloatArray:
         """Joules of the run's GPUs, hosts, network and building."""
         return energy(power=self.power, duration=self.run.calendar_time)
@@ -250,9 +257,10 @@ class TrainingRuns(Candidates):
             "calendar_time_days": run.calendar_time / DAY,
             "gpu_hours": run.gpu_seconds / HOUR,
             "cost_usd": run.cost,
+            "cost_per_pflop_day_usd": self.cost_per_pflop_day,
             "energy_kwh": self.energy / KILOWATT_HOUR,
             "power_kw": self.power / KILOWATT,
-            "carbon_kg": self.carbon,
+            **({"carbon_kg": self.carbon} if self.source.site.is_placed else {}),
             "goodput": lasting.ratio,
             "interruptions": run.interruptions,
             "checkpoint_size_gib": np.asarray(lasting.checkpoint_size / GIB),

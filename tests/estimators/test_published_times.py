@@ -11,6 +11,7 @@ from planner.estimators.cost import run_cost
 from planner.estimators.estimate import Estimate, evaluate
 from planner.estimators.flops import model_flops_per_token, recomputed_flops_per_token
 from planner.estimators.recomputation import Recomputation
+from planner.specs.site import Site
 
 NO = np.bool_(False)
 LLAMA_GPU_HOURS = {  # arXiv:2302.13971, Table 15
@@ -36,7 +37,7 @@ def _llama(model: str, gpu: str, efficiency: float = 0.5) -> Estimate:
 
 
 def _gpu_hours(model: str, gpu: str) -> float:
-    return float(run_cost(_llama(model, gpu), None).gpu_seconds) / 3600
+    return float(run_cost(_llama(model, gpu), Site()).gpu_seconds) / 3600
 
 
 @pytest.mark.parametrize(

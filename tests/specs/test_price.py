@@ -259,3 +259,18 @@ def test_what_is_no_price_list_is_refused(content: bytes, told: str, tmp_path: P
 def test_a_missing_list_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="cannot be read"):
         read_prices(tmp_path / "prices.csv")
+
+
+def test_a_contract_says_what_its_sellers_ask_on_demand(tmp_path: Path) -> None:
+    sold = [("a", "on-demand", 4.0), ("b", "on-demand", 1.0), ("a", "reserved-1y", 3.0)]
+    sold += [("c", "reserved-1y", 2.0), ("a", "on-demand", 6.0)]
+    rows = [f"h100,{who},{contract},{price}" for who, contract, price in sold]
+    own = tmp_path / "own.csv"
+    own.write_text("\n".join(["gpu,provider,contract,price", *rows]) + "\n", encoding="utf-8")
+    reserved = price_of("h100-sxm-80gb", "reserved-1y", own=own)
+    usual = price_of("h100-sxm-80gb", "on-demand", own=own)
+    assert reserved is not None
+    assert usual is not None
+    assert reserved.value * 3600 == pytest.approx(2.5)
+    assert reserved.on_demand == pytest.approx(5.0 / 3600)
+    assert usual.on_demand is None

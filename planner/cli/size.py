@@ -1,0 +1,85 @@
+"""``planner size``: the fewest and the cheapest GPUs of each type that keep limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from planner.cli import options
+from planner.cli.request import make_request
+from planner.inputs import whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.request import Request
+    from planner.sizing.load import Load
+    from planner.sizing.size import Sizes
+
+
+@options.taking(
+    "question",
+    "limit",
+    how=(
+        "load", "num_gpus", "workload", "settings", "precision", "csv", "json", "workers", "specs",
+        "quiet",
+    ),
+)  # fmt: skip
+def size(given: options.Given) -> None:
+    """Find the fewest and the cheapest GPUs of each type and contract that keep limits."""
+    from planner.report.console import make_console
+    from planner.report.files import check_outputs
+    from planner.report.sizes import print_sizes
+    from planner.sizing.load import read_load
+    from planner.sizing.size import contracts_given
+
+    csv, json = given["csv"], given["json"]
+    contracts = contracts_given(
+        given.pop("contract") if options.is_given(given, "contract") else None, "--contract"
+    )
+    given.pop("contract", None)
+    request = make_request(given)
+    load = None if given["load"] is None else read_load(given["load"])
+    check_outputs(csv, json)
+    sizes = _sized(given, request, contracts, load)
+    if sizes.best is None:
+        _refuse(sizes)
+    _write(given, sizes)
+    if not given["quiet"]:
+        print_sizes(make_console(stderr=Path("-") in (csv, json)), sizes)
+
+
+def _sized(
+    given: options.Given, request: Request, contracts: Sequence[str | None], load: Load | None
+) -> Sizes:
+    from planner.report.progress import progress_bar
+    from planner.sizing.size import num_cores, size_all, tasks_of
+
+    workers = whole(given["workers"] or num_cores(), "--workers", 1)
+    number = len(tasks_of(request, contracts, load=load, said=options.option_name))
+    with progress_bar(number, "GPUs", quiet=given["quiet"]) as progress:
+        return size_all(
+            request,
+            contracts,
+            load=load,
+            said=options.option_name,
+            progress=progress,
+            workers=workers,
+        )
+
+
+def _refuse(sizes: Sizes) -> NoReturn:
+    from planner.errors import InfeasibleError
+    from planner.report.sizes import question_lines, reason_lines
+
+    lines = [*question_lines(sizes), *filter(None, reason_lines(sizes))]
+    raise InfeasibleError("\n".join(lines))
+
+
+def _write(given: options.Given, sizes: Sizes) -> None:
+    from planner.report.manifest import question_manifest
+    from planner.report.rows import blocks, row_files
+
+    with row_files(given["csv"], given["json"]) as files:
+        files.add(blocks(sizes.hours if sizes.load else sizes.table))
+        files.finish(question_manifest(sizes.request, given["context"].obj))

@@ -1,0 +1,273 @@
+"""What it takes, GPU by GPU: the fewest and the cheapest, and by what margin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from rich.console import Console
+
+from planner import text
+from planner.confidence.quantiles import MEDIAN
+from planner.report.console import GOOD, print_folded, print_title
+from planner.report.days import print_days
+from planner.report.fitted import Column, print_fitted
+from planner.report.html import columns_table
+from planner.report.short import degrees
+from planner.report.told import label, told
+from planner.sizing.fleet import RATE, Fleet, Margin, Size
+from planner.sizing.floor import DEADLINES
+from planner.sizing.size import Sizes
+from planner.terms import glossary
+from planner.workloads.base import Workload
+from planner.workloads.registry import workload_of
+
+_MOST_REASONS = 40
+# What a narrow terminal leaves out comes last.
+_RANKS = {"gpu": 0, "num_gpus": 0, "least spare": 2, "plan": 3}
+_BOTH = {"fewest, cheapest": "both"}
+_TIME = "calendar_time_days"
+_COSTS = ("cost_usd", "cost_per_hour_usd")
+
+
+def print_sizes(console: Console, sizes: Sizes) -> None:
+    """The question, the cheapest and the fewest, a table of all, and what cannot."""
+    for number, line in enumerate(question_lines(sizes)):
+        console.print(line, style="bold" if number == 0 else "")
+    console.print()
+    for line in best_lines(sizes):
+        print_folded(console, line)
+    if sizes.load is not None:
+        print_days(console, sizes)
+    elif len(sizes.found) > 1 or any(len(size.choices) > 1 for size in sizes.found):
+        print_title(console, "By cost, then GPUs")
+        columns = [*_columns(sizes)]
+        styles = [GOOD if number == 0 else None for number in range(len(columns[0].cells))]
+        print_fitted(console, columns, rank=lambda name: _RANKS.get(name, 1), styles=styles)
+    for line in reason_lines(sizes):
+        print_folded(console, line)
+
+
+def question_lines(sizes: Sizes) -> list[str]:
+    """What is sized, which limits it keeps, how surely."""
+    request, found = sizes.request, sizes.best
+    model = str(request.model) if found is None or found.fewest is None else _row(found)["model"]
+    work = "" if request.total_tokens is None else f", {text.large(request.total_tokens)} tokens"
+    if sizes.load is not None:
+        work = f", the load of {sizes.load.name} with {request.request_rate:g} at its peak"
+    elif request.request_rate is not None:
+        work = f", {request.request_rate:g} requests per second"
+    lines = [f"GPUs to {request.workload} {model}{work}"]
+    limits = _limits(sizes)
+    if limits:
+        lines.append(f"Limits: {'; '.join(limits)}")
+    sure = request.confidence
+    lines.append(
+        "Sized at the predictions: half of the runs like these keep them"
+        if sure == MEDIAN
+        else f"Sized so that {100 * sure:g} % of runs like these keep them"
+    )
+    return lines
+
+
+def best_lines(sizes: Sizes) -> list[str]:
+    """The cheapest and the fewest GPUs of all, each with its margins in words."""
+    if sizes.best is None:
+        return ["No GPU does."]
+    sure, best = sizes.request.confidence, sizes.best
+    lines = [_best_line("Cheapest", best, best.cheapest or best.fewest, sure)]
+    fewest = min(sizes.found, key=lambda size: _fewest(size).num_gpus)
+    if _fewest(fewest) is not (best.cheapest or best.fewest):
+        lines.append(_best_line("Fewest", fewest, fewest.fewest, sure))
+    if any(size.fastest for size in sizes.found):
+        fastest = min(
+            (size for size in sizes.found if size.fastest),
+            key=lambda size: _time(size.fastest),
+        )
+        lines.append(_best_line("Fastest within the budget", fastest, fastest.fastest, sure))
+    return lines
+
+
+def reason_lines(sizes: Sizes) -> list[str]:
+    """Why others cannot, those of one reason together."""
+    reasons: dict[str, list[str]] = {}
+    for size in sizes.sizes:
+        if size.fewest is None:
+            reasons.setdefault(size.reason, []).append(_named(size))
+    lines = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    return ["", "Not possible:", *lines[:_MOST_REASONS]] if lines else []
+
+
+def margin_words(margin: Margin, confidence: float) -> str:
+    """``27.1 of 30.0 days at 90 %, 2.90 days to spare; predicted 21.0 days``."""
+    at = f" at {100 * confidence:g} %" if confidence > MEDIAN and margin.is_known else ""
+    sure, bound = _in_one_unit(margin)
+    spare = f"{text.limit(margin.spare, margin.unit)} to spare"
+    words = f"{_name(margin.name)} {sure} of {bound}{at}, {spare}"
+    if at:
+        words += f"; predicted {text.limit(margin.predicted, margin.unit)}"
+    elif confidence > MEDIAN:
+        words += "; no published runs like it, sized at the prediction"
+    return words
+
+
+def sizes_html(sizes: Sizes) -> str:
+    """The report as a table of a notebook."""
+    columns = [*_columns(sizes)] if sizes.found else []
+    lines = [*question_lines(sizes), *best_lines(sizes), *reason_lines(sizes)]
+    head = "<br>".join(map(escape, filter(None, lines)))
+    return f"<div><p>{head}</p>{columns_table(columns)}</div>"
+
+
+def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) -> str:
+    if fleet is None:
+        return ""
+    row, parts = fleet.row, [f"{word}: {fleet.num_gpus:,} x {_named(size)}"]
+    parts.append(_plan(row))
+    for column in (*_COSTS, "cost_per_million_tokens_usd"):
+        if column in row and math.isfinite(row[column] or math.nan):
+            words = _money(row, column)
+            if column == _COSTS[1]:
+                words = f"{_cost(row, column)} USD per hour"
+            elif column not in _COSTS:
+                words += f" {label(column)}"
+            parts.append(words)
+    if _TIME in row and not {margin.name for margin in fleet.margins} & set(DEADLINES):
+        parts.append(told(_TIME, row[_TIME], _ends(row, "calendar_time", "days")))
+    parts += [margin_words(margin, confidence) for margin in fleet.margins]
+    return "; ".join(filter(None, parts))
+
+
+def _columns(sizes: Sizes) -> Iterator[Column]:
+    """Cells of every choice."""
+    lines = _lines(sizes)
+
+    def column(name: str, header: str, cells: Sequence[str], *, numeric: bool = True) -> Column:
+        return Column(name=name, header=header, cells=cells, numeric=numeric)
+
+    yield column("gpu", "GPU", [size.gpu for size, _, _ in lines], numeric=False)
+    contracts = [size.contract for size, _, _ in lines]
+    if len(set(contracts)) > 1:
+        yield column("contract", "contract", contracts, numeric=False)
+    choices = [_BOTH.get(choice, choice) for _, choice, _ in lines]
+    if len(set(choices)) > 1:
+        yield column("choice", "choice", choices, numeric=False)
+    yield column("num_gpus", "GPUs", [text.count(fleet.num_gpus) for _, _, fleet in lines])
+    cost = next((name for name in _COSTS if name in lines[0][2].row), "")
+    if cost:
+        head = "cost" if cost == "cost_usd" else "USD/h"
+        yield column(cost, head, [_cost(fleet.row, cost) for _, _, fleet in lines])
+    sure = sizes.request.confidence
+    at = f" {100 * sure:g}%" if sure > MEDIAN else ""
+    limited = {margin.name for margin in lines[0][2].margins}
+    if _TIME in lines[0][2].row and not limited & set(DEADLINES):
+        times = [told(_TIME, fleet.row[_TIME]) for _, _, fleet in lines]
+        yield column("time", "time", times)
+    for place, margin in enumerate(lines[0][2].margins):
+        if margin.name == "cost" and not at:
+            continue
+        mine = [fleet.margins[place] for _, _, fleet in lines]
+        unit = margin.unit
+        name, shown = margin.name, _name(margin.name)
+        yield column(name, shown + at, [text.limit(m.sure, unit) for m in mine])
+    if any(fleet.tightest for _, _, fleet in lines):
+        spare = [text.percent(fleet.spare) for _, _, fleet in lines]
+        yield column("least spare", "least spare", spare)
+    plans = [_short_plan(fleet.row) for _, _, fleet in lines]
+    yield column("plan", "plan", plans, numeric=False)
+
+
+def _lines(sizes: Sizes) -> list[tuple[Size, str, Fleet]]:
+    """Every choice of every GPU, the cheapest first, then those of the fewest GPUs."""
+    lines = [
+        (size, choice, fleet) for size in sizes.found for choice, fleet in size.choices.items()
+    ]
+
+    def order(line: tuple[Size, str, Fleet]) -> tuple[float, int]:
+        cost = line[2].cost
+        return math.inf if math.isnan(cost) else cost, line[2].num_gpus
+
+    return sorted(lines, key=order)
+
+
+def _cost(row: Mapping[str, Any], column: str) -> str:
+    value = row[column]
+    if value is None or not math.isfinite(value):
+        return "unknown"
+    return told(column, value) if column == _COSTS[0] else text.significant(value)
+
+
+def _money(row: Mapping[str, Any], column: str) -> str:
+    stem = column.removesuffix("_usd")
+    return told(column, row[column], _ends(row, stem, "usd"))
+
+
+def _ends(row: Mapping[str, Any], stem: str, unit: str) -> tuple[float, float] | None:
+    low, high = (row.get(f"{stem}_{end}_{unit}") for end in ("low", "high"))
+    return None if low is None or high is None else (float(low), float(high))
+
+
+def _plan(row: Mapping[str, Any]) -> str:
+    workload = _workload(row)
+    words = (workload.wording.brief or workload.wording.in_short)(row)
+    return f"{row[workload.profile_kind]}, {words}"
+
+
+def _short_plan(row: Mapping[str, Any]) -> str:
+    """The framework or engine and the layout alone."""
+    workload = _workload(row)
+    layout = workload.wording.layout
+    words = layout(row) if layout else degrees(row, workload.wording.degrees)
+    return f"{row[workload.profile_kind]} {words}"
+
+
+def _workload(row: Mapping[str, Any]) -> Workload:
+    return workload_of("train" if "framework" in row else "serve")
+
+
+def _in_one_unit(margin: Margin) -> tuple[str, str]:
+    """What is sure and its bound; the unit once where it is the same."""
+    sure, bound = text.limit(margin.sure, margin.unit), text.limit(margin.bound, margin.unit)
+    unit = bound.rpartition(" ")[2]
+    return (sure.removesuffix(f" {unit}") if " " in bound else sure), bound
+
+
+def _limits(sizes: Sizes) -> list[str]:
+    """The limits in words; those that nobody gave are among them."""
+    if sizes.best is not None:
+        margins = _fewest(sizes.best).margins
+        return [_limit_words(m.name, m.sign, m.bound, m.unit) for m in margins if m.name != RATE]
+    terms = glossary()
+    return [
+        _limit_words(name, terms[name].sign, bound, terms[name].type)
+        for name, bound in sizes.request.constraints.items()
+    ]
+
+
+def _limit_words(name: str, sign: int, bound: float, unit: str) -> str:
+    return f"{_name(name)} at {'most' if sign > 0 else 'least'} {text.limit(bound, unit)}"
+
+
+def _name(name: str) -> str:
+    return label(name).removesuffix(" days").removesuffix(" ms")
+
+
+def _named(size: Size) -> str:
+    return f"{size.gpu} {size.contract}".strip()
+
+
+def _row(size: Size) -> Mapping[str, Any]:
+    return _fewest(size).row
+
+
+def _fewest(size: Size) -> Fleet:
+    if size.fewest is None:
+        raise ValueError(f"{size.gpu} has no plan.")
+    return size.fewest
+
+
+def _time(fleet: Fleet | None) -> float:
+    row = {} if fleet is None else fleet.row
+    return float(row.get("calendar_time_days", row.get("time_to_train_days", math.inf)))

@@ -1,0 +1,157 @@
+"""The GPUs that a training run takes: the numbers of GPUs are searched one by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from planner.optimize.exhaustive import exhaustive_search
+from planner.plan import make_plan
+from planner.request import ALL, Request
+from planner.sizing.counts import coarse, thinned, whole_nodes
+from planner.sizing.fleet import Fleet, Size
+from planner.sizing.floor import Floor, deadline_of
+from planner.sizing.reasons import Missed, reason_of
+from planner.workloads.place import gpu_counts
+
+# How many times the fewest GPUs the cheapest may have, and how many numbers between are tried.
+_DEARER, _TRIED_ABOVE = 4, 3
+_BEYOND = 2
+
+
+@dataclass
+class TrainingSizer:
+    """Searches one GPU under one contract, every number of GPUs at most once.
+
+    ``floor`` tells below which number none need be looked at.
+    """
+
+    request: Request
+    floor: Floor = field(default_factory=Floor)
+    found: dict[int, Fleet | None] = field(default_factory=dict)
+    missed: list[Missed] = field(default_factory=list)
+
+    def size(self) -> Size:
+        """The fewest GPUs, the cheapest and, within a budget, the fastest.
+
+        Raises
+        ------
+        SpecError, SearchSpaceError
+            Something is unknown, faulty or impossible.
+        """
+        counts = self._counts()
+        fewest = self._fewest(counts)
+        if fewest is None:
+            return self._size(reason=reason_of(self.missed))
+        others = [count for count in counts if fewest.num_gpus < count]
+        near = tuple(count for count in others if count <= _DEARER * fewest.num_gpus)
+        self._try(thinned(near, _TRIED_ABOVE))
+        is_budget = "cost" in self.request.constraints
+        if is_budget:
+            self._fastest(tuple(others))
+        fleets = [fleet for fleet in self.found.values() if fleet is not None]
+        priced = [fleet for fleet in fleets if not math.isnan(fleet.cost)]
+        return self._size(
+            fewest=fewest,
+            cheapest=min(priced, key=lambda one: (one.cost, one.num_gpus), default=None),
+            fastest=min(fleets, key=_duration) if is_budget else None,
+        )
+
+    def _size(
+        self,
+        *,
+        fewest: Fleet | None = None,
+        cheapest: Fleet | None = None,
+        fastest: Fleet | None = None,
+        reason: str = "",
+    ) -> Size:
+        return Size(
+            gpu=str(self.request.gpu),
+            contract=self.request.contract or "",
+            fewest=fewest,
+            cheapest=cheapest,
+            fastest=fastest,
+            reason=reason,
+            tried=tuple(sorted(self.found)),
+        )
+
+    def _counts(self) -> tuple[int, ...]:
+        """The numbers that the request names, or whole nodes."""
+        if self.request.num_gpus not in (None, ALL, (ALL,)):
+            return tuple(sorted({int(count) for count in gpu_counts(self.request.num_gpus)}))
+        cluster = make_plan(replace(self.request, num_gpus=1)).problem.setting.machine.cluster
+        return whole_nodes(cluster.gpus_per_node, cluster.max_gpus)
+
+    def _fewest(self, counts: tuple[int, ...]) -> Fleet | None:
+        """The first number that is enough.
+
+        A rough grid is looked at first, and then everything below its first number that is
+        enough: a run on more GPUs may fail where fewer do, because they do not divide its batch.
+        """
+        first = self._first(coarse(counts))
+        if first is None:
+            first = self._first(self._around_the_nearest(counts))
+        if first is None:
+            return None
+        return self._first([count for count in counts if count < first.num_gpus]) or first
+
+    def _first(self, counts: Iterable[int]) -> Fleet | None:
+        for count in counts:
+            if count >= self.floor.fewest and (fleet := self._at(count)) is not None:
+                return fleet
+        return None
+
+    def _around_the_nearest(self, counts: tuple[int, ...]) -> tuple[int, ...]:
+        """Numbers beside the one that came closest to keeping a limit."""
+        limited = [miss for miss in self.missed if miss.is_limit]
+        if not limited:
+            return ()
+        nearest = min(limited, key=lambda miss: miss.excess).num_gpus
+        return tuple(count for count in counts if nearest / 2 < count < 2 * nearest)
+
+    def _fastest(self, counts: tuple[int, ...]) -> None:
+        """Look where the budget ends: at a rough grid, then beyond its last number within it.
+
+        One number may fail for not dividing the batch; two in a row are beyond the budget.
+        """
+        last, beyond = 0, list[int]()
+        for count in coarse(counts):
+            if self._at(count) is None:
+                beyond.append(count)
+            else:
+                last, beyond = count, []
+            if len(beyond) == _BEYOND:
+                break
+        end = beyond[0] if beyond else math.inf
+        self._first(reversed([count for count in counts if last < count < end]))
+
+    def _try(self, counts: Iterable[int]) -> None:
+        for count in counts:
+            self._at(count)
+
+    def _at(self, count: int) -> Fleet | None:
+        """The fastest plan on so many GPUs that keeps every limit; None if there is none."""
+        if count in self.found:
+            return self.found[count]
+        plan = make_plan(replace(self.request, num_gpus=count))
+        result = exhaustive_search(plan.problem)
+        best = result.fastest
+        fleet = None if best is None else Fleet.of(plan, best)
+        self.found[count] = fleet
+        if best is not None:
+            self.floor.ran(plan, best, count)
+            return fleet
+        self.missed.append(Missed.of(plan, result, count))
+        deadline = deadline_of(plan)
+        for miss in result.nearest_misses:
+            # As the deadline is looked at first, this is the fastest run of all that fit.
+            if deadline is not None and miss.rejection == deadline.name:
+                self.floor.ran(plan, miss.candidates, count)
+                return fleet
+        self.floor.had_no_room(result, count)
+        return fleet
+
+
+def _duration(fleet: Fleet) -> float:
+    return float(fleet.row.get("calendar_time_days", fleet.row["time_to_train_days"]))
