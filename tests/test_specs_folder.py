@@ -35,6 +35,8 @@ def mine(tmp_path: Path) -> Path:
     for kind, name in (("frameworks", "megatron-lm"), ("engines", "vllm")):
         changed(tmp_path, kind, name, "[memory]", "[memory]\n# mine")
     changed(tmp_path, "reliability", "published", "value = 50700, ", "value = 50000, ")
+    power = Path(__file__).parents[1] / "hardware_specs" / "power.toml"
+    (tmp_path / "power.toml").write_text(f"# mine\n{power.read_text(encoding='utf-8')}")
     (tmp_path / "prices.csv").write_text(f"gpu,price,source\n{GPU},9,me\n")
     return tmp_path
 

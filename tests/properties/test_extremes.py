@@ -16,7 +16,7 @@ from planner.estimators.parameters import count_parameters
 from planner.estimators.share import Setting
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
-from planner.specs.offer import Price
+from planner.specs.offer import one_price
 from planner.specs.site import Site
 from planner.specs.workload import TrainingWorkload
 
@@ -69,7 +69,8 @@ def test_estimates_are_finite_and_positive(gpus: int, zero: int, flash: bool) ->
     numbers = [estimate.step_time, estimate.peak_memory, *estimate.time.parts().values()]
     numbers += [getattr(fullest, name) for name in MEMORY_PARTS]
     reliability = Catalogue().load_reliability("published").spec
-    site = Site(offer=Price(value=1e-3, source="", date=""), reliability=reliability)
+    offer = one_price(1e-3, source="given", contract="spot")
+    site = Site(offer=offer, reliability=reliability)
     run = run_cost(estimate, site)
     numbers += [run.time_to_train, run.calendar_time, run.gpu_seconds, run.cost]
     numbers += [run.interruptions, run.goodput.ratio, *run.goodput.lost().values()]
