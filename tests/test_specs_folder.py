@@ -69,7 +69,10 @@ def test_everything_of_a_serving_plan_comes_from_the_folder(mine: Path) -> None:
         assert source.setting.machine.catalogue == Catalogue(mine)
         assert source.site.price == pytest.approx(9 / 3600)
     differ = {name for name, text in shipped.digests.items() if own.digests[name] != text}
-    assert differ == {"model LLaMA 7B", f"gpu {GPU}", "engine vLLM", "price lists"}
+    assert differ == {
+        *("model LLaMA 7B", f"gpu {GPU}", "engine vLLM"),
+        *("price lists", "power published"),
+    }
 
 
 def test_fabrics_and_kernels_come_from_the_folder_of_the_machine(mine: Path) -> None:
