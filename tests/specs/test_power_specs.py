@@ -93,6 +93,18 @@ def test_a_region_of_a_cloud_has_its_buildings() -> None:
     assert find_region("GCP europe-west4").figures[CARBON].value * 3.6e9 == pytest.approx(208.81)
 
 
+@pytest.mark.parametrize(
+    ("asked", "pue"),
+    [({}, 1.25), ({"region": "SE"}, 1.25), ({"region": "us-west1"}, 1.11), ({"pue": 1.3}, 1.3),
+     ({"region": "us-west1", "pue": 1.3}, 1.3)],
+)  # fmt: skip
+def test_the_building_is_as_given_else_the_region_s_else_as_published(
+    asked: dict[str, object], pue: float
+) -> None:
+    (source,) = make_plan(Request(**QUESTION, **asked)).problem.sources
+    assert source.site.power.pue.value == pue
+
+
 def test_own_regions_come_first_and_their_faults_together(tmp_path: Path) -> None:
     head = ",".join(COLUMNS)
     file = tmp_path / "regions.csv"
