@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.errors import MissingDependencyError, PlannerError
@@ -52,13 +53,74 @@ def on_dask(address: str, told: Callable[[str], None] | None = None) -> Run:
     def run(plan: SweepPlan, parts: Iterable[Part]) -> Iterator[Done]:
         # The folder of own specs is the same from whichever folder a worker runs in.
         asked = replace(plan, specs=plan.specs and plan.specs.resolve())
-        with _connected(address) as client:
-            mine = identity(asked)
-            _await_workers(client, told or (lambda line: None))
-            _check_workers(client, asked, mine)
-            yield from _streamed(client, asked, mine, parts)
+        with _quiet(), _connected(address) as client:
+            cluster = _Cluster(client, told or (lambda line: None))
+            cluster.await_workers()
+            task = _Task(plan=asked, identity=identity(asked), token=f"sweep-{time.time_ns()}")
+            _check_workers(client, task)
+            yield from _streamed(cluster, task, parts)
 
     return run
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    """What every part of a sweep is sent with; ``token`` names the sweep."""
+
+    plan: SweepPlan
+    identity: Mapping[str, str]
+    token: str
+
+
+class _Cluster:
+    """The workers of a client's scheduler, and what is told of them."""
+
+    def __init__(self, client: Any, told: Callable[[str], None]) -> None:
+        self.client, self._told = client, told
+        self._alone_since: float | None = None
+        self._next_look = 0.0
+
+    @property
+    def threads(self) -> int:
+        """Of all workers."""
+        return sum(self.client.nthreads().values())
+
+    def await_workers(self) -> None:
+        """Wait until there is a worker: on a cluster with a queue that may take hours."""
+        while not self.threads:
+            self.look()
+            time.sleep(_LOOK_S)
+        self.look()
+
+    def look(self) -> None:
+        """See while waiting whether the user, the scheduler or all workers gave up."""
+        if is_asked_to_stop():
+            raise StopSearch
+        if self.client.status not in ("running", "connecting"):
+            raise _lost(self.client)
+        now = time.monotonic()
+        if self._alone_since is None and now < self._next_look:
+            return
+        self._next_look = now + _PATIENCE_S
+        if self.threads:
+            if self._alone_since is not None:
+                self._told(f"A worker came after {now - self._alone_since:.0f} s.")
+            self._alone_since = None
+        elif self._alone_since is None:
+            self._told(f"No worker at {self.client.scheduler.address}: waiting for the first.")
+            self._alone_since = now
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What Dask logs of a lost connection is told in one line here."""
+    log = logging.getLogger("distributed.client")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 @contextmanager
@@ -88,29 +150,21 @@ async def _greet(address: str, of_library: Any) -> None:
     """Connect once before there is a client: one that fails to begin cannot be closed."""
     how = of_library.Security().get_connection_args("client")
     connection = await of_library.core.connect(address, timeout=_PATIENCE_S, **how)
-    await connection.close()
+    try:
+        found = await of_library.core.send_recv(connection, op="identity")
+    finally:
+        connection.abort()
+    if found["type"] != "Scheduler":
+        raise ValueError(f"that is the address of a {found['type'].lower()}")
 
 
-def _await_workers(client: Any, told: Callable[[str], None]) -> None:
-    """Wait until there is a worker: on a cluster with a queue that may take hours."""
-    since = None
-    while not client.nthreads():
-        if since is None:
-            told(f"No worker yet at {client.scheduler.address}: waiting for the first.")
-            since = time.monotonic()
-        _look_up(client)
-        time.sleep(_LOOK_S)
-    if since is not None:
-        told(f"The first worker came after {time.monotonic() - since:.0f} s.")
-
-
-def _check_workers(client: Any, plan: SweepPlan, mine: Mapping[str, str]) -> None:
+def _check_workers(client: Any, task: _Task) -> None:
     """Refuse to begin where results of workers would differ."""
-    found = client.run(identity, plan, on_error="return")
+    found = client.run(identity_once, task.token, task.plan, on_error="return")
     faults = [
         f"worker {worker} {fault}"
         for worker, theirs in sorted(found.items())
-        if (fault := _fault(mine, theirs))
+        if (fault := _fault(task.identity, theirs))
     ]
     if faults:
         more = f" and {len(faults) - _MOST_NAMED} more" if len(faults) > _MOST_NAMED else ""
@@ -127,24 +181,23 @@ def _fault(mine: Mapping[str, str], theirs: Any) -> str:
     return f"has another {differ}" if differ else ""
 
 
-def _streamed(
-    client: Any, plan: SweepPlan, mine: Mapping[str, str], parts: Iterable[Part]
-) -> Iterator[Done]:
+def _streamed(cluster: _Cluster, task: _Task, parts: Iterable[Part]) -> Iterator[Done]:
     """Results as they come; so few parts wait that memory does not grow with the plan."""
+    client, todo = cluster.client, iter(parts)
     ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
     waiting: dict[Any, Part] = {}
-    todo, token = iter(parts), f"planner-sweep-{time.time_ns()}"
     try:
         while True:
-            most = max(_LEAST_WAITING, _WAITING * sum(client.nthreads().values()))
+            most = max(_LEAST_WAITING, _WAITING * cluster.threads)
             while len(waiting) < most and (part := next(todo, None)) is not None:
-                name = f"{token}-{part.number}"
-                future = client.submit(run_there, plan, part, mine, token, key=name, pure=False)
+                future = client.submit(
+                    run_there, task, part, key=f"{task.token}-{part.number}", pure=False
+                )
                 waiting[future] = part
                 future.add_done_callback(ready.put)
             if not waiting:
                 return
-            for future in _ready(client, ready):
+            for future in _ended(cluster, ready):
                 part = waiting.pop(future)
                 yield part, _content(future, part)
     finally:
@@ -152,24 +205,16 @@ def _streamed(
             client.cancel([*waiting], force=True)
 
 
-def _ready(client: Any, ready: queue.SimpleQueue[Any]) -> Iterator[Any]:
-    """What has ended, at least one; nothing is waited for twice."""
+def _ended(cluster: _Cluster, ready: queue.SimpleQueue[Any]) -> Iterator[Any]:
+    """What has ended meanwhile, at least one."""
     found = None
     while found is None:
-        _look_up(client)
+        cluster.look()
         with suppress(queue.Empty):
             found = ready.get(timeout=_LOOK_S)
     yield found
     while not ready.empty():
         yield ready.get()
-
-
-def _look_up(client: Any) -> None:
-    """See while waiting whether the user or the scheduler gave up."""
-    if is_asked_to_stop():
-        raise StopSearch
-    if client.status not in ("running", "connecting"):
-        raise _lost(client, None)
 
 
 def _content(future: Any, part: Part) -> bytes:
@@ -187,33 +232,33 @@ def _content(future: Any, part: Part) -> bytes:
     try:
         content: bytes = future.result()
     except (OSError, CancelledError) as error:
-        raise _lost(future.client, error) from error
+        raise _lost(future.client) from error
     future.release()
     return content
 
 
-def _lost(client: Any, error: BaseException | None) -> ClusterError:
-    why = f" ({_brief(error)})" if error is not None else ""
-    return ClusterError(f"The scheduler {client.scheduler.address} was lost{why}. {_KEPT}")
+def _lost(client: Any) -> ClusterError:
+    return ClusterError(f"The scheduler {client.scheduler.address} was lost. {_KEPT}")
 
 
 def _brief(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def run_there(plan: SweepPlan, part: Part, expected: Mapping[str, str], token: str) -> bytes:
+def run_there(task: _Task, part: Part) -> bytes:
     """A part on a worker, which may have come after the others were checked."""
-    if differ := differences(expected, _identity_once(token, plan)):
+    if differ := differences(task.identity, identity_once(task.token, task.plan)):
         raise ClusterError(f"A worker came that has another {differ}. {_KEPT}")
-    return run_part(plan, part)
+    return run_part(task.plan, part)
 
 
-_known: dict[str, dict[str, str]] = {}
+_known: dict[str, Mapping[str, str]] = {}
 
 
-def _identity_once(token: str, plan: SweepPlan) -> Mapping[str, str]:
-    """Digests of this worker's files, taken once a sweep."""
-    if token not in _known:
+def identity_once(token: str, plan: SweepPlan) -> Mapping[str, str]:
+    """Digests of this worker's files, taken once for the sweep of that token."""
+    found = _known.get(token)
+    if found is None:
         _known.clear()
-        _known[token] = identity(plan)
-    return _known[token]
+        found = _known[token] = identity(plan)
+    return found
