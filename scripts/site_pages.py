@@ -25,7 +25,7 @@ _OF_THE_TOP = {
     "CHANGELOG.md": "generated/changelog.md",
 }
 NAVIGATION = {
-    "Guides": "training fine-tuning serving sizing failures api_prices comparing files specs "
+    "Guides": "training fine-tuning serving sizing failures api_prices energy comparing files specs "
     "calibration "
     "drivers python",
     "Reference": "reference generated/interface generated/gpus generated/clusters "
