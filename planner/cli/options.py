@@ -222,6 +222,11 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         False,
     ),
     "workers": ("search", _text("Processes; one for each core where not given.", "N"), None),
+    "dask": (
+        "search",
+        _text("Run on the workers of a Dask scheduler, not in processes here.", "ADDRESS"),
+        None,
+    ),
     "specs": ("hardware", Specs, None),
     "quiet": ("output", Quiet, False),
 }  # fmt: skip

@@ -15,6 +15,7 @@ from planner.inputs import whole
 
 if TYPE_CHECKING:
     from planner.sweeps.plan import SweepPlan
+    from planner.sweeps.workers import Run
 
 _DEFAULT = "run"
 
@@ -54,14 +55,13 @@ sweep.command("show", epilog=EPILOG)(show)
     "limit",
     how=(
         "sweep_plan", "num_gpus", "workload", "settings", "precision", "objective", "output",
-        "save_sweep", "fresh", "workers", "specs", "quiet",
+        "save_sweep", "fresh", "workers", "dask", "specs", "quiet",
     ),
 )  # fmt: skip
 def run(given: options.Given) -> None:
     """Run every combination of what a plan lists, each one search; go on where one was ended."""
     from planner.report.files import check_path
     from planner.sweeps.run import run_sweep
-    from planner.sweeps.workers import num_cores, on_cores
 
     if given["save_sweep"] is not None:
         check_path(given["save_sweep"])
@@ -75,18 +75,33 @@ def run(given: options.Given) -> None:
             return
     if given["output"] is None:
         raise _usage("Give a directory for the results with --output.")
-    workers = whole(given["workers"] or num_cores(), "--workers", 1)
+    workers = _workers(given)
     from planner.report.progress import stoppable_bar
 
     with stoppable_bar(plan.num_scenarios, "scenarios", quiet=given["quiet"]) as progress:
-        run_sweep(
-            plan, given["output"], run=on_cores(workers), fresh=given["fresh"], progress=progress
-        )
+        run_sweep(plan, given["output"], run=workers, fresh=given["fresh"], progress=progress)
     if not given["quiet"]:
         from planner.report.console import make_console
         from planner.sweeps.show import Shown, show_summary
 
         show_summary(make_console(), Shown(folder=given["output"]))
+
+
+def _workers(given: options.Given) -> Run:
+    """Where the work is done: on the cores here, or on a cluster."""
+    from planner.sweeps.workers import num_cores, on_cores
+
+    if given["dask"] is None:
+        return on_cores(whole(given["workers"] or num_cores(), "--workers", 1))
+    if given["workers"] is not None:
+        raise _usage("--workers are processes here; those of --dask are what its cluster has.")
+    from planner.sweeps.dask_workers import on_dask
+
+    return on_dask(given["dask"], None if given["quiet"] else _say)
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)
 
 
 def _plan(given: options.Given) -> SweepPlan:

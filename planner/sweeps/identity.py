@@ -1,25 +1,34 @@
-"""What results depend on beside the plan: the program and every file of specs."""
+"""What results depend on beside the plan: the program and every file that is read."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+
+import numpy as np
 
 from planner.errors import OutputError
 from planner.specs.paths import data_files
+from planner.sweeps.plan import SweepPlan
 from planner.version import __version__
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+_VERSIONS = ("version", "numpy")
 
 
-def identity(specs: Path | None = None) -> dict[str, str]:
-    """The version, and digests of the program and of all files of specs that may be read."""
+def identity(plan: SweepPlan) -> dict[str, str]:
+    """The versions, and digests of the program, of all files of specs and of those named.
+
+    Other versions of numpy round some results otherwise.
+    """
     return {
         "version": __version__,
+        "numpy": np.__version__,
         "program": _digest(sorted(_PACKAGE.rglob("*.py"))),
-        "specs": _digest(data_files(specs)),
+        "specs": _digest(data_files(plan.specs)),
+        "files": _digest(_named(plan)),
     }
 
 
@@ -31,13 +40,26 @@ def check_same(mine: Mapping[str, str], other: Mapping[str, str], who: str) -> N
     OutputError
         It says what differs.
     """
-    differ = [name for name, value in mine.items() if other.get(name) != value]
-    if differ:
-        versions = f" ({other.get('version')}, here {mine['version']})"
-        raise OutputError(
-            f"{who} has another {' and '.join(differ)}"
-            f"{versions if 'version' in differ else ''}: its results would not go together."
-        )
+    if differ := differences(mine, other):
+        raise OutputError(f"{who} has another {differ}: its results would not go together.")
+
+
+def differences(mine: Mapping[str, str], other: Mapping[str, str]) -> str:
+    """In words, in what something else differs from here; empty where in nothing."""
+    return " and ".join(
+        f"{name} ({other.get(name, 'none')}, here {value})" if name in _VERSIONS else name
+        for name, value in mine.items()
+        if other.get(name) != value
+    )
+
+
+def _named(plan: SweepPlan) -> Iterator[Path]:
+    """The files that a plan names itself: own models, GPUs, spaces, prices."""
+    for work in plan.works:
+        answers = [one for values in work.axes.values() for one in values]
+        for value in (*answers, *work.settings.values()):
+            if isinstance(value, str | Path) and os.path.isfile(value):
+                yield Path(value)
 
 
 def _digest(paths: Iterable[Path]) -> str:

@@ -67,10 +67,14 @@ def read_outcomes(path: Path) -> Iterator[Outcome]:
 
 
 def is_whole(path: Path, part: Part) -> bool:
-    """Whether a file is there with every scenario of the part."""
+    """Whether a file is there with every scenario of the part.
+
+    Its checksum tells whether what it says is what was written.
+    """
     try:
-        return sum(1 for _ in read_outcomes(path)) == part.end - part.first
-    except (OSError, EOFError, ValueError, KeyError, StopIteration, zlib.error):
+        with gzip.open(path, "rb") as file:
+            return sum(1 for _ in file) == 1 + part.end - part.first
+    except (OSError, EOFError, zlib.error):
         return False
 
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from planner.errors import OutputError
 from planner.optimize.exhaustive import StopSearch
 from planner.sweeps.front import front_across
-from planner.sweeps.identity import identity
+from planner.sweeps.identity import differences, identity
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.store import Store
 from planner.sweeps.tables import write_tables
@@ -51,6 +52,11 @@ def run_sweep(
                 f"Interrupted after {count(store.done)} of {count(plan.num_scenarios)} scenarios: "
                 "the same command goes on from there."
             ) from stop
+        now = identity(plan)
+        if changed := differences(now, store.identity):
+            raise OutputError(
+                f"{folder}: {changed} changed while it ran: begin again with --fresh."
+            )
         counts: dict[str, int] = {"scenarios": 0, "feasible": 0}
 
         def front(rows: Iterator[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -59,7 +65,7 @@ def run_sweep(
         files = write_tables(store, front)
         store.finish(
             {
-                **identity(plan.specs),
+                **now,
                 **counts,
                 "digest": plan.digest,
                 "plan": plan.to_dict(),

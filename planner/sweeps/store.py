@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from planner.errors import OutputError
 from planner.report.files import TEMPORARY, written_bytes, written_whole
@@ -26,7 +26,7 @@ _AGAIN = "give another --output, or --fresh to begin again"
 class Store:
     """A directory that belongs to one plan: ``parts`` not yet done, and files of results.
 
-    ``done`` counts scenarios of parts that were found.
+    ``done`` counts scenarios of parts that were found; ``identity`` is that of the beginning.
     """
 
     folder: Path
@@ -34,6 +34,7 @@ class Store:
     done: int = 0
     is_complete: bool = False
     parts: list[Part] = field(default_factory=list)
+    identity: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     @contextmanager
@@ -71,26 +72,28 @@ class Store:
         self._remove_parts()
 
     def _begin(self, fresh: bool) -> None:
-        mine = {"identity": identity(self.plan.specs), "digest": self.plan.digest}
-        if fresh and (self.folder / PLAN).is_file():
-            self._remove_results()
+        self.identity = identity(self.plan)
+        mine: dict[str, Any] = {"identity": self.identity, "digest": self.plan.digest}
         self._remove_unfinished()
         before = self._before()
         if before is None:
-            self._refuse_others()
+            self._refuse_others(fresh)
+        if before is None or fresh:
+            self._remove_all()
             with written_whole(self.folder / PLAN) as file:
                 asked = {**mine, "plan": self.plan.to_dict()}
                 file.write(json.dumps(asked, indent=1) + "\n")
-        elif before.get("digest") != mine["digest"]:
+        elif before["digest"] != mine["digest"]:
             raise OutputError(f"{self.folder}: holds the sweep of another plan: {_AGAIN}.")
         else:
             try:
-                check_same(identity(self.plan.specs), before["identity"], f"{self.folder}: it")
+                check_same(mine["identity"], before["identity"], f"{self.folder}: it")
             except OutputError as error:
                 raise OutputError(f"{str(error).rstrip('.')}; {_AGAIN}.") from error
         self.is_complete = (self.folder / MANIFEST).is_file()
         if self.is_complete:
             self.done = self.plan.num_scenarios
+            self._remove_parts()  # a program that was killed then may have left some
             return
         for part in parts_of(self.plan.num_scenarios):
             if is_whole(self.path(part), part):
@@ -102,29 +105,35 @@ class Store:
         """What an earlier run wrote of its plan."""
         path = self.folder / PLAN
         try:
-            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            found = json.loads(path.read_text(encoding="utf-8"))
+            return {"digest": found["digest"], "identity": {**found["identity"]}}
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
-            raise OutputError(f"{path}: is not that of a sweep ({error}); {_AGAIN}.") from error
-        return found
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise OutputError(
+                f"{path}: is not that of a sweep ({type(error).__name__}: {error}): give another "
+                "--output."
+            ) from error
 
-    def _refuse_others(self) -> None:
+    def _refuse_others(self, fresh: bool) -> None:
         """A directory with files of somebody else is left alone."""
-        own = {PARTS, LOCK, PLAN, MANIFEST}
-        others = sorted(entry.name for entry in self.folder.iterdir() if entry.name not in own)
+        found = sorted(self.folder.iterdir())
+        others = [path.name for path in found if path.name not in (PARTS, LOCK)]
+        if fresh:  # that was ended may have removed its plan
+            others = [name for name in others if Path(name).stem not in TABLES]
         if others:
             raise OutputError(
                 f"{self.folder}: has files that are no sweep's, such as {others[0]}: give a new "
                 "directory."
             )
 
-    def _remove_results(self) -> None:
-        """Everything of an earlier sweep, what says that it is one last."""
+    def _remove_all(self) -> None:
+        """Make it the directory of no sweep; its plan goes last, by which it is known."""
+        tables = [path for name in TABLES for path in self.folder.glob(f"{name}.*")]
+        for path in (self.folder / MANIFEST, *tables):
+            path.unlink(missing_ok=True)
         self._remove_parts()
-        names = [f"{table}.{kind}" for table in TABLES for kind in ("csv", "parquet")]
-        for name in (MANIFEST, *names, PLAN):
-            (self.folder / name).unlink(missing_ok=True)
+        (self.folder / PLAN).unlink(missing_ok=True)
 
     def _remove_parts(self) -> None:
         for path in (self.folder / PARTS).glob("*.jsonl.gz"):
@@ -149,16 +158,48 @@ def _make(folder: Path) -> None:
         ) from error
 
 
+_held: set[TextIO] = set()
+
+
+def _let_go() -> None:
+    """A worker process keeps no lock of its parent, which could not begin again else."""
+    for file in _held:
+        file.close()
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     path = folder / LOCK
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise OutputError(f"{folder}: another sweep is being written there.") from error
+    with _own(path) as file:
+        _held.add(file)
         try:
             yield
         finally:
+            _held.discard(file)
             with suppress(OSError):
                 path.unlink()
+
+
+def _own(path: Path) -> TextIO:
+    """The lock, had by this process alone."""
+    while True:
+        try:
+            file = path.open("w")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    return file
+            except BaseException:
+                file.close()
+                raise
+            file.close()  # its owner removed it just now
+        except BlockingIOError as error:
+            raise OutputError(f"{path.parent}: another sweep is being written there.") from error
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise OutputError(f"{path}: cannot be locked ({error.strerror}).") from error

@@ -6,13 +6,16 @@ import multiprocessing
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from typing import TypeAlias
 
 from planner.errors import PlannerError
+from planner.interrupts import is_asked_to_stop
+from planner.optimize.exhaustive import StopSearch
 from planner.sweeps.parts import Part, run_part
 from planner.sweeps.plan import SweepPlan
 
@@ -22,7 +25,7 @@ Run: TypeAlias = Callable[[SweepPlan, Iterable[Part]], Iterator[Done]]
 
 _WAITING = 3
 _TRIES = 3
-_WATCH_S = 1.0
+_LOOK_S = 0.2
 
 
 class WorkersLost(PlannerError):
@@ -55,9 +58,11 @@ def on_cores(workers: int) -> Run:
             except BrokenProcessPool as error:
                 tries += 1
                 if tries == _TRIES:
+                    first = min(left, key=lambda part: part.number)
                     raise WorkersLost(
-                        f"Workers ended {_TRIES} times without a result: give them more memory, or "
-                        "--workers 1. What is done is kept: the same command goes on."
+                        f"Workers ended {_TRIES} times without a result, at scenario {first.first} "
+                        "or soon behind it: give them more memory, or --workers 1. What is done "
+                        "is kept: the same command goes on."
                     ) from error
             left = [part for part in left if part not in done]
 
@@ -68,8 +73,9 @@ def _once(plan: SweepPlan, parts: Iterable[Part], workers: int) -> Iterator[Done
     """Few parts wait at a time, so that memory does not grow with the plan."""
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
+    ends, alive = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_begin, initargs=(plan, os.getpid())
+        workers, mp_context=context, initializer=_begin, initargs=(plan, ends, alive)
     )
     waiting: dict[Future[bytes], Part] = {}
     try:
@@ -79,27 +85,39 @@ def _once(plan: SweepPlan, parts: Iterable[Part], workers: int) -> Iterator[Done
                 waiting[pool.submit(_run, part)] = part
             if not waiting:
                 return
-            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+            for future in _ended(waiting):
                 yield waiting.pop(future), future.result()
     finally:
+        alive.close()  # what is still being worked on is not waited for
         pool.shutdown(wait=False, cancel_futures=True)
+        ends.close()
+
+
+def _ended(waiting: Iterable[Future[bytes]]) -> set[Future[bytes]]:
+    """At least one that has ended; the user may have asked for an end before."""
+    while not (ended := wait(waiting, _LOOK_S, FIRST_COMPLETED).done):
+        if is_asked_to_stop():
+            raise StopSearch
+    return ended
 
 
 _plan: SweepPlan | None = None
 
 
-def _begin(plan: SweepPlan, parent: int) -> None:
+def _begin(plan: SweepPlan, ends: Connection, alive: Connection) -> None:
     """A worker leaves signals of the terminal to its parent, and ends with it."""
     global _plan
     _plan = plan
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    alive.close()
+    threading.Thread(target=_end_with, args=(ends,), daemon=True).start()
 
 
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(_WATCH_S)
+def _end_with(ends: Connection) -> None:
+    """Wait until the other end of a pipe is closed, as it is when its process is killed."""
+    with suppress(OSError, EOFError):
+        ends.poll(None)
     os._exit(1)
 
 

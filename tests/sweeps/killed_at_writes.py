@@ -1,0 +1,108 @@
+"""End a sweep at every one of its writes, each time in a process of its own, and go on.
+
+    python tests/sweeps/killed_at_writes.py FOLDER
+
+Prints how often it was ended. A process ends at once, as by SIGKILL: nothing is cleaned up.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import planner.sweeps.run as run_module
+from planner.sweeps import identity, store
+from planner.sweeps.parts import Part, run_part
+from planner.sweeps.plan import SweepPlan
+from planner.sweeps.read import make_sweep
+from planner.sweeps.run import run_sweep
+from planner.sweeps.workers import Done, Run
+
+WRITES = ("replace", "fsync", "unlink")
+ENDED = 9
+TABLE = {
+    "model": "llama-7b",
+    "num_gpus": [8, 16, 32],
+    "global_batch_size": [*range(256, 256 + 6 * 128, 128)],
+    "space": "small",
+}
+
+
+def ended_at(number: int, work: Callable[[], None]) -> bool:
+    """Whether a process that does the work was ended at that write, for there was one."""
+    child = os.fork()
+    if child:
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if code not in (0, ENDED):
+            raise SystemExit(f"write {number}: ended with {code}")
+        return code == ENDED
+    left = [number]
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **extra: Any) -> Any:
+            left[0] -= 1
+            if not left[0]:
+                os._exit(ENDED)
+            return function(*args, **extra)
+
+        return call
+
+    for name in WRITES:
+        setattr(os, name, counted(getattr(os, name)))
+    try:
+        work()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a directory but the lock."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def main(folder: Path) -> None:
+    """End it at the first write, at the second of what is left, and so on."""
+    plan = make_sweep(TABLE)
+    same = identity.identity(plan)  # which takes longer than all writes
+    store.identity = run_module.identity = lambda plan: same
+    known: dict[Part, bytes] = {}
+
+    def run(plan: SweepPlan, parts: Iterable[Part]) -> Iterator[Done]:
+        for part in parts:
+            known[part] = known.get(part) or run_part(plan, part)
+            yield part, known[part]
+
+    run_sweep(plan, folder / "whole", run=run)
+    expected = contents(folder / "whole")
+    print(sum(kills(plan, folder, run, expected, fresh) for fresh in (False, True)))
+
+
+def kills(plan: SweepPlan, folder: Path, run: Run, expected: dict[str, bytes], fresh: bool) -> int:
+    """How often a sweep was ended: once at each of its writes."""
+    target = folder / "ended"
+    work = partial(run_sweep, plan, target, run=run)
+    for number in count(1):
+        shutil.rmtree(target, ignore_errors=True)
+        if fresh:
+            shutil.copytree(folder / "whole", target)
+        if not ended_at(number, partial(work, fresh=fresh)):
+            return number - 1
+        work(fresh=fresh and not (target / "plan.json").exists())
+        if contents(target) != expected:
+            raise SystemExit(f"ended at write {number}, fresh={fresh}: other bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

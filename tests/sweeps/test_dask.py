@@ -1,0 +1,265 @@
+"""Sweeps on the workers of a real Dask cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster
+
+from planner.errors import MissingDependencyError
+from planner.sweeps import dask_workers, identity
+from planner.sweeps.dask_workers import ClusterError, on_dask
+from planner.sweeps.parts import Part
+from planner.sweeps.plan import SweepPlan
+from planner.sweeps.read import make_sweep
+from planner.sweeps.run import Stopped, run_sweep
+from planner.sweeps.workers import Done
+
+PLAN = {
+    "model": "llama-7b",
+    "gpu": ["a100-sxm-80gb", "h100-sxm-80gb"],
+    "num_gpus": [8, 16, 32, 64],
+    "global_batch_size": list(range(256, 256 + 8 * 128, 128)),
+    "space": "small",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two worker processes with two threads each."""
+    made: Any = LocalCluster
+    with made(
+        n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0", silence_logs=50
+    ) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def plan() -> SweepPlan:
+    return make_sweep(PLAN)
+
+
+@pytest.fixture(scope="module")
+def here(plan: SweepPlan, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What this process makes of the plan."""
+    folder = tmp_path_factory.mktemp("here")
+    run_sweep(plan, folder)
+    return contents(folder)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a directory."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_a_cluster_makes_the_same_bytes(
+    cluster: Any, plan: SweepPlan, here: dict[str, bytes], tmp_path: Path
+) -> None:
+    run_sweep(plan, tmp_path, run=on_dask(cluster.scheduler_address))
+    assert contents(tmp_path) == here
+
+
+def test_what_a_killed_worker_had_is_done_by_another(
+    cluster: Any, plan: SweepPlan, here: dict[str, bytes], tmp_path: Path
+) -> None:
+    connected: Any = Client
+    with connected(cluster.scheduler_address, set_as_default=False) as client:
+        processes = [*client.run(os.getpid).values()]
+    killed = []
+
+    def kill(done: int) -> None:
+        if done and not killed:
+            os.kill(processes[0], signal.SIGKILL)
+            killed.append(done)
+
+    run_sweep(plan, tmp_path, run=on_dask(cluster.scheduler_address), progress=kill)
+    assert killed
+    assert killed[0] < plan.num_scenarios, "it was killed after the work"
+    assert contents(tmp_path) == here
+
+
+def test_work_that_ends_its_workers_is_named(
+    cluster: Any, plan: SweepPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deadly(task: Any, part: Part) -> bytes:
+        os._exit(1)
+
+    monkeypatch.setattr(dask_workers, "run_there", deadly)
+    monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
+    with pytest.raises(ClusterError, match=r"Scenarios \d+ to \d+ ended their workers .* goes on"):
+        run_sweep(plan, tmp_path, run=on_dask(cluster.scheduler_address))
+
+
+def test_a_fault_of_the_program_is_not_taken_for_one_of_the_cluster(
+    cluster: Any, plan: SweepPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def faulty(task: Any, part: Part) -> bytes:
+        raise OSError("of a part")
+
+    monkeypatch.setattr(dask_workers, "run_there", faulty)
+    with pytest.raises(OSError, match="of a part"):
+        run_sweep(plan, tmp_path, run=on_dask(cluster.scheduler_address))
+
+
+def test_the_user_stops_it_and_goes_on(
+    cluster: Any,
+    plan: SweepPlan,
+    here: dict[str, bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(dask_workers, "is_asked_to_stop", lambda: bool(asked and asked[-1]))
+    run = on_dask(cluster.scheduler_address)
+    with pytest.raises(Stopped, match="goes on"):
+        run_sweep(plan, tmp_path, run=run, progress=asked.append)
+    assert cluster.scheduler.tasks == {}, "what is not wanted any more is cancelled"
+    asked.clear()
+    monkeypatch.undo()
+    found: list[int] = []
+    run_sweep(plan, tmp_path, run=run, progress=found.append)
+    assert found[0] > 0, "it began anew"
+    assert contents(tmp_path) == here
+
+
+def test_few_parts_wait_on_the_cluster(
+    cluster: Any, plan: SweepPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_workers, "_LEAST_WAITING", 1)
+    monkeypatch.setattr(dask_workers, "_WAITING", 1)
+    given: list[Part] = []
+
+    def parts() -> Iterator[Part]:
+        for number in range(40):
+            given.append(Part(number, number, number + 1))
+            yield given[-1]
+
+    run = on_dask(cluster.scheduler_address)
+    found: Iterator[Done] = run(plan, parts())
+    next(found)
+    assert len(given) <= 4
+    assert len([*found]) == 39
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"version": "9.9"}, r"version \(0\.1\.0, here 9\.9\)"),
+        ({"numpy": "1.0"}, r"numpy \(\d+\.\d+\.\d+, here 1\.0\)"),
+        ({"program": "other", "specs": "other"}, "program and specs"),
+    ],
+)
+def test_workers_that_would_compute_something_else_are_named(
+    cluster: Any,
+    plan: SweepPlan,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changed: dict[str, str],
+    words: str,
+) -> None:
+    mine = {**identity.identity(plan), **changed}
+    monkeypatch.setattr(dask_workers, "identity", lambda plan: mine)
+    with pytest.raises(ClusterError, match=rf"worker tcp://\S+ has another {words}"):
+        run_sweep(plan, tmp_path, run=on_dask(cluster.scheduler_address))
+    assert not [*tmp_path.glob("parts/*.gz")]
+
+
+def test_a_worker_without_planner_is_named(
+    cluster: Any, plan: SweepPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(token: str, plan: SweepPlan) -> dict[str, str]:
+        raise ModuleNotFoundError("No module named 'planner'")
+
+    monkeypatch.setattr(dask_workers, "identity_once", missing)
+    with pytest.raises(ClusterError, match=r"worker \S+ has no planner .*No module named"):
+        run_sweep(plan, tmp_path, run=on_dask(cluster.scheduler_address))
+
+
+def test_a_worker_that_comes_later_is_checked_too(plan: SweepPlan) -> None:
+    mine = {**identity.identity(plan), "program": "other"}
+    task = dask_workers._Task(plan=plan, identity=mine, token="of this test")
+    with pytest.raises(ClusterError, match="came that has another program"):
+        dask_workers.run_there(task, Part(0, 0, 1))
+
+
+def test_without_workers_it_waits_and_says_so(
+    plan: SweepPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(dask_workers, "is_asked_to_stop", lambda: bool(told))
+    made: Any = LocalCluster
+    with (
+        made(n_workers=0, processes=False, dashboard_address=":0", silence_logs=50) as empty,
+        pytest.raises(Stopped),
+    ):
+        run_sweep(plan, tmp_path, run=on_dask(empty.scheduler_address, told.append))
+    assert "No worker at" in told[0]
+
+
+def _nobody() -> str:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return f"tcp://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def _web_server() -> str:
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        with listening:
+            connection, _ = listening.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9)
+                connection.recv(4096)
+
+    threading.Thread(target=answer, daemon=True).start()
+    return f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("address", [_nobody, _web_server, lambda: "word://a:1", lambda: ""])
+def test_an_address_without_a_scheduler_is_one_error(
+    plan: SweepPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: Callable[[], str]
+) -> None:
+    monkeypatch.setattr(dask_workers, "_PATIENCE_S", 1.0)
+    with pytest.raises(ClusterError, match="No Dask scheduler answers at"):
+        run_sweep(plan, tmp_path, run=on_dask(address()))
+
+
+def test_the_address_of_a_worker_is_told(cluster: Any, plan: SweepPlan, tmp_path: Path) -> None:
+    worker = next(iter(cluster.scheduler.workers))
+    with pytest.raises(ClusterError, match="that is the address of a worker"):
+        run_sweep(plan, tmp_path, run=on_dask(worker))
+
+
+def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingDependencyError, match=r"llm-gpu-planner\[dask\]"):
+        on_dask("tcp://127.0.0.1:1")
+
+
+def test_processes_and_a_cluster_are_not_asked_for_together(planner: Any, tmp_path: Path) -> None:
+    ran = planner(
+        "sweep",
+        "--model",
+        "llama-7b",
+        "--output",
+        tmp_path / "out",
+        "--dask",
+        "a:1",
+        "--workers",
+        2,
+    )
+    assert ran.exit_code == 3
+    assert "--workers" in ran.err
