@@ -6,14 +6,14 @@ from planner.version import __version__
 
 TYPE_CHECKING = False  # without importing typing: a command listens to signals earlier
 if TYPE_CHECKING:
-    from planner.api import estimate, search, size
+    from planner.api import estimate, search, size, sweep
     from planner.request import Request
 
-__all__ = ["Request", "__version__", "estimate", "search", "size"]
+__all__ = ["Request", "__version__", "estimate", "search", "size", "sweep"]
 
 
 def __getattr__(name: str) -> object:
-    if name in ("estimate", "search", "size"):
+    if name in ("estimate", "search", "size", "sweep"):
         from planner import api
 
         return getattr(api, name)

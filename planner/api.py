@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -12,12 +12,16 @@ from typing import Any, Literal
 from planner.answers import Answer, Estimated, Sized
 from planner.errors import SearchSpaceError
 from planner.given import make_request, read_burst, read_driver
-from planner.inputs import shown
+from planner.inputs import shown, whole
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
 from planner.plan import evaluated, make_plan, one_configuration
 from planner.request import Request
 from planner.sizing.load import read_load
 from planner.sizing.size import contracts_given, size_all
+from planner.sweeps.read import make_sweep, read_plan
+from planner.sweeps.results import Sweep
+from planner.sweeps.run import run_sweep
+from planner.sweeps.workers import num_cores, on_cores
 
 
 def search(
@@ -122,13 +126,57 @@ def size(
     >>> sizes = size(model="llama-7b", gpu="a100", total_tokens="1T",
     ...              constraints={"time_to_train": "30d"})
     >>> sizes.best.fewest.num_gpus
-    32
+    80
     """
     contracts = contracts_given(contract)
     asked = make_request(request)
     day = None if load is None else read_load(Path(load))
     found = size_all(asked, contracts, load=day, progress=progress, workers=workers)
     return Sized.of_sizes(found)
+
+
+def sweep(
+    plan: str | os.PathLike[str] | Mapping[str, Any],
+    output: str | os.PathLike[str],
+    *,
+    workers: int | None = None,
+    dask: str | None = None,
+    fresh: bool = False,
+    specs: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Sweep:
+    """Every combination of what a plan lists, each one search; goes on where one was ended.
+
+    Parameters
+    ----------
+    plan : a TOML file, the name of a plan that is shipped, or the tables of such a file
+    output : the directory of the results
+    workers : processes; one for each core where not given
+    dask : the address of a scheduler, whose workers are used instead
+    fresh : begin again; what the directory has is removed
+    specs : folder of own spec files
+    progress : is told how many scenarios are done
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        What the plan asks is unknown, contradictory or too much: one line for each fault.
+    OutputError
+        The directory cannot be written, or is that of another plan, version or specs.
+    """
+    folder = None if specs is None else Path(specs)
+    if isinstance(plan, Mapping):
+        asked = make_sweep(plan, folder)
+    else:
+        asked = read_plan(os.fspath(plan), folder)
+    if dask is None:
+        run = on_cores(num_cores() if workers is None else whole(workers, "workers", 1))
+    else:
+        from planner.sweeps.dask_workers import on_dask
+
+        run = on_dask(dask)
+    run_sweep(asked, Path(output), run=run, fresh=fresh, progress=progress)
+    return Sweep(Path(output))
 
 
 def _named(function: Callable[..., Any]) -> inspect.Signature:

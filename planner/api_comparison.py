@@ -16,7 +16,7 @@ from planner.optimize.collector import first_row
 from planner.optimize.result_columns import ends_of, full_columns
 from planner.optimize.source import Candidates
 from planner.plan import Plan
-from planner.specs.api_price import ApiPrice, api_prices, priced_models
+from planner.specs.api_price import ApiPrice, api_prices, of_release, priced_models
 from planner.units import HOUR
 
 if TYPE_CHECKING:
@@ -53,12 +53,14 @@ class ApiComparison:
     """A deployment beside APIs for requests of a mix of tokens; times in s, money in USD.
 
     ``input_tokens`` and ``output_tokens`` are those of a request; ``cached_tokens`` of the former
-    are found in the prefix cache. ``cost_rate`` [USD/s] is what all GPUs cost, busy or not, and
-    ``request_rate`` what they serve at most, in ``replicas`` that each could serve alone.
+    are found in the prefix cache. ``cost_rate`` [USD/s] is what all GPUs cost, busy or not, from
+    the least to the most that is asked for them ``cost_rate_range``, and ``request_rate`` what they
+    serve at most, in ``replicas`` that each could serve alone.
     ``asked_rate`` is what was asked for, None where nobody did. The ends of intervals are those
     of 9 of 10 published runs. ``offers`` are the current ones, cheapest first, then the old.
     ``token_costs``: USD per million of the tokens of each kind at full load, unknown of a kind that
-    a request lacks. ``note`` says why there are no offers.
+    a request lacks. ``other_releases``: offers of other releases of the architecture, where a
+    repository was named that means one. ``note`` says why there are no offers.
     """
 
     model: str
@@ -66,6 +68,7 @@ class ApiComparison:
     cached_tokens: float
     output_tokens: float
     cost_rate: float
+    cost_rate_range: Ends
     request_rate: float
     request_rate_ends: Ends
     cost: float
@@ -74,6 +77,7 @@ class ApiComparison:
     replicas: int
     asked_rate: float | None
     offers: tuple[Offer, ...]
+    other_releases: int
     note: str
 
     def __repr__(self) -> str:
@@ -119,6 +123,8 @@ class ApiComparison:
             "cached_input_tokens": self.cached_tokens,
             "output_tokens": self.output_tokens,
             "cost_per_hour_usd": self.cost_rate * HOUR,
+            "cost_per_hour_of_cheapest_gpus_usd": self.cost_rate_range[0] * HOUR,
+            "cost_per_hour_of_dearest_gpus_usd": self.cost_rate_range[1] * HOUR,
             "requests_per_s": self.request_rate,
             "requests_per_s_low": low,
             "requests_per_s_high": high,
@@ -129,6 +135,7 @@ class ApiComparison:
                 f"cost_per_million_{kind}_tokens_usd": cost
                 for kind, cost in self.token_costs.items()
             },
+            "other_releases": self.other_releases,
             "note": self.note,
         }
         known = {name: _known(value) for name, value in found.items()}
@@ -150,6 +157,7 @@ class ApiComparison:
         price, (low, high) = offer.price, offer.utilization_ends
         return {
             "provider": price.provider,
+            "release": price.release,
             "served_as": price.served_as,
             "input_usd_per_mtok": price.input * _MILLION,
             "cached_input_usd_per_mtok": cached_price(price) * _MILLION,
@@ -204,13 +212,15 @@ def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
     }
     model = row["model"]
     named = plan.words.get("model", {}).get(model, model)
-    prices = api_prices(named, folder) or api_prices(model, folder)
+    known = api_prices(named, folder) or api_prices(model, folder)
+    prices = of_release(known, named) if "/" in named else known
     offers = [_offer(price, mix, cost_rate, rate, rates) for price in prices]
     offers.sort(key=lambda offer: (offer.price.is_old, offer.cost, offer.price.provider))
     return ApiComparison(
         model=model,
         **mix,
         cost_rate=cost_rate,
+        cost_rate_range=_range(row, cost_rate),
         request_rate=rate,
         request_rate_ends=rates,
         cost=cost,
@@ -222,6 +232,7 @@ def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
         replicas=int(row["replicas"]) if row["prefill_gpu"] is None else 1,
         asked_rate=plan.request.request_rate,
         offers=tuple(offers),
+        other_releases=len(known) - len(prices),
         note="" if offers else no_price(named, priced_models(folder)),
     )
 
@@ -269,6 +280,24 @@ def _offer(
         utilization=even / rate,
         utilization_ends=(even / high, even / low),
     )
+
+
+def _range(row: Mapping[str, Any], cost_rate: float) -> Ends:
+    """USD/s at the least and at the most that is asked for these GPUs; prefill workers' own."""
+    parts = {"": cost_rate}
+    if row["prefill_gpu"] is not None:
+        million, rate = row["cost_per_million_output_tokens_usd"], row["output_tokens_per_s"]
+        parts = {"": million * rate / _MILLION, "prefill_": cost_rate - million * rate / _MILLION}
+
+    def asked(end: str) -> float:
+        shares = {
+            of: row[f"{of}price_{end}_per_gpu_hour_usd"] / row[f"{of}price_per_gpu_hour_usd"]
+            for of in parts
+            if parts[of] > 0
+        }
+        return float(sum(parts[of] * share for of, share in shares.items()))
+
+    return (asked("low"), asked("high")) if np.isfinite(cost_rate) else (np.nan, np.nan)
 
 
 def _ends(row: Mapping[str, Any], column: str) -> Ends:

@@ -51,6 +51,29 @@ _OF_THEIR_OWN = re.compile(
     r"glm-5v?-turbo|.*-latest|kimi-k2-turbo-preview|ministral-[38]b|mistral-large|mistral-7b"
     r"|mistral-7b-instruct"
 )
+# Models of planner that several releases have the architecture of.
+_SEVERAL = {
+    "deepseek-v3", "deepseek-v3.2", "glm-4.6", "glm-5", "kimi-k2.5", "llama-3.1-405b",
+    "llama-3.1-70b", "minimax-m2.5", "mistral-7b", "mistral-nemo-12b", "mistral-small-3.1-24b",
+    "qwen2.5-32b", "qwen2.5-3b", "qwen2.5-7b", "qwen3-235b-a22b-2507", "qwen3-30b-a3b-2507",
+    "qwen3-4b-2507", "qwen3-8b", "qwen3-next-80b-a3b", "qwen3.5-27b", "qwen3.5-35b-a3b",
+}  # fmt: skip
+# Their releases where names follow no rule.
+_RELEASES = {
+    "deepseek-3.2": "deepseek-v3.2",
+    "deepseek-chat-v3-0324": "deepseek-v3-0324",
+    "deepseek-chat-v3.1": "deepseek-v3.1",
+    "deepseek-v3-1": "deepseek-v3.1",
+    "kimi-k2-6": "kimi-k2.6",
+    "mistral-nemo-12b": "mistral-nemo",
+    "mistral-nemo-instruct-2407": "mistral-nemo",
+    "mistral-small-2506": "mistral-small-3.2-24b",
+    "mistral-small-3.2-24b-instruct-2506": "mistral-small-3.2-24b",
+    "open-mistral-nemo": "mistral-nemo",
+    "qwen3-235b-a22b-2507": "qwen3-235b-a22b-instruct-2507",
+}
+# The API of a cloud tells it by another number.
+_OF_CLOUDS = {"deepseek.v3-v1:0": "deepseek-v3.1"}
 # Names that follow no rule.
 _NAMES = {
     "deepseek-3.2": "deepseek-v3.2",
@@ -126,6 +149,14 @@ def model_of(name: str, known: Mapping[str, str]) -> str | None:
     return next((known[key] for key in word if key in known), None)
 
 
+def release_of(name: str, model: str, known: Mapping[str, str]) -> str:
+    """Which release of a model a provider's name means: what is left without how it is served."""
+    if model not in _SEVERAL:
+        return model
+    key = [key for key in keys_of(name) if known.get(key) == model][-1]
+    return _OF_CLOUDS.get(name) or _RELEASES.get(key, key)
+
+
 def compiled(rows: Iterable[Mapping[str, str]]) -> tuple[list[dict[str, str]], list[str]]:
     """The rows of the file, and the names that mean no model of planner."""
     known, unknown = known_models(), []
@@ -137,7 +168,7 @@ def compiled(rows: Iterable[Mapping[str, str]]) -> tuple[list[dict[str, str]], l
             unknown.append(row["model"])
             continue
         is_routed = row["provider"].startswith(_ROUTER)
-        made = _made(row, model)
+        made = _made(row, model) | {"release": release_of(row["model"], model, known)}
         key = made["provider"], model, keys_of(row["model"])[0]
         place = hosts if is_routed else best
         if key not in place or _certain(made) > _certain(place[key]):
@@ -151,7 +182,7 @@ def _distinct(rows: Iterable[dict[str, str]]) -> Iterable[dict[str, str]]:
     """Rows in order, one of those that differ in nothing but a spelling, a source or a date."""
     seen: dict[tuple[str, ...], dict[str, str]] = {}
     order = ("model", "provider", "served_as")
-    same = ("model", "provider", *(name for name in COLUMNS if name.endswith("mtok")))
+    same = ("model", "provider", "release", *(name for name in COLUMNS if name.endswith("mtok")))
     for row in sorted(rows, key=lambda row: tuple(row[name] for name in order)):
         key = tuple(row[name] for name in same)
         if key not in seen or _certain(row) > _certain(seen[key]):

@@ -25,7 +25,8 @@ _OF_THE_TOP = {
     "CHANGELOG.md": "generated/changelog.md",
 }
 NAVIGATION = {
-    "Guides": "training fine-tuning serving sizing comparing clusters files specs calibration "
+    "Guides": "training fine-tuning serving sizing failures api_prices comparing clusters files specs "
+    "calibration "
     "drivers python",
     "Reference": "reference generated/interface generated/gpus generated/clusters "
     "generated/models generated/frameworks generated/engines",
@@ -54,6 +55,9 @@ Results
    :members:
 .. autoclass:: planner.workloads.base.Evaluation
    :members:
+.. autoclass:: planner.api_comparison.ApiComparison
+   :members:
+.. autoclass:: planner.api_comparison.Offer
 
 Errors
 ------

@@ -118,6 +118,23 @@ def test_a_search_compares_its_recommended_plan_and_a_frame_has_every_offer() ->
     assert "offers" in repr(found)
 
 
+def test_the_range_of_prices_of_both_kinds_of_workers() -> None:
+    """Pools of 2 H200 that prefill and 4 H100 that decode, each at what is asked for it."""
+    workers = {"replicas": 2, "prefill_replicas": 2, "tensor_parallel": 2}
+    asked = {**ONE, "price": None, "mode": "disaggregated", "prefill_gpu": "h200", "num_gpus": None}
+    settings = {**workers, "prefill_tensor_parallel": 1, "concurrency": 64}
+    estimated = planner.estimate(**{**asked, "settings": settings})
+    row, found = estimated.to_frame().iloc[0], estimated.compare_api()
+    for end, paid in zip(("low", "high"), found.cost_rate_range, strict=True):
+        decode, prefill = (row[f"{of}price_{end}_per_gpu_hour_usd"] for of in ("", "prefill_"))
+        assert 3600 * paid == pytest.approx(4 * decode + 2 * prefill)
+    assert found.cost_rate_range[0] < found.cost_rate < found.cost_rate_range[1]
+    given = planner.estimate(**ONE).compare_api()
+    assert given.cost_rate_range == pytest.approx((0.004, 0.004))
+    free = planner.estimate(**{**ONE, "price": 0}).compare_api()
+    assert free.cost_rate_range == (0, 0)
+
+
 def test_replicas_are_those_that_could_serve_alone() -> None:
     assert planner.estimate(**ONE).compare_api().replicas == 2
     pools = {"replicas": 2, "prefill_replicas": 1, "tensor_parallel": 1}
@@ -153,6 +170,17 @@ def test_a_repository_and_an_own_price_of_it_are_one_model(tmp_path: Path) -> No
     asked["model"] = "meta-llama/Llama-3.1-8B-Instruct"
     found = planner.estimate(**asked).compare_api()
     assert "x" in {offer.price.provider for offer in found.offers}
+
+
+def test_a_repository_is_compared_with_prices_of_its_release() -> None:
+    asked = {**ONE, "model": "deepseek-ai/DeepSeek-R1", "num_gpus": 8, "gpu": "h200"}
+    asked["settings"] = {"tensor_parallel": 8, "concurrency": 16}
+    found = planner.estimate(**asked).compare_api()
+    assert {offer.price.release for offer in found.offers} == {"deepseek-r1"}
+    every = planner.estimate(**{**asked, "model": "deepseek-v3"}).compare_api()
+    assert len(found.offers) + found.other_releases == len(every.offers)
+    assert every.other_releases == 0
+    assert found.to_dict()["other_releases"] == found.other_releases
 
 
 def test_what_cannot_be_compared(tmp_path: Path) -> None:

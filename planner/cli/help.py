@@ -177,7 +177,7 @@ def _group(name: str) -> str:
 
 def _workloads(name: str) -> tuple[str, ...]:
     """The workloads that know an option."""
-    if name == "burst":
+    if name in ("burst", "compare_api"):
         return ("serve",)
     term = None if name in HOW else _term(name)
     return term.of if term is not None and term.of else workload_names()

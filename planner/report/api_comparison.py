@@ -11,11 +11,11 @@ from rich.text import Text
 from planner import text
 from planner.api_comparison import ApiComparison, Offer
 from planner.report.console import GOOD, TIE, make_table, print_folded, print_title
+from planner.report.told import token_costs
 from planner.units import HOUR
 
 _MOST = 6
 _THOUSAND = 1e3
-_KINDS = {"input": "in", "cached_input": "cached", "output": "out"}
 _WORDS = ("cheaper\nfull load", "priced")
 _HEADS = ("USD/1,000\nrequests", _WORDS[0], "break-even\nrequests/s", "load", _WORDS[1])
 _CHEAPER = {"self-host": "self-host", "api": "API", "tie": "tie", "": "-"}
@@ -54,17 +54,20 @@ def _of_deployment(compared: ApiComparison) -> list[str]:
         return ["Self-host: the price of the GPUs is unknown: give --price."]
     low, high = compared.cost_ends
     interval = f" ({_cents(low)} to {_cents(high)})" if math.isfinite(low) else ""
-    of_tokens = ", ".join(
-        f"{_million(cost)} {_KINDS[kind]}"
-        for kind, cost in compared.token_costs.items()
-        if math.isfinite(cost)
-    )
     lines = [
         f"Self-host: {text.dollars(compared.cost_rate * HOUR)} per hour, busy or not. At full "
         f"load, {text.significant(compared.request_rate)} requests/s, {_cents(compared.cost)}"
         f"{interval} USD per 1,000 requests; at half of it twice as much. "
-        f"A million tokens cost {of_tokens}."
+        f"A million tokens cost {token_costs(compared.token_costs)}."
     ]
+    least, most = compared.cost_rate_range
+    if least < most:
+        hour = text.dollars(least * HOUR).removesuffix(" USD")
+        cheap, dear = (_cents(rate / compared.request_rate) for rate in (least, most))
+        lines.append(
+            f"These GPUs are offered from {hour} to "
+            f"{text.dollars(most * HOUR)} per hour: {cheap} to {dear} USD per 1,000 requests."
+        )
     rate = compared.asked_rate
     if rate is not None and rate < compared.request_rate:
         cost, offers = compared.cost_rate / rate, compared.current or compared.offers
@@ -118,10 +121,12 @@ def _remarks(compared: ApiComparison, shown: Sequence[Offer]) -> list[str]:
         lines.append("tie: the offer lies in the interval of what self-hosting costs")
     if math.isfinite((compared.current or compared.offers)[0].break_even):
         lines.append(_break_even(compared))
-    old = len(compared.offers) - len(compared.current)
-    hidden = len(compared.offers) - len(shown)
+    if others := compared.other_releases:
+        lines.append(f"{others} offers are of other releases of the same architecture.")
+    hidden = [offer for offer in compared.offers if offer not in shown]
     if hidden:
-        lines.append(f"{hidden} more offers, {old} of them old or undated: --full, --json.")
+        old = sum(offer.price.is_old for offer in hidden)
+        lines.append(f"{len(hidden)} more offers, {old} of them old or undated: --full, --json.")
     return lines
 
 
@@ -159,10 +164,6 @@ def _cents(cost: float) -> str:
     """USD of a thousand requests, of which one costs so much."""
     thousand = cost * _THOUSAND
     return f"{thousand:.3g}" if thousand < 1 else text.significant(thousand)
-
-
-def _million(cost: float) -> str:
-    return f"{cost:.2g}" if cost < 0.1 else text.significant(cost)
 
 
 def _rate(rate: float) -> str:

@@ -27,6 +27,7 @@ from planner.report.details import Details, print_memory, print_sure
 from planner.report.electricity import electricity_pairs
 from planner.report.parts import first
 from planner.report.step_operators import print_steps, step_rows
+from planner.report.told import token_costs, token_costs_of
 from planner.workloads.base import Evaluation
 from planner.workloads.batches import Batches
 from planner.workloads.replicas import Replicas
@@ -95,6 +96,7 @@ def _speed_pairs(row: Mapping[str, Any]) -> dict[str, str]:
         pairs["cost"] = (
             f"{text.dollars(million)} per million output tokens, {text.dollars(hourly)} per hour"
         )
+        pairs["cost of tokens"] = f"{token_costs(token_costs_of(row))}, USD per million"
     return pairs
 
 
@@ -151,6 +153,7 @@ def _batch(console: Console, _: Plan, candidates: Candidates) -> None:
     cost = row["cost_per_million_tokens_usd"]
     if math.isfinite(cost):
         pairs["cost"] = f"{text.dollars(cost)} per million output tokens"
+        pairs["cost of tokens"] = f"{token_costs(token_costs_of(row))}, USD per million"
     print_pairs(console, pairs | electricity_pairs(candidates, row))
     print_sure(console, candidates)
 

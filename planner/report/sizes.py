@@ -18,6 +18,7 @@ from planner.report.html import columns_table
 from planner.report.short import degrees
 from planner.report.told import label, told
 from planner.sizing.fleet import RATE, Fleet, Margin, Size
+from planner.sizing.floor import DEADLINES
 from planner.sizing.size import Sizes
 from planner.terms import glossary
 from planner.workloads.base import Workload
@@ -26,6 +27,8 @@ from planner.workloads.registry import workload_of
 _MOST_REASONS = 40
 # What a narrow terminal leaves out comes last.
 _RANKS = {"gpu": 0, "num_gpus": 0, "least spare": 2, "plan": 3}
+_BOTH = {"fewest, cheapest": "both"}
+_TIME = "calendar_time_days"
 _COSTS = ("cost_usd", "cost_per_hour_usd")
 
 
@@ -127,10 +130,12 @@ def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) ->
         if column in row and math.isfinite(row[column] or math.nan):
             words = _money(row, column)
             if column == _COSTS[1]:
-                words += " USD per hour"
+                words = f"{_cost(row, column)} USD per hour"
             elif column not in _COSTS:
                 words += f" {label(column)}"
             parts.append(words)
+    if _TIME in row and not {margin.name for margin in fleet.margins} & set(DEADLINES):
+        parts.append(told(_TIME, row[_TIME], _ends(row, "calendar_time", "days")))
     parts += [margin_words(margin, confidence) for margin in fleet.margins]
     return "; ".join(filter(None, parts))
 
@@ -146,7 +151,7 @@ def _columns(sizes: Sizes) -> Iterator[Column]:
     contracts = [size.contract for size, _, _ in lines]
     if len(set(contracts)) > 1:
         yield column("contract", "contract", contracts, numeric=False)
-    choices = [choice for _, choice, _ in lines]
+    choices = [_BOTH.get(choice, choice) for _, choice, _ in lines]
     if len(set(choices)) > 1:
         yield column("choice", "choice", choices, numeric=False)
     yield column("num_gpus", "GPUs", [text.count(fleet.num_gpus) for _, _, fleet in lines])
@@ -156,7 +161,13 @@ def _columns(sizes: Sizes) -> Iterator[Column]:
         yield column(cost, head, [_cost(fleet.row, cost) for _, _, fleet in lines])
     sure = sizes.request.confidence
     at = f" {100 * sure:g}%" if sure > MEDIAN else ""
+    limited = {margin.name for margin in lines[0][2].margins}
+    if _TIME in lines[0][2].row and not limited & set(DEADLINES):
+        times = [told(_TIME, fleet.row[_TIME]) for _, _, fleet in lines]
+        yield column("time", "time", times)
     for place, margin in enumerate(lines[0][2].margins):
+        if margin.name == "cost" and not at:
+            continue
         mine = [fleet.margins[place] for _, _, fleet in lines]
         unit = margin.unit
         name, shown = margin.name, _name(margin.name)
@@ -183,14 +194,19 @@ def _lines(sizes: Sizes) -> list[tuple[Size, str, Fleet]]:
 
 def _cost(row: Mapping[str, Any], column: str) -> str:
     value = row[column]
-    return "unknown" if value is None or not math.isfinite(value) else told(column, value)
+    if value is None or not math.isfinite(value):
+        return "unknown"
+    return told(column, value) if column == _COSTS[0] else text.significant(value)
 
 
 def _money(row: Mapping[str, Any], column: str) -> str:
     stem = column.removesuffix("_usd")
-    low, high = (row.get(f"{stem}_{end}_usd") for end in ("low", "high"))
-    ends = None if low is None or high is None else (float(low), float(high))
-    return told(column, row[column], ends)
+    return told(column, row[column], _ends(row, stem, "usd"))
+
+
+def _ends(row: Mapping[str, Any], stem: str, unit: str) -> tuple[float, float] | None:
+    low, high = (row.get(f"{stem}_{end}_{unit}") for end in ("low", "high"))
+    return None if low is None or high is None else (float(low), float(high))
 
 
 def _plan(row: Mapping[str, Any]) -> str:

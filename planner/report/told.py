@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from planner import text
@@ -11,6 +11,8 @@ from planner.terms import term_of_column
 from planner.units import DAY, HOUR
 
 Ends = tuple[float, float]
+
+_KINDS = {"input": "in", "cached_input": "cached", "output": "out"}
 
 _UNITS = {"s", "ms", "GiB", "days", "USD", "kWh", "kW", "kg"}
 _TIMES = ((1.0, 1e-3, "ms"), (600.0, 1.0, "s"), (2 * HOUR, 60.0, "min"), (2 * DAY, HOUR, "h"))
@@ -62,6 +64,24 @@ def told_alike(column: str, values: Sequence[float]) -> tuple[list[str], str]:
     return [number(value / scale) if math.isfinite(value) else "-" for value in values], (
         unit.strip()
     )
+
+
+def token_costs(costs: Mapping[str, float]) -> str:
+    """USD per million tokens of each kind: those of result columns, by the kind in their name.
+
+    >>> token_costs({"input": 0.1943, "cached_input": 0.0045, "output": 1.4387})
+    '0.19 in, 0.0045 cached, 1.44 out'
+    """
+    return ", ".join(
+        f"{cost:.2g} {_KINDS[kind]}" if cost < 1 else f"{text.significant(cost)} {_KINDS[kind]}"
+        for kind, cost in costs.items()
+        if math.isfinite(cost)
+    )
+
+
+def token_costs_of(row: Mapping[str, Any]) -> dict[str, float]:
+    """USD per million tokens of each kind in a row."""
+    return {kind: float(row[f"cost_per_million_{kind}_tokens_usd"]) for kind in _KINDS}
 
 
 def _number(column: str) -> Callable[[float], str]:

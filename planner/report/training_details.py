@@ -105,6 +105,7 @@ def _print_run(console: Console, runs: Any) -> None:
     if not math.isnan(site.price):
         hourly = f"{site.price * HOUR:.2f} USD per GPU-hour, {site.contract}"
         pairs["cost"] = f"{text.dollars(first(runs.cost))} at {hourly}"
+        pairs["PFLOP/s-day"] = text.dollars(first(runs.cost_per_pflop_day))
     pairs |= electricity_pairs(runs, first_row(runs.columns()))
     print_pairs(console, pairs)
 

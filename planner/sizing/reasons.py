@@ -36,15 +36,15 @@ class Missed:
         )
         for miss in misses:
             limit = limits.get(miss.rejection)
-            is_known = math.isfinite(miss.value)
+            is_known, name = math.isfinite(miss.value), miss.rejection.replace("_", " ")
             if limit is not None and not is_known:
-                words = f"{miss.rejection} is unknown: give --price"
+                words = f"{name} is unknown: give --price"
             elif limit is not None:
                 value = text.limit(miss.value, limit.unit)
                 bound = text.limit(miss.bound, limit.unit)
                 side = "above" if limit.sign > 0 else "below"
                 sure = limit.told_confidence
-                words = f"{miss.rejection} {value}{sure}{where}, {side} {bound}"
+                words = f"{name} {value}{sure}{where}, {side} {bound}"
             else:
                 needed, room = miss.value / GIB, miss.bound / GIB
                 words = f"nothing fits{where}: {needed:,.1f} of {room:,.1f} GiB needed"
@@ -57,6 +57,9 @@ class Missed:
 
 
 def reason_of(missed: Sequence[Missed]) -> str:
-    """The reason of the number of GPUs that came closest; limits count before memory."""
-    best = min(missed, key=lambda one: (not one.is_limit, one.excess), default=None)
+    """The reason of the number of GPUs that came closest; limits count before memory and rules.
+
+    Of rules that of the most GPUs: fewer break some for being few.
+    """
+    best = min(missed, key=lambda one: (not one.is_limit, one.excess, -one.num_gpus), default=None)
     return "no number of GPUs is left to try" if best is None else best.words

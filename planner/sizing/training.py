@@ -17,6 +17,7 @@ from planner.workloads.place import gpu_counts
 
 # How many times the fewest GPUs the cheapest may have, and how many numbers between are tried.
 _DEARER, _TRIED_ABOVE = 4, 3
+_BEYOND = 2
 
 
 @dataclass
@@ -110,15 +111,20 @@ class TrainingSizer:
         return tuple(count for count in counts if nearest / 2 < count < 2 * nearest)
 
     def _fastest(self, counts: tuple[int, ...]) -> None:
-        """Look where the budget ends: at a rough grid, then between its last two numbers."""
-        last, beyond = 0, math.inf
+        """Look where the budget ends: at a rough grid, then beyond its last number within it.
+
+        One number may fail for not dividing the batch; two in a row are beyond the budget.
+        """
+        last, beyond = 0, list[int]()
         for count in coarse(counts):
             if self._at(count) is None:
-                beyond = count
+                beyond.append(count)
+            else:
+                last, beyond = count, []
+            if len(beyond) == _BEYOND:
                 break
-            last = count
-        between = tuple(count for count in counts if last < count < beyond)
-        self._first(reversed(between))
+        end = beyond[0] if beyond else math.inf
+        self._first(reversed([count for count in counts if last < count < end]))
 
     def _try(self, counts: Iterable[int]) -> None:
         for count in counts:

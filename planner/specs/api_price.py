@@ -19,6 +19,7 @@ from planner.specs.paths import SpecKind, api_price_files
 COLUMNS = (
     "provider",
     "model",
+    "release",
     "served_as",
     "input_usd_per_mtok",
     "cached_input_usd_per_mtok",
@@ -39,6 +40,8 @@ class ApiPrice:
     """What a provider asks for a token of a model, in USD, who says so, and of when that is.
 
     ``served_as`` is the provider's own name of the model; it tells a precision or a tier.
+    ``release`` tells apart releases of one architecture (DeepSeek-R1 and V3.1); empty where nobody
+    says it.
     ``cached_input`` is None where no price of input tokens found in a cache is known. A ``date``
     behind ``<=`` says only that the price is not newer. ``is_old``: more than a year older than
     the newest price of its list, or of unknown date.
@@ -46,6 +49,7 @@ class ApiPrice:
 
     provider: str
     model: str
+    release: str
     served_as: str
     input: float
     cached_input: float | None
@@ -77,6 +81,24 @@ def api_prices(model: str, folder: Path | None = None) -> tuple[ApiPrice, ...]:
             if price.provider not in seen and _known_as(price.model, folder) == wanted
         ]
     return tuple(found)
+
+
+def of_release(prices: Sequence[ApiPrice], name: str) -> tuple[ApiPrice, ...]:
+    """The prices of the release that a name means; all where it means none that has a price.
+
+    The longest release that the name begins with counts, its owner aside; prices that tell no
+    release stay.
+    """
+    word = _word(name.rpartition("/")[2])
+    meant = [price.release for price in prices if _begins(word, price.release)]
+    if not meant:
+        return tuple(prices)
+    release = max(meant, key=len)
+    return tuple(price for price in prices if price.release in ("", release))
+
+
+def _begins(word: str, release: str) -> bool:
+    return bool(release) and (word == release or word.startswith(release + "-"))
 
 
 def priced_models(folder: Path | None = None) -> list[str]:
@@ -119,10 +141,14 @@ def read_api_prices(path: Path) -> Sequence[ApiPrice]:
 
 def _known_as(name: str, folder: Path | None) -> str:
     """The spec that a name means; the name itself, in lower case, where none has it."""
-    word = re.sub(r"[\s_]+", "-", name.strip().lower())
+    word = _word(name)
     if word in names(SpecKind.MODELS, folder):
         return word
     return aliases_of(SpecKind.MODELS, folder).get(word, word)
+
+
+def _word(name: str) -> str:
+    return re.sub(r"[\s_]+", "-", name.strip().lower())
 
 
 def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, str]]]:
@@ -168,6 +194,7 @@ def _parsed(row: Mapping[str, str]) -> tuple[ApiPrice | None, list[str]]:
     price = ApiPrice(
         provider=row["provider"],
         model=row["model"],
+        release=row["release"],
         served_as=row["served_as"] or row["model"],
         input=input_price,
         cached_input=amounts["cached_input_usd_per_mtok"],

@@ -35,6 +35,11 @@ class Site:
             object.__setattr__(self, "contract", self.offer.contract)
 
     @property
+    def is_placed(self) -> bool:
+        """Whether it is known what its electricity emits."""
+        return not math.isnan(self.carbon_intensity)
+
+    @property
     def price(self) -> float:
         """USD per GPU-second, NaN where unknown."""
         return math.nan if self.offer is None else self.offer.value

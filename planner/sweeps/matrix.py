@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from planner import text
-from planner.report.console import BAD, GOOD, TIE
+from planner.report.console import BAD, GOOD, TIE, print_folded
 from planner.report.fitted import Column, print_fitted
 from planner.report.told import label, told_alike
 from planner.sweeps.columns import MEASURES, VALUE, better, column_of_measure
@@ -35,18 +35,14 @@ def print_matrix(console: Console, group: Group, most: int) -> None:
     """The measure by GPU and terms, and number of GPUs; the best places where not all fit."""
     metric, sign = group.metric, better(group.metric)
     column = _column_of(metric, group)
-    best = {
-        place: min(
-            (
-                sign * here.found[metric].value
-                for (mine, _), here in group.spots.items()
-                if mine == place and metric in here.found
-            ),
-            default=float("inf"),
-        )
-        for place in group.places
-    }
-    chosen = sorted(best, key=lambda place: best[place])[:most]
+    best = dict.fromkeys(group.places, float("inf"))
+    for (place, _), here in group.spots.items():
+        if metric in here.found:
+            best[place] = min(best[place], sign * here.found[metric].value)
+    ranked = sorted(best, key=lambda place: best[place])
+    if len(ranked) > most:  # of every GPU the best terms
+        ranked = [*{place[:1]: place for place in reversed(ranked)}.values()][-most:]
+    chosen = {*ranked}
     places = [place for place in group.places if place in chosen]
     cells, unit = _cells(group, metric, column, places)
     console.print()
@@ -70,7 +66,8 @@ def print_matrix(console: Console, group: Group, most: int) -> None:
         console, columns, rank=order.index, styles=[""] * len(places), elsewhere="--pivot has them"
     )
     if len(places) < len(group.places):
-        console.print(f"and {len(group.places) - len(places)} worse rows: --full")
+        more = len(group.places) - len(places)
+        print_folded(console, f"Each {group.by[0]} on its best terms; {more:,} more rows: --full")
 
 
 def _matrix_title(group: Group, column: str, unit: str) -> str:

@@ -41,6 +41,11 @@ class CsvRow(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         return cell_value(self._cells[self._at[name]])
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of a cell, the default where there is no such column."""
+        at = self._at.get(name)
+        return default if at is None else cell_value(self._cells[at])
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._at)
 
@@ -57,11 +62,10 @@ def cell_value(cell: str) -> Any:
     if cell in _WORDS:
         return _WORDS[cell]
     if cell[0] in _NUMBER and "_" not in cell:
-        for kind in (int, float):
-            try:
-                return kind(cell)
-            except ValueError:
-                pass
+        try:
+            return int(cell) if cell.isdecimal() else float(cell)
+        except ValueError:
+            pass
     return cell[1:] if cell[0] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell
 
 

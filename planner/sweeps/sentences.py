@@ -114,10 +114,10 @@ def tie_lines(group: Group, measure: str) -> list[str]:
     spots = group.ties(measure)
     for place, count in sorted(spots, key=lambda s: group.spots[s].found[measure].value):
         found.setdefault(place, []).append(count or 0)
-    words = []
+    words, every = [], len(group.counts)
     for place, counts in found.items():
         numbers = ", ".join(text.count(count) for count in sorted(counts) if count)
-        if len(counts) > 1 and len(counts) == len(group.counts):
+        if len(counts) > 1 and len(counts) == every:
             numbers = "any number"
         words.append(f"{' '.join(place)}{f' ({numbers})' if numbers else ''}")
     name = TITLES[measure]

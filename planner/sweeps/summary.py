@@ -25,6 +25,7 @@ MEMORY, LIMIT, UNKNOWN, IMPOSSIBLE = "m", "l", "?", "x"
 # What says where a scenario runs and on what terms, beside the number of GPUs.
 _PLACES = ("gpu", "cluster", "provider", "contract", "region")
 _WORK_GROUP = "question"
+_KIN = ("gpu", "framework", "engine", "mode")
 _SAME = 1e-3
 _NO_ENDS = (math.nan, math.nan)
 
@@ -100,15 +101,20 @@ class Group:
             return
         self.feasible += 1
         here.feasible = True
-        if math.isnan(measured(COST, row)):
+        values = {COST: measured(COST, row), TIME: measured(TIME, row)}
+        values[VALUE] = values[COST] * values[TIME]
+        if self.shown not in values:
+            values[self.shown] = measured(self.shown, row)
+        if math.isnan(values[COST]):
             self.unpriced.add(spot[0])
-        for measure in dict.fromkeys((*CHOSEN_BY, self.shown)):
-            found = _found(measure, row)
-            if math.isnan(found.value):
+        same: tuple[Any, ...] = ()
+        for measure, value in values.items():
+            if math.isnan(value):
                 continue
-            if _beats(measure, found.value, here.found.get(measure, _NONE).value):
-                here.found[measure] = found
-            if measure in CHOSEN_BY and _beats(measure, found.value, self._best(measure)):
+            if _beats(measure, value, here.found.get(measure, _NONE).value):
+                same = same or _same_for_all(row, values[TIME])
+                here.found[measure] = Found(value, *_ends(measure, row), *same)
+            if measure in CHOSEN_BY and _beats(measure, value, self._best(measure)):
                 self.best[measure] = row
 
     def _best(self, measure: str) -> float:
@@ -156,16 +162,23 @@ class Group:
 
     def overtakings(self, measure: str) -> list[Overtaking]:
         """Where a GPU becomes better than another under the same terms, winners first."""
-        found = []
-        for first, second in combinations(self.places, 2):
-            if first[0] != second[0] and first[1:] == second[1:]:
-                found += self._between(measure, first, second)
+        under: dict[Place, list[Place]] = {}
+        for place in self.places:
+            under.setdefault(place[1:], []).append(place)
+        found, counts = [], self.counts
+        for places in under.values():
+            winners = {count: self._winner(measure, count, places) for count in counts}
+            for first, second in combinations(places, 2):
+                if first[0] != second[0]:
+                    found += self._between(measure, first, second, winners)
         return sorted(found, key=lambda one: (not one.is_of_winners, one.is_tie, -_clear(one)))
 
-    def _between(self, measure: str, one: Place, other: Place) -> list[Overtaking]:
+    def _between(
+        self, measure: str, one: Place, other: Place, winners: Mapping[Any, Place | None]
+    ) -> list[Overtaking]:
         by_count = {
             count: [self.spots[place, count].found[measure] for place in (one, other)]
-            for count in self.counts
+            for count in winners
             if isinstance(count, int) and all(self._knows(measure, p, count) for p in (one, other))
         }
         found = []
@@ -174,7 +187,6 @@ class Group:
             if min(abs(old), abs(new)) < math.log1p(_SAME) or (old > 0) == (new > 0):
                 continue
             first, second = (one, other) if old > 0 else (other, one)
-            winners = [self._winner(measure, c, one[1:]) for c in (before, after)]
             found.append(
                 Overtaking(
                     measure=measure,
@@ -184,20 +196,22 @@ class Group:
                     num_gpus=after,
                     behind=math.expm1(abs(old)),
                     ahead=math.expm1(abs(new)),
-                    is_of_winners=winners == [first, second],
+                    is_of_winners=[winners[before], winners[after]] == [first, second],
                     is_tie=tied(*by_count[after]),
                 )
             )
         return found
 
-    def _knows(self, measure: str, place: Place, count: int) -> bool:
+    def _knows(self, measure: str, place: Place, count: Any) -> bool:
         here = self.spots.get((place, count))
         return here is not None and measure in here.found
 
-    def _winner(self, measure: str, count: int, terms: Place) -> Place:
-        known = [p for p in self.places if p[1:] == terms and self._knows(measure, p, count)]
+    def _winner(self, measure: str, count: Any, places: Sequence[Place]) -> Place | None:
+        known = [place for place in places if self._knows(measure, place, count)]
         sign = better(measure)
-        return min(known, key=lambda p: sign * self.spots[p, count].found[measure].value)
+        return min(
+            known, key=lambda p: sign * self.spots[p, count].found[measure].value, default=None
+        )
 
     def nowhere(self) -> dict[str, list[Place]]:
         """The places without a plan for any number of GPUs, by the reason with the most GPUs."""
@@ -314,15 +328,17 @@ def tied(one: Found, other: Found) -> bool:
     return gap < math.hypot(*map(math.log, faces))
 
 
-def _found(measure: str, row: Row) -> Found:
+def _ends(measure: str, row: Row) -> tuple[float, float]:
+    """The ends of the 90 % interval of a measure; NaN where there are none."""
     column = column_of_measure(measure, row) if measure in MEASURES else measure
-    low, high = (row.get(name, math.nan) for name in ends_of(column))
-    ends = (float(low), float(high)) if low is not None and high is not None else _NO_ENDS
-    kin = tuple(row.get(name) for name in ("gpu", "framework", "engine", "mode"))
-    factor = row.get("tie_factor")
-    return Found(
-        measured(measure, row), *ends, row["scenario"], kin, float(factor or 1), measured(TIME, row)
-    )
+    low, high = (None, None) if measure == VALUE else (row.get(name) for name in ends_of(column))
+    return _NO_ENDS if low is None or high is None else (float(low), float(high))
+
+
+def _same_for_all(row: Row, time: float) -> tuple[Any, ...]:
+    """What `Found` has of a scenario, whatever the measure."""
+    kin = tuple(row.get(name) for name in _KIN)
+    return row["scenario"], kin, float(row.get("tie_factor") or 1.0), time
 
 
 def _beats(measure: str, new: float, known: float) -> bool:

@@ -195,12 +195,14 @@ class Deployments(Candidates):
 
 
 def energy_columns(candidates: Any) -> dict[str, FloatArray]:
-    """Power, and electricity and carbon of a million generated tokens."""
-    return {
+    """Power, electricity of a million generated tokens, and its carbon in a known region."""
+    found = {
         "power_kw": candidates.power / KILOWATT,
         "energy_per_million_tokens_kwh": candidates.energy_per_million_tokens / KILOWATT_HOUR,
-        "carbon_per_million_tokens_kg": candidates.carbon_per_million_tokens,
     }
+    if candidates.source.site.is_placed:
+        found["carbon_per_million_tokens_kg"] = candidates.carbon_per_million_tokens
+    return found
 
 
 def token_costs(

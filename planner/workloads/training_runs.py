@@ -260,7 +260,7 @@ class TrainingRuns(Candidates):
             "cost_per_pflop_day_usd": self.cost_per_pflop_day,
             "energy_kwh": self.energy / KILOWATT_HOUR,
             "power_kw": self.power / KILOWATT,
-            "carbon_kg": self.carbon,
+            **({"carbon_kg": self.carbon} if self.source.site.is_placed else {}),
             "goodput": lasting.ratio,
             "interruptions": run.interruptions,
             "checkpoint_size_gib": np.asarray(lasting.checkpoint_size / GIB),

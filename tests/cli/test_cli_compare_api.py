@@ -85,6 +85,13 @@ def test_a_model_or_a_gpu_without_price_is_told_and_the_answer_still_there(plann
     assert "groq" in ran.out
 
 
+def test_the_help_of_serving_alone_has_it(planner):
+    for workload, is_there in (("serve", True), ("train", False), ("inference", False)):
+        assert (
+            "--compare-api" in planner("search", "--workload", workload, "--help").out
+        ) is is_there
+
+
 def test_what_it_does_not_go_with(planner):
     ran = planner("search", "--model", "llama-7b", "--gpus", "8", "--compare-api")
     assert (ran.exit_code, ran.err) == (3, "--compare-api is of --workload serve.\n")
@@ -93,7 +100,10 @@ def test_what_it_does_not_go_with(planner):
     assert "--compare-api needs the report or --json" in ran.err
 
 
-def test_a_faulty_list_is_told_before_the_search_with_every_fault(planner, tmp_path: Path):
+def test_a_faulty_list_is_told_before_the_search_with_every_fault(
+    planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("planner.optimize.exhaustive.exhaustive_search", None)
     list_ = tmp_path / "api_prices.csv"
     list_.write_text("provider,model,input_usd_per_mtok,output_usd_per_mtok\na,b,x,1\n,c,1,1\n")
     for command in (SEARCH, ONE):
@@ -107,3 +117,17 @@ def test_a_faulty_list_is_told_before_the_search_with_every_fault(planner, tmp_p
     assert ran.exit_code == 2
     assert f"{list_}:3: provider is empty." in ran.err
     assert planner(*ONE, "--specs", tmp_path).exit_code == 0
+
+
+def test_an_estimate_tells_what_tokens_of_each_kind_cost(planner):
+    out = planner(*ONE, "--prefix-cache-hit-rate", "0.5", "--price", "3").out
+    (line,) = (line for line in out.splitlines() if line.startswith("cost of tokens"))
+    assert re.fullmatch(
+        r"cost of tokens +[\d.]+ in, [\d.]+ cached, [\d.]+ out, USD per million", line
+    )
+    assert "cached" not in planner(*ONE, "--price", "3").out
+    batch = planner("estimate", "--workload", "inference", *ONE[3:])
+    assert re.search(r"\ncost of tokens +[\d.]+ in, [\d.]+ out, USD per million\n", batch.out)
+    run = planner("estimate", "--model", "llama-7b", "--gpus", "8", "--set", "tp=8")
+    assert re.search(r"\nPFLOP/s-day +\d+ USD\n", run.out)
+    assert "cost of tokens" not in planner(*ONE, "--gpu", "h800").out

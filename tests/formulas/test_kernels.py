@@ -12,8 +12,9 @@ from planner.formulas.attention import (
     unfused_softmax_bytes,
     wave_fill_factor,
 )
-from planner.formulas.money import energy, gpu_seconds, time_to_train
+from planner.formulas.money import gpu_seconds, time_to_train
 from planner.formulas.overlap import exposed_time, partly_hidden
+from planner.formulas.power import energy
 from planner.formulas.roofline import gemm_bytes, gemm_flops, memory_bound_time, roofline_time
 
 # An A100: 312 TFLOP/s, 2 TB/s; the balance is 156 FLOP per byte.
@@ -143,7 +144,7 @@ def test_llama_65b_run_by_hand() -> None:
     assert run / 86400 == pytest.approx(21, rel=0.01)
     hours = gpu_seconds(duration=run, num_gpus=2048) / 3600
     assert hours == pytest.approx(1_022_362, rel=0.01)
-    joules = energy(duration=run, num_gpus=2048, power_per_gpu=400)
+    joules = energy(power=2048 * 400, duration=run)
     assert joules / 3.6e9 == pytest.approx(hours * 400 / 1e6, rel=1e-12)
     assert joules / 3.6e9 == pytest.approx(449 / 1.1, rel=0.01)  # Table 15, PUE 1.1
 

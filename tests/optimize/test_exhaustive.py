@@ -129,13 +129,14 @@ def test_front_starts_with_the_best_of_the_first_objective():
 
 @pytest.mark.parametrize("name", terms_of("train", "limit"))
 def test_a_limit_rejects_exactly_what_misses_it(name):
-    free = problem(price=2.0)
+    asked = {"price": 2.0, "region": "SE"}
+    free = problem(**asked)
     (source,) = free.sources
     everything = source.judged(source.mesh.table())
     fitting = np.flatnonzero(np.broadcast_to(everything.rejected_by, everything.shape) == 0)
     found = everything.at(everything.value(name), fitting)
     bound = float(np.median(found))
-    limited = problem(price=2.0, constraints={name: bound})
+    limited = problem(**asked, constraints={name: bound})
     result = exhaustive_search(limited)
     (constraint,) = limited.constraints
     sign = constraint.sign

@@ -22,7 +22,7 @@ SERVE = Request(
     settings={"concurrency": [1, 8]},
     prefix_cache_hit_rate=0.5,
 )
-BATCH = Request(**{**vars(SERVE), "workload": "inference", "price": 3.5})
+BATCH = Request(**{**vars(SERVE), "workload": "inference", "price": 3.5, "region": "SE"})
 
 
 @pytest.mark.parametrize("request_", [TRAIN, SERVE, BATCH], ids=lambda r: r.workload)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 
 import pytest
-from make_api_prices import FILE, compiled, keys_of, known_models, model_of
+from make_api_prices import FILE, compiled, keys_of, known_models, model_of, release_of
 
 from planner.specs.api_price import COLUMNS
 
@@ -40,6 +40,26 @@ KNOWN = known_models()
 )
 def test_names_of_providers(name: str, model: str | None) -> None:
     assert model_of(name, KNOWN) == model
+
+
+@pytest.mark.parametrize(
+    ("name", "release"),
+    [
+        ("deepseek-ai/DeepSeek-R1-0528", "deepseek-r1-0528"),
+        ("deepseek/deepseek-r1-turbo", "deepseek-r1"),
+        ("deepseek.v3-v1:0", "deepseek-v3.1"),
+        ("deepseek-ai/DeepSeek-V3-1", "deepseek-v3.1"),
+        ("accounts/fireworks/models/kimi-k2p6", "kimi-k2.6"),
+        ("zai-org/GLM-4.7-FP8", "glm-4.7"),
+        ("Qwen/Qwen3-235B-A22B-Thinking-2507-TEE", "qwen3-235b-a22b-thinking-2507"),
+        ("mistralai/devstral-2512", "devstral-2-123b"),
+        ("llama-3.3-70b-versatile", "llama-3.3-70b"),
+    ],
+)
+def test_releases_of_one_architecture_are_told_apart(name: str, release: str) -> None:
+    model = model_of(name, KNOWN)
+    assert model is not None
+    assert release_of(name, model, KNOWN) == release
 
 
 def test_every_shipped_name_still_means_its_model() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import SpecError
-from planner.specs.api_price import COLUMNS, api_prices, priced_models, read_api_prices
+from planner.specs.api_price import COLUMNS, api_prices, of_release, priced_models, read_api_prices
 from planner.specs.catalogue import names
 from planner.specs.paths import api_price_files
 
@@ -36,7 +36,9 @@ def test_shipped_prices_are_of_known_models_and_plausible() -> None:
 
 def test_no_offer_is_shipped_twice() -> None:
     prices = read_api_prices(api_price_files()[-1])
-    offers = Counter((p.provider, p.model, p.input, p.cached_input, p.output) for p in prices)
+    offers = Counter(
+        (p.provider, p.model, p.release, p.input, p.cached_input, p.output) for p in prices
+    )
     assert max(offers.values()) == 1
     served = Counter((p.provider, p.model, p.served_as.rpartition("/")[2].lower()) for p in prices)
     assert max(served.values()) == 1
@@ -65,6 +67,28 @@ def test_aliases_and_names_with_blanks_find_the_same_prices() -> None:
     assert api_prices("Llama 3.3 70B") == prices
     assert api_prices("llama-2-7b") == ()
     assert "llama-3.3-70b" in priced_models()
+
+
+@pytest.mark.parametrize(
+    ("name", "releases"),
+    [
+        ("deepseek-ai/DeepSeek-R1", {"deepseek-r1"}),
+        ("deepseek-ai/DeepSeek-R1-0528", {"deepseek-r1-0528"}),
+        ("nvidia/DeepSeek-R1-NVFP4", {"deepseek-r1"}),
+        ("deepseek-ai/DeepSeek-V3.1-Terminus", {"deepseek-v3.1-terminus"}),
+        ("meta-llama/Llama-3.3-70B-Instruct", {"llama-3.3-70b"}),
+    ],
+)
+def test_a_repository_means_its_release(name: str, releases: set[str]) -> None:
+    assert {price.release for price in of_release(api_prices(name), name)} == releases
+
+
+def test_a_name_of_no_priced_release_means_all_and_own_prices_tell_none(tmp_path: Path) -> None:
+    every = api_prices("deepseek-v3")
+    assert of_release(every, "deepseek-ai/DeepSeek-V9") == every
+    write(tmp_path, "us,deepseek-v3,1,,2")
+    found = of_release(api_prices("deepseek-v3", tmp_path), "deepseek-ai/DeepSeek-R1")
+    assert {price.release for price in found} == {"", "deepseek-r1"}
 
 
 def test_own_prices_add_and_replace_by_provider(tmp_path: Path) -> None:

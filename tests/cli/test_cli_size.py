@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import io
+import json
+
+import pandas as pd
+import pytest
+
+TRAIN = (
+    "size", "--model", "llama-7b", "--framework", "megatron-lm", "--space", "small",
+    "--tokens", "100B", "--confidence", "0.9",
+)  # fmt: skip
+SERVE = (
+    "size", "--workload", "serve", "--model", "llama-3.1-8b", "--engine", "vllm", "--input-tokens",
+    "2000", "--output-tokens", "300", "--ttft", "1s", "--tpot", "40ms",
+)  # fmt: skip
+
+
+def words_of(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_training_is_sized_by_its_deadline(planner):
+    ran = planner(*TRAIN, "--gpu", "h100,a100,t4", "--deadline", "13d")
+    assert ran.exit_code == 0
+    assert ran.err == ""
+    told = words_of(ran.out)
+    for words in (
+        "GPUs to train LLaMA 7B, 100 billion tokens",
+        "calendar time at most 13.0 days",
+        "Sized so that 90 % of runs like these keep them",
+        "Cheapest: ",
+        "of 13.0 days at 90 %",
+        "to spare; predicted",
+        "Not possible: t4: nothing is possible: the GPU lacks this precision",
+    ):
+        assert words in told
+    assert told.index("h100-sxm-80gb") < told.index("a100-sxm-80gb")
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 200])
+def test_piped_output_is_plain_and_fits(planner, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for command in (
+        (*TRAIN, "--gpu", "h100,a100,t4", "--deadline", "13d"),
+        (*SERVE, "--gpu", "h100,h200", "--request-rate", "50"),
+    ):
+        out = planner(*command).out
+        assert "\x1b" not in out
+        assert max(map(len, out.splitlines())) <= columns
+        assert " ..." not in out
+
+
+def test_a_service_is_sized_by_its_rate(planner):
+    sure = planner(*SERVE, "--gpu", "h100", "--request-rate", "20", "--confidence", "0.9")
+    plain = planner(*SERVE, "--gpu", "h100", "--request-rate", "20")
+    assert "request rate" in words_of(sure.out)
+    assert "20.0/s at 90 %" in words_of(sure.out)
+    assert "Sized at the predictions: half of the runs" in plain.out
+    assert "at 90 %" not in plain.out
+
+
+def test_rows_go_to_files(planner, tmp_path):
+    csv, document = tmp_path / "sizes.csv", tmp_path / "sizes.json"
+    ran = planner(
+        *TRAIN, "--gpu", "h100,t4", "--deadline", "13d", "--contract", "on-demand,spot",
+        "--csv", csv, "--json", document, "--quiet",
+    )  # fmt: skip
+    assert (ran.exit_code, ran.out, ran.err) == (0, "", "")
+    frame = pd.read_csv(csv)
+    assert set(frame.loc[frame["feasible"], "contract"]) == {"on-demand", "spot"}
+    assert set(frame.loc[~frame["feasible"], "gpu"]) == {"t4"}
+    found = frame[frame["feasible"]]
+    assert (found["sure_calendar_time_days"] <= found["limit_calendar_time_days"]).all()
+    left = found["limit_calendar_time_days"] - found["sure_calendar_time_days"]
+    assert found["spare_calendar_time_days"].tolist() == pytest.approx(left.tolist())
+    written = json.loads(document.read_text())
+    assert len(written["rows"]) == len(frame)
+    assert written["manifest"]["confidence"] == 0.9
+    assert written["manifest"]["constraints"] == {"calendar_time": 13 * 86400}
+    assert json.loads((tmp_path / "sizes.manifest.json").read_text())["version"]
+
+
+def test_rows_on_stdout_leave_the_report_to_stderr(planner):
+    ran = planner(*TRAIN, "--gpu", "h100", "--deadline", "13d", "--csv", "-")
+    frame = pd.read_csv(io.StringIO(ran.out))
+    assert "Cheapest" in ran.err
+    assert frame["feasible"].all()
+
+
+def test_a_day_is_a_row_for_each_hour(planner, tmp_path):
+    load = tmp_path / "day.csv"
+    load.write_text("hour,request_rate\n" + "".join(f"{hour},{5 * hour}\n" for hour in range(24)))
+    csv = tmp_path / "hours.csv"
+    ran = planner(*SERVE, "--gpu", "h100", "--load", load, "--csv", csv)
+    told = words_of(ran.out)
+    assert "the load of day.csv with 115 at its peak" in told
+    assert "Hour by hour on h100-sxm-80gb" in told
+    frame = pd.read_csv(csv)
+    assert frame["time"].tolist() == [f"{hour:02d}:00" for hour in range(24)]
+    assert frame["num_gpus"].is_monotonic_increasing
+    assert (frame["num_gpus"] <= frame["base_gpus"] + frame["on_demand_gpus"]).all()
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "words"),
+    [
+        ((), 3, "Say what the GPUs must reach: one or more of --calendar-time"),
+        (("--deadline", "1h", "--gpu", "a100"), 4, "Not possible: a100: calendar time"),
+        (("--deadline", "13d", "--contract", "weekly"), 3, "--contract is one of on-demand"),
+        (("--deadline", "13d", "--confidence", "2"), 3, "--confidence is a share"),
+        (("--deadline", "13d", "--confidence", "0.99"), 3, "--confidence is from 0.5"),
+        (("--deadline", "13d", "--gpu", "h1000"), 2, "h1000"),
+        (("--deadline", "13d", "--csv", "/nowhere/there.csv"), 8, "there is no folder"),
+        (("--deadline", "13d", "--workers", "0"), 3, "--workers"),
+        (("--deadline", "13d", "--load", "no.csv"), 2, "no.csv"),
+        (("--deadline", "13"), 3, "needs a unit"),
+    ],
+)
+def test_errors(planner, more, code, words):
+    ran = planner(*TRAIN, *more)
+    assert words in words_of(ran.err)
+    assert ran.exit_code == code
+    assert ran.out == ""
+
+
+def test_faults_of_a_question_are_told_at_once(planner):
+    ran = planner("size", "--workload", "serve", "--model", "llama-7b", "--gpus", "8")
+    assert ran.exit_code == 3
+    assert "--request-rate" in ran.err
+    assert "leave out --gpus" in ran.err

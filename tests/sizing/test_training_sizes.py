@@ -1,0 +1,220 @@
+"""The GPUs that a run takes, against every number of GPUs searched on its own."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import planner
+from planner.errors import SearchSpaceError, SpecError
+from planner.sizing.counts import coarse, thinned, whole_nodes
+from planner.units import DAY
+
+RUN = {"model": "llama-7b", "framework": "megatron-lm", "space": "small"}
+GPU = {"gpu": "a100-sxm-80gb"}
+LIMITS = {"confidence": 0.9, "total_tokens": "100B"}
+
+
+def sized(deadline="30d", **more):
+    asked = {**RUN, **GPU, **LIMITS, "constraints": {"calendar_time": deadline}, **more}
+    return planner.size(**asked)
+
+
+def feasible(count, deadline, **more):
+    asked = {**RUN, **GPU, **LIMITS, "constraints": {"calendar_time": deadline}, **more}
+    return planner.search(**asked, num_gpus=count).configurations_feasible > 0
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95])
+@pytest.mark.parametrize("deadline", ["60d", "13d", "5d", "2d"])
+def test_no_number_below_the_fewest_is_enough(deadline, confidence):
+    (size,) = sized(deadline, confidence=confidence).sizes
+    counts = whole_nodes(8, 512)
+    enough = [count for count in counts if feasible(count, deadline, confidence=confidence)]
+    assert size.fewest.num_gpus == min(enough)
+
+
+@pytest.mark.parametrize("batch", [96, 120, 1000])
+def test_batches_that_powers_of_two_do_not_divide(batch):
+    more = {"global_batch_size": batch}
+    (size,) = sized("10d", **more).sizes
+    enough = [count for count in whole_nodes(8, 256) if feasible(count, "10d", **more)]
+    assert size.fewest.num_gpus == min(enough)
+
+
+def test_of_given_numbers_the_first_that_is_enough():
+    (size,) = sized("13d", num_gpus=[24, 40, 48, 128]).sizes
+    enough = [count for count in (24, 40, 48, 128) if feasible(count, "13d")]
+    assert size.fewest.num_gpus == min(enough)
+    assert set(size.tried) <= {24, 40, 48, 128}
+
+
+def test_who_is_surer_never_needs_fewer_gpus():
+    found = [
+        sized("10d", confidence=sure).sizes[0].fewest.num_gpus for sure in (0.5, 0.7, 0.9, 0.95)
+    ]
+    assert all(less <= more for less, more in itertools.pairwise(found))
+    assert found[0] < found[-1]
+
+
+def test_a_longer_deadline_never_needs_more():
+    found = [sized(f"{days}d").sizes[0].fewest.num_gpus for days in (3, 6, 12, 24, 48)]
+    assert all(more >= less for more, less in itertools.pairwise(found))
+
+
+def test_the_margin_is_what_is_left_at_the_confidence():
+    (size,) = sized("13d").sizes
+    (margin,) = size.fewest.margins
+    row = size.fewest.row
+    assert margin.bound == 13 * DAY
+    assert margin.predicted == pytest.approx(row["calendar_time_days"] * DAY)
+    high = row["calendar_time_high_days"] / row["calendar_time_days"]
+    # z(0.9) / z(0.95) of a table of the normal distribution.
+    assert margin.sure == pytest.approx(margin.predicted * high ** (1.28155 / 1.64485), rel=1e-4)
+    assert margin.spare == pytest.approx(margin.bound - margin.sure)
+    assert margin.share == pytest.approx(margin.spare / margin.bound)
+    assert 0 <= margin.spare < margin.bound
+    assert size.fewest.tightest is margin
+
+
+def test_the_cheapest_costs_no_more_than_the_fewest_and_keeps_the_limits():
+    for size in sized("13d", gpu=["a100", "h100"]).found:
+        assert size.cheapest.cost <= size.fewest.cost
+        assert size.cheapest.num_gpus >= size.fewest.num_gpus
+        assert all(margin.spare >= 0 for margin in size.cheapest.margins)
+
+
+def test_the_cheapest_gpu_comes_first_and_what_cannot_last():
+    sizes = sized("13d", gpu=["t4", "a100", "h100"]).sizes
+    costs = [size.cheapest.cost for size in sizes[:2]]
+    assert costs == sorted(costs)
+    assert sizes[-1].gpu == "t4"
+    assert sizes[-1].fewest is None
+    assert "precision" in sizes[-1].reason
+
+
+def test_a_budget_has_a_fastest_run_that_no_number_beats():
+    limits = {"constraints": {"cost": 30_000}, "confidence": 0.5}
+    (size,) = planner.size(**{**RUN, **GPU, **LIMITS, **limits}).sizes
+    best = math.inf
+    for count in whole_nodes(8, 1024):
+        found = planner.search(
+            **{**RUN, **GPU, **LIMITS, **limits}, num_gpus=count, objectives=("calendar_time",)
+        )
+        if found.configurations_feasible:
+            best = min(best, float(np.ravel(found.fastest.calendar_time)[0]) / DAY)
+    assert size.fastest.row["calendar_time_days"] <= best * 1.001
+    assert size.fastest.cost <= 30_000
+    assert size.fastest.num_gpus > size.fewest.num_gpus
+
+
+def test_a_deadline_that_no_number_reaches_is_told_with_the_nearest():
+    with_reason = sized("1h", gpu=["a100", "h100"]).sizes
+    assert all(size.fewest is None for size in with_reason)
+    assert all("calendar time" in size.reason and "at 90 %" in size.reason for size in with_reason)
+
+
+def test_memory_that_lacks_is_told():
+    asked = {**RUN, "gpu": "rtx4070ti", "num_gpus": [4, 8], "model": "llama-65b"}
+    (size,) = planner.size(**asked, constraints={"calendar_time": "900d"}).sizes
+    assert "nothing fits with 4 GPUs" in size.reason
+    assert "GiB needed" in size.reason
+
+
+def test_contracts_are_sized_one_by_one():
+    sizes = sized("13d", gpu="h100", contract=["on-demand", "spot"])
+    assert {size.contract for size in sizes.found} == {"on-demand", "spot"}
+    prices = {size.contract: size.fewest.row["price_per_gpu_hour_usd"] for size in sizes.found}
+    assert prices["spot"] < prices["on-demand"]
+    # Spot GPUs are taken away now and then.
+    times = {size.contract: size.fewest.row["calendar_time_days"] for size in sizes.found}
+    assert times["spot"] > times["on-demand"]
+
+
+def test_a_contract_without_a_price_is_told():
+    sizes = sized("13d", gpu=["h100", "a800"], contract="spot")
+    reasons = {size.gpu: size.reason for size in sizes.sizes}
+    assert reasons["a800"] == "no spot price is known: give --price"
+    assert not reasons["h100-sxm-80gb"]
+
+
+def test_without_a_gpu_the_current_ones_of_data_centers_are_sized():
+    names = {task.request.gpu for task in _tasks()}
+    assert {"h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb"} <= names
+    assert not {"rtx4090-24gb", "t4-16gb", "v100-sxm-32gb"} & names
+
+
+def _tasks():
+    from planner.given import make_request
+    from planner.sizing.size import tasks_of
+
+    return tasks_of(make_request({**RUN, "constraints": {"cost": 1e6}}))
+
+
+def test_processes_find_what_one_finds():
+    gpus = ["a100", "h100", "h200", "b200"]
+    one, two = (sized("13d", gpu=gpus, workers=number) for number in (1, 2))
+    # What is unknown is not equal to itself.
+    assert repr(one.table) == repr(two.table)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"constraints": {}}, ["calendar_time", "cost"]),
+        ({"constraints": {"memory_headroom": "1GiB"}}, ["calendar_time"]),
+        ({"confidence": 0.99}, ["0.95"]),
+        ({"model": "llama-7b,llama-13b"}, ["one at a time"]),
+        ({"objectives": "cost"}, ["leave out"]),
+        ({"contract": "weekly"}, ["contract is one of"]),
+        ({"gpu": "h100000"}, ["h100000"]),
+    ],
+)
+def test_faults(asked, words):
+    with pytest.raises((SearchSpaceError, SpecError)) as error:
+        planner.size(**{**RUN, **GPU, **LIMITS, "constraints": {"calendar_time": "1d"}, **asked})
+    assert all(word in str(error.value) for word in words)
+
+
+def test_a_static_batch_has_no_size():
+    with pytest.raises(SearchSpaceError, match="static batch"):
+        planner.size(model="llama-7b", workload="inference", num_gpus=1)
+
+
+def test_faults_are_told_at_once():
+    with pytest.raises(SearchSpaceError) as error:
+        planner.size(model=["llama-7b", "llama-13b"], workload="serve", num_gpus=8, confidence=0.99)
+    assert len(str(error.value).splitlines()) == 4
+
+
+def test_frames_and_reports_have_every_choice():
+    sizes = sized("13d", gpu=["t4", "a100", "h100"])
+    frame = sizes.to_frame()
+    assert list(frame["feasible"]).count(False) == 1
+    assert frame.loc[frame["feasible"], "spare_calendar_time_days"].ge(0).all()
+    text, page = sizes.summary(), sizes._repr_html_()
+    for words in ("Cheapest:", "at 90 %", "to spare; predicted", "Not possible:"):
+        assert words in " ".join(text.split())
+    assert "<table>" in page
+    assert "Cheapest" in page
+    assert max(map(len, text.splitlines())) <= 80
+    assert max(map(len, sizes.summary(width=40).splitlines())) <= 60
+    with pytest.raises(SearchSpaceError):
+        sizes.summary(width=3)
+
+
+def test_numbers_of_whole_nodes():
+    found = whole_nodes(8, None)
+    assert found[:6] == (1, 2, 4, 8, 16, 24)
+    assert found[-1] == 16_384
+    assert 8 * 11 not in found
+    assert 8 * 7 in found
+    assert whole_nodes(1, 6) == (1, 2, 3, 4, 5, 6)
+    assert whole_nodes(72, 150) == (1, 2, 4, 8, 16, 32, 64, 72, 144)
+
+
+def test_grids_of_numbers():
+    assert coarse((1, 2, 3, 4, 7, 9, 10)) == (1, 2, 4, 9, 10)
+    assert thinned((1, 2, 3, 4, 5), 3) == (1, 3, 5)
+    assert thinned((1, 2), 3) == (1, 2)
