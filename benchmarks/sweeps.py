@@ -5,14 +5,17 @@
 
 Prints medians of interleaved runs of LLaMA-65B on GPUs, counts, batches and contracts, and their
 ratios; with ``memory`` the peak of the program over sweeps of 10,000 and 100,000 scenarios, each
-part a copy of one that was run: what grows is what the program keeps. Timings depend on the
+part like the first but for times and costs: what grows is what the program keeps. Timings depend on the
 machine: quote ratios.
 """
 
 from __future__ import annotations
 
+import gzip
 import itertools
+import json
 import multiprocessing
+import random
 import resource
 import statistics
 import sys
@@ -84,13 +87,21 @@ def compare(scenarios: int) -> None:
 
 
 def copied(plan: SweepPlan, parts: Iterable[Part]) -> Iterator[Done]:
-    """As if every part were like the first."""
-    content: dict[int, bytes] = {}
+    """As if every part were like the first, but for what its plans cost and how long they take."""
+    lines: list[dict[str, Any]] = []
     for part in parts:
-        size = part.end - part.first
-        if size not in content:
-            content[size] = run_part(plan, part)
-        yield part, content[size]
+        if not lines:
+            whole = gzip.decompress(run_part(plan, part)).decode()
+            lines = [json.loads(line) for line in whole.splitlines()]
+        chance = random.Random(part.number)
+        for number, line in enumerate(lines[1:], start=part.first):
+            line["row"]["scenario"] = number
+            for name in ("cost_usd", "calendar_time_days", "time_to_train_days"):
+                if line["row"].get(name) is not None:
+                    line["row"][name] *= chance.uniform(0.7, 1.4)
+        size = 1 + part.end - part.first
+        text = "".join(json.dumps(line) + "\n" for line in lines[:size])
+        yield part, gzip.compress(text.encode(), 1, mtime=0)
 
 
 def _peak(scenarios: int, queue: Any) -> None:
