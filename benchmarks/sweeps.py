@@ -5,8 +5,8 @@
 
 Prints medians of interleaved runs of LLaMA-65B on GPUs, counts, batches and contracts, and their
 ratios; with ``memory`` the peak of the program over sweeps of 10,000 and 100,000 scenarios, each
-part like the first but for times and costs: what grows is what the program keeps. Timings depend on the
-machine: quote ratios.
+part like the first but for times and costs: what grows is what the program keeps. Timings depend
+on the machine: quote ratios.
 """
 
 from __future__ import annotations
