@@ -33,6 +33,7 @@ def plan_in_short(row: Row) -> str:
 
 
 def where(row: Row) -> str:
+    """The GPU of a scenario, and on what terms it runs."""
     names = ("gpu", "contract", "provider", "region")
     return ", ".join(str(row[name]) for name in names if row.get(name) is not None)
 
@@ -45,6 +46,7 @@ def wheres(rows: Sequence[Row]) -> list[str]:
 
 
 def told_of(measure: str, row: Row, has_ends: bool = True) -> str:
+    """A measure of a scenario with its unit, and the ends of its interval."""
     column = column_of_measure(measure, row)
     if not column:
         return "-"
@@ -94,6 +96,7 @@ def _range(counts: Sequence[int]) -> str:
 
 
 def nowhere_lines(group: Group) -> list[str]:
+    """The places without any plan, a line for each reason."""
     lines = []
     for reason, places in group.nowhere().items():
         number = f"{len(places)} with no plan" if len(places) > 1 else "No plan"
@@ -102,6 +105,7 @@ def nowhere_lines(group: Group) -> list[str]:
 
 
 def places_in_short(places: Iterable[Place]) -> str:
+    """Places in a list."""
     return ", ".join(" ".join(place) for place in places)
 
 
