@@ -95,8 +95,8 @@ def test_contracts_are_never_weighed_against_each_other_in_overtakings():
     spots = [*product(GPUS[:2], [8, 16], ["spot", "on-demand"])]
     rows = []
     for number, (gpu, count, contract) in enumerate(spots):
-        is_dearer = (gpu == "b200") ^ (count == 16) ^ (contract == "spot")
-        rows.append(row_of(number, gpu, count, 1.0 + is_dearer, 1.0, contract=contract))
+        cost = (1.0 + ((gpu == "b200") ^ (count == 16))) * (0.9 if contract == "spot" else 1.0)
+        rows.append(row_of(number, gpu, count, cost, 1.0, contract=contract))
     found = only_group(rows, plan).overtakings("cost")
     assert len(found) == 2
     assert all(one.first[1] == one.second[1] for one in found)
