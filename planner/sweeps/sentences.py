@@ -25,7 +25,6 @@ def group_title(group: Group) -> str:
 
 
 def plan_in_short(row: Row) -> str:
-    """The software and the layout of a scenario."""
     """The software and the layout of a scenario's plan, as its users write it."""
     wording = workload_of(row["workload"]).wording
     software = [row.get(name) for name in ("mode", "framework", "engine")]
@@ -97,6 +96,7 @@ def _range(counts: Sequence[int]) -> str:
 
 
 def nowhere_lines(group: Group) -> list[str]:
+    """What has no plan at any number of GPUs, by reason."""
     lines = []
     for reason, places in group.nowhere().items():
         number = f"{len(places)} with no plan" if len(places) > 1 else "No plan"
