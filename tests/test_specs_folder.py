@@ -34,6 +34,9 @@ def mine(tmp_path: Path) -> Path:
     changed(tmp_path, "spaces", "small", 'description = "', 'description = "My ')
     for kind, name in (("frameworks", "megatron-lm"), ("engines", "vllm")):
         changed(tmp_path, kind, name, "[memory]", "[memory]\n# mine")
+    changed(tmp_path, "reliability", "published", "value = 50700, ", "value = 50000, ")
+    power = Path(__file__).parents[1] / "hardware_specs" / "power.toml"
+    (tmp_path / "power.toml").write_text(f"# mine\n{power.read_text(encoding='utf-8')}")
     (tmp_path / "prices.csv").write_text(f"gpu,price,source\n{GPU},9,me\n")
     return tmp_path
 
@@ -53,6 +56,7 @@ def test_everything_of_a_training_plan_comes_from_the_folder(mine: Path) -> None
     assert setting.model.num_hidden_layers == 16
     assert own.space.description.startswith("My ")
     assert own.problem.sources[0].site.price == pytest.approx(9 / 3600)
+    assert own.problem.sources[0].site.reliability.gpu_time("interruption", "typical") == 18e7
     assert all(own.digests[name] != digest for name, digest in shipped.digests.items())
     assert own.digests.keys() == shipped.digests.keys()
     assert setting.machine.catalogue == Catalogue(mine)
@@ -65,7 +69,10 @@ def test_everything_of_a_serving_plan_comes_from_the_folder(mine: Path) -> None:
         assert source.setting.machine.catalogue == Catalogue(mine)
         assert source.site.price == pytest.approx(9 / 3600)
     differ = {name for name, text in shipped.digests.items() if own.digests[name] != text}
-    assert differ == {"model LLaMA 7B", f"gpu {GPU}", "engine vLLM", "price lists"}
+    assert differ == {
+        *("model LLaMA 7B", f"gpu {GPU}", "engine vLLM"),
+        *("price lists", "power published"),
+    }
 
 
 def test_fabrics_and_kernels_come_from_the_folder_of_the_machine(mine: Path) -> None:

@@ -14,7 +14,10 @@ from planner.estimators.flops import model_flops_per_token
 from planner.estimators.memory import MEMORY_PARTS
 from planner.estimators.parameters import count_parameters
 from planner.estimators.share import Setting
+from planner.specs.catalogue import Catalogue
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
+from planner.specs.offer import one_price
+from planner.specs.site import Site
 from planner.specs.workload import TrainingWorkload
 
 HIDDEN, LAYERS = 65_536, 200
@@ -65,7 +68,12 @@ def test_estimates_are_finite_and_positive(gpus: int, zero: int, flash: bool) ->
     fullest = estimate.memory.fullest
     numbers = [estimate.step_time, estimate.peak_memory, *estimate.time.parts().values()]
     numbers += [getattr(fullest, name) for name in MEMORY_PARTS]
-    numbers += list(vars(run_cost(estimate, 1e-3)).values())
+    reliability = Catalogue().load_reliability("published").spec
+    offer = one_price(1e-3, source="given", contract="spot")
+    site = Site(offer=offer, reliability=reliability)
+    run = run_cost(estimate, site)
+    numbers += [run.time_to_train, run.calendar_time, run.gpu_seconds, run.cost]
+    numbers += [run.interruptions, run.goodput.ratio, *run.goodput.lost().values()]
     for values in numbers:
         assert np.asarray(values).dtype.kind == "f"
         assert np.all(np.isfinite(values))
