@@ -56,7 +56,8 @@ class Load:
 def read_load(path: Path) -> Load:
     """The load of a CSV file with ``request_rate`` and ``hour`` (0 to 23) or ``time`` (HH:MM).
 
-    ``day.csv`` is one that is shipped, where the working directory has none of that name. A row of ``time`` holds until the next one, the last until midnight.
+    A row of ``time`` holds until the next one, the last until midnight. ``day.csv`` is one that
+    is shipped, where the working directory has none of that name.
 
     Raises
     ------
