@@ -33,7 +33,7 @@ def plan_in_short(row: Row) -> str:
 
 
 def where(row: Row) -> str:
-    """Where a scenario runs: its GPUs, and on what terms."""
+    """The GPU of a scenario, and on what terms it runs."""
     names = ("gpu", "contract", "provider", "region")
     return ", ".join(str(row[name]) for name in names if row.get(name) is not None)
 
@@ -46,7 +46,7 @@ def wheres(rows: Sequence[Row]) -> list[str]:
 
 
 def told_of(measure: str, row: Row, has_ends: bool = True) -> str:
-    """What a scenario takes of a measure, with its interval and its unit."""
+    """A measure of a scenario with its unit, and the ends of its interval."""
     column = column_of_measure(measure, row)
     if not column:
         return "-"
@@ -96,7 +96,7 @@ def _range(counts: Sequence[int]) -> str:
 
 
 def nowhere_lines(group: Group) -> list[str]:
-    """What has no plan at any number of GPUs, by reason."""
+    """The places without any plan, a line for each reason."""
     lines = []
     for reason, places in group.nowhere().items():
         number = f"{len(places)} with no plan" if len(places) > 1 else "No plan"
@@ -105,7 +105,7 @@ def nowhere_lines(group: Group) -> list[str]:
 
 
 def places_in_short(places: Iterable[Place]) -> str:
-    """Places in one line."""
+    """Places in a list."""
     return ", ".join(" ".join(place) for place in places)
 
 

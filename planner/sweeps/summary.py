@@ -114,11 +114,15 @@ class Group:
             if _beats(measure, value, here.found.get(measure, _NONE).value):
                 same = same or _same_for_all(row, values[TIME])
                 here.found[measure] = Found(value, *_ends(measure, row), *same)
-            if measure in CHOSEN_BY and _beats(measure, value, self._best(measure)):
+            if measure in CHOSEN_BY and self._is_best(measure, value, values[COST]):
                 self.best[measure] = row
 
-    def _best(self, measure: str) -> float:
-        return measured(measure, self.best[measure]) if measure in self.best else math.nan
+    def _is_best(self, measure: str, value: float, cost: float) -> bool:
+        """Whether a scenario is better than all before; of equal ones the cheaper is."""
+        if measure not in self.best:
+            return True
+        known = measured(measure, self.best[measure])
+        return value < known or (value == known and cost < measured(COST, self.best[measure]))
 
     @property
     def places(self) -> list[Place]:

@@ -115,6 +115,11 @@ def test_a_place_without_a_price_is_named():
     assert group.best["time"]["gpu"] == "a100"
 
 
+def test_of_the_fastest_the_cheapest_is_named():
+    rows = rows_of({(g, n): (3.0 - (g == "b200"), 1.0) for g, n in SPOTS})
+    assert only_group(rows).best["time"]["gpu"] == "b200"
+
+
 def found(value, *, spread=1.1, kin="a", factor=1.2, time=1.0):
     return Found(value, value / spread, value * spread, 0, (kin,), factor, time)
 
