@@ -56,8 +56,12 @@ class Floor:
     def had_no_room(self, result: SearchResult, count: int) -> None:
         """Take in that nothing fitted ``count`` GPUs: at best all memory is shared evenly.
 
-        Not where the host's memory is what lacks: more GPUs bring hosts of their own.
+        Not where something fitted and missed a limit, nor where the host's memory is what
+        lacks: more GPUs bring hosts of their own.
         """
+        limits = {limit.name for limit in result.problem.constraints}
+        if limits & set(result.rejected_by):
+            return
         host, memory = result.problem.rejections[result.problem.first_soft - 1 :][:2]
         if host in result.rejected_by:
             return

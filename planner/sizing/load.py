@@ -9,6 +9,7 @@ from pathlib import Path
 
 from planner.errors import SpecError
 from planner.specs.csv_table import Rows, number, read_table
+from planner.specs.paths import load_file
 
 HOURS = 24.0
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
@@ -55,13 +56,15 @@ class Load:
 def read_load(path: Path) -> Load:
     """The load of a CSV file with ``request_rate`` and ``hour`` (0 to 23) or ``time`` (HH:MM).
 
-    A row of ``time`` holds until the next one, the last until midnight.
+    A row of ``time`` holds until the next one, the last until midnight. ``day.csv`` is one that
+    is shipped, where the working directory has none of that name.
 
     Raises
     ------
     SpecError
         It cannot be read, or has faults: one line for each.
     """
+    path = load_file(path)
     rows = read_table(path, _COLUMNS, ("request_rate",))
     named = {name for _, row in rows[:1] for name in row}
     faults = []

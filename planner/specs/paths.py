@@ -93,6 +93,12 @@ def api_price_files(folder: Path | None = None) -> list[Path]:
     return beside_specs(API_PRICES, folder)
 
 
+def load_file(path: Path) -> Path:
+    """The file of a day's load: where it is named, else the one of this name that is shipped."""
+    shipped = _data_folder("search_spaces") / "loads" / path.name
+    return shipped if str(path) == path.name and not path.exists() and shipped.exists() else path
+
+
 def kernel_folders(folder: Path | None = None) -> list[Path]:
     """The folders of tables of measured kernels, the one to look in first in front."""
     return beside_specs("kernels", folder)

@@ -125,7 +125,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _connected(address: str) -> Iterator[Any]:
-    """A client that is closed in the end, and with it what it asked for."""
+    """A client that is closed in the end: its scheduler drops what it asked for."""
     import distributed
 
     of_library: Any = distributed  # types of its own differ between its versions
@@ -186,23 +186,19 @@ def _streamed(cluster: _Cluster, task: _Task, parts: Iterable[Part]) -> Iterator
     client, todo = cluster.client, iter(parts)
     ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
     waiting: dict[Any, Part] = {}
-    try:
-        while True:
-            most = max(_LEAST_WAITING, _WAITING * cluster.threads)
-            while len(waiting) < most and (part := next(todo, None)) is not None:
-                future = client.submit(
-                    run_there, task, part, key=f"{task.token}-{part.number}", pure=False
-                )
-                waiting[future] = part
-                future.add_done_callback(ready.put)
-            if not waiting:
-                return
-            for future in _ended(cluster, ready):
-                part = waiting.pop(future)
-                yield part, _content(future, part)
-    finally:
-        with suppress(Exception):
-            client.cancel([*waiting], force=True)
+    while True:
+        most = max(_LEAST_WAITING, _WAITING * cluster.threads)
+        while len(waiting) < most and (part := next(todo, None)) is not None:
+            future = client.submit(
+                run_there, task, part, key=f"{task.token}-{part.number}", pure=False
+            )
+            waiting[future] = part
+            future.add_done_callback(ready.put)
+        if not waiting:
+            return
+        for future in _ended(cluster, ready):
+            part = waiting.pop(future)
+            yield part, _content(future, part)
 
 
 def _ended(cluster: _Cluster, ready: queue.SimpleQueue[Any]) -> Iterator[Any]:

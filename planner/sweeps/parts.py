@@ -7,7 +7,9 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.scenario import Outcome, run_scenarios
@@ -40,10 +42,10 @@ def parts_of(num_scenarios: int, size: int = SCENARIOS_OF_A_PART) -> Iterator[Pa
 
 
 def run_part(plan: SweepPlan, part: Part) -> bytes:
-    """The content of a part's file: the kinds of its columns, then a line per scenario."""
+    """The content of a part's file: the kinds of its columns, then a row and a front in turn."""
     found = [*run_scenarios(plan.scenarios(range(part.first, part.end)), plan.specs)]
     head = {"rows": _kinds(found, front=False), "fronts": _kinds(found, front=True)}
-    lines = [head, *({"row": one.row, "front": one.front} for one in found)]
+    lines = [head, *(line for one in found for line in (one.row, one.front))]
     text = "".join(
         json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n" for line in lines
     )
@@ -57,13 +59,20 @@ def read_head(path: Path) -> dict[str, dict[str, str]]:
     return head
 
 
-def read_outcomes(path: Path) -> Iterator[Outcome]:
-    """The scenarios of a part, in order."""
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of the scenarios of a part, in order."""
+    return _read(path, 1)
+
+
+def read_fronts(path: Path) -> Iterator[dict[str, list[Any]]]:
+    """The columns of the fronts of the scenarios of a part, in order."""
+    return _read(path, 2)
+
+
+def _read(path: Path, first: int) -> Iterator[dict[str, Any]]:
     with gzip.open(path, "rt", encoding="utf-8") as file:
-        next(file)
-        for line in file:
-            found = json.loads(line)
-            yield Outcome(row=found["row"], front=found["front"])
+        for line in islice(file, first, None, 2):
+            yield json.loads(line)
 
 
 def is_whole(path: Path, part: Part) -> bool:
@@ -73,7 +82,7 @@ def is_whole(path: Path, part: Part) -> bool:
     """
     try:
         with gzip.open(path, "rb") as file:
-            return sum(1 for _ in file) == 1 + part.end - part.first
+            return sum(1 for _ in file) == 1 + 2 * (part.end - part.first)
     except (OSError, EOFError, zlib.error):
         return False
 

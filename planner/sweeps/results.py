@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from planner.errors import SpecError
 from planner.sweeps.front import front_across
-from planner.sweeps.parts import Part, parts_of, read_head, read_outcomes
+from planner.sweeps.parts import Part, parts_of, read_head, read_rows
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.store import FRONT, MANIFEST, PARTS, PLAN, SCENARIOS
 
@@ -142,7 +142,7 @@ class Sweep:
             return
         for _, path in self._parts():
             try:
-                yield from (outcome.row for outcome in read_outcomes(path))
+                yield from read_rows(path)
             except _UNREADABLE as error:
                 raise self._damaged(path, error) from error
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from planner.report.cells import csv_cell
 from planner.report.files import written_bytes, written_whole
-from planner.sweeps.parts import joint_kind, read_head, read_outcomes
+from planner.sweeps.parts import joint_kind, read_fronts, read_head, read_rows
 from planner.sweeps.store import FRONT, FRONTS, SCENARIOS, Store
 
 Rows = Iterable[Mapping[str, Any]]
@@ -68,8 +68,7 @@ def _kinds(store: Store, table: str) -> dict[str, str]:
 
 def _scenarios(store: Store) -> Iterator[Mapping[str, Any]]:
     for path in store.all_parts():
-        for outcome in read_outcomes(path):
-            yield outcome.row
+        yield from read_rows(path)
 
 
 def _blocks(rows: Rows, names: Iterable[str]) -> Iterator[Block]:
@@ -83,11 +82,11 @@ def _front_blocks(store: Store, names: Iterable[str]) -> Iterator[Block]:
     waiting: dict[str, list[Any]] = {name: [] for name in names}
     number = 0
     for path in store.all_parts():
-        for outcome in read_outcomes(path):
-            rows = len(next(iter(outcome.front.values()), ()))
+        for front in read_fronts(path):
+            rows = len(next(iter(front.values()), ()))
             number += rows
             for name, values in waiting.items():
-                values += outcome.front.get(name) or [None] * rows
+                values += front.get(name) or [None] * rows
             while number >= _ROWS:
                 yield {name: values[:_ROWS] for name, values in waiting.items()}
                 waiting = {name: values[_ROWS:] for name, values in waiting.items()}

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -258,13 +259,13 @@ def test_a_load_is_of_a_service_without_another_rate(write, asked, word):
         planner.size(**{**plain, **asked}, load=path)
 
 
-def test_the_shipped_load_is_read():
-    from pathlib import Path
-
-    import planner as package
-
-    shipped = Path(package.__file__).parents[1] / "search_spaces" / "loads" / "day.csv"
-    assert read_load(shipped).peak == 50
+def test_the_shipped_load_is_read_where_there_is_no_own(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert read_load(Path("day.csv")).peak == 50
+    (tmp_path / "day.csv").write_text(hourly(range(24)))
+    assert read_load(Path("day.csv")).peak == 23
+    with pytest.raises(SpecError):
+        read_load(tmp_path / "elsewhere" / "day.csv")
 
 
 def test_a_rate_beyond_every_number_is_an_error_of_one_gpu():

@@ -35,7 +35,8 @@ num_gpus = [8, 16, 32, 64]
 global_batch_size = [256, 384, 512, 640, 768, 896, 1024, 1152, 1280, 1408, 1536, 1664, 1792, 1920]
 space = "small"
 """
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
+NUM_KILLS = 20
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,11 @@ def contents(folder: Path) -> dict[str, bytes]:
 def started(file: Path, folder: Path, *options: str, **extra: Any) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "planner", "sweep", str(file), "--output", str(folder)]
     return subprocess.Popen(
-        [*command, *(options or ("--workers", "2"))], stderr=subprocess.PIPE, text=True, **extra
+        [*command, *(options or ("--workers", "2"))],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        **extra,
     )
 
 
@@ -113,7 +118,7 @@ def test_killed_at_random_it_ends_with_the_bytes_of_one_that_was_not(
     seed = int(os.environ.get("PLANNER_TEST_SEED", random.randrange(10**6)))
     chance, told = random.Random(seed), [f"PLANNER_TEST_SEED={seed}"]
     kills = 0
-    while kills < 20:
+    while kills < NUM_KILLS:
         folder = tmp_path / f"{kills}"
         finished = False
         while not finished:
@@ -122,13 +127,14 @@ def test_killed_at_random_it_ends_with_the_bytes_of_one_that_was_not(
             seen, more = parts_in(folder), chance.choice([0, 0, 1, 1, 2])
             until(partial(has_gone_on, process, folder, seen + more))
             time.sleep(chance.random() * 0.3)
-            alive = process.poll() is None
-            if alive and kills < 20:
+            was_ended = process.poll() is None and kills < NUM_KILLS
+            if was_ended:
                 ENDS[how](process)
                 kills += 1
             code, words = ended(process)
             told.append(f"{how} at {seen} + {more} parts: {code} {words}")
-            assert code in (0, 130, 143, -signal.SIGKILL, -signal.SIGTERM), told
+            assert code == 0 or was_ended, told
+            assert "internal error" not in words, told
             finished = code == 0
         assert contents(folder) == whole, told
 
@@ -241,7 +247,7 @@ def test_a_damaged_part_is_run_again(
 
 def test_a_part_with_other_bytes_is_not_whole(tmp_path: Path) -> None:
     path, part = tmp_path / "part.gz", Part(0, 0, 2)
-    path.write_bytes(gzip.compress(b"{}\n{}\n{}\n", mtime=0))
+    path.write_bytes(gzip.compress(b"{}\n" * 5, mtime=0))
     assert is_whole(path, part)
     content = bytearray(path.read_bytes())
     content[-8] ^= 1  # the checksum of what is in it
