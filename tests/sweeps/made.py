@@ -64,7 +64,7 @@ def write(
     if done is not None:
         for part in [*parts_of(plan.num_scenarios)][:done]:
             head = {"rows": dict.fromkeys(columns, "text"), "fronts": {}}
-            found = [{"row": row, "front": {}} for row in rows[part.first : part.end]]
+            found = [line for row in rows[part.first : part.end] for line in (row, {})]
             text = "".join(json.dumps(line) + "\n" for line in (head, *found))
             (folder / "parts" / part.name).write_bytes(gzip.compress(text.encode()))
         return folder
