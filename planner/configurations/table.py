@@ -88,6 +88,18 @@ class ConfigurationTable:
             **{name: pick(getattr(self, name), shape, positions) for name in self.names()}
         )
 
+    @classmethod
+    def stacked(cls, tables: Sequence[Self]) -> Self:
+        """Flat tables below each other."""
+        if len(tables) == 1:
+            return tables[0]
+        return cls(
+            **{
+                name: np.concatenate([np.broadcast_to(getattr(t, name), t.shape) for t in tables])
+                for name in cls.names()
+            }
+        )
+
     def narrowed(self, kept: Sequence[IndexArray]) -> Self:
         """The mesh of some indices of each axis."""
         shape = self.shape

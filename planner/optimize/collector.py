@@ -106,14 +106,14 @@ class Collector:
         source, table = self._pieces[piece]
         return source, table.rows(np.array([at]))
 
-    def judged(self, rows: IndexArray) -> Iterator[tuple[IndexArray, Candidates]]:
-        """Some rows of the front, predicted again, each piece with the places of its rows."""
+    def pieces(self, rows: IndexArray) -> Iterator[tuple[IndexArray, Source, Any]]:
+        """Some rows of the front by piece: their places among these, the source, the table."""
         self._merge()
         places = self._places[rows]
         for piece in np.unique(places[:, 0]):
             mine = np.flatnonzero(places[:, 0] == piece)
             source, table = self._pieces[piece]
-            yield mine, source.judged(table.rows(places[mine, 1]))
+            yield mine, source, table.rows(places[mine, 1])
 
     def moved(self, problem: Problem, sources: Mapping[int, Source]) -> Collector:
         """The same rows of other sources, by the identity of the source that they replace."""

@@ -46,8 +46,11 @@ Pieces: TypeAlias = Sequence[tuple[IndexArray, Candidates]]
 """Candidates of several sources, each with the places of its rows in one table."""
 
 
-def joint_front(groups: Sequence[Group], furthest: float) -> Pieces:
-    """The front of all groups, judged, up to a factor of the best first objective."""
+def joint_front(groups: Sequence[Group], furthest: float, ahead: Choice | None = None) -> Pieces:
+    """The front of all groups, judged, up to a factor of the best first objective.
+
+    A plan that is ``ahead`` has the first place, before the front.
+    """
     found = [group.collector for group in groups]
     values = [one.values for one in found]
     together = np.concatenate(values)
@@ -55,11 +58,24 @@ def joint_front(groups: Sequence[Group], furthest: float) -> Pieces:
     front = front[useful(together[front], furthest)]
     owners = np.repeat(np.arange(len(found)), [len(one) for one in values])[front]
     starts = np.cumsum([0, *map(len, values)])
+    tables: dict[int, list[tuple[IndexArray, Any]]] = {}
+    sources: dict[int, Source] = {}
+    if ahead is not None:
+        sources[id(ahead.source)] = ahead.source
+        tables[id(ahead.source)] = [(np.zeros(1, dtype=np.intp), ahead.configuration)]
+    for number in np.unique(owners).tolist():
+        places = np.flatnonzero(owners == number)
+        for mine, source, table in found[number].pieces(front[places] - starts[number]):
+            sources[id(source)] = source
+            piece = (places[mine] + (ahead is not None), table)
+            tables.setdefault(id(source), []).append(piece)
+    # Each prediction costs the same milliseconds, whatever the number of rows.
     return [
-        (places[mine], judged)
-        for number in np.unique(owners).tolist()
-        if (places := np.flatnonzero(owners == number)).size
-        for mine, judged in found[number].judged(front[places] - starts[number])
+        (
+            np.concatenate([places for places, _ in several]),
+            sources[key].judged(type(several[0][1]).stacked([table for _, table in several])),
+        )
+        for key, several in tables.items()
     ]
 
 

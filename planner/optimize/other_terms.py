@@ -23,9 +23,11 @@ def on_other_terms(result: SearchResult, problem: Problem) -> SearchResult | Non
     moved = {id(a): b for a, b in zip(before.sources, problem.sources, strict=True)}
     # Limits that were assumed may have been widened.
     problem = replace(problem, constraints=before.constraints)
-    if not all(
-        _weigh_alike(one, one.moved(moved[id(one.source)]), problem) for one in _probes(result)
-    ):
+    chosen = [(places, one.moved(moved[id(one.source)])) for places, one in result.chosen]
+    pairs = [(one, other) for (_, one), (_, other) in zip(result.chosen, chosen, strict=True)]
+    near = [miss.candidates for miss in result.nearest_misses]
+    pairs += [(one, one.moved(moved[id(one.source)])) for one in near]
+    if not all(_weigh_alike(one, other, problem) for one, other in pairs):
         return None
     groups = [
         Group(cell=group.cell, collector=group.collector.moved(problem, moved))
@@ -33,18 +35,8 @@ def on_other_terms(result: SearchResult, problem: Problem) -> SearchResult | Non
     ]
     misses = [replace(miss, source=moved[id(miss.source)]) for miss in result.nearest_misses]
     found = replace(result, problem=problem, groups=groups, nearest_misses=tuple(misses))
-    # What was judged need not be predicted again.
-    if (chosen := result.recommended) is not None:
-        front = [(rows, one.moved(moved[id(one.source)])) for rows, one in result.front]
-        vars(found).update(recommended=chosen.moved(moved[id(chosen.source)]), front=front)
+    vars(found).update(chosen=chosen)  # nothing of it has to be predicted again
     return found
-
-
-def _probes(result: SearchResult) -> list[Candidates]:
-    """A configuration of everything that was chosen, or came closest."""
-    if result.recommended is not None:
-        return [result.recommended]
-    return [miss.candidates for miss in result.nearest_misses]
 
 
 def _weigh_alike(one: Candidates, other: Candidates, problem: Problem) -> bool:

@@ -122,14 +122,14 @@ class SearchResult:
         return best_choice(self.problem, self.groups)
 
     @cached_property
-    def front(self) -> Pieces:
-        """The front, judged; empty if nothing is feasible."""
-        return joint_front(self.groups, self.problem.furthest)
+    def table(self) -> Mapping[str, Sequence[Any]]:
+        """The front as columns, predicted again; empty if nothing is feasible."""
+        return columns_of(joint_front(self.groups, self.problem.furthest))
 
     @cached_property
-    def table(self) -> Mapping[str, Sequence[Any]]:
-        """The front as columns; empty if nothing is feasible."""
-        return in_order([(places, judged.columns()) for places, judged in self.front])
+    def chosen(self) -> Pieces:
+        """The recommended plan, and behind it the front, judged together; empty without one."""
+        return joint_front(self.groups, self.problem.furthest, self._choice)
 
     @cached_property
     def comparisons(self) -> Mapping[str, Comparison]:
@@ -170,6 +170,11 @@ class SearchResult:
         """Why nothing was to be searched for a value of an axis; empty where something was."""
         reasons = (why for cell, why in self.problem.refused if cell.get(axis) == value)
         return next(reasons, "")
+
+
+def columns_of(pieces: Pieces) -> Columns:
+    """Candidates of several sources as columns, in the order of their places."""
+    return in_order([(places, judged.columns()) for places, judged in pieces])
 
 
 def _reason(problem: Problem, groups: Sequence[Group]) -> str:

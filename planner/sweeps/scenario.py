@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from planner.optimize.collector import plain
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.groups import why
 from planner.optimize.other_terms import on_other_terms
-from planner.optimize.result import SearchResult
+from planner.optimize.result import SearchResult, columns_of
 from planner.optimize.result_columns import ends_of, full_columns
+from planner.optimize.source import Columns
 from planner.plan import Plan, make_plan
 from planner.report.infeasible import limit_texts
 from planner.specs.catalogue import Catalogue, Loaded
@@ -72,9 +74,8 @@ def _run(
     try:
         plan = make_plan(scenario.request(specs))
         asked |= _common(plan)
-        result = (before and on_other_terms(before, plan.problem)) or exhaustive_search(
-            plan.problem
-        )
+        result = None if before is None else on_other_terms(before, plan.problem)
+        result = exhaustive_search(plan.problem) if result is None else result
     except PlannerError as error:
         reason = _one_line(str(error))
         return Outcome(row={**asked, "feasible": False, "reason": reason}), None
@@ -83,11 +84,14 @@ def _run(
         "configurations_predicted": result.configurations_predicted,
         "configurations_feasible": result.configurations_feasible,
     }
-    if result.recommended is None:
+    if not result.chosen:
         reason = _reason(result)
         return Outcome(row={**asked, "feasible": False, "reason": reason, **counts}), result
-    row = {**asked, "feasible": True, "reason": None, **_recommended(plan, result), **counts}
-    return Outcome(row=row, front=_front(plan, result, asked)), result
+    table = columns_of(result.chosen)
+    first = {name: values[:1] for name, values in table.items()}
+    others = {name: values[1:] for name, values in table.items()}
+    row = {**asked, "feasible": True, "reason": None, **_recommended(plan, first), **counts}
+    return Outcome(row=row, front=_front(plan, others, asked)), result
 
 
 def _named(scenario: Scenario, catalogue: Catalogue) -> dict[str, Any]:
@@ -124,9 +128,9 @@ def _common(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _recommended(plan: Plan, result: SearchResult) -> dict[str, Any]:
-    assert result.recommended is not None
-    table = full_columns(result.recommended.columns(), plan.problem.sources)
+def _recommended(plan: Plan, first: Columns) -> dict[str, Any]:
+    """The recommended plan in full, and how sure it is."""
+    table = full_columns(first, plan.problem.sources)
     row = {name: plain(values[:1])[0] for name, values in table.items()}
     row |= {"fit_probability": _fits(row), "assumed": assumed_in_short(plan.assumed)}
     sure = plan.source_of(row).confidence(row["num_gpus"])
@@ -153,20 +157,21 @@ def assumed_in_short(names: Sequence[str]) -> str | None:
     return "; ".join(words) or None
 
 
-def _front(plan: Plan, result: SearchResult, asked: Mapping[str, Any]) -> dict[str, list[Any]]:
-    columns = {
-        name
-        for term, known in terms_of(plan.workload.name, *_OF_FRONTS).items()
-        for name in result.table
-        if name == term or name.rpartition("_")[0] == term
-    }
+def _front(plan: Plan, table: Columns, asked: Mapping[str, Any]) -> dict[str, list[Any]]:
+    known = _of_fronts(plan.workload.name, tuple(table))
     named = plan.problem.sources[0].named
-    kept = [name for name in result.table if name in columns or name in named]
-    number = len(result.table["num_gpus"])
+    number = len(table["num_gpus"])
     return {
         "scenario": [asked["scenario"]] * number,
-        **{name: [*map(_known, plain(result.table[name]))] for name in kept},
+        **{n: [*map(_known, plain(table[n]))] for n in table if n in known or n in named},
     }
+
+
+@cache
+def _of_fronts(workload: str, columns: tuple[str, ...]) -> frozenset[str]:
+    """The columns that fronts have: parameters, and what plans are chosen or limited by."""
+    terms = terms_of(workload, *_OF_FRONTS)
+    return frozenset(name for name in columns if {name, name.rpartition("_")[0]} & set(terms))
 
 
 def _reason(result: SearchResult) -> str:
