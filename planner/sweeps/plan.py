@@ -25,6 +25,8 @@ SETTINGS, OBJECTIVES = "settings", "objectives"
 DEFAULT_NAME = "sweep"
 TERMS = "money"
 """The group of questions that say on what terms GPUs run."""
+QUESTIONS = "question"
+"""The group of those that say what is done."""
 
 Values: TypeAlias = tuple[Any, ...]
 
@@ -71,6 +73,23 @@ class Work:
             number, at = divmod(number, len(values))
             found[name] = values[at]
         return dict(reversed(found.items()))
+
+
+def work_questions(work: Work) -> tuple[str, ...]:
+    """The questions and limits with several values that say what is done, not by what."""
+    known = questions_of(work.workload)
+    return tuple(n for n in work.varied if n not in known or known[n].group == QUESTIONS)
+
+
+def work_columns(work: Work) -> tuple[str, ...]:
+    """The columns of scenarios that these have."""
+    known = questions_of(work.workload)
+    return tuple(name if name in known else limit_column(name) for name in work_questions(work))
+
+
+def limit_column(name: str) -> str:
+    """The column of a limit, beside that of what it limits."""
+    return f"{name}_limit"
 
 
 @dataclass(frozen=True, kw_only=True)

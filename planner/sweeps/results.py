@@ -148,7 +148,11 @@ class Sweep:
 
     def front_rows(self) -> Iterator[Row]:
         """The scenarios that no other beats in everything, for each work and model."""
-        yield from self._table(FRONT) if self.is_complete else front_across(self.rows())
+        if self.is_complete:
+            yield from self._table(FRONT)
+            return
+        numbers = front_across(self.rows(), self.plan)
+        yield from (row for row in self.rows() if row["scenario"] in numbers)
 
     def scenarios(self) -> pd.DataFrame:
         """All scenarios as a frame; units are in the names of its columns."""

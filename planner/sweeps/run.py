@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from planner.sweeps.front import front_across
 from planner.sweeps.identity import differences, identity
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.store import Store
-from planner.sweeps.tables import write_tables
+from planner.sweeps.tables import scenario_rows, write_tables
 from planner.sweeps.workers import Run, in_this_process
 from planner.text import count
 
@@ -54,28 +55,24 @@ def run_sweep(
             ) from stop
         now = identity(plan)
         if changed := differences(now, store.identity):
+            store.forget()
             raise OutputError(
                 f"{folder}: {changed} changed while it ran: begin again with --fresh."
             )
-        counts: dict[str, int] = {"scenarios": 0, "feasible": 0}
+        store.finish({**now, **write_results(store)})
 
-        def front(rows: Iterator[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-            return front_across(_counted(rows, counts))
 
-        files = write_tables(store, front)
-        store.finish(
-            {
-                **now,
-                **counts,
-                "digest": plan.digest,
-                "plan": plan.to_dict(),
-                "files": files,
-            }
-        )
+def write_results(store: Store) -> dict[str, Any]:
+    """Write the tables of a sweep whose parts are done; returns what its manifest says of them."""
+    counts: Counter[str] = Counter(scenarios=0, feasible=0)
+    numbers = front_across(_counted(scenario_rows(store), counts), store.plan)
+    files = write_tables(store, numbers)
+    plan = store.plan
+    return {**counts, "digest": plan.digest, "plan": plan.to_dict(), "files": files}
 
 
 def _counted(
-    rows: Iterator[Mapping[str, Any]], counts: dict[str, int]
+    rows: Iterator[Mapping[str, Any]], counts: Counter[str]
 ) -> Iterator[Mapping[str, Any]]:
     for row in rows:
         counts["scenarios"] += 1

@@ -23,7 +23,7 @@ from planner.optimize.source import Columns
 from planner.plan import Plan, make_plan
 from planner.report.infeasible import limit_texts
 from planner.specs.catalogue import Catalogue, Loaded
-from planner.sweeps.plan import TERMS, Scenario, questions_of
+from planner.sweeps.plan import TERMS, Scenario, limit_column, questions_of
 from planner.terms import Term, terms_of
 
 _LOADED: Mapping[str, Callable[[Catalogue, str], Loaded[Any]]] = {
@@ -101,7 +101,7 @@ def _named(scenario: Scenario, catalogue: Catalogue) -> dict[str, Any]:
     for name, value in scenario.values.items():
         term = questions.get(name)
         if term is None:
-            found[f"{name}_limit"] = str(value)
+            found[limit_column(name)] = str(value)
         elif not isinstance(value, Mapping):
             found[name] = _name_of(term, value, catalogue)
     return found
@@ -176,13 +176,15 @@ def _of_fronts(workload: str, columns: tuple[str, ...]) -> frozenset[str]:
 
 def _reason(result: SearchResult) -> str:
     """What came closest to letting a plan through."""
-    if result.nearest_misses:
-        nearest = min(result.nearest_misses, key=lambda miss: miss.excess)
+    name = why(result.problem, result.groups)
+    misses = [miss for miss in result.nearest_misses if miss.rejection == name]
+    if misses:
+        (nearest,) = misses
         if not math.isfinite(nearest.value):
             return f"{nearest.rejection} is unknown"
         bound, value = limit_texts(nearest, result.problem)
         return f"{nearest.rejection.replace('_', ' ')}: {value} against {bound}"
-    return why(result.problem, result.groups).replace("_", " ")
+    return name.replace("_", " ")
 
 
 def _one_line(message: str) -> str:

@@ -12,7 +12,6 @@ from planner.report.console import GOOD, make_table, print_folded, print_title
 from planner.report.fitted import Column, print_fitted
 from planner.report.told import label, told_alike
 from planner.sweeps.columns import COST, MEASURES, TIME, Row, column_of_measure, measured
-from planner.sweeps.front import WEIGHED
 from planner.sweeps.matrix import marks_lines, print_matrix
 from planner.sweeps.results import Sweep
 from planner.sweeps.sentences import (
@@ -30,6 +29,7 @@ from planner.sweeps.sentences import (
     winner_lines,
 )
 from planner.sweeps.summary import Group, Summary
+from planner.workloads.registry import workload_of
 
 _MOST_GROUPS, _MOST_PLACES, _MOST_OVERTAKINGS, _MOST_OF_FRONT, _LINES = 11, 14, 2, 6, 3
 _MOST_ROWS = 24
@@ -152,7 +152,7 @@ def _print_front(console: Console, group: Group, front: Sequence[Row], most: int
     at = range(len(rows))
     if len(rows) > most:
         at = sorted({round(n * (len(rows) - 1) / (most - 1)) for n in range(most)})  # type: ignore[assignment]
-    weighed = [name for name in WEIGHED[group.workload] if name != "num_gpus"]
+    weighed = [name for name in workload_of(group.workload).weighed if name != "num_gpus"]
     known = [name for name in weighed if any(row.get(name) is not None for row in rows)]
     goals = ", ".join(label(name) for name in [*known, "num_gpus"])
     some = f"{len(at)} of {len(rows)}" if len(at) < len(rows) else f"all {len(rows)}"

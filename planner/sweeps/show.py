@@ -104,7 +104,10 @@ def show_summary(console: Console, asked: Shown) -> None:
     """Print the summary of a sweep."""
     sweep = asked.sweep
     summary = summarize(asked.rows(), sweep.plan, asked.measure)
-    front = front_across(asked.rows()) if asked.where else sweep.front_rows()
+    front = sweep.front_rows()
+    if asked.where:
+        numbers = front_across(asked.rows(), sweep.plan)
+        front = (row for row in asked.rows() if row["scenario"] in numbers)
     print_summary(console, sweep, summary, front, is_full=asked.full)
 
 

@@ -17,7 +17,8 @@ from planner.sweeps.identity import check_same, identity
 from planner.sweeps.parts import Part, is_whole, parts_of
 from planner.sweeps.plan import SweepPlan
 
-PLAN, MANIFEST, PARTS, LOCK = "plan.json", "manifest.json", "parts", ".lock"
+PLAN, MANIFEST, PARTS = "plan.json", "manifest.json", "parts"
+LOCK = ".planner-sweep.lock"
 TABLES = SCENARIOS, FRONTS, FRONT = "scenarios", "fronts", "front"
 _AGAIN = "give another --output, or --fresh to begin again"
 
@@ -46,7 +47,7 @@ class Store:
         OutputError
             It cannot be written, is of another plan, version or specs, or in use.
         """
-        _make(folder / PARTS)
+        _make(folder)
         with _locked(folder):
             store = cls(folder=folder, plan=plan)
             store._begin(fresh)
@@ -71,6 +72,10 @@ class Store:
             file.write(json.dumps(manifest, indent=1, allow_nan=False) + "\n")
         self._remove_parts()
 
+    def forget(self) -> None:
+        """Let go of what is done: it does not go together."""
+        self._remove_parts()
+
     def _begin(self, fresh: bool) -> None:
         self.identity = identity(self.plan)
         mine: dict[str, Any] = {"identity": self.identity, "digest": self.plan.digest}
@@ -80,6 +85,7 @@ class Store:
             self._refuse_others(fresh)
         if before is None or fresh:
             self._remove_all()
+            _make(self.folder / PARTS)
             with written_whole(self.folder / PLAN) as file:
                 asked = {**mine, "plan": self.plan.to_dict()}
                 file.write(json.dumps(asked, indent=1) + "\n")
@@ -117,8 +123,9 @@ class Store:
 
     def _refuse_others(self, fresh: bool) -> None:
         """A directory with files of somebody else is left alone."""
-        found = sorted(self.folder.iterdir())
-        others = [path.name for path in found if path.name not in (PARTS, LOCK)]
+        found = [*self.folder.iterdir(), *self.folder.glob(f"{PARTS}/*")]
+        others = sorted(str(path.relative_to(self.folder)) for path in found)
+        others = [name for name in others if name not in (PARTS, LOCK)]
         if fresh:  # that was ended may have removed its plan
             others = [name for name in others if Path(name).stem not in TABLES]
         if others:
@@ -188,7 +195,7 @@ def _own(path: Path) -> TextIO:
     """The lock, had by this process alone."""
     while True:
         try:
-            file = path.open("w")
+            file = path.open("a")
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if os.path.samestat(os.fstat(file.fileno()), path.stat()):
@@ -199,7 +206,8 @@ def _own(path: Path) -> TextIO:
             file.close()  # its owner removed it just now
         except BlockingIOError as error:
             raise OutputError(f"{path.parent}: another sweep is being written there.") from error
-        except FileNotFoundError:
-            continue
+        except FileNotFoundError as error:
+            if not path.parent.is_dir():
+                raise OutputError(f"{path.parent}: was removed just now.") from error
         except OSError as error:
             raise OutputError(f"{path}: cannot be locked ({error.strerror}).") from error

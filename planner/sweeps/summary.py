@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 from planner.optimize.result_columns import ends_of
 from planner.report.told import label
 from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, better, column_of_measure, measured
-from planner.sweeps.plan import SweepPlan, Work, questions_of
+from planner.sweeps.plan import SweepPlan, work_questions
 
 Row: TypeAlias = Mapping[str, Any]
 Place: TypeAlias = tuple[str, ...]
@@ -24,7 +24,6 @@ MEMORY, LIMIT, UNKNOWN, IMPOSSIBLE = "m", "l", "?", "x"
 
 # What says where a scenario runs and on what terms, beside the number of GPUs.
 _PLACES = ("gpu", "cluster", "provider", "contract", "region")
-_WORK_GROUP = "question"
 _KIN = ("gpu", "framework", "engine", "mode")
 _SAME = 1e-3
 _NO_ENDS = (math.nan, math.nan)
@@ -291,12 +290,6 @@ def _words(name: str) -> str:
 def _number_first(value: Any) -> tuple[bool, float, str]:
     is_number = isinstance(value, int | float)
     return not is_number, float(value) if is_number else 0.0, str(value)
-
-
-def work_questions(work: Work) -> tuple[str, ...]:
-    """The questions and limits with several values that say what is done, not by what."""
-    known = questions_of(work.workload)
-    return tuple(n for n in work.varied if n not in known or known[n].group == _WORK_GROUP)
 
 
 def reason_mark(reason: str) -> str:

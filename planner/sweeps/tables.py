@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -33,18 +33,16 @@ def has_parquet() -> bool:
     return find_spec("pyarrow") is not None
 
 
-def write_tables(
-    store: Store, front: Callable[[Iterator[Mapping[str, Any]]], Rows]
-) -> dict[str, Any]:
+def write_tables(store: Store, front: Collection[int]) -> dict[str, Any]:
     """Write all tables; returns their names with the digests of their content.
 
-    ``front`` picks those of the scenarios' rows that are on the front across them.
+    ``front`` has the numbers of the scenarios that are on the front across them.
     """
     rows, fronts = _kinds(store, "rows"), _kinds(store, "fronts")
     tables: dict[str, tuple[Kinds, Iterable[Block]]] = {
-        SCENARIOS: (rows, _blocks(_scenarios(store), rows)),
+        SCENARIOS: (rows, _blocks(scenario_rows(store), rows)),
         FRONTS: (fronts, _front_blocks(store, fronts)),
-        FRONT: (rows, _blocks(front(_scenarios(store)), rows)),
+        FRONT: (rows, _blocks(_among(scenario_rows(store), front), rows)),
     }
     digests = {}
     for name, (kinds, blocks) in tables.items():
@@ -66,9 +64,14 @@ def _kinds(store: Store, table: str) -> dict[str, str]:
     return {**first, **found}
 
 
-def _scenarios(store: Store) -> Iterator[Mapping[str, Any]]:
+def scenario_rows(store: Store) -> Iterator[Mapping[str, Any]]:
+    """The rows of all scenarios, in order."""
     for path in store.all_parts():
         yield from read_rows(path)
+
+
+def _among(rows: Rows, numbers: Collection[int]) -> Rows:
+    return (row for row in rows if row["scenario"] in numbers)
 
 
 def _blocks(rows: Rows, names: Iterable[str]) -> Iterator[Block]:

@@ -158,6 +158,7 @@ class Workload:
     precision : the parameter that is the precision of the matrices
     adapters : the kinds of adapters that it knows, none of them among them
     suits : whether a profile can do what is asked, where nobody named it
+    weighed : result columns that plans on different GPUs are weighed by, all the better the less
     ties : objectives that published runs tell apart only beyond a factor
     """
 
@@ -183,6 +184,7 @@ class Workload:
     adapters: tuple[str, ...] = ("none",)
     suits: Callable[[Question, Any], bool] = lambda *_: True
     ties: tuple[str, ...] = ()
+    weighed: tuple[str, ...] = ("num_gpus",)
 
 
 def only(source: Source) -> Any:

@@ -37,6 +37,7 @@ _OF_RATES = ("throughput_per_gpu", "throughput", "cost_per_million_tokens")
 # Nobody pays ten times as much for what is left to gain there.
 _TIMES_THE_BEST = 10.0
 _COSTS = ("usd", "count")
+_PER_TOKEN = "cost_per_million_tokens_usd"
 _NUMBERS = ("replicas", "prefill_replicas")
 
 
@@ -274,6 +275,7 @@ SERVE = Workload(
     wording=SERVING_WORDS,
     other_gpus=("prefill_gpu",),
     precision="quantization",
+    weighed=("request_latency_s", _PER_TOKEN, "num_gpus", "cost_per_hour_usd"),
     ties=(*_OF_RATES, "interactivity", "num_gpus", "cost_per_hour"),
     suits=lambda _, engine: engine.scheduler.continuous,
 )
@@ -293,5 +295,6 @@ INFERENCE = Workload(
     fitting=_fitting,
     wording=BATCH_WORDS,
     precision="quantization",
+    weighed=("request_latency_s", _PER_TOKEN, "num_gpus"),
     ties=(*_OF_RATES, "request_latency"),
 )

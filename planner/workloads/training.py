@@ -236,6 +236,7 @@ TRAIN = Workload(
     suits=lambda question, framework: (
         framework.adapters if question.work.is_frozen else framework.whole_models
     ),
+    weighed=("calendar_time_days", "cost_usd", "num_gpus", "energy_kwh"),
     ties=("throughput", "step_time", "time_to_train", "gpu_hours", "cost"),
     wording=Wording(
         noun="configuration",

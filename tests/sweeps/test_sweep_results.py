@@ -17,13 +17,14 @@ import planner
 from planner.errors import OutputError
 from planner.optimize.pareto import front_of_many
 from planner.optimize.result_columns import full_columns
-from planner.sweeps.front import WEIGHED, front_across
+from planner.sweeps.front import front_across
 from planner.sweeps.parts import joint_kind, parts_of
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read import make_sweep
 from planner.sweeps.run import run_sweep
 from planner.sweeps.scenario import run_scenario, run_scenarios
 from planner.sweeps.workers import in_this_process, on_cores
+from planner.workloads.registry import workload_of
 
 TABLE = {
     "gpu": ["a100", "h100", "rtx4090"],
@@ -177,12 +178,14 @@ def test_begun_anew_another_plan_takes_its_place(tmp_path: Path) -> None:
         assert [int(row["num_gpus"]) for row in rows] == counts
 
 
-def test_the_front_across_scenarios_is_that_of_the_definition(folder: Path) -> None:
+def test_the_front_across_scenarios_is_that_of_the_definition(
+    plan: SweepPlan, folder: Path
+) -> None:
     rows = [
         {**row, "feasible": row["feasible"] == "True"} for row in rows_of(folder / "scenarios.csv")
     ]
     given = [{**row, **{n: float(row[n] or "inf") for n in _weighed(row)}} for row in rows]
-    found = {row["scenario"] for row in front_across(given)}
+    found = {str(number) for number in front_across(given, plan)}
     expected = set()
     for row in given:
         alike = [o for o in given if o["feasible"] and _alike(o) == _alike(row)]
@@ -194,11 +197,11 @@ def test_the_front_across_scenarios_is_that_of_the_definition(folder: Path) -> N
 
 
 def _weighed(row: Any) -> tuple[str, ...]:
-    return WEIGHED[row["workload"]]
+    return workload_of(row["workload"]).weighed
 
 
 def _alike(row: Any) -> tuple[str, ...]:
-    return row["work"], row["model"]
+    return row["work"], row["model"], row["sequence_length"]
 
 
 def _beats(one: Any, other: Any) -> bool:
