@@ -38,8 +38,8 @@ _MOST_AT_ONCE = 10**7
 _BURST_OF = ("serve",)
 _FIELDS = tuple(field.name for field in fields(Request))
 _OF_OPTUNA = ("trials", "seed", "sampler", "storage")
-# Questions that do nothing without another.
-_NEEDS = {"acceptance_rate": "draft_tokens", "draft_cost": "draft_tokens"}
+NEEDS = {"acceptance_rate": "draft_tokens", "draft_cost": "draft_tokens"}
+"""Questions that do nothing without another."""
 
 
 def make_request(
@@ -244,7 +244,7 @@ def _refuse_others(workload: str, answers: Mapping[str, Any], said: Said) -> Non
 
 
 def _refuse_useless(request: Request, answers: Mapping[str, Any], said: Said) -> None:
-    for name, needed in _NEEDS.items():
+    for name, needed in NEEDS.items():
         if answers.get(name) and not getattr(request, needed):
             raise SearchSpaceError(f"{said(name)} needs {said(needed)}.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -85,6 +86,19 @@ def run(given: options.Given) -> None:
         from planner.sweeps.show import Shown, show_summary
 
         show_summary(make_console(), Shown(folder=given["output"]))
+    _refuse_none(given["output"])
+
+
+def _refuse_none(folder: Path) -> None:
+    """A sweep without a single plan ends as a search without one does."""
+    from planner.errors import InfeasibleError
+    from planner.sweeps.results import Sweep
+
+    sweep = Sweep(folder)
+    if not any(row["feasible"] for row in sweep.rows()):
+        raise InfeasibleError(
+            f"None of {sweep.plan.num_scenarios:,} scenarios has a plan: {folder} has the reasons."
+        )
 
 
 def _workers(given: options.Given) -> Run:

@@ -17,6 +17,7 @@ from planner.configurations.enumerate import OpenMesh
 from planner.configurations.rule import Rule
 from planner.configurations.table import pick
 from planner.optimize.narrowing import possible_mesh
+from planner.specs.site import Site
 
 Columns: TypeAlias = dict[str, Any]
 """One list or array per result column; names of terms with the unit at the end."""
@@ -105,6 +106,7 @@ class Source(ABC):
     """
 
     mode: str
+    site: Site
     setting: Any
     mesh: OpenMesh[Any] | None
     counts: tuple[int, ...]

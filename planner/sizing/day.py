@@ -259,6 +259,5 @@ def _least(prices: dict[str, float], among: Sequence[str]) -> str | None:
 def _price(request: Request, contract: str | None) -> float:
     """USD per GPU-second under a contract; NaN where unknown."""
     plan = make_plan(replace(request, contract=contract))
-    offer = plan.problem.sources[0].site.offer  # type: ignore[attr-defined]
-    is_it = offer is not None and contract in (None, offer.contract)
-    return float(offer.value) if is_it else math.nan
+    site = plan.problem.sources[0].site
+    return site.price if contract in (None, site.contract) else math.nan

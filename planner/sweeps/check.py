@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 from planner.errors import PlannerError
-from planner.given import Said
+from planner.given import NEEDS, Said
+from planner.optimize.constraints import constraints
+from planner.plan import make_plan
 from planner.request import ALL
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 from planner.sweeps.plan import MOST_SCENARIOS, Scenario, SweepPlan, Work
 from planner.text import count
-from planner.workloads.registry import workload_of
+from planner.workloads.notes import Notes
+from planner.workloads.place import read_place
 
 SPECS = {
     "model": SpecKind.MODELS,
@@ -24,9 +29,12 @@ SPECS = {
 }
 """Questions that name spec files, and what kind of."""
 
+# Stands for the others where one answer is looked at alone.
+_ANY_MODEL = "llama-7b"
+
 
 def faults_of(plan: SweepPlan, said: Said = str) -> Iterator[str]:
-    """Every value of every axis is looked at once, beside the first ones of the others."""
+    """Every answer is looked at alone; where none is wrong, whether some go together."""
     number = plan.num_scenarios
     if number > MOST_SCENARIOS:
         yield (
@@ -34,39 +42,58 @@ def faults_of(plan: SweepPlan, said: Said = str) -> Iterator[str]:
             "values, or make several plans."
         )
         return
-    for work in plan.works:
-        for scenario in _one_at_a_time(work):
-            yield from _faults(scenario, plan, said)
-        yield from _contradictions(work, said)
+    catalogue = Catalogue(plan.specs)
+    found = [
+        fault
+        for work in plan.works
+        for name, values in work.axes.items()
+        for value in values
+        for fault in _faults(work, name, value, catalogue, said)
+    ]
+    found += [fault for work in plan.works for fault in _contradictions(work, said)]
+    yield from found or (fault for work in plan.works for fault in _everywhere(work, plan, said))
+
+
+def _faults(work: Work, name: str, value: Any, catalogue: Catalogue, said: Said) -> Iterator[str]:
+    """What is wrong with an answer whatever the others are."""
+    if name in NEEDS:
+        return
+    given = {"model": _ANY_MODEL, "num_gpus": 1, name: value}
+    alone = Scenario(number=0, work=replace(work, settings={}, objectives=()), values=given)
+    try:
+        request = alone.request(catalogue.folder, said)
+        if request.constraints:
+            constraints(work.workload, request.constraints)
+        if name == "model":
+            catalogue.load_model(str(value))
+        elif name in SPECS and value != ALL:
+            catalogue.find(SPECS[name], str(value))
+        else:  # hardware and terms, which no model decides
+            read_place(request, None, (), Notes(catalogue), is_only=False)
+    except PlannerError as error:
+        yield str(error)
+
+
+def _everywhere(work: Work, plan: SweepPlan, said: Said) -> Iterator[str]:
+    """Why no scenario at all can be planned; nothing where one of the first can."""
+    reasons = []
+    for scenario in _one_at_a_time(work):
+        try:
+            make_plan(scenario.request(plan.specs, said))
+        except PlannerError as error:
+            reasons.append(str(error))
+        else:
+            return
+    yield from dict.fromkeys(reasons)
 
 
 def _one_at_a_time(work: Work) -> Iterator[Scenario]:
+    """Every value of every axis once, beside the first ones of the others."""
     first = {name: values[0] for name, values in work.axes.items()}
     yield Scenario(number=0, work=work, values=first)
     for name, values in work.axes.items():
         for value in values[1:]:
             yield Scenario(number=0, work=work, values={**first, name: value})
-
-
-def _faults(scenario: Scenario, plan: SweepPlan, said: Said) -> Iterator[str]:
-    """What its answers are not, and specs that are missing or faulty."""
-    try:
-        request = scenario.request(plan.specs, said)
-    except PlannerError as error:
-        yield str(error)
-        return
-    catalogue, workload = Catalogue(plan.specs), workload_of(request.workload)
-    for name in (*SPECS, *workload.other_gpus):
-        word = getattr(request, name, None)
-        if word in (None, ALL):
-            continue
-        try:
-            if name == "model":
-                catalogue.load_model(str(word))
-            else:
-                catalogue.find(SPECS[name], str(word))
-        except PlannerError as error:
-            yield str(error)
 
 
 def _contradictions(work: Work, said: Said) -> Iterator[str]:

@@ -132,6 +132,9 @@ def _recommended(plan: Plan, first: Columns) -> dict[str, Any]:
     """The recommended plan in full, and how sure it is."""
     table = full_columns(first, plan.problem.sources)
     row = {name: plain(values[:1])[0] for name, values in table.items()}
+    offer = plan.source_of(row).site.offer
+    if offer is not None:
+        row |= {"price_offers": offer.offers, "price_date": offer.when}
     row |= {"fit_probability": _fits(row), "assumed": assumed_in_short(plan.assumed)}
     sure = plan.source_of(row).confidence(row["num_gpus"])
     if sure is not None:
