@@ -60,10 +60,8 @@ def _named(plan: SweepPlan) -> Iterator[Path]:
         for value in (*answers, *work.settings.values()):
             if not isinstance(value, str | Path):
                 continue
-            if os.path.isfile(value):
-                yield Path(value)
-            elif os.path.isdir(value):  # of a model
-                yield from sorted(Path(value).glob("*.json"))
+            inside = os.path.join(value, "config.json")  # of a model's folder
+            yield from (Path(path) for path in (value, inside) if os.path.isfile(path))
 
 
 def _digest(paths: Iterable[Path]) -> str:
