@@ -16,10 +16,11 @@ Row: TypeAlias = Mapping[str, Any]
 COST, TIME, VALUE = "cost", "time", "value"
 """What scenarios are chosen by: ``value`` is cost times time, both all the better the less."""
 
+_CALENDAR, _TRAINING = "calendar_time_days", "time_to_train_days"
 # By measure its columns, the first one that a row has a value in counts.
 MEASURES: Mapping[str, tuple[str, ...]] = {
     COST: ("cost_usd", "cost_per_million_tokens_usd"),
-    TIME: ("calendar_time_days", "time_to_train_days", "request_latency_s"),
+    TIME: (_CALENDAR, _TRAINING, "request_latency_s"),
 }
 # By the end of a column's name what its values are, and how many SI units its unit is.
 _UNITS: Mapping[str, tuple[str, float]] = {
@@ -65,8 +66,12 @@ def find_column(word: str, columns: Sequence[str], said: str = "") -> str:
         if wanted in columns:
             return wanted
     of_measure = [column for column in MEASURES.get(name, ()) if column in columns]
-    if name in (TIME, VALUE) or len(of_measure) > 1:
+    if _CALENDAR in of_measure:
+        of_measure = [column for column in of_measure if column != _TRAINING]
+    if name == VALUE or len(of_measure) > 1:
         return name
+    if of_measure:
+        return of_measure[0]
     for wanted in (name, own):
         found = [column for column in columns if _stem(column) == wanted]
         if found:

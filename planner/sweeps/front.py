@@ -13,7 +13,7 @@ from planner.optimize.pareto import front_of_many
 # By workload what is weighed against each other, all the less the better; an unknown value loses
 # against every known one.
 WEIGHED: Mapping[str, tuple[str, ...]] = {
-    "train": ("time_to_train_days", "cost_usd", "num_gpus", "energy_kwh"),
+    "train": ("calendar_time_days", "cost_usd", "num_gpus", "energy_kwh"),
     "serve": ("request_latency_s", "cost_per_million_tokens_usd", "num_gpus", "cost_per_hour_usd"),
     "inference": ("request_latency_s", "cost_per_million_tokens_usd", "num_gpus"),
 }

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +38,12 @@ def print_rows(
     """Rows as a table of as many columns as there is room for."""
     some = f"{text.count(len(rows))} of " if len(rows) < matching else ""
     console.print(f"{some}{text.count(matching)} scenarios", style="bold")
-    shown = []
-    for at, name in enumerate(columns):
-        cells = [row[at] for row in rows]
-        if any(cell is not None for cell in cells):
-            shown.append(_column(name, cells))
+    table = {name: [row[at] for row in rows] for at, name in enumerate(columns)}
+    shown = [
+        _column(name, cells, _alike(name, table))
+        for name, cells in table.items()
+        if any(cell is not None for cell in cells)
+    ]
     order = [one.name for one in shown]
     print_fitted(
         console,
@@ -56,11 +56,26 @@ def print_rows(
         print_folded(console, "More: --top")
 
 
-def _column(name: str, cells: Cells) -> Column:
+def _alike(name: str, table: Mapping[str, Cells]) -> list[float]:
+    """The numbers of a column and of the ends of its interval, which are told in one unit."""
+    return [
+        float(cell)
+        for other, cells in table.items()
+        if _without_end(other) == _without_end(name)
+        for cell in cells
+        if _is_number(cell)
+    ]
+
+
+def _without_end(name: str) -> str:
+    return name.replace("_low", "").replace("_high", "")
+
+
+def _column(name: str, cells: Cells, alike: Sequence[float]) -> Column:
     head = label(name)
     if any(isinstance(cell, float) for cell in cells):
-        numbers = [math.nan if cell is None else float(cell) for cell in cells if _is_number(cell)]
-        words, unit = told_alike(name, numbers)
+        numbers = [float(cell) for cell in cells if _is_number(cell)]
+        words, unit = told_alike(_without_end(name), [*numbers, *alike])
         found = iter(words)
         told = [next(found) if _is_number(cell) else _word(cell) for cell in cells]
         head = head if unit in head.split() else f"{head} {unit}".strip()

@@ -63,7 +63,7 @@ def print_matrix(console: Console, group: Group, most: int) -> None:
         )
     order = [one.name for one in columns]
     print_fitted(
-        console, columns, rank=order.index, styles=[""] * len(places), elsewhere="--pivot has them"
+        console, columns, rank=order.index, styles=[""] * len(places), elsewhere="--csv has them"
     )
     if len(places) < len(group.places):
         more = len(group.places) - len(places)

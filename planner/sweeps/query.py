@@ -105,15 +105,15 @@ def read_where(texts: Sequence[str], columns: Sequence[str], specs: Path | None 
                     f"{_WHERE} {shown(text)}: write NAME=VALUE, NAME<VALUE and so on."
                 )
             last = found.pop()
-            more = _value(last.column, text.strip(), specs)
-            found.append(_with(last, (*last.values, more)))
+            more = _values(last.column, text.strip(), specs)
+            found.append(_with(last, (*last.values, *more)))
             continue
         name, sign, value = match.groups()
         column, sign = find_column(name, columns, _WHERE), "=" if sign == "==" else sign
-        read = _value(column, value, specs)
-        if sign not in ("=", "!=") and not _is_number(read):
+        read = _values(column, value, specs)
+        if sign not in ("=", "!=") and not _is_number(read[0]):
             raise SearchSpaceError(f"{_WHERE} {text.strip()}: {shown(value)} is no number.")
-        found.append(Condition(column=column, operator=sign, values=(read,)))
+        found.append(Condition(column=column, operator=sign, values=read))
     return Where(conditions=tuple(found))
 
 
@@ -179,13 +179,14 @@ def _key(value: Any, sign: int) -> tuple[Any, ...]:
     return (1, 0, text if sign > 0 else tuple(-ord(letter) for letter in text))
 
 
-def _value(column: str, text: str, specs: Path | None) -> Any:
-    if column in _LOADED:
-        try:
-            return _LOADED[column](Catalogue(specs), text)
-        except PlannerError:
-            return text
-    return read_value(column, text, _WHERE)
+def _values(column: str, text: str, specs: Path | None) -> tuple[Any, ...]:
+    """A value; of what specs describe its own name and the one that was written."""
+    if column not in _LOADED:
+        return (read_value(column, text, _WHERE),)
+    try:
+        return text, _LOADED[column](Catalogue(specs), text)
+    except PlannerError:
+        return (text,)
 
 
 def _equal(value: Any, other: Any) -> bool:

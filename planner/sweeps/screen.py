@@ -166,7 +166,7 @@ def _print_front(console: Console, group: Group, front: Sequence[Row], most: int
         values = [float(rows[n].get(name) or float("nan")) for n in at]
         words, unit = told_alike(name, values)
         header = f"{label(name)} {unit}".strip()
-        header = header.replace("time to train", "time").replace("request latency", "latency")
+        header = header.replace("calendar time", "time").replace("request latency", "latency")
         columns.append(Column(name=label(name), header=header, cells=words, numeric=True))
     layouts = [plan_in_short(rows[n]) for n in at]
     columns.append(Column(name="plan", header="plan", cells=layouts, numeric=False))

@@ -13,7 +13,7 @@ from rich.console import Console
 from planner.errors import SearchSpaceError
 from planner.report.console import print_folded, print_title
 from planner.sweeps.against import compare
-from planner.sweeps.columns import COST, VALUE, Row, find_column, find_columns
+from planner.sweeps.columns import COST, TIME, VALUE, Row, find_column, find_columns
 from planner.sweeps.differences import difference_columns, difference_rows, print_differences
 from planner.sweeps.front import front_across
 from planner.sweeps.listing import print_rows, usual_columns, write_rows
@@ -69,7 +69,7 @@ class Shown:
     @cached_property
     def measure(self) -> str:
         """The column or measure of ``value``."""
-        if self.value in (COST, VALUE):
+        if self.value in (COST, TIME, VALUE):
             return self.value
         return find_column(self.value, self.sweep.columns, "--value")
 

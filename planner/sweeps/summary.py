@@ -315,7 +315,7 @@ def tied(one: Found, other: Found) -> bool:
     where the time is the same, too, the price decides. Of others, the errors on the sides that
     face each other are taken as independent.
     """
-    best, worst = sorted((one, other))[:2]
+    best, worst = sorted((one, other), key=lambda found: found.value)
     if best.value <= 0 or best.value == worst.value:
         return best.value == worst.value
     gap = math.log(worst.value / best.value)

@@ -9,6 +9,7 @@ import planner
 from planner.confidence.quantiles import MEDIAN, SUREST, checked_confidence, quantile
 from planner.errors import SearchSpaceError
 from planner.given import make_request
+from planner.optimize.constraints import constraints
 from planner.optimize.sureness import sure_factor
 from planner.plan import make_plan
 
@@ -98,6 +99,18 @@ def test_replicas_serve_the_rate_at_its_lower_quantile(mode):
         frame = planner.search(**asked, confidence=confidence).to_frame()
         assert frame[column].min() >= 100 * (1 - 1e-9)
     assert planner.search(**asked).to_frame()["requests_per_s_low"].min() < 100
+
+
+def test_a_bound_on_predictions_rejects_the_same():
+    candidates = planner.search(**SERVING).recommended
+    predicted = float(np.ravel(candidates.time_per_output_token)[0])
+    factor = sure_factor(candidates.source, "time_per_output_token", 0.9, 1)
+    for bound, is_kept in ((predicted * factor * 1.01, True), (predicted * factor * 0.99, False)):
+        (limit,) = constraints("serve", {"time_per_output_token": bound}, confidence=0.9)
+        alone = limit.of_predictions(candidates.source)
+        assert bool(np.ravel(limit.violated(candidates))[0]) is not is_kept
+        assert bool(np.ravel(alone.violated(candidates))[0]) is not is_kept
+        assert alone.bound == pytest.approx(bound / factor)
 
 
 def test_a_latency_errs_as_its_parts_do():

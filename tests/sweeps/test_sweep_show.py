@@ -1,0 +1,318 @@
+"""`planner sweep show`: filters, orders, matrices, comparisons, and directories that are none."""
+
+from __future__ import annotations
+
+import csv
+import json
+from itertools import product
+
+import pytest
+from made import COUNTS, GPUS, plan_of, row_of, rows_of, write
+
+from planner.errors import SearchSpaceError
+from planner.sweeps.against import compare
+from planner.sweeps.columns import find_column, read_value
+from planner.sweeps.query import ordered, read_order, read_where
+from planner.sweeps.results import Sweep, cell_value
+
+SPOTS = [*product(GPUS, COUNTS)]
+PLAN = plan_of(gpu=GPUS, num_gpus=COUNTS)
+# By GPU what 8 GPUs cost and how long they take; b200 does not fit on 8.
+COST = {"a100": 1e6, "b200": 3e6, "h100": 2e6}
+TIME = {"a100": 40.0, "b200": 10.0, "h100": 20.0}
+
+
+def made_rows(factor=1.0):
+    return rows_of(
+        {
+            (gpu, n): None if (gpu, n) == ("b200", 8)
+            else (COST[gpu] * (1 + n / 100) * factor, TIME[gpu] * 8 / n)
+            for gpu, n in SPOTS
+        }
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("sweeps") / "made", PLAN, made_rows())
+
+
+COLUMNS = ["scenario", "gpu", "num_gpus", "feasible", "cost_usd", "cost_low_usd",
+           "time_to_train_days", "peak_memory_gib", "model"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("word", "column"),
+    [
+        ("cost", "cost_usd"),
+        ("cost_usd", "cost_usd"),
+        ("--gpus", "num_gpus"),
+        ("time", "time_to_train_days"),
+        ("time-to-train", "time_to_train_days"),
+        ("peak_memory", "peak_memory_gib"),
+        ("cost_low", "cost_low_usd"),
+        ("value", "value"),
+    ],
+)
+def test_columns_are_found_by_term_and_by_measure(word, column):
+    assert find_column(word, COLUMNS) == column
+
+
+def test_a_time_is_that_of_the_calendar_where_both_are_known():
+    assert find_column("time", [*COLUMNS, "calendar_time_days"]) == "calendar_time_days"
+    assert find_column("time", [*COLUMNS, "request_latency_s"]) == "time"
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "value"),
+    [
+        ("cost_usd", "2M", 2e6),
+        ("cost_usd", "1500", 1500.0),
+        ("time_to_train_days", "12h", 0.5),
+        ("peak_memory_gib", "1GiB", 1.0),
+        ("model_flops_utilization", "40%", 0.4),
+        ("num_gpus", "1Ki", 1024.0),
+        ("feasible", "no", False),
+        ("gpu", "h100", "h100"),
+        ("reason", "none", None),
+    ],
+)
+def test_values_have_units(column, text, value):
+    assert read_value(column, text) == value
+
+
+@pytest.mark.parametrize(
+    ("texts", "chosen"),
+    [
+        (["gpu=a100,h100,num_gpus>8"], lambda r: r["gpu"] != "b200" and r["num_gpus"] > 8),
+        (["num_gpus!=8,16"], lambda r: r["num_gpus"] == 32),
+        (["cost<2.2M", "time<=20d"], lambda r: (r.get("cost_usd") or 9e9) < 2.2e6
+         and r["time_to_train_days"] <= 20),
+        (["feasible=no"], lambda r: not r["feasible"]),
+        (["cost=unknown"], lambda r: r.get("cost_usd") is None),
+        (["value<30e6"], lambda r: r["feasible"]
+         and r["cost_usd"] * r["time_to_train_days"] < 30e6),
+        ([], lambda r: True),
+    ],
+)  # fmt: skip
+def test_conditions_choose_rows(texts, chosen):
+    rows = made_rows()
+    where = read_where(texts, [*rows[-1]])
+    expected = [row["scenario"] for row in rows if chosen(row)]
+    assert len(expected) > 0
+    assert [row["scenario"] for row in where.rows(rows)] == expected
+
+
+def test_a_gpu_goes_by_its_other_names():
+    rows = [row_of(0, "h100-sxm-80gb", 8, 1.0, 1.0), row_of(1, "a100-sxm-80gb", 8, 1.0, 1.0)]
+    found = read_where(["gpu=h100,model=llama-65b"], [*rows[0]]).rows(rows)
+    assert [row["scenario"] for row in found] == [0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gpuu=h100", "there is no column 'gpuu'. Did you mean gpu"),
+        ("cost<abc", "'abc' is no number"),
+        ("cost<3GiB", "unit 'GiB' is not a unit of usd"),
+        ("h100", "write NAME=VALUE"),
+        ("num_gpus>8,16", "write NAME=VALUE"),
+    ],
+)
+def test_wrong_conditions_are_told(text, message):
+    with pytest.raises(SearchSpaceError, match=message):
+        read_where([text], COLUMNS)
+
+
+def test_where_nothing_is_chosen_the_values_are_told():
+    with pytest.raises(SearchSpaceError, match="gpu has a100, b200, h100"):
+        [*read_where(["gpu=zzz"], COLUMNS).rows(made_rows())]
+
+
+@pytest.mark.parametrize("top", [None, 1, 4, 99])
+def test_rows_are_sorted_with_the_unknown_last(top):
+    rows = made_rows()
+    order = read_order("-num_gpus,cost", [*rows[-1]])
+    found = [*ordered(rows, order, ["scenario"], top)]
+    able = sorted(rows, key=lambda r: (-r["num_gpus"], r.get("cost_usd") or float("inf")))
+    assert found == [(row["scenario"],) for row in able][:top]
+
+
+def test_texts_sort_backwards_too():
+    rows = made_rows()
+    found = [gpu for (gpu,) in ordered(rows, read_order("-gpu", [*rows[0]]), ["gpu"], None)]
+    assert found == sorted(found, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("cell", "value"),
+    [("8", 8), ("-0.5", -0.5), ("1e5", 1e5), ("True", True), ("", None), ("a,b", "a,b"),
+     ("'=1+1", "=1+1"), ("1_0", "1_0"), ("nan", "nan"), ("-", "-")],
+)  # fmt: skip
+def test_cells_are_what_they_stand_for(cell, value):
+    found = cell_value(cell)
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_a_directory_gives_back_its_rows(folder):
+    sweep = Sweep(folder)
+    rows = made_rows()
+    for row, found in zip(rows, sweep.rows(), strict=True):
+        assert {name: found[name] for name in row} == row
+    frame = sweep.scenarios()
+    assert list(frame["gpu"]) == [row["gpu"] for row in rows]
+    assert sweep.summary().feasible == len(rows) - 1
+    assert len(sweep.front()) == len(rows) - 1
+
+
+def test_the_summary_is_on_screen(planner, folder):
+    ran = planner("sweep", "show", folder)
+    assert ran.exit_code == 0
+    assert "\x1b" not in ran.out
+    assert max(map(len, ran.out.splitlines())) <= 80
+    lines = ran.out.splitlines()
+    (cheapest,) = (line for line in lines if line.startswith("cheapest"))
+    assert "8 x a100: 1.08 M USD (0.97 to 1.19), 40.0 days (36.0 to 44.0)" in cheapest
+    (b200,) = (line for line in lines if line.startswith("b200"))
+    assert b200.split() == ["b200", "m", "3.48", "3.96"]
+    (a100,) = (line for line in lines if line.startswith("a100"))
+    assert a100.split() == ["a100", "*1.08", "*1.16", "*1.32"]
+    assert "Fastest by number of GPUs: h100 with 8, b200 with 16 to 32" in ran.out
+    assert "b200 is faster than" not in ran.out  # it has no plan where others were faster
+    assert "m out of memory" in ran.out
+
+
+@pytest.mark.parametrize("width", [40, 60, 200])
+def test_it_folds(planner, monkeypatch, folder, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    for more in ((), ("--full",), ("--sort", "cost"), ("--pivot", "gpu,num_gpus")):
+        out = planner("sweep", "show", folder, *more).out
+        assert all(len(line) <= width or "/" in line for line in out.splitlines())
+
+
+def test_rows_on_screen(planner, folder):
+    ran = planner(
+        "sweep", "show", folder, "--where", "feasible=yes,num_gpus=16", "--sort", "-cost",
+        "--columns", "gpu,cost",
+    )  # fmt: skip
+    assert [line.split()[0] for line in ran.out.splitlines()[-3:]] == ["b200", "h100", "a100"]
+    assert ran.out.startswith("3 scenarios")
+    assert planner("sweep", "show", folder, "--top", "2").out.startswith("2 of 9 scenarios")
+
+
+def test_a_pivot_has_the_best_of_every_cell(planner, folder, tmp_path):
+    out = planner("sweep", "show", folder, "--pivot", "num_gpus,gpu", "--value", "time").out
+    (sixteen,) = (line for line in out.splitlines() if line.startswith("16"))
+    assert sixteen.split() == ["16", "20.0", "5.00", "10.0"]
+    (most,) = (line for line in out.splitlines() if line.startswith("32"))
+    assert most.split() == ["32", "*10.0", "*2.50", "*5.00"]
+    file = tmp_path / "pivot.csv"
+    planner("sweep", "show", folder, "--pivot", "gpu,num_gpus", "--csv", file)
+    rows = [*csv.DictReader(file.read_text().splitlines())]
+    assert rows[0]["num_gpus=16"] == str(1e6 * 1.16)
+    assert rows[1]["num_gpus=8"] == ""
+    ran = planner("sweep", "show", folder, "--pivot", "gpu,num_gpus", "--value", "framework")
+    assert (ran.exit_code, "is no number" in ran.err) == (3, True)
+
+
+def test_rows_are_written(planner, folder, tmp_path):
+    paths = tmp_path / "rows.csv", tmp_path / "rows.json"
+    words = ("--where", "num_gpus=8", "--sort", "-cost", "--columns", "gpu,cost")
+    assert planner("sweep", "show", folder, *words, "--csv", paths[0]).out == ""
+    planner("sweep", "show", folder, *words, "--json", paths[1])
+    expected = [("h100", 2e6 * 1.08), ("a100", 1e6 * 1.08), ("b200", None)]
+    assert [(r["gpu"], r["cost_usd"]) for r in json.loads(paths[1].read_text())] == expected
+    table = [*csv.DictReader(paths[0].read_text().splitlines())]
+    assert [(r["gpu"], float(r["cost_usd"] or "nan")) for r in table][:2] == expected[:2]
+    whole = planner("sweep", "show", folder, "--csv", "-").out
+    assert whole == (folder / "scenarios.csv").read_text()
+
+
+def test_two_sweeps_are_compared(tmp_path, planner):
+    old, new = made_rows(), made_rows(1.5)
+    new[3] = {**row_of(3, "b200", 8, 7e6, 10.0)}
+    new[8] = row_of(8, "h100", 32)
+    new[0] = old[0]
+    more = plan_of(gpu=GPUS, num_gpus=COUNTS, total_tokens=["1T"])
+    before = write(tmp_path / "before", PLAN, old)
+    after = write(tmp_path / "after", more, new)
+    found = compare(Sweep(before), Sweep(after))
+    assert (found.same, len(found.changes), found.won, found.lost) == (1, 8, 1, 1)
+    assert {change.key for change in found.changes[:2]} == {("b200", 8), ("h100", 32)}
+    assert found.asked == {"total_tokens": (None, "1T")}
+    ran = planner("sweep", "show", after, "--against", before)
+    assert "9 scenarios in both: 1 the same, 8 changed, 1 have a plan now" in ran.out
+    assert "+50 %" in ran.out
+    assert "Asked otherwise: total tokens not asked, now 1T" in ran.out
+    file = tmp_path / "changes.json"
+    planner("sweep", "show", after, "--against", before, "--json", file)
+    rows = json.loads(file.read_text())
+    assert len(rows) == 8
+    assert rows[-1]["cost_now"] == pytest.approx(1.5 * rows[-1]["cost_before"])
+
+
+def test_what_only_one_of_two_sweeps_has_is_told(tmp_path, planner):
+    rows = [row for row in made_rows() if row["gpu"] != "h100"]
+    fewer = write(tmp_path / "fewer", plan_of(gpu=GPUS[:2], num_gpus=COUNTS), rows)
+    whole = write(tmp_path / "whole", PLAN, made_rows())
+    found = compare(Sweep(whole), Sweep(fewer))
+    assert (found.same, found.changes) == (6, ())
+    assert found.only_before == tuple(("h100", n) for n in COUNTS)
+    out = planner("sweep", "show", whole, "--against", fewer).out
+    assert f"Only in {whole}: 3" in " ".join(out.split())
+
+
+def test_an_unfinished_sweep_shows_what_is_done(tmp_path, planner):
+    counts = [8 * n for n in range(1, 21)]
+    plan = plan_of(gpu=["a100"], num_gpus=counts)
+    rows = [row_of(n, "a100", count, 1.0 + n, 1.0) for n, count in enumerate(counts)]
+    folder = write(tmp_path / "part", plan, rows, done=1)
+    sweep = Sweep(folder)
+    assert (sweep.is_complete, sweep.done) == (False, 16)
+    ran = planner("sweep", "show", folder)
+    assert "16 of 20 scenarios are done" in ran.out
+    assert planner("sweep", "show", folder, "--top", "1").out.startswith("1 of 16 scenarios")
+    (folder / "parts" / "000000.jsonl.gz").write_bytes(b"broken")
+    ran = planner("sweep", "show", folder)
+    assert (ran.exit_code, "cannot be read" in ran.err) == (2, True)
+
+
+def test_what_is_no_sweep_is_refused(tmp_path, planner, folder):
+    ran = planner("sweep", "show", tmp_path / "none")
+    assert (ran.exit_code, "there is no such directory" in ran.err) == (2, True)
+    ran = planner("sweep", "show", tmp_path)
+    assert (ran.exit_code, "is not the directory of a sweep" in ran.err) == (2, True)
+    (tmp_path / "plan.json").write_text("{}")
+    assert planner("sweep", "show", tmp_path).exit_code == 2
+    cut = write(tmp_path / "cut", PLAN, made_rows())
+    lines = (cut / "scenarios.csv").read_text().splitlines(keepends=True)
+    (cut / "scenarios.csv").write_text("".join(lines[:-2]))
+    ran = planner("sweep", "show", cut)
+    assert (ran.exit_code, "has 7 of 9 scenarios" in ran.err) == (2, True)
+    (cut / "scenarios.csv").write_text("".join([*lines[:-1], "1,2\n"]))
+    assert planner("sweep", "show", cut).exit_code == 2
+    assert planner("sweep", "show", folder, "--sort", "costt").exit_code == 3
+
+
+def test_both_commands_have_help(planner):
+    assert "planner sweep show DIR" in planner("sweep", "-h").out
+    assert "--where" in planner("sweep", "show", "-h").out
+
+
+def test_a_sweep_ends_with_its_summary(planner, tmp_path):
+    words = ("sweep", "--model", "llama-7b", "--gpu", "a100,rtx4090", "--gpus", "1,8",
+             "--framework", "fsdp", "--set", "gbs=8", "--set", "mbs=1",
+             "--output", tmp_path / "out")  # fmt: skip
+    ran = planner(*words)
+    assert ran.exit_code == 0
+    assert "cheapest" in ran.out
+    assert planner("sweep", "show", tmp_path / "out").out == ran.out
+    assert planner(*words, "--quiet").out == ""
+    rows = [*Sweep(tmp_path / "out").rows()]
+    able = [row for row in rows if row["feasible"]]
+    assert able
+    for row in able:
+        assert 0.5 <= row["fit_probability"] <= 1
+        assert row["tie_factor"] > 1
+        assert "gpu efficiency" in row["assumed"]
