@@ -25,12 +25,15 @@ _MOST_AT_ONCE = 4096
 def front_across(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """The rows that no other of the same work and model is better than, in their order."""
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    most: dict[tuple[Any, ...], int] = {}
     for row in rows:
         if row["feasible"]:
-            group = groups.setdefault(tuple(row.get(name) for name in _ALIKE), [])
+            key = tuple(row.get(name) for name in _ALIKE)
+            group = groups.setdefault(key, [])
             group.append(row)
-            if len(group) >= 2 * _MOST_AT_ONCE:
+            if len(group) >= most.get(key, 2 * _MOST_AT_ONCE):
                 group[:] = _front(group)
+                most[key] = 2 * max(_MOST_AT_ONCE, len(group))  # a front may be long itself
     found = [row for group in groups.values() for row in _front(group)]
     yield from sorted(found, key=lambda row: int(row["scenario"]))
 

@@ -25,6 +25,7 @@ def group_title(group: Group) -> str:
 
 
 def plan_in_short(row: Row) -> str:
+    """The software and the layout of a scenario."""
     """The software and the layout of a scenario's plan, as its users write it."""
     wording = workload_of(row["workload"]).wording
     software = [row.get(name) for name in ("mode", "framework", "engine")]
@@ -33,6 +34,7 @@ def plan_in_short(row: Row) -> str:
 
 
 def where(row: Row) -> str:
+    """Where a scenario runs: its GPUs, and on what terms."""
     names = ("gpu", "contract", "provider", "region")
     return ", ".join(str(row[name]) for name in names if row.get(name) is not None)
 
@@ -45,6 +47,7 @@ def wheres(rows: Sequence[Row]) -> list[str]:
 
 
 def told_of(measure: str, row: Row, has_ends: bool = True) -> str:
+    """What a scenario takes of a measure, with its interval and its unit."""
     column = column_of_measure(measure, row)
     if not column:
         return "-"
@@ -102,6 +105,7 @@ def nowhere_lines(group: Group) -> list[str]:
 
 
 def places_in_short(places: Iterable[Place]) -> str:
+    """Places in one line."""
     return ", ".join(" ".join(place) for place in places)
 
 

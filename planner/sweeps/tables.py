@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,7 @@ from planner.sweeps.store import FRONT, FRONTS, SCENARIOS, Store
 
 Rows = Iterable[Mapping[str, Any]]
 Kinds = Mapping[str, str]
+Block = Mapping[str, Sequence[Any]]
 
 _ROWS = 4096
 _FIRST = (
@@ -40,15 +41,15 @@ def write_tables(
     ``front`` picks those of the scenarios' rows that are on the front across them.
     """
     rows, fronts = _kinds(store, "rows"), _kinds(store, "fronts")
-    tables: dict[str, tuple[Kinds, Rows]] = {
-        SCENARIOS: (rows, _scenarios(store)),
-        FRONTS: (fronts, _fronts(store)),
-        FRONT: (rows, front(_scenarios(store))),
+    tables: dict[str, tuple[Kinds, Iterable[Block]]] = {
+        SCENARIOS: (rows, _blocks(_scenarios(store), rows)),
+        FRONTS: (fronts, _front_blocks(store, fronts)),
+        FRONT: (rows, _blocks(front(_scenarios(store)), rows)),
     }
     digests = {}
-    for name, (kinds, found) in tables.items():
+    for name, (kinds, blocks) in tables.items():
         with _files(store.folder, name, kinds) as add:
-            for block in _blocks(found):
+            for block in blocks:
                 add(block)
         for path in sorted(store.folder.glob(f"{name}.*")):
             digests[path.name] = _digest(path)
@@ -71,24 +72,32 @@ def _scenarios(store: Store) -> Iterator[Mapping[str, Any]]:
             yield outcome.row
 
 
-def _fronts(store: Store) -> Iterator[Mapping[str, Any]]:
-    for path in store.all_parts():
-        for outcome in read_outcomes(path):
-            names = [*outcome.front]
-            for values in zip(*outcome.front.values(), strict=True):
-                yield dict(zip(names, values, strict=True))
-
-
-def _blocks(rows: Rows) -> Iterator[list[Mapping[str, Any]]]:
+def _blocks(rows: Rows, names: Iterable[str]) -> Iterator[Block]:
     found = iter(rows)
     while block := [*islice(found, _ROWS)]:
-        yield block
+        yield {name: [row.get(name) for row in block] for name in names}
+
+
+def _front_blocks(store: Store, names: Iterable[str]) -> Iterator[Block]:
+    """The fronts of all scenarios below each other: columns as they are kept."""
+    waiting: dict[str, list[Any]] = {name: [] for name in names}
+    number = 0
+    for path in store.all_parts():
+        for outcome in read_outcomes(path):
+            rows = len(next(iter(outcome.front.values()), ()))
+            number += rows
+            for name, values in waiting.items():
+                values += outcome.front.get(name) or [None] * rows
+            while number >= _ROWS:
+                yield {name: values[:_ROWS] for name, values in waiting.items()}
+                waiting = {name: values[_ROWS:] for name, values in waiting.items()}
+                number -= _ROWS
+    if number:
+        yield waiting
 
 
 @contextmanager
-def _files(
-    folder: Path, name: str, kinds: Kinds
-) -> Iterator[Callable[[list[Mapping[str, Any]]], None]]:
+def _files(folder: Path, name: str, kinds: Kinds) -> Iterator[Callable[[Block], None]]:
     with ExitStack() as stack:
         text = stack.enter_context(written_whole(folder / f"{name}.csv"))
         text.write(",".join(map(csv_cell, kinds)) + "\n")
@@ -96,10 +105,9 @@ def _files(
         if has_parquet() and kinds:
             add_columns = stack.enter_context(_parquet(folder / f"{name}.parquet", kinds))
 
-        def add(block: list[Mapping[str, Any]]) -> None:
-            text.writelines(
-                ",".join([csv_cell(row.get(column)) for column in kinds]) + "\n" for row in block
-            )
+        def add(block: Block) -> None:
+            cells = [_cells(block[name], kind) for name, kind in kinds.items()]
+            text.writelines([",".join(row) + "\n" for row in zip(*cells, strict=True)])
             if add_columns is not None:
                 add_columns(block)
 
@@ -107,7 +115,7 @@ def _files(
 
 
 @contextmanager
-def _parquet(path: Path, kinds: Kinds) -> Iterator[Callable[[list[Mapping[str, Any]]], None]]:
+def _parquet(path: Path, kinds: Kinds) -> Iterator[Callable[[Block], None]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -115,20 +123,26 @@ def _parquet(path: Path, kinds: Kinds) -> Iterator[Callable[[list[Mapping[str, A
     schema = pa.schema([(name, types.get(kind, pa.string())) for name, kind in kinds.items()])
     with written_bytes(path) as file, pq.ParquetWriter(file, schema) as writer:
 
-        def add(block: list[Mapping[str, Any]]) -> None:
-            columns = {
-                name: [_as_kind(row.get(name), kind) for row in block]
-                for name, kind in kinds.items()
-            }
+        def add(block: Block) -> None:
+            columns = {name: _of_kind(block[name], kind) for name, kind in kinds.items()}
             writer.write_table(pa.table(columns, schema=schema))
 
         yield add
 
 
-def _as_kind(value: Any, kind: str) -> Any:
-    if value is None or kind in ("flag", "count"):
-        return value
-    return float(value) if kind == "number" else str(value)
+def _of_kind(values: Sequence[Any], kind: str) -> Sequence[Any]:
+    if kind in ("flag", "count"):
+        return values
+    made = float if kind == "number" else str
+    return [None if value is None else made(value) for value in values]
+
+
+def _cells(values: Sequence[Any], kind: str) -> list[str]:
+    """The cells of a column; a part's numbers are all finite, and a text is quoted once."""
+    if kind in ("flag", "count", "number"):
+        return ["" if value is None else repr(value) for value in values]
+    texts = {value: csv_cell(value) for value in {*values} if isinstance(value, str)}
+    return [texts[value] if isinstance(value, str) else csv_cell(value) for value in values]
 
 
 def _digest(path: Path) -> str:
