@@ -58,12 +58,8 @@ def _named(plan: SweepPlan) -> Iterator[Path]:
     for work in plan.works:
         answers = [one for values in work.axes.values() for one in values]
         for value in (*answers, *work.settings.values()):
-            if not isinstance(value, str | Path):
-                continue
-            if os.path.isfile(value):
+            if isinstance(value, str | Path) and os.path.isfile(value):
                 yield Path(value)
-            elif os.path.isdir(value):  # of a model
-                yield from sorted(Path(value).glob("*.json"))
 
 
 def _digest(paths: Iterable[Path]) -> str:
