@@ -108,7 +108,7 @@ class Day:
     def utilization(self) -> float:
         """Share of what the running GPUs could serve that is asked of them."""
         could = sum(hour.capacity * hour.period.hours for hour in self.hours)
-        return self.load.requests / 3600 / could if could else math.nan
+        return self.load.requests / HOUR / could if could else math.nan
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """A row of columns for each period."""

@@ -17,8 +17,6 @@ from planner.sweeps.columns import MEASURES, VALUE, Row, find_column, measured, 
 from planner.sweeps.names import name_of
 
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -171,7 +169,7 @@ def _key(value: Any, sign: int) -> tuple[Any, ...]:
     if value is None:
         return (2, 0, "")
     text = str(value)
-    return (1, 0, text if sign > 0 else tuple(-ord(letter) for letter in text))
+    return (1, 0, text if sign > 0 else (*(-ord(letter) for letter in text), 1))
 
 
 def _values(column: str, text: str, specs: Path | None) -> tuple[Any, ...]:
