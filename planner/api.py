@@ -15,13 +15,14 @@ from planner.given import make_request, read_burst, read_driver
 from planner.inputs import shown, whole
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
 from planner.plan import evaluated, make_plan, one_configuration
+from planner.processes import num_cores
 from planner.request import Request
 from planner.sizing.load import read_load
 from planner.sizing.size import contracts_given, size_all
 from planner.sweeps.read import make_sweep, read_plan
 from planner.sweeps.results import Sweep
 from planner.sweeps.run import run_sweep
-from planner.sweeps.workers import num_cores, on_cores
+from planner.sweeps.workers import on_cores
 
 
 def search(

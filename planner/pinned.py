@@ -21,7 +21,7 @@ from planner.workloads.registry import workload_names
 _HEADER = "# `planner estimate --plan FILE` shows this plan; other options beside it change it.\n"
 _WHOLE_SPACE = "space"
 _OF_POOLS = ("mode", "prefill_gpu")
-_OF_FILES = ("prices", "reliability")
+_OF_FILES = ("prices",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,9 +203,8 @@ def _faults(where: str, part: str, table: Any, known: Mapping[str, Any]) -> list
 
 
 def _absolute(path: str) -> str:
-    """A path that means the same file from every working directory; a name stays one."""
-    is_path = Path(path).suffix != "" or len(Path(path).parts) > 1
-    return str(Path(path).absolute()) if is_path else path
+    """A path that means the same file from every working directory."""
+    return str(Path(path).absolute())
 
 
 def _plain(value: Any) -> Any:

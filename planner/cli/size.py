@@ -52,8 +52,9 @@ def size(given: options.Given) -> None:
 def _sized(
     given: options.Given, request: Request, contracts: Sequence[str | None], load: Load | None
 ) -> Sizes:
+    from planner.processes import num_cores
     from planner.report.progress import progress_bar
-    from planner.sizing.size import num_cores, size_all, tasks_of
+    from planner.sizing.size import size_all, tasks_of
 
     workers = whole(given["workers"] or num_cores(), "--workers", 1)
     number = len(tasks_of(request, contracts, load=load, said=options.option_name))

@@ -13,6 +13,7 @@ from planner.estimators.flops import adapter_parameter_count
 from planner.estimators.parameters import count_parameters
 from planner.estimators.share import Setting
 from planner.formulas import goodput as formulas
+from planner.specs.reliability import Checkpoints
 from planner.specs.site import Site
 
 LOSSES = ("checkpoints", "work_again", "recoveries", "stragglers")
@@ -40,8 +41,7 @@ class Goodput:
     @property
     def ratio(self) -> FloatArray:
         """Time to train over calendar time, in (0, 1]."""
-        product = np.prod(np.broadcast_arrays(*self.left.values()), axis=0)
-        return np.asarray(np.maximum(product, formulas.LEAST_RATIO))
+        return formulas.effective_training_time_ratio(*self.left.values())
 
     @property
     def paid_gpus(self) -> FloatArray:
@@ -75,17 +75,7 @@ def goodput(setting: Setting, site: Site, num_gpus: FloatArray, end: str = "typi
         gpu_time_per_preemption=spec.gpu_time("preemption", end) if is_spot else np.inf,
     )
     size, node = checkpoint_size(setting), setting.machine.cluster.gpus_per_node
-    saving = spec.checkpoints
-    write = formulas.checkpoint_time(
-        checkpoint_size=size,
-        num_nodes=np.ceil(n / node),
-        bandwidth_per_node=saving.bandwidth_per_node or np.inf,
-        total_bandwidth=saving.total_bandwidth or np.inf,
-    )
-    blocking = saving.blocking_share * write
-    interval = formulas.optimal_interval(blocking_time=blocking, write_time=write, rate=rate)
-    if saving.interval:
-        interval = np.maximum(saving.interval, write - blocking)
+    write, blocking, interval = _checkpoints(spec.checkpoints, size, np.ceil(n / node), rate)
     recovery = spec.recovery.total + write  # it is read as fast as it is written
     parts = formulas.training_time_parts(
         interval=interval,
@@ -107,6 +97,23 @@ def goodput(setting: Setting, site: Site, num_gpus: FloatArray, end: str = "typi
         recovery_time=recovery,
         left=dict(zip(LOSSES, (*parts, _at_pace_of_slowest(site, n)), strict=True)),
     )
+
+
+def _checkpoints(
+    spec: Checkpoints, size: float, num_nodes: FloatArray, rate: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Seconds to write one, those of them that stop training, and those between two."""
+    write = formulas.checkpoint_time(
+        checkpoint_size=size,
+        num_nodes=num_nodes,
+        bandwidth_per_node=spec.bandwidth_per_node or np.inf,
+        total_bandwidth=spec.total_bandwidth or np.inf,
+    )
+    blocking = spec.blocking_share * write
+    interval = formulas.optimal_interval(blocking_time=blocking, write_time=write, rate=rate)
+    if spec.interval:
+        interval = np.maximum(spec.interval, write - blocking)
+    return write, blocking, interval
 
 
 def checkpoint_size(setting: Setting) -> float:

@@ -65,7 +65,7 @@ def checkpoint_time(
 def optimal_interval(*, blocking_time: Numeric, write_time: Numeric, rate: Numeric) -> FloatArray:
     r"""Seconds of training between checkpoints that lose the least time.
 
-    The minimum of the expected time of a run in `effective_training_time_ratio`:
+    The minimum of the expected time of a run, the product of `training_time_parts`:
 
     .. math:: \left(1 - \lambda\tau\right) e^{\lambda (\tau + \delta)} = 1
 
@@ -95,43 +95,6 @@ def optimal_interval(*, blocking_time: Numeric, write_time: Numeric, rate: Numer
     return np.asarray(np.maximum(interval, np.asarray(write_time) - delta))
 
 
-def effective_training_time_ratio(
-    *,
-    interval: Numeric,
-    blocking_time: Numeric,
-    write_time: Numeric,
-    recovery_time: Numeric,
-    rate: Numeric,
-) -> FloatArray:
-    r"""Share of the wall-clock time that makes lasting progress: the product of the parts.
-
-    .. math::
-       \frac{\lambda\tau}{e^{\lambda (R + w - \delta)}\left(e^{\lambda(\tau+\delta)} - 1\right)}
-
-    ``interval`` τ, ``blocking_time`` δ, ``write_time`` w (from the start of a checkpoint until
-    it can be used) and ``recovery_time`` R in seconds; ``rate`` λ per second. Failures come at
-    any time, during checkpoints and recoveries too. With w = δ, checkpoints that stop training
-    until they are written, it is Daly's exact form [1]_; where training goes on meanwhile, a
-    failure within w - δ falls back to the checkpoint before (derived here: the first checkpoint
-    after a restart counts once the job lived for τ + w, each further one τ + δ later). Never below
-    ``LEAST_RATIO``.
-
-    References
-    ----------
-    .. [1] J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart
-       dumps," Future Generation Computer Systems 22 (3), 2006, equation 13.
-    """
-    parts = training_time_parts(
-        interval=interval,
-        blocking_time=blocking_time,
-        write_time=write_time,
-        recovery_time=recovery_time,
-        rate=rate,
-    )
-    ratio = np.prod(np.broadcast_arrays(*parts), axis=0)
-    return np.asarray(np.maximum(ratio, LEAST_RATIO))
-
-
 def training_time_parts(
     *,
     interval: Numeric,
@@ -147,7 +110,22 @@ def training_time_parts(
        \frac{\lambda (\tau + \delta)}{e^{\lambda (\tau + \delta)} - 1} e^{-\lambda (w - \delta)},
        \quad e^{-\lambda R}
 
-    Arguments as of `effective_training_time_ratio`.
+    whose product is
+
+    .. math::
+       \frac{\lambda\tau}{e^{\lambda (R + w - \delta)}\left(e^{\lambda(\tau+\delta)} - 1\right)}
+
+    ``interval`` τ, ``blocking_time`` δ, ``write_time`` w (from the start of a checkpoint until
+    it can be used) and ``recovery_time`` R in seconds; ``rate`` λ per second. Failures come at
+    any time, during checkpoints and recoveries too. With w = δ, checkpoints that stop training
+    until they are written, the product is Daly's exact form [1]_; where training goes on
+    meanwhile, a failure within w - δ falls back to the checkpoint before (derived here: the first
+    checkpoint after a restart counts once the job lived for τ + w, each further one τ + δ later).
+
+    References
+    ----------
+    .. [1] J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart
+       dumps," Future Generation Computer Systems 22 (3), 2006, equation 13.
     """
     tau, delta, lam = np.asarray(interval), np.asarray(blocking_time), np.asarray(rate)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -157,6 +135,18 @@ def training_time_parts(
         again = again * np.exp(-lam * (np.asarray(write_time) - delta))
         recoveries = np.exp(-lam * np.asarray(recovery_time))
     return checkpoints, again, recoveries
+
+
+def effective_training_time_ratio(*parts: Numeric) -> FloatArray:
+    r"""Share of the wall-clock time that makes lasting progress: the product of its parts.
+
+    .. math:: \prod_i g_i
+
+    ``parts`` are the shares that each cause leaves of the time: those of `training_time_parts`,
+    and `straggler_ratio`. Never below ``LEAST_RATIO``.
+    """
+    ratio = np.prod(np.broadcast_arrays(*parts), axis=0)
+    return np.asarray(np.maximum(ratio, LEAST_RATIO))
 
 
 def straggler_ratio(

@@ -108,7 +108,7 @@ class Day:
     def utilization(self) -> float:
         """Share of what the running GPUs could serve that is asked of them."""
         could = sum(hour.capacity * hour.period.hours for hour in self.hours)
-        return self.load.requests / 3600 / could if could else math.nan
+        return self.load.requests / HOUR / could if could else math.nan
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """A row of columns for each period."""
@@ -258,6 +258,6 @@ def _least(prices: dict[str, float], among: Sequence[str]) -> str | None:
 
 def _price(request: Request, contract: str | None) -> float:
     """USD per GPU-second under a contract; NaN where unknown."""
-    plan = make_plan(replace(request, contract=contract, constraints={}, objectives=()))
+    plan = make_plan(replace(request, contract=contract))
     site = plan.problem.sources[0].site
     return site.price if contract in (None, site.contract) else math.nan

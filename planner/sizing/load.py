@@ -10,6 +10,7 @@ from pathlib import Path
 from planner.errors import SpecError
 from planner.specs.csv_table import Rows, number, read_table
 from planner.specs.paths import load_file
+from planner.units import HOUR
 
 HOURS = 24.0
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
@@ -50,7 +51,7 @@ class Load:
     @property
     def requests(self) -> float:
         """Requests of a day."""
-        return sum(3600 * period.hours * period.request_rate for period in self.periods)
+        return sum(HOUR * period.hours * period.request_rate for period in self.periods)
 
 
 def read_load(path: Path) -> Load:

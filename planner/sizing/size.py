@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -191,11 +190,6 @@ def contracts_given(given: Any, said: str = "contract") -> list[str | None]:
     if words == [ALL]:
         return [*CONTRACTS]
     return [*dict.fromkeys(read(term, word, said) for word in words)]
-
-
-def num_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _size(task: Task) -> Size | PlannerError:

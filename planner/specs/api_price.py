@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from io import StringIO
 from pathlib import Path
 
-from planner.errors import SpecError, did_you_mean
+from planner.errors import SpecError
 from planner.specs.cache import kept
+from planner.specs.csv_table import number, read_table
 from planner.specs.files import aliases_of, names
-from planner.specs.load import TABLE_BYTES, read_text
 from planner.specs.paths import SpecKind, api_price_files
 
 COLUMNS = (
@@ -31,6 +29,7 @@ NEEDED = ("provider", "model", "input_usd_per_mtok", "output_usd_per_mtok")
 """The columns that a list must have; the others may be left out."""
 
 _MILLION = 1e6
+_MOST = 1e6
 _DATE = re.compile(r"(<=)?(\d{4}-\d\d-\d\d)")
 _OLD_AFTER_DAYS = 365
 
@@ -126,7 +125,8 @@ def read_api_prices(path: Path) -> Sequence[ApiPrice]:
     prices: list[ApiPrice] = []
     faults: list[str] = []
     lines: dict[tuple[str, ...], int] = {}
-    for line, row in _rows(path):
+    for line, cells in read_table(path, COLUMNS, NEEDED):
+        row = dict.fromkeys(COLUMNS, "") | dict(cells)
         price, wrong = _parsed(row)
         key = tuple(row[name].lower() for name in ("provider", "model", "served_as"))
         if not wrong and key in lines:
@@ -149,31 +149,6 @@ def _known_as(name: str, folder: Path | None) -> str:
 
 def _word(name: str) -> str:
     return re.sub(r"[\s_]+", "-", name.strip().lower())
-
-
-def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, str]]]:
-    reader = csv.reader(StringIO(read_text(path, TABLE_BYTES)), strict=True)
-    try:
-        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
-    except csv.Error as error:
-        raise SpecError(f"{path}: is not valid CSV: {error}.") from error
-    head = rows[0][1] if rows else []
-    if faults := _faults_of_head(head):
-        raise SpecError("\n".join(f"{path}:1: {fault}" for fault in faults))
-    for line, row in rows[1:]:
-        if len(row) != len(head):
-            raise SpecError(f"{path}:{line}: has {len(row)} fields, not {len(head)}.")
-        yield line, dict.fromkeys(COLUMNS, "") | dict(zip(head, row, strict=True))
-
-
-def _faults_of_head(head: Sequence[str]) -> list[str]:
-    faults = [f"there is no column {name}." for name in NEEDED if name not in head]
-    for name in dict.fromkeys(head):
-        if name not in COLUMNS:
-            faults.append(f"unknown column {name!r}.{did_you_mean(name, COLUMNS)}")
-        elif head.count(name) > 1:
-            faults.append(f"column {name} is there twice.")
-    return faults
 
 
 def _parsed(row: Mapping[str, str]) -> tuple[ApiPrice | None, list[str]]:
@@ -209,13 +184,10 @@ def _amount(name: str, text: str) -> float | None:
     """USD per token; None of nothing."""
     if not text:
         return None
-    try:
-        number = float(text)
-    except ValueError:
-        raise ValueError(f"{name} {text!r} is not a number") from None
-    if not 0 <= number < 1e6:
+    found = number(text, name)
+    if found >= _MOST:
         raise ValueError(f"{name} {text} is not a price in USD per million tokens")
-    return number / _MILLION
+    return found / _MILLION
 
 
 def _is_date(text: str) -> bool:

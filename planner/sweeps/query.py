@@ -14,22 +14,15 @@ from planner.errors import PlannerError, SearchSpaceError
 from planner.inputs import shown
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import MEASURES, VALUE, Row, find_column, measured, read_value
+from planner.sweeps.names import name_of
 
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
 }
 _CONDITION = re.compile(r"\s*([^<>=!]+?)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*")
-_LOADED: Mapping[str, Callable[[Catalogue, str], Any]] = {
-    "gpu": lambda catalogue, word: catalogue.load_gpu(word).spec.name,
-    "framework": lambda catalogue, word: catalogue.load_framework(word).spec.name,
-    "engine": lambda catalogue, word: catalogue.load_engine(word).spec.name,
-    "model": lambda catalogue, word: catalogue.load_model(word).name,
-}
 _MOST_SEEN = 20
 _WHERE = "--where"
 
@@ -176,17 +169,16 @@ def _key(value: Any, sign: int) -> tuple[Any, ...]:
     if value is None:
         return (2, 0, "")
     text = str(value)
-    return (1, 0, text if sign > 0 else tuple(-ord(letter) for letter in text))
+    return (1, 0, text if sign > 0 else (*(-ord(letter) for letter in text), 1))
 
 
 def _values(column: str, text: str, specs: Path | None) -> tuple[Any, ...]:
     """A value; of what specs describe its own name and the one that was written."""
-    if column not in _LOADED:
-        return (read_value(column, text, _WHERE),)
     try:
-        return text, _LOADED[column](Catalogue(specs), text)
+        name = name_of(Catalogue(specs), column, text)
     except PlannerError:
         return (text,)
+    return (read_value(column, text, _WHERE),) if name is None else (text, name)
 
 
 def _equal(value: Any, other: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -22,15 +22,11 @@ from planner.optimize.result_columns import ends_of, full_columns
 from planner.optimize.source import Columns
 from planner.plan import Plan, make_plan
 from planner.report.infeasible import limit_texts
-from planner.specs.catalogue import Catalogue, Loaded
+from planner.specs.catalogue import Catalogue
+from planner.sweeps.names import name_of
 from planner.sweeps.plan import TERMS, Scenario, limit_column, questions_of
 from planner.terms import Term, terms_of
 
-_LOADED: Mapping[str, Callable[[Catalogue, str], Loaded[Any]]] = {
-    "gpu": Catalogue.load_gpu,
-    "framework": Catalogue.load_framework,
-    "engine": Catalogue.load_engine,
-}
 # Of the plans of a front the predictions in full are those of the recommended one alone.
 _OF_FRONTS = ("parameter", "derived", "pool", "objective", "limit")
 
@@ -57,12 +53,6 @@ def run_scenarios(scenarios: Iterable[Scenario], specs: Path | None = None) -> I
         outcome, result = _run(scenario, specs, before[1] if before and same else None)
         before = None if result is None else ((work.name, values), result)
         yield outcome
-
-
-def run_scenario(scenario: Scenario, specs: Path | None = None) -> Outcome:
-    """Search one scenario."""
-    (outcome,) = run_scenarios([scenario], specs)
-    return outcome
 
 
 def _run(
@@ -109,11 +99,8 @@ def _named(scenario: Scenario, catalogue: Catalogue) -> dict[str, Any]:
 
 def _name_of(term: Term, value: Any, catalogue: Catalogue) -> Any:
     try:
-        if term.term == "model":
-            return catalogue.load_model(str(value)).name
-        if term.term in _LOADED:
-            return _LOADED[term.term](catalogue, str(value)).spec.name
-        return read(term, value)
+        name = name_of(catalogue, term.term, str(value))
+        return read(term, value) if name is None else name
     except PlannerError:
         return value  # the search tells what is wrong with it
 

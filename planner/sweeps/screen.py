@@ -34,7 +34,6 @@ from planner.workloads.registry import workload_of
 _MOST_GROUPS, _MOST_PLACES, _MOST_OVERTAKINGS, _MOST_OF_FRONT, _LINES = 11, 14, 2, 6, 3
 _MOST_ROWS = 24
 _ALL = 10**6
-_GAP = 2
 
 
 def print_summary(

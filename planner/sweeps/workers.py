@@ -16,6 +16,7 @@ from typing import TypeAlias
 from planner.errors import PlannerError
 from planner.interrupts import is_asked_to_stop
 from planner.optimize.exhaustive import StopSearch
+from planner.processes import num_cores as num_cores
 from planner.sweeps.parts import Part, run_part
 from planner.sweeps.plan import SweepPlan
 
@@ -30,11 +31,6 @@ _LOOK_S = 0.2
 
 class WorkersLost(PlannerError):
     """Workers ended again and again: there is not enough memory, or somebody kills them."""
-
-
-def num_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_this_process(plan: SweepPlan, parts: Iterable[Part]) -> Iterator[Done]:

@@ -25,11 +25,13 @@ def ratio(*, rate, recovery, blocking=0.0, write=None, interval=None):
         interval = formulas.optimal_interval(blocking_time=blocking, write_time=write, rate=rate)
     return float(
         formulas.effective_training_time_ratio(
-            interval=interval,
-            blocking_time=blocking,
-            write_time=write,
-            recovery_time=recovery,
-            rate=rate,
+            *formulas.training_time_parts(
+                interval=interval,
+                blocking_time=blocking,
+                write_time=write,
+                recovery_time=recovery,
+                rate=rate,
+            )
         )
     )
 

@@ -11,6 +11,7 @@ from planner.formulas.goodput import (
     interruption_rate,
     optimal_interval,
     straggler_ratio,
+    training_time_parts,
 )
 from planner.units import HOUR
 
@@ -25,11 +26,13 @@ def best(blocking, write, rate):
 
 def ratio(interval, blocking, write, recovery, rate):
     return effective_training_time_ratio(
-        interval=interval,
-        blocking_time=blocking,
-        write_time=write,
-        recovery_time=recovery,
-        rate=rate,
+        *training_time_parts(
+            interval=interval,
+            blocking_time=blocking,
+            write_time=write,
+            recovery_time=recovery,
+            rate=rate,
+        )
     )
 
 

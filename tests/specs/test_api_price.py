@@ -123,10 +123,10 @@ def test_faults_come_together_with_line_numbers(tmp_path: Path) -> None:
         f"{path}:3: llama-7b of a is priced on line 2 too.",
         f"{path}:4: provider is empty.",
         f"{path}:4: output_usd_per_mtok is empty.",
-        f"{path}:4: input_usd_per_mtok -1 is not a price in USD per million tokens.",
+        f"{path}:4: input_usd_per_mtok -1 is negative, or not finite.",
         f"{path}:4: cached_input_usd_per_mtok 'x' is not a number.",
         f"{path}:4: date '2026-13-01' is not YYYY-MM-DD, nor <=YYYY-MM-DD.",
-        f"{path}:5: input_usd_per_mtok nan is not a price in USD per million tokens.",
+        f"{path}:5: input_usd_per_mtok nan is negative, or not finite.",
         f"{path}:5: output_usd_per_mtok 1e9 is not a price in USD per million tokens.",
         f"{path}:5: date 'yesterday' is not YYYY-MM-DD, nor <=YYYY-MM-DD.",
     ]
@@ -135,9 +135,9 @@ def test_faults_come_together_with_line_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("header", "fault"),
     [
-        ("", "there is no column provider."),
+        ("model", "there is no column provider."),
         ("provider,model,input_usd_per_mtok", "there is no column output_usd_per_mtok."),
-        (HEADER + ",sauce", "unknown column 'sauce'. Did you mean source?"),
+        (HEADER + ",sauce", "column 'sauce' is unknown. Did you mean source?"),
         (HEADER + ",model", "column model is there twice."),
     ],
 )
@@ -146,9 +146,19 @@ def test_a_wrong_head_is_a_fault(tmp_path: Path, header: str, fault: str) -> Non
         read_api_prices(write(tmp_path, header=header))
 
 
-def test_a_row_of_another_length_is_a_fault(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r":2: has 2 fields, not 5\."):
-        read_api_prices(write(tmp_path, "a,llama-7b"))
+def test_rows_are_read_as_those_of_other_tables(tmp_path: Path) -> None:
+    """Short rows are filled up and the case of the header does not matter, as in price lists."""
+    (price,) = read_api_prices(
+        write(tmp_path, "a,llama-7b,1,,2", header=HEADER.upper() + ",source,date")
+    )
+    assert (price.output, price.source, price.date) == (2e-6, "given", "")
+    with pytest.raises(SpecError) as raised:
+        read_api_prices(write(tmp_path, "a,b,1,,2,3", "a,b,1,,2,3,4"))
+    faults = str(raised.value).splitlines()
+    assert [fault.partition("csv")[2] for fault in faults] == [
+        ":2: has 6 fields, not 5.",
+        ":3: has 7 fields, not 5.",
+    ]
 
 
 def test_the_shipped_columns_are_all_there() -> None:

@@ -22,7 +22,7 @@ from planner.sweeps.parts import joint_kind, parts_of
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read import make_sweep
 from planner.sweeps.run import run_sweep
-from planner.sweeps.scenario import run_scenario, run_scenarios
+from planner.sweeps.scenario import run_scenarios
 from planner.sweeps.workers import in_this_process, on_cores
 from planner.workloads.registry import workload_of
 
@@ -79,7 +79,7 @@ def test_there_is_a_row_for_every_scenario_in_order(plan: SweepPlan, folder: Pat
 def test_a_row_is_that_of_the_search(plan: SweepPlan) -> None:
     for number in (10, plan.num_scenarios - 1):
         scenario = plan.scenario(number)
-        outcome = run_scenario(scenario)
+        (outcome,) = run_scenarios([scenario])
         answer = planner.search(workload=scenario.work.workload, **dict(scenario.values))
         assert answer.recommended is not None
         expected = full_columns(answer.recommended.columns(), answer.problem.sources)
@@ -262,4 +262,5 @@ SERVED = {
 )
 def test_contracts_that_share_a_search_find_what_each_alone_finds(table: Any) -> None:
     plan = make_sweep(table)
-    assert [*run_scenarios(plan.scenarios())] == [run_scenario(one) for one in plan.scenarios()]
+    alone = [outcome for one in plan.scenarios() for outcome in run_scenarios([one])]
+    assert [*run_scenarios(plan.scenarios())] == alone

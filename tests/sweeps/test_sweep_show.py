@@ -144,6 +144,12 @@ def test_texts_sort_backwards_too():
     assert found == sorted(found, reverse=True)
 
 
+def test_backwards_a_text_stands_before_its_own_beginning():
+    rows = [{"gpu": gpu} for gpu in ("h100", "h100-sxm", "a100", "h100-pcie")]
+    found = [gpu for (gpu,) in ordered(rows, read_order("-gpu", ["gpu"]), ["gpu"], None)]
+    assert found == ["h100-sxm", "h100-pcie", "h100", "a100"]
+
+
 @pytest.mark.parametrize(
     ("cell", "value"),
     [("8", 8), ("-0.5", -0.5), ("1e5", 1e5), ("True", True), ("", None), ("a,b", "a,b"),
