@@ -46,7 +46,7 @@ def print_sizes(console: Console, sizes: Sizes) -> None:
         columns = [*_columns(sizes)]
         styles = [GOOD if number == 0 else None for number in range(len(columns[0].cells))]
         print_fitted(console, columns, rank=lambda name: _RANKS.get(name, 1), styles=styles)
-    for line in reason_lines(sizes):
+    for line in [*note_lines(sizes), *reason_lines(sizes)]:
         print_folded(console, line)
 
 
@@ -90,6 +90,22 @@ def best_lines(sizes: Sizes) -> list[str]:
     return lines
 
 
+def note_lines(sizes: Sizes) -> list[str]:
+    """What the answers leave open."""
+    open_ones = [
+        f"{_named(size)} {text.count(size.not_tried[0])} to {text.count(size.not_tried[-1])}"
+        for size in sizes.found
+        if size.not_tried
+    ]
+    if not open_ones:
+        return []
+    return [
+        "",
+        f"Not looked at, of the numbers of nodes with prime factors above 7: "
+        f"{', '.join(open_ones)} GPUs. Fewer may be enough: give --gpus.",
+    ]
+
+
 def reason_lines(sizes: Sizes) -> list[str]:
     """Why others cannot, those of one reason together."""
     reasons: dict[str, list[str]] = {}
@@ -116,7 +132,8 @@ def margin_words(margin: Margin, confidence: float) -> str:
 def sizes_html(sizes: Sizes) -> str:
     """The report as a table of a notebook."""
     columns = [*_columns(sizes)] if sizes.found else []
-    lines = [*question_lines(sizes), *best_lines(sizes), *reason_lines(sizes)]
+    lines = [*question_lines(sizes), *best_lines(sizes), *note_lines(sizes)]
+    lines += reason_lines(sizes)
     head = "<br>".join(map(escape, filter(None, lines)))
     return f"<div><p>{head}</p>{columns_table(columns)}</div>"
 

@@ -96,8 +96,9 @@ class Size:
 
     ``fewest`` has the fewest GPUs, ``cheapest`` the lowest cost, ``fastest`` the shortest time
     within a budget; None where there is none, or, without any, where ``reason`` says why.
-    ``tried`` are the numbers of GPUs that were looked at, ascending. ``day`` is a day of a
-    service whose load changes, if that was asked for.
+    ``tried`` are the numbers of GPUs that were looked at, ascending, ``not_tried`` whole nodes
+    below the fewest that might be enough too. ``day`` is a day of a service whose load changes, if
+    that was asked for.
     """
 
     gpu: str
@@ -107,6 +108,7 @@ class Size:
     fastest: Fleet | None = None
     reason: str = ""
     tried: tuple[int, ...] = ()
+    not_tried: tuple[int, ...] = ()
     day: Day | None = None
 
     @property

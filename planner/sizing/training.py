@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from planner.optimize.exhaustive import exhaustive_search
 from planner.plan import make_plan
@@ -13,24 +14,31 @@ from planner.sizing.counts import coarse, thinned, whole_nodes
 from planner.sizing.fleet import Fleet, Size
 from planner.sizing.floor import Floor, deadline_of
 from planner.sizing.reasons import Missed, reason_of
+from planner.specs.cluster import ClusterSpec
 from planner.workloads.place import gpu_counts
 
 # How many times the fewest GPUs the cheapest may have, and how many numbers between are tried.
 _DEARER, _TRIED_ABOVE = 4, 3
 _BEYOND = 2
+# How far beyond a limit no neighbour keeps it, and how many of them are looked at even so.
+_FAR, _TRIED_FAR = 1.0, 16
+# How many whole nodes of other factors below the fewest GPUs are tried at a time.
+_TRIED_BELOW = 12
 
 
 @dataclass
 class TrainingSizer:
     """Searches one GPU under one contract, every number of GPUs at most once.
 
-    ``floor`` tells below which number none need be looked at.
+    ``floor`` tells below which number none need be looked at; ``not_tried`` are whole nodes between
+    it and the fewest GPUs that were not, for being many.
     """
 
     request: Request
     floor: Floor = field(default_factory=Floor)
     found: dict[int, Fleet | None] = field(default_factory=dict)
     missed: list[Missed] = field(default_factory=list)
+    not_tried: tuple[int, ...] = ()
 
     def size(self) -> Size:
         """The fewest GPUs, the cheapest and, within a budget, the fastest.
@@ -46,7 +54,7 @@ class TrainingSizer:
             return self._size(reason=reason_of(self.missed))
         others = [count for count in counts if fewest.num_gpus < count]
         near = tuple(count for count in others if count <= _DEARER * fewest.num_gpus)
-        self._try(thinned(near, _TRIED_ABOVE))
+        self._try([*near[:_TRIED_ABOVE], *thinned(near, _TRIED_ABOVE)])
         is_budget = "cost" in self.request.constraints
         if is_budget:
             self._fastest(tuple(others))
@@ -74,14 +82,24 @@ class TrainingSizer:
             fastest=fastest,
             reason=reason,
             tried=tuple(sorted(self.found)),
+            not_tried=self.not_tried,
         )
 
     def _counts(self) -> tuple[int, ...]:
         """The numbers that the request names, or whole nodes."""
-        if self.request.num_gpus not in (None, ALL, (ALL,)):
+        if self._is_given:
             return tuple(sorted({int(count) for count in gpu_counts(self.request.num_gpus)}))
-        cluster = make_plan(replace(self.request, num_gpus=1)).problem.setting.machine.cluster
-        return whole_nodes(cluster.gpus_per_node, cluster.max_gpus)
+        return whole_nodes(self._cluster.gpus_per_node, self._cluster.max_gpus)
+
+    @property
+    def _is_given(self) -> bool:
+        return self.request.num_gpus not in (None, ALL, (ALL,))
+
+    @cached_property
+    def _cluster(self) -> ClusterSpec:
+        setting = make_plan(replace(self.request, num_gpus=1)).problem.setting
+        cluster: ClusterSpec = setting.machine.cluster
+        return cluster
 
     def _fewest(self, counts: tuple[int, ...]) -> Fleet | None:
         """The first number that is enough.
@@ -89,12 +107,15 @@ class TrainingSizer:
         A rough grid is looked at first, and then everything below its first number that is
         enough: a run on more GPUs may fail where fewer do, because they do not divide its batch.
         """
-        first = self._first(coarse(counts))
+        first = self._first(coarse(counts)) or self._among_the_most(counts)
         if first is None:
             first = self._first(self._around_the_nearest(counts))
         if first is None:
             return None
-        return self._first([count for count in counts if count < first.num_gpus]) or first
+        first = self._first([count for count in counts if count < first.num_gpus]) or first
+        while fewer := self._first(self._nodes_below(first.num_gpus)):
+            first = fewer
+        return first
 
     def _first(self, counts: Iterable[int]) -> Fleet | None:
         for count in counts:
@@ -102,13 +123,40 @@ class TrainingSizer:
                 return fleet
         return None
 
+    def _among_the_most(self, counts: tuple[int, ...]) -> Fleet | None:
+        """Where all numbers are too few: the most of them come closest, if they run at all."""
+        if not counts or counts[-1] >= self.floor.fewest:
+            return None
+        before: Missed | None = None
+        for count in reversed(coarse(counts)):
+            if (fleet := self._at(count)) is not None:
+                return fleet
+            mine = next((miss for miss in self.missed if miss.num_gpus == count), None)
+            if before is not None and mine is not None and before.order < mine.order:
+                break
+            before = mine if mine is not None and math.isfinite(mine.excess) else before
+        return None
+
     def _around_the_nearest(self, counts: tuple[int, ...]) -> tuple[int, ...]:
-        """Numbers beside the one that came closest to keeping a limit."""
-        limited = [miss for miss in self.missed if miss.is_limit]
-        if not limited:
+        """Numbers beside the one that came closest to keeping a limit.
+
+        All where they may keep it; a few, for the reason, where it is far away.
+        """
+        nearest = min(self.missed, key=lambda miss: miss.order, default=None)
+        if nearest is None or not nearest.is_limit:
             return ()
-        nearest = min(limited, key=lambda miss: miss.excess).num_gpus
-        return tuple(count for count in counts if nearest / 2 < count < 2 * nearest)
+        around = tuple(c for c in counts if nearest.num_gpus / 2 < c < 2 * nearest.num_gpus)
+        return around if nearest.excess < _FAR else thinned(around, _TRIED_FAR)
+
+    def _nodes_below(self, count: int) -> tuple[int, ...]:
+        """Whole nodes next below the first number that is enough, whatever their factors are."""
+        if self._is_given:
+            return ()
+        per_node = self._cluster.gpus_per_node
+        nodes = range(per_node, count, per_node)
+        left = [number for number in nodes if self.floor.fewest <= number not in self.found]
+        self.not_tried = tuple(left[:-_TRIED_BELOW])
+        return tuple(left[-_TRIED_BELOW:])
 
     def _fastest(self, counts: tuple[int, ...]) -> None:
         """Look where the budget ends: at a rough grid, then beyond its last number within it.

@@ -1,11 +1,13 @@
 """The GPUs that a run takes, against every number of GPUs searched on its own."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
 
 import planner
+from planner import text
 from planner.errors import SearchSpaceError, SpecError
 from planner.sizing.counts import coarse, thinned, whole_nodes
 from planner.units import DAY
@@ -29,7 +31,7 @@ def feasible(count, deadline, **more):
 @pytest.mark.parametrize("deadline", ["60d", "13d", "5d", "2d"])
 def test_no_number_below_the_fewest_is_enough(deadline, confidence):
     (size,) = sized(deadline, confidence=confidence).sizes
-    counts = whole_nodes(8, 512)
+    counts = (1, 2, 4, *range(8, 384, 8))
     enough = [count for count in counts if feasible(count, deadline, confidence=confidence)]
     assert size.fewest.num_gpus == min(enough)
 
@@ -38,7 +40,8 @@ def test_no_number_below_the_fewest_is_enough(deadline, confidence):
 def test_batches_that_powers_of_two_do_not_divide(batch):
     more = {"global_batch_size": batch}
     (size,) = sized("10d", **more).sizes
-    enough = [count for count in whole_nodes(8, 256) if feasible(count, "10d", **more)]
+    counts = (1, 2, 4, *range(8, 256, 8))
+    enough = [count for count in counts if feasible(count, "10d", **more)]
     assert size.fewest.num_gpus == min(enough)
 
 
@@ -121,10 +124,62 @@ def test_a_deadline_that_no_number_reaches_is_told_with_the_nearest():
     assert all("calendar time" in size.reason and "at 90 %" in size.reason for size in with_reason)
 
 
+def test_the_limit_that_binds_is_told_at_the_number_that_comes_nearest():
+    asked = {**RUN, **GPU, "total_tokens": "100B", "price": 2.0}
+    days = {
+        count: float(np.ravel(planner.search(**asked, num_gpus=count).fastest.calendar_time)[0])
+        for count in (16, 32)
+    }
+    limits = {"calendar_time": "5d"}
+    (size,) = planner.size(**asked, constraints=limits, num_gpus=[16, 32]).sizes
+    told = text.duration(days[32])
+    assert size.reason == f"calendar time {told} with 32 GPUs, above 5.00 days"
+    (size,) = planner.size(**asked, constraints={"calendar_time": "1s"}).sizes
+    (fastest,) = planner.size(**asked, constraints={"cost": 1e9}).sizes
+    assert f"with {fastest.fastest.num_gpus:,} GPUs, above 1.00 s" in size.reason
+
+
+def test_a_budget_below_what_the_deadline_costs_is_the_reason():
+    asked = {**RUN, **GPU, "total_tokens": "100B", "price": 2.0}
+    (within,) = planner.size(**asked, constraints={"calendar_time": "13d"}).sizes
+    limits = {"calendar_time": "13d", "cost": 10.0}
+    (size,) = planner.size(**asked, constraints=limits).sizes
+    found = re.fullmatch(
+        r"cost ([\d,]+) USD with [\d,]+ GPUs, above 10.00 USD, where calendar time is kept",
+        size.reason,
+    )
+    assert found
+    assert float(found[1].replace(",", "")) == pytest.approx(within.cheapest.cost, rel=0.03)
+    limits["cost"] = 0.9999 * within.cheapest.cost
+    (size,) = planner.size(**asked, constraints=limits).sizes
+    assert "where calendar time is kept" in size.reason or size.fewest.cost <= limits["cost"]
+
+
+def test_a_bound_that_is_missed_by_a_hair_is_told_so():
+    asked = {**RUN, **GPU, "total_tokens": "100B", "num_gpus": 32}
+    run = planner.search(**asked, objectives=("calendar_time",)).fastest
+    seconds = float(np.ravel(run.calendar_time)[0])
+    (size,) = planner.size(**asked, constraints={"calendar_time": f"{seconds - 1}s"}).sizes
+    assert "GPUs, just above " in size.reason
+
+
+def test_whole_nodes_that_were_not_looked_at_are_told():
+    asked = {**RUN, **GPU, "total_tokens": "1T"}
+    sizes = planner.size(**asked, constraints={"calendar_time": "2d"})
+    (size,) = sizes.sizes
+    assert size.not_tried
+    assert not set(size.not_tried) & set(size.tried)
+    assert set(range(size.not_tried[-1] + 8, size.fewest.num_gpus, 8)) <= set(size.tried)
+    told = " ".join(sizes.summary().split())
+    assert f"{size.not_tried[0]:,} to {size.not_tried[-1]:,} GPUs. Fewer may be enough" in told
+    assert "Fewer may be enough" in sizes._repr_html_()
+    assert "Fewer may be enough" not in sized("13d").summary()
+
+
 def test_memory_that_lacks_is_told():
     asked = {**RUN, "gpu": "rtx4070ti", "num_gpus": [4, 8], "model": "llama-65b"}
     (size,) = planner.size(**asked, constraints={"calendar_time": "900d"}).sizes
-    assert "nothing fits with 4 GPUs" in size.reason
+    assert "nothing fits with 8 GPUs" in size.reason
     assert "GiB needed" in size.reason
 
 
