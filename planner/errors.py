@@ -58,6 +58,10 @@ class OutputError(PlannerError):
     exit_code = 8
 
 
+class WorkersLost(PlannerError):
+    """Workers ended again and again: there is not enough memory, or somebody kills them."""
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """A hint such as ``Did you mean llama-65b?``, or an empty string.
 

@@ -2,9 +2,129 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from itertools import islice
+from multiprocessing.connection import Connection
+from typing import Any, TypeVar
+
+TRIES = 3
+"""How many times in a row workers may end without a result."""
+
+_WAITING = 3
+_LOOK_S = 0.2
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 
 def num_cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Lost(Exception):
+    """Workers ended again and again without a result; ``tasks`` are those still to be done."""
+
+    def __init__(self, tasks: list[Any]) -> None:
+        super().__init__(tasks)
+        self.tasks = tasks
+
+
+def on_workers(
+    work: Callable[[Task], Result],
+    tasks: Iterable[Task],
+    workers: int,
+    look: Callable[[], object] = lambda: None,
+) -> Iterator[tuple[Task, Result]]:
+    """Tasks and their results, in any order, of so many processes that end with this one.
+
+    What a process was working on that ended is done by another. ``look`` is called some times per
+    second while nothing is done; what it raises ends the work. Tasks can be told apart by hash.
+
+    Raises
+    ------
+    Lost
+        Workers ended `TRIES` times in a row without a result.
+    """
+    left, tries = [*tasks], 0
+    while left:
+        done = set()
+        try:
+            for task, result in _once(work, left, workers, look):
+                done.add(task)
+                tries = 0
+                yield task, result
+        except BrokenProcessPool as error:
+            tries += 1
+            if tries == TRIES:
+                raise Lost([task for task in left if task not in done]) from error
+        left = [task for task in left if task not in done]
+
+
+def _once(
+    work: Callable[[Task], Result],
+    tasks: Iterable[Task],
+    workers: int,
+    look: Callable[[], object],
+) -> Iterator[tuple[Task, Result]]:
+    """Few tasks wait at a time, so that memory does not grow with their number."""
+    methods = multiprocessing.get_all_start_methods()
+    context = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
+    ends, alive = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_begin, initargs=(work, ends, alive)
+    )
+    waiting: dict[Future[Result], Task] = {}
+    try:
+        todo = iter(tasks)
+        while True:
+            for task in islice(todo, _WAITING * workers - len(waiting)):
+                waiting[pool.submit(_run, task)] = task
+            if not waiting:
+                return
+            for future in _ended(waiting, look):
+                yield waiting.pop(future), future.result()
+    finally:
+        alive.close()  # what is still being worked on is not waited for
+        pool.shutdown(wait=False, cancel_futures=True)
+        ends.close()
+
+
+def _ended(waiting: Iterable[Future[Result]], look: Callable[[], object]) -> set[Future[Result]]:
+    """At least one that has ended."""
+    while not (ended := wait(waiting, _LOOK_S, FIRST_COMPLETED).done):
+        look()
+    return ended
+
+
+_work: Callable[[Any], Any] | None = None
+
+
+def _begin(work: Callable[[Any], Any], ends: Connection, alive: Connection) -> None:
+    """A worker leaves signals of the terminal to its parent, and ends with it."""
+    global _work
+    _work = work
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    alive.close()
+    threading.Thread(target=_end_with, args=(ends,), daemon=True).start()
+
+
+def _end_with(ends: Connection) -> None:
+    """Wait until the other end of a pipe is closed, as it is when its process is killed."""
+    with suppress(OSError, EOFError):
+        ends.poll(None)
+    os._exit(1)
+
+
+def _run(task: Any) -> Any:
+    if _work is None:
+        raise RuntimeError("The worker was not begun.")
+    return _work(task)

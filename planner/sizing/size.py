@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from planner.confidence.classes import gpu_class
 from planner.confidence.quantiles import checked_confidence
-from planner.errors import PlannerError, SearchSpaceError
+from planner.errors import PlannerError, SearchSpaceError, WorkersLost
 from planner.given import Said
 from planner.inputs import read, several
 from planner.plan import make_plan
+from planner.processes import TRIES, Lost, on_workers
 from planner.request import ALL, Request
 from planner.sizing.day import day_of
 from planner.sizing.fleet import Size
@@ -106,6 +106,8 @@ def size_all(
     SpecError, SearchSpaceError
         No limit says what must be reached, something is unknown, faulty or impossible for all
         GPUs alike.
+    WorkersLost
+        Worker processes ended again and again.
     """
     tasks = tasks_of(request, contracts, load=load, said=said)
     found, errors = list[Size](), list[PlannerError]()
@@ -168,12 +170,24 @@ def _run(tasks: Sequence[Task], workers: int) -> Iterator[Size | PlannerError]:
     if workers < 2 or len(tasks) < _FEW or "fork" not in multiprocessing.get_all_start_methods():
         yield from map(_size, tasks)
         return
-    context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(min(workers, len(tasks)), mp_context=context) as pool:
-        try:
-            yield from pool.map(_size, tasks)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    numbers, found = range(len(tasks)), dict[int, Size | PlannerError]()
+    try:
+        shared = on_workers(partial(_numbered, tasks), numbers, min(workers, len(tasks)))
+        for number in numbers:
+            while number not in found:
+                done, size = next(shared)
+                found[done] = size
+            yield found.pop(number)
+    except Lost as error:
+        first = tasks[min(error.tasks)].request.gpu
+        raise WorkersLost(
+            f"Workers ended {TRIES} times without a result, at {first} or soon behind it: give "
+            "them more memory, or let one process size all."
+        ) from error
+
+
+def _numbered(tasks: Sequence[Task], number: int) -> Size | PlannerError:
+    return _size(tasks[number])
 
 
 def contracts_given(given: Any, said: str = "contract") -> list[str | None]:

@@ -140,7 +140,13 @@ def test_the_limit_that_binds_is_told_at_the_number_that_comes_nearest():
 
 
 def test_a_budget_below_what_the_deadline_costs_is_the_reason():
-    asked = {**RUN, **GPU, "total_tokens": "100B", "price": 2.0}
+    asked = {
+        "model": "llama-7b",
+        "framework": "megatron-lm",
+        **GPU,
+        "total_tokens": "100B",
+        "price": 2.0,
+    }
     (within,) = planner.size(**asked, constraints={"calendar_time": "13d"}).sizes
     limits = {"calendar_time": "13d", "cost": 10.0}
     (size,) = planner.size(**asked, constraints=limits).sizes

@@ -1,0 +1,107 @@
+"""The processes of a size: they end with their parent, and one that is killed is replaced."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+
+from planner.errors import WorkersLost
+from planner.given import make_request
+from planner.processes import TRIES, Lost, on_workers
+from planner.sizing import size as sizing
+
+SIZE = (
+    "size", "--model", "llama-65b", "--tokens", "1T", "--deadline", "30d",
+    "--gpu", "h100,h200,b200,a100,mi300x", "--workers", "2",
+)  # fmt: skip
+PATIENCE_S = 60
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)]
+)
+def test_workers_end_with_their_parent(number, code):
+    with subprocess.Popen(
+        [sys.executable, "-m", "planner", *SIZE],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
+        parent = psutil.Process(process.pid)
+        until(lambda: len(parent.children()) == 2)
+        workers = parent.children()
+        process.send_signal(number)
+        _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == code
+    assert err.count("\n") <= 1
+    _, alive = psutil.wait_procs(workers, timeout=PATIENCE_S)
+    assert not alive
+
+
+def _square_or_die(once: Path, number: int) -> int:
+    if number == 3 and not once.exists():
+        once.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number * number
+
+
+def test_what_a_killed_worker_had_is_done_by_another(tmp_path):
+    work = partial(_square_or_die, tmp_path / "died")
+    assert dict(on_workers(work, range(20), 2)) == {n: n * n for n in range(20)}
+    assert (tmp_path / "died").exists()
+
+
+def _die(number: int) -> int:
+    if number == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_work_that_always_kills_its_worker_is_given_up():
+    done = set()
+    with pytest.raises(Lost) as error:
+        done |= {number for number, _ in _noted(on_workers(_die, range(8), 2), done)}
+    assert 7 in error.value.tasks
+    assert not done & set(error.value.tasks)
+
+
+def _noted(found, done):
+    for number, result in found:
+        done.add(number)
+        yield number, result
+
+
+def test_sizes_without_workers_are_an_error_of_the_user(monkeypatch):
+    monkeypatch.setattr(sizing, "_size", lambda task: os.kill(os.getpid(), signal.SIGKILL))
+    asked = {"model": "llama-7b", "gpu": ["h100", "h200", "b200"], "total_tokens": "1B"}
+    request = make_request({**asked, "constraints": {"calendar_time": "1d"}})
+    with pytest.raises(WorkersLost, match=f"Workers ended {TRIES} times without a result"):
+        sizing.size_all(request, workers=2)
+
+
+def test_what_looks_on_ends_the_work():
+    class Enough(Exception):
+        pass
+
+    def look() -> None:
+        raise Enough
+
+    with pytest.raises(Enough):
+        list(on_workers(time.sleep, [5.0, 6.0], 2, look))
