@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 
 from planner.units import DAY as DAY
 from planner.units import GIB, HOUR
@@ -140,3 +142,14 @@ def limit(amount: float, unit: str) -> str:
         "count": gpus,
     }
     return formats[unit](amount)
+
+
+def assumed_in_short(names: Sequence[str]) -> str | None:
+    """The assumed numbers of specs; of those of one table how many.
+
+    >>> assumed_in_short(["gpu power", "gpu efficiency.gemm.latency", "gpu efficiency.wave"])
+    'gpu power; gpu efficiency (2 numbers)'
+    """
+    counts = Counter(name.partition(".")[0] for name in names)
+    words = [name if n == 1 else f"{name} ({n} numbers)" for name, n in counts.items()]
+    return "; ".join(words) or None

@@ -47,7 +47,10 @@ def print_sizes(console: Console, sizes: Sizes) -> None:
         styles = [GOOD if number == 0 else None for number in range(len(columns[0].cells))]
         print_fitted(console, columns, rank=lambda name: _RANKS.get(name, 1), styles=styles)
     for line in [*note_lines(sizes), *reason_lines(sizes)]:
-        print_folded(console, line)
+        if line:
+            print_folded(console, line)
+        else:
+            console.print()
 
 
 def question_lines(sizes: Sizes) -> list[str]:
@@ -91,19 +94,65 @@ def best_lines(sizes: Sizes) -> list[str]:
 
 
 def note_lines(sizes: Sizes) -> list[str]:
-    """What the answers leave open."""
+    """What the answers rest on, and what they leave open."""
+    lines = [*_price_lines(sizes), *_contract_lines(sizes), *_assumed_lines(sizes)]
     open_ones = [
         f"{_named(size)} {text.count(size.not_tried[0])} to {text.count(size.not_tried[-1])}"
         for size in sizes.found
         if size.not_tried
     ]
-    if not open_ones:
+    if open_ones:
+        lines.append(
+            "Not looked at, of the numbers of nodes with prime factors above 7: "
+            f"{', '.join(open_ones)} GPUs. Fewer may be enough: give --gpus."
+        )
+    return ["", *lines] if lines else []
+
+
+def _recommended(sizes: Sizes) -> list[Size]:
+    """The cheapest and the one of the fewest GPUs."""
+    if sizes.best is None:
         return []
-    return [
-        "",
-        f"Not looked at, of the numbers of nodes with prime factors above 7: "
-        f"{', '.join(open_ones)} GPUs. Fewer may be enough: give --gpus.",
-    ]
+    fewest = min(sizes.found, key=lambda size: _fewest(size).num_gpus)
+    return [sizes.best] if fewest is sizes.best else [sizes.best, fewest]
+
+
+def _price_lines(sizes: Sizes) -> list[str]:
+    """What a GPU of the recommended fleets costs, who asks that, and when; those of a day tell."""
+    if sizes.load is not None:
+        return []
+    told = [words for size in _recommended(sizes) if (words := _price_words(sizes, size))]
+    return [f"Price per GPU-hour: {'; '.join(told)}"] if told else []
+
+
+def _price_words(sizes: Sizes, size: Size) -> str:
+    row = _row(size)
+    price = row.get("price_per_gpu_hour_usd")
+    if price is None or not math.isfinite(price):
+        return ""
+    offers, date = row["price_offers"], row["price_date"]
+    basis = [str(row.get("provider") or ""), f"median of {offers} offers" if offers > 1 else ""]
+    basis.append("as given" if sizes.request.price is not None else date or "")
+    known = ", ".join(filter(None, basis))
+    return f"{_named(size)} {price:.2f} USD" + (f" ({known})" if known else "")
+
+
+def _contract_lines(sizes: Sizes) -> list[str]:
+    """Whose price is not that of the usual contract."""
+    others = [_named(size) for size in sizes.found if size.is_other_contract]
+    return [f"No on-demand price is known, taken as: {', '.join(others)}"] if others else []
+
+
+def _assumed_lines(sizes: Sizes) -> list[str]:
+    """Numbers of the recommended fleets that have no source."""
+    told = {size.gpu: _row(size).get("assumed") for size in _recommended(sizes)}
+    named = {gpu: words for gpu, words in told.items() if words}
+    if not named:
+        return []
+    if len(set(told.values())) == 1:
+        return [f"Assumed, without a source: {next(iter(named.values()))}"]
+    listed = "; ".join(f"{gpu}: {words}" for gpu, words in named.items())
+    return [f"Assumed, without a source: {listed}"]
 
 
 def reason_lines(sizes: Sizes) -> list[str]:
@@ -166,7 +215,7 @@ def _columns(sizes: Sizes) -> Iterator[Column]:
 
     yield column("gpu", "GPU", [size.gpu for size, _, _ in lines], numeric=False)
     contracts = [size.contract for size, _, _ in lines]
-    if len(set(contracts)) > 1:
+    if len(set(contracts)) > 1 or any(size.is_other_contract for size, _, _ in lines):
         yield column("contract", "contract", contracts, numeric=False)
     choices = [_BOTH.get(choice, choice) for _, choice, _ in lines]
     if len(set(choices)) > 1:

@@ -128,6 +128,8 @@ class Day:
                 "cost_usd": HOUR
                 * period.hours
                 * (hour.base * self.terms.base + hour.on_demand * self.terms.hourly),
+                "basis": self.peak.row.get("basis"),
+                "assumed": self.peak.row.get("assumed"),
             }
 
 

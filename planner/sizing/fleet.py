@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner import text
 from planner.confidence.quantiles import MEDIAN
 from planner.optimize.collector import first_row
 from planner.optimize.result_columns import full_columns
@@ -87,6 +88,7 @@ class Fleet:
         """The fleet of one configuration of a plan."""
         source = candidates.source
         row = first_row(full_columns(candidates.columns(), [source]))
+        row = {**row, **_grounds(plan, candidates, int(row["num_gpus"]))}
         return cls(row=row, margins=tuple(_margins(plan, candidates)))
 
 
@@ -97,8 +99,9 @@ class Size:
     ``fewest`` has the fewest GPUs, ``cheapest`` the lowest cost, ``fastest`` the shortest time
     within a budget; None where there is none, or, without any, where ``reason`` says why.
     ``tried`` are the numbers of GPUs that were looked at, ascending, ``not_tried`` whole nodes
-    below the fewest that might be enough too. ``day`` is a day of a service whose load changes, if
-    that was asked for.
+    below the fewest that might be enough too. ``is_other_contract``: nobody named a contract, and
+    no price is known under the usual one. ``day`` is a day of a service whose load changes, if that
+    was asked for.
     """
 
     gpu: str
@@ -109,6 +112,7 @@ class Size:
     reason: str = ""
     tried: tuple[int, ...] = ()
     not_tried: tuple[int, ...] = ()
+    is_other_contract: bool = False
     day: Day | None = None
 
     @property
@@ -146,6 +150,18 @@ class Size:
         for name, fleet in self.choices.items():
             told = {**head, "choice": name, "feasible": True, "reason": ""}
             yield {**told, "confidence": confidence, **_columns(fleet.margins), **fleet.row}
+
+
+def _grounds(plan: Plan, candidates: Candidates, num_gpus: int) -> dict[str, Any]:
+    """What the predictions and the price of a plan rest on."""
+    source = candidates.source
+    offer, sure = source.site.offer, source.confidence(num_gpus)
+    return {
+        "price_offers": None if offer is None else offer.offers,
+        "price_date": None if offer is None else offer.when,
+        "basis": None if sure is None else sure.basis,
+        "assumed": text.assumed_in_short(plan.assumed),
+    }
 
 
 def _columns(margins: Iterable[Margin]) -> dict[str, float]:

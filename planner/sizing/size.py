@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.confidence.classes import gpu_class
 from planner.confidence.quantiles import checked_confidence
+from planner.enums import Contract
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
 from planner.given import Said
 from planner.inputs import read, several
@@ -221,7 +222,8 @@ def _size(task: Task) -> Size | PlannerError:
         return found
     row = found.fewest.row
     contract = "" if task.load else str(row.get("contract", ""))
-    return replace(found, gpu=str(row["gpu"]), contract=contract)
+    is_other = request.contract is None and contract not in ("", Contract.ON_DEMAND)
+    return replace(found, gpu=str(row["gpu"]), contract=contract, is_other_contract=is_other)
 
 
 def _no_price(request: Request) -> str:

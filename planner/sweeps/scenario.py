@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from planner import text
 from planner.confidence.chance import chance_below
 from planner.errors import PlannerError
 from planner.inputs import read
@@ -122,7 +122,7 @@ def _recommended(plan: Plan, first: Columns) -> dict[str, Any]:
     offer = plan.source_of(row).site.offer
     if offer is not None:
         row |= {"price_offers": offer.offers, "price_date": offer.when}
-    row |= {"fit_probability": _fits(row), "assumed": assumed_in_short(plan.assumed)}
+    row |= {"fit_probability": _fits(row), "assumed": text.assumed_in_short(plan.assumed)}
     sure = plan.source_of(row).confidence(row["num_gpus"])
     if sure is not None:
         row |= {"tie_factor": float(sure.layout), "basis": sure.basis}
@@ -134,17 +134,6 @@ def _fits(row: Mapping[str, Any]) -> float:
     needed, free = (row.get(name, math.nan) for name in ("peak_memory_gib", "memory_headroom_gib"))
     low, high = (row.get(name, math.nan) for name in ends_of("peak_memory_gib"))
     return chance_below(needed + free, needed, (low, high))
-
-
-def assumed_in_short(names: Sequence[str]) -> str | None:
-    """The assumed numbers of specs; of those of one table how many.
-
-    >>> assumed_in_short(["gpu power", "gpu efficiency.gemm.latency", "gpu efficiency.wave"])
-    'gpu power; gpu efficiency (2 numbers)'
-    """
-    counts = Counter(name.partition(".")[0] for name in names)
-    words = [name if n == 1 else f"{name} ({n} numbers)" for name, n in counts.items()]
-    return "; ".join(words) or None
 
 
 def _front(plan: Plan, table: Columns, asked: Mapping[str, Any]) -> dict[str, list[Any]]:

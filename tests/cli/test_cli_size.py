@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import pandas as pd
 import pytest
+
+from planner.specs.catalogue import Catalogue
 
 TRAIN = (
     "size", "--model", "llama-7b", "--framework", "megatron-lm", "--space", "small",
@@ -81,6 +84,33 @@ def test_rows_go_to_files(planner, tmp_path):
     assert json.loads((tmp_path / "sizes.manifest.json").read_text())["version"]
 
 
+def test_what_a_size_rests_on_is_told(planner, tmp_path):
+    csv = tmp_path / "sizes.csv"
+    ran = planner(*TRAIN, "--gpu", "h100", "--deadline", "13d", "--csv", csv)
+    rows = pd.read_csv(csv).query("feasible").set_index("gpu")
+    h100 = rows.loc[["h100-sxm-80gb"]].iloc[0]
+    offer = Catalogue().price("h100-sxm-80gb")
+    assert (h100["price_offers"], h100["price_date"]) == (offer.offers, offer.when)
+    assert h100["price_per_gpu_hour_usd"] == pytest.approx(offer.value * 3600)
+    assert set(rows["basis"]) <= {"measured", "transferred", "roofline"}
+    assert re.search(r"gpu efficiency \(\d+ numbers\)", h100["assumed"])
+    told = words_of(ran.out)
+    assert "Assumed, without a source: " in told
+    assert h100["assumed"] in told
+    assert f"h100-sxm-80gb on-demand {offer.value * 3600:.2f} USD (median of" in told
+    assert f"{offer.offers} offers, {offer.when})" in told
+
+
+def test_another_contract_than_the_usual_is_told(planner):
+    ran = planner(*TRAIN, "--gpu", "mi350x", "--deadline", "13d", "--framework", "megatron-lm")
+    assert "No on-demand price is known, taken as: mi350x reserved-1y" in words_of(ran.out)
+    asked = planner(*TRAIN, "--gpu", "mi350x", "--deadline", "13d", "--contract", "reserved-1y")
+    assert "No on-demand price" not in asked.out
+    usual = planner(*TRAIN, "--gpu", "h100", "--deadline", "13d", "--price", "2.5")
+    assert "No on-demand price" not in usual.out
+    assert "h100-sxm-80gb on-demand 2.50 USD (as given)" in words_of(usual.out)
+
+
 def test_rows_on_stdout_leave_the_report_to_stderr(planner):
     ran = planner(*TRAIN, "--gpu", "h100", "--deadline", "13d", "--csv", "-")
     frame = pd.read_csv(io.StringIO(ran.out))
@@ -99,6 +129,8 @@ def test_a_day_is_a_row_for_each_hour(planner, tmp_path):
     frame = pd.read_csv(csv)
     assert frame["time"].tolist() == [f"{hour:02d}:00" for hour in range(24)]
     assert frame["num_gpus"].is_monotonic_increasing
+    assert frame["basis"].notna().all()
+    assert frame["assumed"].notna().all()
     assert (frame["num_gpus"] <= frame["base_gpus"] + frame["on_demand_gpus"]).all()
 
 
