@@ -14,13 +14,8 @@ from planner.specs.paths import beside_specs
 from planner.units import to_si
 
 COLUMNS = ("region", "name", "alias", "quantity", "value", "unit", "source", "year")
-CARBON, LIFECYCLE, PUE, ELECTRICITY = (
-    "carbon_intensity",
-    "carbon_intensity_lifecycle",
-    "pue",
-    "electricity_price",
-)
-_DIMENSIONS = {CARBON: "kg/J", LIFECYCLE: "kg/J", PUE: "1", ELECTRICITY: "usd/J"}
+CARBON, PUE, ELECTRICITY = "carbon_intensity", "pue", "electricity_price"
+_DIMENSIONS = {CARBON: "kg/J", PUE: "1", ELECTRICITY: "usd/J"}
 _NEEDED = ("region", "quantity", "value", "unit", "source")
 
 

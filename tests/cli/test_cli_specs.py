@@ -120,7 +120,7 @@ def test_a_narrow_list_keeps_the_price(planner, monkeypatch):
 def test_a_gpu_shows_its_prices_offers_and_what_owning_it_takes(planner):
     out = planner("specs", "show", "gpus", "h100-sxm-80gb").out
     assert re.search(r"^on-demand +3\.85 +1\.99 +12\.29 +48 +2026-11-09$", out, re.MULTILINE)
-    assert re.search(r"^owned +2\.25 +1\.53 +3\.68 ", out, re.MULTILINE)
+    assert re.search(r"^owned +2\.22 +1\.50 +3\.64 ", out, re.MULTILINE)
     assert re.search(r"^on-demand +[\d.]+ +\S.* old: undated$", out, re.MULTILINE)
     assert re.search(r"^utilization +0\.85 +0\.7 to 1$", out, re.MULTILINE)
     assert "No rent was found." in planner("specs", "show", "gpus", "gaudi2").out
@@ -129,8 +129,12 @@ def test_a_gpu_shows_its_prices_offers_and_what_owning_it_takes(planner):
 def test_tables_of_prices_are_checked(planner, tmp_path):
     (tmp_path / "prices.csv").write_text("gpu,price\nh10,1\nh100,2\n")
     (tmp_path / "currencies.csv").write_text("currency,usd,date,source\nEUR,0,2026,me\n")
-    (tmp_path / "ownership.csv").write_text("quantity,value,unit,source\npue,0,1,me\n")
+    (tmp_path / "ownership.csv").write_text("quantity,value,unit,source\nlifetime,0,years,me\n")
     ran = planner("specs", "validate", "--specs", str(tmp_path))
     assert ran.exit_code == 2
-    for part in ("prices.csv: Unknown GPU 'h10'", "currencies.csv:2: ", "ownership.csv:2: pue"):
+    for part in (
+        "prices.csv: Unknown GPU 'h10'",
+        "currencies.csv:2: ",
+        "ownership.csv:2: life",
+    ):
         assert part in ran.err
