@@ -130,9 +130,17 @@ def test_tables_of_prices_are_checked(planner, tmp_path):
     (tmp_path / "prices.csv").write_text("gpu,price\nh10,1\nh100,2\n")
     (tmp_path / "currencies.csv").write_text("currency,usd,date,source\nEUR,0,2026,me\n")
     (tmp_path / "ownership.csv").write_text("quantity,value,unit,source\nlifetime,0,years,me\n")
+    (tmp_path / "power.toml").write_text("name = 1\n")
+    head = "region,name,alias,quantity,value,unit,source,year"
+    (tmp_path / "regions.csv").write_text(f"{head}\nSE,,,pue,0.5,1,me,2026\n")
+    head = "provider,model,input_usd_per_mtok,output_usd_per_mtok"
+    (tmp_path / "api_prices.csv").write_text(f"{head}\nme,llama-7b,x,1\n")
     ran = planner("specs", "validate", "--specs", str(tmp_path))
     assert ran.exit_code == 2
     for part in (
+        "power.toml: ",
+        "regions.csv:2: value 0.5 is below 1",
+        "api_prices.csv:2: input_usd_per_mtok 'x'",
         "prices.csv: Unknown GPU 'h10'",
         "currencies.csv:2: ",
         "ownership.csv:2: life",
