@@ -228,7 +228,9 @@ def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
             of_million[0] * work.output_tokens / _MILLION,
             of_million[1] * work.output_tokens / _MILLION,
         ),
-        token_costs={kind: float(row[f"cost_per_million_{kind}_tokens_usd"]) for kind in _KINDS},
+        token_costs={
+            kind: float(row.get(f"cost_per_million_{kind}_tokens_usd", math.nan)) for kind in _KINDS
+        },
         replicas=int(row["replicas"]) if row["prefill_gpu"] is None else 1,
         asked_rate=plan.request.request_rate,
         offers=tuple(offers),

@@ -14,6 +14,9 @@ from planner.optimize.result import SearchResult
 from planner.plan import Plan
 from planner.report.console import make_table, print_pairs, print_title
 from planner.specs.model import ModelSpec
+from planner.specs.paths import SpecKind
+
+_SHOWN_AS = {kind.value.removesuffix("s"): kind.value for kind in SpecKind}
 
 
 def print_question(console: Console, plan: Plan) -> None:
@@ -112,5 +115,5 @@ def print_assumed(console: Console, plan: Plan) -> None:
     )
     for spec in plan.digests:
         kind, _, name = spec.partition(" ")
-        if kind in kinds:
-            console.print(f"  planner specs show {kind}s {shlex.quote(name)}")
+        if kind in kinds and kind in _SHOWN_AS:
+            console.print(f"  planner specs show {_SHOWN_AS[kind]} {shlex.quote(name)}")

@@ -80,8 +80,9 @@ def token_costs(costs: Mapping[str, float]) -> str:
 
 
 def token_costs_of(row: Mapping[str, Any]) -> dict[str, float]:
-    """USD per million tokens of each kind in a row."""
-    return {kind: float(row[f"cost_per_million_{kind}_tokens_usd"]) for kind in _KINDS}
+    """USD per million tokens of each kind in a row, NaN of a kind that it has none of."""
+    found = {kind: row.get(f"cost_per_million_{kind}_tokens_usd") for kind in _KINDS}
+    return {kind: math.nan if cost is None else float(cost) for kind, cost in found.items()}
 
 
 def _number(column: str) -> Callable[[float], str]:

@@ -58,8 +58,10 @@ def _named(plan: SweepPlan) -> Iterator[Path]:
     for work in plan.works:
         answers = [one for values in work.axes.values() for one in values]
         for value in (*answers, *work.settings.values()):
-            if isinstance(value, str | Path) and os.path.isfile(value):
-                yield Path(value)
+            if not isinstance(value, str | Path):
+                continue
+            inside = os.path.join(value, "config.json")  # of a model's folder
+            yield from (Path(path) for path in (value, inside) if os.path.isfile(path))
 
 
 def _digest(paths: Iterable[Path]) -> str:

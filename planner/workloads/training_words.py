@@ -20,9 +20,9 @@ TOLD = (
     "step_time_s",
     "tokens_per_s_per_gpu",
     "model_flops_utilization",
+    "cost_usd",
     "time_to_train_days",
     "calendar_time_days",
-    "cost_usd",
 )
 
 

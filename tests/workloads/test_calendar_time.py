@@ -95,6 +95,26 @@ def test_the_checkpoint_of_adapters_has_no_frozen_weights():
     assert checkpoint_size(lora.setting) < checkpoint_size(whole.setting) / 500
 
 
+def test_the_parts_of_an_interruption_and_of_a_checkpoint_are_those_of_the_figures(tmp_path):
+    saving = '[checkpoints]\ninterval = { value = 30, unit = "min", source = "assumed" }\n'
+    path = tmp_path / "ours.toml"
+    path.write_text(f'name = "Ours"\nextends = "published"\n{saving}')
+    one = source(reliability=str(path))
+    found = goodput(one.setting, one.site, np.array([2048.0]))
+    written = checkpoint_size(one.setting) / (256 * 1.94e9)
+    assert found.checkpoint_time == pytest.approx(written)
+    assert found.blocking_time == pytest.approx(0.28 * written)
+    assert found.recovery_time == pytest.approx(11 * 60 + written)
+    assert found.checkpoint_interval == 1800
+    rate, period = 2048 / (50_700 * 3600), 1800 + 0.28 * written
+    late = 0.72 * written + found.recovery_time
+    expected = rate * 1800 / (math.exp(rate * late) * math.expm1(rate * period))
+    kept = math.prod(float(found.left[name]) for name in LOSSES[:3])
+    assert kept == pytest.approx(float(expected), rel=1e-12)
+    more = goodput(one.setting, one.site, np.array([16_384.0]))
+    assert more.checkpoint_time == pytest.approx(checkpoint_size(one.setting) / 2e12)
+
+
 def test_a_small_job_loses_next_to_nothing():
     settings = {
         "model": "llama-2-7b",
