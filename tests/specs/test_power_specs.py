@@ -109,9 +109,9 @@ def test_own_regions_come_first_and_their_faults_together(tmp_path: Path) -> Non
     head = ",".join(COLUMNS)
     file = tmp_path / "regions.csv"
     file.write_text(
-        f"{head}\nSWE,Sweden,SE,carbon_intensity,9,gCO2e/kWh,own meter,2026\n", encoding="utf-8"
+        f"{head}\nUS-VA,Virginia,,carbon_intensity,9,gCO2e/kWh,own meter,2026\n", encoding="utf-8"
     )
-    own = find_region("se", tmp_path).figures
+    own = find_region("us-va", tmp_path).figures
     assert own[CARBON].value * 3.6e9 == pytest.approx(9)
     assert len(own) > 1, "what the own file lacks is that of the shipped one"
     file.write_text(
