@@ -25,8 +25,9 @@ PIVOT = ("--pivot", "gpu,contract,num_gpus", "--value", "cost", "--full")
 
 _HEAD = """# A procurement question
 
-Made by `python scripts/make_procurement.py` from the plan `search_spaces/sweeps/{name}.toml` (digest {digest}): {models}
-models, {gpus} GPUs, {counts} numbers of GPUs and {contracts} contracts, {scenarios:,} scenarios, one command:
+Made by `python scripts/make_procurement.py` from the plan `search_spaces/sweeps/{name}.toml`
+(digest {digest}): {models} models, {gpus} GPUs, {counts} numbers of GPUs and {contracts}
+contracts, {scenarios:,} scenarios, one command:
 
 ```sh
 planner sweep {name} --output {name}
@@ -40,13 +41,14 @@ planner sweep {name} --output {name}
 ```text
 {summary}```
 
-The places of a model in full, with the plan of every winner, where one overtakes another, and the front:
-`planner sweep show {name} --where 'model=Llama 2 70B' --full`. Every scenario is a row of `{name}/scenarios.csv`.
+The places of a model in full, with the plan of every winner, where one overtakes another, and
+the front: `planner sweep show {name} --where 'model=Llama 2 70B' --full`. Every scenario is a row
+of `{name}/scenarios.csv`.
 
 ## Cost of the run
 
-By GPU, contract and number of GPUs, for each model: `planner sweep show {name} --pivot gpu,contract,num_gpus --value cost
---where 'model=...'`.
+By GPU, contract and number of GPUs, for each model:
+`planner sweep show {name} --pivot gpu,contract,num_gpus --value cost --where 'model=...'`.
 """
 _TABLE = """
 ### {model}
