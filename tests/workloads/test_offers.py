@@ -257,6 +257,7 @@ def test_an_assumed_figure_of_owning_is_named(tmp_path: Path) -> None:
         {"provider": "lambda"},
         {"price": "h100=1.75,b200=4"},
         {"prices": "ours.csv"},
+        {"reliability": "mine.toml"},
     ],
     ids=str,
 )
@@ -265,6 +266,9 @@ def test_a_plan_file_reads_back_to_the_same_price(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     written(tmp_path, "gpu,price\nh100,1.1\n")
+    published = find("reliability", "published").read_text(encoding="utf-8")
+    often = published.replace("value = 50700", "value = 30000").replace('"published"', '"mine"')
+    Path("mine.toml").write_text(often, encoding="utf-8")
     asked = make_request({"model": "llama-7b", "num_gpus": 8, "gpu": "h100", **more})
     first = one_configuration(asked)
     row = row_of_one(first)
