@@ -67,7 +67,7 @@ def ended_at(number: int, work: Callable[[], None]) -> bool:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file of a directory but the lock."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != ".planner-sweep.lock")
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
