@@ -16,7 +16,6 @@ from typing import TypeAlias
 from planner.errors import PlannerError
 from planner.interrupts import is_asked_to_stop
 from planner.optimize.exhaustive import StopSearch
-from planner.processes import num_cores as num_cores
 from planner.sweeps.parts import Part, run_part
 from planner.sweeps.plan import SweepPlan
 
