@@ -197,7 +197,6 @@ def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
         A list of prices has faults; the message has one line for each.
     """
     check_comparable(plan.workload.name)
-    folder = plan.request.specs
     row = first_row(full_columns(candidates.columns(), plan.problem.sources))
     setting = candidates.source.setting
     work, cached = setting.workload, float(cached_tokens(setting))
@@ -211,9 +210,7 @@ def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
         "output_tokens": float(work.output_tokens),
     }
     model = row["model"]
-    named = plan.words.get("model", {}).get(model, model)
-    known = api_prices(named, folder) or api_prices(model, folder)
-    prices = of_release(known, named) if "/" in named else known
+    prices, others, note = _published(plan, model)
     offers = [_offer(price, mix, cost_rate, rate, rates) for price in prices]
     offers.sort(key=lambda offer: (offer.price.is_old, offer.cost, offer.price.provider))
     return ApiComparison(
@@ -234,9 +231,19 @@ def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
         replicas=int(row["replicas"]) if row["prefill_gpu"] is None else 1,
         asked_rate=plan.request.request_rate,
         offers=tuple(offers),
-        other_releases=len(known) - len(prices),
-        note="" if offers else no_price(named, priced_models(folder)),
+        other_releases=others,
+        note=note,
     )
+
+
+def _published(plan: Plan, model: str) -> tuple[Sequence[ApiPrice], int, str]:
+    """The prices of the release that is asked for, how many others have, and why there is none."""
+    folder = plan.request.specs
+    named = plan.words.get("model", {}).get(model, model)
+    known = api_prices(named, folder) or api_prices(model, folder)
+    prices = of_release(known, named) if "/" in named else known
+    note = "" if prices else no_price(named, priced_models(folder))
+    return prices, len(known) - len(prices), note
 
 
 def check_comparable(workload: str, said: Callable[[str], str] = str) -> None:

@@ -21,7 +21,6 @@ from planner.workloads.registry import workload_names
 _HEADER = "# `planner estimate --plan FILE` shows this plan; other options beside it change it.\n"
 _WHOLE_SPACE = "space"
 _OF_POOLS = ("mode", "prefill_gpu")
-_OF_FILES = ("prices",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +49,7 @@ class PinnedPlan:
         return cls(
             workload=workload,
             answers={
-                name: _absolute(answer) if name in _OF_FILES else answer
+                name: _absolute(answer) if _is_file(name, answer) else answer
                 for name, answer in given.items()
                 if answer is not None and name not in parameters
             },
@@ -200,6 +199,11 @@ def _faults(where: str, part: str, table: Any, known: Mapping[str, Any]) -> list
         for name in table
         if name not in known
     ]
+
+
+def _is_file(name: str, answer: Any) -> bool:
+    """Whether an answer is a file of the user's: a list of prices, or a spec of any kind."""
+    return name == "prices" or (str(answer).endswith(".toml") and Path(answer).is_file())
 
 
 def _absolute(path: str) -> str:

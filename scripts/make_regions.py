@@ -15,10 +15,7 @@ from pathlib import Path
 
 TARGET = Path(__file__).parents[1] / "hardware_specs" / "regions.csv"
 COLUMNS = ("region", "name", "alias", "quantity", "value", "unit", "source", "year")
-QUANTITIES = {
-    "grid_carbon_intensity": "carbon_intensity",
-    "grid_carbon_intensity_lifecycle": "carbon_intensity_lifecycle",
-}
+QUANTITIES = {"grid_carbon_intensity": "carbon_intensity"}
 UNITS = {"gCO2eq/kWh": "gCO2e/kWh", "ratio": "1"}
 # Codes of two letters (ISO 3166) of what the tables call by three.
 ALIASES = dict(
@@ -181,7 +178,7 @@ def _read(folder: Path, name: str) -> list[dict[str, str]]:
 
 
 def _grids(folder: Path) -> Iterator[dict[str, str]]:
-    """What electricity emits; a figure of a whole life counts apart."""
+    """What electricity emits where it is made."""
     for row in _read(folder, "energy.csv"):
         if row["quantity"] in QUANTITIES:
             region = SAME.get(row["region"], row["region"])

@@ -25,8 +25,8 @@ _OF_THE_TOP = {
     "CHANGELOG.md": "generated/changelog.md",
 }
 NAVIGATION = {
-    "Guides": "training fine-tuning serving sizing sweeps clusters money failures energy "
-    "api_prices comparing files specs calibration drivers python",
+    "Guides": "training fine-tuning serving sizing sweeps procurement clusters money failures "
+    "energy api_prices comparing files specs calibration drivers python",
     "Reference": "reference generated/interface generated/gpus generated/clusters "
     "generated/models generated/frameworks generated/engines",
     "How well, and how": "accuracy accuracy_tables recipes generated/formulas design speed",

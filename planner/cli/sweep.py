@@ -103,7 +103,8 @@ def _refuse_none(folder: Path) -> None:
 
 def _workers(given: options.Given) -> Run:
     """Where the work is done: on the cores here, or on a cluster."""
-    from planner.sweeps.workers import num_cores, on_cores
+    from planner.processes import num_cores
+    from planner.sweeps.workers import on_cores
 
     if given["dask"] is None:
         return on_cores(whole(given["workers"] or num_cores(), "--workers", 1))

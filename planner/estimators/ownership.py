@@ -2,53 +2,60 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from planner.enums import Contract
 from planner.formulas.ownership import owned_price
+from planner.formulas.power import range_of_product
 from planner.specs.catalogue import Catalogue
 from planner.specs.gpu import GpuSpec
 from planner.specs.offer import UNDATED, Price
 from planner.specs.ownership import ASSUMED, DIMENSIONS, PRICES, Figure, ownership_of
+from planner.specs.power import POWER, PowerProfile
+from planner.specs.regions import PUE
+
+Place: TypeAlias = Mapping[str, Figure]
+"""Figures of a building and its region, by their names, which replace those of all."""
+NOWHERE: Place = {}
 
 
-def owned(gpu: GpuSpec, catalogue: Catalogue) -> Price | None:
+def owned(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> Price | None:
     """The price of a GPU that one owns; None where its purchase price or power is unknown.
 
-    The range is that of every figure's own range, one at a time, put together as independent
-    ones are: the root of the sum of squares of what each does to the logarithm of the price.
+    ``place`` has the figures that are known of the building and its region. The range is that of
+    every figure's own range, one at a time, put together as independent ones are.
 
     Raises
     ------
     SpecError
         A file has faults.
     """
-    figures = used_figures(gpu, catalogue)
+    figures = used_figures(gpu, catalogue, place)
     if not figures:
         return None
     values = {name: figure.value for name, figure in figures.items()}
     value = _priced(gpu, values)
-    down, up = 0.0, 0.0
+    factors = []
     for name, figure in figures.items():
-        moves = [
-            math.log(_priced(gpu, {**values, name: end}) / value)
-            for end in (figure.low, figure.high)
-        ]
-        down += min(0.0, *moves) ** 2
-        up += max(0.0, *moves) ** 2
+        ends = (figure.low, figure.high)
+        low, high = sorted(_priced(gpu, {**values, name: end}) / value for end in ends)
+        factors.append((low, high))
+    low, high = range_of_product(*factors)
     bought = next(figures[name] for name in PRICES if name in figures)
     return Price(
         value=value,
-        low=value * math.exp(-math.sqrt(down)),
-        high=value * math.exp(math.sqrt(up)),
+        low=value * low,
+        high=value * high,
         source=f"bought for {bought.value:,.0f} USD: {bought.source}",
         date="" if bought.date == UNDATED else bought.date,
         contract=Contract.OWNED,
     )
 
 
-def used_figures(gpu: GpuSpec, catalogue: Catalogue) -> Mapping[str, Figure]:
+def used_figures(
+    gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE
+) -> Mapping[str, Figure]:
     """The figures that the price of an owned GPU rests on, by name; none where one is unknown.
 
     Raises
@@ -56,21 +63,28 @@ def used_figures(gpu: GpuSpec, catalogue: Catalogue) -> Mapping[str, Figure]:
     SpecError
         A file has faults.
     """
-    found = dict(ownership_of(gpu.name, catalogue.folder))
+    building = {PUE: pue_figure(catalogue.load_power().spec)}
+    found = {**ownership_of(gpu.name, catalogue.folder), **building, **place}
     price, power = next((name for name in PRICES if name in found), None), "power_per_gpu"
     unused = {name for name in PRICES if name != price}
     unused |= {"card_share_of_server"} if price == PRICES[0] else set()
     unused |= {"power_over_tdp"} if power in found else {power}
-    needed = [name for name in DIMENSIONS if name not in unused]
+    needed = [name for name in (*DIMENSIONS, PUE) if name not in unused]
     has_power = power in found or gpu.thermal_design_power is not None
     if price is None or not has_power or any(name not in found for name in needed):
         return {}
     return {name: found[name] for name in needed}
 
 
-def assumed_figures(gpu: GpuSpec, catalogue: Catalogue) -> list[str]:
+def pue_figure(profile: PowerProfile, source: str = POWER) -> Figure:
+    """What the building draws over what computes in it, the same for energy and for owning."""
+    pue = profile.pue
+    return Figure(value=pue.value, low=pue.low, high=pue.high, source=source, date="")
+
+
+def assumed_figures(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> list[str]:
     """The names of the figures of an owned GPU that nobody published."""
-    figures = used_figures(gpu, catalogue)
+    figures = used_figures(gpu, catalogue, place)
     return [name for name, figure in figures.items() if figure.source == ASSUMED]
 
 

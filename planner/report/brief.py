@@ -129,7 +129,8 @@ def recommended_pairs(
     told_of = plan.workload.wording.told or tuple(
         of_objective(plan, objective.name, row) for objective in plan.problem.objectives
     )
-    told_of = (*told_of, *told_columns(row))
+    goal = of_objective(plan, plan.problem.objectives[0].name, row)
+    told_of = (*told_of, *told_columns(row), *([] if goal == "num_gpus" else [goal]))
     ends = intervals(row, sure)
     pairs = {} if plan.counts else {"GPUs": text.count(row["num_gpus"])}
     pairs |= {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from planner.errors import PlannerError, SpecError
@@ -13,7 +13,9 @@ from planner.specs.currency import CURRENCIES, read_currencies
 from planner.specs.load import read_spec
 from planner.specs.ownership import OWNERSHIP, unknown_owned
 from planner.specs.paths import API_PRICES, SpecKind, api_price_files, beside_specs
+from planner.specs.power import POWER, read_power
 from planner.specs.price import unknown_gpus
+from planner.specs.regions import REGIONS, read_regions
 from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
 from planner.workloads.serving_space import serving_mesh
@@ -25,13 +27,19 @@ _FOLDERS = {
     "engine_profiles": SpecKind.ENGINES,
     "search_spaces": SpecKind.SPACES,
 }
+_READERS: Mapping[str, Callable[[Path], object]] = {
+    API_PRICES: read_api_prices,
+    CURRENCIES: read_currencies,
+    POWER: read_power,
+    REGIONS: read_regions,
+}
 _EXAMPLE_MODEL, _EXAMPLE_GPUS = "llama-7b", 8
 
 
 def files_to_check(
     targets: Sequence[str], catalogue: Catalogue
 ) -> list[tuple[SpecKind | None, Path]]:
-    """The files that words of the command line mean, each with its kind; None: a table of prices.
+    """The files that words of the command line mean, each with its kind; None: a table beside them.
 
     Raises
     ------
@@ -66,14 +74,14 @@ def _of_kinds(
             yield from ((kind, path) for path in sorted(folder.glob("*.toml")))
         if kind is SpecKind.GPUS:
             yield from ((None, path) for path in catalogue.price_files())
-            for name in (CURRENCIES, OWNERSHIP):
+            for name in (CURRENCIES, OWNERSHIP, POWER, REGIONS):
                 yield from ((None, path) for path in beside_specs(name, catalogue.folder))
         if kind is SpecKind.MODELS:
             yield from ((None, path) for path in api_price_files(catalogue.folder))
 
 
 def _given(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
-    if path.suffix == ".csv":
+    if path.suffix == ".csv" or (kind is None and path.name == POWER):
         return None, path
     if kind is None and path.suffix == ".json":
         kind = SpecKind.MODELS
@@ -110,10 +118,8 @@ def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
 
 def _check_table(path: Path, catalogue: Catalogue) -> None:
     """A table beside the folders of specs, by its name; any other is a price list."""
-    if path.name == CURRENCIES:
-        read_currencies(path)
-    elif path.name == API_PRICES:
-        read_api_prices(path)
+    if path.name in _READERS:
+        _READERS[path.name](path)
     elif path.name == OWNERSHIP:
         if faults := unknown_owned(path, catalogue.folder):
             raise SpecError("\n".join(faults))

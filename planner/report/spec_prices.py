@@ -57,7 +57,7 @@ def print_prices(console: Console, gpu: GpuSpec, catalogue: Catalogue) -> None:
 
 
 def _figure(name: str, figure: Figure) -> list[str]:
-    scale, unit = _UNITS[DIMENSIONS[name]]
+    scale, unit = _UNITS[DIMENSIONS.get(name, "1")]
     ends = ""
     if figure.low < figure.high:
         ends = f"{figure.low / scale:,.6g} to {figure.high / scale:,.6g}"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from planner.workloads.place import LARGEST_OF_ALL, every_count
 
 _PRIMES = (2, 3, 5, 7)
-_LARGEST = 16_384
 
 
 def whole_nodes(gpus_per_node: int, most: int | None) -> tuple[int, ...]:
@@ -18,20 +17,12 @@ def whole_nodes(gpus_per_node: int, most: int | None) -> tuple[int, ...]:
     >>> whole_nodes(8, 100)
     (1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 96)
     """
-    end = most or _LARGEST
-    found = {power for power in powers_of_two(end) if power < gpus_per_node}
+    end = most or LARGEST_OF_ALL
+    found = {power for power in every_count(end) if power < gpus_per_node}
     found |= {
         nodes * gpus_per_node for nodes in range(1, end // gpus_per_node + 1) if _is_smooth(nodes)
     }
     return tuple(sorted(found))
-
-
-def powers_of_two(most: int | None) -> Iterator[int]:
-    """1, 2, 4 and so on up to ``most``."""
-    count = 1
-    while count <= (most or _LARGEST):
-        yield count
-        count *= 2
 
 
 def coarse(counts: tuple[int, ...]) -> tuple[int, ...]:

@@ -12,6 +12,9 @@ from planner.specs.load import TABLE_BYTES, read_text
 
 Rows = list[tuple[int, Mapping[str, str]]]
 
+# Spreadsheets put it before the first column.
+_MARK = "\ufeff"
+
 
 def read_table(path: Path, known: Collection[str], needed: Collection[str]) -> Rows:
     """The rows of a file, each with its line number; cells that a row lacks are empty.
@@ -23,7 +26,8 @@ def read_table(path: Path, known: Collection[str], needed: Collection[str]) -> R
         is ``needed``, or a row has more cells than there are columns; one line per fault.
     """
     try:
-        reader = csv.reader(StringIO(read_text(path, TABLE_BYTES)), strict=True)
+        text = read_text(path, TABLE_BYTES).removeprefix(_MARK)
+        reader = csv.reader(StringIO(text), strict=True)
         lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
     except csv.Error as error:
         raise SpecError(f"{path}: is not valid CSV: {error}.") from error

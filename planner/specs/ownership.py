@@ -29,17 +29,16 @@ DIMENSIONS = {
     "power_per_gpu": "watt",
     "power_over_tdp": "1",
     "power_share": "1",
-    "pue": "1",
     "electricity_price": "usd/J",
     "colocation_price": "usd/watt/s",
     "operations_share": "1",
     "utilization": "1",
 }
-"""The quantities and what they are."""
+"""The quantities and what they are; the building's PUE is that of `planner.specs.power`."""
 
 _SHARES = ("card_share_of_server", "network_and_storage_share", "residual_after_3_years",
            "power_share", "utilization")  # fmt: skip
-_POSITIVE = ("card_share_of_server", "lifetime", "utilization", "pue", "power_over_tdp")
+_POSITIVE = ("card_share_of_server", "lifetime", "utilization", "power_over_tdp")
 
 
 @dataclass(frozen=True, kw_only=True)

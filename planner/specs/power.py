@@ -16,6 +16,8 @@ from planner.specs.load import read_toml
 from planner.specs.paths import beside_specs
 from planner.specs.quantity import Ratio
 
+POWER = "power.toml"
+
 
 @checked
 class Between:
@@ -69,7 +71,17 @@ def load_power(folder: Path | None = None) -> Loaded[PowerProfile]:
     SpecError
         The file has faults, with one line for each.
     """
-    path = beside_specs("power.toml", folder)[0]
+    return read_power(beside_specs(POWER, folder)[0])
+
+
+def read_power(path: Path) -> Loaded[PowerProfile]:
+    """The shares of a file, with the source of each number.
+
+    Raises
+    ------
+    SpecError
+        The file has faults, with one line for each.
+    """
     table = read_toml(path)
     found = loaded(PowerProfile, table, path)
     faults = [f"{path}: {fault}" for fault in _faults(found.spec)]

@@ -13,14 +13,10 @@ from planner.specs.csv_table import number, read_table
 from planner.specs.paths import beside_specs
 from planner.units import to_si
 
+REGIONS = "regions.csv"
 COLUMNS = ("region", "name", "alias", "quantity", "value", "unit", "source", "year")
-CARBON, LIFECYCLE, PUE, ELECTRICITY = (
-    "carbon_intensity",
-    "carbon_intensity_lifecycle",
-    "pue",
-    "electricity_price",
-)
-_DIMENSIONS = {CARBON: "kg/J", LIFECYCLE: "kg/J", PUE: "1", ELECTRICITY: "usd/J"}
+CARBON, PUE, ELECTRICITY = "carbon_intensity", "pue", "electricity_price"
+_DIMENSIONS = {CARBON: "kg/J", PUE: "1", ELECTRICITY: "usd/J"}
 _NEEDED = ("region", "quantity", "value", "unit", "source")
 
 
@@ -78,7 +74,7 @@ def find_region(given: str, folder: Path | None = None) -> Region:
 @kept
 def _regions(folder: Path | None) -> Mapping[str, Region]:
     found: dict[str, Region] = {}
-    for path in beside_specs("regions.csv", folder):
+    for path in beside_specs(REGIONS, folder):
         for code, region in read_regions(path).items():
             known = found.get(code)
             figures = {**region.figures, **(known.figures if known else {})}

@@ -16,11 +16,14 @@ Row: TypeAlias = Mapping[str, Any]
 COST, TIME, VALUE = "cost", "time", "value"
 """What scenarios are chosen by: ``value`` is cost times time, both all the better the less."""
 
+PLACES = ("gpu", "cluster", "provider", "contract", "region", "reliability", "pue", "price")
+"""Where scenarios run, and on what terms: their columns."""
+
 _CALENDAR, _TRAINING = "calendar_time_days", "time_to_train_days"
 # By measure its columns, the first one that a row has a value in counts.
 MEASURES: Mapping[str, tuple[str, ...]] = {
     COST: ("cost_usd", "cost_per_million_tokens_usd"),
-    TIME: (_CALENDAR, _TRAINING, "request_latency_s"),
+    TIME: (_CALENDAR, _TRAINING),
 }
 # By the end of a column's name what its values are, and how many SI units its unit is.
 _UNITS: Mapping[str, tuple[str, float]] = {

@@ -25,8 +25,8 @@ SETTINGS, OBJECTIVES = "settings", "objectives"
 DEFAULT_NAME = "sweep"
 TERMS = "money"
 """The group of questions that say on what terms GPUs run."""
-QUESTIONS = "question"
-"""The group of those that say what is done."""
+QUESTIONS = ("question", "limits")
+"""The groups of those that say what is done."""
 
 Values: TypeAlias = tuple[Any, ...]
 
@@ -78,7 +78,7 @@ class Work:
 def work_questions(work: Work) -> tuple[str, ...]:
     """The questions and limits with several values that say what is done, not by what."""
     known = questions_of(work.workload)
-    return tuple(n for n in work.varied if n not in known or known[n].group == QUESTIONS)
+    return tuple(n for n in work.varied if n not in known or known[n].group in QUESTIONS)
 
 
 def work_columns(work: Work) -> tuple[str, ...]:

@@ -34,6 +34,10 @@ from planner.workloads.registry import workload_of
 _MOST_GROUPS, _MOST_PLACES, _MOST_OVERTAKINGS, _MOST_OF_FRONT, _LINES = 11, 14, 2, 6, 3
 _MOST_ROWS = 24
 _ALL = 10**6
+_SELLERS = (
+    "Contracts have different sellers, so that a longer one may cost more than is usual on demand: "
+    "--provider compares those of one."
+)
 
 
 def print_summary(
@@ -59,6 +63,8 @@ def print_summary(
         print_title(console, f"and {len(groups) - len(shown)} more works and models: --full")
     console.print()
     if summary.feasible:
+        if "contract" in sweep.plan.varied and not _has_provider(sweep):
+            print_folded(console, _SELLERS)
         for line in _legend(groups, is_matrix=is_long or has_room):
             print_folded(console, line)
     folder = sweep.folder
@@ -181,6 +187,10 @@ def _by_group(front: Iterable[Row], groups: Sequence[Group]) -> dict[tuple[str, 
         if kinds.count(key) == 1:
             found.setdefault(key, []).append(row)
     return found
+
+
+def _has_provider(sweep: Sweep) -> bool:
+    return all("provider" in work.axes for work in sweep.plan.works)
 
 
 def _legend(groups: Sequence[Group], *, is_matrix: bool) -> list[str]:

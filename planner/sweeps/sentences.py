@@ -8,10 +8,12 @@ from planner import text
 from planner.optimize.result_columns import ends_of
 from planner.report.short import share
 from planner.report.told import label, told
-from planner.sweeps.columns import COST, TIME, VALUE, Row, column_of_measure
+from planner.sweeps.columns import COST, PLACES, TIME, VALUE, Row, column_of_measure
 from planner.sweeps.summary import Group, Overtaking, Place
 from planner.workloads.registry import workload_of
 
+# Most often the same for all.
+_TOLD_ONCE = ("reliability", "price")
 TITLES = {COST: "cheapest", TIME: "fastest", VALUE: "best value"}
 
 
@@ -34,14 +36,13 @@ def plan_in_short(row: Row) -> str:
 
 def where(row: Row) -> str:
     """The GPU of a scenario, and on what terms it runs."""
-    names = ("gpu", "contract", "provider", "region")
+    names = [name for name in PLACES if name not in _TOLD_ONCE]
     return ", ".join(str(row[name]) for name in names if row.get(name) is not None)
 
 
 def wheres(rows: Sequence[Row]) -> list[str]:
     """Where scenarios run, without what is the same for all."""
-    names = ("gpu", "contract", "provider", "region")
-    varied = [name for name in names if len({row.get(name) for row in rows}) > 1 or name == "gpu"]
+    varied = [n for n in PLACES if n == "gpu" or len({row.get(n) for row in rows}) > 1]
     return [", ".join(str(r[n]) for n in varied if r.get(n) is not None) for r in rows]
 
 

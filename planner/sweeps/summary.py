@@ -10,7 +10,16 @@ from typing import Any, NamedTuple, TypeAlias
 
 from planner.optimize.result_columns import ends_of
 from planner.report.told import label
-from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, better, column_of_measure, measured
+from planner.sweeps.columns import (
+    COST,
+    MEASURES,
+    PLACES,
+    TIME,
+    VALUE,
+    better,
+    column_of_measure,
+    measured,
+)
 from planner.sweeps.plan import SweepPlan, work_questions
 
 Row: TypeAlias = Mapping[str, Any]
@@ -23,7 +32,6 @@ MEMORY, LIMIT, UNKNOWN, IMPOSSIBLE = "m", "l", "?", "x"
 """Why a scenario has no plan: memory, a limit, a number that nobody knows, anything else."""
 
 # What says where a scenario runs and on what terms, beside the number of GPUs.
-_PLACES = ("gpu", "cluster", "provider", "contract", "region")
 _KIN = ("gpu", "framework", "engine", "mode")
 _SAME = 1e-3
 _NO_ENDS = (math.nan, math.nan)
@@ -259,7 +267,7 @@ def summarize(
     """
     groups: dict[tuple[Any, ...], Group] = {}
     own = {w.name: tuple(n for n in work_questions(w) if n not in pivot) for w in plan.works}
-    varied = [name for name in _PLACES if name in plan.varied or name in ("gpu", "cluster")]
+    varied = [name for name in PLACES if name in plan.varied or name in ("gpu", "cluster")]
     by = ("GPU", "number of GPUs")
     if pivot:
         by = (" and ".join(map(_words, pivot[:-1])), _words(pivot[-1]))

@@ -13,6 +13,7 @@ from planner.report.cells import csv_cell
 from planner.report.files import written_bytes, written_whole
 from planner.sweeps.parts import joint_kind, read_fronts, read_head, read_rows
 from planner.sweeps.store import FRONT, FRONTS, SCENARIOS, Store
+from planner.terms import term_of_column
 
 Rows = Iterable[Mapping[str, Any]]
 Kinds = Mapping[str, str]
@@ -60,8 +61,16 @@ def _kinds(store: Store, table: str) -> dict[str, str]:
     for path in store.all_parts():
         for name, kind in read_head(path)[table].items():
             found[name] = joint_kind(found.get(name, ""), kind)
+    found = {name: kind or _kind_of(name) for name, kind in found.items()}
     first = {name: found[name] for name in _FIRST if name in found}
     return {**first, **found}
+
+
+def _kind_of(column: str) -> str:
+    """The kind of a column that no scenario has a value in: results are numbers."""
+    term = term_of_column(column)
+    is_number = term is not None and "result" in term.kind and not term.is_word
+    return "number" if is_number else ""
 
 
 def scenario_rows(store: Store) -> Iterator[Mapping[str, Any]]:

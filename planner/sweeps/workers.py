@@ -10,7 +10,6 @@ from planner.errors import WorkersLost
 from planner.interrupts import is_asked_to_stop
 from planner.optimize.exhaustive import StopSearch
 from planner.processes import TRIES, Lost, on_workers
-from planner.processes import num_cores as num_cores
 from planner.sweeps.parts import Part, run_part
 from planner.sweeps.plan import SweepPlan
 

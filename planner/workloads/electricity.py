@@ -10,11 +10,13 @@ from typing import Any
 from planner.confidence.intervals import Confidence
 from planner.errors import SearchSpaceError
 from planner.estimators.machine import Machine
+from planner.estimators.ownership import pue_figure
 from planner.estimators.power import power_range
 from planner.formulas.power import range_of_product
 from planner.request import Request
-from planner.specs.power import Between
-from planner.specs.regions import CARBON, PUE
+from planner.specs.ownership import Figure as Owned
+from planner.specs.power import POWER, Between, PowerProfile
+from planner.specs.regions import CARBON, ELECTRICITY, PUE, Figure
 from planner.specs.site import Site
 from planner.units import UNITS
 from planner.workloads.notes import Notes
@@ -44,21 +46,59 @@ def with_power(site: Site, request: Request, notes: Notes) -> Site:
         grams = carbon.value / UNITS["kg/J"]["gCO2e/kWh"]
         told = f"{grams:.0f} gCO2e/kWh in {region.code} ({carbon.source}, {carbon.year})"
         notes.defaults["electricity"] = told
-    profile = loaded.spec
-    if request.pue is not None:
-        if not 1 <= request.pue <= _LARGEST_PUE:
-            raise SearchSpaceError(f"pue is a number from 1 to {_LARGEST_PUE:g}.")
-        profile = profile.with_pue(request.pue)
-    elif PUE in figures:
-        profile = profile.with_pue(figures[PUE].value)
+    profile = _of_building(loaded.spec, request, figures)
+    if request.pue is None and PUE in figures:
         notes.defaults["pue"] = f"{figures[PUE].value:g} ({figures[PUE].source})"
-    elif asked or region is not None:
+    elif request.pue is None and (asked or region is not None):
         low, high = profile.pue.low, profile.pue.high
         notes.defaults["pue"] = f"{profile.pue.value:g} ({low:g} to {high:g} published)"
     notes.spec("power", profile.name, loaded.digest, loaded.provenance)
     return replace(
         site, power=profile, carbon_intensity=math.nan if carbon is None else carbon.value
     )
+
+
+def owned_place(request: Request, notes: Notes) -> Mapping[str, Owned]:
+    """What owning GPUs takes of a request's building and region; the price of power goes to notes.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        The region is unknown, the PUE impossible, or a file has faults.
+    """
+    loaded = notes.catalogue.load_power()
+    figures = _figures(request, notes)
+    source = figures[PUE].source if PUE in figures else POWER
+    source = source if request.pue is None else "given"
+    found = {PUE: pue_figure(_of_building(loaded.spec, request, figures), source)}
+    if ELECTRICITY in figures:
+        price = figures[ELECTRICITY]
+        usd = price.value / UNITS["usd/J"]["USD/kWh"]
+        notes.defaults["electricity_price"] = f"{usd:g} USD/kWh ({price.source}, {price.year})"
+        found[ELECTRICITY] = Owned(
+            value=price.value,
+            low=price.value,
+            high=price.value,
+            source=price.source,
+            date=price.year,
+        )
+    return found
+
+
+def _figures(request: Request, notes: Notes) -> Mapping[str, Figure]:
+    region = request.region
+    return {} if region is None else notes.catalogue.find_region(region).figures
+
+
+def _of_building(
+    profile: PowerProfile, request: Request, figures: Mapping[str, Figure]
+) -> PowerProfile:
+    """The profile with the PUE that is given, or is known of the region."""
+    if request.pue is not None:
+        if not 1 <= request.pue <= _LARGEST_PUE:
+            raise SearchSpaceError(f"pue is a number from 1 to {_LARGEST_PUE:g}.")
+        return profile.with_pue(request.pue)
+    return profile.with_pue(figures[PUE].value) if PUE in figures else profile
 
 
 def with_energy(

@@ -23,6 +23,7 @@ from planner.specs.price import (
     unknown_gpus,
 )
 from planner.units import HOUR
+from planner.workloads.electricity import owned_place
 from planner.workloads.notes import Notes
 
 _MOST = 1e6
@@ -99,9 +100,10 @@ def _price(request: Request, gpu: GpuSpec, own: Path | None, notes: Notes) -> Pr
         )
     files = beside_specs(OWNERSHIP, notes.catalogue.folder)
     notes.digests["ownership figures"] = _digest(tuple(files))
-    names = assumed_figures(gpu, notes.catalogue)
+    place = owned_place(request, notes)
+    names = assumed_figures(gpu, notes.catalogue, place)
     notes.assumed += [f"gpu ownership.{name}" for name in names]
-    return owned(gpu, notes.catalogue)
+    return owned(gpu, notes.catalogue, place)
 
 
 def _check_provider(provider: str | None, own: Path | None, notes: Notes) -> None:

@@ -21,7 +21,7 @@ from planner.workloads.notes import Notes
 from planner.workloads.offers import offer_of
 
 DEFAULT_GPU = "a100-sxm-80gb"
-_LARGEST_OF_ALL = 16_384
+LARGEST_OF_ALL = 16_384
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ def read_place(
 
 def every_count(most: int | None) -> tuple[int, ...]:
     """The powers of two up to a cluster's end; without one, up to 16,384."""
-    return tuple(2**power for power in range((most or _LARGEST_OF_ALL).bit_length()))
+    return tuple(2**power for power in range((most or LARGEST_OF_ALL).bit_length()))
 
 
 def gpu_counts(num_gpus: Any) -> list[int]:

@@ -275,7 +275,7 @@ SERVE = Workload(
     wording=SERVING_WORDS,
     other_gpus=("prefill_gpu",),
     precision="quantization",
-    weighed=("request_latency_s", _PER_TOKEN, "num_gpus", "cost_per_hour_usd"),
+    weighed=(_PER_TOKEN, "num_gpus", "cost_per_hour_usd"),
     ties=(*_OF_RATES, "interactivity", "num_gpus", "cost_per_hour"),
     suits=lambda _, engine: engine.scheduler.continuous,
 )
@@ -295,6 +295,6 @@ INFERENCE = Workload(
     fitting=_fitting,
     wording=BATCH_WORDS,
     precision="quantization",
-    weighed=("request_latency_s", _PER_TOKEN, "num_gpus"),
+    weighed=(_PER_TOKEN, "num_gpus"),
     ties=(*_OF_RATES, "request_latency"),
 )

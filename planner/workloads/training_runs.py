@@ -191,7 +191,11 @@ class TrainingRuns(Candidates):
 
     @property
     def energy(self) -> FloatArray:
-        """Joules of the run's GPUs, hosts, network and building."""
+        """Joules of the run's GPUs, hosts, network and building over its calendar time.
+
+        Lost time draws as much as training: recoveries are a small part of it, and what is done
+        again is computed. Spares stand by switched off: they are paid for and draw nothing.
+        """
         return energy(power=self.power, duration=self.run.calendar_time)
 
     @cached_property

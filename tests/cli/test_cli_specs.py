@@ -120,7 +120,7 @@ def test_a_narrow_list_keeps_the_price(planner, monkeypatch):
 def test_a_gpu_shows_its_prices_offers_and_what_owning_it_takes(planner):
     out = planner("specs", "show", "gpus", "h100-sxm-80gb").out
     assert re.search(r"^on-demand +3\.85 +1\.99 +12\.29 +48 +2026-11-09$", out, re.MULTILINE)
-    assert re.search(r"^owned +2\.25 +1\.53 +3\.68 ", out, re.MULTILINE)
+    assert re.search(r"^owned +2\.22 +1\.50 +3\.64 ", out, re.MULTILINE)
     assert re.search(r"^on-demand +[\d.]+ +\S.* old: undated$", out, re.MULTILINE)
     assert re.search(r"^utilization +0\.85 +0\.7 to 1$", out, re.MULTILINE)
     assert "No rent was found." in planner("specs", "show", "gpus", "gaudi2").out
@@ -129,8 +129,20 @@ def test_a_gpu_shows_its_prices_offers_and_what_owning_it_takes(planner):
 def test_tables_of_prices_are_checked(planner, tmp_path):
     (tmp_path / "prices.csv").write_text("gpu,price\nh10,1\nh100,2\n")
     (tmp_path / "currencies.csv").write_text("currency,usd,date,source\nEUR,0,2026,me\n")
-    (tmp_path / "ownership.csv").write_text("quantity,value,unit,source\npue,0,1,me\n")
+    (tmp_path / "ownership.csv").write_text("quantity,value,unit,source\nlifetime,0,years,me\n")
+    (tmp_path / "power.toml").write_text("name = 1\n")
+    head = "region,name,alias,quantity,value,unit,source,year"
+    (tmp_path / "regions.csv").write_text(f"{head}\nSE,,,pue,0.5,1,me,2026\n")
+    head = "provider,model,input_usd_per_mtok,output_usd_per_mtok"
+    (tmp_path / "api_prices.csv").write_text(f"{head}\nme,llama-7b,x,1\n")
     ran = planner("specs", "validate", "--specs", str(tmp_path))
     assert ran.exit_code == 2
-    for part in ("prices.csv: Unknown GPU 'h10'", "currencies.csv:2: ", "ownership.csv:2: pue"):
+    for part in (
+        "power.toml: ",
+        "regions.csv:2: value 0.5 is below 1",
+        "api_prices.csv:2: input_usd_per_mtok 'x'",
+        "prices.csv: Unknown GPU 'h10'",
+        "currencies.csv:2: ",
+        "ownership.csv:2: life",
+    ):
         assert part in ran.err

@@ -116,6 +116,18 @@ def test_no_memory_is_told_beyond_the_capacity() -> None:
     assert f"{high / peak:.2f} x." in memory
 
 
+@pytest.mark.parametrize("goal", ["energy", "gpu_hours", "cost"])
+def test_what_plans_are_chosen_by_is_told(goal: str) -> None:
+    """Of energy without a region nothing is told besides."""
+    found = planner.search(
+        model="llama-7b", gpu="h100", num_gpus=8, space="small", objectives=(goal,)
+    )
+    row = row_of(found.recommended)
+    pairs = recommended_pairs(found.plan, row, None)
+    assert goal.replace("_", " ").removeprefix("gpu ") in " ".join(pairs)
+    assert ("energy" in pairs) == (goal == "energy")
+
+
 def test_an_interval_within_the_memory_is_told() -> None:
     settings = {"micro_batch_size": 1, "zero_stage": 0, "tensor_parallel": 8}
     found = planner.estimate(model="llama-7b", num_gpus=8, settings=settings, gpu="h100")

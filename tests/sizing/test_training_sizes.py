@@ -156,6 +156,8 @@ def test_a_budget_below_what_the_deadline_costs_is_the_reason():
     )
     assert found
     assert float(found[1].replace(",", "")) == pytest.approx(within.cheapest.cost, rel=0.03)
+    (size,) = planner.size(**asked, constraints=limits, num_gpus=within.fewest.num_gpus).sizes
+    assert "where calendar time is kept" in size.reason
     limits["cost"] = 0.9999 * within.cheapest.cost
     (size,) = planner.size(**asked, constraints=limits).sizes
     assert "where calendar time is kept" in size.reason or size.fewest.cost <= limits["cost"]

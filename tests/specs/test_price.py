@@ -274,3 +274,11 @@ def test_a_contract_says_what_its_sellers_ask_on_demand(tmp_path: Path) -> None:
     assert reserved.value * 3600 == pytest.approx(2.5)
     assert reserved.on_demand == pytest.approx(5.0 / 3600)
     assert usual.on_demand is None
+
+
+def test_a_list_of_a_spreadsheet_is_read(tmp_path: Path) -> None:
+    own = tmp_path / "own.csv"
+    own.write_text("gpu,price\nh100,1.5\n", encoding="utf-8-sig")
+    price = price_of("h100-sxm-80gb", own=own)
+    assert price is not None
+    assert price.value * 3600 == pytest.approx(1.5)

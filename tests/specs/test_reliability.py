@@ -26,7 +26,11 @@ def test_the_published_range_is_that_of_its_fleets():
     ends = [found.spec.gpu_time("interruption", end) / HOUR for end in ("low", "typical", "high")]
     assert ends == [29_500, 50_700, 82_100]
     assumed = {key for key, source in found.provenance.items() if source == "assumed"}
-    assert assumed == {"recovery.warm_up", "stragglers.gpu_hours_per_slowdown"}
+    assert assumed == {
+        "recovery.warm_up",
+        "stragglers.gpu_hours_per_slowdown",
+        "stragglers.lost_share",
+    }
 
 
 def test_the_shipped_rate_is_that_of_419_interruptions_in_54_days():

@@ -67,7 +67,7 @@ def ended_at(number: int, work: Callable[[], None]) -> bool:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file of a directory but the lock."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != store.LOCK)
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 

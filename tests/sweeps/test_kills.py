@@ -61,7 +61,7 @@ def whole(plan: SweepPlan, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file of a directory but the lock."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != store.LOCK)
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 

@@ -200,6 +200,45 @@ def test_a_gpu_of_a_file_can_have_an_own_price(tmp_path: Path) -> None:
     assert hourly(gpu=str(mine), price="mine=1.5") == pytest.approx(1.5)
 
 
+# USD/kWh of industry in Virginia, and what Google's building in Belgium draws.
+@pytest.mark.parametrize(
+    ("asked", "pue", "electricity"),
+    [
+        ({}, 1.25, 0.0977),
+        ({"pue": 1.05}, 1.05, 0.0977),
+        ({"region": "US-VA"}, 1.25, 0.0892),
+        ({"region": "GCP europe-west1"}, 1.08, 0.0977),
+        ({"region": "US-VA", "pue": 1.3}, 1.3, 0.0892),
+    ],
+    ids=str,
+)
+def test_an_owned_gpu_stands_in_the_building_and_region_of_its_energy(
+    asked: dict[str, Any], pue: float, electricity: float
+) -> None:
+    """A GPU and its share of a DGX H100 draw 1,275 W x 0.76, paid for 0.85 of the time."""
+    found = site(contract="owned", **asked)
+    assert found.power is not None
+    assert found.power.pue.value == pue
+    free = 2.2161 - 1.275 * 0.76 / 0.85 * 1.25 * 0.0977
+    drawn = 1.275 * 0.76 / 0.85 * pue * electricity
+    assert found.price * 3600 == pytest.approx(free + drawn, abs=5e-4)
+
+
+def test_a_known_building_and_known_electricity_narrow_the_range_of_owning() -> None:
+    wide, narrow = (
+        site(contract="owned", **more).offer for more in ({}, {"pue": 1.25, "region": "USA"})
+    )
+    assert wide is not None
+    assert narrow is not None
+    assert narrow.value == pytest.approx(wide.value)
+    assert wide.low < narrow.low < narrow.high < wide.high
+
+
+def test_the_price_of_electricity_is_told_where_it_counts() -> None:
+    assert "0.0892 USD/kWh" in plan(contract="owned", region="US-VA").defaults["electricity_price"]
+    assert "electricity_price" not in plan(region="US-VA").defaults
+
+
 def test_an_assumed_figure_of_owning_is_named(tmp_path: Path) -> None:
     (tmp_path / "ownership.csv").write_text(
         "quantity,value,unit,source\nutilization,0.5,1,assumed\n", encoding="utf-8"
@@ -218,6 +257,7 @@ def test_an_assumed_figure_of_owning_is_named(tmp_path: Path) -> None:
         {"provider": "lambda"},
         {"price": "h100=1.75,b200=4"},
         {"prices": "ours.csv"},
+        {"reliability": "mine.toml"},
     ],
     ids=str,
 )
@@ -226,6 +266,9 @@ def test_a_plan_file_reads_back_to_the_same_price(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     written(tmp_path, "gpu,price\nh100,1.1\n")
+    published = find("reliability", "published").read_text(encoding="utf-8")
+    often = published.replace("value = 50700", "value = 30000").replace('"published"', '"mine"')
+    Path("mine.toml").write_text(often, encoding="utf-8")
     asked = make_request({"model": "llama-7b", "num_gpus": 8, "gpu": "h100", **more})
     first = one_configuration(asked)
     row = row_of_one(first)
