@@ -167,7 +167,14 @@ def look_up(given: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("page", "code"), blocks("python"), ids=lambda value: value[:20])
-def test_examples_in_python_run(page: str, code: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_examples_in_python_run(
+    page: str,
+    code: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
     exec(compile(code, page, "exec"), {"__name__": "example"})
     assert capsys.readouterr().out
 

@@ -66,6 +66,7 @@ def run(given: options.Given) -> None:
 
     if given["save_sweep"] is not None:
         check_path(given["save_sweep"])
+    workers = _workers(given)
     plan = _plan(given)
     if given["save_sweep"] is not None:
         from planner.report.files import written_whole
@@ -76,7 +77,6 @@ def run(given: options.Given) -> None:
             return
     if given["output"] is None:
         raise _usage("Give a directory for the results with --output.")
-    workers = _workers(given)
     from planner.report.progress import stoppable_bar
 
     with stoppable_bar(plan.num_scenarios, "scenarios", quiet=given["quiet"]) as progress:

@@ -216,7 +216,8 @@ def token_costs(
     """Columns of what a million tokens of each kind cost; together they pay the ``price`` [USD/s].
 
     GPU time that computes prompts is paid by their new tokens, but for what looking back at the
-    cached ones adds, which these pay; all other time is paid by the generated tokens.
+    cached ones adds, which these pay; all other time is paid by the generated tokens. Where no
+    token is found in a cache there is no column of those.
     """
     work, cached = setting.workload, cached_tokens(setting)
     kinds = {
@@ -229,6 +230,7 @@ def token_costs(
             cost_rate=cost, token_rate=request_rate * tokens
         )
         for kind, (cost, tokens) in kinds.items()
+        if np.any(tokens)
     }
 
 
