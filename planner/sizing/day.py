@@ -260,6 +260,6 @@ def _least(prices: dict[str, float], among: Sequence[str]) -> str | None:
 
 def _price(request: Request, contract: str | None) -> float:
     """USD per GPU-second under a contract; NaN where unknown."""
-    plan = make_plan(replace(request, contract=contract))
+    plan = make_plan(replace(request, contract=contract, constraints={}, objectives=()))
     site = plan.problem.sources[0].site
     return site.price if contract in (None, site.contract) else math.nan

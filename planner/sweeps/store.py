@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -82,7 +83,7 @@ class Store:
         self._remove_unfinished()
         before = self._before()
         if before is None:
-            self._refuse_others(fresh)
+            self._refuse_others()
         if before is None or fresh:
             self._remove_all()
             _make(self.folder / PARTS)
@@ -98,6 +99,7 @@ class Store:
                 raise OutputError(f"{str(error).rstrip('.')}; {_AGAIN}.") from error
         self.is_complete = (self.folder / MANIFEST).is_file()
         if self.is_complete:
+            self._check_tables()
             self.done = self.plan.num_scenarios
             self._remove_parts()  # a program that was killed then may have left some
             return
@@ -106,6 +108,17 @@ class Store:
                 self.done += part.end - part.first
             else:
                 self.parts.append(part)
+
+    def _check_tables(self) -> None:
+        """The tables of a complete sweep are still those that were written."""
+        try:
+            manifest = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
+            digests = manifest["files"].items()
+            changed = [name for name, was in digests if file_digest(self.folder / name) != was]
+        except (OSError, ValueError, KeyError, AttributeError) as error:
+            raise OutputError(f"{self.folder}: is damaged ({error}); {_AGAIN}.") from error
+        if changed:
+            raise OutputError(f"{self.folder / changed[0]}: was changed; {_AGAIN}.")
 
     def _before(self) -> dict[str, Any] | None:
         """What an earlier run wrote of its plan."""
@@ -121,23 +134,26 @@ class Store:
                 "--output."
             ) from error
 
-    def _refuse_others(self, fresh: bool) -> None:
+    def _refuse_others(self) -> None:
         """A directory with files of somebody else is left alone."""
         found = [*self.folder.iterdir(), *self.folder.glob(f"{PARTS}/*")]
         others = sorted(str(path.relative_to(self.folder)) for path in found)
         others = [name for name in others if name not in (PARTS, LOCK)]
-        if fresh:  # that was ended may have removed its plan
-            others = [name for name in others if Path(name).stem not in TABLES]
         if others:
             raise OutputError(
                 f"{self.folder}: has files that are no sweep's, such as {others[0]}: give a new "
                 "directory."
             )
 
+    def tables(self, name: str | None = None) -> list[Path]:
+        """The files of a table, or of all, that are there."""
+        names = TABLES if name is None else (name,)
+        files = [self.folder / f"{one}.{kind}" for one in names for kind in ("csv", "parquet")]
+        return [path for path in files if path.exists()]
+
     def _remove_all(self) -> None:
         """Make it the directory of no sweep; its plan goes last, by which it is known."""
-        tables = [path for name in TABLES for path in self.folder.glob(f"{name}.*")]
-        for path in (self.folder / MANIFEST, *tables):
+        for path in (self.folder / MANIFEST, *self.tables()):
             path.unlink(missing_ok=True)
         self._remove_parts()
         (self.folder / PLAN).unlink(missing_ok=True)
@@ -151,6 +167,12 @@ class Store:
         for folder in (self.folder, self.folder / PARTS):
             for path in folder.glob(TEMPORARY):
                 path.unlink(missing_ok=True)
+
+
+def file_digest(path: Path) -> str:
+    """Of the content of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _make(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
@@ -12,7 +11,7 @@ from typing import Any
 from planner.report.cells import csv_cell
 from planner.report.files import written_bytes, written_whole
 from planner.sweeps.parts import joint_kind, read_fronts, read_head, read_rows
-from planner.sweeps.store import FRONT, FRONTS, SCENARIOS, Store
+from planner.sweeps.store import FRONT, FRONTS, SCENARIOS, Store, file_digest
 from planner.terms import term_of_column
 
 Rows = Iterable[Mapping[str, Any]]
@@ -50,8 +49,8 @@ def write_tables(store: Store, front: Collection[int]) -> dict[str, Any]:
         with _files(store.folder, name, kinds) as add:
             for block in blocks:
                 add(block)
-        for path in sorted(store.folder.glob(f"{name}.*")):
-            digests[path.name] = _digest(path)
+        for path in store.tables(name):
+            digests[path.name] = file_digest(path)
     return digests
 
 
@@ -154,8 +153,3 @@ def _cells(values: Sequence[Any], kind: str) -> list[str]:
         return ["" if value is None else repr(value) for value in values]
     texts = {value: csv_cell(value) for value in {*values} if isinstance(value, str)}
     return [texts[value] if isinstance(value, str) else csv_cell(value) for value in values]
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
