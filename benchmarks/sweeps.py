@@ -34,12 +34,13 @@ from planner.sweeps.workers import Done, Run, in_this_process, on_cores
 ROUNDS = 3
 GPUS = ["a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "mi300x-192gb"]
 COUNTS = [256, 512, 1024, 2048, 4096]
-BATCHES = [1024, 1536, 2048, 3072]
+BATCHES = [1024, 2048]
+CONTRACTS = ["on-demand", "spot", "reserved-1y", "capacity-block", "owned"]
 
 
 def plan_of(scenarios: int) -> SweepPlan:
-    """LLaMA-65B on five GPUs, five counts, four batches and as many token counts as it takes."""
-    tokens = [f"{at / 1000}T" for at in range(500, 500 + max(1, scenarios // 100))]
+    """LLaMA-65B on five GPUs, counts and contracts, two batches, so many tokens as it takes."""
+    tokens = [f"{at / 1000}T" for at in range(500, 500 + max(1, scenarios // 250))]
     return make_sweep(
         {
             "model": "llama-65b",
@@ -48,6 +49,7 @@ def plan_of(scenarios: int) -> SweepPlan:
             "num_gpus": COUNTS,
             "global_batch_size": BATCHES,
             "total_tokens": tokens,
+            "contract": CONTRACTS,
         }
     )
 
