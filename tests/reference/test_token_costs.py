@@ -27,7 +27,7 @@ def paid_per_second(row: Any, lengths: dict[str, Any], rate: float) -> float:
         lengths["input_tokens"] * lengths["prefix_cache_hit_rate"], lengths["input_tokens"] - 1
     )
     tokens = lengths["input_tokens"] - cached, cached, lengths["output_tokens"]
-    costs = [row[f"cost_per_million_{kind}_tokens_usd"] for kind in KINDS]
+    costs = [row.get(f"cost_per_million_{kind}_tokens_usd", np.nan) for kind in KINDS]
     assert np.isnan(costs[1]) == (cached == 0)
     return rate / 1e6 * sum(n * cost for n, cost in zip(tokens, costs, strict=True) if n)
 
