@@ -110,6 +110,8 @@ def _unknown(
     suggestions = list(dict.fromkeys(targets[word] for word in close))
     hint = f" Did you mean {' or '.join(suggestions)}?" if suggestions else ""
     listing = f" `planner specs list {kind}` shows all {len(files)}."
+    if kind is SpecKind.SWEEPS:  # few, and questions rather than specs
+        listing = f" Known: {', '.join(sorted(files))}."
     return f"Unknown {kind.singular} {name!r}.{hint}{listing}"
 
 
