@@ -20,8 +20,8 @@ from planner.estimators.inference.prefix import prefix_share
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.static import StaticBatch, static_batch
 from planner.estimators.power import PowerDraw, power_draw
-from planner.formulas.power import board_share, carbon
-from planner.optimize.source import Candidates, Columns, Need, Source
+from planner.formulas.power import board_share
+from planner.optimize.source import Columns, Need, Source
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.units import GIB
@@ -30,6 +30,7 @@ from planner.workloads.columns import counts, floats, repeated
 from planner.workloads.deployments import (
     MILLION,
     PARAMETERS,
+    Serving,
     asked,
     energy_columns,
     memory_columns,
@@ -94,7 +95,7 @@ class BatchSource(Source):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Batches(Candidates):
+class Batches(Serving):
     """Batches of ``concurrency`` requests a replica; what can be optimized, in SI units."""
 
     source: BatchSource
@@ -175,22 +176,6 @@ class Batches(Candidates):
 
         machine, profile = self.source.setting.machine, self.source.site.power
         return (power_draw(machine, profile, self.num_gpus, boards),)
-
-    @property
-    def power(self) -> FloatArray:
-        """W of all GPUs, hosts, network and building."""
-        return self.draws[0].total
-
-    @property
-    def energy_per_million_tokens(self) -> FloatArray:
-        """Joules for a million generated tokens, their prompts included."""
-        return np.asarray(MILLION * self.power / self.throughput)
-
-    @property
-    def carbon_per_million_tokens(self) -> FloatArray:
-        """Kilograms of CO2 equivalent of the same."""
-        energy = self.energy_per_million_tokens
-        return carbon(energy=energy, carbon_intensity=self.source.site.carbon_intensity)
 
     @property
     def memory_headroom(self) -> FloatArray:

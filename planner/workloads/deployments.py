@@ -45,8 +45,38 @@ class Promises:
     price: FloatArray
 
 
+class Serving(Candidates):
+    """What generates tokens, in streams or batches: the electricity of it."""
+
+    @property
+    @abstractmethod
+    def draws(self) -> tuple[PowerDraw, ...]:
+        """The electric power of each kind of worker by part."""
+
+    @property
+    @abstractmethod
+    def throughput(self) -> FloatArray:
+        """Generated tokens per second."""
+
+    @property
+    def power(self) -> FloatArray:
+        """W of all GPUs, hosts, network and building."""
+        return np.asarray(add(draw.total for draw in self.draws))
+
+    @property
+    def energy_per_million_tokens(self) -> FloatArray:
+        """Joules for a million generated tokens, their prompts included."""
+        return np.asarray(MILLION * self.power / self.throughput)
+
+    @property
+    def carbon_per_million_tokens(self) -> FloatArray:
+        """Kilograms of CO2 equivalent of the same."""
+        energy = self.energy_per_million_tokens
+        return carbon(energy=energy, carbon_intensity=self.source.site.carbon_intensity)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Deployments(Candidates):
+class Deployments(Serving):
     """Deployments of one mode; what can be optimized or limited, in SI units."""
 
     source: Any
@@ -128,27 +158,6 @@ class Deployments(Candidates):
     def cost_per_million_tokens(self) -> FloatArray:
         """USD for a million generated tokens, their prompts included."""
         return np.asarray(MILLION * self.cost_per_hour / self.throughput)
-
-    @property
-    @abstractmethod
-    def draws(self) -> tuple[PowerDraw, ...]:
-        """The electric power of each kind of worker by part."""
-
-    @property
-    def power(self) -> FloatArray:
-        """W of all GPUs, hosts, network and building."""
-        return np.asarray(add(draw.total for draw in self.draws))
-
-    @property
-    def energy_per_million_tokens(self) -> FloatArray:
-        """Joules for a million generated tokens, their prompts included."""
-        return np.asarray(MILLION * self.power / self.throughput)
-
-    @property
-    def carbon_per_million_tokens(self) -> FloatArray:
-        """Kilograms of CO2 equivalent of the same."""
-        energy = self.energy_per_million_tokens
-        return carbon(energy=energy, carbon_intensity=self.source.site.carbon_intensity)
 
     @property
     @abstractmethod
