@@ -12,7 +12,7 @@ import numpy as np
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.estimators.inference.prefix import cached_tokens
 from planner.formulas.money import break_even_rate, cost_per_request, request_cost
-from planner.optimize.collector import first_row
+from planner.optimize.collector import first_row, known_value
 from planner.optimize.result_columns import ends_of, full_columns
 from planner.optimize.source import Candidates
 from planner.plan import Plan
@@ -138,8 +138,8 @@ class ApiComparison:
             "other_releases": self.other_releases,
             "note": self.note,
         }
-        known = {name: _known(value) for name, value in found.items()}
-        offers = [{name: _known(value) for name, value in row.items()} for row in self.rows()]
+        known = {name: known_value(value) for name, value in found.items()}
+        offers = [{name: known_value(value) for name, value in row.items()} for row in self.rows()]
         return {**known, "offers": offers}
 
     def _costs(self) -> dict[str, float]:
@@ -313,7 +313,3 @@ def _ends(row: Mapping[str, Any], column: str) -> Ends:
     """The ends of the interval of a column, unknown where it has none."""
     low, high = ends_of(column)
     return float(row.get(low, np.nan)), float(row.get(high, np.nan))
-
-
-def _known(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -206,6 +207,11 @@ def stacked(tables: Sequence[Columns]) -> Columns:
 def plain(values: Any) -> list[Any]:
     """The values of a column as words, numbers and flags of Python."""
     return values.tolist() if isinstance(values, np.ndarray) else list(values)
+
+
+def known_value(value: Any) -> Any:
+    """A value of a column, None where it is a number that is not known."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def rows_of(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
-from planner.optimize.collector import plain, rows_of
+from planner.optimize.collector import known_value, plain, rows_of
 from planner.optimize.result import Comparison, SearchResult, row_of
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates
@@ -43,7 +42,7 @@ def _row(plan: Plan, candidates: Candidates | None) -> dict[str, Any] | None:
 
 def _rows(plan: Plan, table: Mapping[str, Any]) -> list[dict[str, Any]]:
     whole = full_columns(table, plan.problem.sources)
-    columns = {name: [*map(_known, plain(values))] for name, values in whole.items()}
+    columns = {name: [*map(known_value, plain(values))] for name, values in whole.items()}
     return [*rows_of(columns)]
 
 
@@ -51,7 +50,8 @@ def _compared(plan: Plan, compared: Comparison) -> dict[str, Any]:
     rows = _rows(plan, compared.table)
     return {
         "rows": [
-            {"loss": _known(loss), **row} for loss, row in zip(compared.losses, rows, strict=True)
+            {"loss": known_value(loss), **row}
+            for loss, row in zip(compared.losses, rows, strict=True)
         ],
         "without_plan": _worded(compared.without_plan),
     }
@@ -59,7 +59,3 @@ def _compared(plan: Plan, compared: Comparison) -> dict[str, Any]:
 
 def _worded(reasons: Mapping[Any, str]) -> dict[str, str]:
     return {str(value): reason for value, reason in reasons.items()}
-
-
-def _known(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

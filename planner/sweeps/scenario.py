@@ -13,7 +13,7 @@ from planner import text
 from planner.confidence.chance import chance_below
 from planner.errors import PlannerError
 from planner.inputs import read
-from planner.optimize.collector import plain
+from planner.optimize.collector import known_value, plain
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.groups import why
 from planner.optimize.other_terms import on_other_terms
@@ -126,7 +126,7 @@ def _recommended(plan: Plan, first: Columns) -> dict[str, Any]:
     sure = plan.source_of(row).confidence(row["num_gpus"])
     if sure is not None:
         row |= {"tie_factor": float(sure.layout), "basis": sure.basis}
-    return {name: _known(value) for name, value in row.items()}
+    return {name: known_value(value) for name, value in row.items()}
 
 
 def _fits(row: Mapping[str, Any]) -> float:
@@ -142,7 +142,7 @@ def _front(plan: Plan, table: Columns, asked: Mapping[str, Any]) -> dict[str, li
     number = len(table["num_gpus"])
     return {
         "scenario": [asked["scenario"]] * number,
-        **{n: [*map(_known, plain(table[n]))] for n in table if n in known or n in named},
+        **{n: [*map(known_value, plain(table[n]))] for n in table if n in known or n in named},
     }
 
 
@@ -168,7 +168,3 @@ def _reason(result: SearchResult) -> str:
 
 def _one_line(message: str) -> str:
     return " ".join(message.split())
-
-
-def _known(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
