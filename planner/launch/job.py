@@ -90,7 +90,7 @@ class Job:
     @property
     def is_disaggregated(self) -> bool:
         """Whether prompts and answers have workers of their own."""
-        return self["mode"] == DISAGGREGATED
+        return bool(self["mode"] == DISAGGREGATED)
 
     @property
     def num_gpus(self) -> int:
@@ -116,7 +116,7 @@ class Job:
     @property
     def memory_of_gpu(self) -> float:
         """GiB of one GPU."""
-        return float(self.gpu.memory / GIB)
+        return float(self.gpu.memory_capacity / GIB)
 
     def require_even_nodes(self) -> None:
         """Refuse GPUs that fill no whole nodes.
@@ -139,4 +139,6 @@ def _columns(found: Any) -> dict[str, Any]:
 
 def _is_hub_name(name: str) -> bool:
     org, slash, rest = name.partition("/")
-    return bool(slash and org and rest) and "/" not in rest and not name.endswith((".toml", ".json"))
+    return (
+        bool(slash and org and rest) and "/" not in rest and not name.endswith((".toml", ".json"))
+    )

@@ -9,8 +9,8 @@ A row of ``options/<target>.csv``:
     the row is of this value alone; ``>1`` of what is above one; empty of any
 ``role``
     ``is``: the option tells the value, written and read; ``reads``: another way to say it that is
-    read alone; ``with``: written beside it; ``always``: written whatever the plan; ``omitted``: the value when no option is there;
-    ``derived``: the target works it out itself; ``none``: the target cannot express it;
+    read alone; ``with``: written beside it; ``always``: written whatever the plan; ``omitted``:
+    the value when no option is there; ``derived``: the target works it out itself; ``none``: the target cannot express it;
     ``left``: the plan does not say it, the user or the framework does
 ``option``, ``text``
     its name, as the target spells it, and how the value reads: ``{}`` is the value itself,
@@ -187,8 +187,8 @@ class OptionTable:
         best: Meaning | None = None
         ways = [[row] for row in self.rows_of(parameter, Role.READS)]
         deciding = self.rows_of(parameter, Role.IS)
-        for value in dict.fromkeys(row.value for row in deciding):
-            ways.append([row for row in deciding if row.value == value])
+        values = dict.fromkeys(row.value for row in deciding)
+        ways += [[row for row in deciding if row.value == value] for value in values]
         for rows in ways:
             told = [row.read(options[row.option]) for row in rows if row.option in options]
             if len(told) < len(rows) or None in told:

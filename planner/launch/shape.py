@@ -122,7 +122,7 @@ def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
 
 def _attention(shape: Mapping[str, Any]) -> AttentionSpec:
     heads = int(shape["num_attention_heads"])
-    common = {
+    common: dict[str, Any] = {
         "num_attention_heads": heads,
         "num_key_value_heads": int(shape.get("num_key_value_heads") or heads),
         "qkv_bias": bool(shape.get("qkv_bias")),
