@@ -11,7 +11,8 @@ A row of ``options/<target>.csv``:
     ``is``: the option tells the value, written and read; ``reads``: another way to say it that is
     read alone; ``with``: written beside it; ``always``: written whatever the plan; ``omitted``:
     the value when no option is there; ``derived``: the target works it out itself;
-    ``none``: the target cannot express it; ``left``: the plan does not say it, the user or the framework does
+    ``none``: the target cannot express it; ``left``: the plan does not say it, the user or the
+    framework does
 ``option``, ``text``
     its name, as the target spells it, and how the value reads: ``{}`` is the value itself,
     ``flag`` a flag without one; else the text itself

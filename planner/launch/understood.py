@@ -50,8 +50,8 @@ class Found:
 class Answers:
     """What a target makes of a file, in the words of the table of terms.
 
-    ``values`` are parameters and questions by name, as text or numbers; ``config`` the model's
-    shape as keys of a ``config.json`` where the file tells it in place of a name.
+    ``values`` are parameters and questions by name, as text or numbers; ``shape`` the model's
+    in the words of `planner.launch.shape` where the file tells it in place of a name.
     ``used`` are further options that told something; ``defaults`` what the target does where
     the file says nothing, by term, with the reason. ``asked`` are terms that the file leaves
     open and that have no default; ``notes`` say what else is worth knowing.
@@ -59,7 +59,7 @@ class Answers:
 
     workload: str
     values: Mapping[str, Any]
-    config: Mapping[str, Any] | None = None
+    shape: Mapping[str, Any] | None = None
     used: frozenset[str] = frozenset()
     defaults: Mapping[str, str] = field(default_factory=dict)
     asked: tuple[str, ...] = ()
