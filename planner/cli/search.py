@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 )  # fmt: skip
 def search(given: options.Given) -> None:
     """Find the best configurations of a space."""
-    request = make_request(given)
+    request, wrapper = make_request(given), None
+    if given["launch"] is not None:
+        from planner.cli.launch import checked_launch, with_profiles
+
+        wrapper = checked_launch(given, given["launch"])
+        request = with_profiles(request, given["launch"])
     from planner.files import check_outputs
     from planner.plan import answered, make_plan
     from planner.report.chosen import chosen_plans
