@@ -155,7 +155,8 @@ def _load(
         raise LaunchError("A benchmark of serving needs a request rate or a concurrency.")
     if not all(math.isfinite(length) and length >= 1 for length in lengths):
         raise LaunchError(f"A benchmark needs tokens of prompts and answers, not {lengths}.")
-    if not all(math.isfinite(one) and one > 0 for one in (request_rate or 1, concurrency or 1)):
+    given = [one for one in (request_rate, concurrency) if one is not None]
+    if not all(math.isfinite(one) and one > 0 for one in given):
         raise LaunchError("The rate and the concurrency of a benchmark must be above 0.")
     if not 0 <= shared < 1:
         raise LaunchError(f"{shared:g} of the prompt cannot be in the cache; give 0 to below 1.")
