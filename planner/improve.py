@@ -65,15 +65,13 @@ def best_changes(plan: Plan, found: Evaluation) -> list[Change]:
     if problem is None:
         return []
     (objective,) = problem.objectives[:1]
-    before = (
-        np.nan if found.rejected_by else float(np.ravel(found.candidates.value(objective.name))[0])
-    )
+    now = float(np.ravel(found.candidates.value(objective.name))[0])
+    before, reached = (np.nan, 0.0) if found.rejected_by else (now, now)
     changes: list[Change] = []
     for candidates, row, value in _best_by_distance(problem, objective, own):
-        reached = before if not changes else _reached(before, changes[-1].gain)
-        if np.isfinite(reached) and value < reached * (1 + _WORTH):
-            continue
-        changes.append(_change(candidates, row, own, value / before - 1))
+        if value > reached * (1 + _WORTH):
+            changes.append(_change(candidates, row, own, value / before - 1))
+            reached = value
     return changes
 
 
