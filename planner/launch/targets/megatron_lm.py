@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from planner.launch.benchmark import training_benchmark
 from planner.launch.job import Job
 from planner.launch.option_table import Remark, Settings
 from planner.launch.target import Argument, Draft, Process, Target, Variable
@@ -17,7 +19,6 @@ _PROGRAMS = ("pretrain_gpt.py", "pretrain_mamba.py", "pretrain_hybrid.py", "trai
 _SEVERAL = ("--recompute-modules", "--offload-modules")
 """Options whose values are words of their own."""
 _MXFP8 = ("blackwell",)
-_TOKENS_KEPT = 8
 _DROPOUT = 0.1
 
 
@@ -30,9 +31,7 @@ def quantities(job: Job) -> Mapping[str, Any]:
         **shape_words(job.model, tensor),
         "virtual_pipeline": None,
         **split_words(job),
-        "max_positions": max(
-            int(job["sequence_length"]), job.model.max_position_embeddings or 0
-        ),
+        "max_positions": max(int(job["sequence_length"]), job.model.max_position_embeddings or 0),
         "sequence_length": job["sequence_length"],
         "train_iterations": steps_of(job),
         "save_interval": save_interval(job),
@@ -53,7 +52,7 @@ def steps_of(job: Job) -> int | None:
     tokens = job["total_tokens"]
     if not tokens:
         return None
-    return math.ceil(float(tokens) / (job["global_batch_size"] * job["sequence_length"]))
+    return math.ceil(float(tokens) / (int(job["global_batch_size"]) * int(job["sequence_length"])))
 
 
 def save_interval(job: Job) -> int:
@@ -160,15 +159,16 @@ def environment_of(job: Job) -> dict[str, str]:
 
 
 def _draft(job: Job, settings: Settings) -> Draft:
-    from planner.launch.benchmark import training_benchmark
-
     job.require_even_nodes()
-    path = Variable(name="MEGATRON_PATH", meaning="folder of a checkout of NVIDIA/Megatron-LM")
-    program = Argument(words=(path, _PROGRAMS[0]))
+    program = Variable(
+        name="MEGATRON_PATH",
+        meaning="folder of a checkout of NVIDIA/Megatron-LM",
+        suffix=f"/{_PROGRAMS[0]}",
+    )
     process = Process(
         name="train",
         launcher="torchrun",
-        arguments=(program, *words_of(settings), *own_words(job)),
+        arguments=(Argument(words=(program,)), *words_of(settings), *own_words(job)),
         num_nodes=job.num_nodes,
         gpus_per_node=job.gpus_per_node,
         environment=environment_of(job),
@@ -176,10 +176,59 @@ def _draft(job: Job, settings: Settings) -> Draft:
     return Draft(
         processes=(process,),
         unexpressed=(*strange_parts(job.model), *uneven_blocks(job)),
-        left=_left(job),
+        left=left_of(job),
         benchmark=(measured(process, training_benchmark("megatron-lm")),),
     )
 
 
+def left_of(job: Job) -> tuple[Remark, ...]:
+    """What the plan does not say and Megatron-Core decides."""
+    if not job.model.num_experts:
+        return ()
+    note = "predicted with equal work for all experts; the router's losses are the user's"
+    return (Remark(parameter="--moe-router-load-balancing-type", value="", note=note),)
+
+
+def uneven_blocks(job: Job) -> tuple[Remark, ...]:
+    """Layers to repeat that chunks cannot share equally."""
+    layers, chunks = int(job["recompute_num_layers"] or 0), int(job["virtual_pipeline"])
+    if not layers or layers % chunks == 0:
+        return ()
+    note = f"is given for each chunk, and a stage has {chunks}: nearest, not equal"
+    return (Remark(parameter="recompute_num_layers", value=str(layers), note=note),)
+
+
 def measured(process: Process, words: Sequence[str]) -> Process:
-    raise NotImplementedError
+    """The same process for a few steps, with the log that is compared with the prediction.
+
+    Of arguments that are given twice, the last counts.
+    """
+    lines: list[list[str]] = []
+    for word in words:
+        if word.startswith("-") or "=" in word:
+            lines.append([word])
+        else:
+            lines[-1].append(word)
+    arguments = tuple(Argument(words=tuple(line)) for line in lines)
+    saving = ("--save", "--load")
+    kept = tuple(each for each in process.arguments if each.words[0] not in saving)
+    return replace(process, name="benchmark", arguments=(*kept, *arguments))
+
+
+def _starts(words: Sequence[str]) -> bool:
+    return any(word.rpartition("/")[2] in _PROGRAMS for word in words[:3])
+
+
+TARGET = Target(
+    name="megatron-lm",
+    title="Megatron-LM",
+    version="megatron-core 0.19.2",
+    workloads=("train",),
+    profiles=("Megatron-LM",),
+    quantities=quantities,
+    draft=_draft,
+    answers=answers,
+    starts=_starts,
+    accepted=("megatron-lm-0.19.2",),
+    aliases=("megatron", "megatron-core", "mcore"),
+)

@@ -117,7 +117,8 @@ def expert_layers(text: str, num_layers: int) -> list[bool] | None:
 
 def shape_read(reading: Reading, prefix: str = "--") -> tuple[dict[str, Any], list[str]]:
     """The shape that arguments of Megatron tell, and what of it is not certain."""
-    number, value, notes = reading.number, reading.value, []
+    number, value = reading.number, reading.value
+    notes: list[str] = []
     layers = number("--num-layers") or number("--encoder-num-layers")
     hidden, heads = number("--hidden-size"), number("--num-attention-heads")
     gated = value("gated") == _TRUE
@@ -221,4 +222,5 @@ def _experts(reading: Reading, shape: Mapping[str, Any], notes: list[str]) -> di
         "router_bias": reading.has("--moe-router-enable-expert-bias"),
         "moe_latent_size": number("--moe-latent-size"),
         "num_dense_layers": dense,
+        "intermediate_size": shape["intermediate_size"] if dense else None,
     }
