@@ -17,13 +17,15 @@ from planner.launch.understood import Answers, Found, Reading
 class File:
     """A file that is written; ``name`` is relative to the directory of the launch.
 
-    ``meaning`` is what it is for, in a few words.
+    ``meaning`` is what it is for, in a few words; ``start`` the command of the shell with which
+    the user starts it, empty where another file does.
     """
 
     name: str
     text: str
     is_executable: bool = False
     meaning: str = ""
+    start: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
