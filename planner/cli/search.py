@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     "question",
     "limit",
     how=(
-        "num_gpus", "workload", "settings", "precision", "objective", "driver", "trials", "seed",
+        "from_file", "row", "num_gpus", "workload", "settings", "precision", "objective", "driver", "trials", "seed",
         "sampler", "storage", "csv", "json", "all_rows", "save_plan", "launch", "wrapper",
         "launch_output", "compare_api", "top", "full", "specs", "quiet",
     ),
 )  # fmt: skip
 def search(given: options.Given) -> None:
     """Find the best configurations of a space."""
-    request, wrapper = make_request(given), None
+    request, wrapper = make_request(given, is_search=True), None
     if given["launch"] is not None:
         from planner.cli.launch import checked_launch, with_profiles
 
