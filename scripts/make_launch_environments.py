@@ -39,9 +39,7 @@ VERSIONS = {
 # For packages that say they need a newer Python than they do.
 FOR_312 = ("--no-deps", "--ignore-requires-python", "--python-version=3.12")
 FOR_312 += ("--only-binary=:all:",)
-# What the parsers of vLLM and SGLang import, without the kernels that their packages require.
-SERVING = ["setuptools<81", "transformers==5.19.0", "huggingface_hub>=1.31", "regex", "cachetools", "psutil", "sentencepiece", "numpy", "requests", "tqdm", "blake3", "py-cpuinfo", "protobuf", "fastapi>=0.133,<0.137", "starlette>=1.0.1", "aiohttp", "openai>=2.25", "pydantic>=2.12", "orjson", "prometheus_client", "pillow", "prometheus-fastapi-instrumentator", "tiktoken", "lark==1.2.2", "filelock", "partial-json-parser", "jsonschema", "pyzmq", "msgspec", "pyyaml", "einops", "depyf==0.20.0", "cloudpickle", "watchfiles", "python-json-logger", "pybase64", "cbor2", "ijson", "setproctitle", "uvicorn", "uvloop", "python-multipart", "gguf", "interegular", "IPython", "nvidia-ml-py", "packaging", "dill", "zstandard", "xxhash", "datasets", "loguru"]
-SERVING_ALONE = ["compressed-tensors==0.17.0", "xgrammar==0.2.8", "llguidance", "outlines_core==0.2.14", "lm-format-enforcer==0.11.3", "mistral_common>=1.11.6", "anthropic>=0.71", "mcp>=2.2,<3", "model-hosting-container-standards>=0.1.14,<1", "oss-harmony>=0.0.11", "apache-tvm-ffi==0.1.11"]
+LISTS = Path(__file__).parent / "launch_parsers"  # of what vLLM and SGLang import
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +82,8 @@ STEPS = {
             },
         ),
         Step(arguments=("--no-deps", *pinned("sglang"))),
-        Step(arguments=(TORCH, *SERVING)),
-        Step(arguments=("--no-deps", *SERVING_ALONE)),
+        Step(arguments=(TORCH, f"--requirement={LISTS / 'serving.txt'}")),
+        Step(arguments=("--no-deps", f"--requirement={LISTS / 'serving_alone.txt'}")),
     ],
 }
 
@@ -117,7 +115,7 @@ def make(environment: Path, steps: Sequence[Step], index: str | None) -> str:
     marks = environment / "steps"
     marks.mkdir(exist_ok=True)
     for number, step in enumerate(steps, 1):
-        words = " ".join(x for x in step.arguments if not x.startswith("-"))
+        words = " ".join(Path(x).name for x in step.arguments if not x.startswith("--no-"))
         if (marks / step.key()).exists():
             continue
         print(f"{environment.name} {number} of {len(steps)}: {words[:80]}", flush=True)
