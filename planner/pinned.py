@@ -159,6 +159,18 @@ def answers_of(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
     return answers
 
 
+def asked_of(request: Request) -> dict[str, Any]:
+    """The questions that a request answers with one value, as plain words and numbers."""
+    answers: dict[str, Any] = {}
+    for name in terms_of(request.workload, "question"):
+        given = getattr(request, name, None)
+        if given not in (None, ALL) and not isinstance(given, tuple | list):
+            answers[name] = _absolute(given) if _is_file(name, given) else given
+    if request.specs is not None:
+        answers["specs"] = str(request.specs.absolute())
+    return answers
+
+
 def settings_of(workload: str, row: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of a row that are set by name, without those at their plain values.
 

@@ -29,11 +29,11 @@ def estimate(given: options.Given) -> None:
     request = make_request(given)
     from planner.api_comparison import compared_with_apis
     from planner.errors import InfeasibleError
+    from planner.files import check_outputs
     from planner.plan import evaluated, one_configuration, result_of
     from planner.report.api_comparison import print_api_comparison
     from planner.report.console import make_console
     from planner.report.estimate import print_estimate, print_misfit, write_estimate
-    from planner.report.files import check_outputs
     from planner.report.infeasible import infeasible_message
 
     json, quiet = given["json"], given["quiet"]

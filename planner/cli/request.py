@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -14,6 +14,11 @@ from planner.inputs import read, whole
 from planner.request import Request
 from planner.terms import glossary
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from planner.pinned import PinnedPlan
+
 # Options that do nothing alone: what they need, and whether it is there.
 _NEEDS: dict[str, tuple[str, Callable[[Given], bool]]] = {
     "all_rows": ("--csv or --json", lambda given: bool(given["csv"] or given["json"])),
@@ -23,6 +28,14 @@ _NEEDS: dict[str, tuple[str, Callable[[Given], bool]]] = {
     ),
     "top": ("the report: leave out --quiet", lambda given: not given["quiet"]),
     "full": ("the report: leave out --quiet", lambda given: not given["quiet"]),
+    "wrapper": (
+        "--launch: the tool whose files are written",
+        lambda given: bool(given.get("launch") or given.get("target")),
+    ),
+    "launch_output": (
+        "--launch: the tool whose files are written",
+        lambda given: bool(given.get("launch") or given.get("target")),
+    ),
 }
 _OTHERS = {"context", *HOW} - {"num_gpus", "precision"}
 # Behind a length: who means 8192 writes 8Ki.
@@ -101,22 +114,47 @@ def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
 
 def _plan_of(given: Given) -> Request | None:
     """The request of the plan file that was given; its workload is that of the command then."""
-    if given.get("plan") is None:
-        return None
     from planner.errors import PlannerError, SearchSpaceError
-    from planner.pinned import PinnedPlan
 
-    pinned = PinnedPlan.read(given["plan"])
+    path, pinned = _pinned_of(given)
+    if pinned is None:
+        return None
     try:
         plan = pinned.request()
     except PlannerError as error:
-        raise type(error)(f"{given['plan']}: {error}") from error
+        raise type(error)(f"{path}: {error}") from error
     if is_given(given, "workload") and given["workload"] != plan.workload:
         raise SearchSpaceError(
-            f"{given['plan']} is a plan of --workload {plan.workload}: leave --workload out."
+            f"{path} is a plan of --workload {plan.workload}: leave --workload out."
         )
     given["workload"] = plan.workload
     return plan
+
+
+def _pinned_of(given: Given) -> tuple[Path | None, PinnedPlan | None]:
+    """The plan of --plan or --from, and its file."""
+    from planner.errors import SearchSpaceError
+
+    path, source = given.get("plan"), given.get("from_file")
+    row = given.get("row")
+    if source is None and row is not None:
+        raise SearchSpaceError("--row needs --from: the file or directory whose row it is.")
+    if path is not None and source is not None:
+        raise SearchSpaceError("--plan and --from both give a plan: leave one out.")
+    if path is not None:
+        from planner.pinned import PinnedPlan
+
+        return path, PinnedPlan.read(path)
+    if source is None:
+        return None, None
+    number = None if row is None else whole(row, "--row")
+    if source.is_dir():
+        from planner.sweeps.pinned import pinned_scenario
+
+        return source, pinned_scenario(source, number, given["specs"])
+    from planner.launch.rows import plan_in
+
+    return source, plan_in(source, number)
 
 
 def _refuse_useless(given: Given) -> None:

@@ -11,15 +11,15 @@ from planner.errors import InfeasibleError, LaunchError
 from planner.optimize.collector import known_value, plain, rows_of
 from planner.optimize.result_columns import full_columns
 from planner.pinned import PinnedPlan
-from planner.plan import evaluated, one_configuration
+from planner.plan import Plan, evaluated, one_configuration
+from planner.request import Request
 from planner.specs.cluster import ClusterSpec
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.units import GIB
+from planner.workloads.base import Evaluation
 from planner.workloads.deployments import DISAGGREGATED
-
-_MOST_SHOWN = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,30 +39,35 @@ class Job:
     row: Mapping[str, Any]
 
     @classmethod
-    def of(cls, pinned: PinnedPlan) -> Self:
-        """The job of a plan, estimated again.
+    def of(cls, request: Request) -> Self:
+        """The job of a request for one configuration.
 
         Raises
         ------
         SpecError, SearchSpaceError
-            Something it names is unknown or impossible here.
+            Something it names is unknown or impossible, or there are several configurations.
         InfeasibleError
             The plan breaks a rule or does not fit: no file would start it.
         """
-        plan = one_configuration(pinned.request())
+        plan = one_configuration(request)
         found = evaluated(plan)
         if found.rejected_by:
             raise InfeasibleError(
                 f"The plan cannot run ({found.rejected_by}): no launch file was written. "
-                "`planner estimate --plan FILE` says why."
+                "`planner estimate` says why."
             )
+        return cls.of_plan(plan, found)
+
+    @classmethod
+    def of_plan(cls, plan: Plan, found: Evaluation) -> Self:
+        """The job of one configuration that was judged."""
         (row,) = rows_of(
             {name: [*map(known_value, plain(values))] for name, values in _columns(found).items()}
         )
         source: Any = found.source
         setting = source.setting
         return cls(
-            pinned=pinned,
+            pinned=PinnedPlan.of(plan, row),
             model=setting.model,
             gpu=setting.machine.gpu,
             cluster=setting.machine.cluster,
@@ -133,7 +138,7 @@ class Job:
             )
 
 
-def _columns(found: Any) -> dict[str, Any]:
+def _columns(found: Evaluation) -> dict[str, Any]:
     return full_columns(found.table(), [found.source])
 
 

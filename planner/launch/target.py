@@ -15,11 +15,15 @@ from planner.launch.understood import Answers, Found, Reading
 
 @dataclass(frozen=True, kw_only=True)
 class File:
-    """A file that is written; ``name`` is relative to the directory of the launch."""
+    """A file that is written; ``name`` is relative to the directory of the launch.
+
+    ``meaning`` is what it is for, in a few words.
+    """
 
     name: str
     text: str
     is_executable: bool = False
+    meaning: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,16 +6,15 @@ from functools import cache
 from importlib import import_module
 
 from planner.errors import LaunchError, did_you_mean
+from planner.launch.names import TARGETS
 from planner.launch.target import Target
-
-# In the order in which help and documentation list them.
-_MODULES = ("megatron_lm",)
 
 
 @cache
 def targets() -> dict[str, Target]:
     """All targets by name."""
-    found = (import_module(f"{__name__}.{module}").TARGET for module in _MODULES)
+    modules = (name.replace("-", "_") for name in TARGETS)
+    found = (import_module(f"{__name__}.{module}").TARGET for module in modules)
     return {target.name: target for target in found}
 
 

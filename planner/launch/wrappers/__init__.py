@@ -7,10 +7,8 @@ from importlib import import_module
 
 from planner.errors import LaunchError, did_you_mean
 from planner.launch.job import Job
+from planner.launch.names import WRAPPERS
 from planner.launch.target import Draft, File, Target
-
-# By name, in the order in which help and documentation list them; each module has ``wrapped``.
-WRAPPERS = ("script", "slurm", "kubernetes")
 
 
 def wrapper_of(name: str) -> Callable[[Target, Job, Draft], tuple[File, ...]]:
