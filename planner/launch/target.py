@@ -162,6 +162,11 @@ class Target:
             notes=(*notes, *draft.notes),
         )
 
+    def reading(self, found: Found) -> Reading:
+        """A command or document of a user as the table reads it."""
+        texts = {name: _joined(given) for name, given in found.options.items()}
+        return Reading(found=found, meanings=self.table.read(texts))
+
     def read(self, found: Found) -> Answers:
         """What a command or document of a user says.
 
@@ -170,8 +175,7 @@ class Target:
         LaunchError
             Its options contradict each other.
         """
-        texts = {name: _joined(given) for name, given in found.options.items()}
-        return self.answers(Reading(found=found, meanings=self.table.read(texts)))
+        return self.answers(self.reading(found))
 
 
 def _joined(given: Given) -> str | None:
