@@ -17,25 +17,35 @@ from planner.launch.understood import Answers, Found, Reading
 class File:
     """A file that is written; ``name`` is relative to the directory of the launch.
 
-    ``meaning`` is what it is for, in a few words.
+    ``meaning`` is what it is for, in a few words; ``start`` the command of the shell with which
+    the user starts it, empty where another file does.
     """
 
     name: str
     text: str
     is_executable: bool = False
     meaning: str = ""
+    start: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variable:
     """What only the user knows, as a variable of the shell: a path, an address.
 
-    Without ``default`` the script ends with a message where nobody sets it.
+    Without ``default`` the script ends with a message where nobody sets it. ``suffix`` is text
+    that follows the value within the same word, as a port follows an address.
     """
 
     name: str
     meaning: str
     default: str | None = None
+    suffix: str = ""
+
+
+NODE_RANK = Variable(
+    name="NODE_RANK", meaning="number of this node among those of its process, from 0"
+)
+MASTER_ADDR = Variable(name="MASTER_ADDR", meaning="address of the first of these nodes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +69,8 @@ class Process:
     ``launcher`` starts a process for each GPU on each node: ``torchrun``, ``accelerate``,
     ``deepspeed``; empty where the program does that itself, or needs one process alone.
     ``arguments`` begin with the program: a script for a launcher, else the command.
-    ``port`` is where it listens, 0 if it does not.
+    ``follower_arguments`` come last on every node but the first. ``port`` is where it listens,
+    0 if it does not.
     """
 
     name: str
@@ -68,6 +79,7 @@ class Process:
     gpus_per_node: int
     launcher: str = ""
     launcher_arguments: tuple[Argument, ...] = ()
+    follower_arguments: tuple[Argument, ...] = ()
     copies: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
     port: int = 0

@@ -26,8 +26,8 @@ class Launch:
 
     @property
     def starts(self) -> tuple[str, ...]:
-        """What the user does to start it: the scripts, in order."""
-        return tuple(f"bash {file.name}" for file in self.files if file.is_executable)
+        """What the user does to start it, in order."""
+        return tuple(file.start for file in self.files if file.start)
 
 
 def launch_of(request: Request, target: str, wrapper: str) -> Launch:
