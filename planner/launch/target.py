@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.errors import LaunchError
+from planner.launch.accepted import Accepted
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Setting, Settings
 from planner.launch.text import Given
@@ -141,6 +142,11 @@ class Target:
     def table(self) -> OptionTable:
         """Which option says which parameter."""
         return OptionTable.load(self.name)
+
+    @property
+    def options(self) -> Accepted:
+        """What its parsers accept, and what else its table reads."""
+        return Accepted.of(self.accepted, self.table)
 
     def settings(self, job: Job) -> Settings:
         """The options of a job that the table knows."""
