@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     "question",
     "limit",
     how=(
-        "from_file", "row", "num_gpus", "workload", "settings", "precision", "objective", "driver", "trials", "seed",
-        "sampler", "storage", "csv", "json", "all_rows", "save_plan", "launch", "wrapper",
+        "from_file", "row", "num_gpus", "workload", "settings", "precision", "objective",
+        "driver", "trials", "seed", "sampler", "storage", "csv", "json", "all_rows", "save_plan", "launch", "wrapper",
         "launch_output", "compare_api", "top", "full", "specs", "quiet",
     ),
 )  # fmt: skip

@@ -12,7 +12,6 @@ from planner.launch.option_table import OptionTable, Remark, Settings
 from planner.launch.serving import Worker, has_router, port_of, workers_of
 from planner.launch.target import PORT, Argument, Draft, File, Process, Variable
 
-
 _OF_POOL = ("checkpoint_quantization",)
 
 
