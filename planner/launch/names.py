@@ -1,6 +1,6 @@
 """The names of targets and wrappers, for those who need nothing else of them."""
 
-TARGETS = ("megatron-lm",)
+TARGETS = ("megatron-lm", "deepspeed", "accelerate", "transformers")
 """In the order in which help and documentation list them; each has a module in `targets`."""
 
 WRAPPERS = ("script", "slurm", "kubernetes")
