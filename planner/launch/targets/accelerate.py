@@ -108,6 +108,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
     job.require_even_nodes()
     inside = _repeats_inside(job)
     offload = job["offload"] if job["offload"] == "activations" and is_supervised(job) else None
+    is_sharded_4_bits = _kind(job) == "FSDP" and job["adapter"] == "qlora"
     fp8 = job["precision"] in ("fp8", "fp4")
     script = script_settings(
         job,
@@ -117,9 +118,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
         recompute="none" if inside else job["recompute"],
         fp8_attention=None,
         offload=offload,
-        quantized_storage="bfloat16"
-        if _kind(job) == "FSDP" and job["adapter"] == "qlora"
-        else None,
+        quantized_storage="bfloat16" if is_sharded_4_bits else None,
     )
     unexpressed, left = script_remarks(job)
     process = Process(

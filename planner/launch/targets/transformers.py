@@ -71,7 +71,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
         num_nodes=job.num_nodes,
         gpus_per_node=job.gpus_per_node,
     )
-    notes = ()
+    notes: tuple[str, ...] = ()
     if has_adapter(job):
         notes = ("peft adds the adapters: lora_alpha and lora_dropout are TRL's defaults.",)
     return Draft(

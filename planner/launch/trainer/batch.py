@@ -22,7 +22,7 @@ def split_said(said: Said, found: Collected) -> None:
         if gpus is not None and gpus != needed:
             raise LaunchError(
                 f"parallelism_config splits {needed} GPUs (copies {replicas} x shards {shards} x "
-                f"tensor {tp or 1} x context {cp or 1}), but {gpus} are started: change one of them."
+                f"tensor {tp or 1} x context {cp or 1}), but {gpus} are started: change one."
             )
         gpus = needed
     if said.texts.get("fsdp_config.fsdp_sharding_strategy") in ("HYBRID_SHARD", "4"):

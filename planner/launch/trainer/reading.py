@@ -159,9 +159,9 @@ def _gather(found: Found, sources: _Sources) -> None:
         for name, each in given.items():
             option = name if name.startswith(SECTION) else f"--{name}"
             _put(sources.script, option, each, sources)
-    for each in found.files.values():
-        if set(each.options) or each.unknown:
-            _beside(each, sources)
+    for file in found.files.values():
+        if file.options or file.unknown:
+            _beside(file, sources)
 
 
 def _beside(found: Found, sources: _Sources) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from documents import with_files
 from hypothesis import HealthCheck, assume, given, settings
@@ -30,7 +32,7 @@ CASES = [
 def test_round_trip(
     name: str, framework: str, adapters: tuple[str, ...], data: st.DataObject
 ) -> None:
-    fixed = {"tensor_parallel": 1, "context_parallel": 1, "pipeline_parallel": 1}
+    fixed: dict[str, Any] = {"tensor_parallel": 1, "context_parallel": 1, "pipeline_parallel": 1}
     fixed |= {"virtual_pipeline": 1, "expert_parallel": 1, "sequence_parallel": False}
     job = data.draw(training_jobs(framework=framework, adapters=adapters, models=MODELS, **fixed))
     assume(job.num_gpus % job.gpus_per_node == 0)
