@@ -19,12 +19,14 @@ FILE = Path(planner.__file__).parents[1] / "docs" / "launch_options.md"
 
 _HEAD = """# Options of launch files
 
-Made by `python scripts/make_launch_tables.py` from the tables in `planner/launch/options`, which `planner launch`
-writes by and `--from` reads backwards. Every written option is one that the target's own parser accepts at the
-version named (`planner/launch/accepted`); [launch files](launch.md) says how they are used.
+Made by `python scripts/make_launch_tables.py` from the tables in `planner/launch/options`,
+which `planner launch` writes by and `--from` reads backwards. Every written option is one that the
+target's own parser accepts at the version named (`planner/launch/accepted`);
+[launch files](launch.md) says how they are used.
 
-Parameters have the names of the [reference](reference.md); other names are sizes of the model or what a target works
-out of the plan. A value stands in the table where the row is of that value alone; `X` is the value itself."""
+Parameters have the names of the [reference](reference.md); other names are sizes of the model or
+what a target works out of the plan. A value stands in the table where the row is of that value
+alone; `X` is the value itself."""
 _WORDS = {
     Role.IS: "",
     Role.READS: "read, not written",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import typer
@@ -39,10 +40,12 @@ _NEEDS: dict[str, tuple[str, Callable[[Given], bool]]] = {
 _OTHERS = {"context", *HOW} - {"num_gpus", "precision"}
 # Behind a length: who means 8192 writes 8Ki.
 _THOUSANDS = ("k", "K", "M")
+# Of a plan's parameters those that a search for a better one keeps.
+_FORMATS = ("precision", "quantization", "expert_quantization", "kv_cache")
 
 
-def make_request(given: Given) -> Request:
-    """A `planner.Request` from what was given.
+def make_request(given: Given, *, is_search: bool = False) -> Request:
+    """A `planner.Request` from what was given; a search leaves the layout of a file open.
 
     Raises
     ------
@@ -51,9 +54,11 @@ def make_request(given: Given) -> Request:
         nothing alone.
     """
     plan = _plan_of(given)
+    if plan is not None and is_search:
+        plan = _question_of(plan)
     questions, bounds = given_answers(given)
     asked: dict[str, Any] = {"workload": given["workload"], "specs": given["specs"], **questions}
-    if plan is None:
+    if plan is None or is_search:
         words = ",".join(given.get("objective") or [])
         asked |= {"objectives": words or None, "constraints": bounds}
     settings = parse_settings(given["settings"] or [])
@@ -126,6 +131,12 @@ def _plan_of(given: Given) -> Request | None:
         )
     given["workload"] = plan.workload
     return plan
+
+
+def _question_of(plan: Request) -> Request:
+    """What a plan was made for: the number formats stay, the layout does not."""
+    kept = {name: value for name, value in plan.settings.items() if name in _FORMATS}
+    return replace(plan, settings=kept)
 
 
 def _refuse_useless(given: Given) -> None:

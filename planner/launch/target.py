@@ -33,19 +33,25 @@ class File:
 class Variable:
     """What only the user knows, as a variable of the shell: a path, an address.
 
-    Without ``default`` the script ends with a message where nobody sets it. ``suffix`` is text
-    that follows the value within the same word, as a port follows an address.
+    Without ``default`` the script ends with a message where nobody sets it. ``prefix`` and
+    ``suffix`` are text around the value within the same word, as a port follows an address.
     """
 
     name: str
     meaning: str
     default: str | None = None
+    prefix: str = ""
     suffix: str = ""
 
 
 NODE_RANK = Variable(
     name="NODE_RANK", meaning="number of this node among those of its process, from 0"
 )
+NUM_NODES = Variable(name="NUM_NODES", meaning="number of these nodes")
+PORT = Variable(name="PORT", meaning="port of this copy of the process")
+COPY = Variable(name="COPY", meaning="number of this copy of the process, from 0")
+HOST_ADDRESS = Variable(name="HOST_ADDRESS", meaning="address of this node, as others reach it")
+MASTER_PORT = Variable(name="MASTER_PORT", meaning="port on the first of these nodes")
 MASTER_ADDR = Variable(name="MASTER_ADDR", meaning="address of the first of these nodes")
 
 

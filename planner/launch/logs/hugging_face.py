@@ -107,8 +107,6 @@ def _reading(
         # Both are rounded to three places.
         facts["global_batch_size"] = samples / steps
         facts["global_batch_size_within"] = 0.0006 / steps + 0.0006 / samples
-    if tokens := summary.get("train_tokens_per_second"):
-        facts["tokens_per_s"] = tokens
     return Reading(
         format=NAME,
         title=TITLE,

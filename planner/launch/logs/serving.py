@@ -94,7 +94,7 @@ def read_bench(found: Mapping[str, Any]) -> Reading:
                 percentiles[name, share] = value * _MS
     return Reading(
         format=BENCH,
-        title="a benchmark of serving (vLLM, SGLang, TensorRT-LLM)",
+        title="a benchmark of serving",
         is_training=False,
         values=values,
         percentiles=percentiles,
@@ -118,6 +118,8 @@ def _facts(numbers: Mapping[str, float]) -> dict[str, float]:
         value = numbers.get(key)
         if value and value != float("inf"):
             facts[name] = value
+    if not {"concurrency", "request_rate"} & facts.keys():
+        facts["all_at_once"] = 1.0
     return facts
 
 
@@ -242,7 +244,7 @@ def _trtllm(
         title="trtllm-bench",
         is_training=False,
         values=values,
-        facts=facts,
+        facts={**facts, "all_at_once": 1.0},
         percentiles=percentiles,
     )
 

@@ -78,7 +78,7 @@ _MEGATRON_MEMORY = (
 TRAINERS = (
     Trainer(
         name="megatron",
-        title="Megatron-LM, Megatron-Bridge, Megatron-DeepSpeed or GPT-NeoX",
+        title="Megatron",
         needle="elapsed time per iteration (ms)",
         step=re.compile(
             r"iteration +(?P<step>\d+)/ *\d+ .*?"

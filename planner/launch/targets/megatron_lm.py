@@ -152,10 +152,14 @@ def own_words(job: Job) -> list[Argument]:
 
 def environment_of(job: Job) -> dict[str, str]:
     """What the plan assumes of a process's environment."""
+    found = {}
     is_split = job["tensor_parallel"] > 1 or job["context_parallel"] > 1
-    if not is_split or int(job["zero_stage"]) > 1:
-        return {}
-    return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+    if is_split and int(job["zero_stage"]) <= 1:
+        found["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+    if job["offload"] == "activations":
+        # Transformer Engine from 2.10 on would offload weights too.
+        found["NVTE_CPU_OFFLOAD_V1"] = "1"
+    return found
 
 
 def _draft(job: Job, settings: Settings) -> Draft:

@@ -310,17 +310,16 @@ class Expander:
             fields.join(self._list_text(part))
             return
         self.count(len(values), part.start)
-        for value in values:
+        for index, value in enumerate(values):
             self.spend(value.pieces, part.start)
             pieces = tuple(piece.through(span) for piece in value.pieces)
-            if part.quoted:
+            if index:
+                fields.end()
+            text = text_of(pieces)
+            if part.quoted or (text and not any(blank in text for blank in " \t\n")):
                 fields.element(Element(pieces, value.regions))
-            elif any(blank in (text_of(pieces) or "") for blank in " \t\n"):
-                fields.end()
-                fields.split(pieces)
-                fields.end()
             else:
-                fields.element(Element(pieces, value.regions))
+                fields.split(pieces)
 
     def _list_text(self, part: Parameter) -> Pieces:
         values = self._elements(part)

@@ -174,12 +174,14 @@ class Fields:
         self.ended: list[Element] = []
         self._pieces: list[Piece] | None = None
         self._is_split = False
+        self._regions: tuple[Span, ...] = ()
 
     def join(self, pieces: Iterable[Piece]) -> None:
         """Adds to the field that is being written."""
         if self._pieces is None:
             self._pieces = []
         self._pieces += pieces
+        self._regions = ()
 
     def split(self, pieces: Iterable[Piece]) -> None:
         """Adds an unquoted expansion, whose blanks end fields."""
@@ -195,19 +197,19 @@ class Fields:
                     self.end()
 
     def element(self, element: Element) -> None:
-        """Adds a whole word, an element of an array, and ends it."""
+        """Adds an element of an array; what stands beside the array joins the outer ones."""
         if self._pieces is None:
-            self.ended.append(element)
+            self._pieces, self._regions = list(element.pieces), element.regions
         else:
             self.join(element.pieces)
-            self.end()
 
     def end(self) -> None:
         """Ends the field that is being written, if there is one."""
         if self._pieces is not None:
             pieces = tuple(self._pieces)
-            self.ended.append(Element(pieces, _regions(pieces) if self._is_split else ()))
-        self._pieces, self._is_split = None, False
+            regions = _regions(pieces) if self._is_split else self._regions
+            self.ended.append(Element(pieces, regions))
+        self._pieces, self._is_split, self._regions = None, False, ()
 
 
 def _parts(piece: Piece) -> Iterator[tuple[Piece, bool]]:
