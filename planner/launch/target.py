@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.errors import LaunchError
+from planner.launch.accepted import Accepted
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Setting, Settings
 from planner.launch.text import Given
@@ -17,13 +18,15 @@ from planner.launch.understood import Answers, Found, Reading
 class File:
     """A file that is written; ``name`` is relative to the directory of the launch.
 
-    ``meaning`` is what it is for, in a few words.
+    ``meaning`` is what it is for, in a few words; ``start`` the command of the shell with which
+    the user starts it, empty where another file does.
     """
 
     name: str
     text: str
     is_executable: bool = False
     meaning: str = ""
+    start: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +148,11 @@ class Target:
     def table(self) -> OptionTable:
         """Which option says which parameter."""
         return OptionTable.load(self.name)
+
+    @property
+    def options(self) -> Accepted:
+        """What its parsers accept, and what else its table reads."""
+        return Accepted.of(self.accepted, self.table)
 
     def settings(self, job: Job) -> Settings:
         """The options of a job that the table knows."""
