@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from planner.cli import options
 from planner.cli.request import make_request
 from planner.launch.names import WRAPPERS
 
 if TYPE_CHECKING:
-    from planner.optimize.result import SearchResult
-    from planner.plan import Plan
     from planner.request import Request
 
 
@@ -30,7 +28,9 @@ def launch(given: options.Given) -> None:
     wrapper = checked_launch(given, given["target"])
     request = make_request(given)
     if given["plan"] is None and given["from_file"] is None:
-        request = _recommended(with_profiles(request, given["target"]))
+        from planner.report.launch import recommended_plan
+
+        request = recommended_plan(request, given["target"]).request()
     write_launch(given, request, given["target"], wrapper)
     return None
 
@@ -53,52 +53,6 @@ def checked_launch(given: options.Given, target: str) -> str:
     if given["launch_output"] is None:
         raise LaunchError("Give a directory for the files with --output.")
     return wrapper
-
-
-def with_profiles(request: Request, target: str) -> Request:
-    """The request with the frameworks or engines of the target where it names none."""
-    from dataclasses import replace
-
-    from planner.launch.write import frameworks_of
-    from planner.workloads.registry import workload_of
-
-    kind = workload_of(request.workload).profile_kind
-    profiles = frameworks_of(target, request.workload)
-    if profiles is None or getattr(request, kind) is not None or request.space is not None:
-        return request
-    changed: dict[str, Any] = {kind: tuple(profiles) if len(profiles) > 1 else profiles[0]}
-    return replace(request, **changed)
-
-
-def _recommended(request: Request) -> Request:
-    """The one configuration that a search recommends.
-
-    Raises
-    ------
-    InfeasibleError
-        There is none.
-    """
-    from planner.errors import InfeasibleError
-    from planner.optimize.exhaustive import exhaustive_search
-    from planner.plan import answered, make_plan
-    from planner.report.infeasible import infeasible_message
-
-    plan = make_plan(request)
-    result = exhaustive_search(plan.problem)
-    plan = answered(plan, result)
-    if result.recommended is None:
-        raise InfeasibleError(infeasible_message(plan, result))
-    return recommended_request(plan, result)
-
-
-def recommended_request(plan: Plan, result: SearchResult) -> Request:
-    """The request whose one configuration a search recommends."""
-    from planner.optimize.result import row_of
-    from planner.pinned import PinnedPlan
-
-    if result.recommended is None:
-        raise ValueError("The search found no plan.")
-    return PinnedPlan.of(plan, row_of(result.recommended)).request()
 
 
 def write_launch(

@@ -251,6 +251,17 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         ],
         None,
     ),
+    "write": (
+        "output",
+        Annotated[
+            bool,
+            typer.Option(
+                "--write",
+                help="Make the best change in the file of --from; its text before stays beside it.",
+            ),
+        ],
+        False,
+    ),
     "row": ("question", _text("The row of --from, counted from 1.", "N"), None),
     "launch_output": (
         "output",

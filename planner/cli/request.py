@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import typer
 
@@ -14,11 +15,6 @@ from planner.inputs import read, whole
 from planner.request import Request
 from planner.terms import glossary
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from planner.pinned import PinnedPlan
-
 # Options that do nothing alone: what they need, and whether it is there.
 _NEEDS: dict[str, tuple[str, Callable[[Given], bool]]] = {
     "all_rows": ("--csv or --json", lambda given: bool(given["csv"] or given["json"])),
@@ -28,6 +24,10 @@ _NEEDS: dict[str, tuple[str, Callable[[Given], bool]]] = {
     ),
     "top": ("the report: leave out --quiet", lambda given: not given["quiet"]),
     "full": ("the report: leave out --quiet", lambda given: not given["quiet"]),
+    "write": (
+        "--from with a launch file of yours",
+        lambda given: given.get("imported") is not None,
+    ),
     "wrapper": (
         "--launch: the tool whose files are written",
         lambda given: bool(given.get("launch") or given.get("target")),
@@ -40,10 +40,12 @@ _NEEDS: dict[str, tuple[str, Callable[[Given], bool]]] = {
 _OTHERS = {"context", *HOW} - {"num_gpus", "precision"}
 # Behind a length: who means 8192 writes 8Ki.
 _THOUSANDS = ("k", "K", "M")
+# Of a plan's parameters those that a search for a better one keeps.
+_FORMATS = ("precision", "quantization", "expert_quantization", "kv_cache")
 
 
-def make_request(given: Given) -> Request:
-    """A `planner.Request` from what was given.
+def make_request(given: Given, *, is_search: bool = False) -> Request:
+    """A `planner.Request` from what was given; a search leaves the layout of a file open.
 
     Raises
     ------
@@ -52,9 +54,11 @@ def make_request(given: Given) -> Request:
         nothing alone.
     """
     plan = _plan_of(given)
+    if plan is not None and is_search:
+        plan = _question_of(plan)
     questions, bounds = given_answers(given)
     asked: dict[str, Any] = {"workload": given["workload"], "specs": given["specs"], **questions}
-    if plan is None:
+    if plan is None or is_search:
         words = ",".join(given.get("objective") or [])
         asked |= {"objectives": words or None, "constraints": bounds}
     settings = parse_settings(given["settings"] or [])
@@ -114,15 +118,13 @@ def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
 
 def _plan_of(given: Given) -> Request | None:
     """The request of the plan file that was given; its workload is that of the command then."""
-    from planner.errors import PlannerError, SearchSpaceError
+    from planner.cli.source import found_in
+    from planner.errors import SearchSpaceError
 
-    path, pinned = _pinned_of(given)
-    if pinned is None:
+    found = found_in(given)
+    if found is None:
         return None
-    try:
-        plan = pinned.request()
-    except PlannerError as error:
-        raise type(error)(f"{path}: {error}") from error
+    path, plan = found
     if is_given(given, "workload") and given["workload"] != plan.workload:
         raise SearchSpaceError(
             f"{path} is a plan of --workload {plan.workload}: leave --workload out."
@@ -131,30 +133,10 @@ def _plan_of(given: Given) -> Request | None:
     return plan
 
 
-def _pinned_of(given: Given) -> tuple[Path | None, PinnedPlan | None]:
-    """The plan of --plan or --from, and its file."""
-    from planner.errors import SearchSpaceError
-
-    path, source = given.get("plan"), given.get("from_file")
-    row = given.get("row")
-    if source is None and row is not None:
-        raise SearchSpaceError("--row needs --from: the file or directory whose row it is.")
-    if path is not None and source is not None:
-        raise SearchSpaceError("--plan and --from both give a plan: leave one out.")
-    if path is not None:
-        from planner.pinned import PinnedPlan
-
-        return path, PinnedPlan.read(path)
-    if source is None:
-        return None, None
-    number = None if row is None else whole(row, "--row")
-    if source.is_dir():
-        from planner.sweeps.pinned import pinned_scenario
-
-        return source, pinned_scenario(source, number, given["specs"])
-    from planner.launch.rows import plan_in
-
-    return source, plan_in(source, number)
+def _question_of(plan: Request) -> Request:
+    """What a plan was made for: the number formats stay, the layout does not."""
+    kept = {name: value for name, value in plan.settings.items() if name in _FORMATS}
+    return replace(plan, settings=kept)
 
 
 def _refuse_useless(given: Given) -> None:

@@ -21,16 +21,18 @@ if TYPE_CHECKING:
     "question",
     "limit",
     how=(
-        "num_gpus", "workload", "settings", "precision", "objective", "driver", "trials", "seed",
-        "sampler", "storage", "csv", "json", "all_rows", "save_plan", "launch", "wrapper",
+        "from_file", "row", "num_gpus", "workload", "settings", "precision", "objective",
+        "driver", "trials", "seed", "sampler", "storage", "csv", "json",
+        "all_rows", "save_plan", "launch", "wrapper",
         "launch_output", "compare_api", "top", "full", "specs", "quiet",
     ),
 )  # fmt: skip
 def search(given: options.Given) -> None:
     """Find the best configurations of a space."""
-    request, wrapper = make_request(given), None
+    request, wrapper = make_request(given, is_search=True), None
     if given["launch"] is not None:
-        from planner.cli.launch import checked_launch, with_profiles
+        from planner.cli.launch import checked_launch
+        from planner.launch.write import with_profiles
 
         wrapper = checked_launch(given, given["launch"])
         request = with_profiles(request, given["launch"])
@@ -72,11 +74,13 @@ def search(given: options.Given) -> None:
         from planner.report.plan_file import save_plan
 
         save_plan(given["save_plan"], plan, result.recommended)
-    if wrapper is not None:
-        from planner.cli.launch import recommended_request, write_launch
+    if wrapper is not None and result.recommended is not None:
+        from planner.cli.launch import write_launch
+        from planner.optimize.result import row_of
+        from planner.pinned import PinnedPlan
 
-        pinned = recommended_request(plan, result)
-        write_launch(given, pinned, given["launch"], wrapper, stdout_taken=_takes_stdout(given))
+        chosen = PinnedPlan.of(plan, row_of(result.recommended)).request()
+        write_launch(given, chosen, given["launch"], wrapper, stdout_taken=_takes_stdout(given))
     if result.interrupted:
         from planner.report.search import interrupted_message
 

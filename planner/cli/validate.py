@@ -45,20 +45,50 @@ Template = Annotated[
     ),
 ]
 
+LogFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--log",
+        help="A log of the run of --plan, or a result file of its benchmark, to compare with it.",
+        metavar="FILE",
+    ),
+]
+PlanFile = Annotated[
+    Path | None,
+    typer.Option(help="With --log: the plan that ran, of --save-plan.", metavar="FILE"),
+]
+LogFormat = Annotated[
+    str | None,
+    typer.Option(
+        help="With --log: its format, such as megatron; its lines tell it if not given.",
+        metavar="NAME",
+    ),
+]
+
 
 def validate(
     runs: RunsFile = None,
     output: Output = None,
     template: Template = None,
     profile: Profile = None,
+    log: LogFile = None,
+    plan: PlanFile = None,
+    log_format: LogFormat = None,
     specs: options.Specs = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Predict measured runs and show how far off that is.
 
     The runs are of training or inference. Exits with 5 where no row has both a measurement and a
-    prediction.
+    prediction. With --log the run is read of what it printed, and --output adds it to a table
+    that `planner calibrate` takes.
     """
+    if log is not None or plan is not None or log_format is not None:
+        from planner.cli.validate_log import validate_log
+
+        others = {"RUNS": runs, "--template": template, "--profile": profile}
+        validate_log(log, plan, log_format, output=output, specs=specs, others=others, quiet=quiet)
+        return
     from planner.errors import CalibrationError, SpecError
     from planner.files import STDOUT, check_path
     from planner.report.console import make_console

@@ -44,6 +44,8 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
         "output_bias": attention.output_bias,
         "qk_norm": attention.qk_norm,
         "sliding_window": attention.sliding_window,
+        "sinks": attention.sinks,
+        "attn_output_gate": attention.attn_output_gate,
         "norm_bias": main.norm_bias,
         "intermediate_size": plain.intermediate_size or None,
         "gated": forward.gated,
@@ -53,6 +55,7 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
         "moe_intermediate_size": forward.moe_intermediate_size or None,
         "shared_intermediate_size": forward.shared_intermediate_size or None,
         "shared_expert_gate": forward.shared_expert_gate,
+        "moe_latent_size": forward.moe_latent_size or None,
         "router_bias": forward.router_bias,
         "num_dense_layers": dense.num_hidden_layers if dense else 0,
         "q_lora_rank": (attention.q_lora_rank or None) if is_latent else None,
@@ -129,6 +132,8 @@ def _attention(shape: Mapping[str, Any]) -> AttentionSpec:
         "output_bias": bool(shape.get("output_bias")),
         "qk_norm": bool(shape.get("qk_norm")),
         "sliding_window": shape.get("sliding_window"),
+        "sinks": bool(shape.get("sinks")),
+        "attn_output_gate": bool(shape.get("attn_output_gate")),
     }
     if not shape.get("kv_lora_rank"):
         size = int(shape.get("head_dim") or int(shape["hidden_size"]) // heads)
@@ -154,6 +159,7 @@ def _feed_forward(shape: Mapping[str, Any], has_experts: bool) -> FeedForwardSpe
         num_experts=int(shape["num_experts"]),
         num_experts_per_tok=int(shape.get("num_experts_per_tok") or 2),
         moe_intermediate_size=int(shape.get("moe_intermediate_size") or shape["intermediate_size"]),
+        moe_latent_size=int(shape.get("moe_latent_size") or 0),
         shared_intermediate_size=int(shape.get("shared_intermediate_size") or 0),
         shared_expert_gate=bool(shape.get("shared_expert_gate")),
         router_bias=bool(shape.get("router_bias")),

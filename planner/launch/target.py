@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.errors import LaunchError
+from planner.launch.accepted import Accepted
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Setting, Settings
 from planner.launch.text import Given
@@ -17,25 +18,41 @@ from planner.launch.understood import Answers, Found, Reading
 class File:
     """A file that is written; ``name`` is relative to the directory of the launch.
 
-    ``meaning`` is what it is for, in a few words.
+    ``meaning`` is what it is for, in a few words; ``start`` the command of the shell with which
+    the user starts it, empty where another file does.
     """
 
     name: str
     text: str
     is_executable: bool = False
     meaning: str = ""
+    start: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variable:
     """What only the user knows, as a variable of the shell: a path, an address.
 
-    Without ``default`` the script ends with a message where nobody sets it.
+    Without ``default`` the script ends with a message where nobody sets it. ``prefix`` and
+    ``suffix`` are text around the value within the same word, as a port follows an address.
     """
 
     name: str
     meaning: str
     default: str | None = None
+    prefix: str = ""
+    suffix: str = ""
+
+
+NODE_RANK = Variable(
+    name="NODE_RANK", meaning="number of this node among those of its process, from 0"
+)
+NUM_NODES = Variable(name="NUM_NODES", meaning="number of these nodes")
+PORT = Variable(name="PORT", meaning="port of this copy of the process")
+COPY = Variable(name="COPY", meaning="number of this copy of the process, from 0")
+HOST_ADDRESS = Variable(name="HOST_ADDRESS", meaning="address of this node, as others reach it")
+MASTER_PORT = Variable(name="MASTER_PORT", meaning="port on the first of these nodes")
+MASTER_ADDR = Variable(name="MASTER_ADDR", meaning="address of the first of these nodes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +76,8 @@ class Process:
     ``launcher`` starts a process for each GPU on each node: ``torchrun``, ``accelerate``,
     ``deepspeed``; empty where the program does that itself, or needs one process alone.
     ``arguments`` begin with the program: a script for a launcher, else the command.
-    ``port`` is where it listens, 0 if it does not.
+    ``follower_arguments`` come last on every node but the first. ``port`` is where it listens,
+    0 if it does not.
     """
 
     name: str
@@ -68,6 +86,7 @@ class Process:
     gpus_per_node: int
     launcher: str = ""
     launcher_arguments: tuple[Argument, ...] = ()
+    follower_arguments: tuple[Argument, ...] = ()
     copies: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
     port: int = 0
@@ -130,6 +149,11 @@ class Target:
         """Which option says which parameter."""
         return OptionTable.load(self.name)
 
+    @property
+    def options(self) -> Accepted:
+        """What its parsers accept, and what else its table reads."""
+        return Accepted.of(self.accepted, self.table)
+
     def settings(self, job: Job) -> Settings:
         """The options of a job that the table knows."""
         return self.table.written(self.quantities(job))
@@ -162,6 +186,11 @@ class Target:
             notes=(*notes, *draft.notes),
         )
 
+    def reading(self, found: Found) -> Reading:
+        """A command or document of a user as the table reads it."""
+        texts = {name: _joined(given) for name, given in found.options.items()}
+        return Reading(found=found, meanings=self.table.read(texts))
+
     def read(self, found: Found) -> Answers:
         """What a command or document of a user says.
 
@@ -170,8 +199,7 @@ class Target:
         LaunchError
             Its options contradict each other.
         """
-        texts = {name: _joined(given) for name, given in found.options.items()}
-        return self.answers(Reading(found=found, meanings=self.table.read(texts)))
+        return self.answers(self.reading(found))
 
 
 def _joined(given: Given) -> str | None:

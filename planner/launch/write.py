@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from planner.launch.job import Job
 from planner.launch.target import Draft, File, Target
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
 from planner.request import Request
+from planner.workloads.registry import workload_of
 
 PLAN_FILE = "plan.toml"
 
@@ -26,8 +27,8 @@ class Launch:
 
     @property
     def starts(self) -> tuple[str, ...]:
-        """What the user does to start it: the scripts, in order."""
-        return tuple(f"bash {file.name}" for file in self.files if file.is_executable)
+        """What the user does to start it, in order."""
+        return tuple(file.start for file in self.files if file.start)
 
 
 def launch_of(request: Request, target: str, wrapper: str) -> Launch:
@@ -48,7 +49,13 @@ def launch_of(request: Request, target: str, wrapper: str) -> Launch:
     return Launch(target=tool, wrapper=wrapper, job=job, draft=draft, files=files)
 
 
-def frameworks_of(target: str, workload: str) -> Sequence[str] | None:
-    """Names of the profiles to search with where nobody names one; None where any will do."""
+def with_profiles(request: Request, target: str) -> Request:
+    """The request with the frameworks or engines of the target where it names none."""
     tool = target_of(target)
-    return tool.profiles if workload in tool.workloads and tool.profiles else None
+    kind = workload_of(request.workload).profile_kind
+    is_open = getattr(request, kind) is None and request.space is None
+    if not (is_open and tool.profiles and request.workload in tool.workloads):
+        return request
+    several = tool.profiles if len(tool.profiles) > 1 else tool.profiles[0]
+    changed: dict[str, Any] = {kind: several}
+    return replace(request, **changed)

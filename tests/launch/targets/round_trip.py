@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hypothesis import assume, reject
+from hypothesis import reject
 from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
@@ -169,8 +169,7 @@ def _made(asked: dict[str, Any], settings: dict[str, Any], fixed: Mapping[str, A
     # What the workload answers itself where nobody asked stays so: None.
     asked = {name: value for name, value in asked.items() if value is not None}
     job = job_of(settings=settings, **asked)
-    assume(job is not None)
-    if job is None:
+    if job is None or job.num_gpus % job.gpus_per_node:
         reject()
     return job
 
@@ -232,11 +231,9 @@ def lost(target: Target, job: Job, answers: Answers) -> dict[str, tuple[Any, Any
             continue
         term = terms[name]
         text = answers.values.get(name)
-        back = term.plain if text is None else read(term, text)
-        if text is None and term.plain is None:
-            back = None
-        if back is None and name == "adapter":
-            back = "none"
+        default = term.default or None
+        back = default if text is None else text
+        back = None if back is None else read(term, back)
         if back != value and not target.table.rows_of(name, Role.DERIVED):
             wrong[name] = (value, back)
     return wrong
