@@ -29,8 +29,8 @@ class Trainer:
     """How a trainer prints steps.
 
     ``needle`` is in every line about a step, ``step`` finds its number, if ``counted``, and its
-    value of the ``quantity``, with its ``unit`` where that varies. ``memory`` finds what the allocator held, by kind, in
-    units of so many GiB, ``facts`` numbers of the run; each has one group.
+    value of the ``quantity``, with its ``unit`` where that varies. ``memory`` finds what the
+    allocator held, by kind, in units of so many GiB, ``facts`` numbers of the run.
     """
 
     name: str
@@ -195,7 +195,7 @@ class _Parser:
         if found is None:
             self.after = event_of(line.text) or self.after
             return
-        value = _float(found["value"]) * _UNITS.get(found.groupdict().get("unit"), 1.0)
+        value = _float(found["value"]) * _UNITS.get(found.groupdict().get("unit") or "s", 1.0)
         if value <= 0:
             return
         number = self._number(found)
