@@ -90,8 +90,8 @@ def validate(
         validate_log(log, plan, log_format, output=output, specs=specs, others=others, quiet=quiet)
         return
     from planner.errors import CalibrationError, SpecError
+    from planner.files import STDOUT, check_path
     from planner.report.console import make_console
-    from planner.report.files import STDOUT, check_path
     from planner.report.validation import not_understood, nothing_compared, write_predictions
     from planner.specs.catalogue import Catalogue
     from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
@@ -122,7 +122,7 @@ def validate(
 def _write_template(kind: TemplateKind, path: Path) -> None:
     import csv
 
-    from planner.report.files import written_whole
+    from planner.files import written_whole
     from planner.validation.template import template
 
     with written_whole(path) as stream:

@@ -31,12 +31,12 @@ def validate_log(
         Nothing of it is predicted, or no row can tell it.
     """
     from planner.errors import CalibrationError, SpecError
+    from planner.files import STDOUT, check_path
     from planner.launch.logs.compare import compare
     from planner.launch.logs.formats import read_log
     from planner.launch.logs.planned import Planned
     from planner.pinned import PinnedPlan
     from planner.report.console import make_console
-    from planner.report.files import STDOUT, check_path
     from planner.report.measured import add_row, print_comparison
 
     extra = [name for name, given in others.items() if given is not None]

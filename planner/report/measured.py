@@ -14,11 +14,11 @@ from planner import text
 from planner.confidence.intervals import LEVEL
 from planner.enums import TemplateKind
 from planner.errors import CalibrationError
+from planner.files import written_whole
 from planner.launch.logs.compare import Compared, Comparison
 from planner.launch.logs.planned import STATIC, Planned
 from planner.report.cells import csv_cell
 from planner.report.console import make_table, print_pairs, print_title
-from planner.report.files import written_whole
 from planner.validation.columns import schema_of
 from planner.validation.prediction import MEMORY, RATES
 from planner.validation.runs import read_runs
