@@ -6,14 +6,23 @@ from planner.version import __version__
 
 TYPE_CHECKING = False  # without importing typing: a command listens to signals earlier
 if TYPE_CHECKING:
-    from planner.api import estimate, search, size, sweep
+    from planner.api import estimate, read_launch, search, size, sweep, write_launch
     from planner.request import Request
 
-__all__ = ["Request", "__version__", "estimate", "search", "size", "sweep"]
+__all__ = [
+    "Request",
+    "__version__",
+    "estimate",
+    "read_launch",
+    "search",
+    "size",
+    "sweep",
+    "write_launch",
+]
 
 
 def __getattr__(name: str) -> object:
-    if name in ("estimate", "search", "size", "sweep"):
+    if name in __all__ and name not in ("Request", "__version__"):
         from planner import api
 
         return getattr(api, name)

@@ -13,9 +13,14 @@ from planner.answers import Answer, Estimated, Sized
 from planner.errors import SearchSpaceError
 from planner.given import make_request, read_burst, read_driver
 from planner.inputs import shown, whole
+from planner.launch.read import read_launch as read_file
+from planner.launch.save import save_launch
+from planner.launch.write import Launch, launch_of
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
+from planner.pinned import PinnedPlan
 from planner.plan import evaluated, make_plan, one_configuration
 from planner.processes import num_cores
+from planner.report.launch import recommended_plan
 from planner.request import Request
 from planner.sizing.load import read_load
 from planner.sizing.size import contracts_given, size_all
@@ -178,6 +183,61 @@ def sweep(
         run = on_dask(dask)
     run_sweep(asked, Path(output), run=run, fresh=fresh, progress=progress)
     return Sweep(Path(output))
+
+
+def write_launch(
+    target: str,
+    output: str | os.PathLike[str] | None = None,
+    *,
+    plan: str | os.PathLike[str] | None = None,
+    wrapper: str = "script",
+    **request: Any,
+) -> Launch:
+    """The files that start a plan with a tool: the plan of a file, or what a search recommends.
+
+    Parameters
+    ----------
+    target : the tool: ``megatron-lm``, ``vllm`` ...
+    output : the directory of the files, made if needed; nothing is written where not given
+    plan : a plan file; fields of ``request`` beside it change it
+    wrapper : ``script``, ``slurm`` or ``kubernetes``
+    request : those of `search`; without a framework or engine those of the target are tried
+
+    Raises
+    ------
+    SpecError, SearchSpaceError, InfeasibleError
+        Something is unknown, faulty or impossible, or nothing fits.
+    LaunchError
+        Target or wrapper is unknown, or cannot start the plan.
+    OutputError
+        A file of the user's stands in the way, or the directory cannot be written.
+    """
+    base = None if plan is None else PinnedPlan.read(Path(plan)).request()
+    asked = make_request(request, base=base)
+    if base is None:
+        asked = recommended_plan(asked, target).request()
+    made = launch_of(asked, target, wrapper)
+    if output is not None:
+        save_launch(Path(output), made)
+    return made
+
+
+def read_launch(path: str | os.PathLike[str], **answers: Any) -> Request:
+    """The question that a launch file of a framework or engine asks, for `search` or `estimate`.
+
+    ``answers`` are fields of `planner.Request` that the file leaves open, or that replace what
+    it says.
+
+    Raises
+    ------
+    LaunchError
+        It cannot be read, starts nothing that planner knows, or leaves something open.
+    SpecError, SearchSpaceError
+        It names what is unknown.
+    """
+    specs = None if answers.get("specs") is None else Path(answers["specs"])
+    found = read_file(Path(path), specs=specs)
+    return make_request(answers, base=found.request(answers, specs))
 
 
 def _named(function: Callable[..., Any]) -> inspect.Signature:

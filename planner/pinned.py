@@ -14,7 +14,7 @@ from planner.given import make_request
 from planner.plan import Plan
 from planner.request import ALL, Request
 from planner.specs.load import read_toml
-from planner.terms import Term, terms_of
+from planner.terms import terms_of
 from planner.version import __version__
 from planner.workloads.registry import workload_names
 
@@ -69,7 +69,7 @@ class PinnedPlan:
         named = {
             name: self.parameters[name]
             for name, term in terms_of(self.workload, "parameter").items()
-            if _is_asked(term)
+            if term.is_asked
         }
         settings = {name: value for name, value in self.parameters.items() if name not in named}
         asked = {"workload": self.workload, "settings": settings, **named, **self.answers}
@@ -159,6 +159,18 @@ def answers_of(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
     return answers
 
 
+def asked_of(request: Request) -> dict[str, Any]:
+    """The questions that a request answers with one value, as plain words and numbers."""
+    answers: dict[str, Any] = {}
+    for name in terms_of(request.workload, "question"):
+        given = getattr(request, name, None)
+        if given not in (None, ALL) and not isinstance(given, tuple | list):
+            answers[name] = _absolute(given) if _is_file(name, given) else given
+    if request.specs is not None:
+        answers["specs"] = str(request.specs.absolute())
+    return answers
+
+
 def settings_of(workload: str, row: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of a row that are set by name, without those at their plain values.
 
@@ -167,7 +179,7 @@ def settings_of(workload: str, row: Mapping[str, Any]) -> dict[str, Any]:
     settings = {
         name: row[name]
         for name, term in terms_of(workload, "parameter").items()
-        if not _is_asked(term) and row[name] != term.plain
+        if not term.is_asked and row[name] != term.plain
     }
     if row.get("prefill_gpu") is None:
         return settings
@@ -184,11 +196,6 @@ def _parameters(workload: str, row: Mapping[str, Any]) -> list[str]:
     """The parameters of a row, those of its pools among them if it has pools."""
     pools = terms_of(workload, "pool") if row.get("prefill_gpu") is not None else ()
     return [*terms_of(workload, "parameter"), *pools]
-
-
-def _is_asked(term: Term) -> bool:
-    """Whether a parameter has an option or a question of its own."""
-    return bool(term.option) or "question" in term.kind
 
 
 def _faults(where: str, part: str, table: Any, known: Mapping[str, Any]) -> list[str]:

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from planner.cli.calibrate import calibrate
 from planner.cli.estimate import estimate
 from planner.cli.help import WIDEST, PlanningCommand
+from planner.cli.launch import launch
 from planner.cli.search import search
 from planner.cli.size import size
 from planner.cli.specs import specs
@@ -94,6 +95,7 @@ app = typer.Typer(
 app.command(cls=PlanningCommand)(search)
 app.command(cls=PlanningCommand)(size)
 app.command(cls=PlanningCommand)(estimate)
+app.command(cls=PlanningCommand)(launch)
 app.command()(calibrate)
 app.command()(validate)
 app.add_typer(sweep, name="sweep")

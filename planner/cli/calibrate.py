@@ -44,8 +44,8 @@ def calibrate(
 ) -> None:
     """Fit a framework or engine profile to measured runs."""
     from planner.calibration.profile_file import profile_text, require_fitting
+    from planner.files import check_path, written_whole
     from planner.report.console import make_console
-    from planner.report.files import check_path, written_whole
     from planner.specs.catalogue import Catalogue
 
     require_fitting()

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from planner.enums import AdapterKind, AdapterTargets, ComputePrecision, Contract, Quantization
 from planner.given import DRIVERS, SAMPLERS
 from planner.inputs import full_name
+from planner.launch.names import TARGETS, WRAPPERS
 from planner.request import ALL, Request
 from planner.terms import Term, terms_of
 from planner.workloads.registry import workload_names
@@ -38,6 +39,8 @@ _WORDS: dict[str, Sequence[str]] = {
     "lora_targets": [*AdapterTargets],
     "driver": DRIVERS,
     "sampler": SAMPLERS,
+    "wrapper": WRAPPERS,
+    "target": TARGETS,
 }
 
 

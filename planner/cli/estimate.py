@@ -13,6 +13,8 @@ from planner.cli.request import make_request
     without=("space",),
     how=(
         "plan",
+        "from_file",
+        "row",
         "num_gpus",
         "workload",
         "settings",
@@ -20,6 +22,8 @@ from planner.cli.request import make_request
         "burst",
         "json",
         "compare_api",
+        "write",
+        "full",
         "specs",
         "quiet",
     ),
@@ -29,13 +33,17 @@ def estimate(given: options.Given) -> None:
     request = make_request(given)
     from planner.api_comparison import compared_with_apis
     from planner.errors import InfeasibleError
+    from planner.files import check_outputs
     from planner.plan import evaluated, one_configuration, result_of
     from planner.report.api_comparison import print_api_comparison
     from planner.report.console import make_console
     from planner.report.estimate import print_estimate, print_misfit, write_estimate
-    from planner.report.files import check_outputs
     from planner.report.infeasible import infeasible_message
 
+    if given.get("imported") is not None:
+        from planner.cli.imported import estimate_imported
+
+        return estimate_imported(given, request)
     json, quiet = given["json"], given["quiet"]
     check_outputs(None, json)
     plan = one_configuration(request, given["burst"])
@@ -53,3 +61,4 @@ def estimate(given: options.Given) -> None:
         print_estimate(console, plan, found)
         if compared is not None:
             print_api_comparison(console, compared, is_full=True)
+    return None

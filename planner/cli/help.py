@@ -75,6 +75,17 @@ _EXAMPLES: dict[str, dict[str, tuple[str, ...]]] = {
             "--ttft 1s --tpot 40ms --output chat",
         ),
     },
+    "launch": {
+        "train": (
+            "megatron-lm --model llama-65b --gpus 2048 --wrapper slurm --output llama-65b",
+            "torchtitan --model llama-3.1-8b --gpu h100 --gpus 64 --output run",
+            "megatron-lm --plan plan.toml --output run",
+        ),
+        "serve": (
+            "vllm --workload serve --model llama-3.1-70b --gpu h100 --request-rate 5 --output chat",
+            "vllm --from front.csv --row 1 --wrapper kubernetes --output chat",
+        ),
+    },
     "estimate": {
         "train": (
             "--model llama-65b --gpus 2048 --set tp=8 --set pp=8 --set sp=true",

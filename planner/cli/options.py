@@ -11,6 +11,7 @@ import typer
 
 from planner.cli import complete
 from planner.given import DRIVERS, SAMPLERS, TRIALS, read_driver
+from planner.launch.names import WRAPPERS
 from planner.request import Request
 from planner.terms import Term, glossary
 from planner.workloads.registry import workload_names
@@ -19,7 +20,13 @@ Given: TypeAlias = dict[str, Any]
 """What a command was given: the value of every option by name, and its ``context``."""
 
 
-_OTHER_NAMES = {"settings": "--set", "all_rows": "--all", "objectives": "--objective"}
+_OTHER_NAMES = {
+    "settings": "--set",
+    "all_rows": "--all",
+    "objectives": "--objective",
+    "from_file": "--from",
+    "launch_output": "--output",
+}
 _PLACEHOLDERS = {
     "second": "TIME", "byte": "BYTES", "usd": "USD", "watt": "POWER", "kg": "MASS", "1": "SHARE",
     "token": "TOKENS", "count": "N", "number": "X", "1/s": "X", "peak": "SHARE|RATE",
@@ -191,6 +198,77 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
                 metavar="PLAN",
                 show_default=False,
                 autocompletion=complete.sweeps,
+            ),
+        ],
+        None,
+    ),
+    "target": (
+        "question",
+        Annotated[
+            str | None,
+            typer.Argument(
+                help="The tool whose files are written. Without one all are listed.",
+                metavar="TARGET",
+                show_default=False,
+                autocompletion=complete.for_words("target"),
+            ),
+        ],
+        None,
+    ),
+    "launch": (
+        "output",
+        Annotated[
+            str | None,
+            typer.Option(
+                help="Write the files that start the recommended plan with this tool, into "
+                "--output; without --framework or --engine only those of the tool are tried.",
+                metavar="TARGET",
+                autocompletion=complete.for_words("target"),
+            ),
+        ],
+        None,
+    ),
+    "wrapper": (
+        "output",
+        _text(
+            "What starts the processes: a shell script (where not given), a SLURM batch file, or "
+            "Kubernetes manifests.",
+            "|".join(WRAPPERS),
+            complete.for_words("wrapper"),
+        ),
+        None,
+    ),
+    "from_file": (
+        "question",
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--from",
+                help="Where the plan comes from: a launch file of yours (a script, YAML, JSON), a "
+                "plan, or with --row a row of a result or of the directory of a sweep.",
+                metavar="FILE",
+            ),
+        ],
+        None,
+    ),
+    "write": (
+        "output",
+        Annotated[
+            bool,
+            typer.Option(
+                "--write",
+                help="Make the best change in the file of --from; its text before stays beside it.",
+            ),
+        ],
+        False,
+    ),
+    "row": ("question", _text("The row of --from, counted from 1.", "N"), None),
+    "launch_output": (
+        "output",
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--output", help="The directory of the files; made if needed.", metavar="DIR"
             ),
         ],
         None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import typer
@@ -23,14 +24,28 @@ _NEEDS: dict[str, tuple[str, Callable[[Given], bool]]] = {
     ),
     "top": ("the report: leave out --quiet", lambda given: not given["quiet"]),
     "full": ("the report: leave out --quiet", lambda given: not given["quiet"]),
+    "write": (
+        "--from with a launch file of yours",
+        lambda given: given.get("imported") is not None,
+    ),
+    "wrapper": (
+        "--launch: the tool whose files are written",
+        lambda given: bool(given.get("launch") or given.get("target")),
+    ),
+    "launch_output": (
+        "--launch: the tool whose files are written",
+        lambda given: bool(given.get("launch") or given.get("target")),
+    ),
 }
 _OTHERS = {"context", *HOW} - {"num_gpus", "precision"}
 # Behind a length: who means 8192 writes 8Ki.
 _THOUSANDS = ("k", "K", "M")
+# Of a plan's parameters those that a search for a better one keeps.
+_FORMATS = ("precision", "quantization", "expert_quantization", "kv_cache")
 
 
-def make_request(given: Given) -> Request:
-    """A `planner.Request` from what was given.
+def make_request(given: Given, *, is_search: bool = False) -> Request:
+    """A `planner.Request` from what was given; a search leaves the layout of a file open.
 
     Raises
     ------
@@ -39,9 +54,11 @@ def make_request(given: Given) -> Request:
         nothing alone.
     """
     plan = _plan_of(given)
+    if plan is not None and is_search:
+        plan = _question_of(plan)
     questions, bounds = given_answers(given)
     asked: dict[str, Any] = {"workload": given["workload"], "specs": given["specs"], **questions}
-    if plan is None:
+    if plan is None or is_search:
         words = ",".join(given.get("objective") or [])
         asked |= {"objectives": words or None, "constraints": bounds}
     settings = parse_settings(given["settings"] or [])
@@ -101,22 +118,25 @@ def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
 
 def _plan_of(given: Given) -> Request | None:
     """The request of the plan file that was given; its workload is that of the command then."""
-    if given.get("plan") is None:
-        return None
-    from planner.errors import PlannerError, SearchSpaceError
-    from planner.pinned import PinnedPlan
+    from planner.cli.source import found_in
+    from planner.errors import SearchSpaceError
 
-    pinned = PinnedPlan.read(given["plan"])
-    try:
-        plan = pinned.request()
-    except PlannerError as error:
-        raise type(error)(f"{given['plan']}: {error}") from error
+    found = found_in(given)
+    if found is None:
+        return None
+    path, plan = found
     if is_given(given, "workload") and given["workload"] != plan.workload:
         raise SearchSpaceError(
-            f"{given['plan']} is a plan of --workload {plan.workload}: leave --workload out."
+            f"{path} is a plan of --workload {plan.workload}: leave --workload out."
         )
     given["workload"] = plan.workload
     return plan
+
+
+def _question_of(plan: Request) -> Request:
+    """What a plan was made for: the number formats stay, the layout does not."""
+    kept = {name: value for name, value in plan.settings.items() if name in _FORMATS}
+    return replace(plan, settings=kept)
 
 
 def _refuse_useless(given: Given) -> None:

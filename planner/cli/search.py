@@ -21,17 +21,24 @@ if TYPE_CHECKING:
     "question",
     "limit",
     how=(
-        "num_gpus", "workload", "settings", "precision", "objective", "driver", "trials", "seed",
-        "sampler", "storage", "csv", "json", "all_rows", "save_plan", "compare_api", "top", "full",
-        "specs", "quiet",
+        "from_file", "row", "num_gpus", "workload", "settings", "precision", "objective",
+        "driver", "trials", "seed", "sampler", "storage", "csv", "json",
+        "all_rows", "save_plan", "launch", "wrapper",
+        "launch_output", "compare_api", "top", "full", "specs", "quiet",
     ),
 )  # fmt: skip
 def search(given: options.Given) -> None:
     """Find the best configurations of a space."""
-    request = make_request(given)
+    request, wrapper = make_request(given, is_search=True), None
+    if given["launch"] is not None:
+        from planner.cli.launch import checked_launch
+        from planner.launch.write import with_profiles
+
+        wrapper = checked_launch(given, given["launch"])
+        request = with_profiles(request, given["launch"])
+    from planner.files import check_outputs
     from planner.plan import answered, make_plan
     from planner.report.chosen import chosen_plans
-    from planner.report.files import check_outputs
     from planner.report.manifest import make_manifest
     from planner.report.rows import result_blocks, row_files
 
@@ -61,16 +68,28 @@ def search(given: options.Given) -> None:
         apis = {"api": compared.to_dict()} if compared else {}
         files.finish(manifest, **chosen_plans(plan, result), **apis)
     if not given["quiet"]:
-        taken = Path("-") in (csv, json)
+        taken = _takes_stdout(given)
         _show(plan, result, compared, given["top"], is_full=given["full"], stdout_taken=taken)
     if given["save_plan"] is not None:
         from planner.report.plan_file import save_plan
 
         save_plan(given["save_plan"], plan, result.recommended)
+    if wrapper is not None and result.recommended is not None:
+        from planner.cli.launch import write_launch
+        from planner.optimize.result import row_of
+        from planner.pinned import PinnedPlan
+
+        chosen = PinnedPlan.of(plan, row_of(result.recommended)).request()
+        write_launch(given, chosen, given["launch"], wrapper, stdout_taken=_takes_stdout(given))
     if result.interrupted:
         from planner.report.search import interrupted_message
 
         raise KeyboardInterrupt(interrupted_message(plan, result))
+
+
+def _takes_stdout(given: options.Given) -> bool:
+    """Whether rows go where the report would."""
+    return Path("-") in (given["csv"], given["json"])
 
 
 def _refuse(plan: Plan, result: SearchResult) -> NoReturn:

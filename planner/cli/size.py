@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 )  # fmt: skip
 def size(given: options.Given) -> None:
     """Find the fewest and the cheapest GPUs of each type and contract that keep limits."""
+    from planner.files import check_outputs
     from planner.report.console import make_console
-    from planner.report.files import check_outputs
     from planner.report.sizes import print_sizes
     from planner.sizing.load import read_load
     from planner.sizing.size import contracts_given

@@ -61,7 +61,7 @@ sweep.command("show", epilog=EPILOG)(show)
 )  # fmt: skip
 def run(given: options.Given) -> None:
     """Run every combination of what a plan lists, each one search; go on where one was ended."""
-    from planner.report.files import check_path
+    from planner.files import check_path
     from planner.sweeps.run import run_sweep
 
     if given["save_sweep"] is not None:
@@ -69,7 +69,7 @@ def run(given: options.Given) -> None:
     workers = _workers(given)
     plan = _plan(given)
     if given["save_sweep"] is not None:
-        from planner.report.files import written_whole
+        from planner.files import written_whole
 
         with written_whole(given["save_sweep"]) as file:
             file.write(plan.to_toml())

@@ -72,8 +72,8 @@ def show(
     specs: options.Specs = None,
 ) -> None:
     """Show what a sweep found: a summary, or the rows, matrix or differences asked for."""
+    from planner.files import check_outputs
     from planner.report.console import make_console
-    from planner.report.files import check_outputs
     from planner.sweeps.show import Shown
     from planner.sweeps.show import show as show_asked
 

@@ -45,23 +45,53 @@ Template = Annotated[
     ),
 ]
 
+LogFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--log",
+        help="A log of the run of --plan, or a result file of its benchmark, to compare with it.",
+        metavar="FILE",
+    ),
+]
+PlanFile = Annotated[
+    Path | None,
+    typer.Option(help="With --log: the plan that ran, of --save-plan.", metavar="FILE"),
+]
+LogFormat = Annotated[
+    str | None,
+    typer.Option(
+        help="With --log: its format, such as megatron; its lines tell it if not given.",
+        metavar="NAME",
+    ),
+]
+
 
 def validate(
     runs: RunsFile = None,
     output: Output = None,
     template: Template = None,
     profile: Profile = None,
+    log: LogFile = None,
+    plan: PlanFile = None,
+    log_format: LogFormat = None,
     specs: options.Specs = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Predict measured runs and show how far off that is.
 
     The runs are of training or inference. Exits with 5 where no row has both a measurement and a
-    prediction.
+    prediction. With --log the run is read of what it printed, and --output adds it to a table
+    that `planner calibrate` takes.
     """
+    if log is not None or plan is not None or log_format is not None:
+        from planner.cli.validate_log import validate_log
+
+        others = {"RUNS": runs, "--template": template, "--profile": profile}
+        validate_log(log, plan, log_format, output=output, specs=specs, others=others, quiet=quiet)
+        return
     from planner.errors import CalibrationError, SpecError
+    from planner.files import STDOUT, check_path
     from planner.report.console import make_console
-    from planner.report.files import STDOUT, check_path
     from planner.report.validation import not_understood, nothing_compared, write_predictions
     from planner.specs.catalogue import Catalogue
     from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
@@ -92,7 +122,7 @@ def validate(
 def _write_template(kind: TemplateKind, path: Path) -> None:
     import csv
 
-    from planner.report.files import written_whole
+    from planner.files import written_whole
     from planner.validation.template import template
 
     with written_whole(path) as stream:

@@ -91,6 +91,20 @@ def _inner(stages: FloatArray) -> list[int]:
     return kept or [0]
 
 
+def chunk_split(model: ModelSpec, pipeline_parallel: int, virtual_pipeline: int) -> list[int]:
+    """Layers of each chunk of a pipeline, in the order of the model: chunk c is on stage c mod p.
+
+    Layers of modules of multi-token prediction are the last of the last chunk.
+    """
+    sizes = chunk_sizes(
+        model.num_hidden_layers,
+        pipeline_parallel * virtual_pipeline,
+        *_logits_weight(model),
+        interleaved=virtual_pipeline > 1,
+    )
+    return [int(size) for size in sizes]
+
+
 def chunk_sizes(
     num_layers: int,
     num_chunks: int,

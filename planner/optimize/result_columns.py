@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from planner.confidence.chance import chance_below
 from planner.confidence.intervals import Confidence
 from planner.optimize.source import Columns, Source
+
+_MEMORY = "peak_memory_gib"
 
 # By the quantity whose published errors they share: columns that are in proportion to it, and
 # those that are in proportion to its inverse.
@@ -131,3 +135,15 @@ def _with_intervals(table: Mapping[str, Any], sources: Sequence[Source], which: 
             ends = (values * low, values * high) if is_same else _inverse(values, low, high)
             found.update(zip(ends_of(column), ends, strict=True))
     return found
+
+
+def fit_probability(row: Mapping[str, Any]) -> float:
+    """The share of published runs of the kind that would have had enough memory for a row.
+
+    NaN where there are none.
+    """
+    names = (_MEMORY, "memory_headroom_gib", *ends_of(_MEMORY))
+    needed, free, low, high = (
+        math.nan if row.get(name) is None else float(row[name]) for name in names
+    )
+    return chance_below(needed + free, needed, (low, high))

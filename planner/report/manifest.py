@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from planner.optimize.result import SearchResult
+from planner.pinned import asked_of
 from planner.plan import Plan
 from planner.request import Request
 from planner.version import __version__
@@ -51,6 +52,7 @@ def plan_manifest(plan: Plan, command: Sequence[str]) -> dict[str, Any]:
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "workload": plan.workload.name,
         "model": problem.setting.model.name,
+        "answers": asked_of(plan.request),
         "specs": dict(plan.digests),
         "defaults": dict(plan.defaults),
         "assumed": list(plan.assumed),

@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from planner.files import is_device, manifest_path, written_whole
 from planner.optimize.result_columns import full_columns
 from planner.plan import Plan
 from planner.report.cells import csv_cell, joined, json_cell
-from planner.report.files import is_device, manifest_path, written_whole
 
 # The more rows at a time, the fewer values of a column differ.
 _ROWS = 2**14

@@ -11,9 +11,9 @@ from pathlib import Path
 from rich.console import Console
 
 from planner.confidence.intervals import LEVEL
+from planner.files import written_whole
 from planner.report.cells import csv_cell, texts
 from planner.report.console import make_table, print_pairs, print_title
-from planner.report.files import written_whole
 from planner.text import count
 from planner.validation.assumed import UNKNOWN
 from planner.validation.columns import ADDED, MEASURED, PREDICTED

@@ -10,9 +10,9 @@ from typing import Any
 from rich.console import Console
 
 from planner import text
+from planner.files import written_whole
 from planner.report.cells import csv_cell
 from planner.report.console import print_folded
-from planner.report.files import written_whole
 from planner.report.fitted import Column, print_fitted
 from planner.report.told import label, told_alike
 from planner.sweeps.columns import COST, MEASURES, TIME, VALUE

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from planner.cells import cell_value
 from planner.errors import SpecError
 from planner.sweeps.front import front_across
 from planner.sweeps.parts import Part, parts_of, read_head, read_rows
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 Row: TypeAlias = Mapping[str, Any]
 
-_WORDS: Mapping[str, Any] = {"": None, "True": True, "False": False}
-_NUMBER = frozenset("0123456789-.")
 _LARGEST_CELL = 2**20
 _UNREADABLE = (OSError, EOFError, ValueError, KeyError, StopIteration, zlib.error, csv.Error)
 
@@ -51,22 +50,6 @@ class CsvRow(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._at)
-
-
-def cell_value(cell: str) -> Any:
-    """What a cell of a CSV file stands for: a number, a flag, a text, None where it is empty.
-
-    >>> cell_value("8"), cell_value("0.5"), cell_value("True"), cell_value(""), cell_value("8x")
-    (8, 0.5, True, None, '8x')
-    """
-    if cell in _WORDS:
-        return _WORDS[cell]
-    if cell[0] in _NUMBER and "_" not in cell:
-        try:
-            return int(cell) if cell.isdecimal() else float(cell)
-        except ValueError:
-            pass
-    return cell[1:] if cell[0] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from planner import text
-from planner.confidence.chance import chance_below
 from planner.errors import PlannerError
 from planner.inputs import read
 from planner.optimize.collector import known_value, plain
@@ -18,7 +17,7 @@ from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.groups import why
 from planner.optimize.other_terms import on_other_terms
 from planner.optimize.result import SearchResult, columns_of
-from planner.optimize.result_columns import ends_of, full_columns
+from planner.optimize.result_columns import fit_probability, full_columns
 from planner.optimize.source import Columns
 from planner.plan import Plan, make_plan
 from planner.report.infeasible import limit_texts
@@ -122,18 +121,11 @@ def _recommended(plan: Plan, first: Columns) -> dict[str, Any]:
     offer = plan.source_of(row).site.offer
     if offer is not None:
         row |= {"price_offers": offer.offers, "price_date": offer.when}
-    row |= {"fit_probability": _fits(row), "assumed": text.assumed_in_short(plan.assumed)}
+    row |= {"fit_probability": fit_probability(row), "assumed": text.assumed_in_short(plan.assumed)}
     sure = plan.source_of(row).confidence(row["num_gpus"])
     if sure is not None:
         row |= {"tie_factor": float(sure.layout), "basis": sure.basis}
     return {name: known_value(value) for name, value in row.items()}
-
-
-def _fits(row: Mapping[str, Any]) -> float:
-    """The share of published runs of this kind that would have had enough memory."""
-    needed, free = (row.get(name, math.nan) for name in ("peak_memory_gib", "memory_headroom_gib"))
-    low, high = (row.get(name, math.nan) for name in ends_of("peak_memory_gib"))
-    return chance_below(needed + free, needed, (low, high))
 
 
 def _front(plan: Plan, table: Columns, asked: Mapping[str, Any]) -> dict[str, list[Any]]:

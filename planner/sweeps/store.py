@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from planner.errors import OutputError
-from planner.report.files import TEMPORARY, written_bytes, written_whole
+from planner.files import TEMPORARY, written_bytes, written_whole
 from planner.sweeps.identity import check_same, identity
 from planner.sweeps.parts import Part, is_whole, parts_of
 from planner.sweeps.plan import SweepPlan

@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from planner.files import written_bytes, written_whole
 from planner.report.cells import csv_cell
-from planner.report.files import written_bytes, written_whole
 from planner.sweeps.parts import joint_kind, read_fronts, read_head, read_rows
 from planner.sweeps.store import FRONT, FRONTS, SCENARIOS, Store, file_digest
 from planner.terms import term_of_column

@@ -102,6 +102,11 @@ class Term:
         return self.options[0]
 
     @property
+    def is_asked(self) -> bool:
+        """Whether a parameter has an option or a question of its own, beside ``--set``."""
+        return bool(self.option) or "question" in self.kind
+
+    @property
     def remedies(self) -> tuple[str, ...]:
         """The values that may help where nothing is feasible."""
         return tuple(self.widen.partition(":")[2].split())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import OutputError
-from planner.report.files import check_outputs, check_path, manifest_path, written_whole
+from planner.files import check_outputs, check_path, manifest_path, written_whole
 
 
 def test_a_file_appears_whole(tmp_path):

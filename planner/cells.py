@@ -1,0 +1,25 @@
+"""Cells of CSV files that planner wrote, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_WORDS: Mapping[str, Any] = {"": None, "True": True, "False": False}
+_NUMBER = frozenset("0123456789-.")
+
+
+def cell_value(cell: str) -> Any:
+    """What a cell of a CSV file stands for: a number, a flag, a text, None where it is empty.
+
+    >>> cell_value("8"), cell_value("0.5"), cell_value("True"), cell_value(""), cell_value("8x")
+    (8, 0.5, True, None, '8x')
+    """
+    if cell in _WORDS:
+        return _WORDS[cell]
+    if cell[0] in _NUMBER and "_" not in cell:
+        try:
+            return int(cell) if cell.isdecimal() else float(cell)
+        except ValueError:
+            pass
+    return cell[1:] if cell[0] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell

@@ -1,0 +1,139 @@
+"""A launch file of the user's, judged and improved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.cli import options
+
+if TYPE_CHECKING:
+    from planner.improve import Change
+    from planner.launch.imported import Imported
+    from planner.launch.rewrite import Rewritten
+    from planner.plan import Plan
+    from planner.request import Request
+    from planner.workloads.base import Evaluation
+
+
+def estimate_imported(given: options.Given, request: Request) -> None:
+    """Say what the file means, how it runs, and what to change in it."""
+    from planner.errors import InfeasibleError
+    from planner.files import check_outputs
+    from planner.improve import best_changes, recommended_change
+    from planner.launch.judge import full_row, judged
+    from planner.plan import result_of
+    from planner.report.estimate import write_estimate
+    from planner.report.infeasible import infeasible_message
+
+    imported: Imported = given["imported"]
+    check_outputs(None, given["json"])
+    plan, found, notes = judged(request, given["burst"])
+    row = full_row(found)
+    change = recommended_change(best_changes(plan, found))
+    rewritten = _rewritten(imported, plan, found, change)
+    if not found.rejected_by:
+        more = _told(imported, change, rewritten)
+        write_estimate(given["json"], plan, found, given["context"].obj, launch_file=more)
+    if not given["quiet"]:
+        _print(given, plan, found, row, change, rewritten, notes)
+    if given["write"] and rewritten is not None and rewritten.diff:
+        _write(imported.path, rewritten, quiet=given["quiet"])
+    if found.rejected_by:
+        raise InfeasibleError(infeasible_message(plan, result_of(plan, found), found))
+
+
+def _rewritten(
+    imported: Imported, plan: Plan, found: Evaluation, change: Change | None
+) -> Rewritten | None:
+    """The user's file with the change, None where there is none to make."""
+    if change is None:
+        return None
+    from planner.launch.job import Job
+    from planner.launch.rewrite import rewritten
+    from planner.pinned import PinnedPlan
+    from planner.plan import evaluated, one_configuration
+
+    after = one_configuration(PinnedPlan.of(plan, change.row).request())
+    jobs = Job.of_plan(plan, found), Job.of_plan(after, evaluated(after))
+    return rewritten(imported, *jobs)
+
+
+def _told(imported: Imported, change: Change | None, rewritten: Rewritten | None) -> dict[str, Any]:
+    """The part of the JSON file that is about the launch file."""
+    return {
+        "target": imported.target.name,
+        "values": dict(imported.values),
+        "defaults": dict(imported.defaults),
+        "notes": list(imported.notes),
+        "lines": [
+            {
+                "line": line.line,
+                "option": line.option,
+                "text": line.text,
+                "status": str(line.status),
+                "meaning": line.meaning,
+            }
+            for line in imported.lines
+        ],
+        "change": None if change is None else dict(change.changed),
+        "diff": "" if rewritten is None else rewritten.diff,
+    }
+
+
+def _print(
+    given: options.Given,
+    plan: Plan,
+    found: Evaluation,
+    row: Any,
+    change: Change | None,
+    rewritten: Rewritten | None,
+    notes: tuple[str, ...],
+) -> None:
+    from planner.optimize.result_columns import fit_probability
+    from planner.report.brief import print_one
+    from planner.report.console import make_console, print_folded
+    from planner.report.estimate import print_estimate, print_misfit
+    from planner.report.imported import print_change, print_diff, print_understood, print_wasted
+
+    console = make_console(stderr=given["json"] == Path("-"))
+    print_understood(console, given["imported"], is_full=given["full"])
+    for note in notes:
+        print_folded(console, f"  {note}")
+    console.print()
+    if found.rejected_by:
+        if found.rejected_by in found.source.rejections:
+            print_misfit(console, plan, found)
+    elif given["full"]:
+        print_estimate(console, plan, found)
+    else:
+        print_one(console, plan, row)
+        print_wasted(console, row)
+    print_change(
+        console,
+        plan.workload.name,
+        change,
+        is_running=not found.rejected_by,
+        fits=fit_probability(row),
+    )
+    if rewritten is not None:
+        print_diff(console, rewritten, is_written=given["write"])
+
+
+def _write(path: Path, rewritten: Rewritten, *, quiet: bool) -> None:
+    """Put the change into the user's file; its text before stays in a file beside it."""
+    from planner.errors import OutputError
+    from planner.files import written_whole
+    from planner.report.console import make_console
+
+    names = [f"{path.name}.orig", *(f"{path.name}.orig{number}" for number in range(1, 100))]
+    kept = next((path.with_name(n) for n in names if not path.with_name(n).exists()), None)
+    if kept is None:
+        raise OutputError(f"{path}: has 100 .orig files beside it: move them away.")
+    mode = path.stat().st_mode
+    for target, text in ((kept, rewritten.before), (path, rewritten.after)):
+        with written_whole(target) as file:
+            file.write(text)
+        target.chmod(mode & 0o7777)
+    if not quiet:
+        make_console(stderr=True).print(f"{path} is changed; {kept.name} is as it was.")

@@ -1,0 +1,88 @@
+"""``planner launch``: the files that start a plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from planner.cli import options
+from planner.cli.request import make_request
+from planner.launch.names import WRAPPERS
+
+if TYPE_CHECKING:
+    from planner.request import Request
+
+
+@options.taking(
+    "question",
+    "limit",
+    how=(
+        "target", "plan", "from_file", "row", "num_gpus", "workload", "settings", "precision",
+        "objective", "wrapper", "launch_output", "specs", "quiet",
+    ),
+)  # fmt: skip
+def launch(given: options.Given) -> None:
+    """Write the files that start a plan: a given one, or the one that is recommended."""
+    if given["target"] is None:
+        return _list(given)
+    wrapper = checked_launch(given, given["target"])
+    request = make_request(given)
+    if given["plan"] is None and given["from_file"] is None:
+        from planner.report.launch import recommended_plan
+
+        request = recommended_plan(request, given["target"]).request()
+    write_launch(given, request, given["target"], wrapper)
+    return None
+
+
+def checked_launch(given: options.Given, target: str) -> str:
+    """The wrapper that was asked for, before any work is done.
+
+    Raises
+    ------
+    LaunchError
+        Target or wrapper is unknown, or there is no directory for the files.
+    """
+    from planner.errors import LaunchError
+    from planner.launch.targets import target_of
+    from planner.launch.wrappers import wrapper_of
+
+    target_of(target)
+    wrapper: str = given["wrapper"] or WRAPPERS[0]
+    wrapper_of(wrapper)
+    if given["launch_output"] is None:
+        raise LaunchError("Give a directory for the files with --output.")
+    return wrapper
+
+
+def write_launch(
+    given: options.Given,
+    request: Request,
+    target: str,
+    wrapper: str,
+    *,
+    stdout_taken: bool = False,
+) -> None:
+    """Write the files of a request and say what they are."""
+    from planner.launch.save import save_launch
+    from planner.launch.write import launch_of
+    from planner.report.console import make_console
+    from planner.report.launch import print_launch
+
+    made = launch_of(request, target, wrapper)
+    folder: Path = given["launch_output"]
+    save_launch(folder, made)
+    if not given["quiet"]:
+        print_launch(make_console(stderr=stdout_taken), made, folder)
+
+
+def _list(given: options.Given) -> None:
+    """All targets; options that ask for a plan need one."""
+    from planner.cli.options import is_given
+    from planner.errors import LaunchError
+    from planner.report.console import make_console
+    from planner.report.launch import print_targets
+
+    if any(is_given(given, name) for name in given if name not in ("context", "quiet")):
+        raise LaunchError("Name the target first: planner launch TARGET; without options all show.")
+    print_targets(make_console())

@@ -1,0 +1,72 @@
+"""What a command starts from in place of options: a plan, a row of a result, a launch file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from planner.cli.options import Given, option_name
+from planner.cli.request import given_answers, parse_settings
+from planner.inputs import whole
+from planner.request import Request
+
+if TYPE_CHECKING:
+    from planner.pinned import PinnedPlan
+
+_HEAD = 2**12
+# What the beginning of a plan or a result has, and no launch file.
+_OURS = ("workload = ", '"workload":', '"rows":')
+
+
+def found_in(given: Given) -> tuple[Path, Request] | None:
+    """The file of --plan or --from, and what it asks.
+
+    A launch file of the user's becomes ``given["imported"]``.
+    """
+    from planner.errors import PlannerError, SearchSpaceError
+
+    plan, source, row = (given.get(name) for name in ("plan", "from_file", "row"))
+    if source is None and row is not None:
+        raise SearchSpaceError("--row needs --from: the file or directory whose row it is.")
+    if plan is not None and source is not None:
+        raise SearchSpaceError("--plan and --from both give a plan: leave one out.")
+    path: Path | None = plan or source
+    if path is None:
+        return None
+    number = None if row is None else whole(row, "--row")
+    if source is not None and not _is_ours(source):
+        from planner.launch.read import read_launch
+
+        imported = given["imported"] = read_launch(source, number, given["specs"])
+        asked = {**given_answers(given).questions, **parse_settings(given["settings"] or [])}
+        return source, imported.request(asked, given["specs"], option_name)
+    pinned = _pinned(path, number, given["specs"])
+    try:
+        return path, pinned.request()
+    except PlannerError as error:
+        raise type(error)(f"{path}: {error}") from error
+
+
+def _pinned(path: Path, number: int | None, specs: Path | None) -> PinnedPlan:
+    """The plan of a plan file, of a row of a result, or of a scenario of a sweep."""
+    if path.is_dir():
+        from planner.sweeps.pinned import pinned_scenario
+
+        return pinned_scenario(path, number, specs)
+    from planner.launch.rows import plan_in
+
+    return plan_in(path, number)
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file is a plan or a result of planner, not a launch file."""
+    if path.is_dir() or path.suffix == ".csv":
+        return True
+    if path.suffix not in (".toml", ".json"):
+        return False
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return False
+    return any(word in head for word in _OURS)

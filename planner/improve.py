@@ -1,0 +1,188 @@
+"""What to change in a configuration: the fewest parameters that make it best, or make it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from planner.arrays import FloatArray, IndexArray
+from planner.errors import PlannerError
+from planner.optimize.collector import known_value, plain, rows_of
+from planner.optimize.objectives import Objective
+from planner.optimize.problem import Problem
+from planner.optimize.result_columns import fit_probability, full_columns
+from planner.optimize.source import Candidates
+from planner.plan import Plan, make_plan
+from planner.terms import glossary, terms_of
+from planner.workloads.assumed import assumed_limits
+from planner.workloads.base import Evaluation
+
+MOST_CHANGES = 3
+"""More parameters at once are another plan, not a change."""
+
+# These follow from others: a change of them alone is no decision of the user's.
+_FOLLOWING = ("sequence_parallel", "recompute_num_layers", "expert_quantization")
+# What the user decided for other reasons than speed.
+_KEPT = {
+    "train": ("global_batch_size", "precision", "flash_attention", "fp8_attention"),
+    "inference": ("concurrency", "quantization", "expert_quantization", "kv_cache"),
+    "serve": ("quantization", "expert_quantization", "kv_cache"),
+}
+_BEST = {"train": "throughput", "inference": "throughput", "serve": "throughput_per_gpu"}
+_ENOUGH = 0.9
+_WORTH = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A better configuration and what is different there.
+
+    ``changed`` maps parameters to their values before and after, ``row`` has its result
+    columns. ``gain`` is what more of the objective it reaches, as a share; NaN where the
+    configuration before does not run. ``fits`` is the share of published runs of the kind
+    that would have had enough memory, NaN where there are none.
+    """
+
+    changed: Mapping[str, tuple[Any, Any]]
+    row: Mapping[str, Any]
+    gain: float
+    fits: float
+
+
+def best_changes(plan: Plan, found: Evaluation) -> list[Change]:
+    """For one, two and three changed parameters the best, as far as more of them gain more.
+
+    ``plan`` and ``found`` are those of one configuration. Number format and batch stay as they
+    are. Empty where nothing is better, or where its workers are of two kinds.
+    """
+    if found.source.mesh is None:
+        return []
+    own = _only_row(found.candidates)
+    problem = _around(plan, own)
+    if problem is None:
+        return []
+    (objective,) = problem.objectives[:1]
+    now = float(np.ravel(found.candidates.value(objective.name))[0])
+    before, reached = (np.nan, 0.0) if found.rejected_by else (now, now)
+    changes: list[Change] = []
+    for candidates, row, value in _best_by_distance(problem, objective, own):
+        if value > reached * (1 + _WORTH):
+            changes.append(_change(candidates, row, own, value / before - 1))
+            reached = value
+    return changes
+
+
+def recommended_change(changes: list[Change]) -> Change | None:
+    """The one with the fewest changes that has nearly all there is to gain."""
+    if not changes:
+        return None
+    most = max((change.gain for change in changes if np.isfinite(change.gain)), default=np.nan)
+    enough = (change for change in changes if not change.gain < _ENOUGH * most)
+    return next(enough)
+
+
+def _around(plan: Plan, own: Mapping[str, Any]) -> Problem | None:
+    """The search for what is better: the space's values of each parameter and the user's own."""
+    request, workload = plan.request, plan.workload.name
+    (source,) = plan.problem.sources
+    fixed = {name: own[name] for name in _KEPT[workload] if not glossary()[name].option}
+    asked: dict[str, Any] = {
+        plan.workload.profile_kind: source.profile,
+        "space": None,
+        "num_gpus": int(own["num_gpus"]),
+        "settings": fixed,
+        "objectives": (_BEST[workload],),
+        "constraints": {**_own_limits(plan, own), **request.constraints},
+    }
+    if workload == "train":
+        asked["global_batch_size"] = int(own["global_batch_size"])
+    if workload == "serve":
+        asked |= {"mode": "aggregated", "request_rate": None}
+    try:
+        wide = make_plan(replace(request, **asked))
+        asked["settings"] = fixed | _values(wide, own, set(fixed))
+        return make_plan(replace(request, **asked)).problem
+    except PlannerError:
+        return None
+
+
+def _values(wide: Plan, own: Mapping[str, Any], fixed: set[str]) -> dict[str, list[Any]]:
+    """Of each parameter that is free the values of the space, and the user's own."""
+    values: dict[str, list[Any]] = {}
+    (source,) = wide.problem.sources
+    if source.mesh is None:
+        return values
+    for name, term in terms_of(wide.workload.name, "parameter").items():
+        if name not in own or name in fixed or name == "num_gpus" or term.option:
+            continue
+        known = [term.shown(value) for value in source.mesh.values(name).tolist()]
+        values[name] = list(dict.fromkeys([*known, own[name]]))
+    return values
+
+
+def _own_limits(plan: Plan, own: Mapping[str, Any]) -> dict[str, float]:
+    """To serve: nobody is to wait longer than now, or than is assumed to be good enough."""
+    limits = {}
+    for name, bound in assumed_limits(plan.workload.name, ()).items():
+        now = own.get(f"{name}_s")
+        limits[name] = max(bound, now) if isinstance(now, float) and np.isfinite(now) else bound
+    return limits
+
+
+def _best_by_distance(
+    problem: Problem, objective: Objective, own: Mapping[str, Any]
+) -> Iterator[tuple[Candidates, int, float]]:
+    """For each number of changed parameters the best configuration, and its objective."""
+    best: dict[int, tuple[Candidates, int, float]] = {}
+    for source in problem.sources:
+        for block in source.blocks(problem.objectives, problem.constraints):
+            if block.candidates is None:
+                continue
+            candidates = block.candidates
+            feasible = np.flatnonzero(problem.codes(candidates) == 0)
+            values = candidates.at(candidates.value(objective.name), feasible)
+            distance = _distance(candidates, own, feasible)
+            for number in range(1, MOST_CHANGES + 1):
+                at = np.flatnonzero(distance == number)
+                if not at.size:
+                    continue
+                chosen = at[int(np.argmax(values[at]))]
+                value = float(values[chosen])
+                if number not in best or value > best[number][2]:
+                    best[number] = (candidates, int(feasible[chosen]), value)
+    return (best[number] for number in sorted(best))
+
+
+def _distance(candidates: Candidates, own: Mapping[str, Any], rows: IndexArray) -> FloatArray:
+    """How many parameters differ from the user's, of the rows at flat indices."""
+    configurations, total = candidates.configurations, np.zeros(rows.size)
+    for name, term in glossary().items():
+        if "parameter" not in term.kind or name in _FOLLOWING or name not in own:
+            continue
+        values = getattr(configurations, name, None)
+        if values is not None:
+            differs = np.asarray(values) != term.coded(own[name])
+            total += candidates.at(differs, rows)
+    return total
+
+
+def _change(candidates: Candidates, place: int, own: Mapping[str, Any], gain: float) -> Change:
+    source = candidates.source
+    table = source.judged(candidates.configurations.rows(np.array([place]))).columns()
+    whole = full_columns(table, [source])
+    (row,) = rows_of({name: [*map(known_value, plain(each))] for name, each in whole.items()})
+    changed = {
+        name: (own[name], row[name])
+        for name, term in glossary().items()
+        if "parameter" in term.kind and name in own and own[name] != row.get(name, own[name])
+    }
+    return Change(changed=changed, row=row, gain=gain, fits=fit_probability(row))
+
+
+def _only_row(candidates: Candidates) -> dict[str, Any]:
+    table = {name: plain(each) for name, each in candidates.columns().items()}
+    (row,) = rows_of(table)
+    return dict(row)

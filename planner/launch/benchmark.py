@@ -1,0 +1,260 @@
+"""The command beside a launch file that measures what was predicted, for logs that can be read.
+
+Every option was looked up in the tool itself: vllm bench serve 0.33, sglang.bench_serving 0.5.23,
+tensorrt_llm.serve.scripts.benchmark_serving 1.1, aiperf 0.2; those of trainers are in the tables
+of ``planner/launch/accepted``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from planner.errors import LaunchError, did_you_mean
+
+STEPS = 50
+"""Steps of a benchmark of training: the first ones warm up, a median of the rest is steady."""
+# Of a benchmark of serving: the first and last requests find the engine emptier than the others.
+_FEWEST_REQUESTS = 200
+_PER_CLIENT = 10
+_SECONDS = 300
+_PERCENTILES = "50,90,95,99"
+
+_MEGATRON = ("--log-interval", "1", "--timing-log-level", "0", "--eval-iters", "0")
+_HUGGING_FACE = "max_steps={steps}", "logging_steps=1", "save_strategy=no", "eval_strategy=no"
+_TRAINING: Mapping[str, tuple[str, ...]] = {
+    "megatron-lm": (
+        "--train-iters", "{steps}", *_MEGATRON, "--log-throughput", "--log-memory-interval", "10",
+    ),
+    # That of Microsoft prints throughput and, after the first steps, memory by itself.
+    "megatron-deepspeed": ("--train-iters", "{steps}", *_MEGATRON),
+    "megatron-bridge": (
+        "train.train_iters={steps}", "logger.log_interval=1", "logger.timing_log_level=0",
+        "logger.log_throughput=true", "validation.eval_iters=0",
+    ),
+    "torchtitan": (
+        "--training.steps", "{steps}", "--metrics.log_freq", "1",
+        "--metrics.disable_color_printing",
+    ),
+    "deepspeed": ("steps_per_print=1", "wall_clock_breakdown=false"),
+    "transformers": (*_HUGGING_FACE, "include_num_input_tokens_seen=all"),
+    "axolotl": ("max_steps={steps}", "logging_steps=1", "save_strategy=no", "include_tkps=true"),
+    "maxtext": ("steps={steps}", "enable_checkpointing=false", "eval_interval=-1"),
+}  # fmt: skip
+_TRAINING_NAMES = {
+    "megatron-core": "megatron-lm",
+    "nemo": "megatron-bridge",
+    "accelerate": "transformers",
+    "peft": "transformers",
+    "trainer": "transformers",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What a benchmark of serving sends: as many clients as ``concurrency``, or a rate [1/s].
+
+    ``prefix_tokens`` of the ``input_tokens`` are the same in all requests.
+    """
+
+    model: str
+    input_tokens: int
+    output_tokens: int
+    prefix_tokens: int
+    request_rate: float | None
+    concurrency: int | None
+    url: str
+    result_file: str
+
+    @property
+    def num_requests(self) -> int:
+        """Enough for a steady state: ten for each client, or five minutes of arrivals."""
+        if self.request_rate is not None:
+            return max(math.ceil(self.request_rate * _SECONDS), _FEWEST_REQUESTS)
+        return max((self.concurrency or 1) * _PER_CLIENT, _FEWEST_REQUESTS)
+
+    @property
+    def warmup(self) -> int:
+        """Requests before the measurement: kernels are compiled, the prefix is cached."""
+        return max(min(self.concurrency or 1, 32), 4)
+
+
+def training_benchmark(target: str, *, steps: int = STEPS) -> tuple[str, ...]:
+    """Options with which a trainer prints what `planner validate --log` reads.
+
+    They are spelled as the target's files spell them: words of a command (Megatron, torchtitan),
+    ``key=value`` of a command or of its file (the others). ``steps`` [1] ends the run.
+
+    >>> " ".join(training_benchmark("maxtext", steps=20))
+    'steps=20 enable_checkpointing=false eval_interval=-1'
+
+    Raises
+    ------
+    LaunchError
+        No options are known for the target.
+    """
+    name = _TRAINING_NAMES.get(target, target)
+    if name not in _TRAINING:
+        known = sorted((*_TRAINING, *_TRAINING_NAMES))
+        raise LaunchError(
+            f"No benchmark of training is known for {target}.{did_you_mean(target, known)} "
+            f"There is one for {', '.join(known)}."
+        )
+    return tuple(word.replace("{steps}", str(steps)) for word in _TRAINING[name])
+
+
+def serving_benchmark(
+    engine: str,
+    *,
+    model: str,
+    input_tokens: float,
+    output_tokens: float,
+    request_rate: float | None = None,
+    concurrency: float | None = None,
+    prefix_cache_hit_rate: float = 0.0,
+    url: str = "http://127.0.0.1:8000",
+    result_file: str = "benchmark.json",
+) -> tuple[str, ...]:
+    """The command, word by word and unquoted, that offers an engine a load and measures it.
+
+    ``input_tokens`` and ``output_tokens`` are those of a request [tokens], ``request_rate`` is
+    that of Poisson arrivals [1/s], ``concurrency`` the number of clients that wait for their
+    answers; with both, at most so many requests are under way. ``prefix_cache_hit_rate`` is the
+    share of the prompt that all requests have in common. Engines without a tool of their own are
+    measured by aiperf over the OpenAI interface, whose ``result_file`` is the folder it writes to.
+
+    Raises
+    ------
+    LaunchError
+        There is neither a rate nor a concurrency, or a number is impossible.
+    """
+    load = _load(
+        model=model,
+        lengths=(input_tokens, output_tokens),
+        request_rate=request_rate,
+        concurrency=concurrency,
+        shared=prefix_cache_hit_rate,
+        url=url,
+        result_file=result_file,
+    )
+    return tuple(_TOOLS.get(engine.lower(), _aiperf)(load))
+
+
+def _load(
+    *,
+    model: str,
+    lengths: tuple[float, float],
+    request_rate: float | None,
+    concurrency: float | None,
+    shared: float,
+    url: str,
+    result_file: str,
+) -> Load:
+    if request_rate is None and concurrency is None:
+        raise LaunchError("A benchmark of serving needs a request rate or a concurrency.")
+    if not all(math.isfinite(length) and length >= 1 for length in lengths):
+        raise LaunchError(f"A benchmark needs tokens of prompts and answers, not {lengths}.")
+    given = [one for one in (request_rate, concurrency) if one is not None]
+    if not all(math.isfinite(one) and one > 0 for one in given):
+        raise LaunchError("The rate and the concurrency of a benchmark must be above 0.")
+    if not 0 <= shared < 1:
+        raise LaunchError(f"{shared:g} of the prompt cannot be in the cache; give 0 to below 1.")
+    tokens = round(lengths[0])
+    return Load(
+        model=model,
+        input_tokens=tokens,
+        output_tokens=round(lengths[1]),
+        # One token at least must differ: an engine computes no request without any.
+        prefix_tokens=min(round(shared * tokens), tokens - 1),
+        request_rate=request_rate,
+        concurrency=None if concurrency is None else max(round(concurrency), 1),
+        url=url,
+        result_file=result_file,
+    )
+
+
+def _vllm(load: Load) -> Iterator[str]:
+    yield from ("vllm", "bench", "serve", "--backend", "openai", "--base-url", load.url)
+    yield from ("--endpoint", "/v1/completions", "--model", load.model)
+    yield from ("--dataset-name", "random", "--seed", "1", "--ignore-eos")
+    yield from _random_lengths(load)
+    yield from ("--num-warmups", str(load.warmup))
+    yield from _arrivals(load)
+    yield from _saved_json(load)
+
+
+def _tensorrt_llm(load: Load) -> Iterator[str]:
+    yield from ("python", "-m", "tensorrt_llm.serve.scripts.benchmark_serving")
+    yield from ("--backend", "openai", "--base-url", load.url, "--endpoint", "/v1/completions")
+    yield from ("--model", load.model, "--dataset-name", "random", "--random-ids")
+    yield from ("--tokenize-on-client", "--seed", "1", "--ignore-eos")
+    yield from _random_lengths(load)
+    yield from _arrivals(load)
+    yield from _saved_json(load)
+
+
+def _random_lengths(load: Load) -> Iterator[str]:
+    """Equal lengths; the prefix comes before the random part."""
+    yield from ("--random-prefix-len", str(load.prefix_tokens))
+    yield from ("--random-input-len", str(load.input_tokens - load.prefix_tokens))
+    yield from ("--random-output-len", str(load.output_tokens), "--random-range-ratio", "0")
+
+
+def _saved_json(load: Load) -> Iterator[str]:
+    yield from ("--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", _PERCENTILES)
+    yield from ("--save-result", "--result-filename", load.result_file)
+
+
+def _arrivals(load: Load) -> Iterator[str]:
+    yield from ("--num-prompts", str(load.num_requests))
+    if load.request_rate is not None:
+        yield from ("--request-rate", f"{load.request_rate:g}")
+    if load.concurrency is not None:
+        yield from ("--max-concurrency", str(load.concurrency))
+
+
+def _sglang(load: Load) -> Iterator[str]:
+    yield from ("python", "-m", "sglang.bench_serving", "--backend", "sglang")
+    yield from ("--base-url", load.url, "--model", load.model, "--seed", "1")
+    if load.prefix_tokens:
+        yield from ("--dataset-name", "generated-shared-prefix", "--gsp-num-groups", "1")
+        yield from ("--gsp-prompts-per-group", str(load.num_requests))
+        yield from ("--gsp-system-prompt-len", str(load.prefix_tokens))
+        yield from ("--gsp-question-len", str(load.input_tokens - load.prefix_tokens))
+        yield from ("--gsp-output-len", str(load.output_tokens), "--gsp-range-ratio", "1")
+    else:
+        yield from ("--dataset-name", "random-ids", "--random-range-ratio", "1")
+        yield from ("--random-input-len", str(load.input_tokens))
+        yield from ("--random-output-len", str(load.output_tokens), "--tokenize-prompt")
+    yield from ("--warmup-requests", str(load.warmup))
+    yield from _arrivals(load)
+    yield from ("--output-file", load.result_file)
+
+
+def _aiperf(load: Load) -> Iterator[str]:
+    yield from ("aiperf", "profile", "--model", load.model, "--url", load.url)
+    yield from ("--endpoint-type", "completions", "--streaming", "--random-seed", "1")
+    yield from ("--isl", str(load.input_tokens - load.prefix_tokens), "--isl-stddev", "0")
+    yield from ("--osl", str(load.output_tokens), "--osl-stddev", "0")
+    yield from ("--extra-inputs", "ignore_eos:true")
+    yield from ("--extra-inputs", f"min_tokens:{load.output_tokens}")
+    if load.prefix_tokens:
+        yield from ("--num-prefix-prompts", "1")
+        yield from ("--prefix-prompt-length", str(load.prefix_tokens))
+    if load.request_rate is not None:
+        yield from ("--request-rate", f"{load.request_rate:g}", "--request-rate-mode", "poisson")
+    if load.concurrency is not None:
+        yield from ("--concurrency", str(load.concurrency))
+    yield from ("--request-count", str(load.num_requests))
+    yield from ("--num-dataset-entries", str(load.num_requests))
+    yield from ("--warmup-request-count", str(load.warmup))
+    yield from ("--output-artifact-dir", load.result_file, "--ui-type", "none")
+
+
+_TOOLS: Mapping[str, Callable[[Load], Iterator[str]]] = {
+    "vllm": _vllm,
+    "sglang": _sglang,
+    "tensorrt-llm": _tensorrt_llm,
+    "trtllm-serve": _tensorrt_llm,
+}

@@ -1,0 +1,171 @@
+"""A user's launch file as a question: what it says, what is assumed, what must be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from planner.errors import LaunchError, PlannerError
+from planner.given import Said, make_request
+from planner.inputs import read
+from planner.launch.lines import Line, Status, lines_of
+from planner.launch.same_shape import find_model, write_model
+from planner.launch.target import Target
+from planner.launch.understood import Answers, Found
+from planner.request import Request
+from planner.specs.catalogue import Catalogue
+from planner.terms import glossary, terms_of
+from planner.workloads.registry import workload_of
+
+# What a plan needs and a launch file may leave open, with what it is called in a message.
+_NEEDED = {"model": "the model", "gpu": "the GPU", "num_gpus": "the number of GPUs"}
+_OF_GPUS = ("gpu", "cluster")
+_OF_NUMBERS = ("num_gpus", "request_rate")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """One launch of a user's file.
+
+    ``values`` are questions and parameters by name as the file answers them; ``lines`` say what
+    became of each of its options; ``notes`` what else is worth knowing.
+    """
+
+    path: Path
+    target: Target
+    found: Found
+    answers: Answers
+    values: Mapping[str, Any]
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...] = ()
+    defaults: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def workload(self) -> str:
+        """What the file starts."""
+        return self.answers.workload
+
+    def of(self, status: Status) -> list[Line]:
+        """The options of which this became."""
+        return [line for line in self.lines if line.status is status]
+
+    def request(self, asked: Mapping[str, Any], specs: Path | None, said: Said = str) -> Request:
+        """The question; ``asked`` are answers that the user gives beside the file.
+
+        Raises
+        ------
+        LaunchError
+            Something is neither in the file nor among these; all of it is named.
+        SpecError, SearchSpaceError
+            A value of the file is none that planner knows.
+        """
+        self._refuse_open(asked, said)
+        settings: dict[str, Any] = {}
+        questions: dict[str, Any] = {}
+        parameters = terms_of(self.workload, "parameter", "pool")
+        for name, value in self.values.items():
+            if name in asked:
+                continue
+            is_setting = name in parameters and not glossary()[name].is_asked
+            (settings if is_setting else questions)[name] = value
+        beside = {name: value for name, value in asked.items() if name in _NEEDED}
+        table = {"workload": self.workload, "settings": settings, "specs": specs}
+        try:
+            return make_request({**table, **questions, **beside}, said=said)
+        except PlannerError as error:
+            raise type(error)(f"{self.path}: {error}") from error
+
+    def _refuse_open(self, asked: Mapping[str, Any], said: Said) -> None:
+        known = {*self.values, *asked}
+        enough = {"gpu": _OF_GPUS, "num_gpus": _OF_NUMBERS}
+        lacking = [name for name in _NEEDED if not known & {name, *enough.get(name, ())}]
+        lacking += [name for name in self.answers.asked if name not in known]
+        if not lacking:
+            return
+        words = ", ".join(
+            f"{_NEEDED.get(name, name.replace('_', ' '))} ({said(name)})"
+            for name in dict.fromkeys(lacking)
+        )
+        reasons = "".join(f"\n  {line}" for line in self.of(Status.OPEN))
+        raise LaunchError(f"{self.path} does not tell {words}: give it beside --from.{reasons}")
+
+
+def imported(path: Path, target: Target, found: Found, specs: Path | None = None) -> Imported:
+    """What a command or document of a user means.
+
+    Raises
+    ------
+    LaunchError
+        Its options contradict each other.
+    SpecError
+        The model that its sizes describe is none.
+    """
+    reading = target.reading(found)
+    answers = target.answers(reading)
+    values = {name: value for name, value in answers.values.items() if value is not None}
+    notes = list(answers.notes)
+    catalogue = Catalogue(specs)
+    if "model" not in values and answers.shape is not None:
+        values["model"], told = _model(answers.shape, catalogue, path)
+        notes.append(told)
+    kind = workload_of(answers.workload).profile_kind
+    if kind not in values and target.profiles:
+        values[kind] = target.profiles[0]
+    values |= {name: v for name, v in _placed(found, catalogue).items() if name not in values}
+    return Imported(
+        path=path,
+        target=target,
+        found=found,
+        answers=answers,
+        values=values,
+        lines=lines_of(target, reading, answers),
+        notes=tuple(notes),
+        defaults=answers.defaults,
+    )
+
+
+def _model(shape: Mapping[str, Any], catalogue: Catalogue, path: Path) -> tuple[str, str]:
+    """The model of a shape, and what is said of it."""
+    model = find_model(shape, catalogue, path.name)
+    if model is not None:
+        return model.name, f"Its sizes are those of {model.name}."
+    written = write_model(shape, path.name)
+    return str(written), f"No model that planner knows has its sizes: they are kept in {written}."
+
+
+def _placed(found: Found, catalogue: Catalogue) -> dict[str, Any]:
+    """The GPUs that the launcher or the scheduler is asked for."""
+    world = found.world
+    values: dict[str, Any] = {}
+    nodes, each, total = (
+        None if given is None else _whole(given.texts)
+        for given in (world.num_nodes, world.gpus_per_node, world.num_gpus)
+    )
+    if total is not None:
+        values["num_gpus"] = total
+    elif nodes is not None and each is not None:
+        values["num_gpus"] = nodes * each
+    if world.gpu is not None and (name := _gpu(world.gpu, catalogue)):
+        values["gpu"] = name
+    return values
+
+
+def _whole(texts: tuple[str | None, ...]) -> int | None:
+    (text, *_) = (*texts, None)
+    try:
+        return int(str(read(glossary()["num_gpus"], text))) if text else None
+    except PlannerError:
+        return None
+
+
+def _gpu(word: str, catalogue: Catalogue) -> str | None:
+    """The GPU that a scheduler calls so; None where planner knows none."""
+    plain = word.lower().replace("_", "-").replace(" ", "-").removeprefix("nvidia-")
+    for name in (plain, plain.removeprefix("tesla-"), plain.partition("-")[0]):
+        try:
+            return catalogue.load_gpu(name).spec.name
+        except PlannerError:
+            continue
+    return None

@@ -1,0 +1,149 @@
+"""What is launched: one plan with the specs and the predictions behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+from planner.errors import InfeasibleError, LaunchError
+from planner.optimize.collector import known_value, plain, rows_of
+from planner.optimize.result_columns import full_columns
+from planner.pinned import PinnedPlan
+from planner.plan import Plan, evaluated, one_configuration
+from planner.request import Request
+from planner.specs.cluster import ClusterSpec
+from planner.specs.framework import FrameworkProfile
+from planner.specs.gpu import GpuSpec
+from planner.specs.model import ModelSpec
+from planner.units import GIB
+from planner.workloads.base import Evaluation
+from planner.workloads.deployments import DISAGGREGATED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One plan that is to be started.
+
+    ``row`` has the result columns of its estimate: parameters, derived numbers such as
+    ``data_parallel``, predictions with their units in the names. ``profile`` is the framework
+    or engine that it was predicted for.
+    """
+
+    pinned: PinnedPlan
+    model: ModelSpec
+    gpu: GpuSpec
+    cluster: ClusterSpec
+    profile: Any
+    row: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, request: Request) -> Self:
+        """The job of a request for one configuration.
+
+        Raises
+        ------
+        SpecError, SearchSpaceError
+            Something it names is unknown or impossible, or there are several configurations.
+        InfeasibleError
+            The plan breaks a rule or does not fit: no file would start it.
+        """
+        plan = one_configuration(request)
+        found = evaluated(plan)
+        if found.rejected_by:
+            raise InfeasibleError(
+                f"The plan cannot run ({found.rejected_by}): no launch file was written. "
+                "`planner estimate` says why."
+            )
+        return cls.of_plan(plan, found)
+
+    @classmethod
+    def of_plan(cls, plan: Plan, found: Evaluation) -> Self:
+        """The job of one configuration that was judged."""
+        (row,) = rows_of(
+            {name: [*map(known_value, plain(values))] for name, values in _columns(found).items()}
+        )
+        source: Any = found.source
+        setting = source.setting
+        return cls(
+            pinned=PinnedPlan.of(plan, row),
+            model=setting.model,
+            gpu=setting.machine.gpu,
+            cluster=setting.machine.cluster,
+            profile=setting.framework if plan.workload.name == "train" else setting.engine,
+            row=row,
+        )
+
+    def __getitem__(self, name: str) -> Any:
+        """A parameter, an answer or a result column of the plan; None where it has none."""
+        for table in (self.pinned.parameters, self.pinned.answers, self.row):
+            if table.get(name) is not None:
+                return table[name]
+        return None
+
+    @property
+    def workload(self) -> str:
+        """Of the plan."""
+        return self.pinned.workload
+
+    @property
+    def is_training(self) -> bool:
+        """Whether something is trained."""
+        return isinstance(self.profile, FrameworkProfile)
+
+    @property
+    def is_disaggregated(self) -> bool:
+        """Whether prompts and answers have workers of their own."""
+        return bool(self["mode"] == DISAGGREGATED)
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs of the whole job."""
+        return int(self["num_gpus"])
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs of a node that the job uses."""
+        return min(self.num_gpus, self.cluster.gpus_per_node)
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes of the whole job."""
+        return -(-self.num_gpus // self.cluster.gpus_per_node)
+
+    @cached_property
+    def hub_name(self) -> str | None:
+        """ORG/NAME of the model on Hugging Face, None where none is known."""
+        names = (str(self["model"]), *self.model.aliases)
+        return next((name for name in names if _is_hub_name(name)), None)
+
+    @property
+    def memory_of_gpu(self) -> float:
+        """GiB of one GPU."""
+        return float(self.gpu.memory_capacity / GIB)
+
+    def require_even_nodes(self) -> None:
+        """Refuse GPUs that fill no whole nodes.
+
+        Raises
+        ------
+        LaunchError
+            The last node would have fewer GPUs than the others.
+        """
+        if self.num_gpus % self.gpus_per_node:
+            raise LaunchError(
+                f"{self.num_gpus} GPUs are no whole nodes of {self.gpus_per_node}: "
+                "launchers need the same number on each; plan another number of GPUs."
+            )
+
+
+def _columns(found: Evaluation) -> dict[str, Any]:
+    return full_columns(found.table(), [found.source])
+
+
+def _is_hub_name(name: str) -> bool:
+    org, slash, rest = name.partition("/")
+    return (
+        bool(slash and org and rest) and "/" not in rest and not name.endswith((".toml", ".json"))
+    )

@@ -1,0 +1,69 @@
+"""One configuration of a launch file, as its framework or engine would run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from planner.optimize.collector import known_value, plain, rows_of
+from planner.optimize.result_columns import full_columns
+from planner.plan import Plan, evaluated, one_configuration
+from planner.request import Request
+from planner.workloads.base import Evaluation
+
+_OUT = "out_of_memory"
+_CAP = "concurrency"
+
+
+def judged(request: Request, burst: int | None = None) -> tuple[Plan, Evaluation, tuple[str, ...]]:
+    """The plan, its prediction, and what is to be said of how it was read.
+
+    An engine takes in as many requests as its cache has room for: a larger ``max_num_seqs`` is
+    a bound that is never reached. With a request rate the number that it keeps busy counts.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError, InfeasibleError
+        The question is impossible.
+    """
+    cap = request.settings.get(_CAP) if request.workload == "serve" else None
+    if cap is not None and request.request_rate is not None:
+        others = {name: value for name, value in request.settings.items() if name != _CAP}
+        request = replace(request, settings=others)
+        cap = None
+    plan = one_configuration(request, burst)
+    found = evaluated(plan, burst)
+    if cap is None or found.rejected_by != _OUT:
+        return plan, found, ()
+    room = _most_that_fit(request, int(_first(cap)))
+    if room is None:
+        return plan, found, ()
+    plan = one_configuration(_with_cap(request, room))
+    note = f"Its cache has room for {room:,} requests at once, not for {int(_first(cap)):,}."
+    return plan, evaluated(plan), (note,)
+
+
+def _most_that_fit(request: Request, cap: int) -> int | None:
+    """The most requests at once that the memory has room for; None where it has none for one."""
+    low, high = 0, cap
+    while high - low > 1:
+        middle = (low + high) // 2
+        fits = not evaluated(one_configuration(_with_cap(request, middle))).rejected_by
+        low, high = (middle, high) if fits else (low, middle)
+    return low or None
+
+
+def _with_cap(request: Request, cap: int) -> Request:
+    return replace(request, settings={**request.settings, _CAP: cap})
+
+
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, tuple | list) else value
+
+
+def full_row(found: Evaluation) -> Mapping[str, Any]:
+    """The result columns of one configuration, unknown numbers as None."""
+    columns = full_columns(found.table(), [found.source])
+    (row,) = rows_of({name: [*map(known_value, plain(each))] for name, each in columns.items()})
+    return row

@@ -1,0 +1,13 @@
+"""The names of targets and wrappers, for those who need nothing else of them."""
+
+TARGETS = (
+    "megatron-lm",
+    "deepspeed",
+    "accelerate",
+    "transformers",
+    "vllm",
+)
+"""In the order in which help and documentation list them; each has a module in `targets`."""
+
+WRAPPERS = ("script", "slurm", "kubernetes")
+"""Each has a module in `wrappers` with ``wrapped``."""

@@ -1,0 +1,234 @@
+"""What the commands of serving engines have in common when they are read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from planner.configurations.serving import OF_PREFILL, PREFILL
+from planner.enums import Quantization
+from planner.errors import PlannerError
+from planner.launch.serving import DECODE_POOL, PREFILL_POOL, weights_per_gpu
+from planner.launch.understood import Answers, Reading
+from planner.specs.catalogue import Catalogue
+from planner.specs.gpu import GpuSpec
+from planner.specs.model import ModelSpec
+from planner.units import GIB
+
+_AGGREGATED, _DISAGGREGATED = "aggregated", "disaggregated"
+_SIXTEEN_BIT = "w16a16"
+# As publishers name checkpoints; the first that is found counts.
+_NAMED = (
+    (r"nvfp4|fp4", "nvfp4"),
+    (r"mxfp4", "mxfp4"),
+    (r"w4a16|awq|gptq-?int4|gptq|int4|4bit", "w4a16"),
+    (r"w4afp8|w4a8", "w4a8"),
+    (r"w8a8|smoothquant", "w8a8"),
+    (r"w8a16|gptq-?int8|int8|8bit", "w8a16"),
+    (r"fp8", "fp8"),
+)
+_FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What is gathered of one command; ``answers`` makes the answers of it."""
+
+    reading: Reading
+    values: dict[str, Any] = field(default_factory=dict)
+    defaults: dict[str, str] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+
+    def assume(self, name: str, value: Any, why: str) -> None:
+        """A value that the command does not give."""
+        if name not in self.values:
+            self.values[name] = value
+            self.defaults[name] = why
+
+    def take(self, *options: str) -> None:
+        """Options that told something."""
+        self.used.update(option for option in options if self.reading.has(option))
+
+    def copy(self, *names: str) -> None:
+        """Parameters that the table reads as they are."""
+        for name in names:
+            meaning = self.reading.meanings.get(name)
+            if meaning is not None:
+                self.values[name] = meaning.value
+
+    def count(self, name: str) -> int:
+        """A parameter of the table as a whole number; 1 where it is none."""
+        text = self.reading.value(name)
+        number = whole(text)
+        return number or 1
+
+    def answers(self, pool: str) -> Answers:
+        """The answers; those of a prefill worker have its names.
+
+        Prefill and decode workers are commands of their own: the answers of both together are a
+        plan, with the sum of their GPUs.
+        """
+        values = dict(self.values)
+        values["mode"] = _DISAGGREGATED if pool in (PREFILL_POOL, DECODE_POOL) else _AGGREGATED
+        defaults = dict(self.defaults)
+        if pool == PREFILL_POOL:
+            values = _of_prefill(values)
+            defaults = _of_prefill(defaults)
+            values["prefill_replicas"] = 1
+        elif pool == DECODE_POOL:
+            values["replicas"] = 1
+        asked = () if values.get("model") else ("model",)
+        return Answers(
+            workload="serve",
+            values=values,
+            used=frozenset(self.used),
+            defaults=defaults,
+            asked=asked,
+            notes=tuple(self.notes),
+        )
+
+
+def _of_prefill(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        PREFILL + name if name in OF_PREFILL else name: value
+        for name, value in values.items()
+        if name != "concurrency"
+    }
+
+
+def whole(text: str | None) -> int | None:
+    """A whole number as engines read it, ``8k`` and ``8K`` among others; None if it is none.
+
+    >>> whole("8192"), whole("8K"), whole("1.5k"), whole("auto")
+    (8192, 8192, 1500, None)
+    """
+    found = re.fullmatch(r"([0-9_]{1,18}(?:\.[0-9]{1,9})?)([kKmMgG]?)", (text or "").strip())
+    if found is None:
+        return None
+    value = float(found[1].replace("_", "")) * _FACTORS.get(found[2], 1)
+    return int(value) if value.is_integer() else None
+
+
+def fraction(text: str | None) -> float | None:
+    """A number; None if it is none."""
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if 0 <= value < float("inf") else None
+
+
+def json_table(text: str | None) -> Mapping[str, Any]:
+    """A mapping of JSON on the command line; empty where there is none that can be read."""
+    try:
+        value = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def words_of(reading: Reading) -> Iterator[str]:
+    """Words that are no options, as far as text tells them."""
+    for given in reading.found.positional:
+        yield from (text for text in given.texts if text)
+
+
+def known_model(name: str | None) -> ModelSpec | None:
+    """The shipped model of a repository or folder; None where there is none. Nothing is loaded
+    from elsewhere."""
+    last = (name or "").rstrip("/").rsplit("/", 1)[-1]
+    # The cache of the hub has folders of such names.
+    last = last.rsplit("--", 1)[-1]
+    if not last or last.endswith((".toml", ".json")):
+        return None
+    try:
+        return Catalogue().load_model(last)
+    except (PlannerError, OSError, ValueError):
+        return None
+
+
+def known_gpu(name: str | None) -> GpuSpec | None:
+    """The GPU that a scheduler's word means; None where it is not known."""
+    try:
+        return Catalogue().load_gpu(name).spec if name else None
+    except (PlannerError, OSError, ValueError):
+        return None
+
+
+def put_model(told: Told, name: str | None) -> ModelSpec | None:
+    """The model of a command; None where none is shipped of that name."""
+    if name:
+        told.values["model"] = name
+    return known_model(name)
+
+
+def put_quantization(told: Told, name: str | None, model: ModelSpec | None) -> None:
+    """The types of weights: as an option says, else those of the checkpoint as its name tells."""
+    values = told.values
+    told.copy("quantization", "expert_quantization")
+    if "quantization" in values:
+        values.setdefault("expert_quantization", values["quantization"])
+        return
+    if "expert_quantization" in values:
+        published = model.quantization if model else None
+        told.assume("quantization", published or _SIXTEEN_BIT, "that of the checkpoint")
+        return
+    word = _named_quantization(name)
+    if word is not None:
+        why = f"the checkpoint is called {name}"
+        told.assume("quantization", word, why)
+        told.assume("expert_quantization", word, why)
+        return
+    why = "the published checkpoint" if model else "16 bit, as no option says otherwise"
+    dense = (model.quantization if model else None) or _SIXTEEN_BIT
+    experts = (model.expert_quantization if model else None) or dense
+    told.assume("quantization", dense, why)
+    told.assume("expert_quantization", experts, why)
+
+
+def _named_quantization(name: str | None) -> str | None:
+    last = (name or "").rstrip("/").rsplit("/", 1)[-1].lower()
+    for pattern, word in _NAMED:
+        if re.search(rf"(^|[-_.])({pattern})($|[-_.])", last):
+            return Quantization.meant(word)
+    return None
+
+
+def put_experts(told: Told, model: ModelSpec | None, stage_gpus: int) -> None:
+    """Experts over all GPUs of a stage, or each over all of them."""
+    splits = told.reading.value("splits_experts") == "true"
+    has_experts = model is None or model.num_experts > 0
+    told.values["expert_parallel"] = stage_gpus if splits and has_experts else 1
+
+
+def put_offload(told: Told, model: ModelSpec | None, option: str) -> None:
+    """The share of the weights in host memory, of GiB of each GPU; no cache there."""
+    told.values.update(weight_offload=0.0, kv_offload=0.0)
+    size = fraction(told.reading.text(option))
+    told.take(option)
+    if not size:
+        return
+    if model is None:
+        told.notes.append(
+            f"{option} keeps {size:g} GiB of each GPU's weights in host memory: give their share "
+            "with --set weight_offload=SHARE."
+        )
+        return
+    whole_size = weights_per_gpu(model, told.values) / GIB
+    told.values["weight_offload"] = min(round(size / whole_size, 4), 0.99)
+
+
+def note_lengths(told: Told, longest: int | None) -> None:
+    """That a command does not tell how long requests are."""
+    limit = "" if longest is None else f", at most {longest:,} tokens together"
+    told.notes.append(
+        f"The command does not say how long prompts and answers are{limit}: give --input-tokens "
+        "and --output-tokens."
+    )
+    told.notes.append(
+        "As many of the requests that may run at once do run as the cache has room for."
+    )

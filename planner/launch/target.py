@@ -1,0 +1,213 @@
+"""What a target is: the tool that a plan is started with, or whose files are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from planner.errors import LaunchError
+from planner.launch.accepted import Accepted
+from planner.launch.job import Job
+from planner.launch.option_table import OptionTable, Remark, Setting, Settings
+from planner.launch.text import Given
+from planner.launch.understood import Answers, Found, Reading
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """A file that is written; ``name`` is relative to the directory of the launch.
+
+    ``meaning`` is what it is for, in a few words; ``start`` the command of the shell with which
+    the user starts it, empty where another file does.
+    """
+
+    name: str
+    text: str
+    is_executable: bool = False
+    meaning: str = ""
+    start: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variable:
+    """What only the user knows, as a variable of the shell: a path, an address.
+
+    Without ``default`` the script ends with a message where nobody sets it. ``prefix`` and
+    ``suffix`` are text around the value within the same word, as a port follows an address.
+    """
+
+    name: str
+    meaning: str
+    default: str | None = None
+    prefix: str = ""
+    suffix: str = ""
+
+
+NODE_RANK = Variable(
+    name="NODE_RANK", meaning="number of this node among those of its process, from 0"
+)
+NUM_NODES = Variable(name="NUM_NODES", meaning="number of these nodes")
+PORT = Variable(name="PORT", meaning="port of this copy of the process")
+COPY = Variable(name="COPY", meaning="number of this copy of the process, from 0")
+HOST_ADDRESS = Variable(name="HOST_ADDRESS", meaning="address of this node, as others reach it")
+MASTER_PORT = Variable(name="MASTER_PORT", meaning="port on the first of these nodes")
+MASTER_ADDR = Variable(name="MASTER_ADDR", meaning="address of the first of these nodes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """Words of a command that stand on one line; a ``str`` is quoted, a `Variable` expanded."""
+
+    words: tuple[str | Variable, ...]
+    note: str = ""
+
+    @classmethod
+    def of(cls, setting: Setting) -> Argument:
+        """An option with its text."""
+        texts = () if setting.text is None else (setting.text,)
+        return cls(words=(setting.option, *texts), note=setting.note)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """A program that runs on some GPUs, alike ``copies`` times.
+
+    ``launcher`` starts a process for each GPU on each node: ``torchrun``, ``accelerate``,
+    ``deepspeed``; empty where the program does that itself, or needs one process alone.
+    ``arguments`` begin with the program: a script for a launcher, else the command.
+    ``follower_arguments`` come last on every node but the first. ``port`` is where it listens,
+    0 if it does not.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    num_nodes: int
+    gpus_per_node: int
+    launcher: str = ""
+    launcher_arguments: tuple[Argument, ...] = ()
+    follower_arguments: tuple[Argument, ...] = ()
+    copies: int = 1
+    environment: Mapping[str, str] = field(default_factory=dict)
+    port: int = 0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A plan in the words of a target, before a wrapper makes it startable.
+
+    ``files`` stand beside the commands: configurations that they read. ``unexpressed`` and
+    ``left`` are told in the file and on the screen. ``benchmark`` measures what was predicted:
+    commands beside the job, empty where its own log does.
+    """
+
+    processes: tuple[Process, ...]
+    files: tuple[File, ...] = ()
+    unexpressed: tuple[Remark, ...] = ()
+    left: tuple[Remark, ...] = ()
+    benchmark: tuple[Process, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A tool at a version.
+
+    Parameters
+    ----------
+    name : as the command line takes it, and as its table and its options are called
+    title, version : as people know it, and what its files are written for
+    workloads : of the plans that it starts
+    profiles : names of the frameworks or engines whose predictions are of it; empty where
+        there is none of it, which is told
+    quantities : what the table's parameters are for a job: those of the table of terms and what
+        is worked out from them; None where a parameter says nothing
+    draft : a job in its words, given the options of the table; raises `LaunchError` where that
+        is impossible
+    answers : the other way: what a file of it says, in the words of the table of terms
+    starts : whether words, those of wrappers taken away, start this tool: the program first
+    is_of : whether the values of a YAML or JSON document, by dotted path, are of this tool
+    accepted : file stems of what its parsers accept, in ``planner/launch/accepted``
+    """
+
+    name: str
+    title: str
+    version: str
+    workloads: tuple[str, ...]
+    profiles: tuple[str, ...]
+    quantities: Callable[[Job], Mapping[str, Any]]
+    draft: Callable[[Job, Settings], Draft]
+    answers: Callable[[Reading], Answers]
+    starts: Callable[[Sequence[str]], bool] = lambda _: False
+    is_of: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    accepted: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def table(self) -> OptionTable:
+        """Which option says which parameter."""
+        return OptionTable.load(self.name)
+
+    @property
+    def options(self) -> Accepted:
+        """What its parsers accept, and what else its table reads."""
+        return Accepted.of(self.accepted, self.table)
+
+    def settings(self, job: Job) -> Settings:
+        """The options of a job that the table knows."""
+        return self.table.written(self.quantities(job))
+
+    def drafted(self, job: Job) -> Draft:
+        """The job in the words of the target.
+
+        Raises
+        ------
+        LaunchError
+            It is another workload's or framework's, or cannot be said in these words.
+        """
+        if job.workload not in self.workloads:
+            raise LaunchError(
+                f"{self.title} starts no plan to {job.workload}: choose another target."
+            )
+        name = job.profile.name
+        if self.profiles and name not in self.profiles:
+            raise LaunchError(
+                f"The plan is of {name}; {self.title} is predicted as {_either(self.profiles)}: "
+                "search with that --framework or --engine, or choose another target."
+            )
+        settings = self.settings(job)
+        draft = self.draft(job, settings)
+        notes = () if self.profiles else (f"Times and memory are predicted as of {name}.",)
+        return replace(
+            draft,
+            unexpressed=(*settings.unexpressed, *draft.unexpressed),
+            left=(*settings.left, *draft.left),
+            notes=(*notes, *draft.notes),
+        )
+
+    def reading(self, found: Found) -> Reading:
+        """A command or document of a user as the table reads it."""
+        texts = {name: _joined(given) for name, given in found.options.items()}
+        return Reading(found=found, meanings=self.table.read(texts))
+
+    def read(self, found: Found) -> Answers:
+        """What a command or document of a user says.
+
+        Raises
+        ------
+        LaunchError
+            Its options contradict each other.
+        """
+        return self.answers(self.reading(found))
+
+
+def _joined(given: Given) -> str | None:
+    """The value of an option as the table's texts are: several are joined by blanks."""
+    known = [text for text in given.texts if text is not None]
+    return " ".join(known) if len(known) == len(given.texts) and known else None
+
+
+def _either(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last

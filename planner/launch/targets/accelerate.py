@@ -1,0 +1,159 @@
+"""Accelerate: its YAML of FSDP2 or DeepSpeed, and a script on Hugging Face's Trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from planner.launch.job import Job
+from planner.launch.option_table import Remark, Settings
+from planner.launch.target import Argument, Draft, File, Process, Target
+from planner.launch.trainer.reading import is_accelerate_document, trainer_answers
+from planner.launch.trainer.writing import (
+    accumulation,
+    data_parallel,
+    is_supervised,
+    nested,
+    script_arguments,
+    script_files,
+    script_remarks,
+    script_settings,
+)
+from planner.launch.yaml_text import yaml_text
+
+CONFIG = "accelerate.yaml"
+_BY_FSDP = ("HF Trainer FSDP", "FSDP", "FSDP compiled", "FSDP bf16", "HF Trainer bf16")
+_PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "fp4": "bf16"}
+
+
+def _kind(job: Job) -> str:
+    if job.num_gpus == 1 and not job["zero_stage"]:
+        return "NO"
+    if job.profile.name in _BY_FSDP:
+        return "FSDP" if job["zero_stage"] else "MULTI_GPU"
+    is_plain = job.profile.name != "DeepSpeed" and not job["zero_stage"]
+    return "MULTI_GPU" if is_plain and job["offload"] == "none" else "DEEPSPEED"
+
+
+def _quantities(job: Job) -> Mapping[str, Any]:
+    kind = _kind(job)
+    quantities = {
+        **{name: value for name, value in job.pinned.parameters.items() if name not in _ELSEWHERE},
+        "kind": kind,
+        "num_nodes": job.num_nodes,
+        "precision_type": _PRECISIONS[job["precision"]],
+        "fp8_backend": "te" if job["precision"] == "fp8" else None,
+        "fp8_format": "HYBRID" if job["precision"] == "fp8" else None,
+        "compiled": "inductor" if job.profile.name == "FSDP compiled" else None,
+    }
+    if kind == "FSDP":
+        return quantities | _fsdp(job)
+    if kind == "DEEPSPEED":
+        return quantities | _deepspeed(job)
+    return quantities
+
+
+_ELSEWHERE = ("zero_stage", "offload", "recompute", "recompute_num_layers", "flash_attention")
+
+
+def _fsdp(job: Job) -> dict[str, Any]:
+    replicas = int(job["data_parallel_replicas"])
+    return {
+        "zero_stage": job["zero_stage"],
+        "offload": job["offload"] if job["offload"] == "optimizer" else None,
+        "replicas_size": replicas,
+        "shard_size": data_parallel(job) // replicas,
+        "tensor_size": job["tensor_parallel"],
+        "context_size": job["context_parallel"],
+        "fsdp_version": 2,
+        "sharded_weights": job["zero_stage"] == 3,
+        "fsdp_wrap": "TRANSFORMER_BASED_WRAP",
+        "fsdp_state": "SHARDED_STATE_DICT",
+        "fsdp_offload": True if job["offload"] == "optimizer_weights" else None,
+        "fsdp_recompute": True if _repeats_inside(job) else None,
+    }
+
+
+def _repeats_inside(job: Job) -> bool:
+    """FSDP repeats layers in its own units; the script's option would gather them twice."""
+    whole = job["recompute"] == "full" and not job["recompute_num_layers"]
+    return _kind(job) == "FSDP" and whole
+
+
+def _deepspeed(job: Job) -> dict[str, Any]:
+    stage, offload = int(job["zero_stage"]), job["offload"]
+    return {
+        "deepspeed_stage": stage,
+        "deepspeed_accumulation": accumulation(job),
+        "deepspeed_optimizer": "cpu" if offload.startswith("optimizer") else "none",
+        "deepspeed_weights": "cpu" if offload == "optimizer_weights" else "none",
+        "deepspeed_init": stage == 3,
+        "deepspeed_save": True if stage == 3 else None,
+    }
+
+
+def _unsplit(job: Job) -> tuple[Remark, ...]:
+    """What the YAML of anything but FSDP cannot split."""
+    if _kind(job) == "FSDP":
+        return ()
+    note = f"accelerate's YAML has it for FSDP2, not for {_kind(job)}; choose the target deepspeed"
+    return tuple(
+        Remark(parameter=name, value=str(job[name]), note=note)
+        for name in ("tensor_parallel", "context_parallel", "data_parallel_replicas")
+        if job[name] > 1
+    )
+
+
+def _draft(job: Job, settings: Settings) -> Draft:
+    job.require_even_nodes()
+    inside = _repeats_inside(job)
+    offload = job["offload"] if job["offload"] == "activations" and is_supervised(job) else None
+    is_sharded_4_bits = _kind(job) == "FSDP" and job["adapter"] == "qlora"
+    fp8 = job["precision"] in ("fp8", "fp4")
+    script = script_settings(
+        job,
+        precision=None if fp8 else job["precision"],
+        precision_elsewhere=True if job["precision"] == "fp8" else None,
+        precision_kept=True if job["precision"] == "fp4" else None,
+        recompute="none" if inside else job["recompute"],
+        fp8_attention=None,
+        offload=offload,
+        quantized_storage="bfloat16" if is_sharded_4_bits else None,
+    )
+    unexpressed, left = script_remarks(job)
+    process = Process(
+        name="train",
+        launcher="accelerate",
+        launcher_arguments=(Argument(words=("--config_file", CONFIG)),),
+        arguments=script_arguments(job, script),
+        num_nodes=job.num_nodes,
+        gpus_per_node=job.gpus_per_node,
+    )
+    notes = {each.option: each.note for each in settings.options if each.note}
+    text = yaml_text(nested({each.option: each.text for each in settings.options}), notes)
+    config = File(name=CONFIG, text=text, meaning="how accelerate starts and shards")
+    return Draft(
+        processes=(process,),
+        files=(config, *script_files(job)),
+        unexpressed=(*script.unexpressed, *unexpressed, *_unsplit(job)),
+        left=left,
+    )
+
+
+def _starts(words: Sequence[str]) -> bool:
+    return list(words[:2]) == ["accelerate", "launch"] or words[:1] == ["accelerate-launch"]
+
+
+TARGET = Target(
+    name="accelerate",
+    title="Accelerate",
+    version="accelerate 1.15.0, transformers 5.23.0, trl 1.16.0",
+    workloads=("train",),
+    profiles=(*_BY_FSDP, "HF Trainer", "HF Trainer Triton", "DeepSpeed"),
+    quantities=_quantities,
+    draft=_draft,
+    answers=trainer_answers,
+    starts=_starts,
+    is_of=is_accelerate_document,
+    accepted=("accelerate-1.15.0", "transformers-5.23.0", "trl-1.16.0", "run_clm-4.57"),
+)

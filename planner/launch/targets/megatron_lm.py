@@ -1,0 +1,238 @@
+"""Megatron-LM: ``pretrain_gpt.py`` and its arguments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from planner.launch.benchmark import training_benchmark
+from planner.launch.job import Job
+from planner.launch.option_table import Remark, Settings
+from planner.launch.target import Argument, Draft, Process, Target, Variable
+from planner.launch.targets.megatron_layout import split_words
+from planner.launch.targets.megatron_read import answers
+from planner.launch.targets.megatron_shape import shape_words, strange_parts
+
+_PROGRAMS = ("pretrain_gpt.py", "pretrain_mamba.py", "pretrain_hybrid.py", "train_gpt.py")
+_SEVERAL = ("--recompute-modules", "--offload-modules")
+"""Options whose values are words of their own."""
+_MXFP8 = ("blackwell",)
+_DROPOUT = 0.1
+
+
+def quantities(job: Job) -> Mapping[str, Any]:
+    """What the table turns into arguments: parameters of the plan and what follows from them."""
+    has_experts = bool(job.model.num_experts)
+    tensor = int(job["tensor_parallel"])
+    return {
+        **job.pinned.parameters,
+        **shape_words(job.model, tensor),
+        "virtual_pipeline": None,
+        **split_words(job),
+        "max_positions": max(int(job["sequence_length"]), job.model.max_position_embeddings or 0),
+        "sequence_length": job["sequence_length"],
+        "train_iterations": steps_of(job),
+        "save_interval": save_interval(job),
+        "expert_tensor_parallel": 1 if has_experts and tensor > 1 else None,
+        "mtp_num_layers": job["mtp_num_layers"] or 0,
+        "attention_dropout": _DROPOUT if job["dropout"] else "0.0",
+        "hidden_dropout": _DROPOUT if job["dropout"] else "0.0",
+        "adapter": job["adapter"],
+        **recompute_words(job),
+        **overlap_words(job),
+        **precision_words(job),
+        "offload_modules": _offloaded(job),
+    }
+
+
+def steps_of(job: Job) -> int | None:
+    """Steps of the whole run."""
+    tokens = job["total_tokens"]
+    if not tokens:
+        return None
+    return math.ceil(float(tokens) / (int(job["global_batch_size"]) * int(job["sequence_length"])))
+
+
+def save_interval(job: Job) -> int:
+    """Steps between checkpoints, as goodput was predicted."""
+    interval, step = job.row.get("checkpoint_interval_s"), job.row.get("step_time_s")
+    return max(round(interval / step), 1) if interval and step else 1000
+
+
+def recompute_words(job: Job) -> dict[str, Any]:
+    """How, and of how many layers, activations are computed again."""
+    kind, layers = job["recompute"], int(job["recompute_num_layers"] or 0)
+    if kind == "full":
+        chunks = max(int(job["virtual_pipeline"]), 1)
+        each = max(layers // chunks, 1) if layers else 1
+        return {"recompute_method": "block" if layers else "uniform", "recompute_layers": each}
+    return {"recompute_modules": " ".join(_modules(job, kind)) or None}
+
+
+def _modules(job: Job, kind: str) -> list[str]:
+    groups = job.model.layer_groups
+    if kind == "feed_forward":
+        dense = any(group.feed_forward and not group.num_experts for group in groups)
+        return ["mlp"] * dense + ["moe"] * bool(job.model.num_experts)
+    if kind != "selective":
+        return []
+    if not job["flash_attention"] or not (job.model.num_experts and _repeats_outputs(job)):
+        return ["core_attn"]
+    is_latent = any(each.kv_lora_rank for each in job.model.attentions)
+    return ["layernorm", "moe_act", *(["mla_up_proj"] if is_latent else [])]
+
+
+def _repeats_outputs(job: Job) -> bool:
+    return bool(job.profile.execution.selective_outputs)
+
+
+def overlap_words(job: Job) -> dict[str, bool]:
+    """What the prediction has beside the computation."""
+    overlap, ranks = job.profile.overlap, int(job["data_parallel"] * job["context_parallel"])
+    gradients = ranks > 1 and overlap.data_parallel > 0
+    sharded = int(job["zero_stage"]) > 0
+    return {
+        "overlap_gradients": gradients,
+        "overlap_weights": gradients and sharded and overlap.weight_gather > 0,
+        "gradients_in_fp32": job["precision"] == "fp16",
+    }
+
+
+def precision_words(job: Job) -> dict[str, Any]:
+    """Format and scaling of products in 8 bit, as kernels of the GPU take them."""
+    if job["precision"] != "fp8":
+        return {}
+    if job.gpu.architecture in _MXFP8:
+        return {"fp8_format": "e4m3", "fp8_recipe": "mxfp8"}
+    # Delayed scaling cannot repeat norms and activation functions of experts.
+    repeats = job["recompute"] == "selective" and bool(job.model.num_experts)
+    return {"fp8_format": "hybrid", "fp8_recipe": "tensorwise" if repeats else "delayed"}
+
+
+def _offloaded(job: Job) -> str | None:
+    if job["offload"] != "activations":
+        return None
+    experts = job.model.num_experts and job["recompute"] != "feed_forward"
+    return "qkv_linear core_attn attn_proj" + (" expert_fc1 moe_act" if experts else "")
+
+
+def words_of(settings: Settings) -> list[Argument]:
+    """Options of the table as arguments; those with several values get a word for each."""
+    found = []
+    for setting in settings.options:
+        argument = Argument.of(setting)
+        if setting.option in _SEVERAL and setting.text:
+            argument = Argument(words=(setting.option, *setting.text.split()), note=setting.note)
+        found.append(argument)
+    return found
+
+
+def own_words(job: Job) -> list[Argument]:
+    """What only the user knows."""
+    tokenizer = Variable(
+        name="TOKENIZER_MODEL",
+        meaning="ORG/NAME or folder of the tokenizer on Hugging Face",
+        default=job.hub_name,
+    )
+    data = Variable(name="DATA_PATH", meaning="prefix of the data set that preprocess_data.py made")
+    checkpoints = Variable(name="CHECKPOINT_PATH", meaning="folder of the checkpoints")
+    rate = Variable(name="LEARNING_RATE", meaning="the highest learning rate, such as 1.5e-4")
+    return [
+        Argument(words=("--tokenizer-model", tokenizer)),
+        Argument(words=("--data-path", data)),
+        Argument(words=("--split", "100,0,0"), note="no evaluation"),
+        Argument(words=("--lr", rate)),
+        Argument(words=("--lr-decay-style", "cosine")),
+        Argument(words=("--save", checkpoints)),
+        Argument(words=("--load", checkpoints)),
+    ]
+
+
+def environment_of(job: Job) -> dict[str, str]:
+    """What the plan assumes of a process's environment."""
+    found = {}
+    is_split = job["tensor_parallel"] > 1 or job["context_parallel"] > 1
+    if is_split and int(job["zero_stage"]) <= 1:
+        found["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+    if job["offload"] == "activations":
+        # Transformer Engine from 2.10 on would offload weights too.
+        found["NVTE_CPU_OFFLOAD_V1"] = "1"
+    return found
+
+
+def _draft(job: Job, settings: Settings) -> Draft:
+    job.require_even_nodes()
+    program = Variable(
+        name="MEGATRON_PATH",
+        meaning="folder of a checkout of NVIDIA/Megatron-LM",
+        suffix=f"/{_PROGRAMS[0]}",
+    )
+    process = Process(
+        name="train",
+        launcher="torchrun",
+        arguments=(Argument(words=(program,)), *words_of(settings), *own_words(job)),
+        num_nodes=job.num_nodes,
+        gpus_per_node=job.gpus_per_node,
+        environment=environment_of(job),
+    )
+    return Draft(
+        processes=(process,),
+        unexpressed=(*strange_parts(job.model), *uneven_blocks(job)),
+        left=left_of(job),
+        benchmark=(measured(process, training_benchmark("megatron-lm")),),
+    )
+
+
+def left_of(job: Job) -> tuple[Remark, ...]:
+    """What the plan does not say and Megatron-Core decides."""
+    if not job.model.num_experts:
+        return ()
+    note = "predicted with equal work for all experts; the router's losses are the user's"
+    return (Remark(parameter="--moe-router-load-balancing-type", value="", note=note),)
+
+
+def uneven_blocks(job: Job) -> tuple[Remark, ...]:
+    """Layers to repeat that chunks cannot share equally."""
+    layers, chunks = int(job["recompute_num_layers"] or 0), int(job["virtual_pipeline"])
+    if not layers or layers % chunks == 0:
+        return ()
+    note = f"is given for each chunk, and a stage has {chunks}: nearest, not equal"
+    return (Remark(parameter="recompute_num_layers", value=str(layers), note=note),)
+
+
+def measured(process: Process, words: Sequence[str]) -> Process:
+    """The same process for a few steps, with the log that is compared with the prediction.
+
+    Of arguments that are given twice, the last counts.
+    """
+    lines: list[list[str]] = []
+    for word in words:
+        if word.startswith("-") or "=" in word:
+            lines.append([word])
+        else:
+            lines[-1].append(word)
+    arguments = tuple(Argument(words=tuple(line)) for line in lines)
+    saving = ("--save", "--load")
+    kept = tuple(each for each in process.arguments if each.words[0] not in saving)
+    return replace(process, name="benchmark", arguments=(*kept, *arguments))
+
+
+def _starts(words: Sequence[str]) -> bool:
+    return any(word.rpartition("/")[2] in _PROGRAMS for word in words[:3])
+
+
+TARGET = Target(
+    name="megatron-lm",
+    title="Megatron-LM",
+    version="megatron-core 0.19.2",
+    workloads=("train",),
+    profiles=("Megatron-LM",),
+    quantities=quantities,
+    draft=_draft,
+    answers=answers,
+    starts=_starts,
+    accepted=("megatron-lm-0.19.2",),
+    aliases=("megatron", "megatron-core", "mcore"),
+)

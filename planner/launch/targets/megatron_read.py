@@ -1,0 +1,200 @@
+"""What the arguments of Megatron-LM, of its versions and of its forks say of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from planner.errors import LaunchError
+from planner.launch.gpus import gpus_of, require_split
+from planner.launch.targets.megatron_layout import stages_of
+from planner.launch.targets.megatron_shape import shape_read
+from planner.launch.understood import Answers, Reading
+
+_AS_THEY_ARE = (
+    *("tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel"),
+    *("sequence_parallel", "micro_batch_size", "global_batch_size", "sequence_length"),
+    *("zero_stage", "data_parallel_replicas", "offload", "precision", "flash_attention"),
+    "mtp_num_layers",
+)
+_NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads")
+_DROPOUT = 0.1
+
+
+def answers(reading: Reading) -> Answers:
+    """What a command of Megatron-LM says."""
+    return read_megatron(reading, framework="Megatron-LM")
+
+
+def read_megatron(reading: Reading, framework: str) -> Answers:
+    """What arguments that Megatron-LM and its forks share say.
+
+    Raises
+    ------
+    LaunchError
+        They contradict each other, or the number of GPUs.
+    """
+    _refuse_contradictions(reading)
+    said = {name: reading.value(name) for name in _AS_THEY_ARE}
+    values: dict[str, Any] = {name: text for name, text in said.items() if text is not None}
+    values["framework"] = framework
+    shape, notes = shape_read(reading)
+    _set(values, "virtual_pipeline", _chunks(reading, shape, notes))
+    _set(values, "precision", "bf16" if "precision" not in values else None)
+    values |= _recomputation(reading, values)
+    values["dropout"] = _dropout(reading)
+    defaults = {
+        name: f"{said[name]}, as {framework} does without an option"
+        for name in _AS_THEY_ARE
+        if name in reading.meanings and not reading.meanings[name].options
+    }
+    num_gpus = gpus_of(reading)
+    _set(values, "num_gpus", num_gpus)
+    sizes = {name: int(values.get(name, 1)) for name in _AS_THEY_ARE[:3]}
+    require_split(reading, num_gpus, **sizes)
+    _set(values, "global_batch_size", _batch(reading, values, sizes, num_gpus, defaults))
+    _set(values, "total_tokens", _tokens(reading, values))
+    if reading.value("precision") is None:
+        notes.append("Neither --bf16 nor --fp16 is there: Megatron-LM then computes in 32 bit,")
+        notes[-1] += " which is not planned; bf16 is taken."
+    is_whole = all(shape[name] for name in _NEEDED)
+    asked = [name for name in ("num_gpus", "global_batch_size") if name not in values]
+    asked += ["sequence_length"] * ("sequence_length" not in values)
+    asked += ["model"] * (not is_whole)
+    if is_whole and not shape["vocab_size"]:
+        notes.append("The vocabulary is the tokenizer's, which the file names no known one of.")
+        asked.append("model")
+    return Answers(
+        workload="train",
+        values=values,
+        shape=shape if is_whole else None,
+        used=_used(reading, values),
+        defaults=defaults,
+        asked=tuple(asked),
+        notes=tuple(notes),
+    )
+
+
+def _set(values: dict[str, Any], name: str, value: Any) -> None:
+    if value is not None:
+        values[name] = value
+
+
+def _refuse_contradictions(reading: Reading) -> None:
+    pairs = (
+        ("--bf16", "--fp16"),
+        ("--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank"),
+        ("--pipeline-model-parallel-layout", "--num-virtual-stages-per-pipeline-rank"),
+        ("--pipeline-model-parallel-layout", "--num-layers-per-virtual-pipeline-stage"),
+        ("--train-iters", "--train-samples"),
+    )
+    for one, other in pairs:
+        if reading.has(one) and reading.has(other):
+            lines = sorted(reading.found.options[name].line for name in (one, other))
+            raise LaunchError(
+                f"{reading.found.name}:{lines[1]}: {one} and {other} are both there (line "
+                f"{lines[0]}): Megatron-LM refuses that; remove one of them."
+            )
+
+
+def _chunks(reading: Reading, shape: dict[str, Any], notes: list[str]) -> int | None:
+    """Chunks of each stage."""
+    stages = reading.number("--pipeline-model-parallel-size") or 1
+    told = reading.number("--num-virtual-stages-per-pipeline-rank")
+    layout = reading.text("--pipeline-model-parallel-layout")
+    each = reading.number("--num-layers-per-virtual-pipeline-stage")
+    layers: int | None = shape["num_hidden_layers"]
+    if layout:
+        chunks = stages_of(layout)
+        if len(chunks) % stages:
+            raise LaunchError(
+                f"{reading.found.name}: --pipeline-model-parallel-layout has {len(chunks)} "
+                f"chunks, which {stages} stages do not share."
+            )
+        return len(chunks) // stages
+    if told or not each or not layers:
+        return told
+    ends = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
+    places = layers + sum(reading.has(name) for name in ends)
+    if places % (stages * each):
+        notes.append(f"{layers} layers are no multiple of {stages} stages x {each} layers.")
+    return max(places // (stages * each), 1)
+
+
+def _recomputation(reading: Reading, values: dict[str, Any]) -> dict[str, Any]:
+    kind = reading.value("recompute")
+    if kind == "selective":
+        modules = set((reading.value("recompute_modules") or "core_attn").split())
+        return {"recompute": "feed_forward" if modules & {"mlp", "moe"} else "selective"}
+    if kind != "full":
+        return {} if kind is None else {"recompute": kind}
+    layers = reading.number("--recompute-num-layers")
+    if reading.value("recompute_method") != "block" or not layers:
+        return {"recompute": "full"}
+    chunks = int(values.get("virtual_pipeline") or 1)
+    return {"recompute": "full", "recompute_num_layers": layers * chunks}
+
+
+def _dropout(reading: Reading) -> str:
+    rates = (reading.text("--attention-dropout"), reading.text("--hidden-dropout"))
+    return str(any(_number(rate, _DROPOUT) > 0 for rate in rates)).lower()
+
+
+def _number(text: str | None, default: float) -> float:
+    try:
+        return default if text is None else float(text)
+    except ValueError:
+        return default
+
+
+def _batch(
+    reading: Reading,
+    values: dict[str, Any],
+    sizes: dict[str, int],
+    num_gpus: int | None,
+    defaults: dict[str, str],
+) -> int | None:
+    """The global batch where none is given: a micro-batch of each data-parallel rank."""
+    if "global_batch_size" in values or reading.has("--global-batch-size"):
+        return None
+    micro = reading.number("--micro-batch-size")
+    if num_gpus is None or micro is None:
+        return None
+    ranks = num_gpus
+    for size in sizes.values():
+        ranks //= size
+    defaults["global_batch_size"] = f"{micro * ranks}, a micro-batch of each data-parallel rank"
+    return micro * ranks
+
+
+def _tokens(reading: Reading, values: dict[str, Any]) -> float | None:
+    """Tokens of the whole run."""
+    length = reading.number("--seq-length")
+    steps, sequences = reading.number("--train-iters"), reading.number("--train-samples")
+    batch = reading.number("--global-batch-size")
+    if sequences is None and steps is not None and batch is not None:
+        sequences = steps * batch
+    return None if sequences is None or length is None else float(sequences * length)
+
+
+_ALSO_USED: tuple[Callable[[str], bool], ...] = (
+    lambda name: name.startswith(("--moe-", "--qk-", "--account-for-", "--recompute-")),
+    lambda name: name.startswith(("--tokenizer-", "--train-", "--vocab-", "--num-", "--fp8-")),
+)
+
+
+def _used(reading: Reading, values: dict[str, Any]) -> frozenset[str]:
+    """Options that told something beside those of the table's meanings."""
+    known = {
+        *("--hidden-size", "--ffn-hidden-size", "--kv-channels", "--padded-vocab-size"),
+        *("--group-query-attention", "--swiglu", "--normalization", "--disable-bias-linear"),
+        *("--add-qkv-bias", "--untie-embeddings-and-output-weights", "--multi-latent-attention"),
+        *("--q-lora-rank", "--kv-lora-rank", "--v-head-dim", "--window-size", "--softmax-type"),
+        *("--attention-dropout", "--hidden-dropout", "--max-position-embeddings"),
+        *("--pipeline-model-parallel-layout", "--use-rotary-position-embeddings"),
+    }
+    return frozenset(
+        name
+        for name in reading.found.options
+        if name in known or any(each(name) for each in _ALSO_USED)
+    )

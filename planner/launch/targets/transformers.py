@@ -1,0 +1,99 @@
+"""Hugging Face's Trainer: scripts of TRL and Transformers, started by torchrun."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from planner.launch.job import Job
+from planner.launch.option_table import Settings
+from planner.launch.target import Argument, Draft, Process, Target
+from planner.launch.trainer.reading import is_trainer_document, starts_trainer, trainer_answers
+from planner.launch.trainer.writing import (
+    FSDP_FILE,
+    SECTION,
+    has_adapter,
+    is_supervised,
+    json_file,
+    nested,
+    script_arguments,
+    script_files,
+    script_quantities,
+    script_remarks,
+)
+
+_SPLIT = (
+    "tensor_parallel",
+    "context_parallel",
+    "pipeline_parallel",
+    "virtual_pipeline",
+    "expert_parallel",
+    "sequence_parallel",
+    "data_parallel_replicas",
+    "zero_stage",
+)
+
+
+def _quantities(job: Job) -> Mapping[str, Any]:
+    stage = int(job["zero_stage"])
+    sharded = stage >= 2
+    # FSDP repeats layers inside its own units: the Trainer's option would gather them twice.
+    inside = sharded and job["recompute"] == "full" and not job["recompute_num_layers"]
+    offload = job["offload"]
+    if offload == "activations" and not is_supervised(job):
+        offload = None
+    return {
+        **script_quantities(job),
+        **{name: job[name] for name in _SPLIT},
+        "offload": offload,
+        "sharded": True if sharded else None,
+        "sharded_weights": stage == 3 if sharded else None,
+        "sharded_recompute": True if inside else None,
+        "recompute": "none" if inside else job["recompute"],
+        "quantized_storage": "bfloat16" if sharded and job["adapter"] == "qlora" else None,
+    }
+
+
+def _draft(job: Job, settings: Settings) -> Draft:
+    job.require_even_nodes()
+    keys = {each.option: each.text for each in settings.options if each.option.startswith(SECTION)}
+    files = list(script_files(job))
+    more = []
+    if keys:
+        document = nested({"fsdp_config.version": "2", **keys})["fsdp_config"]
+        files.append(json_file(FSDP_FILE, document, "how FSDP shards"))
+        more.append(Argument(words=("--fsdp_config", FSDP_FILE)))
+    unexpressed, left = script_remarks(job)
+    process = Process(
+        name="train",
+        launcher="torchrun",
+        arguments=script_arguments(job, settings, *more),
+        num_nodes=job.num_nodes,
+        gpus_per_node=job.gpus_per_node,
+    )
+    notes: tuple[str, ...] = ()
+    if has_adapter(job):
+        notes = ("peft adds the adapters: lora_alpha and lora_dropout are TRL's defaults.",)
+    return Draft(
+        processes=(process,), files=tuple(files), unexpressed=unexpressed, left=left, notes=notes
+    )
+
+
+def _starts(words: Sequence[str]) -> bool:
+    return starts_trainer(words)
+
+
+TARGET = Target(
+    name="transformers",
+    title="Hugging Face Trainer",
+    version="transformers 5.23.0, trl 1.16.0",
+    workloads=("train",),
+    profiles=("HF Trainer", "HF Trainer FSDP", "HF Trainer bf16", "HF Trainer Triton"),
+    quantities=_quantities,
+    draft=_draft,
+    answers=trainer_answers,
+    starts=_starts,
+    is_of=is_trainer_document,
+    accepted=("transformers-5.23.0", "trl-1.16.0", "run_clm-4.57", "peft-0.21.2"),
+    aliases=("hf-trainer", "trainer", "trl", "peft"),
+)

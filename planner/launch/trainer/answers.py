@@ -1,0 +1,146 @@
+"""The answers that options of Trainer, DeepSpeed and accelerate give together."""
+
+from __future__ import annotations
+
+from planner.launch.trainer.batch import batch_said, split_said
+from planner.launch.trainer.said import Collected, Said
+from planner.launch.trainer.states import (
+    framework_said,
+    kernels_said,
+    precision_said,
+    states_said,
+)
+from planner.launch.understood import Answers
+
+_TRL_LENGTH = 1024
+_RANKS = {True: 16, False: 8}
+_QUERY_VALUE = {"q_proj", "v_proj", "q_b_proj", "kv_b_proj", "c_attn", "query_key_value"}
+_FORWARD = ("gate", "up_proj", "down_proj", "mlp", "fc1", "fc2", "c_fc", "h_to", "w1", "linear")
+_LORA_FLAGS = ("--use_lora", "--lora", "--lora_enable", "--use_peft_lora", "--enable_lora")
+_QLORA_FLAGS = ("--q_lora", "--qlora", "--load_in_4bit", "--use_4bit_quantization", "--use_4bit")
+_IN_8_BITS = ("--load_in_8bit", "--use_8bit_quantization")
+_MODELS = ("--model_name_or_path", "--model_name", "--base_model", "--model", "--config_name")
+
+
+def answered(said: Said) -> Answers:
+    """The answers of a script and the files beside it.
+
+    Raises
+    ------
+    LaunchError
+        Batch sizes or GPUs contradict each other.
+    """
+    found = Collected()
+    _model(said, found)
+    _adapter(said, found)
+    split_said(said, found)
+    batch_said(said, found)
+    _length(said, found)
+    states_said(said, found)
+    kernels_said(said, found)
+    precision_said(said, found)
+    framework_said(said, found)
+    _told(said, found)
+    used = frozenset(
+        said.spelled.get(option, option)
+        for source in (said.script, said.deepspeed, said.accelerate)
+        for meaning in source.values()
+        for option in meaning.options
+    )
+    also = {
+        said.spelled[name]
+        for name in (*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS)
+        if name in said.spelled
+    }
+    return Answers(
+        workload="train",
+        values=found.values,
+        used=used | also,
+        defaults=found.defaults,
+        asked=tuple(found.asked),
+        notes=tuple(found.notes),
+    )
+
+
+def _model(said: Said, found: Collected) -> None:
+    for option in _MODELS:
+        if name := said.texts.get(option):
+            found.values["model"] = name
+            return
+    found.ask("model")
+
+
+def _adapter(said: Said, found: Collected) -> None:
+    kind = said.of("script", "adapter") or "none"
+    four_bits = said.is_on(*_QLORA_FLAGS) or said.texts.get("--bits") == "4"
+    if kind == "none" and said.is_on(*_LORA_FLAGS):
+        kind = "lora"
+    if kind == "none" and not said.is_supervised:
+        rank = said.number("script", "lora_rank")
+        kind = "lora" if rank else "none"
+    if four_bits and (kind != "none" or not said.is_supervised):
+        kind = "qlora"
+    # Transformers leaves out modules of multi-token prediction.
+    found.values |= {"adapter": kind, "mtp_num_layers": 0}
+    if said.is_on(*_IN_8_BITS) or said.texts.get("--bits") == "8":
+        found.notes.append("Weights in 8 bits are not predicted: they are taken as 16 bits.")
+    if kind == "none":
+        return
+    rank = said.number("script", "lora_rank")
+    if rank is None:
+        default = _RANKS[said.is_supervised]
+        found.default("lora_rank", default, f"no rank is given: {default} is the library's")
+    else:
+        found.values["lora_rank"] = rank
+    modules = said.of("script", "lora_modules")
+    if modules is None:
+        reason = "no matrices are named: peft takes queries and values of most models"
+        found.default("lora_targets", "query_value", reason)
+    else:
+        found.values["lora_targets"] = lora_targets(modules.split())
+
+
+def lora_targets(modules: list[str]) -> str:
+    """The nearest set of matrices that is predicted.
+
+    >>> lora_targets(["q_proj", "v_proj"]), lora_targets(["all-linear"])
+    ('query_value', 'all_linear')
+    """
+    names = {
+        name.strip("[]'\", ").rsplit(".", 1)[-1] for each in modules for name in each.split(",")
+    }
+    names.discard("")
+    if any(word in name for name in names for word in _FORWARD):
+        return "all_linear"
+    return "query_value" if names <= _QUERY_VALUE else "attention"
+
+
+def _length(said: Said, found: Collected) -> None:
+    length = said.number("script", "trl_length") or said.number("script", "block_length")
+    if length is not None:
+        found.values["sequence_length"] = length
+        if said.is_supervised and said.of("script", "packing") != "true":
+            found.notes.append(
+                "Without packing sequences are shorter than --max_length: steps are faster and "
+                "smaller than predicted, and hold fewer tokens."
+            )
+    elif said.is_supervised and not said.is_hidden("--max_length"):
+        reason = "no --max_length: 1,024 tokens are TRL's"
+        found.default("sequence_length", _TRL_LENGTH, reason)
+    else:
+        found.ask("sequence_length")
+    steps, batch = said.number("script", "training_steps"), found.values.get("global_batch_size")
+    length = found.values.get("sequence_length")
+    if steps and batch and length:
+        found.values["total_tokens"] = steps * batch * length
+
+
+def _told(said: Said, found: Collected) -> None:
+    if said.unknown:
+        names = ", ".join(said.unknown[:5])
+        found.notes.append(f"DeepSpeed lets pass what it does not know: {names} does nothing.")
+    if "auto" in said.texts.values() and not said.script:
+        names = ", ".join(name for name, text in said.texts.items() if text == "auto")
+        found.notes.append(
+            f'"auto" is set by the script\'s arguments, which are not here: {names}.'
+        )

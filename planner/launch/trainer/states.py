@@ -1,0 +1,119 @@
+"""What a script shards, offloads, repeats and computes in, and whose predictions are nearest."""
+
+from __future__ import annotations
+
+from planner.launch.trainer.said import Collected, Said, whole
+
+
+def states_said(said: Said, found: Collected) -> None:
+    """What is sharded and what is offloaded."""
+    stage = said.of("deepspeed", "zero_stage") or said.of("accelerate", "deepspeed_stage")
+    sharded = said.of("script", "sharded_weights") or said.of("accelerate", "sharded_weights")
+    legacy = (said.texts.get("--fsdp") or "").replace(",", " ").split()
+    is_fsdp = _is_fsdp(said)
+    if said.has_deepspeed or _kind(said) == "DEEPSPEED":
+        level = whole(stage) or 0
+    elif is_fsdp:
+        level = 2 if sharded == "false" or "shard_grad_op" in legacy else 3
+    else:
+        level = 0
+    gpus = found.values.get("num_gpus")
+    split = found.values["tensor_parallel"]
+    if level and gpus is not None and gpus == split:
+        found.notes.append(f"Nothing is sharded over one rank: stage {level} is as none.")
+        level = 0
+    found.values["zero_stage"] = level
+    found.values["offload"] = _offload(said, legacy, is_fsdp)
+    if (hpz := said.number("deepspeed", "hpz")) and hpz > 1:
+        found.notes.append(
+            f"hpz keeps a second copy of the weights over each {hpz} ranks: its memory and its "
+            "faster gathers are not predicted."
+        )
+
+
+def _kind(said: Said) -> str:
+    return (said.of("accelerate", "kind") or "").upper()
+
+
+def _is_fsdp(said: Said) -> bool:
+    text = said.texts.get("--fsdp")
+    return _kind(said) == "FSDP" or text not in (None, "", "false", "False")
+
+
+def _offload(said: Said, legacy: list[str], is_fsdp: bool) -> str:
+    if is_fsdp:
+        weights = said.of("script", "offload") == "optimizer_weights" or "offload" in legacy
+        if weights or said.of("accelerate", "fsdp_offload") == "true":
+            return "optimizer_weights"
+    device = {
+        name: said.texts.get(f"zero_optimization.offload_{name}.device")
+        or said.of("accelerate", f"deepspeed_{'weights' if name == 'param' else name}")
+        for name in ("optimizer", "param")
+    }
+    away = {name for name, where in device.items() if where in ("cpu", "nvme")}
+    if "param" in away:
+        return "optimizer_weights"
+    if "optimizer" in away or said.texts.get("zero_optimization.cpu_offload") == "true":
+        return "optimizer"
+    of_file = said.texts.get("activation_checkpointing.cpu_checkpointing")
+    if of_file == "true" or said.of("script", "offload") == "activations":
+        return "activations"
+    return "none"
+
+
+def kernels_said(said: Said, found: Collected) -> None:
+    inside = said.of("script", "sharded_recompute") or said.of("accelerate", "fsdp_recompute")
+    recompute = said.of("script", "recompute")
+    if inside == "true":
+        recompute = "full"
+    if recompute is None and said.is_supervised:
+        reason = "no --gradient_checkpointing: TRL's default is true"
+        found.default("recompute", "full", reason)
+    elif recompute is None:
+        found.default("recompute", "none", "no --gradient_checkpointing: every layer keeps all")
+    else:
+        found.values["recompute"] = recompute
+    flash = said.script.get("flash_attention")
+    found.values["flash_attention"] = "true" if flash is None else flash.value
+
+
+def precision_said(said: Said, found: Collected) -> None:
+    told = said.of("script", "precision")
+    by_launcher = said.of("accelerate", "precision_type")
+    if said.has_deepspeed and (of_file := said.of("deepspeed", "precision")):
+        told = of_file
+    elif told in (None, "fp32") and by_launcher not in (None, "no"):
+        told = by_launcher
+    elif told is None and said.is_supervised:
+        told = "bf16"
+        found.defaults["precision"] = "no --bf16 or --fp16: TRL's default is bf16"
+    elif told is None:
+        hidden = said.texts.get("bf16.enabled") == "auto" or said.texts.get("--bf16") is None
+        told = "fp32" if not hidden or said.script else None
+    if told == "fp32":
+        found.notes.append(
+            "It computes in 32 bits, which is not predicted: what follows is of bf16."
+        )
+        told = None
+    if told is not None:
+        found.values["precision"] = told
+
+
+def framework_said(said: Said, found: Collected) -> None:
+    """The profile whose predictions are nearest."""
+    adapter = found.values["adapter"] != "none"
+    fused = said.of("script", "fused_kernels") == "true" or said.is_on("--use_unsloth")
+    compiled = (said.of("accelerate", "compiled") or "no").lower() != "no"
+    if adapter:
+        name = "HF Trainer FSDP" if _is_fsdp(said) else "HF Trainer"
+        if fused and not _is_fsdp(said):
+            name = "HF Trainer Triton"
+    elif said.has_deepspeed or _kind(said) == "DEEPSPEED":
+        name = "DeepSpeed"
+    elif compiled and _is_fsdp(said):
+        name = "FSDP compiled"
+    elif said.of("script", "weights_type") == "bfloat16":
+        name = "HF Trainer bf16"
+    else:
+        name = "HF Trainer FSDP"
+    found.values["framework"] = name

@@ -1,0 +1,222 @@
+"""What launch files of scripts on Hugging Face's Trainer share: batches, adapters, arguments."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from planner.enums import AttentionKind
+from planner.launch.config_json import config_json, family_of
+from planner.launch.job import Job
+from planner.launch.option_table import OptionTable, Remark, Settings
+from planner.launch.target import Argument, File, Variable
+from planner.specs.model import AttentionSpec
+
+CONFIG_FILE = "config.json"
+FSDP_FILE = "fsdp_config.json"
+SECTION = "fsdp_config."
+"""Options of this prefix are keys of the file that ``--fsdp_config`` names."""
+
+_SFT = ("-m", "trl.scripts.sft")
+_DATASET = Variable(name="DATASET", meaning="data set: a name on Hugging Face, or a folder")
+_OUTPUT = Variable(name="OUTPUT_DIR", meaning="where checkpoints go", default="output")
+_RATE = Variable(name="LEARNING_RATE", meaning="learning rate")
+_MODEL = Variable(name="MODEL_PATH", meaning="folder of the model's weights and config.json")
+_TOKENIZER = Variable(name="TOKENIZER", meaning="ORG/NAME or folder of the tokenizer")
+_RUN_CLM = Variable(name="RUN_CLM", meaning="path of run_clm.py of transformers' examples")
+_LISTS = ("--lora_target_modules",)
+
+_LEFT = (
+    Remark(
+        parameter="learning rate",
+        value="",
+        note="with its schedule and decay: the user's; they change no time and no memory",
+    ),
+)
+# Names of the matrices: queries and values, the rest of attention, feed-forward.
+_USUAL = (("q_proj", "v_proj"), ("k_proj", "o_proj"), ("gate_proj", "up_proj", "down_proj"))
+_NAMES = {
+    "gpt2": (("c_attn",), ("attn.c_proj",), ("c_fc", "mlp.c_proj")),
+    "bloom": (("query_key_value",), ("dense",), ("dense_h_to_4h", "dense_4h_to_h")),
+    "gpt_neox": (("query_key_value",), ("dense",), ("dense_h_to_4h", "dense_4h_to_h")),
+    "opt": (("q_proj", "v_proj"), ("k_proj", "out_proj"), ("fc1", "fc2")),
+}
+
+
+def data_parallel(job: Job) -> int:
+    """Copies of the model, each with data of its own."""
+    split = job["tensor_parallel"] * job["context_parallel"] * job["pipeline_parallel"]
+    return int(job.num_gpus // split)
+
+
+def accumulation(job: Job) -> int:
+    """Micro-batches of a rank in a step."""
+    return int(job["global_batch_size"] // (job["micro_batch_size"] * data_parallel(job)))
+
+
+def is_supervised(job: Job) -> bool:
+    """Whether TRL's script starts it; else ``run_clm.py`` does, from a ``config.json``.
+
+    A model without a public name has no weights to start from, unless an adapter is trained.
+    """
+    return job.hub_name is not None or has_adapter(job)
+
+
+def has_adapter(job: Job) -> bool:
+    """Whether an adapter of frozen weights is trained."""
+    return (job["adapter"] or "none") != "none"
+
+
+def lora_modules(job: Job) -> tuple[str, ...]:
+    """The matrices that have an adapter, by their names in Transformers."""
+    targets = job["lora_targets"]
+    attention = job.model.layer_groups[-1].attention
+    ends, others, forward = _NAMES.get(family_of(job.model) or "", _USUAL)
+    if attention is not None and attention.kind is AttentionKind.LATENT:
+        ends, others = _latent(attention)
+    if targets == "query_value":
+        return ends
+    return (*ends, *others, *(forward if targets == "all_linear" else ()))
+
+
+def _latent(attention: AttentionSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return ("q_b_proj" if attention.q_lora_rank else "q_proj", "kv_b_proj"), ("o_proj",)
+
+
+def script_quantities(job: Job) -> Mapping[str, Any]:
+    """What the script is told: not how the job is split, which its launcher or a file tells."""
+    supervised, adapter = is_supervised(job), has_adapter(job)
+    tokens = job["total_tokens"]
+    step = job["global_batch_size"] * job["sequence_length"]
+    length = job["sequence_length"]
+    return {
+        "micro_batch_size": job["micro_batch_size"],
+        "gradient_accumulation_steps": accumulation(job),
+        "trl_length": length if supervised else None,
+        "packing": True if supervised else None,
+        "block_length": None if supervised else length,
+        "training_steps": max(math.ceil(tokens / step), 1) if tokens else None,
+        "precision": job["precision"],
+        "weights_type": _weights_type(job),
+        "flash_attention": job["flash_attention"] if supervised else None,
+        "fp8_attention": job["fp8_attention"],
+        "recompute": job["recompute"],
+        "recompute_num_layers": job["recompute_num_layers"],
+        "adapter": job["adapter"],
+        "lora_rank": job["lora_rank"] if adapter else None,
+        "lora_modules": " ".join(lora_modules(job)) if adapter else None,
+        "fused_kernels": job.profile.name == "HF Trainer Triton",
+        "mtp_num_layers": job["mtp_num_layers"],
+        "dropout": job["dropout"],
+    }
+
+
+def _weights_type(job: Job) -> str:
+    """That of the weights where the framework is no DeepSpeed: it keeps others beside them."""
+    in_16_bits = has_adapter(job) or job.profile.name.endswith("bf16")
+    if not in_16_bits:
+        return "float32"
+    return "float16" if job["precision"] == "fp16" else "bfloat16"
+
+
+def script_settings(job: Job, **quantities: Any) -> Settings:
+    """The script's arguments; ``quantities`` replace those of the job, None says nothing."""
+    table = OptionTable.load("transformers")
+    return table.written({**script_quantities(job), **quantities})
+
+
+def script_arguments(job: Job, settings: Settings, *more: Argument) -> tuple[Argument, ...]:
+    """The words of the script: program, model, what the user must say, and the options."""
+    keys = [setting for setting in settings.options if setting.option.startswith(SECTION)]
+    options = [setting for setting in settings.options if setting not in keys]
+    listed = [
+        Argument(words=(setting.option, *(setting.text or "").split()), note=setting.note)
+        if setting.option in _LISTS
+        else Argument.of(setting)
+        for setting in options
+    ]
+    return (
+        *_program(job),
+        Argument(words=("--output_dir", _OUTPUT)),
+        Argument(words=("--learning_rate", _RATE)),
+        *listed,
+        *more,
+        Argument(words=("--logging_steps", "1")),
+    )
+
+
+def _program(job: Job) -> tuple[Argument, ...]:
+    if is_supervised(job):
+        name: str | Variable = job.hub_name or _MODEL
+        return (
+            Argument(words=_SFT),
+            Argument(words=("--model_name_or_path", name)),
+            Argument(words=("--dataset_name", _DATASET)),
+        )
+    config: str | Variable = _MODEL if config_json(job.model) is None else CONFIG_FILE
+    return (
+        Argument(words=(_RUN_CLM,)),
+        Argument(words=("--config_name", config), note="trained from scratch"),
+        Argument(words=("--tokenizer_name", _TOKENIZER)),
+        Argument(words=("--dataset_name", _DATASET)),
+        Argument(words=("--do_train", "true")),
+    )
+
+
+def script_remarks(job: Job) -> tuple[tuple[Remark, ...], tuple[Remark, ...]]:
+    """What the script cannot say beside its table, and what it leaves to the user."""
+    remarks: list[Remark] = []
+    if not is_supervised(job):
+        if not job["flash_attention"]:
+            note = "run_clm.py has no option of it: PyTorch's fused attention runs"
+            remarks.append(Remark(parameter="flash_attention", value="false", note=note))
+        if job["offload"] == "activations":
+            note = "run_clm.py has no option of it"
+            remarks.append(Remark(parameter="offload", value="activations", note=note))
+    return tuple(remarks), _LEFT
+
+
+def script_files(job: Job) -> tuple[File, ...]:
+    """``config.json`` of a model that has no public name."""
+    if is_supervised(job):
+        return ()
+    config = config_json(job.model)
+    if config is None:
+        return ()
+    return (json_file(CONFIG_FILE, config, "the model's shape"),)
+
+
+def json_file(name: str, values: Mapping[str, Any], meaning: str) -> File:
+    """A document of JSON."""
+    text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+    return File(name=name, text=text, meaning=meaning)
+
+
+def nested(settings: Mapping[str, str | None]) -> dict[str, Any]:
+    """Options of dotted names as the document that has them; texts become numbers and flags."""
+    document: dict[str, Any] = {}
+    for option, text in settings.items():
+        *sections, key = option.split(".")
+        place = document
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[key] = typed(text)
+    return document
+
+
+def typed(text: str | None) -> Any:
+    """The value that a text is in JSON or YAML.
+
+    >>> typed("8"), typed("1.0"), typed("true"), typed("cpu"), typed(None)
+    (8, 1.0, True, 'cpu', True)
+    """
+    if text is None or text in ("true", "false"):
+        return text != "false"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

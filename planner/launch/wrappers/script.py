@@ -1,0 +1,241 @@
+"""A shell script for each kind of process; on several nodes it is run on each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from planner.launch.environment import environment_of
+from planner.launch.heading import heading
+from planner.launch.job import Job
+from planner.launch.target import Draft, File, Process, Target
+from planner.launch.wrappers.placing import Placed, num_nodes, placed
+from planner.launch.wrappers.shell import (
+    MASTER_PORT,
+    arguments_lines,
+    asked,
+    command,
+    exports,
+    indented,
+    runs_by_rank,
+)
+
+START = "start.sh"
+HEAD = ["#!/usr/bin/env bash"]
+STRICT = ["set -euo pipefail"]
+
+
+def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
+    """A script for each kind of process, one that starts all on a node, the files beside them.
+
+    Raises
+    ------
+    LaunchError
+        A word cannot be written in a shell, or a launcher is unknown.
+    """
+    places = placed(draft.processes, job.cluster.gpus_per_node)
+    all_at_once = _start(draft, places)
+    scripts = [
+        File(
+            name=f"{process.name}.sh",
+            text=_script(target, job, draft, process, places),
+            is_executable=True,
+            meaning=_meaning(process),
+            start="" if all_at_once else _by_hand(process, job).strip(),
+        )
+        for process in draft.processes
+    ]
+    return (*all_at_once, *scripts, *benchmark(target, job, draft), *draft.files)
+
+
+def benchmark(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
+    """Scripts that measure what was predicted, beside a job that runs."""
+    return tuple(
+        File(
+            name=f"{process.name}.sh",
+            text=_text(
+                heading(
+                    target, job, Draft(processes=()), [process], ["It asks a server that runs."]
+                ),
+                *_body(target, job, draft, process),
+            ),
+            is_executable=True,
+            meaning="measures what was predicted",
+            start=f"bash {process.name}.sh",
+        )
+        for process in draft.benchmark
+    )
+
+
+def beside(draft: Draft) -> list[str]:
+    """Where files are that the arguments name."""
+    return ['cd -- "$(dirname -- "${BASH_SOURCE[0]}")"', ""] if draft.files else []
+
+
+def addresses(places: Sequence[Placed]) -> list[str]:
+    """How processes reach each other where all run on this node, unless the user says it."""
+    lines = []
+    for one in (place for place in places if place.port):
+        host = f"{one.stem}_HOST_{one.copy}"
+        lines.append(f': "${{{host}:=127.0.0.1}}"')
+        lines.append(f': "${{{one.stem}_URL_{one.copy}:=http://${{{host}}}:{one.port}}}"')
+    return lines
+
+
+def reaches(process: Process, places: Sequence[Placed]) -> list[Placed]:
+    """The copies whose address a process names."""
+    names = {getattr(word, "name", "") for one in process.arguments for word in one.words}
+    return [
+        place
+        for place in places
+        if {f"{place.stem}_{kind}_{place.copy}" for kind in ("URL", "HOST")} & names
+    ]
+
+
+def _script(
+    target: Target, job: Job, draft: Draft, process: Process, places: Sequence[Placed]
+) -> str:
+    head = heading(target, job, draft, [process], _how(process, job, places))
+    links = addresses(reaches(process, places))
+    return _text(head, *_body(target, job, draft, process), links=links)
+
+
+def _text(head: list[str], *body: list[str], links: Sequence[str] = ()) -> str:
+    environment, wanted, place, last = body
+    parts = [[*HEAD, *head, *STRICT], environment, [*wanted, *links], place, last]
+    return "\n\n".join("\n".join(part).rstrip("\n") for part in parts if part) + "\n"
+
+
+def _body(target: Target, job: Job, draft: Draft, process: Process) -> list[list[str]]:
+    """Environment, what is asked, the place in the job, and the command."""
+    variable = "HIP_VISIBLE_DEVICES" if job.gpu.vendor == "AMD" else "CUDA_VISIBLE_DEVICES"
+    last = [*arguments_lines(process), "", f"exec {command(process)}"]
+    if process.copies > 1 and process.num_nodes == 1:
+        last = _copies(process, job.cluster.gpus_per_node, variable)
+    elif process.gpus_per_node and process.num_nodes == 1 and len(draft.processes) > 1:
+        last = [*_slice(process, variable), *last]
+    return [
+        [*beside(draft), *exports(environment_of(target, job, process))],
+        asked([process]),
+        _place(process),
+        last,
+    ]
+
+
+def _place(process: Process) -> list[str]:
+    lines = []
+    if process.num_nodes > 1:
+        lines += [f"export NUM_NODES={process.num_nodes}"]
+        lines += ["# The number of this node, and the address of the first, which all can reach."]
+        if runs_by_rank(process):
+            lines += ["export NODE_RANK=0"]
+        else:
+            lines += [': "${NODE_RANK:?number of this node, from 0}"']
+        lines += [': "${MASTER_ADDR:?address of the first node}"']
+        lines += [
+            f': "${{MASTER_PORT:={MASTER_PORT}}}"',
+            "export NODE_RANK MASTER_ADDR MASTER_PORT",
+        ]
+    if process.copies == 1 or process.num_nodes > 1:
+        lines += [f': "${{PORT:={process.port}}}"'] if process.port else []
+        lines += [': "${COPY:=0}"'] if process.copies > 1 else []
+    return lines
+
+
+def copies_here(process: Process, gpus_per_node: int) -> int:
+    """Copies of a process that one node holds."""
+    if process.num_nodes > 1 or not process.gpus_per_node:
+        return process.copies
+    return max(min(process.copies, gpus_per_node // process.gpus_per_node), 1)
+
+
+def _slice(process: Process, variable: str) -> list[str]:
+    """GPUs other than the first of the node, where something else has those."""
+    inside = [
+        f"export {variable}",
+        f'{variable}=$(seq -s, "$FIRST_GPU" $((FIRST_GPU + {process.gpus_per_node} - 1)))',
+    ]
+    return ['if [[ -n "${FIRST_GPU:-}" ]]; then', *indented(inside), "fi", ""]
+
+
+def _copies(process: Process, gpus_per_node: int, variable: str) -> list[str]:
+    gpus, here = process.gpus_per_node, copies_here(process, gpus_per_node)
+    inside = ['COPY="$1"']
+    inside += [f"PORT=$(({process.port} + COPY))"] if process.port else []
+    if gpus:
+        inside += [f"local first=$((FIRST_GPU + (COPY - FIRST_COPY) * {gpus}))"]
+        inside += [f"export {variable}", f'{variable}=$(seq -s, "$first" $((first + {gpus} - 1)))']
+    inside += [*arguments_lines(process), f"exec {command(process)}"]
+    return [
+        f': "${{FIRST_COPY:=0}}"  # of {process.copies}, {here} on each node',
+        ': "${FIRST_GPU:=0}"',
+        "run() {",
+        *indented(inside),
+        "}",
+        "",
+        "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT",
+        f"LAST_COPY=$((FIRST_COPY + {here} < {process.copies} "
+        f"? FIRST_COPY + {here} : {process.copies}))",
+        "for ((copy = FIRST_COPY; copy < LAST_COPY; copy++)); do",
+        '  run "$copy" &',
+        "done",
+        "# One that ends is told by ending all.",
+        "wait -n",
+    ]
+
+
+def _start(draft: Draft, places: Sequence[Placed]) -> tuple[File, ...]:
+    """What starts every process on this node, where they all fit on it."""
+    if len(draft.processes) < 2 or num_nodes(places) > 1:
+        return ()
+    lines = [*HEAD, "# Starts every process of the plan on this node, and ends with the first.",
+             *STRICT, 'cd -- "$(dirname -- "${BASH_SOURCE[0]}")"',
+             "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"]  # fmt: skip
+    for place in places:
+        if place.copy == 0:
+            gpu = f"FIRST_GPU={place.gpu} " if place.process.gpus_per_node else ""
+            lines.append(f"{gpu}bash ./{place.process.name}.sh &")
+    text = "\n".join([*lines, "wait -n"]) + "\n"
+    return (
+        File(
+            name=START,
+            text=text,
+            is_executable=True,
+            meaning="starts all on one node",
+            start=f"bash {START}",
+        ),
+    )
+
+
+def _how(process: Process, job: Job, places: Sequence[Placed]) -> list[str]:
+    if len(places) > process.copies and num_nodes(places) == 1:
+        return [f"bash {START} starts it beside the others; FIRST_GPU says which GPUs are its."]
+    command = _by_hand(process, job)
+    here = copies_here(process, job.cluster.gpus_per_node)
+    if process.num_nodes > 1 and not runs_by_rank(process):
+        copies = f" for each of {process.copies} copies," * (process.copies > 1)
+        return [
+            f"Run it on each of {process.num_nodes} nodes,{copies} with the number of the node and "
+            "the address of the first:",
+            command,
+        ]
+    if process.copies > here:
+        nodes = -(-process.copies // here)
+        return [
+            f"Run it on each of {nodes} nodes, which have {here} of the {process.copies} copies; "
+            f"FIRST_COPY is the first of a node: 0, {here} and so on:",
+            command,
+        ]
+    return [command]
+
+
+def _by_hand(process: Process, job: Job) -> str:
+    """The command that starts a script on the first node."""
+    several = process.num_nodes > 1 and not runs_by_rank(process)
+    address = "MASTER_ADDR=$(hostname) " * (process.num_nodes > 1)
+    first = "FIRST_COPY=0 " * (process.copies > copies_here(process, job.cluster.gpus_per_node))
+    return f"  {'NODE_RANK=0 ' * several}{address}{first}bash {process.name}.sh"
+
+
+def _meaning(process: Process) -> str:
+    nodes = f"on each of {process.num_nodes} nodes" if process.num_nodes > 1 else "on a node"
+    return f"starts {process.name} {nodes}"

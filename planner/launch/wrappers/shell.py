@@ -1,0 +1,138 @@
+"""Pieces of shell text that all wrappers write: environment, variables, arguments, launcher."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from planner.errors import LaunchError
+from planner.launch.environment import Assumed
+from planner.launch.heading import comment, one_line, variables_of
+from planner.launch.quoting import shell_word
+from planner.launch.target import Argument, Process, Variable
+
+MASTER_PORT = 29500
+"""Where processes of several nodes find each other: the usual port of PyTorch."""
+
+_WIDTH = 88
+_PER_NODE = ("torchrun", "accelerate", "deepspeed")
+_BY_RANK = ("mpirun", "srun")
+_SPECIAL = str.maketrans({char: "\\" + char for char in '\\"$`}'})
+
+
+def exports(assumed: Iterable[Assumed]) -> list[str]:
+    """The environment, each variable below its reason."""
+    lines = []
+    for one in assumed:
+        value = f'"{one.text}"' if one.is_shell else shell_word(one.text)
+        lines += [*comment([one.reason]), f"export {one.name}={value}"]
+    return lines
+
+
+def asked(processes: Iterable[Process]) -> list[str]:
+    """Lines that end the script where the user did not set what only he knows."""
+    lines = []
+    for one in variables_of(processes):
+        if one.default is None:
+            lines.append(f': "${{{one.name}:?{_in_quotes(one.meaning)}}}"')
+        else:
+            lines.append(f': "${{{one.name}:={_in_quotes(one.default)}}}"')
+    return lines
+
+
+def array(arguments: Sequence[Argument], name: str = "ARGUMENTS", adds: str = "") -> list[str]:
+    """Arguments as an array, one on each line with its note."""
+    return [f"{name}{adds}=(", *(f"  {_line(argument)}" for argument in arguments), ")"]
+
+
+def arguments_lines(process: Process) -> list[str]:
+    """The array of a process, with what is added on every node but the first."""
+    lines = array(process.arguments)
+    if process.follower_arguments and process.num_nodes > 1:
+        more = array(process.follower_arguments, adds="+")
+        lines += ['if [[ "$NODE_RANK" != 0 ]]; then', *(f"  {line}" for line in more), "fi"]
+    return lines
+
+
+def command(process: Process) -> str:
+    """The launcher and the arguments: what runs on a node.
+
+    Raises
+    ------
+    LaunchError
+        The launcher is none that is known here.
+    """
+    if process.launcher and process.launcher not in (*_PER_NODE, *_BY_RANK):
+        raise LaunchError(f"{process.launcher} is no launcher that is known here.")
+    words = [
+        *_launcher(process),
+        *(expanded(word) for one in process.launcher_arguments for word in one.words),
+        '"${ARGUMENTS[@]}"',
+    ]
+    return folded(words)
+
+
+def folded(words: Sequence[str]) -> str:
+    """Words of a command, continued on further lines where one is too long."""
+    lines = [""]
+    for word in words:
+        if lines[-1] and len(lines[-1]) + len(word) > _WIDTH and not word.startswith('"'):
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}" if lines[-1] else word
+    return " \\\n    ".join(lines)
+
+
+def runs_by_rank(process: Process) -> bool:
+    """Whether its launcher starts every rank of all nodes from one place."""
+    return process.launcher in _BY_RANK
+
+
+def expanded(word: str | Variable) -> str:
+    """A word of a command, quoted, or the variable of the shell that holds it."""
+    if isinstance(word, Variable):
+        return f'"${{{word.name}}}"' + (shell_word(word.suffix) if word.suffix else "")
+    return shell_word(word)
+
+
+def indented(lines: Iterable[str], by: int = 2) -> list[str]:
+    """Lines further to the right; quoted words of several lines are left as they are."""
+    return [f"{' ' * by}{line}" if line else line for line in lines]
+
+
+def uses(process: Process, *names: str) -> bool:
+    """Whether a word of its arguments is one of these variables."""
+    every = (*process.launcher_arguments, *process.arguments, *process.follower_arguments)
+    return any(
+        isinstance(word, Variable) and word.name in names for one in every for word in one.words
+    )
+
+
+def _launcher(process: Process) -> list[str]:
+    nodes, gpus = process.num_nodes, process.gpus_per_node
+    several = nodes > 1
+    if process.launcher == "accelerate":
+        words = ["accelerate", "launch", "--num_machines", str(nodes)]
+        words += ["--num_processes", str(nodes * gpus)]
+        place = ["--machine_rank", '"$NODE_RANK"', "--main_process_ip", '"$MASTER_ADDR"']
+        return [*words, *place, "--main_process_port", '"$MASTER_PORT"'] if several else words
+    if process.launcher == "deepspeed" and not several:
+        return ["deepspeed", "--num_gpus", str(gpus)]
+    if process.launcher in _BY_RANK:
+        return ["mpirun", "-np", str(nodes * gpus)]
+    if not process.launcher:
+        return []
+    if not several:
+        return ["torchrun", "--standalone", "--nproc-per-node", str(gpus)]
+    words = ["torchrun", "--nnodes", str(nodes), "--nproc-per-node", str(gpus)]
+    words += ["--node-rank", '"$NODE_RANK"', "--master-addr", '"$MASTER_ADDR"']
+    return [*words, "--master-port", '"$MASTER_PORT"']
+
+
+def _line(argument: Argument) -> str:
+    words = " ".join(expanded(word) for word in argument.words)
+    return words + (f"  # {one_line(argument.note)}" if argument.note else "")
+
+
+def _in_quotes(text: str) -> str:
+    """Text inside ``"${NAME:?...}"``."""
+    return one_line(text).translate(_SPECIAL)

@@ -1,0 +1,61 @@
+"""From a plan to the files that start it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from planner.launch.job import Job
+from planner.launch.target import Draft, File, Target
+from planner.launch.targets import target_of
+from planner.launch.wrappers import wrapper_of
+from planner.request import Request
+from planner.workloads.registry import workload_of
+
+PLAN_FILE = "plan.toml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """What starts a plan; the plan itself is the last of the files."""
+
+    target: Target
+    wrapper: str
+    job: Job
+    draft: Draft
+    files: tuple[File, ...]
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """What the user does to start it, in order."""
+        return tuple(file.start for file in self.files if file.start)
+
+
+def launch_of(request: Request, target: str, wrapper: str) -> Launch:
+    """The files that start the one configuration of a request.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError, InfeasibleError
+        The request names what is unknown, is no single configuration, or cannot run.
+    LaunchError
+        Target or wrapper is unknown, or cannot start the plan.
+    """
+    tool, wrapped = target_of(target), wrapper_of(wrapper)
+    job = Job.of(request)
+    draft = tool.drafted(job)
+    plan = File(name=PLAN_FILE, text=job.pinned.to_toml(), meaning="the plan")
+    files = (*wrapped(tool, job, draft), plan)
+    return Launch(target=tool, wrapper=wrapper, job=job, draft=draft, files=files)
+
+
+def with_profiles(request: Request, target: str) -> Request:
+    """The request with the frameworks or engines of the target where it names none."""
+    tool = target_of(target)
+    kind = workload_of(request.workload).profile_kind
+    is_open = getattr(request, kind) is None and request.space is None
+    if not (is_open and tool.profiles and request.workload in tool.workloads):
+        return request
+    several = tool.profiles if len(tool.profiles) > 1 else tool.profiles[0]
+    changed: dict[str, Any] = {kind: several}
+    return replace(request, **changed)

@@ -1,0 +1,159 @@
+"""What a user's launch file was understood to say, and what would be better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from planner.improve import Change
+from planner.launch.imported import Imported
+from planner.launch.lines import Line, Status
+from planner.launch.rewrite import Rewritten
+from planner.report.console import make_table, print_folded, print_title
+from planner.report.short import share
+from planner.terms import glossary, terms_of
+from planner.text import value as shown
+
+_MOST_NAMED = 6
+_TELLABLE = 0.01
+_WASTED = {
+    "recompute": "recomputation",
+    "pipeline_bubble": "idle pipeline stages",
+    "tensor_parallel": "tensor-parallel communication",
+    "context_parallel": "context-parallel communication",
+    "expert_parallel": "expert-parallel communication",
+    "data_parallel": "reduction of gradients",
+    "weight_gather": "gathering of weights",
+    "pipeline_transfer": "transfers between stages",
+    "offload": "copies to the host",
+    "launch_wait": "waiting for the host",
+}
+
+
+def print_understood(console: Console, imported: Imported, *, is_full: bool) -> None:
+    """What the file says, what was taken as default, what was ignored."""
+    target, found = imported.target, imported.found
+    console.print(
+        f"{imported.path}, line {found.line}: {target.title}, read as {target.version}",
+        style="bold",
+    )
+    print_folded(console, f"  says {_said(imported)}")
+    for name, reason in imported.defaults.items():
+        print_folded(console, f"  {name.replace('_', ' ')}: {reason}")
+    for note in imported.notes:
+        print_folded(console, f"  {note}")
+    if is_full:
+        _print_lines(console, imported)
+        return
+    for status, words in (
+        (Status.OPEN, "Text alone does not tell"),
+        (Status.UNKNOWN, f"{target.title} {target.version} does not know"),
+    ):
+        if lines := imported.of(status):
+            print_folded(console, f"  {words} {_named(lines)}.")
+    if ignored := imported.of(Status.IGNORED):
+        one = len(ignored) == 1
+        print_folded(
+            console,
+            f"  {len(ignored)} {'option has' if one else 'options have'} no part in what is "
+            f"predicted: {_named(ignored)}; --full shows each.",
+        )
+
+
+def _said(imported: Imported) -> str:
+    """The parameters and questions that the file answers, in their order."""
+    words = [
+        f"{term.short or name.replace('_', ' ')} {_shown(imported.values[name])}"
+        for name, term in glossary().items()
+        if name in imported.values
+    ]
+    return ", ".join(words)
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return text.rpartition("/")[2] if text.endswith(".toml") else shown(value)
+
+
+def _named(lines: list[Line]) -> str:
+    names = list(dict.fromkeys(line.option for line in lines))
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
+def _print_lines(console: Console, imported: Imported) -> None:
+    table = make_table(console)
+    table.add_column("line", justify="right")
+    for head in ("option", "value", "what it means"):
+        table.add_column(head, overflow="fold")
+    for line in imported.lines:
+        table.add_row(str(line.line), line.option, line.text, line.meaning or str(line.status))
+    console.print()
+    console.print(table)
+
+
+def print_wasted(console: Console, row: Mapping[str, Any]) -> None:
+    """The parts of a step in which no GPU computes what the model needs, the largest first."""
+    step = row.get("step_time_s")
+    if not step:
+        return
+    parts = {name: row.get(f"time_{name}_s") or 0.0 for name in _WASTED}
+    lost = sorted(((time / step, name) for name, time in parts.items()), reverse=True)
+    words = [f"{_WASTED[name]} {share(part)}" for part, name in lost if part >= _TELLABLE]
+    if words:
+        print_folded(console, f"Of the step are lost: {', '.join(words)}.")
+
+
+def print_diff(console: Console, rewritten: Rewritten, *, is_written: bool) -> None:
+    """The change in the user's file, and what of it the file cannot say."""
+    for remark in rewritten.unexpressed:
+        print_folded(console, f"It cannot be said there: {remark}")
+    for option, text in rewritten.unwritten.items():
+        print_folded(console, f"Change yourself: {option} {text}")
+    if not rewritten.diff:
+        return
+    console.print()
+    console.print(rewritten.diff.rstrip("\n"), soft_wrap=True)
+    if not is_written:
+        console.print()
+        print_folded(console, "--write makes this change in the file.")
+
+
+def print_change(
+    console: Console, workload: str, change: Change | None, *, is_running: bool, fits: float
+) -> None:
+    """How surely the plan fits, and the best change of it."""
+    print_title(console, "The best change")
+    if is_running and math.isfinite(fits):
+        print_folded(console, f"As it is it fits with {_percent(fits)}.")
+    if change is None:
+        text = "Nothing near it is better." if is_running else "No change of three parameters fits."
+        print_folded(console, text)
+        return
+    print_folded(console, change_text(workload, change))
+
+
+def change_text(workload: str, change: Change) -> str:
+    """A change in a sentence: what instead of what, what it gains, how surely it fits."""
+    terms = terms_of(workload, "parameter")
+    words = [
+        f"{terms[name].term} {shown(after)} instead of {shown(before)}"
+        for name, (before, after) in change.changed.items()
+    ]
+    gains = [f"{share(change.gain)} faster"] if math.isfinite(change.gain) else []
+    fits = [f"fits with {_percent(change.fits)}"] if math.isfinite(change.fits) else ["fits"]
+    return f"{', '.join(words)}: {', '.join([*gains, *fits])}."
+
+
+def _percent(chance: float) -> str:
+    """A probability that is never told as certain.
+
+    >>> _percent(0.97), _percent(0.9999)
+    ('97 %', 'more than 99 %')
+    """
+    if chance > 0.99:
+        return "more than 99 %"
+    return "less than 1 %" if chance < 0.01 else f"{100 * chance:.0f} %"

@@ -1,0 +1,175 @@
+"""A log of a run beside its plan: the table that is shown, and the row that is kept."""
+
+from __future__ import annotations
+
+import csv
+import io
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from planner import text
+from planner.confidence.intervals import LEVEL
+from planner.enums import TemplateKind
+from planner.errors import CalibrationError
+from planner.files import written_whole
+from planner.launch.logs.compare import Compared, Comparison
+from planner.launch.logs.planned import STATIC, Planned
+from planner.report.cells import csv_cell
+from planner.report.console import make_table, print_pairs, print_title
+from planner.validation.columns import schema_of
+from planner.validation.prediction import MEMORY, RATES
+from planner.validation.runs import read_runs
+from planner.validation.template import template
+
+_LABELS = {
+    "tokens_per_s_per_gpu": "tokens/s/GPU",
+    "output_tokens_per_s": "output tokens/s",
+    "total_tokens_per_s": "all tokens/s",
+    "requests_per_s": "requests/s",
+    "step_time_s": "step time",
+    "time_to_first_token_s": "time to first token",
+    "time_per_output_token_s": "time per output token",
+    "request_latency_s": "request latency",
+}
+_INSIDE = {True: "yes", False: "no"}
+
+
+def print_comparison(console: Console, found: Comparison, planned: Planned, log: Path) -> None:
+    """What was measured and predicted, and what a reader must know of it."""
+    row = planned.row
+    software = row.get("framework", row.get("engine"))
+    reading = found.reading
+    console.print(f"{log}: a log of {reading.title}")
+    console.print(
+        f"The plan: {row['model']} on {text.count(row['num_gpus'])} x {row['gpu']}, {software}"
+    )
+    print_title(console, "Measured and predicted")
+    table = make_table(console, gap=1)
+    table.add_column("", no_wrap=True)
+    for header in ("measured", "predicted", "error", f"{LEVEL:.0%} interval", "in it"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for one in sorted(found.quantities, key=_place(found.quantities)):
+        table.add_row(*_cells(one))
+    console.print(table)
+    console.print("Error: predicted over measured, less 1.")
+    spreads = {_label(one): _spread(one) for one in found.quantities if one.spread is not None}
+    if spreads:
+        print_title(console, "80 % of the steps")
+        print_pairs(console, spreads)
+    if found.notes:
+        print_title(console, "Notes")
+        for note in found.notes:
+            console.print(textwrap.fill(note, console.width, subsequent_indent="  "))
+
+
+def _place(quantities: Sequence[Compared]) -> Callable[[Compared], int]:
+    """The order of the table: percentiles below the mean that they belong to."""
+    names = [one.name for one in quantities]
+    return lambda one: names.index(one.name)
+
+
+def _cells(one: Compared) -> Iterator[str]:
+    yield _label(one)
+    yield _value(one.name, one.measured)
+    yield "-" if one.predicted is None else _value(one.name, one.predicted.value)
+    yield "-" if one.error is None else f"{100 * one.error:+.1f} %"
+    if one.predicted is None or one.is_inside is None:
+        yield from ("-", "-")
+        return
+    yield _ends(one.name, one.predicted.low, one.predicted.high)
+    yield _INSIDE[one.is_inside]
+
+
+def _label(one: Compared) -> str:
+    if one.percent is not None:
+        return f"  p{one.percent}"
+    return f"peak memory, {one.kind}" if one.name == MEMORY else _LABELS.get(one.name, one.name)
+
+
+def _ends(name: str, low: float, high: float) -> str:
+    """Both ends, the unit once where they share it."""
+    first, last = _value(name, low), _value(name, high)
+    unit = last.partition(" ")[2]
+    return f"{first.removesuffix(f' {unit}') if unit else first} to {last}"
+
+
+def _spread(one: Compared) -> str:
+    low, high = one.spread or (one.measured, one.measured)
+    return _ends(one.name, low, high)
+
+
+def _value(name: str, value: float) -> str:
+    if name == MEMORY:
+        return f"{value:.1f} GiB"
+    return text.significant(value) if name in RATES else text.duration(value)
+
+
+def add_row(path: Path, found: Comparison, planned: Planned) -> bool:
+    """Whether the row of a run was added to a table of runs; not where it is there already.
+
+    A new table has the columns of `planner validate --template`. One that is there keeps its
+    columns, its rows and its comments; columns that it lacks are added behind them. It is
+    replaced whole or not at all.
+
+    Raises
+    ------
+    CalibrationError
+        No row can tell the run.
+    SpecError
+        The table that is there has faults.
+    OutputError
+        It cannot be written.
+    """
+    if not found.cells:
+        raise CalibrationError(f"{path}: the run cannot be a row of a table: {found.no_row}.")
+    lines = _lines(path) if path.exists() else [_header(planned)]
+    header = [name.strip() for name in lines[0]]
+    _require_kind(path, header, planned)
+    row = [found.cells.get(name, "") for name in header]
+    new = [name for name in found.cells if name not in header]
+    padded = [[*cells, *[""] * (len(header) + len(new) - len(cells))] for cells in lines]
+    padded[0] = header + new
+    added = row + [found.cells[name] for name in new]
+    if added in padded:
+        return False
+    with written_whole(path) as stream:
+        for cells in (*padded, added):
+            stream.write(",".join(map(_cell, cells)) + "\n")
+    return True
+
+
+def _lines(path: Path) -> list[list[str]]:
+    """The rows of a table that is there, its comments among them."""
+    read_runs(path)  # every fault is told before anything is changed
+    raw = path.read_text(encoding="utf-8-sig")
+    return [cells for cells in csv.reader(io.StringIO(raw, newline="")) if cells]
+
+
+def _require_kind(path: Path, header: Sequence[str], planned: Planned) -> None:
+    wanted = schema_of(_header(planned)).kind
+    if schema_of(header).kind is not wanted:
+        raise CalibrationError(
+            f"{path}: is a table of {schema_of(header).kind} runs, this one is of {wanted}: "
+            "give another file."
+        )
+
+
+def _header(planned: Planned) -> list[str]:
+    if planned.is_training:
+        kind = TemplateKind.TRAINING
+    else:
+        static = planned.pinned.workload == STATIC
+        kind = TemplateKind.STATIC if static else TemplateKind.SERVING
+    return list(template(kind)[0])
+
+
+def _cell(value: str) -> str:
+    """A cell; a number stands as it is, also below zero, and what reads as a formula is none."""
+    try:
+        float(value)
+    except ValueError:
+        return csv_cell(value)
+    return value

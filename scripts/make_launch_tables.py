@@ -1,0 +1,86 @@
+"""Make docs/launch_options.md: which option of each target says which parameter.
+
+Run it after a change of ``planner/launch/options``; a test fails while the file is not what it
+makes:
+
+    python scripts/make_launch_tables.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import planner
+from planner.launch.option_table import FLAG, VALUE, Role, Row
+from planner.launch.target import Target
+from planner.launch.targets import targets
+
+FILE = Path(planner.__file__).parents[1] / "docs" / "launch_options.md"
+
+_HEAD = """# Options of launch files
+
+Made by `python scripts/make_launch_tables.py` from the tables in `planner/launch/options`,
+which `planner launch` writes by and `--from` reads backwards. Every written option is one that the
+target's own parser accepts at the version named (`planner/launch/accepted`);
+[launch files](launch.md) says how they are used.
+
+Parameters have the names of the [reference](reference.md); other names are sizes of the model or
+what a target works out of the plan. A value stands in the table where the row is of that value
+alone; `X` is the value itself."""
+_WORDS = {
+    Role.IS: "",
+    Role.READS: "read, not written",
+    Role.WITH: "written beside it",
+    Role.ALWAYS: "always written",
+    Role.OMITTED: "where nothing is said",
+    Role.DERIVED: "worked out by the target",
+    Role.NONE: "cannot be expressed",
+    Role.LEFT: "not of the plan",
+}
+
+
+def page() -> str:
+    """The text of the page."""
+    parts = [_HEAD, *(section(target) for target in targets().values())]
+    return "\n\n".join(parts) + "\n"
+
+
+def section(target: Target) -> str:
+    """The heading and the table of a target."""
+    profiles = ", ".join(target.profiles) or "no profile of its own: the plan's"
+    lines = [
+        f"## {target.title}",
+        "",
+        f"`planner launch {target.name}`, written for {target.version}; predicted as {profiles}.",
+        "",
+        "| parameter | value | option | since | |",
+        "|---|---|---|---|---|",
+        *map(_line, target.table.rows),
+    ]
+    return "\n".join(lines)
+
+
+def _line(row: Row) -> str:
+    words = "; ".join(filter(None, (_WORDS[row.role], row.note)))
+    cells = (_code(row.parameter), _code(row.value), _option(row), row.since, words)
+    return f"| {' | '.join(_escaped(cell) for cell in cells)} |"
+
+
+def _option(row: Row) -> str:
+    if not row.option:
+        return ""
+    text = "" if row.text == FLAG else row.text.replace(VALUE, "X")
+    separator = " " if row.option.startswith("-") else ": "
+    return _code(f"{row.option}{separator}{text}".strip() if text else row.option)
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    FILE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,17 @@
+python qlora.py \
+    --model_name_or_path huggyllama/llama-65b \
+    --output_dir ./out \
+    --do_train \
+    --lora_r 64 \
+    --lora_alpha 16 \
+    --lora_modules all \
+    --double_quant \
+    --quant_type nf4 \
+    --bf16 \
+    --bits 4 \
+    --gradient_checkpointing \
+    --source_max_len 16 \
+    --target_max_len 512 \
+    --per_device_train_batch_size 1 \
+    --gradient_accumulation_steps 16 \
+    --learning_rate 0.0001

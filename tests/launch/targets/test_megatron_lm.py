@@ -1,0 +1,260 @@
+"""Megatron-LM's arguments: what is written, what is told, and the way back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from round_trip import found_of, job_of, lost, round_trip, stated, training_jobs
+
+from planner.errors import LaunchError
+from planner.estimators.stages import chunk_split
+from planner.launch.job import Job
+from planner.launch.shape import shape_of
+from planner.launch.targets import target_of
+from planner.launch.targets.megatron_layout import layout_of, stages_of
+from planner.launch.targets.megatron_shape import expert_layers
+from planner.launch.understood import Answers, Found, World
+
+TARGET = target_of("megatron-lm")
+SOME = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def job(model: str, num_gpus: int, **more: Any) -> Job:
+    named = {"gpu": "h100-sxm", "sequence_length": 2048, "global_batch_size": 1536}
+    asked = {name: more.pop(name) for name in list(more) if name in (*named, "mtp_num_layers")}
+    made = job_of(
+        workload="train",
+        framework="megatron-lm",
+        model=model,
+        num_gpus=num_gpus,
+        settings=more,
+        **{**named, **asked},
+    )
+    assert made is not None
+    return made
+
+
+def words(of: Job) -> dict[str, str]:
+    """Each option of the job with its text."""
+    return {each.option: each.text or "" for each in TARGET.settings(of).options}
+
+
+def read(world: World | None = None, **options: str | None) -> Answers:
+    """What a command says with these options: `bf16=None` is `--bf16`."""
+    named = {f"--{name.replace('_', '-')}": text for name, text in options.items()}
+    found = Found(
+        target=TARGET.name,
+        name="run.sh",
+        text="",
+        options={n: stated(n, *([] if t is None else [t])) for n, t in named.items()},
+        world=world or World(),
+    )
+    return TARGET.read(found)
+
+
+GPT = {
+    "num_layers": "24",
+    "hidden_size": "1024",
+    "num_attention_heads": "16",
+    "vocab_size": "50257",
+}
+RUN = {"micro_batch_size": "1", "global_batch_size": "64", "seq_length": "2048", "bf16": None}
+
+
+@SOME
+@given(made=training_jobs())
+def test_a_plan_comes_back_from_its_arguments(made: Job) -> None:
+    assert round_trip(TARGET, made) == {}
+
+
+@SOME
+@given(made=training_jobs())
+def test_a_shape_comes_back_from_its_arguments(made: Job) -> None:
+    shape = TARGET.read(found_of(TARGET, TARGET.drafted(made))).shape
+    assert shape is not None
+    wanted = {name: value for name, value in shape_of(made.model).items() if value}
+    wanted.pop("max_position_embeddings", None)
+    assert wanted.items() <= shape.items()
+
+
+def test_what_is_lost_is_seen() -> None:
+    made = job("llama-65b", 64, tensor_parallel=8, pipeline_parallel=2, sequence_parallel=True)
+    answers = TARGET.read(found_of(TARGET, TARGET.drafted(made)))
+    other = replace(answers, values={**answers.values, "tensor_parallel": "4"})
+    assert lost(TARGET, made, other) == {"tensor_parallel": (8, 4)}
+
+
+def test_layers_that_do_not_divide_account_for_both_ends() -> None:
+    """126 layers in 16 stages are 7, 14 x 8, 7: Megatron refuses the plain split."""
+    made = job("llama-3.1-405b", 128, tensor_parallel=8, pipeline_parallel=16,
+               sequence_parallel=True)  # fmt: skip
+    said = words(made)
+    assert said["--account-for-embedding-in-pipeline-split"] == ""
+    assert said["--account-for-loss-in-pipeline-split"] == ""
+    assert "--pipeline-model-parallel-layout" not in said
+
+
+def test_other_splits_are_a_layout_which_tells_the_chunks() -> None:
+    made = job("deepseek-v3", 256, pipeline_parallel=16, expert_parallel=8, mtp_num_layers=1)
+    said = words(made)
+    chunks = stages_of(said["--pipeline-model-parallel-layout"])
+    assert [chunk.count("t") + chunk.count("m") for chunk in chunks] == chunk_split(
+        made.model, 16, 1
+    )
+    assert chunks[-1].endswith("mL")
+    assert "--num-virtual-stages-per-pipeline-rank" not in said
+
+
+def test_defaults_of_megatron_that_are_not_the_model_s_are_written() -> None:
+    said = words(job("llama-2-70b", 64, tensor_parallel=8, sequence_parallel=True))
+    assert said["--attention-dropout"] == said["--hidden-dropout"] == "0.0"
+    assert said["--normalization"] == "RMSNorm"
+    assert said["--num-query-groups"] == "8"
+    assert said["--make-vocab-size-divisible-by"] == "32"  # 32000 = 8 x 32 x 125
+    for flag in ("--group-query-attention", "--swiglu", "--disable-bias-linear"):
+        assert said[flag] == ""
+    assert said["--untie-embeddings-and-output-weights"] == ""
+    assert said["--train-iters"] == "635783"  # 2e12 tokens / (1536 x 2048)
+
+
+def test_no_sequence_parallelism_is_asked_of_one_rank() -> None:
+    assert "--sequence-parallel" not in words(job("llama-2-7b", 8))
+
+
+def test_experts_are_dispatched_as_predicted() -> None:
+    said = words(job("mixtral-8x7b", 64, expert_parallel=8, tensor_parallel=2,
+                     sequence_parallel=True))  # fmt: skip
+    assert said["--moe-token-dispatcher-type"] == "alltoall"
+    assert said["--expert-tensor-parallel-size"] == "1"
+    assert said["--moe-ffn-hidden-size"] == "14336"
+
+
+def test_dense_layers_come_before_experts() -> None:
+    said = words(job("deepseek-v3", 256, pipeline_parallel=16, expert_parallel=8))
+    assert said["--moe-layer-freq"] == "([0]*3+[1]*58)"
+    assert said["--qk-layernorm"] == said["--multi-latent-attention"] == ""
+
+
+def test_one_connection_is_of_split_layers() -> None:
+    (split,) = TARGET.drafted(job("llama-2-7b", 8, tensor_parallel=2)).processes
+    (whole,) = TARGET.drafted(job("llama-2-7b", 8)).processes
+    assert split.environment["CUDA_DEVICE_MAX_CONNECTIONS"] == "1"
+    assert "CUDA_DEVICE_MAX_CONNECTIONS" not in whole.environment
+
+
+def test_scaling_of_8_bit_is_that_of_the_gpu() -> None:
+    hopper = words(job("llama-2-7b", 8, precision="fp8"))
+    blackwell = words(job("llama-2-7b", 8, precision="fp8", gpu="b200"))
+    assert (hopper["--fp8-format"], hopper["--fp8-recipe"]) == ("hybrid", "delayed")
+    assert (blackwell["--fp8-format"], blackwell["--fp8-recipe"]) == ("e4m3", "mxfp8")
+
+
+def test_what_megatron_cannot_say_is_told() -> None:
+    made = job("llama-2-7b", 8, precision="fp8", fp8_attention=True)
+    assert [each.parameter for each in TARGET.drafted(made).unexpressed] == ["fp8_attention"]
+    uneven = job("llama-65b", 16, pipeline_parallel=4, virtual_pipeline=5, recompute="full",
+                 recompute_num_layers=7)  # fmt: skip
+    assert [each.parameter for each in TARGET.drafted(uneven).unexpressed] == [
+        "recompute_num_layers"
+    ]
+    parallel = TARGET.drafted(job("falcon-7b", 8)).unexpressed
+    assert "side by side" in " ".join(map(str, parallel))
+
+
+def test_a_benchmark_ends_and_saves_nothing() -> None:
+    (measured,) = TARGET.drafted(job("llama-2-7b", 8)).benchmark
+    options = [each.words[0] for each in measured.arguments]
+    assert "--save" not in options
+    assert "--load" not in options
+    last = [each for each in measured.arguments if each.words[0] == "--train-iters"][-1]
+    assert last.words[1] == "50"
+
+
+def test_layouts() -> None:
+    assert stages_of("Et*3|(tt|)*29,m|L") == ["Ettt", *["tt"] * 29, "m", "L"]
+    sizes = [3, 4, 4, 0, 5]
+    assert [chunk.count("t") for chunk in stages_of(layout_of(sizes))] == sizes
+    for wrong in ("Ex|L", "(t|)*9999*9999*9999", "E" + "t*9999" * 20):
+        with pytest.raises(LaunchError, match="layout"):
+            stages_of(wrong)
+
+
+def test_layers_with_experts() -> None:
+    assert expert_layers("([1]*2+[0]*1)*2", 6) == [True, True, False] * 2
+    assert expert_layers("'[0, 1]'", 2) == [False, True]
+    assert expert_layers("__import__('os')", 2) is None
+
+
+def test_what_is_not_said_is_what_megatron_does() -> None:
+    answers = read(**GPT, **RUN)
+    assert answers.shape is not None
+    assert answers.shape["intermediate_size"] == 4096
+    assert answers.shape["position_embedding"] == "learned"
+    assert answers.shape["tie_word_embeddings"]
+    assert answers.shape["norm_bias"]
+    assert answers.shape["qkv_bias"]
+    assert answers.shape["mlp_bias"]
+    assert answers.values["dropout"] == "true"
+    assert answers.values["zero_stage"] == "0"
+    assert "zero_stage" in answers.defaults
+    assert answers.asked == ("num_gpus",)
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "value"),
+    [
+        ({"use_flash_attn": None}, "flash_attention", "true"),
+        ({"attention_backend": "unfused"}, "flash_attention", "false"),
+        ({"recompute_activations": None}, "recompute", "selective"),
+        ({"checkpoint_activations": None}, "recompute", "full"),
+        ({"recompute_granularity": "selective", "recompute_modules": "moe"},
+         "recompute", "feed_forward"),
+        ({"num_layers_per_virtual_pipeline_stage": "3", "pipeline_model_parallel_size": "2"},
+         "virtual_pipeline", 4),
+        ({"pipeline_model_parallel_layout": "Et*8|t*8|t*8|L", "pipeline_model_parallel_size": "2"},
+         "virtual_pipeline", 2),
+        ({"use_megatron_fsdp": None, "data_parallel_sharding_strategy": "optim_grads_params"},
+         "zero_stage", "3"),
+        ({"fp8_format": "e4m3"}, "precision", "fp8"),
+        ({"attention_dropout": "0", "hidden_dropout": "0.0"}, "dropout", "false"),
+        ({"train_iters": "100"}, "total_tokens", 100 * 64 * 2048.0),
+    ],
+)  # fmt: skip
+def test_other_ways_to_say_it(options: dict[str, str | None], name: str, value: Any) -> None:
+    assert read(**{**GPT, **RUN, **options}).values[name] == value
+
+
+def test_a_vocabulary_that_the_tokenizer_has() -> None:
+    without = {name: text for name, text in GPT.items() if name != "vocab_size"}
+    gpt2 = read(**without, **RUN, tokenizer_type="GPT2BPETokenizer")
+    llama = read(**without, **RUN, tokenizer_type="HuggingFaceTokenizer",
+                 tokenizer_model="meta-llama/Meta-Llama-3-8B")  # fmt: skip
+    unknown = read(**without, **RUN)
+    assert gpt2.shape is not None
+    assert gpt2.shape["vocab_size"] == 50257
+    assert llama.shape is not None
+    assert llama.shape["vocab_size"] == 128256
+    assert "model" in unknown.asked
+
+
+def test_gpus_that_the_split_does_not_divide_are_refused() -> None:
+    world = World(gpus_per_node=stated("--nproc_per_node", "8"))
+    with pytest.raises(LaunchError, match="multiples of 128"):
+        read(world, **GPT, **RUN, tensor_model_parallel_size="8",
+             pipeline_model_parallel_size="16")  # fmt: skip
+
+
+def test_contradictions_are_refused() -> None:
+    with pytest.raises(LaunchError, match="--bf16 and --fp16"):
+        read(**GPT, **RUN, fp16=None)
+
+
+def test_no_batch_is_a_micro_batch_of_each_rank() -> None:
+    world = World(gpus_per_node=stated("--nproc_per_node", "8"),
+                  num_nodes=stated("--nnodes", "2"))  # fmt: skip
+    run = {name: text for name, text in RUN.items() if name != "global_batch_size"}
+    answers = read(world, **GPT, **run, tensor_model_parallel_size="4")
+    assert (answers.values["num_gpus"], answers.values["global_batch_size"]) == (16, 4)

@@ -1,0 +1,41 @@
+"""Plans as scripts on Hugging Face's Trainer, with DeepSpeed and accelerate, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from documents import with_files
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from round_trip import lost, training_jobs
+
+from planner.launch.targets import target_of
+
+MODELS = ("llama-2-7b", "llama-65b", "mixtral-8x7b", "deepseek-v3", "gpt-3-175b", "bloom-176b")
+CASES = [
+    ("transformers", "HF Trainer", ("lora", "qlora")),
+    ("transformers", "HF Trainer FSDP", ("none", "lora", "qlora")),
+    ("transformers", "HF Trainer bf16", ("none",)),
+    ("deepspeed", "DeepSpeed", ("none", "lora")),
+    ("deepspeed", "HF Trainer", ("lora", "qlora")),
+    ("accelerate", "HF Trainer FSDP", ("none", "lora", "qlora")),
+    ("accelerate", "FSDP compiled", ("none",)),
+    ("accelerate", "DeepSpeed", ("none",)),
+    ("accelerate", "HF Trainer", ("lora", "qlora")),
+]
+
+
+@pytest.mark.parametrize(("name", "framework", "adapters"), CASES)
+@given(data=st.data())
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+def test_round_trip(
+    name: str, framework: str, adapters: tuple[str, ...], data: st.DataObject
+) -> None:
+    fixed: dict[str, Any] = {"tensor_parallel": 1, "context_parallel": 1, "pipeline_parallel": 1}
+    fixed |= {"virtual_pipeline": 1, "expert_parallel": 1, "sequence_parallel": False}
+    job = data.draw(training_jobs(framework=framework, adapters=adapters, models=MODELS, **fixed))
+    assume(job.num_gpus % job.gpus_per_node == 0)
+    target = target_of(name)
+    answers = target.read(with_files(target, target.drafted(job)))
+    assert lost(target, job, answers) == {}

@@ -1,0 +1,196 @@
+"""vLLM: what is written of plans, and what is read of users' commands."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from round_trip import serving_jobs
+from serving_trip import found, lost_between, planned, process_of, value_of, variables_of, words
+
+from planner.errors import LaunchError
+from planner.launch.job import Job
+from planner.launch.targets.vllm import TARGET
+from planner.launch.targets.vllm_read import starts
+
+POOLS = {
+    "mode": "disaggregated",
+    "num_gpus": 8,
+    "settings": {"prefill_replicas": 2, "tensor_parallel": 2, "concurrency": 64},
+}
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(serving_jobs(engine="vllm"))
+def test_commands_of_a_plan_tell_it_again(job: Job) -> None:
+    assert lost_between(TARGET, job) == {}
+
+
+def test_ranks_share_the_requests_and_the_gpus() -> None:
+    job = planned(
+        model="deepseek-v3",
+        engine="vllm",
+        num_gpus=16,
+        settings={
+            "tensor_parallel": 4,
+            "attention_data_parallel": 4,
+            "expert_parallel": 16,
+            "concurrency": 64,
+            "max_num_batched_tokens": 4096,
+        },
+    )
+    draft = TARGET.drafted(job)
+    (serve,) = draft.processes
+    assert (value_of(serve, "--tensor-parallel-size"), serve.num_nodes) == ("4", 2)
+    assert value_of(serve, "--data-parallel-size") == "4"
+    assert value_of(serve, "--max-num-seqs") == "16"
+    assert value_of(serve, "--max-num-batched-tokens") == "4096"
+    assert value_of(serve, "--max-model-len") == "2048"
+    assert value_of(serve, "--gpu-memory-utilization") == "0.9"
+    assert "--enable-expert-parallel" in words(serve)
+    assert value_of(serve, "--nnodes") == "2"
+    assert {"NODE_RANK", "MASTER_ADDR", "MASTER_PORT"} <= variables_of(serve)
+    assert [argument.words for argument in serve.follower_arguments] == [("--headless",)]
+    # The published checkpoint has the plan's fp8 blocks.
+    assert "--quantization" not in words(serve)
+
+
+def test_experts_over_some_of_the_gpus_are_told() -> None:
+    layout = {"tensor_parallel": 4, "expert_parallel": 2}
+    draft = TARGET.drafted(planned(model="mixtral-8x7b", engine="vllm", settings=layout))
+    assert "--enable-expert-parallel" not in words(draft.processes[0])
+    assert [str(one) for one in draft.unexpressed if one.parameter == "expert_parallel"] == [
+        "expert_parallel = 2: experts are split over all GPUs of a stage or each over all of "
+        "them; the file splits each"
+    ]
+
+
+@pytest.mark.parametrize("word", ["w4a16", "w8a8", "w4a8", "nvfp4"])
+def test_a_type_that_only_a_checkpoint_can_have_is_told(word: str) -> None:
+    gpu = "b200" if word == "nvfp4" else "h100-sxm"
+    asked = {"quantization": word, "tensor_parallel": 8}
+    job = planned(model="llama-3.1-70b", engine="vllm", gpu=gpu, settings=asked)
+    draft = TARGET.drafted(job)
+    assert "MODEL" in variables_of(draft.processes[0])
+    assert "--quantization" not in words(draft.processes[0])
+    assert [one.value for one in draft.unexpressed] == [word]
+
+
+def test_replicas_are_servers_behind_a_router() -> None:
+    job = planned(model="llama-3.1-8b", engine="vllm", settings={"concurrency": 8})
+    draft = TARGET.drafted(job)
+    serve, router = draft.processes
+    assert (serve.copies, serve.gpus_per_node) == (8, 1)
+    assert "${PORT}" in words(serve)
+    assert {f"SERVE_URL_{copy}" for copy in range(8)} == variables_of(router)
+    assert "--max-concurrency" in words(draft.benchmark[0])
+    assert value_of(draft.benchmark[0], "--max-concurrency") == "64"
+
+
+def test_pools_hand_the_cache_on() -> None:
+    draft = TARGET.drafted(planned(model="llama-3.1-8b", engine="vllm", **POOLS))
+    prefill, decode = (process_of(draft, name) for name in ("prefill", "decode"))
+    roles = [
+        json.loads(value_of(one, "--kv-transfer-config") or "")["kv_role"]
+        for one in (prefill, decode)
+    ]
+    assert roles == ["kv_producer", "kv_consumer"]
+    assert (prefill.copies, decode.copies) == (2, 2)
+    assert prefill.port != decode.port
+    router = words(process_of(draft, "router"))
+    assert (router.count("--prefill"), router.count("--decode")) == (2, 2)
+    # Every copy on a node listens for others at a port of its own.
+    assert "VLLM_NIXL_SIDE_CHANNEL_PORT=57${COPY}0" in words(decode)
+
+
+def test_a_server_fills_whole_nodes() -> None:
+    job = planned(
+        model="llama-3.1-70b",
+        engine="vllm",
+        num_gpus=12,
+        settings={"tensor_parallel": 4, "pipeline_parallel": 3},
+    )
+    with pytest.raises(LaunchError, match="12 GPUs fills no whole nodes of 8"):
+        TARGET.drafted(job)
+
+
+def test_a_cache_on_the_host_is_of_all_gpus() -> None:
+    asked = {"tensor_parallel": 4, "kv_offload": 0.5, "weight_offload": 0.2, "concurrency": 64}
+    job = planned(model="llama-3.1-70b", engine="vllm", settings=asked)
+    (serve, _) = TARGET.drafted(job).processes
+    weights = float(value_of(serve, "--cpu-offload-gb") or 0)
+    cache = float(value_of(serve, "--kv-offloading-size") or 0)
+    on_host = job.row["host_memory_gib"]
+    assert weights == pytest.approx(job.row["memory_weights_gib"] / 0.8 * 0.2, rel=1e-3)
+    assert weights + cache / 4 == pytest.approx(on_host, rel=1e-3)
+    assert lost_between(TARGET, job).keys() == {"kv_offload"}
+
+
+def test_drafts_of_the_model_itself_or_of_another() -> None:
+    for model, method in (("deepseek-v3", "mtp"), ("llama-3.1-70b", "draft_model")):
+        job = planned(model=model, engine="vllm", draft_tokens=2, settings={"tensor_parallel": 8})
+        (serve,) = TARGET.drafted(job).processes
+        assert value_of(serve, "--spec-method") == method
+        assert value_of(serve, "--spec-tokens") == "2"
+        assert ("DRAFT_MODEL" in variables_of(serve)) == (method == "draft_model")
+
+
+def test_a_command_with_nothing_but_a_model() -> None:
+    answers = TARGET.read(found(TARGET, "vllm", "serve", "Qwen/Qwen3-8B-AWQ"))
+    assert answers.values["model"] == "Qwen/Qwen3-8B-AWQ"
+    assert answers.values["quantization"] == "w4a16"
+    assert (answers.values["num_gpus"], answers.values["concurrency"]) == (1, 256)
+    assert answers.values["max_num_batched_tokens"] == 2048
+    assert {"concurrency", "quantization", "max_num_batched_tokens"} <= set(answers.defaults)
+
+
+def test_other_ways_to_say_it() -> None:
+    config = '{"method": "eagle3", "model": "x/y", "num_speculative_tokens": 3}'
+    answers = TARGET.read(
+        found(
+            TARGET,
+            model="deepseek-ai/DeepSeek-R1",
+            data_parallel_size="8",
+            enable_expert_parallel=None,
+            max_num_batched_tokens="4k",
+            kv_cache_dtype="fp8_e4m3",
+            speculative_config=config,
+            kv_transfer_config='{"kv_connector": "NixlConnector", "kv_role": "kv_producer"}',
+        )
+    )
+    wanted = {
+        "prefill_attention_data_parallel": 8,
+        "prefill_expert_parallel": 8,
+        "prefill_max_num_batched_tokens": 4000,
+        "prefill_kv_cache": "fp8",
+        "mode": "disaggregated",
+        "draft_tokens": 3,
+    }
+    assert wanted.items() <= answers.values.items()
+
+
+def test_ranks_of_a_dense_model_are_replicas() -> None:
+    answers = TARGET.read(found(TARGET, model="meta-llama/Llama-3.1-8B", data_parallel_size="4"))
+    assert answers.values["attention_data_parallel"] == 1
+    assert (answers.values["num_gpus"], answers.values["concurrency"]) == (4, 256)
+
+
+def test_no_model_is_asked_for() -> None:
+    assert TARGET.read(found(TARGET, tensor_parallel_size="2")).asked == ("model",)
+
+
+@pytest.mark.parametrize(
+    ("command", "is_one"),
+    [
+        ("vllm serve x/y", True),
+        ("/usr/bin/vllm serve x/y", True),
+        ("python3 -m vllm.entrypoints.openai.api_server --model x", True),
+        ("python -m vllm.entrypoints.cli.main serve x", True),
+        ("python3 -m dynamo.vllm --model x", True),
+        ("vllm bench serve --model x", False),
+        ("python -m sglang.launch_server", False),
+    ],
+)
+def test_commands_that_start_it(command: str, is_one: bool) -> None:
+    assert starts(command.split()) is is_one

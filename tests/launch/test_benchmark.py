@@ -1,0 +1,84 @@
+"""The commands that measure what was predicted."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.errors import LaunchError
+from planner.launch.benchmark import serving_benchmark, training_benchmark
+
+
+def command(engine: str, **given: object) -> tuple[str, ...]:
+    load = {"model": "m", "input_tokens": 1000, "output_tokens": 200, "concurrency": 64, **given}
+    return serving_benchmark(engine, **load)  # type: ignore[arg-type]
+
+
+def value(words: tuple[str, ...], option: str) -> str:
+    return words[words.index(option) + 1]
+
+
+def test_vllm_is_offered_the_load_of_the_plan() -> None:
+    words = command("vllm", request_rate=2.5, concurrency=None, result_file="r.json")
+    assert words[:3] == ("vllm", "bench", "serve")
+    assert value(words, "--request-rate") == "2.5"
+    assert value(words, "--num-prompts") == "750"  # five minutes of arrivals
+    assert value(words, "--random-input-len") == "1000"
+    assert value(words, "--random-output-len") == "200"
+    assert value(words, "--result-filename") == "r.json"
+    assert "--max-concurrency" not in words
+    assert "--ignore-eos" in words
+
+
+@pytest.mark.parametrize(
+    ("engine", "prefix", "rest"),
+    [
+        ("vllm", "--random-prefix-len", "--random-input-len"),
+        ("tensorrt-llm", "--random-prefix-len", "--random-input-len"),
+        ("sglang", "--gsp-system-prompt-len", "--gsp-question-len"),
+        ("llama-cpp", "--prefix-prompt-length", "--isl"),
+    ],
+)
+def test_the_cached_share_of_the_prompt_is_a_common_prefix(
+    engine: str, prefix: str, rest: str
+) -> None:
+    words = command(engine, prefix_cache_hit_rate=0.3)
+    assert (value(words, prefix), value(words, rest)) == ("300", "700")
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm", "llama-cpp"])
+def test_clients_that_wait_send_ten_requests_each(engine: str) -> None:
+    words = command(engine, concurrency=64)
+    numbers = {"--num-prompts", "--request-count"} & set(words)
+    assert [value(words, one) for one in numbers] == ["640"]
+    assert "64" in words
+
+
+def test_names_stay_one_word_whatever_they_hold() -> None:
+    assert "a b; $(x)" in command("vllm", model="a b; $(x)")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"concurrency": None}, "rate or a concurrency"),
+        ({"request_rate": 0.0}, "above 0"),
+        ({"output_tokens": 0}, "tokens of prompts and answers"),
+        ({"prefix_cache_hit_rate": 1.0}, "0 to below 1"),
+    ],
+)
+def test_impossible_loads_are_refused(given: dict[str, object], words: str) -> None:
+    with pytest.raises(LaunchError, match=words):
+        command("vllm", **given)
+
+
+def test_trainers_print_every_step() -> None:
+    words = training_benchmark("megatron-lm", steps=30)
+    assert value(words, "--log-interval") == "1"
+    assert value(words, "--train-iters") == "30"
+    assert "--log-throughput" in words
+    assert training_benchmark("accelerate") == training_benchmark("transformers")
+
+
+def test_an_unknown_trainer_is_told_with_the_known_ones() -> None:
+    with pytest.raises(LaunchError, match=r"Did you mean torchtitan\?"):
+        training_benchmark("torchtitann")

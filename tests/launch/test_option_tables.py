@@ -1,0 +1,76 @@
+"""Every option of the tables of targets is one that their parsers accept, at their version."""
+
+from __future__ import annotations
+
+import csv
+from importlib.resources import files
+
+import pytest
+
+from planner.launch.option_table import FLAG, VALUE, Role
+from planner.launch.target import Target
+from planner.launch.targets import target_of, targets
+from planner.terms import terms_of
+
+WRITTEN = (Role.IS, Role.WITH, Role.ALWAYS)
+EVERY = list(targets())
+
+
+def accepted(target: Target) -> dict[str, dict[str, str]]:
+    """The rows of what its parsers accept, by name and alias."""
+    found = {}
+    for stem in target.accepted:
+        text = files("planner").joinpath(f"launch/accepted/{stem}.tsv").read_text(encoding="utf-8")
+        for row in csv.DictReader(text.splitlines(), delimiter="\t"):
+            for name in (row["name"], *filter(None, (row["aliases"] or "").split("|"))):
+                found[name] = row
+    return found
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_written_option_is_accepted(name: str) -> None:
+    target = target_of(name)
+    known = accepted(target)
+    unknown = {row.option for row in target.table.rows if row.role in WRITTEN} - set(known)
+    assert not unknown
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_text_is_a_choice_where_there_are_choices(name: str) -> None:
+    target = target_of(name)
+    known = accepted(target)
+    for row in target.table.rows:
+        choices = known.get(row.option, {}).get("choices") or ""
+        is_text = row.role in WRITTEN and row.text != FLAG and VALUE not in row.text
+        if is_text and choices:
+            words = {word.rpartition(".")[2] for word in choices.split("|")}
+            assert row.text in words, f"{row.option} {row.text}"
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_parameter_of_a_plan_has_a_row(name: str) -> None:
+    """It is written, worked out by the target, or told to be impossible; never forgotten."""
+    target = target_of(name)
+    for workload in target.workloads:
+        missing = {*terms_of(workload, "parameter")} - {"num_gpus", *target.table.parameters}
+        assert not missing
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_what_is_not_written_has_its_reason(name: str) -> None:
+    for row in target_of(name).table.rows:
+        if row.role in (Role.NONE, Role.LEFT, Role.DERIVED):
+            assert row.note, f"{row.parameter} {row.value}"
+        if row.role in WRITTEN:
+            assert row.option
+            assert row.text
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_profiles_exist(name: str) -> None:
+    from planner.specs.catalogue import Catalogue
+
+    target = target_of(name)
+    for profile in target.profiles:
+        kind = "framework" if "train" in target.workloads else "engine"
+        assert Catalogue().load_profile(kind, profile).spec.name == profile

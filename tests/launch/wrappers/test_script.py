@@ -1,0 +1,164 @@
+"""Shell scripts: what they start, and that no name can be more than a word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from launched import TARGET, job_of, process, run, write
+
+from planner.errors import LaunchError
+from planner.launch.option_table import Remark
+from planner.launch.target import MASTER_ADDR, NODE_RANK, Argument, Draft, File, Variable
+from planner.launch.wrappers.script import wrapped
+
+ODD = ["it's", "$(touch hit)", "`touch hit`", 'a "b"', "one\ntwo", "*", "", "-x", "é \\", "a;b#c"]
+TORCHRUN = "--nnodes 2 --nproc-per-node 8 --node-rank 1 --master-addr n0 --master-port 29500"
+DATA = Variable(name="DATA_PATH", meaning='prefix of "$(touch hit)" `touch hit` {a} }')
+
+
+def started(folder: Path, draft: Draft, name: str, **environment: str) -> list[dict[str, object]]:
+    files = wrapped(TARGET, job_of(), draft)
+    write(folder, files)
+    programs = ["torchrun", "accelerate", "deepspeed", "mpirun", "serve", "route"]
+    said, ended = run(folder, name, programs, environment)
+    assert ended.returncode == 0, ended.stderr
+    assert not (folder / "hit").exists()
+    return said
+
+
+@pytest.mark.parametrize("launcher", ["", "torchrun"])
+def test_words_arrive_as_they_are(tmp_path: Path, launcher: str) -> None:
+    program = "serve" if not launcher else "train.py"
+    draft = Draft(processes=(process(program, *ODD, launcher=launcher),))
+    (one,) = started(tmp_path, draft, "train.sh")
+    assert one["words"][-len(ODD) :] == ODD
+
+
+def test_comments_end_nothing(tmp_path: Path) -> None:
+    note = "first\ntouch hit\r\ntouch hit\u2028touch hit"
+    remark = Remark(parameter="a\ntouch hit", value="b\x1b[31m", note=note)
+    argument = Argument(words=("serve", "x"), note=note)
+    one = replace(process(), arguments=(argument,), notes=(note,), environment={"ODD": note})
+    draft = Draft(processes=(one,), unexpressed=(remark,), left=(remark,), notes=(note,))
+    (said,) = started(tmp_path, draft, "train.sh")
+    assert said["environment"]["ODD"] == note
+    assert "\x1b" not in (tmp_path / "train.sh").read_text()
+
+
+def test_head_tells_what_was_predicted_and_what_is_not_said(tmp_path: Path) -> None:
+    draft = Draft(
+        processes=(process("serve"),),
+        unexpressed=(Remark(parameter="fp8_attention", value="true", note="no option"),),
+        left=(Remark(parameter="", value="", note="the learning rate"),),
+    )
+    text = wrapped(TARGET, job_of(), draft)[0].text
+    for words in ("fp8_attention = true: no option", "the learning rate", "step_time: ", " to ",
+                  "Trial", "trial 1.2", "tensor_parallel=8", "16 x h100-sxm-80gb"):  # fmt: skip
+        assert words in text
+
+
+def test_what_the_user_must_set_is_asked_for(tmp_path: Path) -> None:
+    draft = Draft(processes=(process("serve", DATA),))
+    write(tmp_path, wrapped(TARGET, job_of(), draft))
+    said, ended = run(tmp_path, "train.sh", ["serve"])
+    assert not said
+    assert ended.returncode != 0
+    assert 'DATA_PATH: prefix of "$(touch hit)" `touch hit` {a} }' in ended.stderr
+    (one,) = started(tmp_path, draft, "train.sh", DATA_PATH="/a b/$x")
+    assert one["words"] == ["/a b/$x"]
+    assert not (tmp_path / "hit").exists()
+
+
+def test_a_default_stands_where_nobody_sets_it(tmp_path: Path) -> None:
+    odd = Variable(name="FOLDER", meaning="", default="a }b \"$(touch hit)\" 'c' \\")
+    place = replace(MASTER_ADDR, name="WHERE", default="here", suffix=":29500")
+    (one,) = started(tmp_path, Draft(processes=(process("serve", odd, place),)), "train.sh")
+    assert one["words"] == [odd.default, "here:29500"]
+
+
+def test_torchrun_on_one_node(tmp_path: Path) -> None:
+    draft = Draft(processes=(process("train.py", "--a", launcher="torchrun"),))
+    (one,) = started(tmp_path, draft, "train.sh")
+    assert one["words"] == ["--standalone", "--nproc-per-node", "8", "train.py", "--a"]
+
+
+@pytest.mark.parametrize(
+    ("launcher", "words"),
+    [
+        ("torchrun", TORCHRUN),
+        ("accelerate", "launch --num_machines 2 --num_processes 16 --machine_rank 1 "
+         "--main_process_ip n0 --main_process_port 29500"),
+        # A launcher that needs ssh and a list of hosts gives way to one that needs neither.
+        ("deepspeed", TORCHRUN),
+        ("mpirun", "-np 16"),
+    ],
+)  # fmt: skip
+def test_several_nodes(tmp_path: Path, launcher: str, words: str) -> None:
+    draft = Draft(processes=(process("train.py", launcher=launcher, num_nodes=2),))
+    (one,) = started(tmp_path, draft, "train.sh", NODE_RANK="1", MASTER_ADDR="n0")
+    assert one["words"] == [*words.split(), "train.py"]
+    if launcher != "mpirun":
+        said, ended = run(tmp_path, "train.sh", [launcher], {"MASTER_ADDR": "n0"})
+        assert len(said) == 1
+        assert "NODE_RANK" in ended.stderr
+
+
+def test_later_nodes_get_words_of_their_own(tmp_path: Path) -> None:
+    follower = (Argument(words=("--headless",)),)
+    one = process("serve", NODE_RANK, MASTER_ADDR, num_nodes=2, follower_arguments=follower)
+    draft = Draft(processes=(one,))
+    first = started(tmp_path, draft, "train.sh", NODE_RANK="0", MASTER_ADDR="n0")
+    both = started(tmp_path, draft, "train.sh", NODE_RANK="1", MASTER_ADDR="n0")
+    assert first[0]["words"] == ["0", "n0"]
+    assert both[1]["words"] == ["1", "n0", "--headless"]
+
+
+def test_copies_share_a_node(tmp_path: Path) -> None:
+    port = Variable(name="PORT", meaning="")
+    one = process("serve", "--port", port, name="server", gpus_per_node=2, copies=6, port=8000)
+    draft = Draft(processes=(one,))
+    said = started(tmp_path, draft, "server.sh", TOGETHER="4")
+    found = {(each["environment"]["CUDA_VISIBLE_DEVICES"], each["words"][1]) for each in said}
+    assert found == {("0,1", "8000"), ("2,3", "8001"), ("4,5", "8002"), ("6,7", "8003")}
+    (tmp_path / "said.jsonl").unlink()
+    said = started(tmp_path, draft, "server.sh", FIRST_COPY="4", TOGETHER="2")
+    found = {(each["environment"]["CUDA_VISIBLE_DEVICES"], each["words"][1]) for each in said}
+    assert found == {("0,1", "8004"), ("2,3", "8005")}
+
+
+def test_pools_and_their_router_start_on_one_node(tmp_path: Path) -> None:
+    urls = [Variable(name=name, meaning="") for name in ("PREFILL_URL_1", "DECODE_URL_0")]
+    draft = Draft(
+        processes=(
+            process("serve", "p", name="prefill", gpus_per_node=1, copies=2, port=8100),
+            process("serve", "d", name="decode", gpus_per_node=4, port=8200),
+            process("route", *urls, name="router", gpus_per_node=0, port=8000),
+        )
+    )
+    said = started(tmp_path, draft, "start.sh", TOGETHER="4")
+    gpus = sorted(
+        (each["words"][0], each["environment"]["CUDA_VISIBLE_DEVICES"])
+        for each in said
+        if each["program"] == "serve"
+    )
+    assert gpus == [("d", "2,3,4,5"), ("p", "0"), ("p", "1")]
+    (router,) = (each for each in said if each["program"] == "route")
+    assert router["words"] == ["http://127.0.0.1:8101", "http://127.0.0.1:8200"]
+
+
+def test_files_are_found_from_anywhere(tmp_path: Path) -> None:
+    draft = Draft(processes=(process("cat", "a.json"),), files=(File(name="a.json", text="{}"),))
+    folder = tmp_path / "b c"
+    folder.mkdir()
+    write(folder, wrapped(TARGET, job_of(), draft))
+    elsewhere = tmp_path / "x.sh"
+    elsewhere.write_text(f"bash '{folder}/train.sh'\n")
+    _, ended = run(tmp_path, "x.sh", [])
+    assert ended.stdout == "{}"
+
+
+def test_an_unknown_launcher_is_refused() -> None:
+    with pytest.raises(LaunchError, match="horovodrun is no launcher"):
+        wrapped(TARGET, job_of(), Draft(processes=(process("a", launcher="horovodrun"),)))
