@@ -14,7 +14,7 @@ from planner.launch.reading.shell import Script, Word
 from planner.launch.target import Target
 from planner.launch.targets import target_of, targets
 from planner.launch.text import Given
-from planner.launch.understood import Found
+from planner.launch.understood import Found, World
 
 _MOST_BYTES = 4_000_000
 _MOST_NAMED = 5
@@ -30,8 +30,15 @@ _PLUMBING = frozenset(
 )
 
 
-def read_launch(path: Path, number: int | None = None, specs: Path | None = None) -> Imported:
+def read_launch(
+    path: Path,
+    number: int | None = None,
+    specs: Path | None = None,
+    num_gpus: str | None = None,
+) -> Imported:
     """The launch in a file; of several the one of this ``number``, counted from 1.
+
+    ``num_gpus`` are those on which the user starts it, whatever the file says.
 
     Raises
     ------
@@ -39,7 +46,10 @@ def read_launch(path: Path, number: int | None = None, specs: Path | None = None
         It cannot be read, starts nothing that planner knows, or several things.
     """
     text = _text(path)
-    found = [imported(path, target_of(one.target), one, specs) for one in _found(path, text)]
+    found = [
+        imported(path, target_of(one.target), _on(one, num_gpus), specs)
+        for one in _found(path, text)
+    ]
     several = _joined(_distinct(found))
     if not several:
         raise LaunchError(_nothing(path, text))
@@ -54,6 +64,14 @@ def read_launch(path: Path, number: int | None = None, specs: Path | None = None
             f"{path}: starts {len(several)} different things: choose one with --row.{listed}"
         )
     return several[number - 1]
+
+
+def _on(found: Found, num_gpus: str | None) -> Found:
+    """The launch on so many GPUs, where the user says how many."""
+    if num_gpus is None:
+        return found
+    given = Given(option="num_gpus", texts=(num_gpus,), line=0, spans=(None,), whole=None)
+    return replace(found, world=World(num_gpus=given, gpu=found.world.gpu))
 
 
 def _text(path: Path) -> str:
