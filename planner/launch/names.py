@@ -2,6 +2,7 @@
 
 TARGETS = (
     "megatron-lm",
+    "megatron-bridge",
     "deepspeed",
     "accelerate",
     "transformers",
