@@ -2,10 +2,12 @@
 
 TARGETS = (
     "megatron-lm",
+    "megatron-bridge",
     "deepspeed",
     "accelerate",
     "transformers",
     "vllm",
+    "sglang",
 )
 """In the order in which help and documentation list them; each has a module in `targets`."""
 
