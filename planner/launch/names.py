@@ -5,6 +5,7 @@ TARGETS = (
     "deepspeed",
     "accelerate",
     "transformers",
+    "axolotl",
     "vllm",
 )
 """In the order in which help and documentation list them; each has a module in `targets`."""
