@@ -2,6 +2,7 @@
 
 TARGETS = (
     "megatron-lm",
+    "megatron-bridge",
     "deepspeed",
     "accelerate",
     "transformers",
@@ -10,5 +11,5 @@ TARGETS = (
 )
 """In the order in which help and documentation list them; each has a module in `targets`."""
 
-WRAPPERS = ("script", "slurm", "kubernetes")
+WRAPPERS = ("script", "slurm", "kubernetes", "kserve")
 """Each has a module in `wrappers` with ``wrapped``."""
