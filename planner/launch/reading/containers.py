@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.launch.reading.inner import read_inner
-from planner.launch.reading.yaml_places import Place, documents
 from planner.launch.reading.shell.script import Command, Script
 from planner.launch.reading.shell.values import Piece, Pieces, Word, computed, untold
+from planner.launch.reading.yaml_places import Place, documents
 from planner.launch.text import Given, Span
 from planner.launch.understood import World
 
