@@ -47,7 +47,9 @@ def lines_of(target: Target, reading: Reading, answers: Answers) -> tuple[Line, 
 def _line(target: Target, reading: Reading, answers: Answers, given: Given) -> Line:
     told = list(_meanings(reading, given.option))
     rows = [row for row in target.table.rows if row.option == given.option]
-    if given.unknown or None in given.texts:
+    if not rows and given.option not in answers.used:
+        status, meaning = Status.IGNORED, "no part of what is predicted"
+    elif given.unknown or None in given.texts:
         status, meaning = Status.OPEN, given.unknown or "text alone does not tell it"
     elif told:
         meaning = ", ".join(f"{one.parameter} = {one.value}" for one in told)
@@ -56,10 +58,8 @@ def _line(target: Target, reading: Reading, answers: Answers, given: Given) -> L
         status, meaning = Status.UNDERSTOOD, ""
     elif any(row.role == "is" for row in rows):
         status, meaning = Status.OPEN, "a value that planner knows nothing of"
-    elif rows:
-        status, meaning = Status.UNDERSTOOD, "goes with the others"
     else:
-        status, meaning = Status.IGNORED, "no part of what is predicted"
+        status, meaning = Status.UNDERSTOOD, "goes with the others"
     return _made(given, status, meaning)
 
 

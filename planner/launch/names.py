@@ -6,6 +6,7 @@ TARGETS = (
     "accelerate",
     "transformers",
     "vllm",
+    "sglang",
 )
 """In the order in which help and documentation list them; each has a module in `targets`."""
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from planner.configurations.serving import OF_PREFILL
+from planner.configurations.serving import OF_PREFILL, PREFILL
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Settings
-from planner.launch.serving import Worker, has_router, port_of, workers_of
+from planner.launch.serving import PREFILL_POOL, Worker, has_router, port_of, workers_of
 from planner.launch.target import PORT, Argument, Draft, File, Process, Variable
 
 _OF_POOL = ("checkpoint_quantization",)
@@ -87,11 +87,12 @@ def draft_of(
 ) -> Draft:
     """The draft of servers; what the table of the prefill pool cannot say has its name."""
     unexpressed = [
-        Remark(parameter=f"prefill_{remark.parameter}", value=remark.value, note=remark.note)
+        Remark(parameter=PREFILL + remark.parameter, value=remark.value, note=remark.note)
         for server in servers[:-1]
         for remark in server.settings.unexpressed
         if remark.parameter in OF_PREFILL or remark.parameter in _OF_POOL
     ]
+    unexpressed += [remark for server in servers for remark in _raised(server.worker)]
     return Draft(
         processes=processes,
         files=files,
@@ -99,3 +100,14 @@ def draft_of(
         benchmark=benchmark,
         notes=notes,
     )
+
+
+def _raised(worker: Worker) -> list[Remark]:
+    """That a step must have a token for each sequence."""
+    name, tokens = "max_num_batched_tokens", worker.max_num_batched_tokens
+    planned = int(worker.values[name])
+    if tokens == planned:
+        return []
+    prefix = PREFILL if worker.name == PREFILL_POOL else ""
+    note = f"engines need one for each sequence of a rank; the file has {tokens:,}"
+    return [Remark(parameter=prefix + name, value=str(planned), note=note)]

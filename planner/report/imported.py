@@ -14,7 +14,7 @@ from planner.launch.lines import Line, Status
 from planner.launch.rewrite import Rewritten
 from planner.report.console import make_table, print_folded, print_title
 from planner.report.short import share
-from planner.terms import glossary, terms_of
+from planner.terms import Term, glossary, terms_of
 from planner.text import value as shown
 
 _MOST_NAMED = 6
@@ -40,9 +40,10 @@ def print_understood(console: Console, imported: Imported, *, is_full: bool) -> 
         f"{imported.path}, line {found.line}: {target.title}, read as {target.version}",
         style="bold",
     )
-    print_folded(console, f"  says {_said(imported)}")
-    for name, reason in imported.defaults.items():
-        print_folded(console, f"  {name.replace('_', ' ')}: {reason}")
+    print_folded(console, f"  says {_said(imported)}", indent="    ")
+    if imported.defaults:
+        told = (f"{name.replace('_', ' ')} ({why})" for name, why in imported.defaults.items())
+        print_folded(console, f"  takes as default {', '.join(told)}", indent="    ")
     for note in imported.notes:
         print_folded(console, f"  {note}")
     if is_full:
@@ -68,9 +69,14 @@ def _said(imported: Imported) -> str:
     words = [
         f"{term.short or name.replace('_', ' ')} {_shown(imported.values[name])}"
         for name, term in glossary().items()
-        if name in imported.values
+        if name in imported.values and not _is_plain(term, imported.values[name])
     ]
     return ", ".join(words)
+
+
+def _is_plain(term: Term, value: Any) -> bool:
+    """Whether a parameter is as it is where nobody thinks of it."""
+    return "parameter" in term.kind and str(value).lower() == str(term.plain).lower()
 
 
 def _shown(value: Any) -> str:

@@ -7,7 +7,7 @@ accelerate's YAML say one thing together, whichever of them is there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.launch.option_table import Meaning, OptionTable
@@ -37,7 +37,6 @@ _ACCELERATE_OPTIONS = {
     "--num_processes": "num_processes",
     "--num_machines": "num_machines",
     "--mixed_precision": "mixed_precision",
-    "--zero_stage": "deepspeed_config.zero_stage",
     "--offload_optimizer_device": "deepspeed_config.offload_optimizer_device",
     "--offload_param_device": "deepspeed_config.offload_param_device",
     "--dynamo_backend": "dynamo_config.dynamo_backend",
@@ -47,7 +46,12 @@ _ACCELERATE_FLAGS = {
     "--use_fsdp": "FSDP",
     "--multi_gpu": "MULTI_GPU",
 }
-_SECTIONS = ("fsdp_config", "parallelism_config", "fp8_config", "dynamo_config")
+_PREFIXES = {
+    "fsdp_config": "fsdp_",
+    "fp8_config": "fp8_",
+    "parallelism_config": "parallelism_config_",
+    "dynamo_config": "dynamo_",
+}
 
 
 def starts_trainer(words: Sequence[str]) -> bool:
@@ -135,30 +139,29 @@ def text_of(given: Given) -> str | None:
 
 def _meanings(table: str, options: Mapping[str, Given]) -> dict[str, Meaning]:
     """What the options tell; those that are null or ``auto`` are as if they were not there."""
-    texts = {name: text_of(given) for name, given in options.items()}
+    texts = {name.removeprefix("--"): text_of(given) for name, given in options.items()}
     told = {name: text for name, text in texts.items() if text not in (None, "auto", "", "null")}
     return OptionTable.load(table).read(told)
 
 
 def _spelled(option: str) -> str:
-    return "--" + option[2:].replace("-", "_") if option.startswith("--") else option
+    """An argument as the script's parser names it: both kinds of hyphens are the same there."""
+    return "--" + option.lstrip("-").replace("-", "_")
 
 
 def _gather(found: Found, sources: _Sources) -> None:
     given = {**{each.option: each for each in found.unknown}, **found.options}
     sources.worlds.append(found.world)
-    if any(name.startswith("-") for name in given) or not given:
-        sources.words += [text for each in found.positional if (text := text_of(each))]
-        _command(given, sources)
-    elif is_accelerate_document(given):
+    if is_accelerate_document(given):
         _accelerate(given.values(), sources)
     elif is_deepspeed_document(given):
-        _document(given.values(), sources.deepspeed, sources)
+        for name, each in given.items():
+            _put(sources.deepspeed, name, each, sources)
         sources.unknown += found.unknown
     else:
+        sources.words += [text for each in found.positional if (text := text_of(each))]
         for name, each in given.items():
-            option = name if name.startswith(SECTION) else f"--{name}"
-            _put(sources.script, option, each, sources)
+            _argument(name, each, sources)
     for file in found.files.values():
         if file.options or file.unknown:
             _beside(file, sources)
@@ -174,47 +177,42 @@ def _beside(found: Found, sources: _Sources) -> None:
     _gather(found, sources)
 
 
-def _command(given: Mapping[str, Given], sources: _Sources) -> None:
-    for name, each in given.items():
-        option = _spelled(name)
-        if option in _ACCELERATE_FLAGS:
-            kind = Given(
-                option=option,
-                texts=(_ACCELERATE_FLAGS[option],),
-                line=each.line,
-                spans=(None,),
-                whole=each.whole,
-            )
-            _put(sources.accelerate, "distributed_type", kind, sources)
-        elif option in _ACCELERATE_OPTIONS and option != "--zero_stage":
-            _put(sources.accelerate, _ACCELERATE_OPTIONS[option], each, sources)
-        elif option == "--zero_stage":
-            _put(sources.deepspeed, "zero_optimization.stage", each, sources)
-        elif option.startswith("--fsdp_") and option not in ("--fsdp_config",):
-            _put(sources.accelerate, f"fsdp_config.{option[2:]}", each, sources)
-        elif option.startswith("--parallelism_config_"):
-            _put(sources.accelerate, f"parallelism_config.{option[2:]}", each, sources)
-        else:
-            _put(sources.script, option, each, sources)
+def _argument(name: str, given: Given, sources: _Sources) -> None:
+    """An argument of a script or of ``accelerate launch``, which share a command."""
+    option = _spelled(name)
+    plain = option.removeprefix("--")
+    if name.startswith(SECTION):
+        _put(
+            sources.script,
+            SECTION + name.removeprefix(SECTION).removeprefix("fsdp_"),
+            given,
+            sources,
+        )
+    elif option in _ACCELERATE_FLAGS:
+        kind = replace(given, texts=(_ACCELERATE_FLAGS[option],), spans=(None,))
+        _put(sources.accelerate, "distributed_type", kind, sources)
+    elif option in _ACCELERATE_OPTIONS:
+        _put(sources.accelerate, _ACCELERATE_OPTIONS[option], given, sources)
+    elif option == "--zero_stage":
+        _put(sources.deepspeed, "zero_optimization.stage", given, sources)
+    elif plain.startswith("fsdp_") and plain != "fsdp_config":
+        _put(sources.accelerate, f"fsdp_config.{plain}", given, sources)
+    elif plain.startswith("parallelism_config_"):
+        _put(sources.accelerate, f"parallelism_config.{plain}", given, sources)
+    else:
+        _put(sources.script, option, given, sources)
 
 
 def _accelerate(given: Iterable[Given], sources: _Sources) -> None:
-    """Keys of sections may lack the section's prefix, and the kind any case."""
+    """Keys of sections may lack the section's prefix."""
     for each in given:
         section, dot, key = each.option.partition(".")
-        prefix = {"dynamo_config": "dynamo_", "parallelism_config": "parallelism_config_"}.get(
-            section, section.removesuffix("config")
-        )
-        if dot and section in _SECTIONS and not key.startswith(prefix):
+        prefix = _PREFIXES.get(section, "")
+        if dot and not key.startswith(prefix):
             key = prefix + key
         _put(sources.accelerate, f"{section}{dot}{key}", each, sources)
 
 
-def _document(given: Iterable[Given], place: dict[str, Given], sources: _Sources) -> None:
-    for each in given:
-        _put(place, each.option, each, sources)
-
-
 def _put(place: dict[str, Given], name: str, given: Given, sources: _Sources) -> None:
     place.setdefault(name, given)
-    sources.spelled[name] = given.option
+    sources.spelled.setdefault(name.removeprefix("--"), given.option)

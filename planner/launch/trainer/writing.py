@@ -10,7 +10,7 @@ from typing import Any
 from planner.enums import AttentionKind
 from planner.launch.config_json import config_json, family_of
 from planner.launch.job import Job
-from planner.launch.option_table import OptionTable, Remark, Settings
+from planner.launch.option_table import OptionTable, Remark, Setting, Settings
 from planner.launch.target import Argument, File, Variable
 from planner.specs.model import AttentionSpec
 
@@ -26,7 +26,7 @@ _RATE = Variable(name="LEARNING_RATE", meaning="learning rate")
 _MODEL = Variable(name="MODEL_PATH", meaning="folder of the model's weights and config.json")
 _TOKENIZER = Variable(name="TOKENIZER", meaning="ORG/NAME or folder of the tokenizer")
 _RUN_CLM = Variable(name="RUN_CLM", meaning="path of run_clm.py of transformers' examples")
-_LISTS = ("--lora_target_modules",)
+_LISTS = ("lora_target_modules",)
 
 _LEFT = (
     Remark(
@@ -132,10 +132,7 @@ def script_arguments(job: Job, settings: Settings, *more: Argument) -> tuple[Arg
     keys = [setting for setting in settings.options if setting.option.startswith(SECTION)]
     options = [setting for setting in settings.options if setting not in keys]
     listed = [
-        Argument(words=(setting.option, *(setting.text or "").split()), note=setting.note)
-        if setting.option in _LISTS
-        else Argument.of(setting)
-        for setting in options
+        Argument(words=(f"--{each.option}", *_words(each)), note=each.note) for each in options
     ]
     return (
         *_program(job),
@@ -145,6 +142,11 @@ def script_arguments(job: Job, settings: Settings, *more: Argument) -> tuple[Arg
         *more,
         Argument(words=("--logging_steps", "1")),
     )
+
+
+def _words(setting: Setting) -> tuple[str, ...]:
+    text = setting.text or ""
+    return tuple(text.split()) if setting.option in _LISTS else (text,)
 
 
 def _program(job: Job) -> tuple[Argument, ...]:

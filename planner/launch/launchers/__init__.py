@@ -1,0 +1,112 @@
+"""From the commands of a script to the programs inside them, and on how many GPUs they start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from planner.errors import LaunchError
+from planner.launch.launchers.peel import Peeled, peeled
+from planner.launch.launchers.world import (
+    conflict_of,
+    layer_of_directives,
+    visible,
+    world_of,
+)
+from planner.launch.reading.shell import Script, Word, read_shell
+from planner.launch.understood import World
+
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+            "NVIDIA_VISIBLE_DEVICES")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inner:
+    """A program without what starts it.
+
+    ``words`` begin with the program: ``vllm serve``, ``pretrain_gpt.py``, ``-m module``; those of
+    ``accelerate launch`` stay, as its options say how to train. ``environment`` is what it is
+    given, ``world`` what schedulers and launchers around it say. ``conflict`` tells why these
+    contradict each other, empty if they do not.
+    """
+
+    words: tuple[Word, ...]
+    environment: Mapping[str, Word]
+    world: World
+    line: int
+    conflict: str = ""
+
+    def require_agreement(self, name: str) -> None:
+        """Refuse a job that its scheduler has no room for.
+
+        Raises
+        ------
+        LaunchError
+            With both lines of the file ``name``.
+        """
+        if self.conflict:
+            raise LaunchError(f"{name}: {self.conflict} Change one of them.")
+
+
+def read_script(text: str, environment: Mapping[str, str], name: str) -> Script:
+    """A script, with what its scheduler sets in the environment known to it.
+
+    Raises
+    ------
+    LaunchError
+        See `read_shell`.
+    """
+    script = read_shell(text, environment, name)
+    set_by_scheduler = _scheduled(script)
+    if not set_by_scheduler:
+        return script
+    return read_shell(text, {**set_by_scheduler, **environment}, name)
+
+
+def inner_commands(script: Script) -> tuple[Inner, ...]:
+    """Every program that a script starts, in order, also inside quotes and here-documents.
+
+    Raises
+    ------
+    LaunchError
+        A script inside it is never closed, or nested too deeply.
+    """
+    head = layer_of_directives(script.directives)
+    layers = (head,) if head.said or head.gpu else ()
+    return tuple(
+        _inner(one)
+        for command in script.commands
+        for one in peeled(script, command.words, command.environment, layers)
+    )
+
+
+def _inner(one: Peeled) -> Inner:
+    devices = next(
+        (given for name in _VISIBLE if name in one.environment
+         and (given := visible(one.environment[name])) is not None),
+        None,
+    )  # fmt: skip
+    return Inner(
+        words=one.words,
+        environment=one.environment,
+        world=world_of(one.layers, devices),
+        line=one.words[0].line,
+        conflict=conflict_of(one.layers),
+    )
+
+
+def _scheduled(script: Script) -> dict[str, str]:
+    """Variables that SLURM sets for what the head of a script asks."""
+    if not any(one.kind == "SBATCH" for one in script.directives):
+        return {}
+    layer = layer_of_directives(script.directives)
+    nodes, tasks = layer.number("num_nodes"), layer.number("tasks")
+    each, gpus = layer.number("tasks_per_node"), layer.number("gpus_per_node")
+    if tasks is None and nodes is not None and each is not None:
+        tasks = nodes * each
+    said = {
+        "SLURM_NNODES": nodes, "SLURM_JOB_NUM_NODES": nodes, "SLURM_NTASKS": tasks,
+        "SLURM_NPROCS": tasks, "SLURM_NTASKS_PER_NODE": each, "SLURM_GPUS_PER_NODE": gpus,
+        "SLURM_GPUS_ON_NODE": gpus,
+    }  # fmt: skip
+    return {name: str(value) for name, value in said.items() if value is not None}

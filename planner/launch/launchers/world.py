@@ -1,0 +1,273 @@
+"""On how many nodes and GPUs the words of launchers and schedulers start a job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from planner.launch.reading.shell import Directive, Word
+from planner.launch.text import Given, Span
+from planner.launch.understood import World
+
+_COUNT = re.compile(r"(?:([A-Za-z][\w.-]*):)?(?:([A-Za-z][\w.-]*):)?(\d+)(?:\(.*\))?")
+_GRES = re.compile(r"gpu(?::[A-Za-z_][\w.-]*)?:(\d+)|gpu:([A-Za-z_][\w.-]*)|gpu\b")
+_KIND = re.compile(r"gpu:([A-Za-z_][\w.-]*)")
+
+# What an option of a launcher says: the field of the world, by its usual name.
+NODES, PER_NODE, TOTAL, TASKS, TASKS_PER_NODE, PER_TASK = (
+    "num_nodes", "gpus_per_node", "num_gpus", "tasks", "tasks_per_node", "gpus_per_task",
+)  # fmt: skip
+SLURM = {
+    "-N": NODES, "--nodes": NODES, "-n": TASKS, "--ntasks": TASKS,
+    "--ntasks-per-node": TASKS_PER_NODE, "--tasks-per-node": TASKS_PER_NODE,
+    "-G": TOTAL, "--gpus": TOTAL, "--gpus-per-node": PER_NODE, "--gres": PER_NODE,
+    "--gpus-per-task": PER_TASK,
+}  # fmt: skip
+TORCHRUN = {
+    "--nnodes": NODES, "--nproc_per_node": PER_NODE, "--nproc-per-node": PER_NODE,
+}  # fmt: skip
+DEEPSPEED = {"--num_nodes": NODES, "--num_gpus": PER_NODE}
+ACCELERATE = {
+    "--num_machines": NODES, "--num_processes": TOTAL, "--num-machines": NODES,
+    "--num-processes": TOTAL,
+}  # fmt: skip
+MPI = {
+    "-np": TASKS, "-n": TASKS, "--np": TASKS, "--n": TASKS, "-c": TASKS,
+    "-npernode": TASKS_PER_NODE, "--npernode": TASKS_PER_NODE, "-N": TASKS_PER_NODE,
+    "-ppn": TASKS_PER_NODE, "-perhost": TASKS_PER_NODE, "--map-by": TASKS_PER_NODE,
+}  # fmt: skip
+CONTAINER = {"--gpus": PER_NODE}
+OPTIONS = {
+    "slurm": SLURM, "torchrun": TORCHRUN, "deepspeed": DEEPSPEED, "accelerate": ACCELERATE,
+    "mpi": MPI, "container": CONTAINER,
+}  # fmt: skip
+_BSUB = {"-nnodes": NODES, "-n": TASKS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """What one launcher or scheduler says; ``kind`` is which."""
+
+    kind: str
+    said: Mapping[str, Given]
+    gpu: str | None = None
+
+    def number(self, name: str) -> int | None:
+        """A field as a number; None where it is not said or not told."""
+        given = self.said.get(name)
+        text = given.texts[0] if given is not None else None
+        return int(text) if text is not None and text.isdecimal() else None
+
+    @property
+    def ranks(self) -> int | None:
+        """Processes that it starts on all nodes, as far as it says so itself."""
+        if (total := self.number(TOTAL) or self.number(TASKS)) is not None:
+            return total
+        each = self.number(PER_NODE) or self.number(TASKS_PER_NODE)
+        nodes = self.number(NODES)
+        if each is None or (nodes is None and self.kind == "slurm"):
+            return None
+        return each * (1 if nodes is None else nodes)
+
+
+def layer_of(kind: str, options: Iterable[tuple[str, Word | None]]) -> Layer:
+    """What the options of a launcher say; those that say nothing of the world are passed over."""
+    table = OPTIONS.get(kind, {})
+    said: dict[str, Given] = {}
+    gpu: str | None = None
+    for name, word in options:
+        usual = name if name in table else name.replace("_", "-")
+        if kind == "deepspeed" and name in ("-i", "--include") and word is not None:
+            said.update(_included(name, word))
+        if usual not in table or word is None:
+            continue
+        gpu = _kind(word.text) or gpu
+        if (given := _given(name, word, table[usual])) is not None:
+            said[table[usual]] = given
+    return Layer(kind=kind, said=said, gpu=gpu)
+
+
+def layer_of_directives(directives: Sequence[Directive]) -> Layer:
+    """What the lines for the scheduler at the head of a script say."""
+    said: dict[str, Given] = {}
+    gpu: str | None = None
+    for one in directives:
+        table = {"SBATCH": SLURM, "BSUB": _BSUB}.get(one.kind, {})
+        if one.kind == "PBS" and one.option == "-l":
+            said.update(_selected(one))
+            continue
+        field = table.get(one.option)
+        if field is None:
+            continue
+        gpu = _kind(one.text) or gpu
+        whole = Word(text=one.text, span=one.span, line=one.line, raw=one.text)
+        if (given := _given(one.option, whole, field)) is not None:
+            said[field] = given
+    return Layer(kind="slurm", said=said, gpu=gpu)
+
+
+def world_of(layers: Sequence[Layer], devices: Given | None = None) -> World:
+    """The world that layers make, the outermost first: the innermost that says something counts.
+
+    ``devices`` are the GPUs of a node as CUDA_VISIBLE_DEVICES names them.
+    """
+    found: dict[str, Given] = {}
+    for layer in layers:
+        for name in (NODES, PER_NODE, TOTAL):
+            given = layer.said.get(name)
+            if given is None:
+                continue
+            # One place in the file that can be changed is worth more than one that is computed.
+            known = found.get(name)
+            if known is not None and (_same(known, given) or given.texts == (None,)):
+                continue
+            found[name] = given
+            if name in (NODES, PER_NODE) and layer.kind != "slurm" and TOTAL in found:
+                found.pop(TOTAL)
+    ranks = next((one for one in reversed(layers) if one.kind in ("slurm", "mpi")), None)
+    is_by_rank = not any(one.kind in ("torchrun", "deepspeed", "accelerate") for one in layers)
+    if ranks is not None and is_by_rank:
+        if PER_NODE not in found and (ranks.number(TASKS_PER_NODE) or 1) > 1:
+            found[PER_NODE] = ranks.said[TASKS_PER_NODE]
+        if PER_NODE not in found and TOTAL not in found and (ranks.number(TASKS) or 1) > 1:
+            found[TOTAL] = ranks.said[TASKS]
+    if PER_NODE not in found and TOTAL not in found and devices is not None:
+        found[PER_NODE] = devices
+    gpus = [layer.gpu for layer in layers if layer.gpu]
+    return World(
+        num_nodes=found.get(NODES),
+        gpus_per_node=found.get(PER_NODE),
+        num_gpus=found.get(TOTAL),
+        gpu=gpus[-1] if gpus else None,
+    )
+
+
+def conflict_of(layers: Sequence[Layer]) -> str:
+    """Why a launcher cannot start what it says on what the scheduler gives; empty if it can."""
+    for outer, inner in combinations(layers, 2):
+        has, wants = outer.number(PER_NODE), inner.number(PER_NODE)
+        if has is not None and wants is not None and wants > has:
+            return _told(inner.said[PER_NODE], outer.said[PER_NODE], "GPUs of a node")
+        nodes, wanted = outer.number(NODES), inner.number(NODES)
+        if nodes is not None and wanted is not None and wanted > nodes:
+            return _told(inner.said[NODES], outer.said[NODES], "nodes")
+        if has and nodes and (total := inner.number(TOTAL)) and total > has * nodes:
+            return _told(inner.said[TOTAL], outer.said[NODES], "GPUs", f"{has * nodes}")
+    for layer in layers:
+        tasks, has = layer.number(TASKS_PER_NODE), layer.number(PER_NODE)
+        if layer.kind == "slurm" and tasks and has and tasks > has and len(layers) == 1:
+            return _told(layer.said[TASKS_PER_NODE], layer.said[PER_NODE], "GPUs of a node")
+    return ""
+
+
+def _told(wants: Given, has: Given, what: str, number: str = "") -> str:
+    return (
+        f"line {wants.line}: {wants.option} {wants.texts[0]} is more than the "
+        f"{number or has.texts[0]} {what} of {has.option} on line {has.line}."
+    )
+
+
+def _same(one: Given, other: Given) -> bool:
+    return one.texts == other.texts and other.spans == (None,)
+
+
+def _kind(text: str | None) -> str | None:
+    """The GPU that ``gpu:h100:8`` or ``h100:8`` names."""
+    if not text:
+        return None
+    if found := _KIND.search(text):
+        return found[1]
+    head, colon, count = text.partition(":")
+    return head if colon and count.isdecimal() and head.isidentifier() and head != "gpu" else None
+
+
+def _given(option: str, word: Word, field: str) -> Given | None:
+    """The number in a value such as ``8``, ``h100:8``, ``gpu:h100:8``, ``ppr:8:node``, ``2-4``."""
+    if word.text is None:
+        return _as_given(option, word, None, None, word.unknown)
+    text = word.text.strip().strip("\"'")
+    shift = word.text.find(text)
+    if field in (NODES,) and re.fullmatch(r"\d+[:-]\d+", text):
+        first, last = re.split("[:-]", text)
+        if first != last:
+            return _as_given(option, word, None, None, f"{option} {text} leaves the number open")
+        text = first
+    if option == "--map-by":
+        if (found := re.match(r"ppr:(\d+):node", text)) is None:
+            return None
+        return _part(option, word, found.span(1), shift)
+    if option == "--gres":
+        found = _GRES.search(text)
+        if found is None:
+            return None
+        return _part(option, word, found.span(1), shift) if found[1] else _one(option, word)
+    if text.startswith("device="):
+        return _devices(option, word, text.removeprefix("device="))
+    if (found := _COUNT.fullmatch(text)) is not None:
+        return _part(option, word, found.span(3), shift)
+    if text.isdecimal():
+        return _part(option, word, (0, len(text)), shift)
+    if text in ("gpu", "auto", "cpu", "all"):
+        reason = f"{option} {text} takes what the machine has"
+        return _as_given(option, word, None, None, reason)
+    return _as_given(option, word, None, None, f"{option} {text} is no number")
+
+
+def _part(option: str, word: Word, place: tuple[int, int], shift: int) -> Given:
+    text = (word.text or "")[place[0] + shift : place[1] + shift]
+    span = word.span
+    if span is not None and span.end - span.start == len(word.text or ""):
+        span = Span(span.start + shift + place[0], span.start + shift + place[1])
+    elif (word.text or "") != text:
+        span = None
+    return _as_given(option, word, text, span)
+
+
+def _one(option: str, word: Word) -> Given:
+    return _as_given(option, word, "1", None)
+
+
+def _devices(option: str, word: Word, text: str) -> Given:
+    return _as_given(option, word, str(len([part for part in text.split(",") if part])), None)
+
+
+def visible(word: Word) -> Given | None:
+    """How many GPUs CUDA_VISIBLE_DEVICES names."""
+    if not word.text or word.text.strip() in ("", "-1", "all", "none", "void"):
+        return None
+    return _devices("CUDA_VISIBLE_DEVICES", word, word.text)
+
+
+def _as_given(
+    option: str, word: Word, text: str | None, span: Span | None, unknown: str = ""
+) -> Given:
+    return Given(
+        option=option, texts=(text,), line=word.line, spans=(span,), whole=None, unknown=unknown
+    )
+
+
+def _included(option: str, word: Word) -> dict[str, Given]:
+    """``worker-0@worker-1:0,2`` of DeepSpeed: hosts with the GPUs of each."""
+    if word.text is None:
+        return {}
+    hosts = [host for host in word.text.split("@") if host]
+    slots = [len(host.partition(":")[2].split(",")) for host in hosts if ":" in host]
+    found = {NODES: _as_given(option, word, str(len(hosts)), None)}
+    if slots and len(slots) == len(hosts) and len(set(slots)) == 1:
+        found[PER_NODE] = _as_given(option, word, str(slots[0]), None)
+    return found
+
+
+def _selected(directive: Directive) -> dict[str, Given]:
+    """``select=4:ngpus=8`` and ``nodes=4:gpus=8`` of PBS."""
+    found = {}
+    for field, names in ((NODES, "select|nodes"), (PER_NODE, "ngpus|gpus")):
+        if place := re.search(rf"(?:^|[:,])(?:{names})=(\d+)", directive.text):
+            start = directive.span.start
+            found[field] = Given(
+                option="-l", texts=(place[1],), line=directive.line, whole=None,
+                spans=(Span(start + place.start(1), start + place.end(1)),),
+            )  # fmt: skip
+    return found
