@@ -236,7 +236,8 @@ def read_launch(path: str | os.PathLike[str], **answers: Any) -> Request:
         It names what is unknown.
     """
     specs = None if answers.get("specs") is None else Path(answers["specs"])
-    found = read_file(Path(path), specs=specs)
+    gpus = answers.get("num_gpus")
+    found = read_file(Path(path), specs=specs, num_gpus=None if gpus is None else str(gpus))
     return make_request(answers, base=found.request(answers, specs))
 
 

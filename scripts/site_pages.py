@@ -26,7 +26,7 @@ _OF_THE_TOP = {
 }
 NAVIGATION = {
     "Guides": "training fine-tuning serving sizing sweeps procurement clusters money failures "
-    "energy api_prices comparing files specs calibration drivers python",
+    "energy api_prices comparing files specs measure calibration drivers python",
     "Reference": "reference generated/interface generated/gpus generated/clusters "
     "generated/models generated/frameworks generated/engines",
     "How well, and how": "accuracy accuracy_tables recipes generated/formulas design speed",

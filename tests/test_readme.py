@@ -74,9 +74,15 @@ class Runs:
     def __call__(self, commands: tuple[str, ...]) -> tuple[Path, list[str], int]:
         if commands not in self.known:
             *before, command = commands
-            folder = self(tuple(before))[0] if before else self.folders.mktemp("session")
+            folder = self(tuple(before))[0] if before else self.new_folder()
             self.known[commands] = (folder, *self.ran(command, folder))
         return self.known[commands]
+
+    def new_folder(self) -> Path:
+        """A folder of its own that has the samples of the documentation."""
+        folder: Path = self.folders.mktemp("session")
+        (folder / "docs").symlink_to(ROOT / "docs")
+        return folder
 
     def ran(self, command: str, folder: Path) -> tuple[list[str], int]:
         program, *arguments = shlex.split(command)

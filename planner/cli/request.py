@@ -55,6 +55,7 @@ def make_request(given: Given, *, is_search: bool = False) -> Request:
     """
     plan = _plan_of(given)
     if plan is not None and is_search:
+        given["own"] = plan
         plan = _question_of(plan)
     questions, bounds = given_answers(given)
     asked: dict[str, Any] = {"workload": given["workload"], "specs": given["specs"], **questions}

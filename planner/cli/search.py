@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from planner.optimize.problem import Problem
     from planner.optimize.result import SearchResult
     from planner.plan import Plan
+    from planner.request import Request
 
 
 @options.taking(
@@ -70,6 +71,8 @@ def search(given: options.Given) -> None:
     if not given["quiet"]:
         taken = _takes_stdout(given)
         _show(plan, result, compared, given["top"], is_full=given["full"], stdout_taken=taken)
+        if given.get("own") is not None:
+            _show_own(plan, result, given["own"], stdout_taken=taken)
     if given["save_plan"] is not None:
         from planner.report.plan_file import save_plan
 
@@ -85,6 +88,20 @@ def search(given: options.Given) -> None:
         from planner.report.search import interrupted_message
 
         raise KeyboardInterrupt(interrupted_message(plan, result))
+
+
+def _show_own(plan: Plan, result: SearchResult, own: Request, *, stdout_taken: bool) -> None:
+    """The plan that the search started from, beside what it found."""
+    from planner.errors import PlannerError
+    from planner.launch.judge import full_row, judged
+    from planner.report.brief import print_own
+    from planner.report.console import make_console
+
+    try:
+        _, found, _ = judged(own)
+    except PlannerError:
+        return
+    print_own(make_console(stderr=stdout_taken), plan, result, full_row(found), found.rejected_by)
 
 
 def _takes_stdout(given: options.Given) -> bool:

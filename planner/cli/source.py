@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from planner.cli.options import Given, option_name
 from planner.cli.request import given_answers, parse_settings
-from planner.inputs import whole
-from planner.request import Request
+from planner.inputs import read_all, whole
+from planner.request import ALL, Request
+from planner.terms import glossary
 
 if TYPE_CHECKING:
     from planner.pinned import PinnedPlan
@@ -37,7 +38,8 @@ def found_in(given: Given) -> tuple[Path, Request] | None:
     if source is not None and not _is_ours(source):
         from planner.launch.read import read_launch
 
-        imported = given["imported"] = read_launch(source, number, given["specs"])
+        gpus = _count(given["num_gpus"])
+        imported = given["imported"] = read_launch(source, number, given["specs"], gpus)
         asked = {**given_answers(given).questions, **parse_settings(given["settings"] or [])}
         return source, imported.request(asked, given["specs"], option_name)
     pinned = _pinned(path, number, given["specs"])
@@ -45,6 +47,14 @@ def found_in(given: Given) -> tuple[Path, Request] | None:
         return path, pinned.request()
     except PlannerError as error:
         raise type(error)(f"{path}: {error}") from error
+
+
+def _count(given: str | None) -> str | None:
+    """The number of GPUs where one is given; a search may be given several, or all."""
+    if given is None:
+        return None
+    counts = read_all(glossary()["num_gpus"], given, "--gpus") if given != ALL else []
+    return str(counts[0]) if len(counts) == 1 else None
 
 
 def _pinned(path: Path, number: int | None, specs: Path | None) -> PinnedPlan:

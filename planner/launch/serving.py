@@ -29,6 +29,7 @@ from planner.units import GIB
 AGGREGATED, PREFILL_POOL, DECODE_POOL = "serve", "prefill", "decode"
 _FRONT_PORT = 8000
 _DIGITS = 4
+_SLACK = 32
 _ANY_GPU, _ANY_NODE = "a100-sxm-80gb", "dgx-a100"  # weights are as large on every one
 _SIXTEEN_BIT = "w16a16"
 
@@ -215,11 +216,11 @@ def common_quantities(worker: Worker) -> dict[str, Any]:
         "concurrency": concurrency if concurrency % worker.ranks else None,
         "max_num_seqs": worker.max_num_seqs,
         "max_num_batched_tokens": worker.max_num_batched_tokens,
-        "max_model_len": int(job["input_tokens"]) + int(job["output_tokens"]),
+        "max_model_len": _longest(job),
         "offloaded_gib": worker.offloaded_gib,
         "cache_on_host_gib": worker.cache_on_host_gib,
         "weight_offload": None,
-        "kv_offload": None,
+        "kv_offload": values["kv_offload"] or None,
         "draft_tokens": drafts or None,
         "draft_method": draft_method(job) if drafts else None,
         "prefix_caching": bool(job["prefix_cache_hit_rate"]),
@@ -227,6 +228,14 @@ def common_quantities(worker: Worker) -> dict[str, Any]:
         "num_nodes": worker.num_nodes,
         "pool": worker.name,
     }
+
+
+def _longest(job: Job) -> int:
+    """Tokens of a request that a server takes: some beyond the plan's, as engines need one or two
+    and prompts of random tokens are not read back exactly."""
+    tokens = int(job["input_tokens"]) + int(job["output_tokens"])
+    most = job.model.max_position_embeddings
+    return max(tokens, min(tokens + _SLACK, most or tokens + _SLACK))
 
 
 def draft_method(job: Job) -> str:

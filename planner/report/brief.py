@@ -183,5 +183,28 @@ def fastest_line(plan: Plan, row: Mapping[str, Any], fastest: Mapping[str, Any])
     return f"Best by {label(column)}: {short_plan(plan, fastest)}; {words}"
 
 
+def own_line(plan: Plan, row: Mapping[str, Any], own: Mapping[str, Any], rejected: str) -> str:
+    """The user's own plan beside the recommended one, and what it loses."""
+    name = f"Yours: {short_plan(plan, own)}"
+    if rejected:
+        return f"{name}; it does not run ({rejected})"
+    column = of_objective(plan, plan.problem.objectives[0].name, row)
+    mine, better = own.get(column), row.get(column)
+    if not _are_numbers(mine, better) or not better:
+        return name
+    away = abs(mine / better - 1)
+    words = f"{label(column)} {told(column, mine)}"
+    return f"{name}; {words}, {share(away)} off" if away >= _SAME else f"{name}; {words}, the same"
+
+
+def print_own(
+    console: Console, plan: Plan, result: SearchResult, own: Mapping[str, Any], rejected: str
+) -> None:
+    """How the plan that a search started from compares with what it recommends."""
+    if result.recommended is not None:
+        console.print()
+        print_folded(console, own_line(plan, row_of(result.recommended), own, rejected))
+
+
 def _are_numbers(*values: Any) -> bool:
     return all(isinstance(value, float | int) for value in values)

@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import sys
+import tempfile
 import traceback
 import typing
 import warnings
@@ -39,8 +40,31 @@ def answered(answer: Answer, case: Case) -> Any:
             os.environ[name] = str(value)
         return answer(case)
     except BaseException as fault:  # parsers raise anything, SystemExit among it
+        message = f"{type(fault).__name__}: {fault}{printed(fault)}"
         traceback.print_exc()
-        return {"error": f"{type(fault).__name__}: {fault}"}
+        return {"error": message}
+
+
+def printed(fault: BaseException) -> str:
+    """What a parser that exits has printed before, of which the last lines tell why."""
+    if not isinstance(fault, SystemExit):
+        return ""
+    sys.stderr.flush()
+    with open(2, "rb", closefd=False) as file:
+        file.seek(0)
+        return "\n" + file.read().decode(errors="replace")[-1500:]
+
+
+def answered_aside(answer: Answer, case: Case) -> Any:
+    """The same with what is printed in a file, from where it goes to standard error after."""
+    shown = os.dup(2)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        found = answered(answer, case)
+        sys.stderr.flush()
+        said.seek(0)
+        os.write(shown, said.read())
+    return found
 
 
 def in_a_process(answer: Answer, case: Case) -> Any:
@@ -49,7 +73,7 @@ def in_a_process(answer: Answer, case: Case) -> Any:
     child = os.fork()
     if child == 0:
         os.close(out)
-        text = json.dumps(answered(answer, case), default=str)
+        text = json.dumps(answered_aside(answer, case), default=str)
         with os.fdopen(into, "w") as pipe:
             pipe.write(text)
         sys.stderr.flush()

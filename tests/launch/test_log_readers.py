@@ -96,6 +96,16 @@ def test_the_numbers_of_the_run_are_found(name: str, facts: dict[str, float]) ->
     assert {key: found.get(key) for key in facts} == pytest.approx(facts, rel=1e-3)
 
 
+def test_steps_may_be_told_in_seconds(tmp_path: Path) -> None:
+    path = tmp_path / "seconds.log"
+    pattern = r"iteration \(ms\): ([\d.]+)"
+    path.write_text(
+        re.sub(pattern, lambda found: f"iteration (s): {float(found[1]) / 1e3:.2f}", MEGATRON)
+    )
+    reading = read_log(path)
+    assert steady_state(reading.steps, reading.quantity).value == pytest.approx(8.02)
+
+
 def test_percentiles_have_their_share() -> None:
     reading = read_log(LOGS / "vllm.json")
     assert reading.percentiles["time_to_first_token_s", 50] == pytest.approx(0.075)
@@ -171,7 +181,7 @@ def test_other_batch_sizes_of_a_ramp_are_left_out(tmp_path: Path) -> None:
 def test_numbers_that_contradict_each_other_are_told(tmp_path: Path) -> None:
     path = tmp_path / "odd.log"
     path.write_text(MEGATRON.replace("global batch size:   512", "global batch size:  1024"))
-    assert any("512 sequences a step" in note for note in read_log(path).notes)
+    assert any("consumed a step are 0.5 of its" in note for note in read_log(path).notes)
     path = tmp_path / "odd.json"
     path.write_text((LOGS / "vllm.json").read_text().replace('"duration": 250', '"duration": 500'))
     assert any("request_throughput is 4, but" in note for note in read_log(path).notes)

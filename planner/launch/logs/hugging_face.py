@@ -29,6 +29,7 @@ _MEMORY = {
 _WARMUP_STEPS = 3
 # The bar counts whole seconds: over fewer it tells less than the mean of the whole run.
 _LEAST_SECONDS = 30
+_FEWEST_STEPS = 5
 
 
 def reads(line: Line) -> bool:
@@ -127,7 +128,7 @@ def _bar_time(bars: list[tuple[int, int]]) -> tuple[float, str]:
     if len(warm) < 2:
         return 0.0, ""
     (first, start), (last, end) = warm[0], warm[-1]
-    if last <= first or end - start < _LEAST_SECONDS:
+    if last - first < _FEWEST_STEPS or end - start < _LEAST_SECONDS:
         return 0.0, ""
     return (end - start) / (last - first), f"{first} to {last}"
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from statistics import median
 
 from planner.launch.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading, Step
 from planner.launch.logs.source import Line, Log
 from planner.units import GIB
 
 _NUMBER = r"([\d,]+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
+_UNITS = {"ms": 1e-3}
 _MIB = 2**20 / GIB
 _BYTE = 1 / GIB
 
@@ -27,10 +28,9 @@ EVENTS = (
 class Trainer:
     """How a trainer prints steps.
 
-    ``needle`` is in every line about a step, ``step`` finds its number and its value, which
-    counts ``scale`` of the ``quantity``. ``memory`` finds what the allocator held, by kind, in
-    units of so many GiB, ``facts`` numbers of the run; each has one group. ``every_rank``: each
-    has a memory line of its own.
+    ``needle`` is in every line about a step, ``step`` finds its number, if ``counted``, and its
+    value of the ``quantity``, with its ``unit`` where that varies. ``memory`` finds what the
+    allocator held, by kind, in units of so many GiB, ``facts`` numbers of the run.
     """
 
     name: str
@@ -38,7 +38,6 @@ class Trainer:
     needle: str
     step: re.Pattern[str]
     quantity: str = STEP_TIME
-    scale: float = 1.0
     memory: tuple[tuple[str, re.Pattern[str], float], ...] = ()
     facts: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
     counted: bool = True
@@ -79,12 +78,11 @@ TRAINERS = (
     Trainer(
         name="megatron",
         title="Megatron",
-        needle="elapsed time per iteration (ms)",
+        needle="elapsed time per iteration (",
         step=re.compile(
             r"iteration +(?P<step>\d+)/ *\d+ .*?"
-            r"elapsed time per iteration \(ms\): (?P<value>[\d.]+)"
+            r"elapsed time per iteration \((?P<unit>m?s)\): (?P<value>[\d.]+)"
         ),
-        scale=1e-3,
         memory=_MEGATRON_MEMORY,
         facts=_MEGATRON_FACTS,
     ),
@@ -162,6 +160,8 @@ _MAXTEXT_TOKENS = re.compile(r"seconds: ([\d.]+),.*Tokens/s/device: ([\d.]+)")
 _SAMPLES_CHECK = re.compile(r"(?:samples per second|samples/sec): ([\d.]+)")
 _CONSUMED = re.compile(r"iteration +(\d+)/.*consumed samples: +(\d+)")
 _MESH = re.compile(r"Building device mesh with parallelism: (.*)")
+# Numbers of a log that are rounded agree so nearly.
+_AGREES = 0.02
 _SIZE = re.compile(r"\b(pp|dp_replicate|dp_shard|cp|tp)=(\d+)")
 
 
@@ -182,9 +182,8 @@ class _Parser:
         self.memory: dict[str, float] = {}
         self.facts: dict[str, float] = {}
         self.after = ""
-        self.batches: Counter[int] = Counter()
-        self.sums: dict[str, list[float]] = {"tokens": [], "samples": []}
-        self.consumed: list[tuple[int, int]] = []
+        self.sums: dict[str, list[float]] = {"tokens": [], "samples": [], "consumed": []}
+        self.consumed = (0, 0)
 
     def take(self, line: Line) -> None:
         """One more line."""
@@ -196,7 +195,7 @@ class _Parser:
         if found is None:
             self.after = event_of(line.text) or self.after
             return
-        value = _float(found["value"]) * self.trainer.scale
+        value = _float(found["value"]) * _UNITS.get(found.groupdict().get("unit") or "s", 1.0)
         if value <= 0:
             return
         number = self._number(found)
@@ -248,35 +247,30 @@ class _Parser:
     def _take_checks(self, text: str, value: float) -> None:
         if found := _MAXTEXT_TOKENS.search(text):
             self.sums["tokens"].append(float(found[1]) * float(found[2]))
-        if found := _SAMPLES_CHECK.search(text):
-            self.sums["samples"].append(float(found[1]) * value)
-        if found := _CONSUMED.search(text):
-            self.consumed.append((int(found[1]), int(found[2])))
+        batch = self.facts.get("global_batch_size")
+        if batch and (found := _SAMPLES_CHECK.search(text)):
+            self.sums["samples"].append(float(found[1]) * value / batch)
+        if batch and (found := _CONSUMED.search(text)):
+            number, consumed = int(found[1]), int(found[2])
+            steps, more = number - self.consumed[0], consumed - self.consumed[1]
+            if self.consumed[0] and steps > 0:
+                self.sums["consumed"].append(more / steps / batch)
+            self.consumed = number, consumed
 
     def _derived(self) -> dict[str, float]:
         """Numbers of the run that follow from what its lines tell together."""
         tokens = self.sums["tokens"]
-        return {"tokens_per_gpu_and_step": sorted(tokens)[len(tokens) // 2]} if tokens else {}
+        return {"tokens_per_gpu_and_step": _middle(tokens)} if tokens else {}
 
     def _contradictions(self) -> Iterator[str]:
         """Where numbers of the log do not agree with each other."""
-        batch = self.facts.get("global_batch_size")
-        samples = sorted(self.sums["samples"])
-        if samples and batch and abs(samples[len(samples) // 2] / batch - 1) > 0.02:
-            yield (
-                f"the log contradicts itself: its sequences per second and step time make "
-                f"{samples[len(samples) // 2]:.4g} sequences a step, its global batch size is "
-                f"{batch:g}"
-            )
-        if len(self.consumed) < 2 or not batch:
-            return
-        (first, before), (last, after) = self.consumed[-2], self.consumed[-1]
-        if last > first and abs((after - before) / (last - first) / batch - 1) > 0.02:
-            yield (
-                "the log contradicts itself: it consumed "
-                f"{(after - before) / (last - first):.4g} sequences a step, its global batch "
-                f"size is {batch:g}"
-            )
+        for ratios, words in (
+            (self.sums["samples"], "its sequences per second times its step time are"),
+            (self.sums["consumed"], "the sequences that it consumed a step are"),
+        ):
+            ratio = _middle(ratios)
+            if abs(ratio - 1) > _AGREES:
+                yield f"the log contradicts itself: {words} {ratio:.3g} of its global batch size"
 
 
 def event_of(text: str) -> str:
@@ -284,21 +278,13 @@ def event_of(text: str) -> str:
     return next((name for pattern, name in EVENTS if pattern.search(text)), "")
 
 
+def _middle(values: list[float]) -> float:
+    """The median; 1 of none."""
+    return median(values) if values else 1.0
+
+
 def _float(text: str) -> float:
     try:
         return float(text.replace(",", ""))
     except ValueError:
         return 0.0
-
-
-Reader = Callable[[Log], Reading]
-
-
-def trainer_of(lines: Iterable[Line]) -> Trainer | None:
-    """The trainer that printed lines about steps; the first of `TRAINERS` where several did."""
-    found = set()
-    for line in lines:
-        for trainer in TRAINERS:
-            if trainer.name not in found and trainer.reads(line):
-                found.add(trainer.name)
-    return next((trainer for trainer in TRAINERS if trainer.name in found), None)

@@ -27,12 +27,10 @@ _PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "fp4": "bf16"}
 
 
 def _kind(job: Job) -> str:
-    if job.num_gpus == 1 and not job["zero_stage"]:
-        return "NO"
-    if job.profile.name in _BY_FSDP:
-        return "FSDP" if job["zero_stage"] else "MULTI_GPU"
-    is_plain = job.profile.name != "DeepSpeed" and not job["zero_stage"]
-    return "MULTI_GPU" if is_plain and job["offload"] == "none" else "DEEPSPEED"
+    is_whole = not job["zero_stage"] and not job["offload"].startswith("optimizer")
+    if is_whole and (job.profile.name != "DeepSpeed" or job.num_gpus == 1):
+        return "NO" if job.num_gpus == 1 else "MULTI_GPU"
+    return "FSDP" if job.profile.name in _BY_FSDP else "DEEPSPEED"
 
 
 def _quantities(job: Job) -> Mapping[str, Any]:
@@ -41,6 +39,7 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         **{name: value for name, value in job.pinned.parameters.items() if name not in _ELSEWHERE},
         "kind": kind,
         "num_nodes": job.num_nodes,
+        "precision": job["precision"] if job["precision"] == "fp4" else None,
         "precision_type": _PRECISIONS[job["precision"]],
         "fp8_backend": "te" if job["precision"] == "fp8" else None,
         "fp8_format": "HYBRID" if job["precision"] == "fp8" else None,
@@ -53,7 +52,18 @@ def _quantities(job: Job) -> Mapping[str, Any]:
     return quantities
 
 
-_ELSEWHERE = ("zero_stage", "offload", "recompute", "recompute_num_layers", "flash_attention")
+_ELSEWHERE = (
+    "zero_stage",
+    "offload",
+    "recompute",
+    "recompute_num_layers",
+    "flash_attention",
+    "tensor_parallel",
+    "context_parallel",
+    "data_parallel_replicas",
+    "micro_batch_size",
+    "precision",
+)
 
 
 def _fsdp(job: Job) -> dict[str, Any]:
@@ -61,10 +71,10 @@ def _fsdp(job: Job) -> dict[str, Any]:
     return {
         "zero_stage": job["zero_stage"],
         "offload": job["offload"] if job["offload"] == "optimizer" else None,
-        "replicas_size": replicas,
+        "data_parallel_replicas": replicas,
         "shard_size": data_parallel(job) // replicas,
-        "tensor_size": job["tensor_parallel"],
-        "context_size": job["context_parallel"],
+        "tensor_parallel": job["tensor_parallel"],
+        "context_parallel": job["context_parallel"],
         "fsdp_version": 2,
         "sharded_weights": job["zero_stage"] == 3,
         "fsdp_wrap": "TRANSFORMER_BASED_WRAP",

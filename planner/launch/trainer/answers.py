@@ -41,21 +41,19 @@ def answered(said: Said) -> Answers:
     precision_said(said, found)
     framework_said(said, found)
     _told(said, found)
-    used = frozenset(
-        said.spelled.get(option, option)
+    told = {
+        option
         for source in (said.script, said.deepspeed, said.accelerate)
         for meaning in source.values()
         for option in meaning.options
-    )
-    also = {
-        said.spelled[name]
-        for name in (*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS)
-        if name in said.spelled
     }
+    told |= {name.removeprefix("--") for name in (*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS)}
+    told |= {"deepspeed", "fsdp", "fsdp_config", "bits"}
+    used = frozenset(said.spelled[name] for name in told if name in said.spelled)
     return Answers(
         workload="train",
         values=found.values,
-        used=used | also,
+        used=used,
         defaults=found.defaults,
         asked=tuple(found.asked),
         notes=tuple(found.notes),

@@ -12,10 +12,12 @@ _BATCH = 8
 
 def split_said(said: Said, found: Collected) -> None:
     gpus = _gpus(said)
-    tp = said.number("accelerate", "tensor_size") or said.number("deepspeed", "tensor_parallel")
-    cp = said.number("accelerate", "context_size") or said.number("deepspeed", "context_parallel")
+    tp = said.number("accelerate", "tensor_parallel") or said.number("deepspeed", "tensor_parallel")
+    cp = said.number("accelerate", "context_parallel") or said.number(
+        "deepspeed", "context_parallel"
+    )
     found.values |= {"tensor_parallel": tp or 1, "context_parallel": cp or 1}
-    replicas = said.number("accelerate", "replicas_size") or 1
+    replicas = said.number("accelerate", "data_parallel_replicas") or 1
     shards = said.number("accelerate", "shard_size")
     if shards and said.of("accelerate", "fsdp_version") == "2":
         needed = replicas * shards * (tp or 1) * (cp or 1)

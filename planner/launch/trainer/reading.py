@@ -7,7 +7,7 @@ accelerate's YAML say one thing together, whichever of them is there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.launch.option_table import Meaning, OptionTable
@@ -37,7 +37,6 @@ _ACCELERATE_OPTIONS = {
     "--num_processes": "num_processes",
     "--num_machines": "num_machines",
     "--mixed_precision": "mixed_precision",
-    "--zero_stage": "deepspeed_config.zero_stage",
     "--offload_optimizer_device": "deepspeed_config.offload_optimizer_device",
     "--offload_param_device": "deepspeed_config.offload_param_device",
     "--dynamo_backend": "dynamo_config.dynamo_backend",
@@ -47,7 +46,12 @@ _ACCELERATE_FLAGS = {
     "--use_fsdp": "FSDP",
     "--multi_gpu": "MULTI_GPU",
 }
-_SECTIONS = ("fsdp_config", "parallelism_config", "fp8_config", "dynamo_config")
+_PREFIXES = {
+    "fsdp_config": "fsdp_",
+    "fp8_config": "fp8_",
+    "parallelism_config": "parallelism_config_",
+    "dynamo_config": "dynamo_",
+}
 
 
 def starts_trainer(words: Sequence[str]) -> bool:
@@ -80,7 +84,7 @@ def is_accelerate_document(values: Mapping[str, Any]) -> bool:
 
 
 @dataclass(kw_only=True)
-class _Sources:
+class Sources:
     """Options by where they stand; texts of flags are ``true``, of what is not told None."""
 
     script: dict[str, Given] = field(default_factory=dict)
@@ -91,11 +95,27 @@ class _Sources:
     worlds: list[World] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
 
+    def put(self, place: dict[str, Given], name: str, given: Given) -> None:
+        """Note an option of one of the places; the first of a name counts."""
+        place.setdefault(name, given)
+        self.spelled.setdefault(name.removeprefix("--"), given.option)
+
 
 def trainer_answers(reading: Reading) -> Answers:
     """What a file says in the words of the table of terms; see the module."""
-    sources = _Sources()
-    _gather(reading.found, sources)
+    sources = Sources()
+    gather(reading.found, sources)
+    return answers_of(sources, _is_supervised(sources))
+
+
+def answers_of(sources: Sources, is_supervised: bool) -> Answers:
+    """The answers of what was gathered; ``is_supervised`` if TRL's defaults hold.
+
+    Raises
+    ------
+    LaunchError
+        The options contradict each other.
+    """
     said = Said(
         script=_meanings("transformers", sources.script),
         deepspeed=_meanings("deepspeed", sources.deepspeed),
@@ -107,7 +127,7 @@ def trainer_answers(reading: Reading) -> Answers:
         },
         has_deepspeed=bool(sources.deepspeed) or "--deepspeed" in sources.script,
         has_accelerate=bool(sources.accelerate),
-        is_supervised=_is_supervised(sources),
+        is_supervised=is_supervised,
         world=sources.worlds[0],
         unknown=tuple(given.option for given in sources.unknown),
         spelled=sources.spelled,
@@ -115,7 +135,7 @@ def trainer_answers(reading: Reading) -> Answers:
     return answered(said)
 
 
-def _is_supervised(sources: _Sources) -> bool:
+def _is_supervised(sources: Sources) -> bool:
     """Whether it is TRL's script, whose defaults are others."""
     if any(word.endswith(("trl", "trl.scripts.sft", "sft.py")) for word in sources.words[:3]):
         return True
@@ -135,86 +155,72 @@ def text_of(given: Given) -> str | None:
 
 def _meanings(table: str, options: Mapping[str, Given]) -> dict[str, Meaning]:
     """What the options tell; those that are null or ``auto`` are as if they were not there."""
-    texts = {name: text_of(given) for name, given in options.items()}
+    texts = {name.removeprefix("--"): text_of(given) for name, given in options.items()}
     told = {name: text for name, text in texts.items() if text not in (None, "auto", "", "null")}
     return OptionTable.load(table).read(told)
 
 
 def _spelled(option: str) -> str:
-    return "--" + option[2:].replace("-", "_") if option.startswith("--") else option
+    """An argument as the script's parser names it: both kinds of hyphens are the same there."""
+    return "--" + option.lstrip("-").replace("-", "_")
 
 
-def _gather(found: Found, sources: _Sources) -> None:
+def gather(found: Found, sources: Sources) -> None:
+    """Put the options of a command or document, and of its files, where they belong."""
     given = {**{each.option: each for each in found.unknown}, **found.options}
     sources.worlds.append(found.world)
-    if any(name.startswith("-") for name in given) or not given:
-        sources.words += [text for each in found.positional if (text := text_of(each))]
-        _command(given, sources)
-    elif is_accelerate_document(given):
+    if is_accelerate_document(given):
         _accelerate(given.values(), sources)
     elif is_deepspeed_document(given):
-        _document(given.values(), sources.deepspeed, sources)
+        for name, each in given.items():
+            sources.put(sources.deepspeed, name, each)
         sources.unknown += found.unknown
     else:
+        sources.words += [text for each in found.positional if (text := text_of(each))]
         for name, each in given.items():
-            option = name if name.startswith(SECTION) else f"--{name}"
-            _put(sources.script, option, each, sources)
+            _argument(name, each, sources)
     for file in found.files.values():
         if file.options or file.unknown:
             _beside(file, sources)
 
 
-def _beside(found: Found, sources: _Sources) -> None:
+def _beside(found: Found, sources: Sources) -> None:
     """A file that a command names: also the keys of FSDP alone, which no script has."""
     given = {**{each.option: each for each in found.unknown}, **found.options}
     if set(given) & {"reshard_after_forward", "activation_checkpointing", "cpu_offload"}:
         for name, each in given.items():
-            _put(sources.script, SECTION + name.removeprefix("fsdp_"), each, sources)
+            sources.put(sources.script, SECTION + name.removeprefix("fsdp_"), each)
         return
-    _gather(found, sources)
+    gather(found, sources)
 
 
-def _command(given: Mapping[str, Given], sources: _Sources) -> None:
-    for name, each in given.items():
-        option = _spelled(name)
-        if option in _ACCELERATE_FLAGS:
-            kind = Given(
-                option=option,
-                texts=(_ACCELERATE_FLAGS[option],),
-                line=each.line,
-                spans=(None,),
-                whole=each.whole,
-            )
-            _put(sources.accelerate, "distributed_type", kind, sources)
-        elif option in _ACCELERATE_OPTIONS and option != "--zero_stage":
-            _put(sources.accelerate, _ACCELERATE_OPTIONS[option], each, sources)
-        elif option == "--zero_stage":
-            _put(sources.deepspeed, "zero_optimization.stage", each, sources)
-        elif option.startswith("--fsdp_") and option not in ("--fsdp_config",):
-            _put(sources.accelerate, f"fsdp_config.{option[2:]}", each, sources)
-        elif option.startswith("--parallelism_config_"):
-            _put(sources.accelerate, f"parallelism_config.{option[2:]}", each, sources)
-        else:
-            _put(sources.script, option, each, sources)
+def _argument(name: str, given: Given, sources: Sources) -> None:
+    """An argument of a script or of ``accelerate launch``, which share a command."""
+    option = _spelled(name)
+    plain = option.removeprefix("--")
+    if name.startswith(SECTION):
+        key = name.removeprefix(SECTION).removeprefix("fsdp_")
+        sources.put(sources.script, SECTION + key, given)
+    elif option in _ACCELERATE_FLAGS:
+        kind = replace(given, texts=(_ACCELERATE_FLAGS[option],), spans=(None,))
+        sources.put(sources.accelerate, "distributed_type", kind)
+    elif option in _ACCELERATE_OPTIONS:
+        sources.put(sources.accelerate, _ACCELERATE_OPTIONS[option], given)
+    elif option == "--zero_stage":
+        sources.put(sources.deepspeed, "zero_optimization.stage", given)
+    elif plain.startswith("fsdp_") and plain != "fsdp_config":
+        sources.put(sources.accelerate, f"fsdp_config.{plain}", given)
+    elif plain.startswith("parallelism_config_"):
+        sources.put(sources.accelerate, f"parallelism_config.{plain}", given)
+    else:
+        sources.put(sources.script, option, given)
 
 
-def _accelerate(given: Iterable[Given], sources: _Sources) -> None:
-    """Keys of sections may lack the section's prefix, and the kind any case."""
+def _accelerate(given: Iterable[Given], sources: Sources) -> None:
+    """Keys of sections may lack the section's prefix."""
     for each in given:
         section, dot, key = each.option.partition(".")
-        prefix = {"dynamo_config": "dynamo_", "parallelism_config": "parallelism_config_"}.get(
-            section, section.removesuffix("config")
-        )
-        if dot and section in _SECTIONS and not key.startswith(prefix):
+        prefix = _PREFIXES.get(section, "")
+        if dot and not key.startswith(prefix):
             key = prefix + key
-        _put(sources.accelerate, f"{section}{dot}{key}", each, sources)
-
-
-def _document(given: Iterable[Given], place: dict[str, Given], sources: _Sources) -> None:
-    for each in given:
-        _put(place, each.option, each, sources)
-
-
-def _put(place: dict[str, Given], name: str, given: Given, sources: _Sources) -> None:
-    place.setdefault(name, given)
-    sources.spelled[name] = given.option
+        sources.put(sources.accelerate, f"{section}{dot}{key}", each)

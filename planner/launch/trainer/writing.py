@@ -10,7 +10,7 @@ from typing import Any
 from planner.enums import AttentionKind
 from planner.launch.config_json import config_json, family_of
 from planner.launch.job import Job
-from planner.launch.option_table import OptionTable, Remark, Settings
+from planner.launch.option_table import OptionTable, Remark, Setting, Settings
 from planner.launch.target import Argument, File, Variable
 from planner.specs.model import AttentionSpec
 
@@ -26,7 +26,7 @@ _RATE = Variable(name="LEARNING_RATE", meaning="learning rate")
 _MODEL = Variable(name="MODEL_PATH", meaning="folder of the model's weights and config.json")
 _TOKENIZER = Variable(name="TOKENIZER", meaning="ORG/NAME or folder of the tokenizer")
 _RUN_CLM = Variable(name="RUN_CLM", meaning="path of run_clm.py of transformers' examples")
-_LISTS = ("--lora_target_modules",)
+_LISTS = ("lora_target_modules",)
 
 _LEFT = (
     Remark(
@@ -85,11 +85,16 @@ def _latent(attention: AttentionSpec) -> tuple[tuple[str, ...], tuple[str, ...]]
     return ("q_b_proj" if attention.q_lora_rank else "q_proj", "kv_b_proj"), ("o_proj",)
 
 
+def training_steps(job: Job) -> int | None:
+    """Steps of the whole run."""
+    tokens = job["total_tokens"]
+    step = job["global_batch_size"] * job["sequence_length"]
+    return max(math.ceil(tokens / step), 1) if tokens else None
+
+
 def script_quantities(job: Job) -> Mapping[str, Any]:
     """What the script is told: not how the job is split, which its launcher or a file tells."""
     supervised, adapter = is_supervised(job), has_adapter(job)
-    tokens = job["total_tokens"]
-    step = job["global_batch_size"] * job["sequence_length"]
     length = job["sequence_length"]
     return {
         "micro_batch_size": job["micro_batch_size"],
@@ -97,7 +102,7 @@ def script_quantities(job: Job) -> Mapping[str, Any]:
         "trl_length": length if supervised else None,
         "packing": True if supervised else None,
         "block_length": None if supervised else length,
-        "training_steps": max(math.ceil(tokens / step), 1) if tokens else None,
+        "training_steps": training_steps(job),
         "precision": job["precision"],
         "weights_type": _weights_type(job),
         "flash_attention": job["flash_attention"] if supervised else None,
@@ -132,10 +137,7 @@ def script_arguments(job: Job, settings: Settings, *more: Argument) -> tuple[Arg
     keys = [setting for setting in settings.options if setting.option.startswith(SECTION)]
     options = [setting for setting in settings.options if setting not in keys]
     listed = [
-        Argument(words=(setting.option, *(setting.text or "").split()), note=setting.note)
-        if setting.option in _LISTS
-        else Argument.of(setting)
-        for setting in options
+        Argument(words=(f"--{each.option}", *_words(each)), note=each.note) for each in options
     ]
     return (
         *_program(job),
@@ -145,6 +147,11 @@ def script_arguments(job: Job, settings: Settings, *more: Argument) -> tuple[Arg
         *more,
         Argument(words=("--logging_steps", "1")),
     )
+
+
+def _words(setting: Setting) -> tuple[str, ...]:
+    text = setting.text or ""
+    return tuple(text.split()) if setting.option in _LISTS else (text,)
 
 
 def _program(job: Job) -> tuple[Argument, ...]:

@@ -120,6 +120,14 @@ class Word:
     pieces: Pieces = field(default=(), repr=False)
     regions: tuple[Span, ...] = field(default=(), repr=False)
 
+    @classmethod
+    def of(cls, pieces: Pieces, line: int, raw: str) -> Word:
+        """A word of pieces that are known."""
+        text = text_of(pieces)
+        span = None if text is None else span_of(pieces)
+        unknown = why_unknown(pieces)
+        return cls(text=text, span=span, line=line, raw=raw, unknown=unknown, pieces=pieces)
+
     @property
     def begins(self) -> str:
         """What is known of its beginning, up to the first part that is not."""

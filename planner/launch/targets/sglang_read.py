@@ -1,0 +1,127 @@
+"""What a command of SGLang says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from planner.launch.served import (
+    Told,
+    fraction,
+    known_gpu,
+    note_lengths,
+    put_model,
+    put_offload,
+    put_quantization,
+    whole,
+)
+from planner.launch.serving import AGGREGATED, DECODE_POOL, PREFILL_POOL
+from planner.launch.understood import Answers, Reading
+from planner.units import GIB
+
+_MODULES = ("sglang.launch_server", "dynamo.sglang")
+_MODEL_OPTIONS = ("--model-path", "--model")
+_SEQS = 256
+# Of a step by memory of the GPU: memory_hook.py of 0.5.23.
+_STEPS = ((160, 16384), (60, 8192), (20, 4096), (0, 2048))
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command starts a server of SGLang."""
+    first = [word.rsplit("/", 1)[-1] for word in words[:4]]
+    if first[:2] == ["sglang", "serve"]:
+        return True
+    return any(word in _MODULES or word == "launch_server.py" for word in first)
+
+
+def answers(reading: Reading) -> Answers:
+    """The deployment that a command starts."""
+    told = Told(reading=reading)
+    name = next((reading.text(one) for one in _MODEL_OPTIONS if reading.text(one)), None)
+    model = put_model(told, name)
+    told.take(*_MODEL_OPTIONS, "--served-model-name")
+    told.values["engine"] = "sglang"
+    stage, pp = told.count("stage_gpus"), told.count("pipeline_parallel")
+    ranks, replicas = _ranks(told)
+    told.values.update(
+        tensor_parallel=max(stage // ranks, 1),
+        pipeline_parallel=pp,
+        attention_data_parallel=ranks,
+        expert_parallel=told.count("expert_parallel"),
+        num_gpus=stage * pp * replicas,
+    )
+    if ranks > stage or stage % ranks:
+        told.notes.append(f"--tp-size {stage} is no multiple of its {ranks} attention ranks.")
+    put_quantization(told, name, model)
+    told.copy("kv_cache")
+    pool = reading.value("pool") or AGGREGATED
+    _put_batch(told, ranks, pool)
+    _put_drafts(told)
+    if reading.has("--enable-lora") or reading.has("--lora-paths"):
+        told.values["lora_rank"] = whole(reading.text("--max-lora-rank")) or 16
+        told.take("--enable-lora", "--max-lora-rank", "--lora-paths", "--max-loras-per-batch")
+    share = fraction(reading.text("--mem-fraction-static"))
+    told.take("--mem-fraction-static")
+    if share is not None:
+        told.notes.append(
+            f"Weights and cache may take {share:g} of each GPU; without the option SGLang works "
+            "the share out."
+        )
+    put_offload(told, model, "--cpu-offload-gb")
+    if reading.has("--enable-hierarchical-cache"):
+        told.take("--enable-hierarchical-cache", "--hicache-ratio", "--hicache-size")
+        told.notes.append(
+            "What leaves the cache of a GPU is kept in host memory; its share is not known."
+        )
+    note_lengths(told, whole(reading.value("max_model_len")))
+    return told.answers(pool)
+
+
+def _ranks(told: Told) -> tuple[int, int]:
+    """Attention ranks inside the tensor-parallel group, and whole copies in one server."""
+    reading = told.reading
+    told.take("--dp-size", "--enable-dp-attention", "--load-balance-method")
+    ranks, copies = told.count("attention_data_parallel"), whole(reading.text("--dp-size")) or 1
+    if reading.has("--enable-dp-attention") and ranks == 1:
+        return copies, 1
+    return ranks, copies
+
+
+def _put_batch(told: Told, ranks: int, pool: str) -> None:
+    reading = told.reading
+    seqs = whole(reading.value("server_seqs"))
+    if seqs is None:
+        why = "as many as the cache has room for; without --max-running-requests 256 are assumed"
+        told.assume("concurrency", max(_SEQS, ranks), why)
+    else:
+        told.values["concurrency"] = seqs
+    tokens = whole(reading.value("server_step_tokens"))
+    if pool == DECODE_POOL:
+        each = -(-int(told.values["concurrency"]) // ranks)
+        told.assume("max_num_batched_tokens", each, "one token of each request of a rank")
+    elif tokens is None:
+        gpu = known_gpu(reading.found.world.gpu)
+        size = gpu.memory_capacity / GIB if gpu else 80.0
+        step = next(tokens for least, tokens in _STEPS if size >= least)
+        why = f"--chunked-prefill-size is {step:,} by default on GPUs of {size:.0f} GiB"
+        told.assume("max_num_batched_tokens", max(step // ranks, 1), why)
+    else:
+        told.values["max_num_batched_tokens"] = max(tokens // ranks, 1)
+    if reading.value("prefix_caching") == "true" and pool != PREFILL_POOL:
+        told.notes.append(
+            "Prefixes are cached: give --prefix-cache-hit-rate, the share of prompts found there."
+        )
+
+
+def _put_drafts(told: Told) -> None:
+    reading = told.reading
+    options = ("algorithm", "num-draft-tokens", "num-steps", "eagle-topk", "draft-model-path")
+    told.take(*(f"--speculative-{option}" for option in options))
+    if not reading.has("--speculative-algorithm"):
+        return
+    verified = whole(reading.text("--speculative-num-draft-tokens"))
+    steps = whole(reading.text("--speculative-num-steps"))
+    number = verified - 1 if verified else steps or 3
+    told.values["draft_tokens"] = number
+    told.notes.append(
+        "Tokens are drafted: give --acceptance-rate, the probability that one is accepted."
+    )

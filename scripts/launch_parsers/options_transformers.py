@@ -1,0 +1,13 @@
+"""Keys of TrainingArguments, which are also the options of the HF Trainer's scripts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rows import Row, distinct, of_class
+from transformers import TrainingArguments
+
+
+def answer(case: dict[str, Any]) -> list[Row]:
+    rows = distinct(of_class(TrainingArguments))
+    return [row for row in rows if "." not in row["name"]]

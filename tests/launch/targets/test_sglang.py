@@ -1,0 +1,140 @@
+"""SGLang: what is written of plans, and what is read of users' commands."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from round_trip import serving_jobs
+from serving_trip import found, lost_between, planned, process_of, value_of, variables_of, words
+
+from planner.launch.job import Job
+from planner.launch.targets.sglang import TARGET
+from planner.launch.targets.sglang_read import starts
+
+WIDE = {
+    "tensor_parallel": 4,
+    "attention_data_parallel": 4,
+    "expert_parallel": 16,
+    "concurrency": 64,
+    "max_num_batched_tokens": 4096,
+}
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(serving_jobs(engine="sglang"))
+def test_commands_of_a_plan_tell_it_again(job: Job) -> None:
+    assert lost_between(TARGET, job) == {}
+
+
+def test_attention_ranks_are_inside_the_tensor_parallel_group() -> None:
+    job = planned(model="deepseek-v3", engine="sglang", num_gpus=16, settings=WIDE)
+    (serve,) = TARGET.drafted(job).processes
+    assert value_of(serve, "--tp-size") == "16"
+    assert value_of(serve, "--attn-dp-size") == "4"
+    assert value_of(serve, "--ep-size") == "16"
+    # The engine divides the chunk by the attention ranks, and the requests too.
+    assert value_of(serve, "--chunked-prefill-size") == str(4 * 4096)
+    assert value_of(serve, "--max-running-requests") == "64"
+    assert (value_of(serve, "--nnodes"), serve.num_nodes) == ("2", 2)
+    assert "${MASTER_ADDR}:20000" in words(serve)
+
+
+def test_the_memory_share_is_that_of_weights_and_cache() -> None:
+    job = planned(model="llama-3.1-70b", engine="sglang", settings={"tensor_parallel": 8})
+    (serve,) = TARGET.drafted(job).processes
+    beside = job.row["memory_activations_gib"] + job.row["memory_reserved_gib"]
+    size = job.gpu.allocatable_memory / 2**30
+    share = job.profile.memory.gpu_memory_utilization - beside / size
+    assert float(value_of(serve, "--mem-fraction-static") or 0) == pytest.approx(share, abs=1e-4)
+
+
+def test_drafted_tokens_and_the_verified_one() -> None:
+    asked = {"tensor_parallel": 8, "quantization": "fp8"}
+    for model, method in (("deepseek-v3", "NEXTN"), ("llama-3.1-70b", "STANDALONE")):
+        job = planned(
+            model=model, engine="sglang", draft_tokens=3, num_gpus=16 if method == "NEXTN" else 8,
+            settings={**asked, **({"pipeline_parallel": 2} if method == "NEXTN" else {})},
+        )  # fmt: skip
+        (serve,) = TARGET.drafted(job).processes
+        assert value_of(serve, "--speculative-algorithm") == method
+        assert value_of(serve, "--speculative-num-draft-tokens") == "4"
+        assert value_of(serve, "--speculative-num-steps") == "3"
+        assert value_of(serve, "--speculative-eagle-topk") == "1"
+        assert ("DRAFT_MODEL" in variables_of(serve)) == (method == "STANDALONE")
+
+
+def test_a_cache_that_it_does_not_have_is_told() -> None:
+    asked = {"tensor_parallel": 8, "kv_cache": "int8"}
+    draft = TARGET.drafted(planned(model="llama-3.1-70b", engine="sglang", settings=asked))
+    assert "--kv-cache-dtype" not in words(draft.processes[0])
+    assert [one.parameter for one in draft.unexpressed] == ["kv_cache"]
+
+
+def test_host_memory_is_in_whole_units() -> None:
+    asked = {"tensor_parallel": 8, "weight_offload": 0.1, "kv_offload": 0.2, "concurrency": 64}
+    job = planned(model="llama-3.1-70b", engine="sglang", settings=asked)
+    draft = TARGET.drafted(job)
+    gib = int(value_of(draft.processes[0], "--cpu-offload-gb") or 0)
+    weights = job.row["memory_weights_gib"] / 0.9 * 0.1
+    assert weights <= gib < weights + 1
+    assert "--enable-hierarchical-cache" in words(draft.processes[0])
+    assert {one.parameter for one in draft.unexpressed} == {"weight_offload", "kv_offload"}
+
+
+def test_pools_have_modes_and_ports_to_meet() -> None:
+    asked = {"prefill_replicas": 2, "tensor_parallel": 2, "concurrency": 64}
+    job = planned(model="llama-3.1-8b", engine="sglang", mode="disaggregated", settings=asked)
+    draft = TARGET.drafted(job)
+    prefill, decode = (process_of(draft, name) for name in ("prefill", "decode"))
+    assert value_of(prefill, "--disaggregation-mode") == "prefill"
+    assert value_of(decode, "--disaggregation-mode") == "decode"
+    assert "5${COPY}00" in words(prefill)
+    router = words(process_of(draft, "router"))
+    assert router[router.index("${PREFILL_URL_1}") + 1] == "5100"
+    assert router.count("--decode") == decode.copies == 2
+
+
+def test_the_older_words_for_attention_ranks() -> None:
+    command = {"model_path": "deepseek-ai/DeepSeek-V3", "tp_size": "16", "dp_size": "8"}
+    answers = TARGET.read(
+        found(TARGET, enable_dp_attention=None, chunked_prefill_size="8192", **command)
+    )
+    wanted = {
+        "tensor_parallel": 2,
+        "attention_data_parallel": 8,
+        "num_gpus": 16,
+        "max_num_batched_tokens": 1024,
+        "quantization": "fp8_block",
+    }
+    assert wanted.items() <= answers.values.items()
+    replicas = TARGET.read(found(TARGET, **command))
+    assert replicas.values["attention_data_parallel"] == 1
+    assert replicas.values["num_gpus"] == 128
+
+
+def test_a_prefill_worker_answers_for_its_pool() -> None:
+    answers = TARGET.read(
+        found(TARGET, model_path="x/y-70b-FP8", tp_size="4", disaggregation_mode="prefill")
+    )
+    wanted = {
+        "prefill_tensor_parallel": 4,
+        "prefill_quantization": "fp8",
+        "prefill_max_num_batched_tokens": 8192,
+        "mode": "disaggregated",
+    }
+    assert wanted.items() <= answers.values.items()
+    assert "prefill_max_num_batched_tokens" in answers.defaults
+
+
+@pytest.mark.parametrize(
+    ("command", "is_one"),
+    [
+        ("python3 -m sglang.launch_server --model-path x", True),
+        ("sglang serve --model-path x", True),
+        ("python -m dynamo.sglang --model-path x", True),
+        ("python -m sglang.bench_serving --model x", False),
+        ("vllm serve x", False),
+    ],
+)
+def test_commands_that_start_it(command: str, is_one: bool) -> None:
+    assert starts(command.split()) is is_one
