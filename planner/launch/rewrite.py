@@ -22,7 +22,7 @@ _Texts = tuple[str, ...]
 class Rewritten:
     """A file after a change.
 
-    ``unexpressed`` is what the target cannot say of the change, ``unwritten`` the options whose
+    ``notes`` say what is to be done beside it. ``unexpressed`` is what the target cannot say of the change, ``unwritten`` the options whose
     place in the file text alone does not tell, each with what it is to be, None where it goes.
     """
 
@@ -31,6 +31,7 @@ class Rewritten:
     after: str
     unexpressed: tuple[Remark, ...] = ()
     unwritten: Changes = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def diff(self) -> str:
@@ -62,7 +63,17 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
         after=edited.text,
         unexpressed=unexpressed,
         unwritten={**edited.unwritten, **elsewhere},
+        notes=_copies(before, after),
     )
+
+
+def _copies(before: Job, after: Job) -> tuple[str, ...]:
+    """What is to be done beside the file where another number of replicas serves."""
+    old, new = (job.row.get("replicas") for job in (before, after))
+    if new is None or old == new:
+        return ()
+    each = int(after.num_gpus / new)
+    return (f"It is then {int(new)} replicas in place of {int(old or 1)}, on {each} GPUs each.",)
 
 
 def option_changes(

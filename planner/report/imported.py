@@ -116,6 +116,8 @@ def print_wasted(console: Console, row: Mapping[str, Any]) -> None:
 
 def print_diff(console: Console, rewritten: Rewritten, *, is_written: bool) -> None:
     """The change in the user's file, and what of it the file cannot say."""
+    for note in rewritten.notes:
+        print_folded(console, note)
     for remark in rewritten.unexpressed:
         print_folded(console, f"It cannot be said there: {remark}")
     for option, texts in rewritten.unwritten.items():
