@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from planner.launch.reading.shell import Directive, Word
+from planner.launch.reading.shell import Directive, HereDocument, Word
 from planner.launch.text import Given, Span
 from planner.launch.understood import World
 
 _COUNT = re.compile(r"(?:([A-Za-z][\w.-]*):)?(?:([A-Za-z][\w.-]*):)?(\d+)(?:\(.*\))?")
 _GRES = re.compile(r"gpu(?::[A-Za-z_][\w.-]*)?:(\d+)|gpu:([A-Za-z_][\w.-]*)|gpu\b")
+_SLOTS = re.compile(r"(?:\bslots\s*=\s*|:)(\d+)")
 _KIND = re.compile(r"gpu:([A-Za-z_][\w.-]*)")
 
 # What an option of a launcher says: the field of the world, by its usual name.
@@ -258,6 +259,19 @@ def _included(option: str, word: Word) -> dict[str, Given]:
     if slots and len(slots) == len(hosts) and len(set(slots)) == 1:
         found[PER_NODE] = _as_given(option, word, str(slots[0]), None)
     return found
+
+
+def hosts(kind: str, option: str, word: Word, listed: HereDocument | None) -> Layer:
+    """What a list of hosts says: ``a:8,b:8`` itself, or a file with ``a slots=8`` in each line."""
+    names = (word.text or "").split(",")
+    if listed is not None:
+        lines = (line.partition("#")[0].strip() for line in listed.text.splitlines())
+        names = [line for line in lines if line]
+    slots = [found[1] for name in names if (found := _SLOTS.search(name))]
+    said = {NODES: _as_given(option, word, str(len(names)), None)}
+    if len(slots) == len(names) and len(set(slots)) == 1:
+        said[PER_NODE] = _as_given(option, word, slots[0], None)
+    return Layer(kind=kind, said=said)
 
 
 def _selected(directive: Directive) -> dict[str, Given]:

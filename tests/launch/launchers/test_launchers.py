@@ -105,6 +105,9 @@ def test_programs(text: str, words: list[str]) -> None:
         ("accelerate launch --num_machines 2 --num_processes 16 train.py", "2", None, "16", None),
         ("mpirun -np 32 --map-by ppr:8:node python train.py x", None, "8", None, None),
         ("mpirun -np 32 python train.py x", None, None, "32", None),
+        ("cat > hosts <<'E'\na slots=4\nb slots=4  # c\nE\ndeepspeed --hostfile hosts train.py x",
+         "2", "4", None, None),
+        ("mpirun -H a:8,b:8,c:8 python train.py x", "3", "8", None, None),
         ("docker run --gpus '\"device=0,3\"' i vllm serve m", None, "2", None, None),
         ("CUDA_VISIBLE_DEVICES=0,1,2 vllm serve m", None, "3", None, None),
         ("#SBATCH -N 3\n#SBATCH --gpus-per-node 4\ntorchrun --nnodes $SLURM_NNODES "
