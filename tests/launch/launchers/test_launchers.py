@@ -94,6 +94,8 @@ def test_programs(text: str, words: list[str]) -> None:
         ("#SBATCH --nodes=4\n#SBATCH --gres=gpu:h100:8\nsrun vllm serve m", "4", "8", None, "h100"),
         ("#SBATCH -N 4\n#SBATCH --gpus-per-node=a100:4\nsrun vllm serve m", "4", "4", None, "a100"),
         ("#SBATCH -N 2 --gpus=16\nsrun vllm serve m", "2", None, "16", None),
+        ("#SBATCH -C 'ib&v100-32g' -N 2\nsrun vllm serve m", "2", None, None, "v100-32g"),
+        ("srun --constraint=ib --gpus-per-node=a100:4 vllm serve m", None, "4", None, "a100"),
         ("#PBS -l select=3:ngpus=4\nvllm serve m", "3", "4", None, None),
         ("#SBATCH -N 9\nsrun -N2 --gpus-per-node 8 vllm serve m", "2", "8", None, None),
         ("#SBATCH -N 2 --ntasks-per-node=8\nsrun python train.py x", "2", "8", None, None),
