@@ -11,7 +11,6 @@ from planner.launch.launchers.nested import joined, script_in, script_of
 from planner.launch.launchers.options import consumed
 from planner.launch.launchers.programs import (
     ACCELERATE,
-    IMAGES,
     MODULES,
     PROGRAMS,
     QUIET,
@@ -19,6 +18,7 @@ from planner.launch.launchers.programs import (
     Program,
 )
 from planner.launch.launchers.world import Layer, hosts, layer_of
+from planner.launch.reading.containers import program_of
 from planner.launch.reading.shell import Command, Script, Word
 
 _PYTHON = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)*)?")
@@ -257,16 +257,4 @@ def _from_image(options: Sequence[tuple[str, Word | None]], rest: Sequence[Word]
     for name, word in options:
         if name == "--entrypoint" and word is not None and word.text:
             return (word, *words)
-    if words and not (words[0].begins or "-").startswith("-"):
-        return words
-    return (*started_by(image), *words)
-
-
-def started_by(image: Word) -> tuple[Word, ...]:
-    """What an image starts by itself, where that is known."""
-    for part, program in IMAGES.items():
-        if part in (image.text or image.raw):
-            return tuple(
-                Word(text=text, span=None, line=image.line, raw=image.raw) for text in program
-            )
-    return ()
+    return program_of(image.text or image.raw, words, image.line)
