@@ -7,6 +7,7 @@ TARGETS = (
     "transformers",
     "vllm",
     "sglang",
+    "tensorrt-llm",
 )
 """In the order in which help and documentation list them; each has a module in `targets`."""
 
