@@ -8,6 +8,7 @@ TARGETS = (
     "vllm",
     "sglang",
     "tensorrt-llm",
+    "llama-server",
 )
 """In the order in which help and documentation list them; each has a module in `targets`."""
 

@@ -98,13 +98,19 @@ class Told:
             values["prefill_replicas"] = 1
         elif pool == DECODE_POOL:
             values["replicas"] = 1
-        asked = () if values.get("model") else ("model",)
+        return self._made("serve", values, defaults)
+
+    def batch(self) -> Answers:
+        """The answers of an engine that is predicted for a static batch."""
+        return self._made("inference", dict(self.values), dict(self.defaults))
+
+    def _made(self, workload: str, values: dict[str, Any], defaults: dict[str, str]) -> Answers:
         return Answers(
-            workload="serve",
+            workload=workload,
             values=values,
             used=frozenset(self.used),
             defaults=defaults,
-            asked=asked,
+            asked=() if values.get("model") else ("model",),
             notes=tuple(self.notes),
         )
 
