@@ -5,6 +5,7 @@ TARGETS = (
     "megatron-bridge",
     "deepspeed",
     "accelerate",
+    "torchtitan",
     "transformers",
     "axolotl",
     "vllm",
