@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from planner.errors import LaunchError
 from planner.launch.launchers import Inner, inner_commands, read_script
 from planner.launch.reading.arguments import read_arguments
+from planner.launch.reading.containers import Container, containers_of, script_of
 from planner.launch.reading.shell import HereDocument, Script, Word
+from planner.launch.reading.shell.values import computed
 from planner.launch.reading.tree import Tree, read_trees
 from planner.launch.target import Target
 from planner.launch.targets import targets
 from planner.launch.text import Given
-from planner.launch.understood import Found
+from planner.launch.understood import Found, World
 
 _MOST_NAMED = 5
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml")
+_YAML = (".yaml", ".yml")
 _MOST_BYTES = 4_000_000
+_POOL_OPTIONS = ("--disaggregation-mode", "--is-prefill-worker", "--is-decode-worker")
 # What shells do beside starting programs.
 _PLUMBING = frozenset(
     {
@@ -30,6 +35,11 @@ _PLUMBING = frozenset(
 )
 
 
+def is_document(path: Path) -> bool:
+    """Whether a file is YAML, JSON or TOML, not a script."""
+    return path.suffix.lower() in _DOCUMENTS
+
+
 def launches(path: Path, text: str) -> Iterator[Found]:
     """What a file starts, in order; files that its commands name are read beside it.
 
@@ -38,7 +48,7 @@ def launches(path: Path, text: str) -> Iterator[Found]:
     LaunchError
         It cannot be read, or its scheduler and its launcher contradict each other.
     """
-    if path.suffix.lower() in _DOCUMENTS:
+    if is_document(path):
         yield from _of_documents(path, text)
         return
     script = read_script(text, {}, path.name)
@@ -140,10 +150,41 @@ def _of_here_document(path: Path, script: Script, document: HereDocument, name: 
 
 
 def _of_documents(path: Path, text: str) -> Iterator[Found]:
-    """The documents that are a target's own."""
+    """The documents that are a target's own, and the commands of containers."""
+    if path.suffix.lower() in _YAML:
+        yield from _of_containers(path, text)
     for found in _trees(path, text):
         if found.target:
             yield found
+
+
+def _of_containers(path: Path, text: str) -> Iterator[Found]:
+    """What the containers of a file start; those that follow another are part of its job."""
+    containers = containers_of(text, path.name)
+    for container in containers:
+        script = script_of(container, text, path.name)
+        for inner in inner_commands(script):
+            target = started(inner.words)
+            if target is not None and not container.is_follower:
+                placed = replace(
+                    inner,
+                    words=(*inner.words, *_pool_words(container, inner.words)),
+                    world=_within(inner.world, container.world),
+                )
+                yield of_command(path, script, placed, target)
+
+
+def _pool_words(container: Container, words: Sequence[Word]) -> Iterator[Word]:
+    """The pool of a worker, where its container tells it and not its command."""
+    if container.role and not any(word.begins in _POOL_OPTIONS for word in words):
+        for text in (_POOL_OPTIONS[0], container.role):
+            yield Word.of(computed(text), container.line, text)
+
+
+def _within(own: World, around: World) -> World:
+    """What a command says of where it runs, and its container where that says nothing."""
+    told = {each.name: getattr(own, each.name) for each in fields(World)}
+    return replace(around, **{name: value for name, value in told.items() if value is not None})
 
 
 def _trees(path: Path, text: str) -> Iterator[Found]:

@@ -7,6 +7,7 @@ TARGETS = (
     "deepspeed",
     "accelerate",
     "transformers",
+    "axolotl",
     "vllm",
     "sglang",
 )
