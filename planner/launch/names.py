@@ -3,6 +3,7 @@
 TARGETS = (
     "megatron-lm",
     "megatron-bridge",
+    "megatron-deepspeed",
     "deepspeed",
     "accelerate",
     "torchtitan",
