@@ -13,6 +13,8 @@ from planner.launch.option_table import FLAG, OptionTable
 _FLAG_VALUES = "0"
 _ONE_OR_NONE = "?"
 _BOOLEAN = "bool"
+# A beginning that argparse completes; a shorter one is a slip.
+_SHORTEST = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +73,10 @@ class Accepted:
         base, dot, _ = word.partition(".")
         if dot and base.replace("_", "-") in self.options:
             return AcceptedOption(name=word)
+        if not word.startswith("--") or len(word) < _SHORTEST:
+            return None
         starting = {name for name in self.options if name.startswith(word)}
-        return self.options[starting.pop()] if len(word) > 3 and len(starting) == 1 else None
+        return self.options[starting.pop()] if len(starting) == 1 else None
 
 
 def _rename(

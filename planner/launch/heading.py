@@ -85,7 +85,7 @@ def heading(
     notes = (*draft.notes, *(note for process in processes for note in process.notes))
     lines += _part("Notes", dict.fromkeys(notes))
     asked = [f"{one.name}: {one.meaning}{_default(one)}" for one in variables_of(processes)]
-    lines += _part("Set in the environment", [*asked, *also])
+    lines += _part("What you set", [*asked, *also])
     lines += ["", *how] if how else []
     return comment(lines)
 

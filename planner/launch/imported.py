@@ -10,12 +10,16 @@ from typing import Any
 from planner.errors import LaunchError, PlannerError
 from planner.given import Said, make_request
 from planner.inputs import read
+from planner.launch.checkpoint import checkpoint_of
 from planner.launch.lines import Line, Status, lines_of
 from planner.launch.same_shape import find_model, write_model
 from planner.launch.target import Target
+from planner.launch.text import Given
 from planner.launch.understood import Answers, Found
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
+from planner.specs.files import aliased
+from planner.specs.paths import SpecKind
 from planner.terms import glossary, terms_of
 from planner.workloads.registry import workload_of
 
@@ -23,6 +27,8 @@ from planner.workloads.registry import workload_of
 _NEEDED = {"model": "the model", "gpu": "the GPU", "num_gpus": "the number of GPUs"}
 _OF_GPUS = ("gpu", "cluster")
 _OF_NUMBERS = ("num_gpus", "request_rate")
+# What a copy of the whole service has again.
+_OF_COPIES = ("num_gpus", "replicas", "prefill_replicas")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,16 +83,20 @@ class Imported:
         except PlannerError as error:
             raise type(error)(f"{self.path}: {error}") from error
 
-    def _refuse_open(self, asked: Mapping[str, Any], said: Said) -> None:
+    def lacking(self, asked: Mapping[str, Any]) -> tuple[str, ...]:
+        """What is neither in the file nor among these answers, by term."""
         known = {*self.values, *asked}
         enough = {"gpu": _OF_GPUS, "num_gpus": _OF_NUMBERS}
-        lacking = [name for name in _NEEDED if not known & {name, *enough.get(name, ())}]
-        lacking += [name for name in self.answers.asked if name not in known]
+        needed = [name for name in _NEEDED if not known & {name, *enough.get(name, ())}]
+        open_terms = [name for name in self.answers.asked if name not in known]
+        return tuple(dict.fromkeys([*needed, *open_terms]))
+
+    def _refuse_open(self, asked: Mapping[str, Any], said: Said) -> None:
+        lacking = self.lacking(asked)
         if not lacking:
             return
         words = ", ".join(
-            f"{_NEEDED.get(name, name.replace('_', ' '))} ({said(name)})"
-            for name in dict.fromkeys(lacking)
+            f"{_NEEDED.get(name, name.replace('_', ' '))} ({said(name)})" for name in lacking
         )
         reasons = "".join(f"\n  {line}" for line in self.of(Status.OPEN))
         raise LaunchError(f"{self.path} does not tell {words}: give it beside --from.{reasons}")
@@ -114,6 +124,10 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     if kind not in values and target.profiles:
         values[kind] = target.profiles[0]
     values |= {name: v for name, v in _placed(found, catalogue).items() if name not in values}
+    if model := _checkpoint(values.get("model"), specs):
+        notes.append(f"{values['model']} is read as {model}, by its name.")
+        values["model"] = model
+    values |= _copied(values, _count(found.world.copies))
     return Imported(
         path=path,
         target=target,
@@ -135,14 +149,25 @@ def _model(shape: Mapping[str, Any], catalogue: Catalogue, path: Path) -> tuple[
     return str(written), f"No model that planner knows has its sizes: they are kept in {written}."
 
 
+def _checkpoint(name: Any, specs: Path | None) -> str | None:
+    """The model that a checkpoint of another name is, by that name; None where it is known."""
+    if name is None or Path(str(name)).exists() or aliased(SpecKind.MODELS, str(name), specs):
+        return None
+    model = checkpoint_of(str(name), specs).model
+    return None if model == str(name) else model
+
+
+def _copied(values: Mapping[str, Any], copies: int | None) -> dict[str, Any]:
+    """What several copies of the whole service come to."""
+    found = {name: _count_of(values.get(name)) for name in _OF_COPIES}
+    return {name: number * (copies or 1) for name, number in found.items() if number}
+
+
 def _placed(found: Found, catalogue: Catalogue) -> dict[str, Any]:
     """The GPUs that the launcher or the scheduler is asked for."""
     world = found.world
     values: dict[str, Any] = {}
-    nodes, each, total = (
-        None if given is None else _whole(given.texts)
-        for given in (world.num_nodes, world.gpus_per_node, world.num_gpus)
-    )
+    nodes, each, total = map(_count, (world.num_nodes, world.gpus_per_node, world.num_gpus))
     if total is not None:
         values["num_gpus"] = total
     elif nodes is not None and each is not None:
@@ -150,6 +175,14 @@ def _placed(found: Found, catalogue: Catalogue) -> dict[str, Any]:
     if world.gpu is not None and (name := _gpu(world.gpu, catalogue)):
         values["gpu"] = name
     return values
+
+
+def _count(given: Given | None) -> int | None:
+    return None if given is None else _whole(given.texts)
+
+
+def _count_of(value: Any) -> int | None:
+    return None if value is None else _whole((str(value),))
 
 
 def _whole(texts: tuple[str | None, ...]) -> int | None:

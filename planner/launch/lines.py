@@ -47,7 +47,9 @@ def lines_of(target: Target, reading: Reading, answers: Answers) -> tuple[Line, 
 def _line(target: Target, reading: Reading, answers: Answers, given: Given) -> Line:
     told = list(_meanings(reading, given.option))
     rows = [row for row in target.table.rows if row.option == given.option]
-    if not rows and given.option not in answers.used:
+    if not rows and not told and given.option not in answers.used:
+        if target.options.find(given.option) is None:
+            return _unknown(target, reading, given)
         status, meaning = Status.IGNORED, "no part of what is predicted"
     elif given.unknown or None in given.texts:
         status, meaning = Status.OPEN, given.unknown or "text alone does not tell it"

@@ -2,13 +2,15 @@
 
 TARGETS = (
     "megatron-lm",
+    "megatron-bridge",
     "deepspeed",
     "accelerate",
     "transformers",
+    "axolotl",
     "vllm",
     "sglang",
 )
 """In the order in which help and documentation list them; each has a module in `targets`."""
 
-WRAPPERS = ("script", "slurm", "kubernetes")
+WRAPPERS = ("script", "slurm", "kubernetes", "kserve")
 """Each has a module in `wrappers` with ``wrapped``."""

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from planner.errors import LaunchError
 from planner.launch.imported import Imported, imported
-from planner.launch.launchers import Inner, inner_commands, read_script
-from planner.launch.reading.arguments import read_arguments
-from planner.launch.reading.shell import Script, Word
-from planner.launch.target import Target
-from planner.launch.targets import target_of, targets
+from planner.launch.launches import launches, nothing_found
+from planner.launch.targets import target_of
 from planner.launch.text import Given
 from planner.launch.understood import Found, World
 
 _MOST_BYTES = 4_000_000
-_MOST_NAMED = 5
 _OF_POOLS = "prefill_"
 _REPLICAS = ("replicas", "prefill_replicas")
-# What shells do beside starting programs.
-_PLUMBING = frozenset(
-    {
-        *("set", "export", "cd", "echo", ":", "mkdir", "exit", "source", ".", "read", "shift"),
-        *("trap", "wait", "sleep", "kill", "cat", "ulimit", "test", "[", "printf", "unset"),
-        *("local", "module", "conda", "pip", "cp", "rm", "ls", "exec", "eval", "return", "true"),
-    }
-)
 
 
 def read_launch(
@@ -48,11 +36,11 @@ def read_launch(
     text = _text(path)
     found = [
         imported(path, target_of(one.target), _on(one, num_gpus), specs)
-        for one in _found(path, text)
+        for one in launches(path, text)
     ]
     several = _joined(_distinct(found))
     if not several:
-        raise LaunchError(_nothing(path, text))
+        raise LaunchError(nothing_found(path, text))
     if number is None and len(several) == 1:
         return several[0]
     if number is None or not 1 <= number <= len(several):
@@ -86,54 +74,6 @@ def _text(path: Path) -> str:
         raise LaunchError(f"{path}: is no text ({error.reason} at byte {error.start}).") from error
     except OSError as error:
         raise LaunchError(f"{path}: cannot be read ({error.strerror or error}).") from error
-
-
-def _found(path: Path, text: str) -> Iterator[Found]:
-    script = read_script(text, {}, path.name)
-    for inner in inner_commands(script):
-        target = _started(inner.words)
-        if target is not None:
-            inner.require_agreement(path.name)
-            yield _of_command(path, script, inner, target)
-
-
-def _started(words: Sequence[Word]) -> Target | None:
-    """The target whose program this is."""
-    texts = [_told(word) for word in words]
-    return next((one for one in targets().values() if one.starts(texts)), None)
-
-
-def _told(word: Word) -> str:
-    """A word's text, or the end of it where its beginning is not known."""
-    if word.text is not None:
-        return word.text
-    return next((piece.text for piece in reversed(word.pieces) if piece.text), "")
-
-
-def _of_command(path: Path, script: Script, inner: Inner, target: Target) -> Found:
-    arguments = read_arguments(inner.words, target.options)
-    return Found(
-        target=target.name,
-        name=path.name,
-        text=script.text,
-        line=inner.line,
-        options=arguments.options,
-        unknown=(*arguments.unknown, *arguments.untold),
-        positional=tuple(arguments.positional),
-        environment={name: _given(name, word) for name, word in inner.environment.items()},
-        world=inner.world,
-    )
-
-
-def _given(name: str, word: Word) -> Given:
-    return Given(
-        option=name,
-        texts=(word.text,),
-        line=word.line,
-        spans=(word.span,),
-        whole=None,
-        unknown=word.unknown,
-    )
 
 
 def _distinct(found: Sequence[Imported]) -> list[tuple[Imported, int]]:
@@ -170,17 +110,3 @@ def _joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:
     joined = replace(second, values=values, lines=lines, notes=(*first.notes, *second.notes))
     others = [one for one, _ in found if one not in (first, second)]
     return [joined, *others]
-
-
-def _nothing(path: Path, text: str) -> str:
-    """What a file without a launch does, as far as that helps."""
-    script = read_script(text, {}, path.name)
-    programs = dict.fromkeys(
-        _told(inner.words[0])
-        for inner in inner_commands(script)
-        if _told(inner.words[0]) not in _PLUMBING
-    )
-    names = [name for name in programs if name][:_MOST_NAMED]
-    does = f"it runs {', '.join(names)}" if names else "it runs no program"
-    known = ", ".join(targets())
-    return f"{path}: starts nothing that planner knows: {does}. It knows: {known}."

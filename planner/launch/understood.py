@@ -14,13 +14,15 @@ from planner.launch.text import Given
 class World:
     """On what a file starts its job; None where it does not say.
 
-    ``num_gpus`` where it gives a total; ``gpu`` as its scheduler calls the kind.
+    ``num_gpus`` where it gives a total; ``gpu`` as its scheduler calls the kind; ``copies`` of
+    the whole job, which know nothing of each other.
     """
 
     num_nodes: Given | None = None
     gpus_per_node: Given | None = None
     num_gpus: Given | None = None
     gpu: str | None = None
+    copies: Given | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

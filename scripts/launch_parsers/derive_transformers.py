@@ -1,4 +1,4 @@
-"""What TrainingArguments become of {"arguments": {...}}, or of the words {"argv": [...]}."""
+"""What TrainingArguments become of {"arguments": {...}} or {"argv": [...]}, as Trainer takes."""
 
 from __future__ import annotations
 

@@ -10,22 +10,13 @@ from planner.enums import LinkKind
 from planner.errors import LaunchError
 from planner.launch.logs.planned import STATIC, Planned
 from planner.launch.logs.reading import Reading
+from planner.terms import terms_of
 from planner.units import UNITS
-from planner.validation.columns import INFERENCE, TRAINING, Schema, is_path
+from planner.validation.columns import INFERENCE, TRAINING, ColumnType, Schema, is_path
 from planner.validation.inference.cases import Mode
 
 _GIGABIT = UNITS["byte/s"]["Gbit/s"]
 _GIGABYTE = UNITS["byte"]["GB"]
-_PARAMETERS = (
-    "num_gpus", "tensor_parallel", "pipeline_parallel", "virtual_pipeline", "context_parallel",
-    "expert_parallel", "data_parallel", "zero_stage", "data_parallel_replicas",
-    "sequence_parallel", "recompute", "recompute_num_layers", "flash_attention", "fp8_attention",
-    "offload", "micro_batch_size", "global_batch_size", "precision",
-)  # fmt: skip
-_SPLIT = (
-    "tensor_parallel", "pipeline_parallel", "attention_data_parallel", "expert_parallel",
-    "max_num_batched_tokens",
-)  # fmt: skip
 # Words of the columns for weights, activations and products, by quantization.
 _WORDS: Mapping[str, tuple[str, str, str]] = {
     "w16a16": ("bf16", "bf16", ""),
@@ -113,9 +104,18 @@ def _training(planned: Planned) -> Mapping[str, Any]:
         "lora_rank": "" if adapter == "none" else work.lora_rank,
         "sequence_length": work.sequence_length,
         "mtp_num_layers": planned.model.mtp_num_layers or "",
-        **{name: row[name] for name in _PARAMETERS if row.get(name) not in (None, 0)},
-        # Zero means something of these.
-        **{name: int(row[name]) for name in ("zero_stage", "sequence_parallel", "flash_attention")},
+        "data_parallel": row["data_parallel"],
+        **_parameters(planned),
+    }
+
+
+def _parameters(planned: Planned) -> dict[str, Any]:
+    """The parameters that are columns too; a count of none is left out."""
+    columns = schema_for(planned).columns
+    return {
+        name: planned.row[name]
+        for name in terms_of(planned.pinned.workload, "parameter")
+        if name in columns and (planned.row[name] or columns[name].type is not ColumnType.COUNT)
     }
 
 
@@ -128,9 +128,8 @@ def _serving(planned: Planned, reading: Reading) -> Mapping[str, Any]:
     return {
         "framework": row["engine"],
         "mode": _mode(planned, reading),
-        "num_gpus": row["num_gpus"],
-        **{name: row[name] for name in _SPLIT},
-        **dict(_prefill(row)),
+        **_parameters(planned),
+        **_prefill(row),
         "offload": _OFFLOADED.get(offloaded, ""),
         "weight_precision": weights,
         "activation_precision": activations,
@@ -158,13 +157,15 @@ def _mode(planned: Planned, reading: Reading) -> str:
 def _load(planned: Planned, reading: Reading) -> dict[str, Any]:
     """The load that the log tells, else that of the plan."""
     facts = reading.facts
-    told = {name: facts[name] for name in ("concurrency", "request_rate") if name in facts}
+    told: dict[str, Any] = {
+        name: facts[name] for name in ("concurrency", "request_rate") if name in facts
+    }
     if not told and "all_at_once" not in facts:
         told = {"concurrency": planned_concurrency(planned)}
     ranks = int(planned.row["attention_data_parallel"])
     places = math.ceil(float(planned.row["concurrency"]) / ranks)
     more = {} if planned.pinned.workload == STATIC else {"max_num_seqs": places}
-    return {**told, **more, "num_requests": facts.get("num_requests", "")}
+    return {"concurrency": "", **told, **more, "num_requests": facts.get("num_requests", "")}
 
 
 def planned_concurrency(planned: Planned) -> float:
@@ -176,13 +177,13 @@ def _prefill(row: Mapping[str, Any]) -> dict[str, Any]:
     """The columns of the workers of a disaggregated plan."""
     if row.get("prefill_gpu") is None:
         return {}
-    sizes = ("tensor_parallel", "pipeline_parallel", "attention_data_parallel", "expert_parallel",
-             "max_num_batched_tokens")  # fmt: skip
+    known = INFERENCE.columns
+    own = {name: value for name, value in row.items() if name in known and value is not None}
     return {
         "prefill_num_workers": row["prefill_replicas"],
         "decode_num_workers": row["replicas"],
-        **{f"prefill_{name}": row[f"prefill_{name}"] for name in sizes},
-        **{f"decode_{name}": row[name] for name in sizes},
+        **{name: value for name, value in own.items() if name.startswith("prefill_")},
+        **{f"decode_{name}": value for name, value in own.items() if f"decode_{name}" in known},
     }
 
 

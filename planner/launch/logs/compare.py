@@ -17,6 +17,7 @@ from planner.launch.logs.cells import (
 from planner.launch.logs.planned import TRAIN, Planned
 from planner.launch.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading
 from planner.launch.logs.steady import Steady, steady_state
+from planner.terms import terms_of
 from planner.validation.kinds import KINDS
 from planner.validation.library import Library
 from planner.validation.predict import predict, ranges
@@ -120,7 +121,7 @@ def _facts(reading: Reading, planned: Planned) -> Iterator[tuple[str, float, flo
         return
     tokens = row["global_batch_size"] * work.sequence_length
     expected = {
-        **{name: row[name] for name in _NAMES if name in row},
+        **{name: row[name] for name in terms_of(TRAIN, "parameter")},
         "sequence_length": work.sequence_length,
         "num_hidden_layers": planned.model.num_hidden_layers - planned.model.mtp_num_layers,
         "hidden_size": planned.model.hidden_size,
@@ -131,10 +132,6 @@ def _facts(reading: Reading, planned: Planned) -> Iterator[tuple[str, float, flo
         if name in facts:
             within = facts.get(f"{name}_within", 0.0)
             yield name, facts[name], value, max(within, _SAME if "token" in name else 0.0)
-
-
-_NAMES = ("num_gpus", "global_batch_size", "micro_batch_size", "tensor_parallel",
-          "pipeline_parallel", "context_parallel", "expert_parallel")  # fmt: skip
 
 
 def _of_training(reading: Reading, planned: Planned, name: str) -> Comparison:

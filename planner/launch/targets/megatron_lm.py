@@ -22,13 +22,17 @@ _MXFP8 = ("blackwell",)
 _DROPOUT = 0.1
 
 
-def quantities(job: Job) -> Mapping[str, Any]:
+def _quantities(job: Job) -> Mapping[str, Any]:
     """What the table turns into arguments: parameters of the plan and what follows from them."""
+    return {**shape_words(job.model, int(job["tensor_parallel"])), **run_words(job)}
+
+
+def run_words(job: Job) -> dict[str, Any]:
+    """Those of the run: all but the model's shape."""
     has_experts = bool(job.model.num_experts)
     tensor = int(job["tensor_parallel"])
     return {
         **job.pinned.parameters,
-        **shape_words(job.model, tensor),
         "virtual_pipeline": None,
         **split_words(job),
         "max_positions": max(int(job["sequence_length"]), job.model.max_position_embeddings or 0),
@@ -67,8 +71,9 @@ def recompute_words(job: Job) -> dict[str, Any]:
     if kind == "full":
         chunks = max(int(job["virtual_pipeline"]), 1)
         each = max(layers // chunks, 1) if layers else 1
-        return {"recompute_method": "block" if layers else "uniform", "recompute_layers": each}
-    return {"recompute_modules": " ".join(_modules(job, kind)) or None}
+        return {"recompute_method": "block" if layers else "uniform", "recompute_num_layers": each}
+    modules = " ".join(_modules(job, kind)) or None
+    return {"recompute_modules": modules, "recompute_num_layers": None}
 
 
 def _modules(job: Job, kind: str) -> list[str]:
@@ -214,9 +219,14 @@ def measured(process: Process, words: Sequence[str]) -> Process:
         else:
             lines[-1].append(word)
     arguments = tuple(Argument(words=tuple(line)) for line in lines)
-    saving = ("--save", "--load")
-    kept = tuple(each for each in process.arguments if each.words[0] not in saving)
+    kept = tuple(each for each in process.arguments if not _is_saving(each))
     return replace(process, name="benchmark", arguments=(*kept, *arguments))
+
+
+def _is_saving(argument: Argument) -> bool:
+    word = argument.words[0]
+    name = word.prefix.rstrip("=") if isinstance(word, Variable) else word
+    return name in ("--save", "--load", "checkpoint.save", "checkpoint.load")
 
 
 def _starts(words: Sequence[str]) -> bool:
@@ -229,7 +239,7 @@ TARGET = Target(
     version="megatron-core 0.19.2",
     workloads=("train",),
     profiles=("Megatron-LM",),
-    quantities=quantities,
+    quantities=_quantities,
     draft=_draft,
     answers=answers,
     starts=_starts,

@@ -28,7 +28,7 @@ from planner.units import DAY, HOUR
 _ALL_CPUS = '--cpus-per-task="$SLURM_CPUS_ON_NODE"'
 _ALSO = (
     "SBATCH_ACCOUNT and SBATCH_PARTITION, where your cluster wants them (sbatch reads both)",
-    "SBATCH_TIMELIMIT in place of --time",
+    "SBATCH_TIMELIMIT: how long it may run, in place of --time",
 )
 _CORES = "--cpus-per-gpu beside sbatch, where a part of a node comes with a single core"
 

@@ -1,0 +1,262 @@
+"""Every command and document of a file that a target reads."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from planner.errors import LaunchError
+from planner.launch.launchers import Inner, inner_commands, read_script
+from planner.launch.reading.arguments import read_arguments
+from planner.launch.reading.containers import Container, containers_of, script_of
+from planner.launch.reading.shell import HereDocument, Script, Word
+from planner.launch.reading.shell.values import computed
+from planner.launch.reading.tree import Tree, read_trees
+from planner.launch.target import Target
+from planner.launch.targets import targets
+from planner.launch.text import Given
+from planner.launch.understood import Found, World
+
+_MOST_NAMED = 5
+_DOCUMENTS = (".yaml", ".yml", ".json", ".toml")
+_YAML = (".yaml", ".yml")
+_MOST_BYTES = 4_000_000
+_POOL_OPTIONS = ("--disaggregation-mode", "--is-prefill-worker", "--is-decode-worker")
+# What shells do beside starting programs.
+_PLUMBING = frozenset(
+    {
+        *("set", "export", "cd", "echo", ":", "mkdir", "exit", "source", ".", "read", "shift"),
+        *("trap", "wait", "sleep", "kill", "cat", "ulimit", "test", "[", "printf", "unset"),
+        *("local", "module", "conda", "pip", "cp", "rm", "ls", "exec", "eval", "return", "true"),
+    }
+)
+
+
+def launches(path: Path, text: str) -> Iterator[Found]:
+    """What a file starts, in order; files that its commands name are read beside it.
+
+    Raises
+    ------
+    LaunchError
+        It cannot be read, or its scheduler and its launcher contradict each other.
+    """
+    if path.suffix.lower() in _DOCUMENTS:
+        yield from _of_documents(path, text)
+        return
+    script = read_script(text, {}, path.name)
+    for inner in inner_commands(script):
+        target = started(inner.words)
+        if target is not None:
+            inner.require_agreement(path.name)
+            yield of_command(path, script, inner, target)
+
+
+def started(words: Sequence[Word]) -> Target | None:
+    """The target whose program this is."""
+    texts = [_told(word) for word in words]
+    return next((one for one in targets().values() if one.starts(texts)), None)
+
+
+def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Found:
+    """A command as the target's parser reads it."""
+    arguments = read_arguments(inner.words, target.options)
+    return Found(
+        target=target.name,
+        name=path.name,
+        text=script.text,
+        line=inner.line,
+        options=arguments.options,
+        unknown=(*arguments.unknown, *arguments.untold),
+        positional=tuple(arguments.positional),
+        environment={name: _given(name, word) for name, word in inner.environment.items()},
+        world=inner.world,
+        files=_files(path, script, arguments.options.values()),
+    )
+
+
+def _told(word: Word) -> str:
+    """A word's text, or the end of it where its beginning is not known."""
+    if word.text is not None:
+        return word.text
+    return next((piece.text for piece in reversed(word.pieces) if piece.text), "")
+
+
+def _given(name: str, word: Word) -> Given:
+    return Given(
+        option=name,
+        texts=(word.text,),
+        line=word.line,
+        spans=(word.span,),
+        whole=None,
+        unknown=word.unknown,
+    )
+
+
+def _files(path: Path, script: Script, options: Any) -> dict[str, Found]:
+    """The documents that options name: those that the script writes, or that stand beside it."""
+    found: dict[str, Found] = {}
+    for given in options:
+        for text in given.texts:
+            if text is None or not text.lower().endswith(_DOCUMENTS):
+                continue
+            document = _document(path, script, text)
+            if document is not None:
+                found[text] = document
+    return found
+
+
+def _document(path: Path, script: Script, name: str) -> Found | None:
+    for written, document in script.files.items():
+        if Path(written).name == Path(name).name:
+            return _of_here_document(path, script, document, Path(name).name)
+    for place in (path.parent / name, path.parent / Path(name).name):
+        try:
+            if place.is_file() and place.stat().st_size <= _MOST_BYTES:
+                return next(_trees(place, place.read_text(encoding="utf-8")), None)
+        except (OSError, UnicodeDecodeError):
+            continue
+    return None
+
+
+def _of_here_document(path: Path, script: Script, document: HereDocument, name: str) -> Found:
+    trees = read_trees(document.text, f"{path.name}:{document.line}")
+    options = {} if not trees else _leaves(trees[0])
+    moved = {
+        key: Given(
+            option=given.option,
+            texts=given.texts,
+            line=given.line + document.line - 1,
+            spans=tuple(None if one is None else document.place(one) for one in given.spans),
+            whole=None if given.whole is None else document.place(given.whole),
+            unknown=given.unknown,
+        )
+        for key, given in options.items()
+    }
+    return Found(
+        target=_target_of(trees[0]) if trees else "",
+        name=path.name,
+        text=script.text,
+        line=document.line,
+        options=moved,
+    )
+
+
+def _of_documents(path: Path, text: str) -> Iterator[Found]:
+    """The documents that are a target's own, and the commands of containers."""
+    if path.suffix.lower() in _YAML:
+        yield from _of_containers(path, text)
+    for found in _trees(path, text):
+        if found.target:
+            yield found
+
+
+def _of_containers(path: Path, text: str) -> Iterator[Found]:
+    """What the containers of a file start; those that follow another are part of its job."""
+    containers = containers_of(text, path.name)
+    for container in containers:
+        script = script_of(container, text, path.name)
+        for inner in inner_commands(script):
+            target = started(inner.words)
+            if target is not None and not container.is_follower:
+                placed = replace(
+                    inner,
+                    words=(*inner.words, *_pool_words(container, inner.words)),
+                    world=_within(inner.world, container.world),
+                )
+                yield of_command(path, script, placed, target)
+
+
+def _pool_words(container: Container, words: Sequence[Word]) -> Iterator[Word]:
+    """The pool of a worker, where its container tells it and not its command."""
+    if container.role and not any(word.begins in _POOL_OPTIONS for word in words):
+        for text in (_POOL_OPTIONS[0], container.role):
+            yield Word.of(computed(text), container.line, text)
+
+
+def _within(own: World, around: World) -> World:
+    """What a command says of where it runs, and its container where that says nothing."""
+    told = {each.name: getattr(own, each.name) for each in fields(World)}
+    return replace(around, **{name: value for name, value in told.items() if value is not None})
+
+
+def _trees(path: Path, text: str) -> Iterator[Found]:
+    """Every document of a file, with its target, empty where it is none's."""
+    if path.suffix.lower() == ".toml":
+        yield _of_toml(path, text)
+        return
+    for tree in read_trees(text, path.name):
+        line = min((leaf.line for leaf in tree.values.values()), default=1)
+        yield Found(
+            target=_target_of(tree),
+            name=path.name,
+            text=text,
+            line=line,
+            options=_leaves(tree),
+        )
+
+
+def _leaves(tree: Tree) -> dict[str, Given]:
+    """The values of a document; a list of plain values is one, its entries are none."""
+    return {
+        name: leaf.given
+        for name, leaf in tree.values.items()
+        if name.rpartition(".")[0] not in tree.values
+    }
+
+
+def _target_of(tree: Tree) -> str:
+    values = {name: leaf.value for name, leaf in tree.values.items()}
+    return _target_of_values(values)
+
+
+def _target_of_values(values: Mapping[str, Any]) -> str:
+    return next((one.name for one in targets().values() if one.is_of(values)), "")
+
+
+def _of_toml(path: Path, text: str) -> Found:
+    """A TOML document; its values have no places, so that it cannot be changed."""
+    try:
+        values = dict(_flat(tomllib.loads(text)))
+    except tomllib.TOMLDecodeError as error:
+        raise LaunchError(f"{path}: is no TOML: {error}.") from error
+    options = {
+        name: Given(
+            option=name,
+            texts=tuple(map(_toml_text, value if isinstance(value, list) else [value])),
+            line=1,
+            spans=(None,) * (len(value) if isinstance(value, list) else 1),
+            whole=None,
+        )
+        for name, value in values.items()
+    }
+    return Found(target=_target_of_values(values), name=path.name, text=text, options=options)
+
+
+def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
+def _toml_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def nothing_found(path: Path, text: str) -> str:
+    """What a file without a launch does, as far as that helps."""
+    known = ", ".join(targets())
+    if path.suffix.lower() in _DOCUMENTS:
+        return f"{path}: is no document of a tool that planner knows. It knows: {known}."
+    programs = dict.fromkeys(
+        _told(inner.words[0])
+        for inner in inner_commands(read_script(text, {}, path.name))
+        if _told(inner.words[0]) not in _PLUMBING
+    )
+    names = [name for name in programs if name][:_MOST_NAMED]
+    does = f"it runs {', '.join(names)}" if names else "it runs no program"
+    return f"{path}: starts nothing that planner knows: {does}. It knows: {known}."

@@ -1,0 +1,281 @@
+"""Manifests of Kubernetes: jobs that end, servers that stay, groups of pods for several nodes."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from planner.errors import LaunchError
+from planner.launch.heading import heading, variables_of
+from planner.launch.job import Job
+from planner.launch.target import Draft, File, Process, Target
+from planner.launch.wrappers.images import (
+    FOLDER,
+    answers_health,
+    gpu_resource,
+    image_of,
+    pod_script,
+)
+from planner.launch.wrappers.placing import placed
+from planner.launch.wrappers.script import benchmark, reaches
+from planner.launch.wrappers.shell import runs_by_rank, uses
+from planner.launch.wrappers.yaml_text import documents
+
+_LONGEST_NAME = 40
+_INDEX = "batch.kubernetes.io/job-completion-index"
+_GROUP = "leaderworkerset.sigs.k8s.io/group-index"
+_OF_GROUP = "leaderworkerset.sigs.k8s.io/name"
+_SECRET = re.compile(r".*_(?:TOKEN|KEY|SECRET|PASSWORD)")
+_HUB_TOKEN = "HF_TOKEN"
+
+Object = dict[str, Any]
+
+
+def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
+    """One manifest of everything, and what measures the job.
+
+    Raises
+    ------
+    LaunchError
+        A launcher needs to reach other nodes by itself, which pods cannot.
+    """
+    manifest = Manifest(target, job, draft)
+    names = [process.name for process in draft.processes]
+    name = f"{names[0] if len(names) == 1 else 'launch'}.yaml"
+    also, how = manifest.asks(), [f"  kubectl apply -f {name}"]
+    ports = [one for one in draft.processes if one.port]
+    if draft.benchmark and ports:
+        last = ports[-1]
+        service = f"service/{manifest.name_of(last)}"
+        how.append(f"  kubectl port-forward {service} {last.port}  # for the benchmark")
+    head = heading(target, job, draft, draft.processes, how, also)
+    text = "\n".join(head) + "\n" + documents(manifest.objects())
+    start = f"kubectl apply -f {name}"
+    file = File(name=name, text=text, meaning="everything that the cluster needs", start=start)
+    return (file, *benchmark(target, job, draft))
+
+
+class Manifest:
+    """The objects that a draft becomes."""
+
+    def __init__(self, target: Target, job: Job, draft: Draft) -> None:
+        self.target, self.job, self.draft = target, job, draft
+        self.places = placed(draft.processes, job.cluster.gpus_per_node)
+        self.stem = dns_label(job.model.name)
+
+    def name_of(self, process: Process) -> str:
+        """How the cluster calls a process."""
+        return dns_label(f"{self.stem}-{process.name}")
+
+    def asks(self) -> list[str]:
+        """What the user does to the file and the cluster before it can run."""
+        values = [one.name for one in variables_of(self.draft.processes)]
+        found = []
+        if values:
+            found.append(f"these values: in the ConfigMap {self.stem}-settings below")
+        if (image := image_of(self.target, self.job)).startswith("<") or "<" in image:
+            found.append(f"image: one that has {self.target.version}")
+        if self.job.is_training:
+            found.append("a PersistentVolumeClaim `data` with data and checkpoints, seen at /data")
+        if self.job.num_nodes > 1:
+            found.append("the resource of your network, such as rdma/hca, beside that of the GPUs")
+        if self._secrets():
+            names = ", ".join(self._secrets())
+            found.append(f"the Secret {self.stem}-secrets, where it is needed: {names}")
+        return found
+
+    def objects(self) -> list[Object]:
+        """All objects, those that others name first."""
+        found = self.settings()
+        for process in self.draft.processes:
+            found += self._of(process)
+        return found
+
+    def settings(self) -> list[Object]:
+        """What the user sets, and the files beside the commands."""
+        asked = variables_of(self.draft.processes)
+        plain = {one.name: one.default or "" for one in asked if not _SECRET.fullmatch(one.name)}
+        files = {file.name.replace("/", "."): file.text for file in self.draft.files}
+        parts = (("settings", plain), ("files", files))
+        return [
+            {**self._head("v1", "ConfigMap", f"{self.stem}-{end}"), "data": data}
+            for end, data in parts
+            if data
+        ]
+
+    def pod(self, process: Process, given: Mapping[str, str], *, answers: bool) -> Object:
+        """The specification of a pod that runs a process; ``answers`` requests of others."""
+        volumes: list[Object] = [
+            {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
+            *([self._files()] if self.draft.files else []),
+        ]
+        if self.job.is_training:
+            claim = {"persistentVolumeClaim": {"claimName": "data"}}
+            volumes.append({"name": "data", **claim})
+        # The addresses of services as variables would collide with those of the programs.
+        return {
+            "enableServiceLinks": False,
+            "containers": [self.container(process, given, answers=answers)],
+            "volumes": volumes,
+        }
+
+    def container(self, process: Process, given: Mapping[str, str], *, answers: bool) -> Object:
+        """The container of a process."""
+        links = tuple(reaches(process, self.places))
+        names = {one.name: self.name_of(one) for one in self.draft.processes}
+        script = pod_script(self.target, self.job, self.draft, process, given, links, names)
+        mounts = [{"name": "shared-memory", "mountPath": "/dev/shm"}]
+        mounts += [{"name": "files", "mountPath": FOLDER}] if self.draft.files else []
+        mounts += [{"name": "data", "mountPath": "/data"}] if self.job.is_training else []
+        found: Object = {
+            "name": dns_label(process.name),
+            "image": image_of(self.target, self.job),
+            "command": ["/bin/bash", "-c"],
+            "args": [script],
+            "env": self._environment(process),
+        }
+        if any(not _SECRET.fullmatch(one.name) for one in variables_of([process])):
+            found["envFrom"] = [{"configMapRef": {"name": f"{self.stem}-settings"}}]
+        if process.port and answers:
+            found["ports"] = [{"name": "http", "containerPort": process.port}]
+            if answers_health(self.target, process):
+                found["readinessProbe"] = {
+                    "httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 10,
+                }  # fmt: skip
+        if process.gpus_per_node:
+            found["resources"] = {"limits": {gpu_resource(self.job): process.gpus_per_node}}
+        found["volumeMounts"] = mounts
+        return {key: value for key, value in found.items() if value != []}
+
+    def _of(self, process: Process) -> list[Object]:
+        if process.num_nodes > 1 and runs_by_rank(process):
+            raise LaunchError(
+                f"{process.launcher} starts ranks on other nodes itself, which pods do not let it: "
+                "choose --wrapper slurm, or a plan of one node."
+            )
+        if self.job.is_training:
+            return self._job(process)
+        if process.num_nodes > 1:
+            return self._group(process)
+        is_reached = any(
+            place.process is process for one in self.draft.processes
+            for place in reaches(one, self.places)
+        )  # fmt: skip
+        if is_reached or uses(process, "COPY"):
+            return self._replicas(process, "StatefulSet")
+        return self._replicas(process, "Deployment")
+
+    def _job(self, process: Process) -> list[Object]:
+        """A job whose pods know their number, and the service that gives them names."""
+        name, nodes = self.name_of(process), process.num_nodes
+        given = {"NODE_RANK": '"$JOB_COMPLETION_INDEX"', "MASTER_ADDR": f"{name}-0.{name}"}
+        pod = self.pod(process, given if nodes > 1 else {}, answers=False)
+        pod |= {"restartPolicy": "Never"}
+        if nodes > 1:
+            pod |= {"subdomain": name}
+        # An interruption fails the pods of all nodes.
+        failures = math.ceil(2 * float(self.job["interruptions"] or 0)) + 3
+        spec: Object = {"backoffLimit": nodes * failures}
+        if nodes > 1:
+            spec |= {"completionMode": "Indexed", "completions": nodes, "parallelism": nodes}
+        spec["template"] = {"metadata": {"labels": {"app": name}}, "spec": pod}
+        found: Object = {**self._head("batch/v1", "Job", name), "spec": spec}
+        return [self._service(name, {"app": name}, None), found] if nodes > 1 else [found]
+
+    def _replicas(self, process: Process, kind: str) -> list[Object]:
+        """Copies of one pod and the service before them."""
+        name = self.name_of(process)
+        given = {"COPY": '"${HOSTNAME##*-}"'} if uses(process, "COPY") else {}
+        spec: Object = {
+            "replicas": process.copies,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": self.pod(process, given, answers=True),
+            },
+        }
+        is_named = kind == "StatefulSet"
+        if is_named:
+            spec |= {"serviceName": name, "podManagementPolicy": "Parallel"}
+        found = {**self._head("apps/v1", kind, name), "spec": spec}
+        if not process.port:
+            return [found]
+        return [self._service(name, {"app": name}, process.port, is_headless=is_named), found]
+
+    def _group(self, process: Process) -> list[Object]:
+        """Copies of a group of pods, one for each node."""
+        name = self.name_of(process)
+        given = {"NODE_RANK": '"$LWS_WORKER_INDEX"', "MASTER_ADDR": '"$LWS_LEADER_ADDRESS"'}
+        labels = {"app": name, "role": "leader"}
+        template: Object = {
+            "size": process.num_nodes,
+            "restartPolicy": "RecreateGroupOnPodRestart",
+            "leaderTemplate": {
+                "metadata": {"labels": labels},
+                "spec": self.pod(process, given, answers=True),
+            },
+            "workerTemplate": {"spec": self.pod(process, given, answers=False)},
+        }
+        spec = {"replicas": process.copies, "leaderWorkerTemplate": template}
+        found = {
+            **self._head("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", name),
+            "spec": spec,
+        }
+        if not process.port:
+            return [found]
+        # The set makes a service of its own name itself.
+        selector = {_OF_GROUP: name, "role": "leader"}
+        return [self._service(f"{name}-http", selector, process.port), found]
+
+    def _environment(self, process: Process) -> list[Object]:
+        found = [
+            {"name": name, "valueFrom": {"secretKeyRef": {
+                "name": f"{self.stem}-secrets", "key": name, "optional": name == _HUB_TOKEN}}}
+            for name in self._secrets()
+        ]  # fmt: skip
+        if uses(process, "COPY") and process.num_nodes > 1:
+            field = {"fieldPath": f"metadata.labels['{_GROUP}']"}
+            found.append({"name": "COPY", "valueFrom": {"fieldRef": field}})
+        return found
+
+    def _secrets(self) -> list[str]:
+        names = [one.name for one in variables_of(self.draft.processes)]
+        hub = [_HUB_TOKEN] if self.job.hub_name and not self.job.is_training else []
+        return list(dict.fromkeys([*hub, *(name for name in names if _SECRET.fullmatch(name))]))
+
+    def _files(self) -> Object:
+        items = [
+            {"key": file.name.replace("/", "."), "path": file.name} for file in self.draft.files
+        ]
+        return {"name": "files", "configMap": {"name": f"{self.stem}-files", "items": items}}
+
+    def _service(
+        self, name: str, selector: Mapping[str, str], port: int | None, *, is_headless: bool = True
+    ) -> Object:
+        spec: Object = {"selector": dict(selector)}
+        if port is not None:
+            spec["ports"] = [{"name": "http", "port": port, "targetPort": "http"}]
+        if port is None or (is_headless and not name.endswith("-http")):
+            spec |= {"clusterIP": "None", "publishNotReadyAddresses": True}
+        return {**self._head("v1", "Service", name), "spec": spec}
+
+    def _head(self, version: str, kind: str, name: str) -> Object:
+        labels = {"app.kubernetes.io/part-of": self.stem}
+        return {
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": {"name": name, "labels": labels},
+        }
+
+
+def dns_label(text: str) -> str:
+    """A name that Kubernetes takes for objects and hosts.
+
+    >>> dns_label("Llama 3.1 70B_Instruct")
+    'llama-3-1-70b-instruct'
+    """
+    words = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    label = words[:_LONGEST_NAME].strip("-")
+    return label if label[:1].isalpha() else f"m-{label}".strip("-")

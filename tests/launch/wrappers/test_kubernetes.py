@@ -1,0 +1,265 @@
+"""Manifests: valid YAML of known fields whose pods start what the plan says."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from launched import TARGET, job_of, process, run
+
+from planner.errors import LaunchError
+from planner.launch.job import Job
+from planner.launch.target import MASTER_ADDR, NODE_RANK, Argument, Draft, File, Variable
+from planner.launch.wrappers import kserve, kubernetes
+from planner.launch.wrappers.yaml_text import documents
+from planner.request import Request
+
+ODD = ["it's", "$(touch hit)", 'a "b"', "one\ntwo", "  x", "- y: z", "#", "a\u2028b", "tab\there "]
+PORT = Variable(name="PORT", meaning="")
+
+
+@cache
+def serving(gpu: str = "h100-sxm") -> Job:
+    return Job.of(
+        Request(
+            workload="serve", model="llama-3-8b", gpu=gpu, num_gpus=8, engine="vllm",
+            settings={"tensor_parallel": 2, "concurrency": 8},
+        )
+    )  # fmt: skip
+
+
+def objects(draft: Draft, job: Job | None = None, wrapper: Any = kubernetes) -> list[Any]:
+    files = wrapper.wrapped(TARGET, job or serving(), draft)
+    found = list(yaml.safe_load_all(files[0].text))
+    for one in found:
+        check(one, one["kind"], one["kind"])
+    return found
+
+
+@cache
+def fields() -> dict[str, dict[str, str]]:
+    path = Path(__file__).with_name("kubernetes_fields.tsv")
+    rows = csv.DictReader(path.read_text().splitlines(), delimiter="\t")
+    return {
+        row["type"]: dict((*name.split(":"), "")[:2] for name in row["fields"].split())
+        for row in rows
+    }
+
+
+def check(value: Any, kind: str, where: str) -> None:
+    """Every field is one that the API has, and lists are where it has lists."""
+    if kind == "Texts":
+        assert all(isinstance(each, str | int) for each in value.values()), where
+        return
+    known = fields()[kind]
+    for name, part in value.items():
+        assert name in known, f"{where}.{name}"
+        inner = known[name].removesuffix("[]")
+        parts = part if known[name].endswith("[]") else [part]
+        assert isinstance(parts, list), where
+        for each in parts:
+            if inner:
+                check(each, inner, f"{where}.{name}")
+
+
+def one(found: list[Any], kind: str) -> Any:
+    (each,) = (each for each in found if each["kind"] == kind)
+    return each
+
+
+def script_of(pod: Any) -> str:
+    (container,) = pod["containers"]
+    assert container["command"] == ["/bin/bash", "-c"]
+    (text,) = container["args"]
+    assert subprocess.run(["bash", "-n"], input=text.encode()).returncode == 0
+    return str(text)
+
+
+def started(folder: Path, pod: Any, **environment: str) -> list[Any]:
+    (folder / "pod.sh").write_text(script_of(pod), encoding="utf-8")
+    said, ended = run(folder, "pod.sh", ["serve", "torchrun", "train"], environment)
+    assert ended.returncode == 0, ended.stderr
+    return said[-1:]
+
+
+def test_training_on_several_nodes_is_an_indexed_job(tmp_path: Path) -> None:
+    data = Variable(name="DATA_PATH", meaning="data")
+    nodes = process("train.py", data, launcher="torchrun", num_nodes=2)
+    found = objects(Draft(processes=(nodes,)), job_of())
+    job = one(found, "Job")
+    spec, pod = job["spec"], job["spec"]["template"]["spec"]
+    assert (spec["completions"], spec["parallelism"], spec["completionMode"]) == (2, 2, "Indexed")
+    name = job["metadata"]["name"]
+    service = one(found, "Service")
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["metadata"]["name"] == pod["subdomain"] == name
+    assert service["spec"]["selector"].items() <= spec["template"]["metadata"]["labels"].items()
+    assert pod["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": 8}
+    settings = one(found, "ConfigMap")
+    assert settings["data"] == {"DATA_PATH": ""}
+    reference = pod["containers"][0]["envFrom"][0]["configMapRef"]["name"]
+    assert reference == settings["metadata"]["name"]
+    (said,) = started(tmp_path, pod, JOB_COMPLETION_INDEX="1", DATA_PATH="/data/a b")
+    rank = ["--node-rank", "1", "--master-addr", f"{name}-0.{name}", "--master-port", "29500"]
+    world = ["--nnodes", "2", "--nproc-per-node", "8"]
+    assert said["words"] == [*world, *rank, "train.py", "/data/a b"]
+
+
+def test_what_the_user_must_set_ends_the_pod(tmp_path: Path) -> None:
+    data = Variable(name="DATA_PATH", meaning="where the data is")
+    pod = one(objects(Draft(processes=(process("train", data),)), job_of()), "Job")
+    (tmp_path / "pod.sh").write_text(script_of(pod["spec"]["template"]["spec"]))
+    said, ended = run(tmp_path, "pod.sh", ["train"], {"DATA_PATH": ""})
+    assert not said
+    assert "where the data is" in ended.stderr
+
+
+def test_servers_alike_are_a_deployment_behind_a_service() -> None:
+    servers = process("serve", "--port", PORT, name="server", gpus_per_node=2, copies=4, port=8000)
+    found = objects(Draft(processes=(servers,)))
+    spec = one(found, "Deployment")["spec"]
+    assert spec["replicas"] == 4
+    assert spec["template"]["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": 2}
+    service = one(found, "Service")["spec"]
+    assert service["selector"] == spec["selector"]["matchLabels"]
+    assert service["ports"][0]["port"] == 8000
+    assert "clusterIP" not in service
+
+
+def test_a_replica_of_several_nodes_is_a_group(tmp_path: Path) -> None:
+    follower = (Argument(words=("--headless",)),)
+    servers = process(
+        "serve", NODE_RANK, MASTER_ADDR, name="server", num_nodes=2, copies=3, port=8000,
+        follower_arguments=follower,
+    )  # fmt: skip
+    found = objects(Draft(processes=(servers,)))
+    group = one(found, "LeaderWorkerSet")["spec"]
+    assert group["replicas"] == 3
+    template = group["leaderWorkerTemplate"]
+    assert template["size"] == 2
+    leader, worker = template["leaderTemplate"], template["workerTemplate"]
+    service = one(found, "Service")["spec"]["selector"]
+    assert service["role"] == leader["metadata"]["labels"]["role"]
+    assert "ports" not in worker["spec"]["containers"][0]
+    given = {"LWS_WORKER_INDEX": "1", "LWS_LEADER_ADDRESS": "server-0.server.x"}
+    (said,) = started(tmp_path, worker["spec"], **given)
+    assert said["words"] == ["1", "server-0.server.x", "--headless"]
+    (said,) = started(tmp_path, leader["spec"], **{**given, "LWS_WORKER_INDEX": "0"})
+    assert said["words"] == ["0", "server-0.server.x"]
+
+
+def test_a_router_reaches_every_copy_by_name(tmp_path: Path) -> None:
+    urls = [Variable(name=f"DECODE_URL_{i}", meaning="") for i in range(2)]
+    draft = Draft(
+        processes=(
+            process("serve", "d", name="decode", gpus_per_node=4, copies=2, port=8200),
+            process("serve", *urls, name="router", gpus_per_node=0, port=8000),
+        )
+    )
+    found = objects(draft)
+    servers = one(found, "StatefulSet")
+    name = servers["metadata"]["name"]
+    assert servers["spec"]["serviceName"] == name
+    services = {each["metadata"]["name"] for each in found if each["kind"] == "Service"}
+    assert name in services
+    router = one(found, "Deployment")["spec"]["template"]["spec"]
+    assert "resources" not in router["containers"][0]
+    (said,) = started(tmp_path, router)
+    assert said["words"] == [f"http://{name}-{i}.{name}:8200" for i in range(2)]
+
+
+def test_words_and_files_arrive_as_they_are(tmp_path: Path) -> None:
+    files = tuple(File(name=f"a{i}/b.json", text=text) for i, text in enumerate(ODD))
+    found = objects(Draft(processes=(process("serve", *ODD),), files=files), job_of())
+    data = one(found, "ConfigMap")["data"]
+    pod = one(found, "Job")["spec"]["template"]["spec"]
+    (volume,) = (each["configMap"] for each in pod["volumes"] if "configMap" in each)
+    texts = {each["path"]: data[each["key"]] for each in volume["items"]}
+    assert texts == {file.name: file.text for file in files}
+    pod["containers"][0]["args"] = [script_of(pod).replace("cd /launch", f"cd '{tmp_path}'")]
+    (said,) = started(tmp_path, pod)
+    assert said["words"] == ODD
+    assert not (tmp_path / "hit").exists()
+
+
+def test_secrets_are_named_and_not_written() -> None:
+    token = Variable(name="API_TOKEN", meaning="token")
+    servers = process("serve", token, name="server", port=8000)
+    found = objects(Draft(processes=(servers,)))
+    container = one(found, "Deployment")["spec"]["template"]["spec"]
+    names = {each["name"] for each in container["containers"][0]["env"]}
+    assert "API_TOKEN" in names
+    assert "envFrom" not in container["containers"][0]
+    assert "ConfigMap" not in {each["kind"] for each in found}
+
+
+def test_the_resource_and_image_are_those_of_the_gpu() -> None:
+    servers = Draft(processes=(process("serve", name="server", port=8000),))
+    job = replace(serving(), gpu=replace_vendor(serving(), "AMD"))
+    pod = one(objects(servers, job), "Deployment")["spec"]["template"]["spec"]
+    assert pod["containers"][0]["resources"]["limits"] == {"amd.com/gpu": 8}
+    known = replace(TARGET, name="vllm", version="vLLM 0.33.0")
+    for each, image in (
+        (serving(), "vllm/vllm-openai:v0.33.0"),
+        (job, "rocm/vllm:<tag for 0.33.0>"),
+    ):
+        text = kubernetes.wrapped(known, each, servers)[0].text
+        (pod,) = (d for d in yaml.safe_load_all(text) if d["kind"] == "Deployment")
+        assert pod["spec"]["template"]["spec"]["containers"][0]["image"] == image
+        assert pod["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]
+
+
+def replace_vendor(job: Job, vendor: str) -> Any:
+    return job.gpu.model_copy(update={"vendor": vendor}) if hasattr(job.gpu, "model_copy") else (
+        replace(job.gpu, vendor=vendor)
+    )  # fmt: skip
+
+
+def test_kserve_serves_one_kind_on_a_node(tmp_path: Path) -> None:
+    servers = process("serve", PORT, name="server", gpus_per_node=2, copies=4, port=8000)
+    found = objects(Draft(processes=(servers,)), wrapper=kserve)
+    predictor = one(found, "InferenceService")["spec"]["predictor"]
+    assert (predictor["minReplicas"], predictor["maxReplicas"]) == (4, 4)
+    assert predictor["containers"][0]["name"] == "kserve-container"
+    (said,) = started(tmp_path, predictor)
+    assert said["words"] == ["8000"]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"num_nodes": 2}, {"port": 0}, {"arguments": (Argument(words=(Variable(
+        name="COPY", meaning=""),)),)}]
+)  # fmt: skip
+def test_kserve_refuses_what_it_cannot_say(changes: dict[str, Any]) -> None:
+    servers = replace(process("serve", name="server", port=8000), **changes)
+    with pytest.raises(LaunchError, match="--wrapper kubernetes"):
+        kserve.wrapped(TARGET, serving(), Draft(processes=(servers,)))
+
+
+def test_training_is_not_served() -> None:
+    with pytest.raises(LaunchError, match="InferenceService"):
+        kserve.wrapped(TARGET, job_of(), Draft(processes=(process("train", port=1),)))
+
+
+def test_ranks_of_mpi_are_refused_on_several_nodes() -> None:
+    with pytest.raises(LaunchError, match="--wrapper slurm"):
+        objects(Draft(processes=(process("train", launcher="mpirun", num_nodes=2),)), job_of())
+
+
+_TEXT = st.text(max_size=12)
+_SCALARS = st.none() | st.booleans() | st.integers() | _TEXT
+_TREES = st.recursive(
+    _SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3)
+)
+
+
+@given(st.dictionaries(_TEXT, _TREES, min_size=1, max_size=3))
+def test_every_tree_reads_back(tree: dict[str, Any]) -> None:
+    assert list(yaml.safe_load_all(documents([tree]))) == [tree]
