@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +13,9 @@ from planner.answers import Answer, Estimated, Sized
 from planner.errors import SearchSpaceError
 from planner.given import make_request, read_burst, read_driver
 from planner.inputs import shown, whole
+from planner.launch.logs.compare import Comparison, compare
+from planner.launch.logs.formats import read_log
+from planner.launch.logs.planned import Planned
 from planner.launch.read import read_launch as read_file
 from planner.launch.save import save_launch
 from planner.launch.write import Launch, launch_of
@@ -239,6 +242,41 @@ def read_launch(path: str | os.PathLike[str], **answers: Any) -> Request:
     gpus = answers.get("num_gpus")
     found = read_file(Path(path), specs=specs, num_gpus=None if gpus is None else str(gpus))
     return make_request(answers, base=found.request(answers, specs))
+
+
+def validate_log(
+    log: str | os.PathLike[str],
+    plan: str | os.PathLike[str],
+    *,
+    log_format: str | None = None,
+    specs: str | os.PathLike[str] | None = None,
+) -> Comparison:
+    """What a run's log measured beside what its plan predicted.
+
+    Parameters
+    ----------
+    log : what the run printed, or a result file of its benchmark
+    plan : the file of the plan that ran
+    log_format : its name, such as ``megatron``; where not given its lines tell it
+    specs : a folder of own specs, in place of the plan's
+
+    Returns
+    -------
+    Comparison
+        ``quantities`` by the names of columns of runs, in their units [s, 1/s, GiB], each with
+        its prediction and 90 % interval; ``notes``; the ``cells`` of the run's row.
+
+    Raises
+    ------
+    LaunchError
+        The log cannot be read, or is of another run than the plan's.
+    SpecError, SearchSpaceError
+        The plan is none, or names what is unknown.
+    """
+    pinned = PinnedPlan.read(Path(plan))
+    if specs is not None:
+        pinned = replace(pinned, specs_folder=str(Path(specs).absolute()))
+    return compare(read_log(Path(log), log_format), Planned.of(pinned), Path(log).name)
 
 
 def _named(function: Callable[..., Any]) -> inspect.Signature:

@@ -318,3 +318,16 @@ def test_options_that_do_not_belong_together(
     code, _, err = validate(*arguments)
     assert code == 2
     assert words in err
+
+
+def test_the_same_in_python(trained: Path) -> None:
+    found = planner.validate_log(LOGS / "megatron.log", trained)
+    step, rate, *memory = found.quantities
+    expected = planner.estimate(**TRAINED).table()["step_time_s"][0]
+    assert (step.name, step.measured) == ("step_time_s", pytest.approx(8.02))
+    assert step.predicted is not None
+    assert step.predicted.value == pytest.approx(expected)
+    assert step.error == pytest.approx(expected / 8.02 - 1)
+    assert rate.measured == pytest.approx(512 * 4096 / 64 / 8.02)
+    assert [one.kind for one in memory] == ["allocated", "reserved"]
+    assert found.cells["measured_step_time_s"] == "8.02"
