@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields, replace
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -273,10 +273,8 @@ def validate_log(
     SpecError, SearchSpaceError
         The plan is none, or names what is unknown.
     """
-    pinned = PinnedPlan.read(Path(plan))
-    if specs is not None:
-        pinned = replace(pinned, specs_folder=str(Path(specs).absolute()))
-    return compare(read_log(Path(log), log_format), Planned.of(pinned), Path(log).name)
+    planned = Planned.read(Path(plan), None if specs is None else Path(specs))
+    return compare(read_log(Path(log), log_format), planned, Path(log).name)
 
 
 def _named(function: Callable[..., Any]) -> inspect.Signature:
