@@ -7,15 +7,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from planner.answers import Answer, Estimated, Sized
 from planner.errors import SearchSpaceError
 from planner.given import make_request, read_burst, read_driver
 from planner.inputs import shown, whole
-from planner.launch.logs.compare import Comparison, compare
-from planner.launch.logs.formats import read_log
-from planner.launch.logs.planned import Planned
 from planner.launch.read import read_launch as read_file
 from planner.launch.save import save_launch
 from planner.launch.write import Launch, launch_of
@@ -31,6 +28,10 @@ from planner.sweeps.read import make_sweep, read_plan
 from planner.sweeps.results import Sweep
 from planner.sweeps.run import run_sweep
 from planner.sweeps.workers import on_cores
+
+
+if TYPE_CHECKING:
+    from planner.launch.logs.compare import Comparison
 
 
 def search(
@@ -278,6 +279,10 @@ def validate_log(
     SpecError, SearchSpaceError
         The plan is none, or names what is unknown.
     """
+    from planner.launch.logs.compare import compare
+    from planner.launch.logs.formats import read_log
+    from planner.launch.logs.planned import Planned
+
     planned = Planned.read(Path(plan), None if specs is None else Path(specs))
     return compare(read_log(Path(log), log_format), planned, Path(log).name)
 
