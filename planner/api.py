@@ -29,7 +29,6 @@ from planner.sweeps.results import Sweep
 from planner.sweeps.run import run_sweep
 from planner.sweeps.workers import on_cores
 
-
 if TYPE_CHECKING:
     from planner.launch.logs.compare import Comparison
 
