@@ -46,6 +46,10 @@ class Accepted:
         for stem in stems:
             found = _load(stem)
             options, aliases = {**found.options, **options}, {**found.aliases, **aliases}
+        named = table.options
+        for alias, name in aliases.items():
+            if name in named and alias not in named:
+                options.pop(alias, None)  # two rows of one option: the name is the table's
         for row in table.rows:
             if row.option and row.option not in options and row.option not in aliases:
                 nargs = _FLAG_VALUES if row.text == FLAG else ""
@@ -99,6 +103,5 @@ def _load(stem: str) -> Accepted:
         )
     for row in rows:
         for alias in filter(None, (row["aliases"] or "").split("|")):
-            if alias not in options:
-                aliases[alias] = row["name"]
+            aliases.setdefault(alias, row["name"])
     return Accepted(options, aliases)

@@ -62,7 +62,8 @@ def started(words: Sequence[Word]) -> Target | None:
 
 def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Found:
     """A command as the target's parser reads it."""
-    arguments = read_arguments(inner.words, target.options)
+    is_module = bool(inner.words) and inner.words[0].text == "-m"
+    arguments = read_arguments(inner.words[is_module:], target.options)
     return Found(
         target=target.name,
         name=path.name,
