@@ -38,6 +38,7 @@ def validate_log(
     from planner.pinned import PinnedPlan
     from planner.report.console import make_console
     from planner.report.measured import add_row, print_comparison
+    from planner.validation.inference.cases import Mode
 
     extra = [name for name, given in others.items() if given is not None]
     if extra:
@@ -67,6 +68,7 @@ def validate_log(
     added = add_row(output, found, planned)
     if not quiet:
         done = "has the run" if added else "had the run already"
-        typer.echo(
-            f"\n{output} {done}: planner calibrate {output} --output my_profile.toml fits to it"
-        )
+        command = f"planner calibrate {output} --output my_profile.toml fits to it"
+        if found.cells.get("mode") == Mode.DISAGGREGATED:
+            command = "planner validate reads it; profiles are not fitted to pools of workers"
+        typer.echo(f"\n{output} {done}: {command}")

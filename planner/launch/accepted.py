@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
@@ -13,6 +13,8 @@ from planner.launch.option_table import FLAG, OptionTable
 _FLAG_VALUES = "0"
 _ONE_OR_NONE = "?"
 _BOOLEAN = "bool"
+# A beginning that argparse completes; a shorter one is a slip.
+_SHORTEST = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +53,9 @@ class Accepted:
             if name in named and alias not in named:
                 options.pop(alias, None)  # two rows of one option: the name is the table's
         for row in table.rows:
-            if row.option and row.option not in options and row.option not in aliases:
+            if row.option in aliases:
+                _rename(row.option, {x.option for x in table.rows}, options, aliases)
+            elif row.option and row.option not in options:
                 nargs = _FLAG_VALUES if row.text == FLAG else ""
                 options[row.option] = AcceptedOption(name=row.option, nargs=nargs)
         return cls(options, aliases)
@@ -73,8 +77,25 @@ class Accepted:
         base, dot, _ = word.partition(".")
         if dot and base.replace("_", "-") in self.options:
             return AcceptedOption(name=word)
+        if not word.startswith("--") or len(word) < _SHORTEST:
+            return None
         starting = {name for name in self.options if name.startswith(word)}
-        return self.options[starting.pop()] if len(word) > 3 and len(starting) == 1 else None
+        return self.options[starting.pop()] if len(starting) == 1 else None
+
+
+def _rename(
+    name: str, taken: set[str], options: dict[str, AcceptedOption], aliases: dict[str, str]
+) -> None:
+    """Call an option as the target's table does, unless that has its first spelling too."""
+    first = aliases[name]
+    if first in taken:
+        return
+    options[name] = replace(options.pop(first), name=name)
+    for spelt, meant in aliases.items():
+        if meant == first:
+            aliases[spelt] = name
+    del aliases[name]
+    aliases[first] = name
 
 
 def _bare(word: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ TARGETS = (
     "deepspeed",
     "accelerate",
     "transformers",
+    "axolotl",
     "vllm",
     "sglang",
 )

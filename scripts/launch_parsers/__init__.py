@@ -47,10 +47,13 @@ def interpreter(parser: str) -> Path:
 def ask(question: str, parser: str, cases: list[dict[str, Any]]) -> list[Any]:
     """Answers of `QUESTION_PARSER.py` to cases, in their order.
 
-    Raises ParserFailed with the last lines of its output where the parser cannot be run.
+    Raises ParserFailed where the environment is missing, or with the last lines of what the
+    parser said where it cannot be run.
     """
     command = [str(interpreter(parser)), str(HERE / "main.py"), f"{question}_{parser}"]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")} | QUIET
+    if not interpreter(parser).exists():
+        raise ParserFailed(f"{command[0]} is missing: make it by make_launch_environments.py")
     done = subprocess.run(
         command, input=json.dumps(cases), env=environment, capture_output=True, text=True
     )

@@ -1,4 +1,4 @@
-"""What TrainingArguments become: {"arguments": {...}} or {"argv": [...]} as the HF Trainer takes."""
+"""What TrainingArguments become of {"arguments": {...}} or {"argv": [...]}, as Trainer takes."""
 
 from __future__ import annotations
 

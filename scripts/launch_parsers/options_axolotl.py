@@ -1,16 +1,13 @@
 """Keys of an axolotl YAML file, read from the source of its schema without importing it.
 
-    python axolotl.py FOLDER        # of an unpacked wheel; rows as JSON on standard output
-
-Keys of a section are written `section.key`, those of the entries of a list `list[].key`.
+A case is {"source": the folder of the unpacked package}. Keys of a section are written
+`section.key`, those of the entries of a list `list[].key`.
 """
 
 from __future__ import annotations
 
 import ast
-import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,5 +134,5 @@ def accepted(schema: Schema) -> Iterator[Row]:
                 yield row
 
 
-if __name__ == "__main__":
-    json.dump(list(accepted(Schema(Path(sys.argv[1])))), sys.stdout)
+def answer(case: dict[str, str]) -> list[Row]:
+    return list(accepted(Schema(Path(case["source"]))))

@@ -1,7 +1,4 @@
-"""Keys of ds_config.json: sections that are classes, and the top level, which is read one by one.
-
-Top-level keys are the names of module constants that DeepSpeedConfig asks its mapping for.
-"""
+"""Keys of ds_config.json: what DeepSpeedConfig asks its mapping for, and its sections' fields."""
 
 from __future__ import annotations
 
@@ -10,25 +7,26 @@ from typing import Any
 from deepspeed import comm
 from deepspeed.runtime.config import DeepSpeedConfig
 from derive_deepspeed import Read
-from pydantic import BaseModel
 from rows import Row, distinct, of_class
 
-
-class Watched(Read):
-    """A mapping with what DeepSpeed needs to go on."""
+SECTIONS = {
+    "zero_optimization": "zero_config",
+    "bf16": "bfloat16_config",
+    "fp16": "float16_config",
+    "compile": "compile_config",
+    "tensor_parallel": "tensor_parallel_config",
+}
 
 
 def answer(case: dict[str, Any]) -> list[Row]:
     comm.get_world_size = lambda *_: 1
     comm.get_rank = lambda *_: 0
     comm.is_initialized = lambda: True
-    given = Watched({"train_batch_size": 1})
+    given = Read({"train_batch_size": 1})
     config = DeepSpeedConfig(given)
     found: list[Row] = []
-    made = {type(x).__name__: type(x) for x in vars(config).values() if isinstance(x, BaseModel)}
-    for key in sorted(given.asked):
+    for key in sorted(given.asked | set(SECTIONS)):
         found.append({"name": key})
-        kind = case["sections"].get(key)
-        if kind in made:
-            found += of_class(made[kind], f"{key}.")
+        if key in SECTIONS:
+            found += of_class(type(getattr(config, SECTIONS[key])), f"{key}.")
     return distinct(found)

@@ -26,7 +26,8 @@ def overrides() -> Iterator[Row]:
     yield {"name": "--module", "type": "str", "choices": "", "default": "<required>"}
     yield {"name": "--config", "type": "str", "choices": "", "default": "<required>"}
     for row in of_class(Trainer.Config, "--"):
-        yield row
+        if not row["name"].startswith(("--model_spec", "--activation_checkpoint.")):
+            yield row
     for word, kind in CHOSEN.items():
         yield {"name": word, "type": "flag", "nargs": "0"}
         yield from of_class(kind, "--activation-checkpoint.")

@@ -22,22 +22,43 @@ def one_line(value: object) -> str:
 
 
 def of_parser(parser: argparse.ArgumentParser) -> Iterator[Row]:
-    """A row of each option of an argument parser, under its first long spelling."""
-    for action in parser._actions:
-        spellings = list(action.option_strings)
-        long = [x for x in spellings if x.startswith("--")]
-        if not spellings or isinstance(action, argparse._HelpAction):
+    """A row of each option of an argument parser, under its first long spelling.
+
+    What says no to a flag is a row of its own, and so no alias of what says yes.
+    """
+    spelt: dict[int, list[str]] = {}
+    actions = {id(x): x for x in parser._option_string_actions.values()}
+    for spelling, action in parser._option_string_actions.items():
+        spelt.setdefault(id(action), []).append(spelling)
+    for key, action in actions.items():
+        if isinstance(action, argparse._HelpAction):
             continue
-        name = (long or spellings)[0]
-        flag = action.nargs == 0 or type(action).__name__.strip("_").startswith(FLAGS)
-        yield {
-            "name": name,
-            "type": "flag" if flag else type_of_action(action),
-            "choices": "|".join(value_text(x) for x in action.choices or ()),
-            "default": default_text(action.default),
-            "nargs": "0" if flag else one_line(action.nargs or ""),
-            "aliases": "|".join(x for x in spellings if x != name),
-        }
+        no = [x for x in spelt[key] if is_negative(action, x)]
+        for spellings in (no, [x for x in spelt[key] if x not in no]):
+            if spellings:
+                yield of_action(action, spellings)
+
+
+def is_negative(action: argparse.Action, spelling: str) -> bool:
+    """Whether a spelling of a flag that has both says no."""
+    if hasattr(action, "negative_option_strings"):
+        return spelling in action.negative_option_strings
+    return isinstance(action, argparse.BooleanOptionalAction) and spelling.startswith("--no-")
+
+
+def of_action(action: argparse.Action, spellings: list[str]) -> Row:
+    """The row of an action, or of its spellings that say no."""
+    long = [x for x in spellings if x.startswith("--")]
+    name = (long or spellings)[0]
+    flag = action.nargs == 0 or type(action).__name__.strip("_").startswith(FLAGS)
+    return {
+        "name": name,
+        "type": "flag" if flag else type_of_action(action),
+        "choices": "|".join(value_text(x) for x in action.choices or ()),
+        "default": default_text(action.default),
+        "nargs": "0" if flag else one_line(action.nargs or ""),
+        "aliases": "|".join(x for x in spellings if x != name),
+    }
 
 
 def type_of_action(action: argparse.Action) -> str:
@@ -45,11 +66,14 @@ def type_of_action(action: argparse.Action) -> str:
     kind = action.type
     if kind is None:
         return "str"
-    return getattr(kind, "__name__", type(kind).__name__)
+    name = getattr(kind, "__name__", type(kind).__name__)
+    return "str" if name == "<lambda>" else name
 
 
 def value_text(value: object) -> str:
-    return one_line(value.value if isinstance(value, enum.Enum) else value)
+    if isinstance(value, enum.Enum):
+        return one_line(value.value if isinstance(value.value, str) else value.name)
+    return one_line(value)
 
 
 def default_text(value: object) -> str:

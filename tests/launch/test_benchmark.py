@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import planner
 from planner.errors import LaunchError
 from planner.launch.benchmark import serving_benchmark, training_benchmark
+
+ACCEPTED = Path(planner.__file__).parent / "launch" / "accepted"
 
 
 def command(engine: str, **given: object) -> tuple[str, ...]:
@@ -82,3 +87,24 @@ def test_trainers_print_every_step() -> None:
 def test_an_unknown_trainer_is_told_with_the_known_ones() -> None:
     with pytest.raises(LaunchError, match=r"Did you mean torchtitan\?"):
         training_benchmark("torchtitann")
+
+
+@pytest.mark.parametrize(
+    ("target", "table"),
+    [
+        ("megatron-lm", "megatron-lm-0.19.2"),
+        ("megatron-bridge", "megatron-bridge-0.6.2"),
+        ("torchtitan", "torchtitan-0.3.0"),
+        ("deepspeed", "deepspeed-0.19.8"),
+        ("transformers", "transformers-5.23.0"),
+        ("axolotl", "axolotl-0.21.0"),
+        ("maxtext", "maxtext-0.2.5"),
+    ],
+)
+def test_trainers_know_the_options(target: str, table: str) -> None:
+    lines = (ACCEPTED / f"{table}.tsv").read_text(encoding="utf-8").splitlines()
+    known = {line.split("\t")[0] for line in lines}
+    words = training_benchmark(target)
+    options = [word.partition("=")[0] for word in words if word.startswith("--") or "=" in word]
+    assert options
+    assert [option for option in options if option not in known] == []

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from planner.errors import LaunchError
 from planner.launch.logs.formats import NAMES, TEXTS, read_log
@@ -55,6 +57,10 @@ def test_a_trainer_is_told_by_its_lines_and_read_in_steady_state(
     ("name", "format_name", "values"),
     [
         ("vllm.json", "bench-serving", SERVED | {"total_tokens_per_s": 4800}),
+        ("sglang.jsonl", "bench-serving", {
+            "time_to_first_token_s": 0.15, "time_per_output_token_s": 0.049,
+            "request_latency_s": 9.9, "output_tokens_per_s": 640, "requests_per_s": 3.2,
+        }),
         ("aiperf.json", "aiperf", SERVED),
         ("genai_perf.csv", "aiperf", SERVED),
         ("trtllm_bench.json", "trtllm-bench", TRTLLM),
@@ -65,7 +71,7 @@ def test_a_trainer_is_told_by_its_lines_and_read_in_steady_state(
         ("trainer_state.json", "trainer", {"step_time_s": 4.0}),
         ("trainer_bar.log", "trainer", {"step_time_s": 3.0}),
     ],
-)
+)  # fmt: skip
 def test_results_of_whole_runs_are_read(
     name: str, format_name: str, values: dict[str, float]
 ) -> None:
@@ -146,6 +152,13 @@ def test_ranks_without_a_mark_are_no_restart(tmp_path: Path) -> None:
     assert not any("started again" in note for note in found.notes)
 
 
+def test_colours_are_no_part_of_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "coloured.log"
+    path.write_text(MEGATRON.replace("(ms): ", "(ms): \x1b[1;34m").replace("8", "\x1b[0m8"))
+    reading = read_log(path)
+    assert steady_state(reading.steps, reading.quantity).value == pytest.approx(8.02)
+
+
 def test_a_log_cut_in_a_number_does_not_believe_it(tmp_path: Path) -> None:
     path = tmp_path / "cut.log"
     cut = MEGATRON.rfind("(ms): ") + len("(ms): 80")
@@ -204,6 +217,28 @@ def test_odd_files_are_no_log(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(LaunchError, match="no step and no result"):
         read_log(path)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    name=st.sampled_from(sorted(path.name for path in LOGS.iterdir())),
+    cuts=st.tuples(st.floats(0, 1), st.floats(0, 1)),
+    junk=st.binary(max_size=12),
+)
+def test_a_damaged_log_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, name: str, cuts: tuple[float, float], junk: bytes
+) -> None:
+    content = (LOGS / name).read_bytes()
+    first, last = sorted(round(cut * len(content)) for cut in cuts)
+    path = tmp_path_factory.mktemp("damaged") / name
+    path.write_bytes(content[:first] + junk + content[last:])
+    try:
+        reading = read_log(path)
+    except LaunchError:
+        return
+    assert not reading.is_empty
+    if reading.steps:
+        assert steady_state(reading.steps, reading.quantity).value > 0
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:

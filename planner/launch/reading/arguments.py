@@ -14,6 +14,8 @@ _NUMBER = re.compile(r"-\.?\d")
 _OVERRIDE = re.compile(r"[+~]{0,2}([A-Za-z_][\w./-]*)=")
 _MANY = ("*", "+")
 _SURE = ("", "1")
+# Blanks, a continued line and its indent stand between words in a row; more stands elsewhere.
+_WIDEST_GAP = 400
 
 
 @dataclass(kw_only=True)
@@ -103,9 +105,20 @@ def _given(name: str, word: Word, values: Sequence[Word]) -> Given:
 
 
 def _whole(words: Sequence[Word]) -> Span | None:
-    """From the beginning of the first word to the end of the last, where they stand in a row."""
-    places = [word.regions[0] if word.regions else word.span for word in words]
-    if any(place is None for place in places):
-        return None
-    known = [place for place in places if place is not None]
-    return Span(known[0].start, max(place.end for place in known))
+    """The words where they stand in a row: on the command's line, in an array, in a string."""
+    if len(words) > 1 and words[1].raw == words[0].raw and words[1].regions == words[0].regions:
+        # --option=value is one word.
+        words = words[:1]
+    best: tuple[int, Span] | None = None
+    for first in words[0].regions:
+        gaps, end = 0, first.end
+        for word in words[1:]:
+            behind = [place for place in word.regions if place.start >= end]
+            if not behind:
+                break
+            place = min(behind)
+            gaps, end = gaps + place.start - end, place.end
+        else:
+            if gaps <= _WIDEST_GAP and (best is None or gaps < best[0]):
+                best = gaps, Span(first.start, end)
+    return best[1] if best else None

@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.launch.job import Job
 from planner.launch.option_table import Settings
-from planner.launch.target import Argument, Draft, Process, Target
+from planner.launch.target import Argument, Draft, File, Process, Target
 from planner.launch.trainer.reading import (
     is_deepspeed_document,
     starts_trainer,
@@ -29,7 +29,8 @@ CONFIG = "ds_config.json"
 _WRITTEN = ("bf16", "fp16")
 
 
-def _quantities(job: Job) -> Mapping[str, Any]:
+def quantities(job: Job) -> Mapping[str, Any]:
+    """What the table turns into keys of ``ds_config.json``."""
     stage = int(job["zero_stage"])
     steps, micro, tp = accumulation(job), job["micro_batch_size"], job["tensor_parallel"]
     return {
@@ -48,9 +49,14 @@ def _quantities(job: Job) -> Mapping[str, Any]:
     }
 
 
+def deepspeed_file(settings: Settings) -> File:
+    """``ds_config.json`` of the options of the table."""
+    document = nested({each.option: each.text for each in settings.options})
+    return json_file(CONFIG, document, "what DeepSpeed shards")
+
+
 def _draft(job: Job, settings: Settings) -> Draft:
     job.require_even_nodes()
-    document = nested({each.option: each.text for each in settings.options})
     script = script_settings(
         job,
         # What the file cannot say is told once.
@@ -72,7 +78,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
     )
     return Draft(
         processes=(process,),
-        files=(json_file(CONFIG, document, "what DeepSpeed shards"), *script_files(job)),
+        files=(deepspeed_file(settings), *script_files(job)),
         unexpressed=(*script.unexpressed, *unexpressed),
         left=left,
     )
@@ -90,7 +96,7 @@ TARGET = Target(
     version="DeepSpeed 0.19.8, transformers 5.23.0, trl 1.16.0",
     workloads=("train",),
     profiles=("DeepSpeed", "HF Trainer", "HF Trainer Triton"),
-    quantities=_quantities,
+    quantities=quantities,
     draft=_draft,
     answers=trainer_answers,
     starts=_starts,

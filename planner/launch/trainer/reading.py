@@ -84,7 +84,7 @@ def is_accelerate_document(values: Mapping[str, Any]) -> bool:
 
 
 @dataclass(kw_only=True)
-class _Sources:
+class Sources:
     """Options by where they stand; texts of flags are ``true``, of what is not told None."""
 
     script: dict[str, Given] = field(default_factory=dict)
@@ -95,11 +95,27 @@ class _Sources:
     worlds: list[World] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
 
+    def put(self, place: dict[str, Given], name: str, given: Given) -> None:
+        """Note an option of one of the places; the first of a name counts."""
+        place.setdefault(name, given)
+        self.spelled.setdefault(name.removeprefix("--"), given.option)
+
 
 def trainer_answers(reading: Reading) -> Answers:
     """What a file says in the words of the table of terms; see the module."""
-    sources = _Sources()
-    _gather(reading.found, sources)
+    sources = Sources()
+    gather(reading.found, sources)
+    return answers_of(sources, _is_supervised(sources))
+
+
+def answers_of(sources: Sources, is_supervised: bool) -> Answers:
+    """The answers of what was gathered; ``is_supervised`` if TRL's defaults hold.
+
+    Raises
+    ------
+    LaunchError
+        The options contradict each other.
+    """
     said = Said(
         script=_meanings("transformers", sources.script),
         deepspeed=_meanings("deepspeed", sources.deepspeed),
@@ -111,7 +127,7 @@ def trainer_answers(reading: Reading) -> Answers:
         },
         has_deepspeed=bool(sources.deepspeed) or "--deepspeed" in sources.script,
         has_accelerate=bool(sources.accelerate),
-        is_supervised=_is_supervised(sources),
+        is_supervised=is_supervised,
         world=sources.worlds[0],
         unknown=tuple(given.option for given in sources.unknown),
         spelled=sources.spelled,
@@ -119,7 +135,7 @@ def trainer_answers(reading: Reading) -> Answers:
     return answered(said)
 
 
-def _is_supervised(sources: _Sources) -> bool:
+def _is_supervised(sources: Sources) -> bool:
     """Whether it is TRL's script, whose defaults are others."""
     if any(word.endswith(("trl", "trl.scripts.sft", "sft.py")) for word in sources.words[:3]):
         return True
@@ -149,14 +165,15 @@ def _spelled(option: str) -> str:
     return "--" + option.lstrip("-").replace("-", "_")
 
 
-def _gather(found: Found, sources: _Sources) -> None:
+def gather(found: Found, sources: Sources) -> None:
+    """Put the options of a command or document, and of its files, where they belong."""
     given = {**{each.option: each for each in found.unknown}, **found.options}
     sources.worlds.append(found.world)
     if is_accelerate_document(given):
         _accelerate(given.values(), sources)
     elif is_deepspeed_document(given):
         for name, each in given.items():
-            _put(sources.deepspeed, name, each, sources)
+            sources.put(sources.deepspeed, name, each)
         sources.unknown += found.unknown
     else:
         sources.words += [text for each in found.positional if (text := text_of(each))]
@@ -167,52 +184,43 @@ def _gather(found: Found, sources: _Sources) -> None:
             _beside(file, sources)
 
 
-def _beside(found: Found, sources: _Sources) -> None:
+def _beside(found: Found, sources: Sources) -> None:
     """A file that a command names: also the keys of FSDP alone, which no script has."""
     given = {**{each.option: each for each in found.unknown}, **found.options}
     if set(given) & {"reshard_after_forward", "activation_checkpointing", "cpu_offload"}:
         for name, each in given.items():
-            _put(sources.script, SECTION + name.removeprefix("fsdp_"), each, sources)
+            sources.put(sources.script, SECTION + name.removeprefix("fsdp_"), each)
         return
-    _gather(found, sources)
+    gather(found, sources)
 
 
-def _argument(name: str, given: Given, sources: _Sources) -> None:
+def _argument(name: str, given: Given, sources: Sources) -> None:
     """An argument of a script or of ``accelerate launch``, which share a command."""
     option = _spelled(name)
     plain = option.removeprefix("--")
     if name.startswith(SECTION):
-        _put(
-            sources.script,
-            SECTION + name.removeprefix(SECTION).removeprefix("fsdp_"),
-            given,
-            sources,
-        )
+        key = name.removeprefix(SECTION).removeprefix("fsdp_")
+        sources.put(sources.script, SECTION + key, given)
     elif option in _ACCELERATE_FLAGS:
         kind = replace(given, texts=(_ACCELERATE_FLAGS[option],), spans=(None,))
-        _put(sources.accelerate, "distributed_type", kind, sources)
+        sources.put(sources.accelerate, "distributed_type", kind)
     elif option in _ACCELERATE_OPTIONS:
-        _put(sources.accelerate, _ACCELERATE_OPTIONS[option], given, sources)
+        sources.put(sources.accelerate, _ACCELERATE_OPTIONS[option], given)
     elif option == "--zero_stage":
-        _put(sources.deepspeed, "zero_optimization.stage", given, sources)
+        sources.put(sources.deepspeed, "zero_optimization.stage", given)
     elif plain.startswith("fsdp_") and plain != "fsdp_config":
-        _put(sources.accelerate, f"fsdp_config.{plain}", given, sources)
+        sources.put(sources.accelerate, f"fsdp_config.{plain}", given)
     elif plain.startswith("parallelism_config_"):
-        _put(sources.accelerate, f"parallelism_config.{plain}", given, sources)
+        sources.put(sources.accelerate, f"parallelism_config.{plain}", given)
     else:
-        _put(sources.script, option, given, sources)
+        sources.put(sources.script, option, given)
 
 
-def _accelerate(given: Iterable[Given], sources: _Sources) -> None:
+def _accelerate(given: Iterable[Given], sources: Sources) -> None:
     """Keys of sections may lack the section's prefix."""
     for each in given:
         section, dot, key = each.option.partition(".")
         prefix = _PREFIXES.get(section, "")
         if dot and not key.startswith(prefix):
             key = prefix + key
-        _put(sources.accelerate, f"{section}{dot}{key}", each, sources)
-
-
-def _put(place: dict[str, Given], name: str, given: Given, sources: _Sources) -> None:
-    place.setdefault(name, given)
-    sources.spelled.setdefault(name.removeprefix("--"), given.option)
+        sources.put(sources.accelerate, f"{section}{dot}{key}", each)

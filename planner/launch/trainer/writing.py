@@ -85,11 +85,16 @@ def _latent(attention: AttentionSpec) -> tuple[tuple[str, ...], tuple[str, ...]]
     return ("q_b_proj" if attention.q_lora_rank else "q_proj", "kv_b_proj"), ("o_proj",)
 
 
+def training_steps(job: Job) -> int | None:
+    """Steps of the whole run."""
+    tokens = job["total_tokens"]
+    step = job["global_batch_size"] * job["sequence_length"]
+    return max(math.ceil(tokens / step), 1) if tokens else None
+
+
 def script_quantities(job: Job) -> Mapping[str, Any]:
     """What the script is told: not how the job is split, which its launcher or a file tells."""
     supervised, adapter = is_supervised(job), has_adapter(job)
-    tokens = job["total_tokens"]
-    step = job["global_batch_size"] * job["sequence_length"]
     length = job["sequence_length"]
     return {
         "micro_batch_size": job["micro_batch_size"],
@@ -97,7 +102,7 @@ def script_quantities(job: Job) -> Mapping[str, Any]:
         "trl_length": length if supervised else None,
         "packing": True if supervised else None,
         "block_length": None if supervised else length,
-        "training_steps": max(math.ceil(tokens / step), 1) if tokens else None,
+        "training_steps": training_steps(job),
         "precision": job["precision"],
         "weights_type": _weights_type(job),
         "flash_attention": job["flash_attention"] if supervised else None,

@@ -90,7 +90,8 @@ def runs_by_rank(process: Process) -> bool:
 def expanded(word: str | Variable) -> str:
     """A word of a command, quoted, or the variable of the shell that holds it."""
     if isinstance(word, Variable):
-        return f'"${{{word.name}}}"' + (shell_word(word.suffix) if word.suffix else "")
+        before, after = (shell_word(text) if text else "" for text in (word.prefix, word.suffix))
+        return f'{before}"${{{word.name}}}"{after}'
     return shell_word(word)
 
 

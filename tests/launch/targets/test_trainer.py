@@ -23,6 +23,10 @@ CASES = [
     ("accelerate", "FSDP compiled", ("none",)),
     ("accelerate", "DeepSpeed", ("none",)),
     ("accelerate", "HF Trainer", ("lora", "qlora")),
+    ("axolotl", "HF Trainer", ("lora", "qlora")),
+    ("axolotl", "HF Trainer FSDP", ("lora", "qlora")),
+    ("axolotl", "HF Trainer bf16", ("none",)),
+    ("axolotl", "DeepSpeed", ("none", "lora")),
 ]
 
 

@@ -229,7 +229,18 @@ def _parts(piece: Piece) -> Iterator[tuple[Piece, bool]]:
 
 
 def _regions(pieces: Pieces) -> tuple[Span, ...]:
-    literal = span_of(pieces)
-    trails = {piece.trail for piece in pieces}
-    trail = trails.pop() if len(trails) == 1 else ()
-    return (literal, *trail) if literal is not None and trail else trail
+    """Places in which the pieces stand in a row, the innermost first."""
+    found: dict[Span, None] = {}
+    for first in _levels(pieces[0]):
+        end: int | None = first.end
+        for piece in pieces[1:]:
+            end = next((span.end for span in _levels(piece) if span.start == end), None)
+            if end is None:
+                break
+        if end is not None:
+            found[Span(first.start, end)] = None
+    return tuple(found)
+
+
+def _levels(piece: Piece) -> tuple[Span, ...]:
+    return (Span(piece.start, piece.end), *piece.trail) if piece.start >= 0 else piece.trail

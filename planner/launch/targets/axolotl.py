@@ -1,0 +1,172 @@
+"""Axolotl: its YAML, with DeepSpeed's file where that shards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from planner.errors import LaunchError
+from planner.launch.job import Job
+from planner.launch.option_table import OptionTable, Remark, Settings
+from planner.launch.target import Argument, Draft, File, Process, Target, Variable
+from planner.launch.targets import deepspeed
+from planner.launch.trainer.axolotl import axolotl_answers
+from planner.launch.trainer.writing import (
+    accumulation,
+    data_parallel,
+    has_adapter,
+    lora_modules,
+    nested,
+    training_steps,
+)
+from planner.launch.yaml_text import yaml_text
+
+CONFIG = "axolotl.yaml"
+_BY_FSDP = ("HF Trainer FSDP", "HF Trainer bf16")
+_RATE = Variable(name="LEARNING_RATE", meaning="learning rate")
+_OUTPUT = Variable(name="OUTPUT_DIR", meaning="where checkpoints go", default="output")
+_DATASET = "DATASET"
+_DATASET_NOTE = "yours: a name on Hugging Face or a folder, with its type"
+_LEFT = (
+    Remark(parameter="datasets", value="", note=f"set path and type in {CONFIG}: {_DATASET_NOTE}"),
+    Remark(
+        parameter="learning rate",
+        value="",
+        note="with its schedule and decay: the user's; they change no time and no memory",
+    ),
+)
+
+
+def _is_by_fsdp(job: Job) -> bool:
+    return job.profile.name in _BY_FSDP and bool(job["zero_stage"])
+
+
+def _has_file(job: Job) -> bool:
+    """Whether DeepSpeed shards or offloads."""
+    if job.profile.name in _BY_FSDP:
+        return False
+    is_away = job["offload"].startswith("optimizer")
+    return bool(job["zero_stage"]) or is_away or job.profile.name == "DeepSpeed"
+
+
+def _quantities(job: Job) -> Mapping[str, Any]:
+    adapter = has_adapter(job)
+    quantities = {
+        **{name: value for name, value in job.pinned.parameters.items() if name != "offload"},
+        "model": job.hub_name or "MODEL",
+        "gradient_accumulation_steps": accumulation(job),
+        "sequence_length": job["sequence_length"],
+        "packing": True,
+        "training_steps": training_steps(job),
+        "precision_kept": True if job["precision"] == "fp4" else None,
+        "offload": job["offload"] if job["offload"] == "activations" else None,
+        "adapter": job["adapter"],
+        "lora_rank": job["lora_rank"] if adapter else None,
+        "lora_alpha": 2 * job["lora_rank"] if adapter else None,
+        "lora_dropout": "0.0" if adapter else None,
+        "lora_modules": " ".join(lora_modules(job)) if adapter else None,
+        "fused_kernels": True if job.profile.name == "HF Trainer Triton" and adapter else None,
+        "optimizer": "adamw_torch_fused",
+        "mtp_num_layers": job["mtp_num_layers"],
+        "dropout": job["dropout"],
+        "zero_file": deepspeed.CONFIG if _has_file(job) else None,
+    }
+    return quantities | (_fsdp(job) if _is_by_fsdp(job) else {})
+
+
+def _fsdp(job: Job) -> dict[str, Any]:
+    inside = job["recompute"] == "full" and not job["recompute_num_layers"]
+    return {
+        "zero_stage_by_fsdp": job["zero_stage"],
+        "fsdp_version": 2,
+        "sharded_weights": job["zero_stage"] == 3,
+        "fsdp_wrap": "TRANSFORMER_BASED_WRAP",
+        "fsdp_state": "SHARDED_STATE_DICT",
+        "fsdp_offload": True if job["offload"] == "optimizer_weights" else None,
+        # Layers are repeated in FSDP's own units: gradient_checkpointing would gather them twice.
+        "fsdp_recompute": True if inside else None,
+        "recompute": "none" if inside else job["recompute"],
+        "dp_shard": data_parallel(job) // job["data_parallel_replicas"],
+    }
+
+
+def _unexpressed(job: Job) -> tuple[Remark, ...]:
+    found = []
+    if job.profile.name in _BY_FSDP and job["offload"] == "optimizer":
+        note = "FSDP offloads weights with the optimizer; DeepSpeed separates them"
+        found.append(Remark(parameter="offload", value="optimizer", note=note))
+    if job["zero_stage"] == 1 and _is_by_fsdp(job):
+        note = "FSDP shards gradients with the optimizer states"
+        found.append(Remark(parameter="zero_stage", value="1", note=note))
+    return tuple(found)
+
+
+def _draft(job: Job, settings: Settings) -> Draft:
+    job.require_even_nodes()
+    if job.profile.name == "HF Trainer FSDP" and not has_adapter(job):
+        raise LaunchError(
+            "Axolotl keeps trained weights in 16 bits, the plan in 32: search with "
+            "--framework 'HF Trainer bf16' or DeepSpeed, or choose the target accelerate."
+        )
+    options = {each.option: each.text for each in settings.options}
+    document = nested(options)
+    if modules := options.get("lora_target_modules"):
+        document["lora_target_modules"] = modules.split()
+    document["datasets"] = [{"path": _DATASET, "type": "chat_template"}]
+    notes = {each.option: each.note for each in settings.options if each.note}
+    text = yaml_text(document, notes | {"datasets": _DATASET_NOTE})
+    files = [File(name=CONFIG, text=text, meaning="what axolotl trains, and how")]
+    unexpressed: tuple[Remark, ...] = _unexpressed(job)
+    if _has_file(job):
+        table = OptionTable.load("deepspeed").written(_of_file(job))
+        files.append(deepspeed.deepspeed_file(table))
+    process = Process(
+        name="train",
+        launcher="torchrun",
+        arguments=(
+            Argument(words=("-m", "axolotl.cli.train", CONFIG)),
+            Argument(words=("--learning-rate", _RATE)),
+            Argument(words=("--output-dir", _OUTPUT)),
+        ),
+        num_nodes=job.num_nodes,
+        gpus_per_node=job.gpus_per_node,
+    )
+    return Draft(processes=(process,), files=tuple(files), unexpressed=unexpressed, left=_LEFT)
+
+
+def _of_file(job: Job) -> Mapping[str, Any]:
+    """What axolotl's own keys do not say already."""
+    split = ("tensor_parallel", "context_parallel", "expert_parallel")
+    return {
+        **deepspeed.quantities(job),
+        **dict.fromkeys(split),
+        "train_batch_size": job["global_batch_size"],
+    }
+
+
+def _starts(words: Sequence[str]) -> bool:
+    plain = [word for word in words if not word.startswith("-")]
+    if list(plain[:2]) in (["axolotl", "train"], ["axolotl", "preprocess"]):
+        return True
+    return any(word in ("axolotl.cli.train", "axolotl.cli.sft") for word in plain[:2])
+
+
+def _is_of(values: Mapping[str, Any]) -> bool:
+    return "base_model" in values and bool(
+        {"sequence_len", "micro_batch_size", "datasets.0.path", "adapter"} & set(values)
+    )
+
+
+TARGET = Target(
+    name="axolotl",
+    title="Axolotl",
+    version="axolotl 0.21.0",
+    workloads=("train",),
+    profiles=("HF Trainer", "HF Trainer Triton", *_BY_FSDP, "DeepSpeed"),
+    quantities=_quantities,
+    draft=_draft,
+    answers=axolotl_answers,
+    starts=_starts,
+    is_of=_is_of,
+    accepted=("axolotl-0.21.0",),
+)
