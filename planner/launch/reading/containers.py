@@ -126,6 +126,8 @@ def _of_pods(document: Place, kind: str) -> Iterator[Container]:
     copies, nodes = spec.get("replicas"), Place.nothing(document)
     if kind == "LeaderWorkerSet":
         nodes = spec.get("leaderWorkerTemplate", "size")
+    elif kind == "InferenceService":
+        copies = spec.get("predictor", "minReplicas")
     elif kind == "Job":
         copies, nodes = Place.nothing(document), spec.get("parallelism")
     for path, pod in _pod_specs(spec, ()):
@@ -166,7 +168,9 @@ def _of_pod(place: Place, known: Mapping[str, Place]) -> Container:
     return Container(
         name=place.get("name").text or "",
         image=image,
-        words=program_of(image, words, place.line),
+        words=tuple(words)
+        if place.get("command").entries()
+        else program_of(image, words, place.line),
         environment=environment,
         line=place.line,
     )
@@ -242,7 +246,9 @@ def _of_compose(service: str, place: Place, name: str) -> Container:
     return Container(
         name=service,
         image=image,
-        words=program_of(image, words, place.line),
+        words=tuple(words)
+        if place.get("entrypoint").node is not None
+        else program_of(image, words, place.line),
         environment=environment,
         world=World(gpus_per_node=_devices(place)),
         line=place.line,
