@@ -149,9 +149,10 @@ def _of_documents(path: Path, text: str) -> Iterator[Found]:
     """The documents that are a target's own, and the commands of containers."""
     if path.suffix.lower() in _YAML:
         yield from _of_containers(path, text)
+    alone = Script(name=path.name, text=text, commands=(), variables={}, directives=(), files={})
     for found in _trees(path, text):
         if found.target:
-            yield found
+            yield replace(found, files=_files(path, alone, found.options.values()))
 
 
 def _of_containers(path: Path, text: str) -> Iterator[Found]:
