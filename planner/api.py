@@ -236,8 +236,13 @@ def read_launch(path: str | os.PathLike[str], **answers: Any) -> Request:
         It names what is unknown.
     """
     specs = None if answers.get("specs") is None else Path(answers["specs"])
-    gpus = answers.get("num_gpus")
-    found = read_file(Path(path), specs=specs, num_gpus=None if gpus is None else str(gpus))
+    gpus, gpu = (answers.get(name) for name in ("num_gpus", "gpu"))
+    found = read_file(
+        Path(path),
+        specs=specs,
+        num_gpus=None if gpus is None else str(gpus),
+        gpu=gpu if isinstance(gpu, str) else None,
+    )
     return make_request(answers, base=found.request(answers, specs))
 
 

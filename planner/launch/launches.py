@@ -35,6 +35,11 @@ _PLUMBING = frozenset(
 )
 
 
+def is_document(path: Path) -> bool:
+    """Whether a file is YAML, JSON or TOML, not a script."""
+    return path.suffix.lower() in _DOCUMENTS
+
+
 def launches(path: Path, text: str) -> Iterator[Found]:
     """What a file starts, in order; files that its commands name are read beside it.
 
@@ -43,7 +48,7 @@ def launches(path: Path, text: str) -> Iterator[Found]:
     LaunchError
         It cannot be read, or its scheduler and its launcher contradict each other.
     """
-    if path.suffix.lower() in _DOCUMENTS:
+    if is_document(path):
         yield from _of_documents(path, text)
         return
     script = read_script(text, {}, path.name)
