@@ -167,6 +167,8 @@ class Follower(SimpleCommands):
         return None if text is None or pattern is None else patterns.matches(text, pattern)
 
     def _loop(self, node: Loop) -> bool | None:
+        if node.condition and self._never_begins(node):
+            return True
         start, inside = node.start, Scope(self.scope)
         line = self.source.line(start)
         for name, place in node.assigned:
@@ -182,6 +184,15 @@ class Follower(SimpleCommands):
         merge(self.scope, [Scope(self.scope), outcome], self.source.line)
         self.enter(self.scope)
         return None
+
+    def _never_begins(self, node: Loop) -> bool:
+        """Whether the condition does not hold at first: no argument is left to look at."""
+        before, number = self.scope, len(self.commands)
+        self.enter(Scope(before))
+        status = self.run(node.condition)
+        self.enter(before)
+        del self.commands[number:]
+        return status is node.is_until
 
     def _each(self, name: str, words: Sequence[Element], start: int) -> Variable:
         if len(words) == 1:
