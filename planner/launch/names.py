@@ -9,6 +9,8 @@ TARGETS = (
     "axolotl",
     "vllm",
     "sglang",
+    "tensorrt-llm",
+    "llama-server",
 )
 """In the order in which help and documentation list them; each has a module in `targets`."""
 
