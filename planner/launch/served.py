@@ -20,6 +20,7 @@ from planner.units import GIB
 
 _AGGREGATED, _DISAGGREGATED = "aggregated", "disaggregated"
 _SIXTEEN_BIT = "w16a16"
+_REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+|[\w-][\w.-]*")
 _FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
@@ -169,10 +170,16 @@ def known_gpu(name: str | None) -> GpuSpec | None:
 
 
 def put_model(told: Told, name: str | None) -> ModelSpec | None:
-    """The model of a command; None where none is shipped of that name."""
-    if name:
+    """The model of a command; None where none is shipped of that name.
+
+    A folder whose name tells nothing is left open.
+    """
+    model = known_model(name)
+    if name and (model is not None or _REPOSITORY.fullmatch(name)):
         told.values["model"] = name
-    return known_model(name)
+    elif name:
+        told.notes.append(f"Which model {name} is, its name does not tell.")
+    return model
 
 
 def put_quantization(told: Told, name: str | None, model: ModelSpec | None) -> None:

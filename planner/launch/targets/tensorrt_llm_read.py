@@ -29,6 +29,9 @@ _POOLS = {"context_servers": PREFILL_POOL, "generation_servers": DECODE_POOL}
 _TOKENS = 8192
 _OVERRIDE = "--override-engine-args"
 _TABLE = OptionTable.load("tensorrt-llm")
+# What tells a YAML of further options from that of other tools.
+_SIZES = {"tensor_parallel_size", "max_batch_size", "max_num_tokens", "enable_attention_dp"}
+_SECTIONS = {"kv_cache_config", "cuda_graph_config", "moe_config", "cache_transceiver_config"}
 _MODEL_OPTIONS = ("--model", "--model-path", "model")
 _BESIDE = ("--config", "--extra_llm_api_options", "--extra-engine-args")
 
@@ -43,13 +46,18 @@ def starts(words: Sequence[str]) -> bool:
 
 
 def is_of(values: Mapping[str, Any]) -> bool:
-    """Whether a document has both pools of a disaggregated service."""
-    return all(any(name.startswith(f"{pool}.") for name in values) for pool in _POOLS)
+    """Whether a document has further options of a server, or both pools of a service."""
+    sections = {name.split(".")[0] for name in values}
+    return _has_pools(values) or (bool(sections & _SIZES) and bool(sections & _SECTIONS))
+
+
+def _has_pools(values: Mapping[str, Any]) -> bool:
+    return {*_POOLS} <= {name.split(".")[0] for name in values}
 
 
 def answers(reading: Reading) -> Answers:
     """The deployment that a command starts, or that a document of two pools describes."""
-    if is_of(reading.found.options):
+    if _has_pools(reading.found.options):
         return _pools(reading)
     return _server(_with_files(reading), _pool(reading))
 
