@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from planner.launch.heading import heading
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Settings
 from planner.launch.pools import Server, draft_of, servers_of
@@ -19,7 +20,7 @@ from planner.launch.serving import (
     model_word,
     workers_of,
 )
-from planner.launch.target import Argument, Draft, File, Process, Target, Variable
+from planner.launch.target import Argument, Draft, File, Target, Variable
 from planner.launch.targets import sglang, tensorrt_llm, vllm
 from planner.launch.targets.dynamo_read import answers
 from planner.launch.yaml_text import yaml_text
@@ -168,42 +169,33 @@ def _name(job: Job) -> str:
     return plain if plain[:1].isalpha() else f"model-{plain}".strip("-")
 
 
-def _draft(job: Job, _: Settings) -> Draft:
+def _draft(job: Job, settings: Settings) -> Draft:
     engine = _ENGINES[job.profile.name]
     servers = servers_of(
         job, OptionTable.load(engine.table), _without_nodes(engine.quantities), model_word
     )
-    deploy = Process(
-        name="deploy",
-        arguments=(Argument(words=("kubectl", "apply", "-f", _GRAPH)),),
-        num_nodes=1,
-        gpus_per_node=0,
-    )
-    draft = draft_of(
-        servers,
-        (deploy,),
-        files=(
-            File(
-                name=_GRAPH,
-                text=yaml_text(_graph(job, servers, engine)),
-                meaning="the graph of workers",
-            ),
-        ),
-        # The frontend speaks the interface of OpenAI, whatever the engine.
-        benchmark=benchmark(NAME, job, servers[-1].model),
-    )
-    # The engine's own table says the rest of what cannot be said.
-    told = (*servers[-1].settings.unexpressed, *draft.unexpressed)
     port = f"kubectl port-forward svc/{_name(job)}-frontend 8000:8000"
     notes = [f"`{port}` lets the benchmark reach the frontend."]
     notes += [f"Replace {word.name} in the graph: {word.meaning}." for word in _unset(servers)]
-    return Draft(
-        processes=draft.processes,
-        files=draft.files,
-        unexpressed=told,
-        benchmark=draft.benchmark,
+    # The frontend speaks the interface of OpenAI, whatever the engine.
+    measured = benchmark(NAME, job, servers[-1].model)
+    draft = draft_of(servers, (), benchmark=measured)
+    # The engine's own table says the rest of what cannot be said.
+    draft = replace(
+        draft,
+        unexpressed=(*servers[-1].settings.unexpressed, *draft.unexpressed),
         notes=(*draft.notes, *notes),
     )
+    start = f"kubectl apply -f {_GRAPH}"
+    head = heading(TARGET, job, replace(draft, left=settings.left), [], [start])
+    text = "".join(f"{line}\n" for line in head) + yaml_text(_graph(job, servers, engine))
+    graph = File(
+        name=_GRAPH,
+        text=text,
+        meaning="the graph of workers, for the operator of Dynamo",
+        start=start,
+    )
+    return replace(draft, files=(graph,))
 
 
 def _unset(servers: tuple[Server, ...]) -> list[Variable]:
