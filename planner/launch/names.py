@@ -6,10 +6,13 @@ TARGETS = (
     "megatron-deepspeed",
     "deepspeed",
     "accelerate",
+    "torchtitan",
     "transformers",
     "axolotl",
     "vllm",
     "sglang",
+    "tensorrt-llm",
+    "llama-server",
 )
 """In the order in which help and documentation list them; each has a module in `targets`."""
 
