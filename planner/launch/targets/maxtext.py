@@ -176,14 +176,20 @@ def _own_words(job: Job) -> list[Argument]:
 
 
 def _strange(job: Job) -> tuple[Remark, ...]:
+    sharded: tuple[Remark, ...] = ()
+    axes = axes_of(job)
+    if job["zero_stage"] == 3 and axes["within_fsdp"] * axes["across_fsdp"] == 1:
+        note = "other axes take all data-parallel GPUs: none is left to shard the weights over"
+        sharded = (Remark(parameter="zero_stage", value="3", note=note),)
     if maxtext_name(job.model) is not None:
-        return ()
+        return sharded
     shape = shape_of(job.model)
     found = [what for name, what in (("qkv_bias", "biases of queries, keys and values"),
                                      ("norm_bias", "LayerNorm"), ("mlp_bias", "biases"))
              if shape[name]]  # fmt: skip
     note = "no key of MaxText says it of this decoder"
-    return tuple(Remark(parameter="model", value=what, note=note) for what in found)
+    remarks = (Remark(parameter="model", value=what, note=note) for what in found)
+    return (*sharded, *remarks)
 
 
 TARGET = Target(

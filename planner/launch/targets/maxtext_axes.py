@@ -42,7 +42,7 @@ def axes_of(job: Job) -> dict[str, int]:
         "data": copies,
         "pipeline": int(job["pipeline_parallel"]),
     }
-    left, found = job.gpus_per_node, {}
+    left, found = job.gpus_per_node, dict[str, int]()
     for name in AXES:
         within = gcd(sizes[name], left)
         left //= within

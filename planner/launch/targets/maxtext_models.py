@@ -11,7 +11,7 @@ _SHIPPED = (
     *("deepseek2-16b", "deepseek2-236b", "deepseek3-671b", "gemma-2b", "gemma-7b", "gemma2-2b"),
     *("gemma2-9b", "gemma2-27b", "gemma3-4b", "gemma3-12b", "gemma3-27b", "gpt-oss-20b"),
     *("gpt-oss-120b", "gpt3-175b", "kimi-k2-1t", "llama2-7b", "llama2-13b", "llama2-70b"),
-    *("llama3-8b", "llama3-70b", "llama3-405b", "llama3.1-8b", "llama3.1-70b", "llama3.1-405b"),
+    *("llama3-8b", "llama3-70b", "llama3.1-8b", "llama3.1-70b", "llama3.1-405b"),
     *("llama3.3-70b", "mistral-7b", "mixtral-8x7b", "mixtral-8x22b", "olmo3-7b", "olmo3-32b"),
     *("qwen2.5-1.5b", "qwen2.5-7b", "qwen2.5-14b", "qwen3-0.6b", "qwen3-1.7b", "qwen3-4b"),
     *("qwen3-8b", "qwen3-14b", "qwen3-32b", "qwen3-30b-a3b", "qwen3-235b-a22b"),

@@ -92,9 +92,7 @@ def _sharding(reading: Reading, mesh: Mesh) -> dict[str, Any]:
     return {"zero_stage": int(is_sharded)}
 
 
-def _batch(
-    reading: Reading, mesh: Mesh, num_gpus: int, defaults: dict[str, str]
-) -> dict[str, Any]:
+def _batch(reading: Reading, mesh: Mesh, num_gpus: int, defaults: dict[str, str]) -> dict[str, Any]:
     each = _float(reading, "per_device_batch_size", _BATCH_DEFAULT)
     if not reading.has("per_device_batch_size"):
         defaults["global_batch_size"] = f"{_BATCH_DEFAULT:g} sequences of a GPU, as MaxText does"
@@ -127,7 +125,12 @@ def _float(reading: Reading, key: str, default: float) -> float:
 def _model(reading: Reading) -> tuple[str | None, dict[str, Any] | None]:
     """The model that is named, else the sizes that are given."""
     named = reading.text("model_name")
-    words = [text for each in reading.found.positional for text in each.texts if text]
+    # The end of a path tells the model, even where its beginning is not known.
+    words = [
+        (text or each.option).strip("\"'")
+        for each in (*reading.found.positional, *reading.found.unknown)
+        for text in each.texts or (None,)
+    ]
     files = [word for word in words if word.endswith((".yml", ".yaml"))]
     for name in (named, reading.text("base_config"), *files, reading.found.name):
         model = model_of_maxtext(name) if name else None
