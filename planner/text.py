@@ -127,6 +127,17 @@ def value(given: object) -> str:
     return count(given) if isinstance(given, int | float) else str(given)
 
 
+def chance(share: float) -> str:
+    """A probability, which is never told as certain.
+
+    >>> chance(0.97), chance(0.9999)
+    ('97 %', 'more than 99 %')
+    """
+    if share > 0.99:
+        return "more than 99 %"
+    return "less than 1 %" if share < 0.01 else f"{100 * share:.0f} %"
+
+
 def limit(amount: float, unit: str) -> str:
     """A limited quantity of ``unit`` (byte, second, usd, watt, kg, 1/s, gpus or 1)."""
     if not math.isfinite(amount):

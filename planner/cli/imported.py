@@ -56,7 +56,7 @@ def _rewritten(
 
     after = one_configuration(PinnedPlan.of(plan, change.row).request())
     jobs = Job.of_plan(plan, found), Job.of_plan(after, evaluated(after))
-    return rewritten(imported, *jobs)
+    return rewritten(imported, *jobs, changed=change.changed)
 
 
 def _told(imported: Imported, change: Change | None, rewritten: Rewritten | None) -> dict[str, Any]:

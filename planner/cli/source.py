@@ -38,8 +38,13 @@ def found_in(given: Given) -> tuple[Path, Request] | None:
     if source is not None and not _is_ours(source):
         from planner.launch.read import read_launch
 
-        gpus = _count(given["num_gpus"])
-        imported = given["imported"] = read_launch(source, number, given["specs"], gpus)
+        imported = given["imported"] = read_launch(
+            source,
+            number,
+            given["specs"],
+            num_gpus=_count(given["num_gpus"]),
+            gpu=_one(given["gpu"]),
+        )
         asked = {**given_answers(given).questions, **parse_settings(given["settings"] or [])}
         return source, imported.request(asked, given["specs"], option_name)
     pinned = _pinned(path, number, given["specs"])
@@ -55,6 +60,11 @@ def _count(given: str | None) -> str | None:
         return None
     counts = read_all(glossary()["num_gpus"], given, "--gpus") if given != ALL else []
     return str(counts[0]) if len(counts) == 1 else None
+
+
+def _one(given: str | None) -> str | None:
+    """The GPU where one is given, not several or all."""
+    return None if given is None or given == ALL or "," in given else given
 
 
 def _pinned(path: Path, number: int | None, specs: Path | None) -> PinnedPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from textwrap import wrap
 from typing import Any
@@ -9,12 +10,15 @@ from typing import Any
 from planner.launch.environment import fabric
 from planner.launch.job import Job
 from planner.launch.target import Argument, Draft, Process, Target, Variable
+from planner.optimize.result_columns import fit_probability
 from planner.terms import plain_values, terms_of
+from planner.text import chance as percent
 from planner.text import count, limit, printable
 from planner.units import DAY, GIB
 from planner.version import __version__
 
 _WIDTH = 96
+_MEMORY = "peak_memory"
 _PREDICTED = {
     "train": (
         "step_time",
@@ -140,6 +144,7 @@ def _word(value: Any) -> str:
 def _numbers(job: Job) -> list[str]:
     terms = terms_of(job.workload, "result")
     found = []
+    most = float(job.gpu.allocatable_memory / GIB)
     for name in _PREDICTED.get(job.workload, ()):
         term = terms.get(name)
         if term is None:
@@ -150,8 +155,13 @@ def _numbers(job: Job) -> list[str]:
         if value is None:
             continue
         words = f"{name}: {limit(float(value) * scale, term.type)}"
-        if low is not None and high is not None:
+        if name == _MEMORY:
+            words += f" of {limit(most * GIB, term.type)}"
+        if low is not None and high is not None and not (name == _MEMORY and high > most):
             ends = (limit(float(end) * scale, term.type) for end in (low, high))
             words += f" ({' to '.join(ends)})"
         found.append(words)
+    chance = fit_probability(job.row)
+    if math.isfinite(chance):
+        found.append(f"it fits with a probability of {percent(chance)}")
     return found

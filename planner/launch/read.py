@@ -22,11 +22,13 @@ def read_launch(
     path: Path,
     number: int | None = None,
     specs: Path | None = None,
+    *,
     num_gpus: str | None = None,
+    gpu: str | None = None,
 ) -> Imported:
     """The launch in a file; of several the one of this ``number``, counted from 1.
 
-    ``num_gpus`` are those on which the user starts it, whatever the file says.
+    ``num_gpus`` and ``gpu`` are those on which the user starts it, whatever the file says.
 
     Raises
     ------
@@ -35,7 +37,7 @@ def read_launch(
     """
     text = _text(path)
     found = [
-        imported(path, target_of(one.target), _on(one, num_gpus), specs)
+        imported(path, target_of(one.target), _on(one, num_gpus, gpu), specs)
         for one in launches(path, text)
     ]
     several = _joined(_distinct(found))
@@ -54,12 +56,13 @@ def read_launch(
     return several[number - 1]
 
 
-def _on(found: Found, num_gpus: str | None) -> Found:
-    """The launch on so many GPUs, where the user says how many."""
-    if num_gpus is None:
-        return found
-    given = Given(option="num_gpus", texts=(num_gpus,), line=0, spans=(None,), whole=None)
-    return replace(found, world=World(num_gpus=given, gpu=found.world.gpu))
+def _on(found: Found, num_gpus: str | None, gpu: str | None) -> Found:
+    """The launch on so many GPUs of this kind, where the user says which."""
+    world = found.world
+    if num_gpus is not None:
+        given = Given(option="num_gpus", texts=(num_gpus,), line=0, spans=(None,), whole=None)
+        world = World(num_gpus=given, gpu=world.gpu)
+    return replace(found, world=world if gpu is None else replace(world, gpu=gpu))
 
 
 def _text(path: Path) -> str:

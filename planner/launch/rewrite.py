@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from planner.launch.imported import Imported
 from planner.launch.job import Job
-from planner.launch.option_table import Remark
+from planner.launch.launches import is_document, launches
+from planner.launch.option_table import Remark, Role, Row
+from planner.launch.reading.edit import Changes, edit_command, edit_document
 from planner.launch.target import Target
-from planner.launch.text import diff
+from planner.launch.text import Given, diff
+from planner.launch.understood import Found, Reading
 
-REMOVED = None
-"""In place of the text of an option: it is taken out."""
+_Texts = tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rewritten:
     """A file after a change.
 
-    ``unexpressed`` is what the target cannot say of the change, ``unwritten`` the options whose
-    place in the file text alone does not tell, each with what it is to be.
+    ``notes`` say what is to be done beside it. ``unexpressed`` is what the target cannot say of
+    the change, ``unwritten`` the options whose place in the file text alone does not tell, each
+    with what it is to be, None where it goes.
     """
 
     name: str
     before: str
     after: str
     unexpressed: tuple[Remark, ...] = ()
-    unwritten: Mapping[str, str] = field(default_factory=dict)
+    unwritten: Changes = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def diff(self) -> str:
@@ -35,25 +40,107 @@ class Rewritten:
         return diff(self.before, self.after, self.name)
 
 
-def rewritten(imported: Imported, before: Job, after: Job) -> Rewritten:
-    """The file of a launch, changed from the plan ``before`` to the one ``after``."""
-    found, target = imported.found, imported.target
-    settings = target.settings(after)
+def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[str]) -> Rewritten:
+    """The file of a launch, changed from the plan ``before`` to the one ``after``.
+
+    ``changed`` are the parameters in which these differ.
+    """
+    target, found = imported.target, imported.found
+    changes = option_changes(target, before, after, changed)
+    changes |= _other_ways(target.reading(found), target, changes, changed)
+    if is_document(imported.path):
+        own = {name: texts for name, texts in changes.items() if not name.startswith("-")}
+        edited = edit_document(found.text, found.name, own, _place(imported, found))
+    else:
+        own = {name: texts for name, texts in changes.items() if name in _of_command(target)}
+        edited = edit_command(found.text, own, lambda text: _options(imported, text))
+    elsewhere = {name: texts for name, texts in changes.items() if name not in own}
+    unexpressed = tuple(
+        remark for remark in target.settings(after).unexpressed if remark.parameter in changed
+    )
     return Rewritten(
-        name=found.name, before=found.text, after=found.text, unexpressed=settings.unexpressed
+        name=found.name,
+        before=found.text,
+        after=edited.text,
+        unexpressed=unexpressed,
+        unwritten={**edited.unwritten, **elsewhere},
+        notes=_copies(before, after),
     )
 
 
-def option_changes(target: Target, before: Job, after: Job) -> dict[str, tuple[str, ...] | None]:
-    """The options that say another plan than before: their texts, `REMOVED` where they go."""
-    old, new = (
-        {
-            one.option: () if one.text is None else (one.text,)
-            for one in target.settings(job).options
-        }
-        for job in (before, after)
-    )
-    changed: dict[str, tuple[str, ...] | None] = {
+def _copies(before: Job, after: Job) -> tuple[str, ...]:
+    """What is to be done beside the file where another number of replicas serves."""
+    old, new = (job.row.get("replicas") for job in (before, after))
+    if new is None or old == new:
+        return ()
+    each = int(after.num_gpus / new)
+    return (f"It is then {int(new)} replicas in place of {int(old or 1)}, on {each} GPUs each.",)
+
+
+def option_changes(
+    target: Target, before: Job, after: Job, changed: Collection[str]
+) -> dict[str, _Texts | None]:
+    """The options that say another plan than before: their texts, None where they go."""
+    old, new = (_written(target, job, changed) for job in (before, after))
+    changes: dict[str, _Texts | None] = {
         option: texts for option, texts in new.items() if old.get(option) != texts
     }
-    return changed | {option: REMOVED for option in old if option not in new}
+    return changes | {option: None for option in old if option not in new}
+
+
+def _written(target: Target, job: Job, changed: Collection[str]) -> dict[str, _Texts]:
+    """The options of a job that depend on what is changed."""
+    quantities = target.quantities(job)
+    found: dict[str, _Texts] = {}
+    for row in target.table.rows:
+        value = quantities.get(row.parameter)
+        if value is None or not _counts(row, changed) or not row.is_of(value):
+            continue
+        text = row.written(value)
+        found[row.option] = () if text is None else (text,)
+    return found
+
+
+def _counts(row: Row, changed: Collection[str]) -> bool:
+    """Whether a row says the plan, or goes with a parameter that is changed."""
+    return row.role is Role.IS or (row.role is Role.WITH and row.parameter in changed)
+
+
+def _other_ways(
+    reading: Reading, target: Target, changes: Changes, changed: Collection[str]
+) -> dict[str, None]:
+    """Options by which the file says a changed parameter in another way: they go."""
+    used = (
+        option
+        for name in changed
+        if name in reading.meanings
+        for option in reading.meanings[name].options
+    )
+    written = {row.option for row in target.table.rows if row.role in (Role.IS, Role.WITH)}
+    return {option: None for option in used if option not in changes and option not in written}
+
+
+def _of_command(target: Target) -> Collection[str]:
+    """Options that stand in a command, not in a document beside it."""
+    return [
+        row.option
+        for row in target.table.rows
+        if row.option.startswith("-") or not any(o.startswith("-") for o in target.table.options)
+    ]
+
+
+def _options(imported: Imported, text: str) -> Mapping[str, Given]:
+    """The options of the same command in a changed text."""
+    path = Path(imported.path)
+    same = [one for one in launches(path, text) if one.target == imported.target.name]
+    before = [
+        one for one in launches(path, imported.found.text) if one.target == imported.target.name
+    ]
+    place = next((at for at, one in enumerate(before) if one.line == imported.found.line), 0)
+    return same[place].options if place < len(same) else {}
+
+
+def _place(imported: Imported, found: Found) -> int:
+    """Which document of the file it is."""
+    lines = [one.line for one in launches(imported.path, found.text)]
+    return lines.index(found.line) if found.line in lines else 0

@@ -15,6 +15,7 @@ from planner.launch.rewrite import Rewritten
 from planner.report.console import make_table, print_folded, print_title
 from planner.report.short import share
 from planner.terms import Term, glossary, terms_of
+from planner.text import chance
 from planner.text import value as shown
 
 _MOST_NAMED = 6
@@ -115,10 +116,13 @@ def print_wasted(console: Console, row: Mapping[str, Any]) -> None:
 
 def print_diff(console: Console, rewritten: Rewritten, *, is_written: bool) -> None:
     """The change in the user's file, and what of it the file cannot say."""
+    for note in rewritten.notes:
+        print_folded(console, note)
     for remark in rewritten.unexpressed:
         print_folded(console, f"It cannot be said there: {remark}")
-    for option, text in rewritten.unwritten.items():
-        print_folded(console, f"Change yourself: {option} {text}")
+    for option, texts in rewritten.unwritten.items():
+        words = "goes" if texts is None else f"is {' '.join(map(str, texts)) or 'added'}"
+        print_folded(console, f"Not in a place that text alone tells: {option} {words}.")
     if not rewritten.diff:
         return
     console.print()
@@ -134,7 +138,7 @@ def print_change(
     """How surely the plan fits, and the best change of it."""
     print_title(console, "The best change")
     if is_running and math.isfinite(fits):
-        print_folded(console, f"As it is it fits with {_percent(fits)}.")
+        print_folded(console, f"As it is it fits with {chance(fits)}.")
     if change is None:
         text = "Nothing near it is better." if is_running else "No change of three parameters fits."
         print_folded(console, text)
@@ -150,16 +154,5 @@ def change_text(workload: str, change: Change) -> str:
         for name, (before, after) in change.changed.items()
     ]
     gains = [f"{share(change.gain)} faster"] if math.isfinite(change.gain) else []
-    fits = [f"fits with {_percent(change.fits)}"] if math.isfinite(change.fits) else ["fits"]
+    fits = [f"fits with {chance(change.fits)}"] if math.isfinite(change.fits) else ["fits"]
     return f"{', '.join(words)}: {', '.join([*gains, *fits])}."
-
-
-def _percent(chance: float) -> str:
-    """A probability that is never told as certain.
-
-    >>> _percent(0.97), _percent(0.9999)
-    ('97 %', 'more than 99 %')
-    """
-    if chance > 0.99:
-        return "more than 99 %"
-    return "less than 1 %" if chance < 0.01 else f"{100 * chance:.0f} %"
