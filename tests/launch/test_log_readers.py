@@ -168,6 +168,14 @@ def test_a_log_cut_in_a_number_does_not_believe_it(tmp_path: Path) -> None:
     assert "the end of the file is cut off" in reading.notes
 
 
+def test_a_file_without_a_last_line_end_is_whole(tmp_path: Path) -> None:
+    for name in ("vllm.json", "trainer.log"):
+        path = tmp_path / name
+        path.write_text((LOGS / name).read_text().rstrip("\n"))
+        assert read_log(path).values == read_log(LOGS / name).values
+        assert not any("cut off" in note for note in read_log(path).notes)
+
+
 def test_packed_logs_are_read_even_cut(tmp_path: Path) -> None:
     path = tmp_path / "log.gz"
     packed = gzip.compress(MEGATRON.encode())
