@@ -18,11 +18,52 @@ from pathlib import Path
 from typing import Any
 
 import planner
+from planner.errors import PlannerError
+from planner.launch.imported import Imported
+from planner.launch.judge import judged
+from planner.launch.lines import Status
+from planner.launch.read import read_launch
 
 ROOT = Path(planner.__file__).parents[1]
 FILE = ROOT / "docs" / "launch_files_read.md"
 FOLDER = ROOT / "tests" / "launch" / "public"
 EXPECTED = "expected.toml"
+ANSWERS = {
+    "model": "llama-3.1-8b",
+    "gpu": "h100-sxm-80gb",
+    "num_gpus": 8,
+    "tensor_parallel": 1,
+    "pipeline_parallel": 1,
+    "micro_batch_size": 1,
+    "global_batch_size": 64,
+    "sequence_length": 4096,
+    "input_tokens": 1024,
+    "output_tokens": 256,
+}
+"""What a user would add beside ``--from`` where a file does not say it."""
+
+_HEAD = """# Launch files of others, read
+
+Made by `python scripts/make_public_launches.py`. {number} files in the style of public ones, in
+`tests/launch/public/`: each was written for this repository after a public file, shortened, with
+its options, its values and what is hard in it. Tests hold what must be understood, asked for and
+not understood in each; this table says what `planner estimate --from FILE` makes of them.
+
+*Understood* are options that a prediction uses, *defaults* what the tool does where the file says
+nothing, *ignored* options that change no prediction, such as paths and learning rates. What text
+alone does not tell is asked for. The verdict is that for a file completed with {answers}.
+
+{summary}
+
+| file | target | under-stood | defaults | ignored | not understood | asked for | verdict |
+|---|---|--:|--:|--:|---|---|---|
+"""
+_SOURCES = """
+## What is hard in them
+
+| file | written after | |
+|---|---|---|
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,3 +103,87 @@ def cases() -> Iterator[Case]:
         told = tomllib.loads((folder / EXPECTED).read_text(encoding="utf-8"))
         lists = {name: tuple(value) for name, value in told.items() if isinstance(value, list)}
         yield Case(name=folder.name, **{**told, **lists})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a file; ``refusal`` is empty where it was read."""
+
+    target: str = ""
+    defaults: int = 0
+    counts: Mapping[Status, int] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+    verdict: str = ""
+    refusal: str = ""
+
+
+def outcome(case: Case) -> Outcome:
+    """What `planner estimate --from` makes of a file, completed with `ANSWERS`."""
+    try:
+        imported = read_launch(case.path)
+    except PlannerError as error:
+        return Outcome(refusal=_first_sentence(error, case))
+    told = {
+        "target": imported.target.name,
+        "defaults": len(imported.defaults),
+        "counts": {status: len(imported.of(status)) for status in Status},
+        "unknown": tuple(dict.fromkeys(line.option for line in imported.of(Status.UNKNOWN))),
+        "asked": imported.lacking({}),
+    }
+    try:
+        return Outcome(verdict=_verdict(imported), **told)
+    except PlannerError as error:
+        return Outcome(refusal=_first_sentence(error, case), **told)
+
+
+def _verdict(imported: Imported) -> str:
+    answers = {name: ANSWERS[name] for name in imported.lacking({})}
+    _, found, _ = judged(imported.request(answers, None))
+    if not found.rejected_by:
+        return "fits"
+    return "does not fit" if found.rejected_by == "out_of_memory" else found.rejected_by
+
+
+def _first_sentence(error: PlannerError, case: Case) -> str:
+    """Of a message, without the folder of the file."""
+    text = str(error).replace(f"{case.path.parent}/", "").splitlines()[0]
+    return text.partition(". ")[0].rstrip(".")
+
+
+def page() -> str:
+    """The text of the page."""
+    outcomes = {case: outcome(case) for case in cases()}
+    read = [told for told in outcomes.values() if not told.refusal]
+    clear = sum(not told.unknown for told in read)
+    summary = (
+        f"{len(read)} of {len(outcomes)} are read and judged, {clear} of them without an option "
+        f"that is not understood; {len(outcomes) - len(read)} are refused, each with its reason."
+    )
+    answers = ", ".join(f"{name} {value}" for name, value in ANSWERS.items())
+    head = _HEAD.format(number=len(outcomes), answers=answers, summary=summary)
+    rows = "".join(_row(case, told) for case, told in outcomes.items())
+    sources = "".join(
+        f"| `{case.name}` | {case.source} | {'; '.join(case.traps)} |\n".replace("||", "\\|\\|")
+        for case in outcomes
+    )
+    return head + rows + _SOURCES + sources
+
+
+def _row(case: Case, told: Outcome) -> str:
+    counts = [told.counts.get(status, 0) for status in (Status.UNDERSTOOD, Status.IGNORED)]
+    cells = [
+        f"`{case.name}/{case.path.name}`",
+        told.target or case.target,
+        str(counts[0]),
+        str(told.defaults),
+        str(counts[1]),
+        ", ".join(f"`{name}`" for name in told.unknown),
+        ", ".join(told.asked),
+        f"refused: {told.refusal}" if told.refusal else told.verdict,
+    ]
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+
+
+if __name__ == "__main__":
+    FILE.write_text(page(), encoding="utf-8")

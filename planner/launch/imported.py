@@ -10,7 +10,7 @@ from typing import Any
 from planner.errors import LaunchError, PlannerError
 from planner.given import Said, make_request
 from planner.inputs import read
-from planner.launch.checkpoint import checkpoint_of
+from planner.launch.checkpoint import Checkpoint, checkpoint_of
 from planner.launch.lines import Line, Status, lines_of
 from planner.launch.same_shape import find_model, write_model
 from planner.launch.target import Target
@@ -71,7 +71,7 @@ class Imported:
         settings: dict[str, Any] = {}
         questions: dict[str, Any] = {}
         parameters = terms_of(self.workload, "parameter", "pool")
-        for name, value in self.values.items():
+        for name, value in _effective({**self.values, **asked}, self.values).items():
             if name in asked:
                 continue
             is_setting = name in parameters and not glossary()[name].is_asked
@@ -102,6 +102,38 @@ class Imported:
         raise LaunchError(f"{self.path} does not tell {words}: give it beside --from.{reasons}")
 
 
+def _effective(all_values: Mapping[str, Any], of_file: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a file without what does nothing on these GPUs.
+
+    Frameworks take a distributed optimizer of one rank and sequence parallelism of one GPU, and
+    do as if they were not there.
+    """
+    values = dict(of_file)
+    tp, cp, pp, num_gpus = (
+        _number(all_values.get(name, least))
+        for name, least in (
+            ("tensor_parallel", 1),
+            ("context_parallel", 1),
+            ("pipeline_parallel", 1),
+            ("num_gpus", 0),
+        )
+    )
+    if tp == 1 and "sequence_parallel" in values:
+        values["sequence_parallel"] = False
+    if num_gpus and num_gpus == tp * pp and cp == 1 and "zero_stage" in values:
+        values["zero_stage"] = 0
+    return values
+
+
+def _number(value: Any) -> int:
+    """A whole number as the file or the user gives it; 0 where it is none, or several."""
+    (text, *more) = value if isinstance(value, list | tuple) else [value]
+    try:
+        return 0 if more else int(str(text).replace("_", "").replace(",", ""))
+    except ValueError:
+        return 0
+
+
 def imported(path: Path, target: Target, found: Found, specs: Path | None = None) -> Imported:
     """What a command or document of a user means.
 
@@ -118,15 +150,19 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     notes = list(answers.notes)
     catalogue = Catalogue(specs)
     if "model" not in values and answers.shape is not None:
-        values["model"], told = _model(answers.shape, catalogue, path)
+        model, told = _model(answers.shape, catalogue, path)
+        values |= {} if model is None else {"model": model}
         notes.append(told)
     kind = workload_of(answers.workload).profile_kind
     if kind not in values and target.profiles:
         values[kind] = target.profiles[0]
     values |= {name: v for name, v in _placed(found, catalogue).items() if name not in values}
-    if model := _checkpoint(values.get("model"), specs):
-        notes.append(f"{values['model']} is read as {model}, by its name.")
-        values["model"] = model
+    if (checkpoint := _checkpoint(values.get("model"), specs)) is not None:
+        if checkpoint.model is not None:
+            notes.append(f"{values['model']} is read as {checkpoint.model}, by its name.")
+            values["model"] = checkpoint.model
+        if checkpoint.quantization and "quantization" in answers.defaults:
+            values["quantization"] = checkpoint.quantization
     values |= _copied(values, _count(found.world.copies))
     return Imported(
         path=path,
@@ -140,21 +176,23 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     )
 
 
-def _model(shape: Mapping[str, Any], catalogue: Catalogue, path: Path) -> tuple[str, str]:
-    """The model of a shape, and what is said of it."""
+def _model(shape: Mapping[str, Any], catalogue: Catalogue, path: Path) -> tuple[str | None, str]:
+    """The model of a shape, None where it lacks a size, and what is said of it."""
     model = find_model(shape, catalogue, path.name)
     if model is not None:
         return model.name, f"Its sizes are those of {model.name}."
+    if shape.get("vocab_size") is None:
+        return None, "No model that planner knows has its sizes, and its vocabulary is not told."
     written = write_model(shape, path.name)
     return str(written), f"No model that planner knows has its sizes: they are kept in {written}."
 
 
-def _checkpoint(name: Any, specs: Path | None) -> str | None:
-    """The model that a checkpoint of another name is, by that name; None where it is known."""
+def _checkpoint(name: Any, specs: Path | None) -> Checkpoint | None:
+    """What the name of a checkpoint tells; None of a model that is known by it."""
     if name is None or Path(str(name)).exists() or aliased(SpecKind.MODELS, str(name), specs):
         return None
-    model = checkpoint_of(str(name), specs).model
-    return None if model == str(name) else model
+    told = checkpoint_of(str(name), specs)
+    return None if told.model == str(name) else told
 
 
 def _copied(values: Mapping[str, Any], copies: int | None) -> dict[str, Any]:

@@ -67,7 +67,8 @@ def started(words: Sequence[Word]) -> Target | None:
 
 def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Found:
     """A command as the target's parser reads it."""
-    arguments = read_arguments(inner.words, target.options)
+    is_module = bool(inner.words) and inner.words[0].text == "-m"
+    arguments = read_arguments(inner.words[is_module:], target.options)
     return Found(
         target=target.name,
         name=path.name,
@@ -153,9 +154,10 @@ def _of_documents(path: Path, text: str) -> Iterator[Found]:
     """The documents that are a target's own, and the commands of containers."""
     if path.suffix.lower() in _YAML:
         yield from _of_containers(path, text)
+    alone = Script(name=path.name, text=text, commands=(), variables={}, directives=(), files={})
     for found in _trees(path, text):
         if found.target:
-            yield found
+            yield replace(found, files=_files(path, alone, found.options.values()))
 
 
 def _of_containers(path: Path, text: str) -> Iterator[Found]:

@@ -70,6 +70,8 @@ def _meanings(reading: Reading, option: str) -> Iterator[Meaning]:
 
 
 def _unknown(target: Target, reading: Reading, given: Given) -> Line:
+    if given.unknown and not given.option.startswith("-"):  # several options, or none
+        return _made(given, Status.OPEN, given.unknown)
     hint = did_you_mean(given.option, target.table.options)
     meaning = f"{target.title} {target.version} has no such option.{hint}"
     return _made(given, Status.UNKNOWN, meaning)

@@ -3,12 +3,16 @@
 TARGETS = (
     "megatron-lm",
     "megatron-bridge",
+    "megatron-deepspeed",
     "deepspeed",
     "accelerate",
+    "torchtitan",
     "transformers",
     "axolotl",
     "vllm",
     "sglang",
+    "tensorrt-llm",
+    "llama-server",
 )
 """In the order in which help and documentation list them; each has a module in `targets`."""
 

@@ -9,10 +9,14 @@ from typing import Any
 from planner.configurations.serving import OF_PREFILL, PREFILL
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Settings
-from planner.launch.serving import PREFILL_POOL, Worker, has_router, port_of, workers_of
+from planner.launch.serving import PREFILL_POOL, Worker, port_of, workers_of
 from planner.launch.target import PORT, Argument, Draft, File, Process, Variable
 
 _OF_POOL = ("checkpoint_quantization",)
+_NO_ROUTER = (
+    "The engine brings no router for replicas: any balancer of HTTP in front of them will do. The "
+    "benchmark measures the first of them under its share of the load."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +64,13 @@ def servers_of(
     table: OptionTable,
     quantities: Callable[[Worker], Mapping[str, Any]],
     model: Callable[[Worker, str | None], str | Variable],
+    *,
+    routes_replicas: bool = True,
 ) -> tuple[Server, ...]:
-    """Every kind of server of a plan; ``model`` says what it loads."""
+    """Every kind of server of a plan; ``model`` says what it loads.
+
+    ``routes_replicas``: the engine has a router for replicas too, not for pools alone.
+    """
     workers = workers_of(job)
     servers = []
     for worker in workers:
@@ -71,7 +80,7 @@ def servers_of(
                 worker=worker,
                 settings=table.written(values),
                 model=model(worker, values.get("checkpoint_quantization")),
-                has_router=has_router(workers),
+                has_router=len(workers) > 1 or (routes_replicas and workers[0].copies > 1),
             )
         )
     return tuple(servers)
@@ -83,9 +92,10 @@ def draft_of(
     *,
     benchmark: tuple[Process, ...],
     files: tuple[File, ...] = (),
-    notes: tuple[str, ...] = (),
+    left: tuple[Remark, ...] = (),
 ) -> Draft:
     """The draft of servers; what the table of the prefill pool cannot say has its name."""
+    first = servers[0]
     unexpressed = [
         Remark(parameter=PREFILL + remark.parameter, value=remark.value, note=remark.note)
         for server in servers[:-1]
@@ -97,8 +107,9 @@ def draft_of(
         processes=processes,
         files=files,
         unexpressed=tuple(unexpressed),
+        left=left,
         benchmark=benchmark,
-        notes=notes,
+        notes=() if first.has_router or first.worker.copies == 1 else (_NO_ROUTER,),
     )
 
 

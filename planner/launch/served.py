@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.configurations.serving import OF_PREFILL, PREFILL
 from planner.enums import Quantization
-from planner.errors import PlannerError
+from planner.errors import LaunchError, PlannerError
 from planner.launch.serving import DECODE_POOL, PREFILL_POOL, weights_per_gpu
 from planner.launch.understood import Answers, Reading
 from planner.specs.catalogue import Catalogue
@@ -66,6 +66,23 @@ class Told:
         number = whole(text)
         return number or 1
 
+    def put_gpus(self, own: int) -> None:
+        """The GPUs of all servers, where the file has a total, else those of one.
+
+        Raises
+        ------
+        LaunchError
+            The total is no multiple of what one server takes.
+        """
+        given = self.reading.found.world.num_gpus
+        total = whole(given.texts[0]) if given is not None and given.texts else None
+        if total is not None and given is not None and total % own:
+            raise LaunchError(
+                f"{self.reading.found.name}:{self.reading.found.line}: a server takes {own} GPUs, "
+                f"and {given.option} gives {total} (line {given.line}): change one of them."
+            )
+        self.values["num_gpus"] = total or own
+
     def answers(self, pool: str) -> Answers:
         """The answers; those of a prefill worker have its names.
 
@@ -81,13 +98,19 @@ class Told:
             values["prefill_replicas"] = 1
         elif pool == DECODE_POOL:
             values["replicas"] = 1
-        asked = () if values.get("model") else ("model",)
+        return self._made("serve", values, defaults)
+
+    def batch(self) -> Answers:
+        """The answers of an engine that is predicted for a static batch."""
+        return self._made("inference", dict(self.values), dict(self.defaults))
+
+    def _made(self, workload: str, values: dict[str, Any], defaults: dict[str, str]) -> Answers:
         return Answers(
-            workload="serve",
+            workload=workload,
             values=values,
             used=frozenset(self.used),
             defaults=defaults,
-            asked=asked,
+            asked=() if values.get("model") else ("model",),
             notes=tuple(self.notes),
         )
 

@@ -288,11 +288,6 @@ def port_of(worker: Worker, has_router: bool) -> int:
     return _FRONT_PORT + (200 if worker.name == DECODE_POOL else 100)
 
 
-def has_router(workers: tuple[Worker, ...]) -> bool:
-    """Whether requests must be spread over several servers."""
-    return len(workers) > 1 or workers[0].copies > 1
-
-
 def urls(worker: Worker) -> list[Variable]:
     """Where the copies of a worker are; every wrapper sets these."""
     name = worker.name.upper()
@@ -314,19 +309,24 @@ def router(arguments: tuple[Argument, ...], note: str) -> Process:
     )
 
 
-def benchmark(engine: str, job: Job, model: str | Variable) -> tuple[Process, ...]:
-    """The command that offers the planned load and measures what was predicted."""
+def benchmark(
+    engine: str, job: Job, model: str | Variable, *, routes_replicas: bool = True
+) -> tuple[Process, ...]:
+    """The command that offers the planned load and measures what was predicted.
+
+    Without a router for replicas it is the load of one of them.
+    """
     (worker, *_) = reversed(workers_of(job))
+    servers = worker.copies if routes_replicas or job.is_disaggregated else 1
     rate = job["request_rate"]
     # It asks for the rate, or holds as many requests in flight as the plan has room for.
-    in_flight = None if rate else int(worker.values["concurrency"]) * worker.copies
     words = serving_benchmark(
         engine,
         model=_MODEL,
         input_tokens=float(job["input_tokens"]),
         output_tokens=float(job["output_tokens"]),
-        request_rate=None if rate is None else float(rate),
-        concurrency=in_flight,
+        request_rate=None if rate is None else float(rate) * servers / worker.copies,
+        concurrency=None if rate else int(worker.values["concurrency"]) * servers,
         prefix_cache_hit_rate=float(job["prefix_cache_hit_rate"] or 0.0),
         url=f"http://127.0.0.1:{_FRONT_PORT}",
     )

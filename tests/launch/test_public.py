@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
-from make_public_launches import EXPECTED, FOLDER, Case, cases
+import re
+from typing import Any
 
+import pytest
+from conftest import Command
+from make_public_launches import EXPECTED, FILE, FOLDER, Case, cases, outcome, page
+
+from planner.inputs import read
+from planner.launch.lines import Status
+from planner.launch.option_table import word_of
+from planner.launch.read import read_launch
+from planner.specs.model_catalogue import load_model
 from planner.terms import glossary
 
 CASES = list(cases())
@@ -36,3 +45,52 @@ def test_several_files_in_a_folder_say_which_is_read() -> None:
     for case in CASES:
         files = [path for path in (FOLDER / case.name).iterdir() if path.name != EXPECTED]
         assert len(files) == 1 or case.file, case.name
+
+
+@pytest.mark.parametrize("case", READ, ids=_name)
+def test_what_a_file_says_is_understood(case: Case) -> None:
+    imported = read_launch(case.path)
+
+    assert imported.target.name == case.target
+    told = {name: _told(name, imported.values.get(name)) for name in case.understood}
+    assert told == {name: _told(name, value) for name, value in case.understood.items()}
+    shape = imported.answers.shape or {}
+    assert {name: shape.get(name) for name in case.shape} == dict(case.shape)
+
+
+@pytest.mark.parametrize("case", READ, ids=_name)
+def test_what_a_file_leaves_open_is_asked_for(case: Case) -> None:
+    imported = read_launch(case.path)
+    unknown = {line.option for line in imported.of(Status.UNKNOWN)}
+
+    assert {*case.asked} <= {*imported.lacking({})}
+    assert not {*case.understood} & {*imported.lacking({})}
+    assert {*case.unknown} <= unknown
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.refused], ids=_name)
+def test_what_cannot_run_is_refused(case: Case, planner: Command) -> None:
+    ran = planner("estimate", "--from", case.path, "--gpu", "a100-sxm-80gb")
+
+    assert ran.exit_code
+    assert re.search(case.refused, ran.err)
+
+
+@pytest.mark.parametrize("case", READ, ids=_name)
+def test_a_completed_file_is_judged(case: Case) -> None:
+    assert not outcome(case).refusal
+
+
+def _told(name: str, value: Any) -> Any:
+    """A value as the table of terms reads it; of a model its name."""
+    if value is None:
+        return None
+    if name == "model":
+        return load_model(str(value)).name
+    text = word_of(value)
+    term = glossary()[name]
+    return text if term.type in ("names", "text") else read(term, text)
+
+
+def test_the_page_is_that_of_the_files() -> None:
+    assert FILE.read_text(encoding="utf-8") == page()

@@ -11,14 +11,14 @@ from planner.launch.launchers.nested import joined, script_in, script_of
 from planner.launch.launchers.options import consumed
 from planner.launch.launchers.programs import (
     ACCELERATE,
-    IMAGES,
     MODULES,
     PROGRAMS,
     QUIET,
     SHELLS,
     Program,
 )
-from planner.launch.launchers.world import Layer, layer_of
+from planner.launch.launchers.world import Layer, hosts, layer_of
+from planner.launch.reading.containers import program_of
 from planner.launch.reading.shell import Command, Script, Word
 
 _PYTHON = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)*)?")
@@ -163,7 +163,7 @@ def _unwrapped(
         rest = _assigned(rest, environment)
     if program.does == "dashes":
         rest = next((words[i + 1 :] for i, one in enumerate(words) if one.text == "--"), ())
-    layers = state.layers
+    layers = (*state.layers, *_hosts(script, program, options))
     if (layer := layer_of(program.does, options)).said or layer.gpu:
         layers = (*layers, layer)
     inside = Peeled(words=tuple(rest), environment=environment, layers=layers)
@@ -173,6 +173,23 @@ def _unwrapped(
     if is_given and (commands := _documents(script, state, rest)) is not None:
         return _all(script, inside, commands, depth)
     return inside
+
+
+def _hosts(
+    script: Script, program: Program, options: Sequence[tuple[str, Word | None]]
+) -> Iterator[Layer]:
+    """The nodes that a launcher is given by name, or in a file that the script writes."""
+    for name, word in options:
+        if word is None or word.text is None or program.does not in ("deepspeed", "mpi"):
+            continue
+        if name.lstrip("-") in ("hostfile", "machinefile", "f") or (
+            name == "-H" and program.does == "deepspeed"
+        ):
+            known = word.text.removeprefix("./")
+            if (listed := script.files.get(known) or script.files.get(word.text)) is not None:
+                yield hosts(program.does, name, word, listed)
+        elif name in ("-H", "--host", "-host", "-hosts"):
+            yield hosts(program.does, name, word, None)
 
 
 def _shell(script: Script, state: Peeled, depth: int) -> Iterator[Peeled]:
@@ -240,16 +257,4 @@ def _from_image(options: Sequence[tuple[str, Word | None]], rest: Sequence[Word]
     for name, word in options:
         if name == "--entrypoint" and word is not None and word.text:
             return (word, *words)
-    if words and not (words[0].begins or "-").startswith("-"):
-        return words
-    return (*started_by(image), *words)
-
-
-def started_by(image: Word) -> tuple[Word, ...]:
-    """What an image starts by itself, where that is known."""
-    for part, program in IMAGES.items():
-        if part in (image.text or image.raw):
-            return tuple(
-                Word(text=text, span=None, line=image.line, raw=image.raw) for text in program
-            )
-    return ()
+    return program_of(image.text or image.raw, words, image.line)

@@ -151,10 +151,3 @@ MODULES = {
     "torch.distributed.launch": TORCHRUN,
     "deepspeed.launcher.runner": PROGRAMS["deepspeed"],
 }
-
-IMAGES = {
-    "vllm-openai": ("vllm", "serve"),
-    "llama.cpp:server": ("llama-server",),
-    "llama-cpp:server": ("llama-server",),
-}
-"""What images start that are given no command, by a part of their name."""

@@ -7,12 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from planner.launch.reading.shell import Directive, Word
+from planner.launch.reading.shell import Directive, HereDocument, Word
 from planner.launch.text import Given, Span
 from planner.launch.understood import World
 
 _COUNT = re.compile(r"(?:([A-Za-z][\w.-]*):)?(?:([A-Za-z][\w.-]*):)?(\d+)(?:\(.*\))?")
 _GRES = re.compile(r"gpu(?::[A-Za-z_][\w.-]*)?:(\d+)|gpu:([A-Za-z_][\w.-]*)|gpu\b")
+_SLOTS = re.compile(r"(?:\bslots\s*=\s*|:)(\d+)")
+_FEATURE = re.compile(r"\b[A-Za-z]+\d+[\w-]*")
+_CONSTRAINTS = ("-C", "--constraint")
 _KIND = re.compile(r"gpu:([A-Za-z_][\w.-]*)")
 
 # What an option of a launcher says: the field of the world, by its usual name.
@@ -81,6 +84,8 @@ def layer_of(kind: str, options: Iterable[tuple[str, Word | None]]) -> Layer:
         usual = name if name in table else name.replace("_", "-")
         if kind == "deepspeed" and name in ("-i", "--include") and word is not None:
             said.update(_included(name, word))
+        if kind == "slurm" and name in _CONSTRAINTS and word is not None:
+            gpu = gpu or _constraint(word.text)
         if usual not in table or word is None:
             continue
         gpu = _kind(word.text) or gpu
@@ -98,6 +103,8 @@ def layer_of_directives(directives: Sequence[Directive]) -> Layer:
         if one.kind == "PBS" and one.option == "-l":
             said.update(_selected(one))
             continue
+        if one.kind == "SBATCH" and one.option in _CONSTRAINTS:
+            gpu = gpu or _constraint(one.text)
         field = table.get(one.option)
         if field is None:
             continue
@@ -171,6 +178,12 @@ def _told(wants: Given, has: Given, what: str, number: str = "") -> str:
 
 def _same(one: Given, other: Given) -> bool:
     return one.texts == other.texts and other.spans == (None,)
+
+
+def _constraint(text: str | None) -> str | None:
+    """The first feature of nodes that looks like the name of a GPU: ``a100`` of ``ib&a100``."""
+    found = _FEATURE.search(text or "")
+    return found[0] if found else None
 
 
 def _kind(text: str | None) -> str | None:
@@ -258,6 +271,19 @@ def _included(option: str, word: Word) -> dict[str, Given]:
     if slots and len(slots) == len(hosts) and len(set(slots)) == 1:
         found[PER_NODE] = _as_given(option, word, str(slots[0]), None)
     return found
+
+
+def hosts(kind: str, option: str, word: Word, listed: HereDocument | None) -> Layer:
+    """What a list of hosts says: ``a:8,b:8`` itself, or a file with ``a slots=8`` in each line."""
+    names = (word.text or "").split(",")
+    if listed is not None:
+        lines = (line.partition("#")[0].strip() for line in listed.text.splitlines())
+        names = [line for line in lines if line]
+    slots = [found[1] for name in names if (found := _SLOTS.search(name))]
+    said = {NODES: _as_given(option, word, str(len(names)), None)}
+    if len(slots) == len(names) and len(set(slots)) == 1:
+        said[PER_NODE] = _as_given(option, word, slots[0], None)
+    return Layer(kind=kind, said=said)
 
 
 def _selected(directive: Directive) -> dict[str, Given]:

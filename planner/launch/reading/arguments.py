@@ -62,7 +62,7 @@ def read_arguments(words: Sequence[Word], accepted: Accepted) -> Arguments:
             given = _given(option.name if option else key[1], word, [word.after(key.end())])
             (found.add if option else found.unknown.append)(given)
         elif word.text is None and not word.begins:
-            found.untold.append(_given("", word, [word]))
+            found.untold.append(_given(word.raw, word, [word]))
         else:
             found.positional.append(_given("", word, [word]))
     return found

@@ -29,6 +29,7 @@ _PROGRAMS = (
 _MODULE = ("python3", "-m", "vllm.entrypoints.openai.api_server")
 _GPU_LIMITS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu")
 _GPU_KINDS = ("cloud.google.com/gke-accelerator", "nvidia.com/gpu.product", "accelerator")
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _SHELLS = ("sh", "bash", "zsh", "dash", "ash")
 _IN_KUBERNETES = re.compile(r"\$\((?P<name>[A-Za-z_]\w*)\)")
 _IN_COMPOSE = re.compile(
@@ -96,10 +97,10 @@ def program_of(image: str, words: Sequence[Word], line: int) -> tuple[Word, ...]
     known: tuple[str, ...] = next(
         (program for start, program in _PROGRAMS if image.startswith(start)), ()
     )
-    if not known or (words and not (words[0].text or "-").startswith("-")):
-        is_model = bool(words) and "/" in (words[0].text or "") and known[:1] == ("vllm",)
-        if not (known and is_model):
-            return tuple(words)
+    names_program = bool(words) and not (words[0].text or "-").startswith("-")
+    is_model = names_program and bool(_REPOSITORY.fullmatch(words[0].text or ""))
+    if not known or (names_program and not is_model):
+        return tuple(words)
     if known[:1] == ("vllm",) and any((w.begins + "=").startswith("--model=") for w in words):
         known = _MODULE
     return (*(_plain(word, line) for word in known), *words)
@@ -125,6 +126,8 @@ def _of_pods(document: Place, kind: str) -> Iterator[Container]:
     copies, nodes = spec.get("replicas"), Place.nothing(document)
     if kind == "LeaderWorkerSet":
         nodes = spec.get("leaderWorkerTemplate", "size")
+    elif kind == "InferenceService":
+        copies = spec.get("predictor", "minReplicas")
     elif kind == "Job":
         copies, nodes = Place.nothing(document), spec.get("parallelism")
     for path, pod in _pod_specs(spec, ()):
@@ -165,7 +168,9 @@ def _of_pod(place: Place, known: Mapping[str, Place]) -> Container:
     return Container(
         name=place.get("name").text or "",
         image=image,
-        words=program_of(image, words, place.line),
+        words=tuple(words)
+        if place.get("command").entries()
+        else program_of(image, words, place.line),
         environment=environment,
         line=place.line,
     )
@@ -241,7 +246,9 @@ def _of_compose(service: str, place: Place, name: str) -> Container:
     return Container(
         name=service,
         image=image,
-        words=program_of(image, words, place.line),
+        words=tuple(words)
+        if place.get("entrypoint").node is not None
+        else program_of(image, words, place.line),
         environment=environment,
         world=World(gpus_per_node=_devices(place)),
         line=place.line,

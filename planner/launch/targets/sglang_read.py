@@ -38,7 +38,7 @@ def answers(reading: Reading) -> Answers:
     told = Told(reading=reading)
     name = next((reading.text(one) for one in _MODEL_OPTIONS if reading.text(one)), None)
     model = put_model(told, name)
-    told.take(*_MODEL_OPTIONS, "--served-model-name")
+    told.take("-m", *_MODEL_OPTIONS, "--served-model-name")
     told.values["engine"] = "sglang"
     stage, pp = told.count("stage_gpus"), told.count("pipeline_parallel")
     ranks, replicas = _ranks(told)
@@ -47,8 +47,8 @@ def answers(reading: Reading) -> Answers:
         pipeline_parallel=pp,
         attention_data_parallel=ranks,
         expert_parallel=told.count("expert_parallel"),
-        num_gpus=stage * pp * replicas,
     )
+    told.put_gpus(stage * pp * replicas)
     if ranks > stage or stage % ranks:
         told.notes.append(f"--tp-size {stage} is no multiple of its {ranks} attention ranks.")
     put_quantization(told, name, model)
@@ -79,8 +79,8 @@ def answers(reading: Reading) -> Answers:
 def _ranks(told: Told) -> tuple[int, int]:
     """Attention ranks inside the tensor-parallel group, and whole copies in one server."""
     reading = told.reading
-    told.take("--dp-size", "--enable-dp-attention", "--load-balance-method")
-    ranks, copies = told.count("attention_data_parallel"), whole(reading.text("--dp-size")) or 1
+    told.take("--enable-dp-attention", "--load-balance-method")
+    ranks, copies = told.count("attention_data_parallel"), told.count("server_copies")
     if reading.has("--enable-dp-attention") and ranks == 1:
         return copies, 1
     return ranks, copies

@@ -51,7 +51,7 @@ def answers(reading: Reading) -> Answers:
     told = Told(reading=reading)
     name = model_name(reading)
     model = put_model(told, name)
-    told.take("--model", "--served-model-name")
+    told.take("-m", "--model", "--served-model-name")
     told.values["engine"] = "vllm"
     tp, pp, dp = (
         told.count("tensor_parallel"),
@@ -63,8 +63,8 @@ def answers(reading: Reading) -> Answers:
         tensor_parallel=tp,
         pipeline_parallel=pp,
         attention_data_parallel=1 if is_dense else dp,
-        num_gpus=tp * pp * dp,
     )
+    told.put_gpus(tp * pp * dp)
     if is_dense and dp > 1:
         told.notes.append(f"The {dp} data-parallel ranks of a dense model are replicas.")
     put_experts(told, model, tp * dp)

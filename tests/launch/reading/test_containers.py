@@ -106,6 +106,17 @@ def test_defaults_of_variables_count_in_compose() -> None:
     assert "${TP:-4}" in edited(text, {size.span: "4"})
 
 
+def test_a_shell_is_no_model() -> None:
+    text = """kind: Pod
+spec:
+  containers:
+  - {name: it, image: "vllm/vllm-openai:v1", command: [/bin/bash, -c], args: [vllm serve a/b]}
+"""
+    (container,) = containers_of(text, "pod.yaml")
+
+    assert _words(text, container) == ["vllm", "serve", "a/b"]
+
+
 def test_what_is_not_known_of_a_pod_is_named() -> None:
     text = """kind: Pod
 apiVersion: v1

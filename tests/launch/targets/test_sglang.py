@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given, settings
-from round_trip import serving_jobs
+from round_trip import serving_jobs, stated
 from serving_trip import found, lost_between, planned, process_of, value_of, variables_of, words
 
+from planner.errors import LaunchError
 from planner.launch.job import Job
 from planner.launch.targets.sglang import TARGET
 from planner.launch.targets.sglang_read import starts
+from planner.launch.understood import World
 
 WIDE = {
     "tensor_parallel": 4,
@@ -138,3 +142,12 @@ def test_a_prefill_worker_answers_for_its_pool() -> None:
 )
 def test_commands_that_start_it(command: str, is_one: bool) -> None:
     assert starts(command.split()) is is_one
+
+
+def test_gpus_that_are_no_whole_servers_are_refused() -> None:
+    command = found(TARGET, model_path="x/y", tp_size="16")
+    world = World(num_gpus=stated("--gpus", "8"))
+    with pytest.raises(LaunchError, match="a server takes 16 GPUs, and --gpus gives 8"):
+        TARGET.read(replace(command, world=world))
+    more = TARGET.read(replace(command, world=World(num_gpus=stated("--gpus", "32"))))
+    assert more.values["num_gpus"] == 32

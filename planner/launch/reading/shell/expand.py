@@ -37,7 +37,7 @@ LONGEST_WORD = 1_000_000
 _MOST_PIECES = 2_000_000
 _MOST_CHARACTERS = 64_000_000
 _LONGEST_SHOWN = 60
-_AT_RUN_TIME = frozenset("?$!-#_")
+_AT_RUN_TIME = frozenset("?$!-_")
 
 
 class Expander:
@@ -132,7 +132,9 @@ class Expander:
             return (_piece(part),)
         span = Span(part.start, part.end)
         if isinstance(part, Run):
-            reason = f"{self._shown(span)} is known only when it runs"
+            shown = self._shown(span)
+            is_gap = shown.startswith("<") and shown.endswith(">")
+            reason = f"{shown} is {'to be filled in' if is_gap else 'known only when it runs'}"
             return (Piece("", unknown=reason, trail=(span,)),)
         if isinstance(part, Arithmetic):
             return tuple(piece.through(span) for piece in self._number(part))
@@ -198,9 +200,19 @@ class Expander:
             if 0 <= index < len(self.arguments):
                 return Variable((self.arguments[index],))
             return None if index >= 0 else self.scope.get(part.name)
-        if part.name == "#" and self.arguments is not None:
-            return Variable((Element(computed(str(len(self.arguments)))),))
+        if part.name == "#":
+            return Variable((Element(computed(str(self.num_arguments))),))
         return self.scope.get(part.name)
+
+    @property
+    def num_arguments(self) -> int:
+        """How many arguments there are; a script has those that the user gives, else none."""
+        if self.arguments is not None:
+            return len(self.arguments)
+        number = 0
+        while self.scope.get(str(number + 1)) is not None:
+            number += 1
+        return number
 
     def unset(self, part: Parameter) -> str:
         """Why a parameter that nothing set has no value."""

@@ -22,6 +22,8 @@ _IN_DOUBLE = re.compile(r'[^"\\$`]+')
 _IN_HERE = re.compile(r"[^\\$`]+")
 _IN_BRACES = re.compile(r"[^}'\"\\$`]+")
 _IN_BRACES_QUOTED = re.compile(r"[^}\"\\$`]+")
+# A place to fill in, <PATH TO vocab.json>, that the shell itself would take for a redirection.
+PLACEHOLDER = re.compile(r"<[A-Za-z_](?:[^<>\n|&;]*[^\s<>|&;])?>(?=[\s\"'/]|$)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]|[@*#?$!-]")
 _BRACED = re.compile(r"([#!]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])")
 _OPERATOR = re.compile(r":[-=+?]|%%|##|//|\^\^|,,|[-=+?%#/^,:@]")
@@ -75,7 +77,10 @@ class Lexer:
         text, length = self.text, len(self.text)
         while self.position < length:
             char = text[self.position]
-            if char in "<>" and text.startswith("(", self.position + 1):
+            if char == "<" and (found := PLACEHOLDER.match(text, self.position)):
+                parts.append(Run(self.position, found.end(), False))
+                self.position = found.end()
+            elif char in "<>" and text.startswith("(", self.position + 1):
                 parts.append(self._run(self.position + 2, quoted=False))
             elif char in META or text.startswith("\r\n", self.position):
                 break

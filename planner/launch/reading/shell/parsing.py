@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from planner.launch.reading.shell.lexing import Lexer
+from planner.launch.reading.shell.lexing import PLACEHOLDER, Lexer
 from planner.launch.reading.shell.syntax import (
     Alone,
     Assignment,
@@ -193,7 +193,7 @@ class Parser(Lexer):
     def _redirection(self, found: list[Redirection]) -> bool:
         self.blanks()
         symbol = _REDIRECTION.match(self.text, self.position)
-        if symbol is None:
+        if symbol is None or PLACEHOLDER.match(self.text, self.position):
             return False
         self.position = symbol.end()
         self.blanks()
@@ -222,10 +222,10 @@ class Parser(Lexer):
                 return If(tuple(clauses), otherwise)
 
     def _while(self, start: int) -> Node:
-        before = len(self.assigned)
+        before, until = len(self.assigned), self.text.startswith("until", start)
         condition = self._list()
         body = self._do(start)
-        return Loop("", (), condition, body, start, tuple(self.assigned[before:]))
+        return Loop("", (), condition, body, start, tuple(self.assigned[before:]), until)
 
     def _for(self, start: int) -> Node:
         before = len(self.assigned)
@@ -318,7 +318,8 @@ class Parser(Lexer):
             if tests and words[-1].literal == "]]":
                 break
         if end == start and not redirections:
-            raise self.fault(f"{self.text[start]} stands where a command begins.", start)
+            here = self.text[start : start + 1] or "the end"
+            raise self.fault(f"{here} stands where a command begins.", start)
         return Simple(tuple(assignments), tuple(words), tuple(redirections), start, end, declares)
 
     def _assignment(self) -> Assignment | None:

@@ -88,8 +88,8 @@ def _is_argument(value: Variable) -> bool:
 
 def _several(name: str, assigned: Sequence[int], line: Callable[[int], int]) -> str:
     lines = list(dict.fromkeys(line(place) for place in sorted(assigned)))
-    if len(lines) < 2:
-        where = f"line {lines[0]}" if lines else "the environment"
-        return f"${name} is changed in a branch or loop ({where})"
     told = ", ".join(map(str, lines[:_MOST_PLACES]))
-    return f"${name} is assigned in several branches (lines {told})"
+    where = f"line{'s' if len(lines) > 1 else ''} {told}" if lines else "the environment"
+    if len(assigned) < 2:
+        return f"${name} is changed in a branch or loop ({where})"
+    return f"${name} is assigned in several branches ({where})"

@@ -78,7 +78,9 @@ class SimpleCommands:
             return self.call(name, [Element(word.pieces, word.regions) for word in words[1:]])
         self._builtin(name, words)
         self._command(node, words)
-        return True if name in _SUCCEED else False if name == "false" else None
+        if name == "false" or (name == "getopts" and not self.expander.num_arguments):
+            return False
+        return True if name in _SUCCEED else None
 
     def _command(self, node: Simple, words: Sequence[Word]) -> None:
         given: Mapping[str, Word] = self._exports(node.start)

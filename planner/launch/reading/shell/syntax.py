@@ -167,6 +167,7 @@ class Loop:
     body: tuple[Node, ...]
     start: int
     assigned: tuple[tuple[str, int], ...]
+    is_until: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,154 @@
+"""What a command of llama.cpp says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from planner.launch.served import Told, known_model, whole
+from planner.launch.understood import Answers, Reading
+
+_PROGRAMS = ("llama-server", "llama-server.exe", "llama-cli", "llama-cpp-server")
+_SLOTS, _STEP, _BATCH = 4, 512, 2048
+# Types in names of GGUF files by what their weights take, with the nearest that planner has.
+_TYPES = (
+    (r"mxfp4(?:_moe)?", "mxfp4", True),
+    (r"bf16|f16|fp16|f32", "w16a16", True),
+    (r"q8_[01k](?:_xl)?|q8", "w8a16", True),
+    (r"i?q4_[01]|q4_k(?:_[sml])?|iq4_(?:xs|nl)|q4_k_xl|q4", "w4a16", True),
+    (r"q[56]_[01]|q[56]_k(?:_[sml]|_xl)?|q[56]", "w8a16", False),
+    (r"i?q[123]_\w+", "w4a16", False),
+)
+_PARTS = re.compile(r"-0*\d+-of-0*\d+$")
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command starts a server of llama.cpp."""
+    return bool(words) and words[0].replace("\\", "/").rsplit("/", 1)[-1] in _PROGRAMS
+
+
+def answers(reading: Reading) -> Answers:
+    """The batch that a command has slots for."""
+    told = Told(reading=reading)
+    told.values["engine"] = "llama.cpp"
+    told.take("--model", "--hf-repo", "--hf-file", "--alias")
+    _put_model(told)
+    _put_gpus(told)
+    told.values.update(attention_data_parallel=1, expert_parallel=1, kv_offload=0.0)
+    told.copy("kv_cache")
+    slots = whole(reading.value("concurrency"))
+    if slots is None:
+        told.assume("concurrency", _SLOTS, f"{_SLOTS} slots are assumed without --parallel")
+    else:
+        told.values["concurrency"] = slots
+    _put_step(told)
+    _put_layers(told)
+    context = whole(reading.value("context_size"))
+    told.take("--ctx-size", "--kv-unified")
+    if context:
+        each = context // max(int(told.values["concurrency"]), 1)
+        told.notes.append(
+            f"The slots share {context:,} tokens of context: {each:,} for prompt and answer of "
+            "each; give --input-tokens and --output-tokens."
+        )
+    drafts = whole(reading.value("drafts"))
+    told.take("--spec-draft-model", "--model-draft")
+    if drafts and (reading.has("--spec-draft-model") or reading.has("--model-draft")):
+        told.values["draft_tokens"] = drafts
+    told.notes.append("llama.cpp is predicted for a batch of its slots, not for a stream.")
+    return told.batch()
+
+
+def _put_model(told: Told) -> None:
+    """Model and type of weights as the file's name tells them."""
+    reading = told.reading
+    name = reading.text("--model") or reading.text("--hf-file") or reading.text("--hf-repo")
+    if not name:
+        return
+    repository, _, tag = name.partition(":") if not reading.text("--model") else (name, "", "")
+    last = repository.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf")
+    stem, kind = _split(_PARTS.sub("", last))
+    if tag:
+        kind = tag
+    stem = re.sub(r"(?i)[-_.](gguf|ud|imat|i1)$", "", stem)
+    stem = re.sub(r"(?i)[-_.](ud|imat|i1)$", "", stem)
+    told.values["model"] = stem
+    word, is_exact = _type_of(kind)
+    if word is None:
+        told.assume("quantization", "w4a16", "4 bit; the file's name does not tell the type")
+        told.assume("expert_quantization", "w4a16", "as the other matrices")
+        return
+    why = f"the file's name has {kind}" + ("" if is_exact else ", whose nearest type this is")
+    told.assume("quantization", word, why)
+    told.assume("expert_quantization", word, why)
+
+
+def _split(name: str) -> tuple[str, str]:
+    """A file's name without its type, and the type."""
+    for pattern, _, _ in _TYPES:
+        found = re.search(rf"(?i)[-_.]({pattern})$", name)
+        if found:
+            return name[: found.start()], found[1]
+    return name, ""
+
+
+def _type_of(kind: str) -> tuple[str | None, bool]:
+    kind = kind.lower().removeprefix("ud-")
+    for pattern, word, is_exact in _TYPES:
+        if kind and re.fullmatch(pattern, kind):
+            return word, is_exact
+    return None, False
+
+
+def _put_gpus(told: Told) -> None:
+    """Visible devices split the matrices or the layers."""
+    reading = told.reading
+    split = reading.value("split") or "layer"
+    told.take("--tensor-split", "--device", "--main-gpu")
+    number = 1 if split == "none" else _devices(reading)
+    told.values["tensor_parallel"] = number if number and split in ("row", "tensor") else 1
+    told.values["pipeline_parallel"] = number if number and split == "layer" else 1
+    if number:
+        told.values["num_gpus"] = number
+
+
+def _devices(reading: Reading) -> int | None:
+    for text in (reading.text("--tensor-split"), reading.text("--device")):
+        if text:
+            return len([part for part in re.split(r"[,/]", text) if part.strip() not in ("", "0")])
+    visible = reading.found.environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and visible.texts and visible.texts[0]:
+        return len(visible.texts[0].split(","))
+    world = reading.found.world
+    given = world.num_gpus or world.gpus_per_node
+    return whole(given.texts[0]) if given is not None and given.texts else None
+
+
+def _put_step(told: Told) -> None:
+    reading = told.reading
+    told.take("--batch-size", "--ubatch-size")
+    step, batch = whole(reading.text("--ubatch-size")), whole(reading.text("--batch-size"))
+    if step is None:
+        why = f"--ubatch-size is {_STEP} by default"
+        told.assume("max_num_batched_tokens", min(_STEP, batch or _STEP), why)
+    else:
+        told.values["max_num_batched_tokens"] = min(step, batch or _BATCH)
+
+
+def _put_layers(told: Told) -> None:
+    """Whole layers in host memory as a share of the weights, where the model is known."""
+    reading = told.reading
+    told.take("--cpu-moe", "--n-cpu-moe", "--override-tensor")
+    model = known_model(str(told.values.get("model") or ""))
+    number = whole(reading.value("layers_on_gpu"))
+    told.values["weight_offload"] = 0.0
+    if number is not None and model is not None:
+        layers = model.num_hidden_layers + 1
+        told.values["weight_offload"] = min(round(max(1 - number / layers, 0.0), 4), 0.99)
+    elif number is not None and number < 99:
+        told.notes.append(f"{number} layers are on the GPU: give --set weight_offload=SHARE.")
+    if any(reading.has(one) for one in ("--cpu-moe", "--n-cpu-moe", "--override-tensor")):
+        told.notes.append(
+            "Experts are kept in host memory: give their share of the weights with --set "
+            "weight_offload=SHARE."
+        )

@@ -1,0 +1,188 @@
+"""What a command of TensorRT-LLM and the YAML of its further options say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from planner.launch.option_table import OptionTable
+from planner.launch.served import (
+    Told,
+    note_lengths,
+    put_model,
+    put_quantization,
+    whole,
+    words_of,
+)
+from planner.launch.serving import AGGREGATED, DECODE_POOL, PREFILL_POOL
+from planner.launch.text import Given
+from planner.launch.understood import Answers, Reading
+
+_MODULE = "dynamo.trtllm"
+_PROGRAMS = (
+    *("trtllm-serve", "trtllm-llmapi-launch", "serve", "python", "python3", "env", "-m"),
+    *("mpirun", _MODULE),
+)
+_POOLS = {"context_servers": PREFILL_POOL, "generation_servers": DECODE_POOL}
+_TOKENS = 8192
+_MODEL_OPTIONS = ("--model", "--model-path", "model")
+_BESIDE = ("--config", "--extra_llm_api_options", "--extra-engine-args")
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command starts a server of TensorRT-LLM."""
+    names = [word.rsplit("/", 1)[-1] for word in words[:4]]
+    if "trtllm-serve" in names:
+        rest = list(words[names.index("trtllm-serve") + 1 :])
+        return bool(rest) and not rest[0].startswith("disaggregated")
+    return _MODULE in names
+
+
+def is_of(values: Mapping[str, Any]) -> bool:
+    """Whether a document has both pools of a disaggregated service."""
+    return all(any(name.startswith(f"{pool}.") for name in values) for pool in _POOLS)
+
+
+def answers(reading: Reading) -> Answers:
+    """The deployment that a command starts, or that a document of two pools describes."""
+    if is_of(reading.found.options):
+        return _pools(reading)
+    return _server(_with_files(reading), _pool(reading))
+
+
+def _pools(reading: Reading) -> Answers:
+    """Both pools of one document."""
+    options = reading.found.options
+    common = {name: given for name, given in options.items() if name.split(".")[0] not in _POOLS}
+    found: list[Answers] = []
+    for name, pool in _POOLS.items():
+        own = {
+            option.removeprefix(f"{name}."): given
+            for option, given in options.items()
+            if option.startswith(f"{name}.")
+        }
+        instances = _number(own.get("num_instances")) or 1
+        told = _server(_of(reading, {**common, **own}), pool)
+        copies = "prefill_replicas" if pool == PREFILL_POOL else "replicas"
+        values = {**told.values, copies: instances}
+        values["num_gpus"] = int(told.values["num_gpus"]) * instances
+        found.append(replace(told, values=values))
+    first, second = found
+    num_gpus = first.values["num_gpus"] + second.values["num_gpus"]
+    return replace(
+        second,
+        values={**first.values, **second.values, "num_gpus": num_gpus},
+        used=frozenset(options),
+        defaults={**first.defaults, **second.defaults},
+    )
+
+
+def _server(reading: Reading, pool: str) -> Answers:
+    told = Told(reading=reading)
+    name = _name(reading)
+    model = put_model(told, name)
+    told.take("-m", *_MODEL_OPTIONS, *_BESIDE, "--served_model_name")
+    told.values["engine"] = "tensorrt-llm"
+    stage, pp = told.count("stage_gpus"), told.count("pipeline_parallel")
+    ranks = stage if reading.value("splits_requests") == "true" else 1
+    told.values.update(
+        tensor_parallel=stage // ranks,
+        pipeline_parallel=pp,
+        attention_data_parallel=ranks,
+        expert_parallel=told.count("expert_parallel"),
+        weight_offload=0.0,
+        kv_offload=0.0,
+    )
+    told.put_gpus(stage * pp)
+    put_quantization(told, name, model)
+    told.copy("kv_cache")
+    _put_batch(told, ranks)
+    drafts = whole(reading.value("mtp_tokens")) or whole(reading.value("draft_tokens")) or 0
+    if drafts:
+        told.values["draft_tokens"] = drafts
+        told.notes.append(
+            "Tokens are drafted: give --acceptance-rate, the probability that one is accepted."
+        )
+    note_lengths(told, whole(reading.value("max_model_len")))
+    return told.answers(pool)
+
+
+def _put_batch(told: Told, ranks: int) -> None:
+    seqs = whole(told.reading.value("max_num_seqs"))
+    if seqs is None:
+        why = "as many as the cache has room for; without --max_batch_size 256 are assumed"
+        told.assume("concurrency", 256 * ranks, why)
+    else:
+        told.values["concurrency"] = seqs * ranks
+    tokens = whole(told.reading.value("max_num_batched_tokens"))
+    if tokens is None:
+        why = f"--max_num_tokens is {_TOKENS:,} by default"
+        told.assume("max_num_batched_tokens", _TOKENS, why)
+    else:
+        told.values["max_num_batched_tokens"] = tokens
+
+
+def _name(reading: Reading) -> str | None:
+    for option in _MODEL_OPTIONS:
+        if reading.text(option):
+            return reading.text(option)
+    words = (word for word in words_of(reading) if word.rsplit("/", 1)[-1] not in _PROGRAMS)
+    return next((word for word in words if "=" not in word), None)
+
+
+def _pool(reading: Reading) -> str:
+    mode = reading.text("--disaggregation-mode")
+    role = (reading.text("--server_role") or "").lower()
+    if mode in (PREFILL_POOL, DECODE_POOL):
+        return mode
+    return {"context": PREFILL_POOL, "generation": DECODE_POOL}.get(role, AGGREGATED)
+
+
+def _with_files(reading: Reading) -> Reading:
+    """The options with those of the YAML that the command reads, which go before them."""
+    beside = next((reading.text(option) for option in _BESIDE if reading.text(option)), None)
+    files = reading.found.files
+    found = files.get(beside or "") or files.get((beside or "").removeprefix("./"))
+    if found is None:
+        return _of(reading, reading.found.options)
+    return _of(reading, {**_without(reading, found.options), **found.options})
+
+
+def _without(reading: Reading, document: Mapping[str, Given]) -> dict[str, Given]:
+    """The command's options that the document does not say otherwise."""
+    table = OptionTable.load("tensorrt-llm")
+    said = {row.parameter for row in table.rows if row.option in document}
+    hidden = {row.option for row in table.rows if row.parameter in said}
+    return {name: given for name, given in reading.found.options.items() if name not in hidden}
+
+
+def _of(reading: Reading, options: Mapping[str, Given]) -> Reading:
+    table = OptionTable.load("tensorrt-llm")
+    spelt = {_spelt(name): given for name, given in options.items()}
+    texts = {
+        name: given.texts[0] if len(given.texts) == 1 else None for name, given in spelt.items()
+    }
+    lowered = {
+        name: text.lower() if text in ("True", "False") else text for name, text in texts.items()
+    }
+    found = replace(reading.found, options=spelt)
+    return Reading(found=found, meanings=table.read(lowered))
+
+
+def _spelt(name: str) -> str:
+    """Options of Dynamo's worker have hyphens for the underscores of the server's."""
+    known = OptionTable.load("tensorrt-llm").options
+    other = "--" + name.removeprefix("--").replace("-", "_")
+    short = {
+        "--tensor_parallel_size": "--tp_size",
+        "--pipeline_parallel_size": "--pp_size",
+        "--expert_parallel_size": "--moe_expert_parallel_size",
+        "--free_gpu_memory_fraction": "--kv_cache_free_gpu_memory_fraction",
+    }
+    other = short.get(other, other)
+    return other if name.startswith("--") and other in known else name
+
+
+def _number(given: Given | None) -> int | None:
+    return whole(given.texts[0]) if given is not None and len(given.texts) == 1 else None

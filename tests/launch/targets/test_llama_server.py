@@ -1,0 +1,131 @@
+"""llama.cpp: what is written of plans, and what is read of users' commands."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from round_trip import found_of, job_of, lost, stated
+from serving_trip import found, value_of, variables_of, words
+
+from planner.launch.job import Job
+from planner.launch.targets.llama_server import TARGET
+from planner.launch.targets.llama_server_read import starts
+from planner.launch.understood import Found
+
+OF_FILE = {"quantization", "expert_quantization"}
+
+
+def planned(**settings: object) -> Job:
+    num_gpus = settings.pop("num_gpus", 1)
+    model = settings.pop("model", "llama-3.1-8b")
+    asked = {"workload": "inference", "engine": "llama.cpp", "gpu": "h100-sxm"}
+    job = job_of(model=model, num_gpus=num_gpus, settings=settings, **asked)
+    assert job is not None
+    return job
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Job:
+    several = st.sampled_from
+    tp, pp = draw(several(((1, 1), (2, 1), (4, 1), (1, 2), (1, 4), (2, 2))))
+    return planned(
+        num_gpus=tp * pp,
+        model=draw(several(("llama-3.1-8b", "qwen3-30b-a3b"))),
+        tensor_parallel=tp,
+        pipeline_parallel=pp,
+        concurrency=draw(several((1, 4, 32))),
+        max_num_batched_tokens=draw(several((512, 2048))),
+        quantization=draw(several(("w16a16", "w8a16", "w4a16"))),
+        kv_cache=draw(several(("bf16", "int8", "int4"))),
+    )
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(jobs())
+def test_commands_of_a_plan_tell_it_again(job: Job) -> None:
+    draft = TARGET.drafted(job)
+    (serve,) = draft.processes
+    command = found_of(TARGET, draft, serve)
+    wrong = lost(TARGET, job, TARGET.read(command)).keys() - OF_FILE
+    told = {remark.parameter for remark in draft.unexpressed}
+    assert not wrong
+    assert told <= {"both_splits"}
+
+
+def test_slots_share_the_context() -> None:
+    (serve,) = TARGET.drafted(planned(concurrency=8)).processes
+    assert value_of(serve, "--parallel") == "8"
+    assert value_of(serve, "--ctx-size") == str(8 * 2080)
+    assert value_of(serve, "--gpu-layers") == "all"
+    assert "MODEL" in variables_of(serve)
+
+
+def test_gpus_split_matrices_or_layers() -> None:
+    for tp, pp, word in ((2, 1, "row"), (1, 2, "layer"), (2, 2, "row")):
+        job = planned(num_gpus=tp * pp, tensor_parallel=tp, pipeline_parallel=pp)
+        draft = TARGET.drafted(job)
+        assert value_of(draft.processes[0], "--split-mode") == word
+        told = [one.parameter for one in draft.unexpressed]
+        assert told == (["both_splits"] if tp * pp == 4 else [])
+
+
+def test_layers_in_host_memory_are_told() -> None:
+    draft = TARGET.drafted(planned(weight_offload=0.25))
+    # 32 layers and the output layer.
+    assert value_of(draft.processes[0], "--gpu-layers") == "25"
+    assert [one.parameter for one in draft.unexpressed] == ["weight_offload"]
+
+
+def test_a_type_that_no_file_has_is_told() -> None:
+    draft = TARGET.drafted(planned(quantization="fp8", kv_cache="fp8"))
+    assert {one.parameter for one in draft.unexpressed} == {"no_such_file", "kv_cache"}
+    assert "--cache-type-k" not in words(draft.processes[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "word"),
+    [
+        ("models/Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf", "Meta-Llama-3.1-8B-Instruct", "w4a16"),
+        ("Qwen3-30B-A3B-UD-Q4_K_XL.gguf", "Qwen3-30B-A3B", "w4a16"),
+        ("Qwen3-8B-Q8_0-00001-of-00002.gguf", "Qwen3-8B", "w8a16"),
+        ("Qwen3-8B-BF16.gguf", "Qwen3-8B", "w16a16"),
+        ("Qwen3-8B-Q6_K.gguf", "Qwen3-8B", "w8a16"),
+        ("Qwen3-8B.gguf", "Qwen3-8B", "w4a16"),
+    ],
+)
+def test_the_name_of_the_file_tells_model_and_type(name: str, model: str, word: str) -> None:
+    answers = TARGET.read(found(TARGET, "llama-server", model=name))
+    assert (answers.values["model"], answers.values["quantization"]) == (model, word)
+    assert "quantization" in answers.defaults
+
+
+def test_a_repository_with_its_type_behind() -> None:
+    answers = TARGET.read(found(TARGET, hf_repo="ggml-org/gpt-oss-20b-GGUF:MXFP4"))
+    assert (answers.values["model"], answers.values["quantization"]) == ("gpt-oss-20b", "mxfp4")
+
+
+def test_layers_and_devices_of_a_command() -> None:
+    options = {
+        "--model": "Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf",
+        "--n-gpu-layers": "20",
+        "--parallel": "8",
+        "--ctx-size": "16384",
+    }
+    command = Found(
+        target=TARGET.name,
+        name="run.sh",
+        text="",
+        options={name: stated(name, text) for name, text in options.items()},
+        environment={"CUDA_VISIBLE_DEVICES": stated("CUDA_VISIBLE_DEVICES", "0,1")},
+    )
+    answers = TARGET.read(command)
+    assert answers.workload == "inference"
+    assert (answers.values["num_gpus"], answers.values["pipeline_parallel"]) == (2, 2)
+    assert answers.values["weight_offload"] == pytest.approx(13 / 33, abs=1e-4)
+    assert any("2,048 for prompt and answer" in note for note in answers.notes)
+
+
+def test_commands_that_start_it() -> None:
+    assert starts(["./build/bin/llama-server", "-m", "x.gguf"])
+    assert not starts(["llama-bench", "-m", "x.gguf"])
