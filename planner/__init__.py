@@ -6,7 +6,15 @@ from planner.version import __version__
 
 TYPE_CHECKING = False  # without importing typing: a command listens to signals earlier
 if TYPE_CHECKING:
-    from planner.api import estimate, read_launch, search, size, sweep, write_launch
+    from planner.api import (
+        estimate,
+        read_launch,
+        search,
+        size,
+        sweep,
+        validate_log,
+        write_launch,
+    )
     from planner.request import Request
 
 __all__ = [
@@ -17,6 +25,7 @@ __all__ = [
     "search",
     "size",
     "sweep",
+    "validate_log",
     "write_launch",
 ]
 

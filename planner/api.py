@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from planner.answers import Answer, Estimated, Sized
 from planner.errors import SearchSpaceError
@@ -28,6 +28,9 @@ from planner.sweeps.read import make_sweep, read_plan
 from planner.sweeps.results import Sweep
 from planner.sweeps.run import run_sweep
 from planner.sweeps.workers import on_cores
+
+if TYPE_CHECKING:
+    from planner.launch.logs.compare import Comparison
 
 
 def search(
@@ -244,6 +247,43 @@ def read_launch(path: str | os.PathLike[str], **answers: Any) -> Request:
         gpu=gpu if isinstance(gpu, str) else None,
     )
     return make_request(answers, base=found.request(answers, specs))
+
+
+def validate_log(
+    log: str | os.PathLike[str],
+    plan: str | os.PathLike[str],
+    *,
+    log_format: str | None = None,
+    specs: str | os.PathLike[str] | None = None,
+) -> Comparison:
+    """What a run's log measured beside what its plan predicted.
+
+    Parameters
+    ----------
+    log : what the run printed, or a result file of its benchmark
+    plan : the file of the plan that ran
+    log_format : its name, such as ``megatron``; where not given its lines tell it
+    specs : a folder of own specs, in place of the plan's
+
+    Returns
+    -------
+    Comparison
+        ``quantities`` by the names of columns of runs, in their units [s, 1/s, GiB], each with
+        its prediction and 90 % interval; ``notes``; the ``cells`` of the run's row.
+
+    Raises
+    ------
+    LaunchError
+        The log cannot be read, or is of another run than the plan's.
+    SpecError, SearchSpaceError
+        The plan is none, or names what is unknown.
+    """
+    from planner.launch.logs.compare import compare
+    from planner.launch.logs.formats import read_log
+    from planner.launch.logs.planned import Planned
+
+    planned = Planned.read(Path(plan), None if specs is None else Path(specs))
+    return compare(read_log(Path(log), log_format), planned, Path(log).name)
 
 
 def _named(function: Callable[..., Any]) -> inspect.Signature:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from planner.launch.imported import Imported
 from planner.launch.judge import judged
 from planner.launch.lines import Status
 from planner.launch.read import read_launch
+from planner.terms import terms_of
 
 ROOT = Path(planner.__file__).parents[1]
 FILE = ROOT / "docs" / "launch_files_read.md"
@@ -34,6 +35,9 @@ ANSWERS = {
     "num_gpus": 8,
     "tensor_parallel": 1,
     "pipeline_parallel": 1,
+    "context_parallel": 1,
+    "expert_parallel": 1,
+    "sequence_parallel": "false",
     "micro_batch_size": 1,
     "global_batch_size": 64,
     "sequence_length": 4096,
@@ -139,7 +143,11 @@ def outcome(case: Case) -> Outcome:
 
 def _verdict(imported: Imported) -> str:
     answers = {name: ANSWERS[name] for name in imported.lacking({})}
-    _, found, _ = judged(imported.request(answers, None))
+    request = imported.request(answers, None)
+    of_layout = terms_of(imported.workload, "parameter")
+    settings = {name: value for name, value in answers.items() if name in of_layout}
+    settings.pop("num_gpus", None)
+    _, found, _ = judged(replace(request, settings={**request.settings, **settings}))
     if not found.rejected_by:
         return "fits"
     return "does not fit" if found.rejected_by == "out_of_memory" else found.rejected_by

@@ -186,7 +186,16 @@ def test_every_field_completes(function):
 
 
 def test_the_package_shows_its_public_names():
-    assert dir(planner) == ["Request", "__version__", "estimate", "search", "size", "sweep"]
+    functions = [
+        "estimate",
+        "read_launch",
+        "search",
+        "size",
+        "sweep",
+        "validate_log",
+        "write_launch",
+    ]
+    assert dir(planner) == ["Request", "__version__", *functions]
     code = "import sys, planner; dir(planner); print(*[m for m in sys.modules if 'planner' in m])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert {*ran.stdout.split()} == {"planner", "planner.version"}

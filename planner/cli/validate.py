@@ -55,7 +55,10 @@ LogFile = Annotated[
 ]
 PlanFile = Annotated[
     Path | None,
-    typer.Option(help="With --log: the plan that ran, of --save-plan.", metavar="FILE"),
+    typer.Option(
+        help="With --log: the plan that ran, of --save-plan or in a folder of `planner launch`.",
+        metavar="FILE",
+    ),
 ]
 LogFormat = Annotated[
     str | None,

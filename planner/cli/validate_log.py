@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -35,7 +34,6 @@ def validate_log(
     from planner.launch.logs.compare import compare
     from planner.launch.logs.formats import read_log
     from planner.launch.logs.planned import Planned
-    from planner.pinned import PinnedPlan
     from planner.report.console import make_console
     from planner.report.measured import add_row, print_comparison
     from planner.validation.inference.cases import Mode
@@ -54,10 +52,7 @@ def validate_log(
         if output == STDOUT:
             raise SpecError("--output adds the row of a log to a file, it cannot be stdout.")
         check_path(output)
-    pinned = PinnedPlan.read(plan)
-    if specs is not None:
-        pinned = replace(pinned, specs_folder=str(specs.absolute()))
-    planned = Planned.of(pinned)
+    planned = Planned.read(plan, specs)
     found = compare(read_log(log, log_format), planned, log.name)
     if not quiet:
         print_comparison(make_console(), found, planned, log)

@@ -122,7 +122,8 @@ def serving_benchmark(
     that of Poisson arrivals [1/s], ``concurrency`` the number of clients that wait for their
     answers; with both, at most so many requests are under way. ``prefix_cache_hit_rate`` is the
     share of the prompt that all requests have in common. Engines without a tool of their own are
-    measured by aiperf over the OpenAI interface, whose ``result_file`` is the folder it writes to.
+    measured by aiperf over the OpenAI interface, which writes to a folder, ``result_file`` without
+    its ending.
 
     Raises
     ------
@@ -249,7 +250,8 @@ def _aiperf(load: Load) -> Iterator[str]:
     yield from ("--request-count", str(load.num_requests))
     yield from ("--num-dataset-entries", str(load.num_requests))
     yield from ("--warmup-request-count", str(load.warmup))
-    yield from ("--output-artifact-dir", load.result_file, "--ui-type", "none")
+    folder = load.result_file.removesuffix(".json")
+    yield from ("--output-artifact-dir", folder, "--ui-type", "none")
 
 
 _TOOLS: Mapping[str, Callable[[Load], Iterator[str]]] = {

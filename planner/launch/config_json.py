@@ -48,7 +48,7 @@ def config_json(model: ModelSpec) -> Config | None:
     rotary embeddings: Transformers' defaults stand there. Modules of multi-token prediction that
     are trained beside the layers are not among its layers.
     """
-    whole = _without_modules(model)
+    whole = without_modules(model)
     for family, config in _candidates(whole):
         named = {
             "architectures": [_ARCHITECTURES[family]],
@@ -68,7 +68,8 @@ def family_of(model: ModelSpec) -> str | None:
     return None if config is None else str(config["model_type"])
 
 
-def _without_modules(model: ModelSpec) -> ModelSpec:
+def without_modules(model: ModelSpec) -> ModelSpec:
+    """The model without the layers of modules of multi-token prediction that are trained."""
     if not model.mtp_num_layers:
         return model
     *others, last = model.layer_groups

@@ -73,7 +73,7 @@ class Imported:
         settings: dict[str, Any] = {}
         questions: dict[str, Any] = {}
         parameters = terms_of(self.workload, "parameter", "pool")
-        for name, value in self.values.items():
+        for name, value in _effective({**self.values, **asked}, self.values).items():
             if name in asked:
                 continue
             is_setting = name in parameters and not glossary()[name].is_asked
@@ -102,6 +102,38 @@ class Imported:
         )
         reasons = "".join(f"\n  {line}" for line in self.of(Status.OPEN))
         raise LaunchError(f"{self.path} does not tell {words}: give it beside --from.{reasons}")
+
+
+def _effective(all_values: Mapping[str, Any], of_file: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a file without what does nothing on these GPUs.
+
+    Frameworks take a distributed optimizer of one rank and sequence parallelism of one GPU, and
+    do as if they were not there.
+    """
+    values = dict(of_file)
+    tp, cp, pp, num_gpus = (
+        _number(all_values.get(name, least))
+        for name, least in (
+            ("tensor_parallel", 1),
+            ("context_parallel", 1),
+            ("pipeline_parallel", 1),
+            ("num_gpus", 0),
+        )
+    )
+    if tp == 1 and "sequence_parallel" in values:
+        values["sequence_parallel"] = False
+    if num_gpus and num_gpus == tp * pp and cp == 1 and "zero_stage" in values:
+        values["zero_stage"] = 0
+    return values
+
+
+def _number(value: Any) -> int:
+    """A whole number as the file or the user gives it; 0 where it is none, or several."""
+    (text, *more) = value if isinstance(value, list | tuple) else [value]
+    try:
+        return 0 if more else int(str(text).replace("_", "").replace(",", ""))
+    except ValueError:
+        return 0
 
 
 def imported(path: Path, target: Target, found: Found, specs: Path | None = None) -> Imported:

@@ -3,8 +3,10 @@
 TARGETS = (
     "megatron-lm",
     "megatron-bridge",
+    "megatron-deepspeed",
     "deepspeed",
     "accelerate",
+    "torchtitan",
     "transformers",
     "axolotl",
     "vllm",

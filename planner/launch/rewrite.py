@@ -22,8 +22,9 @@ _Texts = tuple[str, ...]
 class Rewritten:
     """A file after a change.
 
-    ``notes`` say what is to be done beside it. ``unexpressed`` is what the target cannot say of the change, ``unwritten`` the options whose
-    place in the file text alone does not tell, each with what it is to be, None where it goes.
+    ``notes`` say what is to be done beside it. ``unexpressed`` is what the target cannot say of
+    the change, ``unwritten`` the options whose place in the file text alone does not tell, each
+    with what it is to be, None where it goes.
     """
 
     name: str

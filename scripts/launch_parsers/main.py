@@ -52,7 +52,7 @@ def printed(fault: BaseException) -> str:
     sys.stderr.flush()
     with open(2, "rb", closefd=False) as file:
         file.seek(0)
-        return "\n" + file.read().decode(errors="replace")[-1500:]
+        return "\n" + file.read().decode(errors="replace")[-4000:]
 
 
 def answered_aside(answer: Answer, case: Case) -> Any:

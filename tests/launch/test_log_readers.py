@@ -246,6 +246,16 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         read_log(tmp_path / "missing.log")
 
 
+def test_the_folder_of_a_tool_holds_its_result(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    path = tmp_path / "run" / "profile_export_aiperf.json"
+    path.write_text((LOGS / "aiperf.json").read_text())
+    assert read_log(tmp_path).values == pytest.approx(SERVED)
+    path.unlink()
+    with pytest.raises(LaunchError, match="is a folder without profile_export_aiperf"):
+        read_log(tmp_path)
+
+
 def test_a_format_can_be_named() -> None:
     assert read_log(LOGS / "megatron.log", "megatron").format == "megatron"
     with pytest.raises(LaunchError, match="no step"):

@@ -295,6 +295,30 @@ def test_a_plan_to_train_and_a_log_of_serving_do_not_meet(
     assert "The log is of serving" in err
 
 
+def test_the_folder_of_a_launch_has_its_plan(validate: Validate, trained: Path) -> None:
+    assert trained.name == "plan.toml"
+    assert validate("--log", LOGS / "megatron.log", "--plan", trained.parent)[0] == 0
+
+
+def test_requests_that_all_come_at_once_have_no_predicted_percentiles(
+    validate: Validate, served: Path, tmp_path: Path
+) -> None:
+    table = (LOGS / "vllm.log").read_text().replace("Maximum request concurrency", "Not read")
+    (tmp_path / "all.log").write_text(table)
+    _, out, _ = validate("--log", tmp_path / "all.log", "--plan", served)
+    assert "all requests were sent at the start" in out
+    (line,) = (line for line in out.splitlines() if line.startswith("  p99") and "900 ms" in line)
+    assert line.split()[3] == "-"
+
+
+def test_a_profile_that_a_row_cannot_name_is_told(validate: Validate, tmp_path: Path) -> None:
+    made(tmp_path / "plan.toml", {**TRAINED, "framework": "hf-fsdp"},
+         tensor_parallel=1, sequence_parallel=False, zero_stage=3)  # fmt: skip
+    megatron_log(tmp_path / "run.log", 10.0, 512)
+    _, out, _ = validate("--log", tmp_path / "run.log", "--plan", tmp_path / "plan.toml")
+    assert "HF Trainer FSDP stands for the profile HF Trainer bf16" in " ".join(out.split())
+
+
 def test_the_json_of_a_search_is_a_plan_too(validate: Validate, trained: Path) -> None:
     found = PinnedPlan.read(trained).to_dict()
     path = trained.with_suffix(".json")
@@ -318,3 +342,16 @@ def test_options_that_do_not_belong_together(
     code, _, err = validate(*arguments)
     assert code == 2
     assert words in err
+
+
+def test_the_same_in_python(trained: Path) -> None:
+    found = planner.validate_log(LOGS / "megatron.log", trained)
+    step, rate, *memory = found.quantities
+    expected = planner.estimate(**TRAINED).table()["step_time_s"][0]
+    assert (step.name, step.measured) == ("step_time_s", pytest.approx(8.02))
+    assert step.predicted is not None
+    assert step.predicted.value == pytest.approx(expected)
+    assert step.error == pytest.approx(expected / 8.02 - 1)
+    assert rate.measured == pytest.approx(512 * 4096 / 64 / 8.02)
+    assert [one.kind for one in memory] == ["allocated", "reserved"]
+    assert found.cells["measured_step_time_s"] == "8.02"

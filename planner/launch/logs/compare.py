@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from planner.errors import LaunchError
 from planner.launch.logs.cells import (
@@ -210,11 +211,13 @@ def _turned(steady: Steady, amount: float) -> Steady:
 def _of_serving(reading: Reading, planned: Planned, name: str) -> Comparison:
     cells, no_row = _cells(reading, planned, reading.values, name)
     missing = list(unsaid(planned))
-    facts = reading.facts
-    at_load = planned.at_load(facts.get("concurrency"), facts.get("request_rate")) or planned
-    predicted = at_load.ranges
+    at_load = _at_load(reading, planned)
+    predicted = (at_load or planned).ranges
+    notes = list(reading.notes)
     if cells and not missing:
-        predicted = _of_row(cells, planned) or predicted
+        of_row, about = _of_row(cells, planned)
+        predicted = of_row or predicted
+        notes += about
     if missing:
         cells, no_row = {}, f"no column of runs tells {' and '.join(missing)}"
     quantities = [
@@ -233,10 +236,19 @@ def _of_serving(reading: Reading, planned: Planned, name: str) -> Comparison:
     return Comparison(
         reading=reading,
         quantities=tuple(quantities),
-        notes=(*reading.notes, *_about_load(reading, planned)),
+        notes=(*notes, *_about_load(reading, planned)),
         cells=cells,
         no_row=no_row,
     )
+
+
+def _at_load(reading: Reading, planned: Planned) -> Planned | None:
+    """The deployment of the plan under the load of the log; None where no plan is of that."""
+    facts = reading.facts
+    if "all_at_once" in facts:
+        return None
+    load = facts.get("concurrency"), facts.get("request_rate")
+    return planned.at_load(*load) if any(load) else planned
 
 
 def _served(column: str, predicted: Mapping[str, Range]) -> Range | None:
@@ -251,9 +263,9 @@ _OF_PLANS = {
 }
 
 
-def _percentile(planned: Planned, column: str, percent: int) -> Range | None:
+def _percentile(planned: Planned | None, column: str, percent: int) -> Range | None:
     stem = column.removesuffix("_s")
-    value = planned.row.get(f"{stem}_p{percent}_s")
+    value = None if planned is None else planned.row.get(f"{stem}_p{percent}_s")
     return None if value is None else Range(value=float(value), low=math.nan, high=math.nan)
 
 
@@ -290,19 +302,38 @@ def _cells(
         return {}, str(error)
 
 
-def _of_row(cells: Cells, planned: Planned) -> Mapping[str, Range]:
-    """What the row of the run is predicted to measure; nothing where it is not predicted."""
+def _of_row(cells: Cells, planned: Planned) -> tuple[Mapping[str, Range], tuple[str, ...]]:
+    """What the row of the run is predicted to measure, and what to know of that.
+
+    Nothing is predicted where the row tells too little.
+    """
     schema = schema_for(planned)
     runs = Runs(columns=tuple(schema.columns), rows=(Run(line=1, cells=cells),))
     (prediction,) = predict(runs, Library(catalogue=planned.catalogue))
-    return ranges(prediction, KINDS[schema.kind])
+    found = ranges(prediction, KINDS[schema.kind])
+    if not found:
+        return {}, (f"`planner validate` cannot predict the row of the run: {prediction.reason}",)
+    used, own = _software(prediction.case), _software(planned.setting)
+    if used != own:
+        return found, (
+            f"in a table of runs {cells['framework']} stands for the profile {used}, the plan's "
+            f"is {own}: `planner calibrate` fits the first",
+        )
+    return found, ()
+
+
+def _software(of: Any) -> str:
+    """The name of the profile of a case or of a setting."""
+    profile = getattr(of, "framework", None) or of.engine
+    return str(profile.name)
 
 
 def _about_row(cells: Cells, planned: Planned, quantities: list[Compared]) -> Iterator[str]:
     """Where calibration sees another run than the plan's in the row."""
     if not cells:
         return
-    of_row = _of_row(cells, planned)
+    of_row, about = _of_row(cells, planned)
+    yield from about
     for one in quantities:
         predicted = of_row.get(one.name)
         is_told = not one.kind or one.kind == cells.get("memory_kind")

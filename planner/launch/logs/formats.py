@@ -36,6 +36,13 @@ class FileFormat:
     takes_all: bool = False
 
 
+# What tools call the result in a folder of theirs.
+_RESULTS = (
+    "profile_export_aiperf.json",
+    "profile_export_genai_perf.json",
+    "train_results.json",
+    "trainer_state.json",
+)
 _SAYS = {
     "megatron": "elapsed time per iteration (ms): ...",
     "megatron-bridge": "Step Time : ...s",
@@ -133,6 +140,8 @@ NAMES = tuple(dict.fromkeys(one.name for one in _EVERY))
 def read_log(path: Path, name: str | None = None) -> Reading:
     """What a log or a result file measured; ``name`` is its format, else its lines tell it.
 
+    Of a folder it is the result that a tool leaves there.
+
     Raises
     ------
     LaunchError
@@ -144,13 +153,24 @@ def read_log(path: Path, name: str | None = None) -> Reading:
             f"There is no format of logs {name!r}.{did_you_mean(name, NAMES)} "
             f"There are {', '.join(NAMES)}."
         )
-    log = Log(path)
+    log = Log(_file_in(path) if path.is_dir() else path)
     reading = _of_objects(log, name) or _of_lines(log, name)
     if reading is None or reading.is_empty:
         raise LaunchError(_nothing(log, name))
     if log.cut:
         reading = replace(reading, notes=(*reading.notes, "the end of the file is cut off"))
     return reading
+
+
+def _file_in(folder: Path) -> Path:
+    """The result that a tool left in a folder of its own."""
+    found = (path for name in _RESULTS for path in sorted(folder.rglob(name)))
+    first = next(found, None)
+    if first is None:
+        raise LaunchError(
+            f"{folder}: is a folder without {' or '.join(_RESULTS)}; give the log itself."
+        )
+    return first
 
 
 def _of_objects(log: Log, name: str | None) -> Reading | None:

@@ -6,9 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from planner.errors import PlannerError
+from planner.launch.write import PLAN_FILE
 from planner.optimize.collector import first_row
 from planner.optimize.result_columns import intervals
 from planner.pinned import PinnedPlan
@@ -48,6 +50,22 @@ class Planned:
         request = pinned.request()
         found = evaluated(one_configuration(request))
         return cls(pinned=pinned, found=found, catalogue=Catalogue(request.specs))
+
+    @classmethod
+    def read(cls, path: Path, specs: Path | None = None) -> Planned:
+        """The plan of a file, of the file of a search, or of the folder of a launch.
+
+        ``specs`` is a folder of own specs, in place of the one that the plan names.
+
+        Raises
+        ------
+        SpecError, SearchSpaceError, InfeasibleError
+            It is no plan, names what there is not, or cannot be computed.
+        """
+        pinned = PinnedPlan.read(path / PLAN_FILE if path.is_dir() else path)
+        if specs is not None:
+            pinned = replace(pinned, specs_folder=str(specs.absolute()))
+        return cls.of(pinned)
 
     @cached_property
     def row(self) -> Mapping[str, Any]:

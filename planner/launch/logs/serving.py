@@ -254,6 +254,7 @@ _AIPERF = {
     "inter_token_latency": (TOKEN, True),
     "request_latency": (LATENCY, True),
     "output_token_throughput": (OUTPUT_RATE, False),
+    "total_token_throughput": (TOTAL_RATE, False),
     "request_throughput": (REQUESTS, False),
 }
 _AIPERF_FACTS = {

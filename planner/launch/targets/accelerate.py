@@ -14,6 +14,7 @@ from planner.launch.trainer.writing import (
     data_parallel,
     is_supervised,
     nested,
+    require_even_copies,
     script_arguments,
     script_files,
     script_remarks,
@@ -116,6 +117,7 @@ def _unsplit(job: Job) -> tuple[Remark, ...]:
 
 def _draft(job: Job, settings: Settings) -> Draft:
     job.require_even_nodes()
+    require_even_copies(job)
     inside = _repeats_inside(job)
     offload = job["offload"] if job["offload"] == "activations" and is_supervised(job) else None
     is_sharded_4_bits = _kind(job) == "FSDP" and job["adapter"] == "qlora"

@@ -12,6 +12,7 @@ from planner.launch.benchmark import training_benchmark
 from planner.launch.job import Job
 from planner.launch.option_table import Remark, Settings
 from planner.launch.target import Argument, Draft, Process, Target, Variable
+from planner.launch.targets.megatron_deepspeed_read import is_deepspeed
 from planner.launch.targets.megatron_layout import split_words
 from planner.launch.targets.megatron_read import answers
 from planner.launch.targets.megatron_shape import shape_words, strange_parts
@@ -234,7 +235,8 @@ def _is_saving(argument: Argument) -> bool:
 
 def _starts(words: Sequence[str]) -> bool:
     names = [word.rpartition("/")[2] for word in words[:3]]
-    return any(name in _PROGRAMS or _PATCHED.fullmatch(name) for name in names)
+    is_program = any(name in _PROGRAMS or _PATCHED.fullmatch(name) for name in names)
+    return is_program and not is_deepspeed(words)
 
 
 TARGET = Target(

@@ -39,14 +39,28 @@ def starts(words: Sequence[str]) -> bool:
     return _MODULE in names
 
 
+# Keys of LlmArgs that no other tool's document has.
+_OF_SERVERS = frozenset(
+    {
+        *("moe_expert_parallel_size", "enable_attention_dp", "max_num_tokens", "kv_cache_config"),
+        *("cuda_graph_config", "cache_transceiver_config", "moe_config", "max_batch_size"),
+    }
+)
+
+
 def is_of(values: Mapping[str, Any]) -> bool:
-    """Whether a document has both pools of a disaggregated service."""
+    """Whether a document has both pools of a disaggregated service, or arguments of one server."""
+    sections = {name.partition(".")[0] for name in values}
+    return _is_of_pools(values) or len(sections & _OF_SERVERS) > 1
+
+
+def _is_of_pools(values: Mapping[str, Any]) -> bool:
     return all(any(name.startswith(f"{pool}.") for name in values) for pool in _POOLS)
 
 
 def answers(reading: Reading) -> Answers:
     """The deployment that a command starts, or that a document of two pools describes."""
-    if is_of(reading.found.options):
+    if _is_of_pools(reading.found.options):
         return _pools(reading)
     return _server(_with_files(reading), _pool(reading))
 

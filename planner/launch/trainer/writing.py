@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.enums import AttentionKind
+from planner.errors import LaunchError
 from planner.launch.config_json import config_json, family_of
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Setting, Settings
@@ -49,6 +50,22 @@ def data_parallel(job: Job) -> int:
     """Copies of the model, each with data of its own."""
     split = job["tensor_parallel"] * job["context_parallel"] * job["pipeline_parallel"]
     return int(job.num_gpus // split)
+
+
+def require_even_copies(job: Job) -> None:
+    """Refuse copies of what is sharded that share a rank of data.
+
+    Raises
+    ------
+    LaunchError
+        They do not divide the data-parallel ranks.
+    """
+    copies, ranks = int(job["data_parallel_replicas"]), data_parallel(job)
+    if ranks % copies:
+        raise LaunchError(
+            f"{copies} copies of the shards (data_parallel_replicas) do not divide {ranks} "
+            "data-parallel ranks: FSDP2 deals whole ranks of data to each copy."
+        )
 
 
 def accumulation(job: Job) -> int:

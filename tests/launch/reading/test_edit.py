@@ -116,6 +116,18 @@ def test_a_shared_variable_is_left_to_the_other_option() -> None:
     assert texts(done.text)["--option-d"] == ("1",)
 
 
+def test_an_option_that_is_repeated_goes_everywhere() -> None:
+    text = "train --option-a 1 --flag-a \\\n  --option-a 2 --option-a 3\n"
+    assert edit_command(text, {"--option-a": None}, options).text == "train --flag-a\n"
+
+
+def test_an_option_whose_value_is_not_known_is_changed() -> None:
+    text = 'X=$Y-$Z\nARGS="--option-a $X --option-b ${B} --flag-a"\ntrain $ARGS\n'
+    changes: dict[str, tuple[str, ...] | None] = {"--option-a": ("8",), "--option-b": None}
+    done = edit_command(text, changes, options)
+    assert done.text == 'X=$Y-$Z\nARGS="--option-a 8 --flag-a"\ntrain $ARGS\n'
+
+
 def test_what_text_does_not_tell_is_left() -> None:
     text = "eval echo\ntrain $(cat options)\n"
     done = edit_command(text, {"--option-a": ("8",)}, options)

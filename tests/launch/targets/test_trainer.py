@@ -10,7 +10,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from round_trip import lost, training_jobs
 
+from planner.inputs import read
+from planner.launch.job import Job
+from planner.launch.target import Target
 from planner.launch.targets import target_of
+from planner.launch.understood import Answers
+from planner.terms import terms_of
 
 MODELS = ("llama-2-7b", "llama-65b", "mixtral-8x7b", "deepseek-v3", "gpt-3-175b", "bloom-176b")
 CASES = [
@@ -30,6 +35,21 @@ CASES = [
 ]
 
 
+DERIVED = ("num_gpus", "micro_batch_size", "global_batch_size", "zero_stage", "offload")
+
+
+def derived(target: Target, job: Job, answers: Answers) -> dict[str, tuple[Any, Any]]:
+    """What is told by several options together, which `lost` takes on trust."""
+    told = {remark.parameter for remark in target.drafted(job).unexpressed}
+    terms = terms_of("train")
+    pairs = {
+        name: (job[name], read(terms[name], str(answers.values.get(name))))
+        for name in DERIVED
+        if name not in told
+    }
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
 @pytest.mark.parametrize(("name", "framework", "adapters"), CASES)
 @given(data=st.data())
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
@@ -43,3 +63,4 @@ def test_round_trip(
     target = target_of(name)
     answers = target.read(with_files(target, target.drafted(job)))
     assert lost(target, job, answers) == {}
+    assert derived(target, job, answers) == {}

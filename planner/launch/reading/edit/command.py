@@ -6,7 +6,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from planner.launch.quoting import shell_word
-from planner.launch.reading.edit.changes import Changes, Edited, after_change, first_that_reads
+from planner.launch.reading.edit.changes import (
+    Changes,
+    Edited,
+    Texts,
+    after_change,
+    first_that_reads,
+)
 from planner.launch.text import Given, Span, edited
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+:,./=-]+")
@@ -15,6 +21,7 @@ _EXPANDED = re.compile(r"[*?\[\]{}~]")
 _CONTINUED = re.compile(r"[ \t]*\\\r?\n")
 _REST_OF_LINE = re.compile(r"[ \t]*(?:#[^\n]*)?(\r?\n|$)")
 _MOST_NEIGHBOURS = 12
+_MOST_REPEATED = 5
 
 Read = Callable[[str], Mapping[str, Given]]
 
@@ -43,6 +50,8 @@ def edit_command(text: str, changes: Changes, read: Read, after: str = "") -> Ed
             candidates = _changed(text, given, texts)
         wanted = after_change(_texts(options), name, texts)
         found = first_that_reads(candidates, wanted, lambda one: _texts(read(one)))
+        if found is None and texts is None:
+            found = _removed_again(text, name, wanted, read)
         if found is None:
             unwritten[name] = texts
         else:
@@ -91,6 +100,23 @@ def _removed(text: str, given: Given) -> Iterator[str]:
         yield text[: whole.start - blanks] + text[end:]
     following = len(text) - end - len(text[end:].lstrip(" \t"))
     yield text[: whole.start] + text[end + following :]
+
+
+def _removed_again(text: str, name: str, wanted: Mapping[str, Texts], read: Read) -> str | None:
+    """Without an option that the command repeats, of which the last one counts."""
+    for _ in range(_MOST_REPEATED):
+        options = read(text)
+        if name not in options:
+            return text
+
+        def others(one: str) -> dict[str, Texts]:
+            return {option: old for option, old in _texts(read(one)).items() if option != name}
+
+        shorter = first_that_reads(_removed(text, options[name]), wanted, others)
+        if shorter is None:
+            return None
+        text = shorter
+    return None
 
 
 def _without_last_line(text: str, start: int, end: int) -> str:

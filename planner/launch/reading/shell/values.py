@@ -196,6 +196,7 @@ class Fields:
         for piece in pieces:
             if piece.unknown:
                 self.join((piece,))
+                self._is_split = True
                 continue
             for part, ends in _parts(piece):
                 if part.text:
@@ -232,13 +233,16 @@ def _regions(pieces: Pieces) -> tuple[Span, ...]:
     """Places in which the pieces stand in a row, the innermost first."""
     found: dict[Span, None] = {}
     for first in _levels(pieces[0]):
-        end: int | None = first.end
+        last: Span | None = first
         for piece in pieces[1:]:
-            end = next((span.end for span in _levels(piece) if span.start == end), None)
-            if end is None:
+            levels = _levels(piece)
+            # Several pieces may have come through one expansion.
+            if last not in levels:
+                last = next((span for span in levels if last and span.start == last.end), None)
+            if last is None:
                 break
-        if end is not None:
-            found[Span(first.start, end)] = None
+        if last is not None:
+            found[Span(first.start, last.end)] = None
     return tuple(found)
 
 

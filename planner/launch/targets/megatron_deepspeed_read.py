@@ -1,0 +1,172 @@
+"""What arguments of the forks of Megatron-DeepSpeed and their ``ds_config.json`` say of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from planner.launch.gpus import number_of
+from planner.launch.option_table import OptionTable
+from planner.launch.targets.megatron_read import read_megatron
+from planner.launch.text import Given
+from planner.launch.understood import Answers, Found, Reading
+
+_PROGRAMS = ("pretrain_gpt.py", "finetune_llama.py", "pretrain_llama.py")
+_OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config", "--zero-stage", "--no-pipeline-parallel")
+_RENAMED = {
+    "--moe-expert-parallel-size": "--expert-model-parallel-size",
+    "--ds-sequence-parallel-size": "--context-parallel-size",
+    "--topk": "--moe-router-topk",
+    "--pad-vocab-size-to": "--padded-vocab-size",
+    "--use-flash-attn-v2": "--use-flash-attn",
+    "--use-flash-attn-triton": "--use-flash-attn",
+    "--use-flash-attn-builder": "--use-flash-attn",
+}
+_FROM_CONFIG = {
+    "train_batch_size": "--global-batch-size",
+    "train_micro_batch_size_per_gpu": "--micro-batch-size",
+}
+_OFFLOADED = ("cpu", "nvme")
+_FEWEST_EXPERTS = 2
+
+
+def is_deepspeed(words: Sequence[str]) -> bool:
+    """Whether arguments of Megatron are those of a fork with DeepSpeed."""
+    return any(word.partition("=")[0] in _OF_DEEPSPEED for word in words)
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command starts a fork of Megatron-DeepSpeed."""
+    is_program = any(word.rpartition("/")[2] in _PROGRAMS for word in words[:3])
+    return is_program and is_deepspeed(words)
+
+
+def answers(reading: Reading) -> Answers:
+    """What such a command says.
+
+    Raises
+    ------
+    LaunchError
+        It contradicts itself, or the number of GPUs.
+    """
+    found = reading.found
+    config = _config(found)
+    options = _translated(found, config)
+    texts = {name: " ".join(filter(None, each.texts)) or None for name, each in options.items()}
+    table = OptionTable.load("megatron-lm")
+    inner = Reading(found=replace(found, options=options), meanings=table.read(texts))
+    read = read_megatron(inner, "Megatron-DeepSpeed")
+    values, notes = dict(read.values), list(read.notes)
+    values["zero_stage"], told = _zero(reading, config, str(values["precision"]))
+    values["flash_attention"] = str("--use-flash-attn" in options).lower()
+    values["offload"] = _offload(reading, config)
+    defaults = {name: text for name, text in read.defaults.items() if name != "zero_stage"}
+    return replace(
+        read,
+        values=values,
+        defaults=defaults,
+        used=read.used | (frozenset(_USED) & frozenset(found.options)),
+        notes=(*notes, *told),
+    )
+
+
+_USED = (*_RENAMED, *_OF_DEEPSPEED, "--num-key-value-heads", "--num-experts", "--cpu-optimizer")
+
+
+def _config(found: Found) -> Mapping[str, Given]:
+    """The keys of its ``ds_config.json``; none where that is not there."""
+    given = found.options.get("--deepspeed_config") or found.options.get("--deepspeed-config")
+    text = given.texts[0] if given is not None and given.texts else None
+    document = found.files.get(text) if text is not None else None
+    return {} if document is None else document.options
+
+
+def _translated(found: Found, config: Mapping[str, Given]) -> dict[str, Given]:
+    """Arguments as Megatron-LM spells them; those of the configuration where nothing else is."""
+    options: dict[str, Given] = {}
+    for each in (*found.options.values(), *found.unknown):
+        name = _RENAMED.get(each.option, each.option)
+        options[name] = replace(each, option=name)
+    for key, name in _FROM_CONFIG.items():
+        if key in config and name not in options:
+            options[name] = replace(config[key], option=name)
+    for precision in ("bf16", "fp16"):
+        is_open = not {"--bf16", "--fp16"} & set(options)
+        if is_open and _is_true(config.get(f"{precision}.enabled")):
+            options[f"--{precision}"] = _flag(f"--{precision}")
+    for name in ("--fp8-hybrid", "--fp8-e4m3"):
+        if name in options:
+            text = name.removeprefix("--fp8-")
+            options["--fp8-format"] = replace(
+                options[name], option="--fp8-format", texts=(text,), spans=(None,)
+            )
+    _add_groups(options)
+    _correct(options)
+    return options
+
+
+def _add_groups(options: dict[str, Given]) -> None:
+    groups = options.get("--num-key-value-heads")
+    if groups is not None:
+        options["--num-query-groups"] = replace(groups, option="--num-query-groups")
+        options["--group-query-attention"] = _flag("--group-query-attention")
+
+
+def _correct(options: dict[str, Given]) -> None:
+    """Where the same name means something else."""
+    experts = number_of(options.get("--num-experts"))
+    if experts is not None and experts < _FEWEST_EXPERTS:
+        del options["--num-experts"]
+    norm = options.get("--normalization")
+    if norm is not None and norm.texts:
+        spelled = "RMSNorm" if norm.texts[0] == "rmsnorm" else "LayerNorm"
+        options["--normalization"] = replace(norm, texts=(spelled,))
+    rotary = {"--use-rotary-position-embeddings", "--position-embedding-type"}
+    if "--no-position-embedding" in options and not rotary & set(options):
+        name = "--position-embedding-type"
+        options[name] = replace(_flag(name), texts=("none",), spans=(None,))
+    if "--topk" not in options and "--num-experts" in options:
+        name = "--moe-router-topk"
+        options.setdefault(name, replace(_flag(name), texts=("1",), spans=(None,)))
+
+
+def _flag(name: str) -> Given:
+    return Given(option=name, texts=(), line=1, spans=(), whole=None)
+
+
+def _text(given: Given | None) -> str:
+    return (given.texts[0] or "") if given is not None and len(given.texts) == 1 else ""
+
+
+def _is_true(given: Given | None) -> bool:
+    return _text(given).lower() == "true"
+
+
+def _zero(
+    reading: Reading, config: Mapping[str, Given], precision: str
+) -> tuple[str, tuple[str, ...]]:
+    """The stage, and what is to be said of it: the configuration decides over the argument."""
+    told = _text(config.get("zero_optimization.stage")) or _text(
+        reading.found.options.get("--zero-stage")
+    )
+    notes: tuple[str, ...] = ()
+    if told.isdecimal():
+        stage = told
+    else:
+        stage, notes = "1", ("The ZeRO stage cannot be told: taken as 1.",)
+    if stage == "0" and precision == "bf16" and reading.has("--deepspeed"):
+        note = "Stage 0 with bf16: DeepSpeed's BF16_Optimizer shards as ZeRO 1, which is taken."
+        return "1", (*notes, note)
+    return stage, notes
+
+
+def _offload(reading: Reading, config: Mapping[str, Given]) -> str:
+    def is_moved(key: str) -> bool:
+        return _text(config.get(f"zero_optimization.{key}.device")) in _OFFLOADED
+
+    if is_moved("offload_param") or reading.text("--remote-device") in _OFFLOADED:
+        return "optimizer_weights"
+    if is_moved("offload_optimizer") or reading.has("--cpu-optimizer"):
+        return "optimizer"
+    checkpoints = _is_true(config.get("activation_checkpointing.cpu_checkpointing"))
+    return "activations" if checkpoints or reading.has("--checkpoint-in-cpu") else "none"

@@ -1,0 +1,327 @@
+"""``planner launch``, ``--launch`` and ``--from``: files out, and users' files in."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+DENSE = ("--model", "llama-2-13b", "--gpu", "h100", "--gpus", "16")
+SERVED = ("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "2")
+SCRIPT = """#!/bin/bash
+#SBATCH --nodes=8
+#SBATCH --gpus-per-node=8
+TP=${TP:-8}
+ARGS=(
+  --num-layers 80 --hidden-size 8192 --num-attention-heads 64 --group-query-attention
+  --num-query-groups 8
+  --ffn-hidden-size 28672 --swiglu --normalization RMSNorm --position-embedding-type rope
+  --disable-bias-linear --untie-embeddings-and-output-weights --vocab-size 128256
+  --seq-length 8192 --max-position-embeddings 8192
+  --micro-batch-size 1 --global-batch-size 256
+  --tensor-model-parallel-size $TP  # as the node is
+  --pipeline-model-parallel-size 4 --sequence-parallel
+  --use-distributed-optimizer --bf16 --no-such-option 3
+  --recompute-granularity full --recompute-method uniform --recompute-num-layers 1
+  --attention-dropout 0 --hidden-dropout 0 --train-iters 1000 --lr 1e-4
+)
+srun torchrun --nproc_per_node 8 --nnodes $SLURM_NNODES pretrain_gpt.py "${ARGS[@]}"
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "run.sh"
+    path.write_text(SCRIPT)
+    path.chmod(0o755)
+    return path
+
+
+def arguments(path: Path) -> list[str]:
+    """The words of the array of a script that planner wrote, without comments."""
+    lines = path.read_text().partition("ARGUMENTS=(\n")[2].partition("\n)")[0].splitlines()
+    return [word for line in lines for word in shlex.split(line, comments=True)]
+
+
+def value(words: list[str], option: str) -> str:
+    return words[words.index(option) + 1]
+
+
+def test_a_plan_becomes_files_that_say_it(planner, tmp_path) -> None:
+    saved, folder = tmp_path / "p.toml", tmp_path / "run"
+    planner("search", *DENSE, "--framework", "megatron-lm", "--save-plan", saved, "--quiet")
+    done = planner("launch", "megatron-lm", "--plan", saved, "--output", folder)
+    assert done.exit_code == 0
+    from planner.pinned import PinnedPlan
+
+    plan, words = PinnedPlan.read(saved).parameters, arguments(folder / "train.sh")
+    assert value(words, "--tensor-model-parallel-size") == str(plan["tensor_parallel"])
+    assert value(words, "--pipeline-model-parallel-size") == str(plan["pipeline_parallel"])
+    assert value(words, "--micro-batch-size") == str(plan["micro_batch_size"])
+    assert ("--use-distributed-optimizer" in words) == (plan["zero_stage"] > 0)
+    assert PinnedPlan.read(folder / "plan.toml").parameters == plan
+    for name in json.loads((folder / "launch.json").read_text())["files"]:
+        assert name in done.out
+
+
+def test_a_search_writes_what_it_recommends_for_the_target(planner, tmp_path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    done = planner("search", *DENSE, "--launch", "megatron-lm", "--output", one)
+    assert done.exit_code == 0
+    assert "Megatron-LM" in done.out
+    planner("launch", "megatron-lm", *DENSE, "--output", other, "--quiet")
+    assert (one / "train.sh").read_text() == (other / "train.sh").read_text()
+
+
+def test_a_row_of_a_front_is_launched(planner, tmp_path) -> None:
+    csv, result, folder = tmp_path / "f.csv", tmp_path / "f.json", tmp_path / "run"
+    asked = (*DENSE, "--framework", "megatron-lm", "--sequence-length", "2048")
+    planner("search", *asked, "--csv", csv, "--json", result, "--quiet")
+    rows = json.loads(result.read_text())["rows"]
+    assert len(rows) > 2
+    for source in (csv, result):
+        done = planner("launch", "megatron-lm", "--from", source, "--row", "2", "--output", folder)
+        assert done.exit_code == 0
+        words = arguments(folder / "train.sh")
+        assert value(words, "--micro-batch-size") == str(rows[1]["micro_batch_size"])
+        assert value(words, "--seq-length") == "2048"
+    csv.with_name("f.manifest.json").unlink()
+    assert planner("estimate", "--from", csv, "--row", "2", "--quiet").exit_code == 0
+
+
+def test_a_row_gives_its_own_estimate(planner, tmp_path) -> None:
+    csv, result, again = tmp_path / "f.csv", tmp_path / "f.json", tmp_path / "again.json"
+    asked = ("--model", "llama-2-7b", "--gpus", "4", "--adapter", "lora", "--lora-rank", "64")
+    planner("search", *asked, "--csv", csv, "--json", result, "--quiet")
+    planner("estimate", "--from", csv, "--row", "1", "--json", again, "--quiet")
+    first = json.loads(result.read_text())["rows"][0]
+    assert json.loads(again.read_text())["rows"][0]["step_time_s"] == first["step_time_s"]
+
+
+def test_a_scenario_of_a_sweep_is_launched(planner, tmp_path) -> None:
+    sweep, folder = tmp_path / "sweep", tmp_path / "run"
+    asked = ("--model", "llama-2-7b", "--gpu", "h100", "--gpus", "8,16", "--framework")
+    planner("sweep", *asked, "megatron-lm", "--tokens", "1B", "--output", sweep, "--quiet")
+    done = planner("launch", "megatron-lm", "--from", sweep, "--row", "1", "--output", folder)
+    assert done.exit_code == 0
+    assert "--nnodes 2" in (folder / "train.sh").read_text()
+    for row, words in (("7", "no scenario 7"), (None, "choose one of its scenarios")):
+        chosen = () if row is None else ("--row", row)
+        refused = planner("launch", "megatron-lm", "--from", sweep, *chosen, "--output", folder)
+        assert refused.exit_code == 6
+        assert words in refused.err
+
+
+def test_what_the_user_changed_is_not_replaced(planner, tmp_path) -> None:
+    folder = tmp_path / "run"
+    asked = ("launch", "megatron-lm", *DENSE, "--output", folder)
+    assert planner(*asked).exit_code == 0
+    assert planner(*asked, "--set", "tp=2").exit_code == 0  # as planner wrote it: replaced
+    mine = (folder / "train.sh").read_text() + "# mine\n"
+    (folder / "train.sh").write_text(mine)
+    refused = planner(*asked)
+    assert refused.exit_code == 8
+    assert "not as planner wrote it" in refused.err
+    assert (folder / "train.sh").read_text() == mine
+
+
+def test_files_of_an_earlier_launch_go(planner, tmp_path) -> None:
+    folder = tmp_path / "run"
+    planner("launch", "vllm", *SERVED, "--output", folder, "--quiet")
+    before = {path.name for path in folder.iterdir()}
+    planner("launch", "megatron-lm", *DENSE, "--output", folder, "--quiet")
+    after = {path.name for path in folder.iterdir()}
+    assert "train.sh" in after
+    assert before - after  # the server's
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("launch", "megatronlm", *DENSE, "--output", "x"), 6, "Did you mean megatron-lm"),
+        (("launch", "vllm", *DENSE, "--output", "x"), 6, "starts no plan to train"),
+        (("launch", "megatron-lm", *DENSE), 6, "--output"),
+        (("launch", "megatron-lm", *DENSE, "--output", "x", "--wrapper", "slrum"), 6, "slurm"),
+        (("launch", "megatron-lm", *DENSE, "--row", "1", "--output", "x"), 3, "--row needs --from"),
+        (("launch", "--quiet", "--model", "llama-7b"), 6, "Name the target first"),
+        (("search", *DENSE, "--output", "x"), 3, "--output needs --launch"),
+        (
+            ("launch", "megatron-lm", *DENSE, "--framework", "nemo", "--output", "x"),
+            6,
+            "The plan is of NeMo",
+        ),
+        (
+            ("launch", "megatron-lm", *DENSE, "--set", "mbs=512", "--output", "x"),
+            4,
+            "",
+        ),
+    ],
+)
+def test_faults_are_told_before_anything_is_written(
+    planner, tmp_path, monkeypatch, words, code, said
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = planner(*words)
+    assert done.exit_code == code
+    assert said in done.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_of_specs_are_quoted(planner, tmp_path) -> None:
+    """A model's name reaches comments and words of scripts; none of it is run."""
+    marker = tmp_path / "ran"
+    shipped = Path(__file__).parents[2] / "planner" / "model_specs" / "llama-2-7b.toml"
+    evil = f"x$(touch {marker})`touch {marker}`'\"; touch {marker} #"
+    text = shipped.read_text().splitlines()
+    lines = [f"name = {json.dumps(evil)}" if line.startswith("name =") else line for line in text]
+    model = tmp_path / "evil.toml"
+    model.write_text("\n".join(lines))
+    folder = tmp_path / "run"
+    done = planner(
+        "launch", "megatron-lm", "--model", model, "--gpu", "h100", "--gpus", "8",
+        "--output", folder, "--wrapper", "slurm",
+    )  # fmt: skip
+    assert done.exit_code == 0
+    for path in folder.iterdir():
+        if path.suffix in (".sh", ".sbatch"):
+            subprocess.run(["bash", "-n", str(path)], check=True)
+            subprocess.run(["bash", str(path)], check=False, capture_output=True, timeout=20)
+    assert not marker.exists()
+
+
+def test_a_users_file_is_judged(planner, script) -> None:
+    done = planner("estimate", "--from", script, "--gpu", "h100")
+    assert done.exit_code == 0
+    for words in (
+        "Megatron-LM, read as megatron-core 0.19.2",
+        "pp 4",
+        "recompute full",
+        "--no-such-option",
+        "Llama 3 70B",
+        "64 x h100-sxm-80gb",
+        "step time",
+        "it fits with",
+        "lost: recomputation",
+        "instead of full",
+    ):
+        assert words in " ".join(done.out.split()), words
+
+
+def test_a_users_file_gives_the_estimate_of_its_options(planner, script, tmp_path) -> None:
+    one, other = tmp_path / "one.json", tmp_path / "other.json"
+    assert planner(
+        "estimate", "--from", script, "--gpu", "h100", "--json", one, "--quiet"
+    ).exit_code == 0  # fmt: skip
+    planner(
+        "estimate", "--model", "llama-3-70b", "--gpu", "h100", "--gpus", "64", "--framework",
+        "megatron-lm", "--set", "tp=8", "--set", "pp=4", "--set", "sp=true", "--set", "zero=1",
+        "--set", "recompute=full", "--global-batch-size", "256", "--sequence-length", "8192",
+        "--json", other, "--quiet",
+    )  # fmt: skip
+    rows = [json.loads(path.read_text())["rows"][0] for path in (one, other)]
+    assert rows[0]["step_time_s"] == rows[1]["step_time_s"]
+    assert rows[0]["peak_memory_gib"] == rows[1]["peak_memory_gib"]
+
+
+def test_options_beside_the_file_replace_what_it_says(planner, script) -> None:
+    done = planner("estimate", "--from", script, "--gpu", "h100", "--gpus", "128", "--set", "tp=4")
+    assert done.exit_code == 0
+    assert "128 x h100" in done.out
+    assert "tp4 pp4 dp8" in done.out
+
+
+def test_what_does_nothing_on_so_few_gpus_is_no_fault(planner, script) -> None:
+    """Megatron takes a distributed optimizer of one rank, planner's rules do not."""
+    done = planner("estimate", "--from", script, "--gpu", "h100", "--gpus", "32")
+    assert "zero_stage" not in done.err
+    assert "tp8 pp4 mbs1" in done.out or "does not fit" in done.err
+
+
+def test_what_the_file_does_not_tell_is_asked_for_at_once(planner, tmp_path) -> None:
+    path = tmp_path / "ds_config.json"
+    path.write_text('{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}')
+    done = planner("estimate", "--from", path)
+    assert done.exit_code == 6
+    for option in ("--model", "--gpu", "--gpus"):
+        assert f"({option})" in done.err
+
+
+def test_the_best_change_is_made_in_the_file(planner, script) -> None:
+    before = script.read_text()
+    shown = planner("estimate", "--from", script, "--gpu", "h100")
+    assert script.read_text() == before
+    done = planner("estimate", "--from", script, "--gpu", "h100", "--write")
+    assert done.exit_code == 0
+    after = script.read_text()
+    assert (script.parent / "run.sh.orig").read_text() == before
+    assert script.stat().st_mode & 0o777 == 0o755
+    removed = [line[1:] for line in shown.out.splitlines() if line.startswith("-  ")]
+    assert removed
+    for line in removed:
+        assert line in before.splitlines()
+        assert line not in after.splitlines()
+    assert "--recompute-method" not in after
+    faster = planner("estimate", "--from", script, "--gpu", "h100")
+    assert "recompute full" not in faster.out
+    assert planner("estimate", "--from", script, "--gpu", "h100", "--write").exit_code == 0
+
+
+def test_a_search_says_what_the_users_plan_loses(planner, script) -> None:
+    done = planner("search", "--from", script, "--gpu", "h100", "--framework", "megatron-lm")
+    assert done.exit_code == 0
+    assert "Yours: tp8 pp4 dp2" in done.out
+    assert "off" in done.out.splitlines()[-1]
+
+
+def test_a_file_is_moved_to_another_framework(planner, script, tmp_path) -> None:
+    done = planner(
+        "launch", "megatron-lm", "--from", script, "--gpu", "h100", "--output", tmp_path / "new"
+    )
+    assert done.exit_code == 0
+    words = arguments(tmp_path / "new" / "train.sh")
+    assert value(words, "--tensor-model-parallel-size") == "8"
+    assert value(words, "--num-query-groups") == "8"
+
+
+HOSTILE = {
+    "too large.sh": ("echo\n" * 1_000_000, "launch files of up to"),
+    "binary.sh": (b"\x7fELF\xff\xfe\x00", "is no text"),
+    "nothing.sh": ("echo hello\n", "starts nothing that planner knows"),
+    "explodes.yaml": (
+        "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
+        + "".join(
+            f"{name}: &{name} [{','.join([f'*{before}'] * 10)}]\n"
+            for before, name in zip("abcdef", "bcdefg", strict=True)
+        ),
+        "aliases",
+    ),
+    "python.yaml": ("model: !!python/object/apply:os.system ['touch ran']\n", "python"),
+    "twice.json": ('{"zero_optimization": {}, "zero_optimization": {}}', "zero_optimization"),
+    "open.sh": ('torchrun pretrain_gpt.py --num-layers "8', "quote"),
+    "none.yaml": ("apiVersion: v1\nkind: Secret\n", "no document of a tool"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_files_are_refused_and_nothing_runs(planner, tmp_path, monkeypatch, name) -> None:
+    monkeypatch.chdir(tmp_path)
+    content, said = HOSTILE[name]
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    done = planner("estimate", "--from", path, "--gpu", "h100")
+    assert done.exit_code == 6
+    assert said in done.err
+    assert [one.name for one in tmp_path.iterdir()] == [name]
+
+
+def test_a_script_that_computes_its_values_is_asked_about(planner, tmp_path) -> None:
+    path = tmp_path / "computed.sh"
+    path.write_text(
+        SCRIPT.replace("TP=${TP:-8}", f"TP=$(touch {tmp_path}/ran; nvidia-smi -L | wc -l)")
+    )
+    done = planner("estimate", "--from", path, "--gpu", "h100")
+    assert not (tmp_path / "ran").exists()
+    assert done.exit_code == 6 or "--tensor-model-parallel-size" in done.out

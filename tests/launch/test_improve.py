@@ -1,0 +1,152 @@
+"""The best change is the best of all plans that differ in so many parameters."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.errors import PlannerError
+from planner.improve import best_changes, recommended_change
+from planner.plan import evaluated, make_plan, one_configuration
+from planner.request import Request
+
+ASKED: dict[str, dict[str, Any]] = {
+    "runs": {
+        "model": "llama-7b", "gpu": "a100", "num_gpus": 8, "framework": "megatron-lm",
+        "settings": {"tensor_parallel": 2, "sequence_parallel": True, "recompute": "full"},
+    },
+    "too large": {
+        "model": "llama-2-13b", "gpu": "a100", "num_gpus": 8, "framework": "megatron-lm",
+        "settings": {"micro_batch_size": 8, "zero_stage": 1},
+    },
+}  # fmt: skip
+FREE = ("tensor_parallel", "pipeline_parallel", "micro_batch_size", "recompute", "zero_stage")
+
+
+def judged(request: Request) -> tuple[float, bool]:
+    found = evaluated(one_configuration(request))
+    return float(np.ravel(found.candidates.value("throughput"))[0]), not found.rejected_by
+
+
+def values_of_the_space(request: Request) -> dict[str, list[Any]]:
+    from dataclasses import replace
+
+    plan = make_plan(replace(request, settings={}))
+    (source,) = plan.problem.sources
+    from planner.terms import glossary
+
+    return {
+        name: [glossary()[name].shown(value) for value in source.mesh.values(name).tolist()]
+        for name in FREE
+    }
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_no_plan_with_so_few_changes_is_better(name: str) -> None:
+    from dataclasses import replace
+
+    request = Request(**ASKED[name])
+    plan = one_configuration(request)
+    found = evaluated(plan)
+    changes = best_changes(plan, found)
+    assert changes
+    own = dict(request.settings)
+    space = values_of_the_space(request)
+    best = {len(one.changed): one for one in changes}
+    for number in (1, 2):
+        reached = 0.0
+        for names in combinations(FREE, number):
+            grids = np.array(np.meshgrid(*(range(len(space[n])) for n in names))).reshape(
+                number, -1
+            )
+            for column in grids.T:
+                values = {n: space[n][at] for n, at in zip(names, column, strict=True)}
+                settings = {**own, **values}
+                is_split = int(settings.get("tensor_parallel", 1)) > 1
+                for sequence_parallel in (True, False) if is_split else (False,):
+                    settings["sequence_parallel"] = sequence_parallel
+                    try:
+                        value, fits = judged(replace(request, settings=settings))
+                    except PlannerError:
+                        continue
+                    reached = max(reached, value if fits else 0.0)
+        counted = [
+            one.row["tokens_per_s"]
+            for size, one in best.items()
+            if len(set(one.changed) - {"sequence_parallel", "recompute_num_layers"}) <= number
+        ]
+        assert max(counted, default=0.0) >= reached * (1 - 0.011)
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_change_is_what_its_row_says(name: str) -> None:
+    request = Request(**ASKED[name])
+    plan = one_configuration(request)
+    found = evaluated(plan)
+    before = found.candidates.columns()
+    for change in best_changes(plan, found):
+        for parameter, (old, new) in change.changed.items():
+            assert before[parameter][0] == old
+            assert change.row[parameter] == new != old
+        if name == "runs":
+            now = change.row["tokens_per_s"] / before["tokens_per_s"][0]
+            assert change.gain == pytest.approx(now - 1)
+        else:
+            assert np.isnan(change.gain)
+        assert 0.5 <= change.fits <= 1
+
+
+def test_number_format_and_batch_stay() -> None:
+    request = Request(**ASKED["runs"])
+    plan = one_configuration(request)
+    for change in best_changes(plan, evaluated(plan)):
+        assert not {"precision", "global_batch_size", "num_gpus"} & set(change.changed)
+
+
+def test_the_recommended_change_has_nearly_all_there_is_to_gain() -> None:
+    request = Request(**ASKED["runs"])
+    plan = one_configuration(request)
+    changes = best_changes(plan, evaluated(plan))
+    chosen = recommended_change(changes)
+    assert chosen is not None
+    most = max(one.gain for one in changes)
+    fewer = [one for one in changes if len(one.changed) < len(chosen.changed)]
+    assert chosen.gain >= 0.9 * most
+    assert all(one.gain < 0.9 * most for one in fewer)
+    assert recommended_change([]) is None
+
+
+def test_the_best_plan_has_no_better_change() -> None:
+    from dataclasses import replace
+
+    request = Request(**ASKED["runs"])
+    plan = one_configuration(request)
+    found, settings = evaluated(plan), dict(request.settings)
+    for _ in range(6):
+        change = recommended_change(best_changes(plan, found))
+        if change is None:
+            break
+        settings |= {name: new for name, (_, new) in change.changed.items()}
+        plan = one_configuration(replace(request, settings=settings))
+        found = evaluated(plan)
+    assert change is None
+
+
+def test_a_served_plan_is_not_made_slower_for_its_users() -> None:
+    request = Request(
+        workload="serve", model="llama-3.1-70b", gpu="h100", num_gpus=8, engine="vllm",
+        settings={"tensor_parallel": 8, "concurrency": 64},
+    )  # fmt: skip
+    plan = one_configuration(request)
+    found = evaluated(plan)
+    columns = found.candidates.columns()
+    changes = best_changes(plan, found)
+    assert changes
+    for change in changes:
+        assert change.row["quantization"] == columns["quantization"][0]
+        assert change.row["time_per_output_token_s"] <= max(
+            0.05, columns["time_per_output_token_s"][0]
+        ) * (1 + 1e-9)

@@ -1,0 +1,105 @@
+"""A table of options is written by and read backwards."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.launch.option_table import OptionTable, Role, Row, word_of
+
+
+def row(
+    parameter: str, value: str, role: str, option: str = "", text: str = "", **more: str
+) -> Row:
+    return Row(
+        parameter=parameter, value=value, role=Role(role), option=option, text=text,
+        since="", note=more.get("note", ""),
+    )  # fmt: skip
+
+
+TABLE = OptionTable(
+    (
+        row("tensor_parallel", "", "is", "--tp", "{}"),
+        row("tensor_parallel", "1", "omitted"),
+        row("virtual_pipeline", ">1", "is", "--vp", "{}"),
+        row("virtual_pipeline", "1", "omitted"),
+        row("zero_stage", "1", "is", "--shard", "flag"),
+        row("zero_stage", "3", "is", "--shard", "flag"),
+        row("zero_stage", "3", "is", "--how", "all"),
+        row("zero_stage", "3", "with", "--format", "sharded"),
+        row("zero_stage", "0", "omitted"),
+        row("recompute", "full", "is", "--recompute", "full"),
+        row("recompute", "selective", "is", "--recompute", "selective"),
+        row("recompute", "selective", "reads", "--recompute-activations", "flag"),
+        row("recompute", "none", "omitted"),
+        row("offload", "optimizer", "none", note="there is no host"),
+        row("", "", "always", "--fast", "flag"),
+        row("learning_rate", "", "left", note="the user's"),
+        row("layout", "", "is", "--layout", "<{}>"),
+    )
+)
+
+
+def written(**quantities: object) -> dict[str, str | None]:
+    return {one.option: one.text for one in TABLE.written(quantities).options}
+
+
+def read(**options: str | None) -> dict[str, str]:
+    named = {f"--{name.replace('_', '-')}": text for name, text in options.items()}
+    return {name: meaning.value for name, meaning in TABLE.read(named).items()}
+
+
+def test_values_are_written_as_the_target_reads_them() -> None:
+    found = written(tensor_parallel=8, virtual_pipeline=1, zero_stage=3, layout="a|b")
+    assert found == {
+        "--tp": "8", "--shard": None, "--how": "all", "--format": "sharded", "--fast": None,
+        "--layout": "<a|b>",
+    }  # fmt: skip
+
+
+def test_a_row_above_one_is_not_of_one() -> None:
+    assert "--vp" not in written(virtual_pipeline=1)
+    assert written(virtual_pipeline=4)["--vp"] == "4"
+
+
+def test_what_cannot_be_said_is_told_with_its_reason() -> None:
+    settings = TABLE.written({"offload": "optimizer"})
+    assert [str(one) for one in settings.unexpressed] == ["offload = optimizer: there is no host"]
+    assert TABLE.written({"offload": "none"}).unexpressed == ()
+    assert [str(one) for one in settings.left] == ["learning_rate: the user's"]
+
+
+def test_options_are_read_backwards() -> None:
+    found = read(tp="8", shard=None, how="all", recompute="full", layout="<x>")
+    assert found == {
+        "tensor_parallel": "8", "virtual_pipeline": "1", "zero_stage": "3", "recompute": "full",
+        "layout": "x",
+    }  # fmt: skip
+
+
+def test_more_options_of_a_value_decide_over_fewer() -> None:
+    assert read(shard=None)["zero_stage"] == "1"
+    assert read(shard=None, how="all")["zero_stage"] == "3"
+
+
+def test_other_ways_to_say_a_value_are_read() -> None:
+    assert read(recompute_activations=None)["recompute"] == "selective"
+    assert "--recompute-activations" not in written(recompute="selective")
+
+
+def test_a_text_that_no_row_has_says_nothing() -> None:
+    """Not what stands where no option is: the file says something, planner does not know what."""
+    assert "recompute" not in read(recompute="sometimes")
+    assert read()["recompute"] == "none"
+
+
+def test_meanings_name_the_options_they_come_from() -> None:
+    found = TABLE.read({"--shard": None, "--how": "all"})
+    assert found["zero_stage"].options == ("--shard", "--how")
+    assert found["tensor_parallel"].options == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "word"), [(8, "8"), (8.0, "8"), (0.5, "0.5"), (True, "true"), ("bf16", "bf16")]
+)
+def test_words(value: object, word: str) -> None:
+    assert word_of(value) == word
