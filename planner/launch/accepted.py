@@ -121,5 +121,5 @@ def _load(stem: str) -> Accepted:
     for row in rows:
         for alias in filter(None, (row["aliases"] or "").split("|")):
             if alias not in options:
-                aliases[alias] = row["name"]
+                aliases.setdefault(alias, row["name"])  # those of sub-commands come later
     return Accepted(options, aliases)
