@@ -11,6 +11,7 @@ from typing import Any
 from planner.errors import LaunchError
 from planner.launch.launchers import Inner, inner_commands, read_script
 from planner.launch.reading.arguments import read_arguments
+from planner.launch.reading.config_maps import config_maps
 from planner.launch.reading.containers import Container, containers_of, script_of
 from planner.launch.reading.shell import HereDocument, Script, Word
 from planner.launch.reading.shell.values import computed
@@ -163,8 +164,10 @@ def _of_documents(path: Path, text: str) -> Iterator[Found]:
 def _of_containers(path: Path, text: str) -> Iterator[Found]:
     """What the containers of a file start; those that follow another are part of its job."""
     containers = containers_of(text, path.name)
+    brought = config_maps(text, path.name) if containers else {}
     for container in containers:
         script = script_of(container, text, path.name)
+        script = replace(script, files={**brought, **script.files})
         for inner in inner_commands(script):
             target = started(inner.words)
             if target is not None and not container.is_follower:
