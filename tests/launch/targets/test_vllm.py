@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from round_trip import serving_jobs
+from round_trip import serving_jobs, stated
 from serving_trip import found, lost_between, planned, process_of, value_of, variables_of, words
 
 from planner.errors import LaunchError
 from planner.launch.job import Job
 from planner.launch.targets.vllm import TARGET
 from planner.launch.targets.vllm_read import starts
+from planner.launch.understood import Found
 
 POOLS = {
     "mode": "disaggregated",
@@ -170,6 +172,29 @@ def test_other_ways_to_say_it() -> None:
         "draft_tokens": 3,
     }
     assert wanted.items() <= answers.values.items()
+
+
+def test_options_of_a_document_beside_and_alone() -> None:
+    options = {
+        "model": "meta-llama/Llama-3.1-70B-Instruct",
+        "tensor-parallel-size": "4",
+        "max-num-seqs": "64",
+        "kv_cache_dtype": "fp8",
+        "enable-prefix-caching": "false",
+    }
+    document = Found(
+        target=TARGET.name,
+        name="config.yaml",
+        text="",
+        options={name: stated(name, text) for name, text in options.items()},
+    )
+    command = found(TARGET, "vllm", "serve", config="config.yaml", max_num_seqs="32")
+    beside = TARGET.read(replace(command, files={"config.yaml": document}))
+    wanted = {"tensor_parallel": 4, "kv_cache": "fp8", "num_gpus": 4}
+    assert {**wanted, "concurrency": 32}.items() <= beside.values.items()
+    assert TARGET.is_of(options)
+    assert {**wanted, "concurrency": 64}.items() <= TARGET.read(document).values.items()
+    assert not TARGET.is_of({"model": "x", "tensor_parallel_size": 4})
 
 
 def test_ranks_of_a_dense_model_are_replicas() -> None:
