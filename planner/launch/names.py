@@ -9,6 +9,7 @@ TARGETS = (
     "torchtitan",
     "transformers",
     "axolotl",
+    "maxtext",
     "vllm",
     "sglang",
     "tensorrt-llm",

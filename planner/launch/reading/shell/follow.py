@@ -18,13 +18,11 @@ from planner.launch.reading.shell.syntax import (
     Loop,
     Node,
     Not,
-    Parameter,
     Simple,
 )
 from planner.launch.reading.shell.values import Element, Variable, text_of
 
 _DEEPEST_CALL = 40
-_ARGUMENTS = frozenset(("#", "1", "@", "*"))
 _LEAVE = frozenset(("exit", "return", "break", "continue"))
 
 
@@ -178,8 +176,6 @@ class Follower(SimpleCommands):
             words = [element for raw in node.words for element in self.expander.elements(raw)]
             inside.put(node.variable, self._each(node.variable, words, start))
         outcome = self._apart([*node.condition, *node.body], inside)
-        if self.expander.arguments is None and _looks_at_arguments(node.condition):
-            return None  # it is read as started without any: all is as before the loop
         outcome.own = {**inside.own, **outcome.own}
         merge(self.scope, [Scope(self.scope), outcome], self.source.line)
         self.enter(self.scope)
@@ -216,12 +212,3 @@ def _leaves(branch: Sequence[Node]) -> bool:
     if isinstance(last, Group):
         return _leaves(last.body)
     return isinstance(last, Simple) and bool(last.words) and last.words[0].literal in _LEAVE
-
-
-def _looks_at_arguments(condition: Sequence[Node]) -> bool:
-    """Whether a loop goes on while there are arguments of the script."""
-    words = [word for node in condition if isinstance(node, Simple) for word in node.words]
-    parts = [part for word in words for part in word.parts]
-    return any(word.literal == "getopts" for word in words) or any(
-        isinstance(part, Parameter) and part.name in _ARGUMENTS for part in parts
-    )
