@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +13,7 @@ from serving_trip import found, lost_between, planned, process_of, value_of, var
 
 from planner.errors import LaunchError
 from planner.launch.job import Job
+from planner.launch.read import read_launch
 from planner.launch.targets.vllm import TARGET
 from planner.launch.targets.vllm_read import starts
 from planner.launch.understood import Found
@@ -221,3 +223,18 @@ def test_no_model_is_asked_for() -> None:
 )
 def test_commands_that_start_it(command: str, is_one: bool) -> None:
     assert starts(command.split()) is is_one
+
+
+def test_pools_of_one_script_and_their_nodes(tmp_path: Path) -> None:
+    size = "--tensor-parallel-size 8 --pipeline-parallel-size 2 --nnodes 2"
+    lines = [
+        f"vllm serve deepseek-ai/DeepSeek-V3 {size} --node-rank {rank} --kv-transfer-config "
+        f'\'{{"kv_connector": "NixlConnector", "kv_role": "{role}"}}\' &'
+        for role in ("kv_producer", "kv_consumer")
+        for rank in (0, 1)
+    ]
+    path = tmp_path / "serve.sh"
+    path.write_text("\n".join(lines))
+    values = read_launch(path).values
+    assert (values["mode"], values["num_gpus"]) == ("disaggregated", 32)
+    assert (values["replicas"], values["prefill_replicas"]) == (1, 1)
