@@ -110,6 +110,11 @@ def _joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:
     if all(each):
         values["num_gpus"] = num_first * each[0] + num_second * each[1]
     lines = tuple(sorted({*first.lines, *second.lines}, key=lambda line: line.line))
-    joined = replace(second, values=values, lines=lines, notes=(*first.notes, *second.notes))
+    joined = replace(
+        second,
+        values=values,
+        lines=lines,
+        notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
+    )
     others = [one for one, _ in found if one not in (first, second)]
     return [joined, *others]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from pathlib import Path
 
@@ -166,6 +167,31 @@ def test_a_log_cut_in_a_number_does_not_believe_it(tmp_path: Path) -> None:
     reading = read_log(path)
     assert max(step.number for step in reading.steps) == 19
     assert "the end of the file is cut off" in reading.notes
+
+
+def test_a_state_with_times_tells_every_step(tmp_path: Path) -> None:
+    history: list[dict[str, float]] = [
+        {"step": step, "loss": 2.0, "train_runtime": 20.0 + 3.0 * step + 4.0 * (step > 8)}
+        for step in range(1, 17)
+    ]
+    history.insert(8, {"step": 8, "eval_loss": 1.5, "eval_runtime": 4.0})
+    history.append({"step": 16, "train_runtime": 76.0, "train_samples_per_second": 13.5,
+                    "train_steps_per_second": 0.211})  # fmt: skip
+    path = tmp_path / "trainer_state.json"
+    path.write_text(json.dumps({"log_history": history}))
+    reading = read_log(path)
+    found = steady_state(reading.steps, reading.quantity)
+    assert (found.value, found.warmup) == (pytest.approx(3.0), 3)
+    assert any("step 9 2.3 times after an evaluation" in note for note in found.notes)
+    assert reading.facts["global_batch_size"] == pytest.approx(64, rel=0.01)
+
+
+def test_a_file_without_a_last_line_end_is_whole(tmp_path: Path) -> None:
+    for name in ("vllm.json", "trainer.log"):
+        path = tmp_path / name
+        path.write_text((LOGS / name).read_text().rstrip("\n"))
+        assert read_log(path).values == read_log(LOGS / name).values
+        assert not any("cut off" in note for note in read_log(path).notes)
 
 
 def test_packed_logs_are_read_even_cut(tmp_path: Path) -> None:

@@ -234,7 +234,8 @@ def lost(target: Target, job: Job, answers: Answers) -> dict[str, tuple[Any, Any
         default = term.default or None
         back = default if text is None else text
         back = None if back is None else read(term, back)
-        if back != value and not target.table.rows_of(name, Role.DERIVED):
+        is_derived = text is None and bool(target.table.rows_of(name, Role.DERIVED))
+        if back != value and not is_derived:
             wrong[name] = (value, back)
     return wrong
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from launched import TARGET, job_of, process, run
 
@@ -260,6 +260,8 @@ _TREES = st.recursive(
 )
 
 
+@example({"a": " b\nc\n"})
+@example({"a": "\nc\n", "b": "c\n\n", "d": "c \n", "e": ["x\ny\n", {"f": "g\nh\n"}]})
 @given(st.dictionaries(_TEXT, _TREES, min_size=1, max_size=3))
 def test_every_tree_reads_back(tree: dict[str, Any]) -> None:
     assert list(yaml.safe_load_all(documents([tree]))) == [tree]
