@@ -24,6 +24,7 @@ from planner.launch.understood import Found, World
 _MOST_NAMED = 5
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml")
 _YAML = (".yaml", ".yml")
+_PROSE = (".md", ".rst", ".ipynb", ".html", ".py")
 _MOST_BYTES = 4_000_000
 _POOL_OPTIONS = ("--disaggregation-mode", "--is-prefill-worker", "--is-decode-worker")
 # What shells do beside starting programs.
@@ -52,6 +53,11 @@ def launches(path: Path, text: str) -> Iterator[Found]:
     if is_document(path):
         yield from _of_documents(path, text)
         return
+    if path.suffix.lower() in _PROSE:
+        raise LaunchError(
+            f"{path}: is a text for people, or a program: put the command that it shows into a "
+            "file of its own, such as run.sh."
+        )
     script = read_script(text, {}, path.name)
     for inner in inner_commands(script):
         target = started(inner.words)
