@@ -18,11 +18,13 @@ from planner.launch.reading.shell.syntax import (
     Loop,
     Node,
     Not,
+    Parameter,
     Simple,
 )
 from planner.launch.reading.shell.values import Element, Variable, text_of
 
 _DEEPEST_CALL = 40
+_ARGUMENTS = frozenset(("#", "1", "@", "*"))
 _LEAVE = frozenset(("exit", "return", "break", "continue"))
 
 
@@ -183,6 +185,8 @@ class Follower(SimpleCommands):
 
     def _never_begins(self, node: Loop) -> bool:
         """Whether the condition does not hold at first: no argument is left to look at."""
+        if self.expander.arguments is None and _looks_at_arguments(node.condition):
+            return True  # a script is read as started without arguments
         before, number = self.scope, len(self.commands)
         self.enter(Scope(before))
         status = self.run(node.condition)
@@ -212,3 +216,10 @@ def _leaves(branch: Sequence[Node]) -> bool:
     if isinstance(last, Group):
         return _leaves(last.body)
     return isinstance(last, Simple) and bool(last.words) and last.words[0].literal in _LEAVE
+
+
+def _looks_at_arguments(condition: Sequence[Node]) -> bool:
+    """Whether a loop goes on while there are arguments of the script."""
+    words = [word for node in condition if isinstance(node, Simple) for word in node.words]
+    parts = [part for word in words for part in word.parts]
+    return any(isinstance(part, Parameter) and part.name in _ARGUMENTS for part in parts)
