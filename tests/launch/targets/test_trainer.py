@@ -41,8 +41,9 @@ DERIVED = ("num_gpus", "micro_batch_size", "global_batch_size", "zero_stage", "o
 def derived(target: Target, job: Job, answers: Answers) -> dict[str, tuple[Any, Any]]:
     """What is told by several options together, which `lost` takes on trust."""
     told = {remark.parameter for remark in target.drafted(job).unexpressed}
+    terms = glossary()
     pairs = {
-        name: (job[name], read(glossary()[name], str(answers.values.get(name))))
+        name: (job[name], read(terms[name], str(answers.values.get(name))))
         for name in DERIVED
         if name not in told
     }
@@ -51,7 +52,7 @@ def derived(target: Target, job: Job, answers: Answers) -> dict[str, tuple[Any, 
 
 @pytest.mark.parametrize(("name", "framework", "adapters"), CASES)
 @given(data=st.data())
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 def test_round_trip(
     name: str, framework: str, adapters: tuple[str, ...], data: st.DataObject
 ) -> None:
