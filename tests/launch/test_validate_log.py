@@ -150,7 +150,8 @@ def test_predict_launch_measure_calibrate_is_a_loop(
         assert (code, err) == (0, "")
     assert len(rows(table)) == 3
     profile = tmp_path / "mine.toml"
-    assert run(["calibrate", str(table), "--output", str(profile), "--quiet"]) == 0
+    told = "--parameter=execution.elementwise_passes"
+    assert run(["calibrate", str(table), "--output", str(profile), told, "--quiet"]) == 0
     capsys.readouterr()
     for layout in layouts:
         settings = {**TRAINED["settings"], **layout}

@@ -184,7 +184,7 @@ def _of_objects(log: Log, name: str | None) -> Reading | None:
             return known.read(found)
         reading = known.read(found[-1])
         if len(found) > 1:
-            note = f"the last of {len(found)} results in the file is read"
+            note = f"the last of {len(found)} whole results in the file is read"
             reading = replace(reading, notes=(*reading.notes, note))
         return reading
     return None
