@@ -11,6 +11,7 @@ from typing import Any
 from planner.errors import LaunchError
 from planner.launch.launchers import Inner, inner_commands, read_script
 from planner.launch.reading.arguments import read_arguments
+from planner.launch.reading.config_maps import config_maps
 from planner.launch.reading.containers import Container, containers_of, script_of
 from planner.launch.reading.shell import HereDocument, Script, Word
 from planner.launch.reading.shell.values import computed
@@ -23,6 +24,7 @@ from planner.launch.understood import Found, World
 _MOST_NAMED = 5
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml")
 _YAML = (".yaml", ".yml")
+_PROSE = (".md", ".rst", ".ipynb", ".html", ".py")
 _MOST_BYTES = 4_000_000
 _POOL_OPTIONS = ("--disaggregation-mode", "--is-prefill-worker", "--is-decode-worker")
 # What shells do beside starting programs.
@@ -51,6 +53,11 @@ def launches(path: Path, text: str) -> Iterator[Found]:
     if is_document(path):
         yield from _of_documents(path, text)
         return
+    if path.suffix.lower() in _PROSE:
+        raise LaunchError(
+            f"{path}: is a text for people, or a program: put the command that it shows into a "
+            "file of its own, such as run.sh."
+        )
     script = read_script(text, {}, path.name)
     for inner in inner_commands(script):
         target = started(inner.words)
@@ -163,8 +170,10 @@ def _of_documents(path: Path, text: str) -> Iterator[Found]:
 def _of_containers(path: Path, text: str) -> Iterator[Found]:
     """What the containers of a file start; those that follow another are part of its job."""
     containers = containers_of(text, path.name)
+    brought = config_maps(text, path.name) if containers else {}
     for container in containers:
         script = script_of(container, text, path.name)
+        script = replace(script, files={**brought, **script.files})
         for inner in inner_commands(script):
             target = started(inner.words)
             if target is not None and not container.is_follower:

@@ -9,10 +9,12 @@ TARGETS = (
     "torchtitan",
     "transformers",
     "axolotl",
+    "maxtext",
     "vllm",
     "sglang",
     "tensorrt-llm",
     "llama-server",
+    "dynamo",
 )
 """In the order in which help and documentation list them; each has a module in `targets`."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.enums import AttentionKind
+from planner.errors import LaunchError
 from planner.launch.shape import model_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec
@@ -37,6 +38,7 @@ def find_model(shape: Mapping[str, Any], catalogue: Catalogue, said: str) -> Mod
     return min(
         same,
         key=lambda model: (
+            (model.max_position_embeddings or 0) < (wanted.max_position_embeddings or 0),
             wanted.vocab_size - model.vocab_size if padding else 0,
             len(model.name),
             model.name,
@@ -95,7 +97,14 @@ def write_model(shape: Mapping[str, Any], said: str) -> Path:
     ------
     SpecError
         The shape makes no model.
+    LaunchError
+        It leaves the vocabulary open.
     """
+    if shape.get("vocab_size") is None:
+        raise LaunchError(
+            f"{said}: no model that planner knows has its sizes, and its vocabulary is the "
+            "tokenizer's: give the model with --model."
+        )
     model_of(_known(shape), said, said)
     text = model_text(_known(shape), said)
     folder = _cache() / "planner" / "models"

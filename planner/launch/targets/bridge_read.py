@@ -23,6 +23,7 @@ SHAPE = "shape"
 """In place of a model of Hugging Face: the overrides tell the shape."""
 _PROGRAMS = (PROGRAM, "run_recipe.py", "run_pretrain.py", "run_finetune.py")
 _NEMO = ("llm", "pretrain", "finetune")
+_DEFAULT = re.compile(r"\$\{\w+:(?P<default>[^}]*)\}")
 _PRIMUS = "modules.pre_trainer."
 _SECTIONS = (
     *("model.config.", "model.", "train.", "ddp.", "optimizer.", "dataset.", "checkpoint."),
@@ -30,6 +31,8 @@ _SECTIONS = (
 )
 _NOTHING = ("", "null", "none", "~", "???")
 _GPUS_OF_RECIPE = re.compile(r"_(\d+)gpu_([a-z0-9]+?)_(bf16|fp8[a-z]*|nvfp4)")
+# Primus takes a variable of the environment, else what follows the colon.
+_ENVIRONMENT = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*:-?([^{}]*)\}")
 _SHORT = {
     "-tp": "tensor_model_parallel_size",
     "-pp": "pipeline_model_parallel_size",
@@ -87,7 +90,8 @@ def answers(reading: Reading) -> Answers:
         It contradicts itself, or the number of GPUs.
     """
     found = reading.found
-    given = {each.option: each for each in (*found.options.values(), *found.unknown)}
+    every = (*found.options.values(), *found.unknown)
+    given = {each.option: _with_defaults(each) for each in every}
     table = OptionTable.load("megatron-lm")
     translated = _translated(given, {row.option for row in table.rows if row.text == FLAG})
     by_number = _world(reading, given)
@@ -98,6 +102,14 @@ def answers(reading: Reading) -> Answers:
     read = read_megatron(inner, framework)
     model, how = _model(reading, given)
     return _completed(read, reading, given, model, how)
+
+
+def _with_defaults(given: Given) -> Given:
+    """With what Primus takes for variables that nobody sets: ``${PRIMUS_TP:1}``."""
+    texts = tuple(text and _DEFAULT.sub(lambda m: m["default"], text) for text in given.texts)
+    pairs = zip(given.texts, texts, given.spans, strict=True) if given.spans else ()
+    spans = tuple(span if before == after else None for before, after, span in pairs)
+    return replace(given, texts=texts, spans=spans or given.spans)
 
 
 def _completed(
@@ -149,6 +161,9 @@ def _translated(given: Mapping[str, Given], flags: set[str]) -> dict[str, Given]
         for option, texts in _arguments(key, _text(each), flags):
             spans = each.spans if len(each.spans) == len(texts) else (None,) * len(texts)
             found[option] = replace(each, option=option, texts=texts, spans=spans)
+    switch = next((each for name, each in given.items() if _key(name) == "fp8"), None)
+    if (_text(switch) or "").lower() in ("false", *_NOTHING[1:]):
+        found.pop("--fp8-format", None)  # formats are told there whether they are used or not
     return found
 
 
@@ -169,7 +184,7 @@ def _arguments(key: str, text: str | None, flags: set[str]) -> list[tuple[str, _
     """The arguments that a key with this text stands for."""
     if text is None:
         return [(_RENAMED.get(key, _dashed(key)), (None,))]
-    plain = text.strip().strip("\"'")
+    plain = _ENVIRONMENT.sub(r"\1", text.strip().strip("\"'"))
     if plain.lower() in _NOTHING:
         return []
     if key in _SPECIAL:
@@ -271,7 +286,7 @@ def _model(reading: Reading, given: Mapping[str, Given]) -> tuple[str | None, st
     named = next((_text(given[name]) for name in names if _text(given.get(name))), None)
     if named is None:
         return None, ""
-    model = model_named(named)
+    model = model_named(_ENVIRONMENT.sub(r"\1", named))
     if model is None:
         return None, f"{named} names no model that planner knows."
     told = "what the file does not set, the recipe does: it is not known here"

@@ -60,7 +60,7 @@ def answers(reading: Reading) -> Answers:
     values["zero_stage"], told = _zero(reading, config, str(values["precision"]))
     values["flash_attention"] = str("--use-flash-attn" in options).lower()
     values["offload"] = _offload(reading, config)
-    defaults = {name: text for name, text in read.defaults.items() if name != "zero_stage"}
+    defaults = {name: text for name, text in read.defaults.items() if name not in _DECIDED}
     return replace(
         read,
         values=values,
@@ -70,6 +70,7 @@ def answers(reading: Reading) -> Answers:
     )
 
 
+_DECIDED = ("zero_stage", "flash_attention")
 _USED = (*_RENAMED, *_OF_DEEPSPEED, "--num-key-value-heads", "--num-experts", "--cpu-optimizer")
 
 
@@ -125,6 +126,9 @@ def _correct(options: dict[str, Given]) -> None:
     if "--no-position-embedding" in options and not rotary & set(options):
         name = "--position-embedding-type"
         options[name] = replace(_flag(name), texts=("none",), spans=(None,))
+    if "--enable-expert-tensor-parallelism" not in options:
+        name = "--expert-tensor-parallel-size"
+        options[name] = replace(_flag(name), texts=("1",), spans=(None,))
     if "--topk" not in options and "--num-experts" in options:
         name = "--moe-router-topk"
         options.setdefault(name, replace(_flag(name), texts=("1",), spans=(None,)))

@@ -17,6 +17,10 @@ _AS_THEY_ARE = (
     *("zero_stage", "data_parallel_replicas", "offload", "precision", "flash_attention"),
     "mtp_num_layers",
 )
+_NUMBERS = (*_AS_THEY_ARE[:4], "micro_batch_size")
+_ASKED = ("num_gpus", "global_batch_size", "sequence_length")
+_TOLD = ("zero_stage", "flash_attention", "sequence_parallel")
+"""Whose defaults are worth a word."""
 _NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads")
 _DROPOUT = 0.1
 
@@ -35,7 +39,7 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
         They contradict each other, or the number of GPUs.
     """
     _refuse_contradictions(reading)
-    said = {name: reading.value(name) for name in _AS_THEY_ARE}
+    said = {name: _whole(name, reading.value(name)) for name in _AS_THEY_ARE}
     values: dict[str, Any] = {name: text for name, text in said.items() if text is not None}
     values["framework"] = framework
     shape, notes = shape_read(reading)
@@ -45,24 +49,24 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
     values["dropout"] = _dropout(reading)
     defaults = {
         name: f"{said[name]}, as {framework} does without an option"
-        for name in _AS_THEY_ARE
+        for name in _TOLD
         if name in reading.meanings and not reading.meanings[name].options
     }
     num_gpus = gpus_of(reading)
     _set(values, "num_gpus", num_gpus)
-    sizes = {name: int(values.get(name, 1)) for name in _AS_THEY_ARE[:3]}
+    sizes = {name: int(values.get(name) or 1) for name in _AS_THEY_ARE[:3]}
     require_split(reading, num_gpus, **sizes)
+    _require_experts(reading, num_gpus, values, sizes)
     _set(values, "global_batch_size", _batch(reading, values, sizes, num_gpus, defaults))
     _set(values, "total_tokens", _tokens(reading, values))
     if reading.value("precision") is None:
         notes.append("Neither --bf16 nor --fp16 is there: Megatron-LM then computes in 32 bit,")
         notes[-1] += " which is not planned; bf16 is taken."
     is_whole = all(shape[name] for name in _NEEDED)
-    asked = [name for name in ("num_gpus", "global_batch_size") if name not in values]
-    asked += ["sequence_length"] * ("sequence_length" not in values)
+    asked = [name for name in (*_ASKED, *_NUMBERS) if name not in values]
     asked += ["model"] * (not is_whole)
     if is_whole and not shape["vocab_size"]:
-        notes.append("The vocabulary is the tokenizer's, which the file names no known one of.")
+        notes.append("The vocabulary is the tokenizer's, and the file names none that is known.")
         asked.append("model")
     return Answers(
         workload="train",
@@ -78,6 +82,26 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
 def _set(values: dict[str, Any], name: str, value: Any) -> None:
     if value is not None:
         values[name] = value
+
+
+def _whole(name: str, text: str | None) -> str | None:
+    """The text of a value; None where a number is none that text alone tells."""
+    is_number = name in (*_NUMBERS, *_ASKED) and text is not None
+    if is_number and not str(text).replace("_", "").isdecimal():
+        return None
+    return text
+
+
+def _require_experts(
+    reading: Reading, num_gpus: int | None, values: dict[str, Any], sizes: dict[str, int]
+) -> None:
+    """Refuse GPUs that cannot hold the experts of every stage."""
+    experts = int(values.get("expert_parallel", 1))
+    split = reading.number("--expert-tensor-parallel-size") or sizes["tensor_parallel"]
+    if experts > 1:
+        stages = sizes["pipeline_parallel"]
+        names = {"pipeline_parallel": stages, "expert_parallel": experts}
+        require_split(reading, num_gpus, **names, expert_tensor_parallel=split)
 
 
 def _refuse_contradictions(reading: Reading) -> None:
@@ -178,7 +202,9 @@ def _tokens(reading: Reading, values: dict[str, Any]) -> float | None:
 
 
 _ALSO_USED: tuple[Callable[[str], bool], ...] = (
-    lambda name: name.startswith(("--moe-", "--qk-", "--account-for-", "--recompute-")),
+    lambda name: name.startswith(
+        ("--use-", "--data-parallel-", "--moe-", "--qk-", "--account-for-", "--recompute-")
+    ),
     lambda name: name.startswith(("--tokenizer-", "--train-", "--vocab-", "--num-", "--fp8-")),
 )
 

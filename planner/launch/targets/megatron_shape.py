@@ -131,7 +131,7 @@ def shape_read(reading: Reading, prefix: str = "--") -> tuple[dict[str, Any], li
         "vocab_size": _vocabulary(reading),
         "tie_word_embeddings": value("tie_word_embeddings") == _TRUE,
         "position_embedding": value("position_embedding") or "learned",
-        "max_position_embeddings": number("--max-position-embeddings"),
+        "max_position_embeddings": number("--max-position-embeddings") or number("--seq-length"),
         "norm_bias": value("norm") != "RMSNorm",
         **_biases(reading),
         "sliding_window": _window(reading),
@@ -157,6 +157,8 @@ def _vocabulary(reading: Reading) -> int | None:
     name = reading.text("--tokenizer-model") or reading.text("--tokenizer-name-or-path")
     if name and tokenizer not in _VOCABULARIES:
         return _vocabulary_of(name)
+    if reading.has("--merge-file"):
+        tokenizer = "GPT2BPETokenizer"  # its merges; no other tokenizer has such a file
     return _VOCABULARIES.get(tokenizer)
 
 

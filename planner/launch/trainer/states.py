@@ -36,8 +36,9 @@ def _kind(said: Said) -> str:
 
 
 def _is_fsdp(said: Said) -> bool:
-    text = said.texts.get("--fsdp")
-    return _kind(said) == "FSDP" or text not in (None, "", "false", "False")
+    # A bare --fsdp, whose text is None, says it too.
+    text = said.texts.get("--fsdp", "false")
+    return _kind(said) == "FSDP" or text not in ("", "false", "False")
 
 
 def _offload(said: Said, legacy: list[str], is_fsdp: bool) -> str:

@@ -19,6 +19,7 @@ from planner.launch.wrappers.shell import (
     command,
     exports,
     folded,
+    given,
     indented,
     runs_by_rank,
 )
@@ -140,7 +141,7 @@ def _function(target: Target, job: Job, process: Process) -> list[str]:
     if process.num_nodes > 1:
         rank = "SLURM_NODEID" if runs_by_rank(process) else "SLURM_PROCID"
         inside += [f'export NUM_NODES={process.num_nodes} NODE_RANK="${rank}"']
-    last = '"${ARGUMENTS[@]}"' if runs_by_rank(process) else command(process)
+    last = " ".join(given(process)) if runs_by_rank(process) else command(process)
     inside += [*arguments_lines(process), f"exec {last}"]
     return [f"{_name(process)}() {{", *indented(inside), "}"]
 

@@ -263,6 +263,14 @@ new:
     )
 
 
+@pytest.mark.parametrize("text", ["? ''\n: 1\n", "a: &x\n  b: 1\n", "a: &x {b: 1}\n", "- b: 1\n"])
+def test_keys_are_added_beside_odd_ones(text: str) -> None:
+    path = {"?": "new", "-": "0.new"}.get(text[0], "a.new")
+    done = edit_document(text, "a.yaml", {path: ("8",)})
+    assert not done.unwritten
+    assert read_tree(done.text, "a.yaml").values[path].value == 8
+
+
 def test_a_document_of_several_is_changed() -> None:
     done = edit_document("a: 1\n---\na: 2\nb:\n  c: 1\n", "k.yaml", {"b.c": None, "d": ("1",)}, 1)
     assert done.text == "a: 1\n---\na: 2\nd: 1\n"

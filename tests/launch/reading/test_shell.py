@@ -82,6 +82,8 @@ UNKNOWN = {
     "read X\nrun $X": "$X is read when it runs (line 1)",
     "declare -A M=([a]=1)\nrun ${M[a]}": "$M is assigned by keys (line 1)",
     "A[1]=2\nrun $A": "$A is assigned an element at a time",
+    "run ${x }": "$x is set by nothing in this file",
+    "x=1\nrun ${x }": "${x } is not computed here",
     "run {1..4}": "{1..4} is known only when it runs",
     "run <PATH TO vocab.json>": "<PATH TO vocab.json> is to be filled in",
 }

@@ -174,6 +174,38 @@ def test_the_yaml_beside_goes_before_the_command() -> None:
     assert wanted.items() <= answers.values.items()
 
 
+def test_a_server_without_overlap_is_no_prefill_worker() -> None:
+    beside = Found(
+        target=TARGET.name, name="", text="", options=flat({"disable_overlap_scheduler": True})
+    )
+    command = found(TARGET, "trtllm-serve", "x/y")
+    options = {"--extra_llm_api_options": stated("--extra_llm_api_options", "a.yaml")}
+    answers = TARGET.read(replace(command, options=options, files={"a.yaml": beside}))
+    assert answers.values["mode"] == "aggregated"
+
+
+def test_a_worker_of_dynamo_has_words_of_its_own() -> None:
+    options = {
+        "--model-path": "x/y",
+        "--tensor-parallel-size": "4",
+        "--disaggregation-mode": "prefill",
+        "--override-engine-args": '{"kv_cache_config": {"dtype": "fp8"}, "max_num_tokens": 4096}',
+    }
+    command = Found(
+        target=TARGET.name,
+        name="",
+        text="",
+        options={name: stated(name, text) for name, text in options.items()},
+    )
+    wanted = {
+        "model": "x/y",
+        "prefill_tensor_parallel": 4,
+        "prefill_kv_cache": "fp8",
+        "prefill_max_num_batched_tokens": 4096,
+    }
+    assert wanted.items() <= TARGET.read(command).values.items()
+
+
 def test_a_document_of_two_pools() -> None:
     text = """
     model: TinyLlama/TinyLlama-1.1B-Chat-v1.0

@@ -148,6 +148,20 @@ def test_pools_and_their_router_start_on_one_node(tmp_path: Path) -> None:
     assert router["words"] == ["http://127.0.0.1:8101", "http://127.0.0.1:8200"]
 
 
+def test_one_command_starts_what_fits_on_a_node() -> None:
+    two = (process("serve", name="a", gpus_per_node=4), process("serve", name="b", gpus_per_node=4))
+    assert starts(Draft(processes=two)) == ["bash start.sh"]
+    far = (*two, process("serve", name="c", num_nodes=2))
+    several = "NODE_RANK=0 MASTER_ADDR=$(hostname) bash c.sh"
+    assert starts(Draft(processes=far)) == ["bash a.sh", "bash b.sh", several]
+    many = (process("serve", name="d", gpus_per_node=4, copies=3, port=1),)
+    assert starts(Draft(processes=many)) == ["FIRST_COPY=0 bash d.sh"]
+
+
+def starts(draft: Draft) -> list[str]:
+    return [file.start for file in wrapped(TARGET, job_of(), draft) if file.start]
+
+
 def test_files_are_found_from_anywhere(tmp_path: Path) -> None:
     draft = Draft(processes=(process("cat", "a.json"),), files=(File(name="a.json", text="{}"),))
     folder = tmp_path / "b c"

@@ -101,8 +101,15 @@ def test_pools_have_nodes_and_gpus_of_their_own(tmp_path: Path) -> None:
 def test_ranks_of_mpi_are_tasks(tmp_path: Path) -> None:
     draft = Draft(processes=(process("train", launcher="mpirun", num_nodes=2),))
     said = started(tmp_path, draft)
-    assert len(said) == 16
+    ranks = sorted(each["environment"]["NODE_RANK"] for each in said)
+    assert ranks == ["0"] * 8 + ["1"] * 8
     assert "--mpi=pmix" in (tmp_path / "steps").read_text()
+
+
+def test_defaults_reach_every_task(tmp_path: Path) -> None:
+    folder = Variable(name="FOLDER", meaning="", default="/a b")
+    (said,) = started(tmp_path, Draft(processes=(process("train", folder),)))
+    assert said["words"] == ["/a b"]
 
 
 def test_it_is_not_run_without_the_scheduler(tmp_path: Path) -> None:

@@ -1,0 +1,178 @@
+"""MaxText: a mesh whose axes fill the GPUs, batches that may be fractions, and back."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, reject, settings
+from round_trip import found_of, job_of, lost, stated, training_jobs
+
+from planner.errors import LaunchError
+from planner.launch.job import Job
+from planner.launch.target import Variable
+from planner.launch.targets import target_of
+from planner.launch.targets.maxtext_models import maxtext_name, model_of_maxtext
+from planner.launch.targets.maxtext_read import is_of, starts
+from planner.launch.understood import Answers, Found, World
+from planner.specs.catalogue import Catalogue
+
+TARGET = target_of("maxtext")
+SOME = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+MODELS = ("llama-2-7b", "llama-65b", "mixtral-8x7b", "qwen3-30b-a3b")
+
+
+def job(model: str, num_gpus: int, framework: str = "torchtitan", **more: Any) -> Job:
+    asked = {"sequence_length": 2048, "global_batch_size": 512}
+    asked |= {name: more.pop(name) for name in list(more) if name in asked}
+    made = job_of(workload="train", framework=framework, model=model, gpu="h100-sxm",
+                  num_gpus=num_gpus, settings=more, **asked)  # fmt: skip
+    assert made is not None
+    return made
+
+
+def words(of: Job) -> dict[str, str]:
+    return {each.option: each.text or "" for each in TARGET.settings(of).options}
+
+
+def read(*positional: str, world: World | None = None, **options: str) -> Answers:
+    found = Found(
+        target=TARGET.name,
+        name="run.sh",
+        text="",
+        options={name: stated(name, text) for name, text in options.items()},
+        positional=tuple(stated("", word) for word in positional),
+        world=world or World(),
+    )
+    return TARGET.read(found)
+
+
+def come_back(made: Job) -> None:
+    try:
+        draft = TARGET.drafted(made)
+    except LaunchError:
+        reject()
+    assert lost(TARGET, made, TARGET.read(found_of(TARGET, draft)), derived=True) == {}
+
+
+@SOME
+@given(made=training_jobs(models=MODELS))
+def test_a_plan_with_whole_weights_comes_back(made: Job) -> None:
+    come_back(made)
+
+
+@SOME
+@given(made=training_jobs(framework="torchtitan", models=MODELS))
+def test_a_plan_with_sharded_weights_comes_back(made: Job) -> None:
+    come_back(made)
+
+
+@SOME
+@given(made=training_jobs(models=MODELS))
+def test_axes_fill_nodes(made: Job) -> None:
+    try:
+        said = words(made)
+    except LaunchError:
+        reject()
+    for kind, places in (("ici", made.gpus_per_node), ("dcn", made.num_nodes)):
+        axes = [int(text) for name, text in said.items() if name.startswith(kind)]
+        assert prod(axes) == places
+
+
+def test_tensor_parallelism_makes_the_batch_of_a_gpu_a_fraction() -> None:
+    said = words(job("llama-2-7b", 64, tensor_parallel=8, micro_batch_size=1))
+    assert said["per_device_batch_size"] == "0.125"
+    assert said["gradient_accumulation_steps"] == "64"
+
+
+def test_what_exchanges_most_stands_within_a_node() -> None:
+    said = words(job("llama-2-7b", 64, tensor_parallel=4, zero_stage=3))
+    assert (said["ici_tensor_parallelism"], said["dcn_tensor_parallelism"]) == ("4", "1")
+    assert (said["ici_fsdp_parallelism"], said["dcn_fsdp_parallelism"]) == ("2", "8")
+
+
+def test_nodes_meet_where_jax_looks() -> None:
+    (process,) = TARGET.drafted(job("llama-2-7b", 64)).processes
+    names = {word.prefix: word.name for each in process.arguments for word in each.words
+             if isinstance(word, Variable)}  # fmt: skip
+    assert names["JAX_COORDINATOR_IP="] == "MASTER_ADDR"
+    assert names["NODE_RANK="] == "NODE_RANK"
+    (alone,) = TARGET.drafted(job("llama-2-7b", 8)).processes
+    assert alone.arguments[0].words[0] == "python3"
+
+
+def test_it_is_told_that_no_profile_is_its_own() -> None:
+    draft = TARGET.drafted(job("llama-2-7b", 8))
+    assert any("predicted as of" in note for note in map(str, draft.notes))
+
+
+def test_gradients_alone_are_not_sharded() -> None:
+    draft = TARGET.drafted(job("llama-2-7b", 8, framework="deepspeed", zero_stage=2))
+    assert "zero_stage" in [each.parameter for each in draft.unexpressed]
+
+
+def test_a_pipeline_of_unequal_chunks_is_refused() -> None:
+    made = job("deepseek-v3", 256, framework="megatron-lm", pipeline_parallel=16)
+    with pytest.raises(LaunchError, match="equal chunks"):
+        TARGET.drafted(made)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("llama-3.1-405b", "llama3.1-405b"),
+        ("deepseek-v3", "deepseek3-671b"),
+        ("qwen3-30b-a3b", "qwen3-30b-a3b"),
+        ("llama-65b", None),
+    ],
+)
+def test_names_of_shipped_models(model: str, name: str | None) -> None:
+    spec = Catalogue().load_model(model)
+    assert maxtext_name(spec) == name
+    if name is not None:
+        known = model_of_maxtext(name)
+        assert known is not None
+        assert Catalogue().load_model(known) == spec
+
+
+def test_a_script_of_maxtext() -> None:
+    """16 nodes of 8: copies across them, shards within."""
+    answers = read("src/maxtext/configs/gpu/models/llama2_7b.yml",
+                   dcn_data_parallelism="16", ici_fsdp_parallelism="8",
+                   per_device_batch_size="4", max_target_length="4096")  # fmt: skip
+    model = answers.values["model"]
+    assert Catalogue().load_model(str(model)).name == Catalogue().load_model("llama-2-7b").name
+    assert answers.values["num_gpus"] == 128
+    assert answers.values["zero_stage"] == 3
+    assert answers.values["data_parallel_replicas"] == 16
+    assert answers.values["global_batch_size"] == 512
+    assert answers.values["micro_batch_size"] == 4
+
+
+def test_an_axis_takes_the_rest() -> None:
+    world = World(num_nodes=stated("--nnodes", "2"), gpus_per_node=stated("--gpus", "8"))
+    answers = read(world=world, model_name="llama3-8b", ici_tensor_parallelism="4")
+    assert answers.values["tensor_parallel"] == 4
+    assert answers.values["data_parallel_replicas"] == 2
+    assert "global_batch_size" in answers.defaults
+
+
+def test_axes_that_do_not_fill_the_gpus_are_refused() -> None:
+    world = World(num_nodes=stated("--nnodes", "1"), gpus_per_node=stated("--gpus", "8"))
+    with pytest.raises(LaunchError, match="do not divide 8"):
+        read(world=world, model_name="llama3-8b", ici_tensor_parallelism="3")
+    with pytest.raises(LaunchError, match="one may be"):
+        read(world=world, model_name="llama3-8b", ici_tensor_parallelism="-1")
+
+
+def test_what_is_left_open_is_asked() -> None:
+    answers = read(model_name="llama3-8b")
+    assert set(answers.asked) == {"num_gpus", "global_batch_size"}
+
+
+def test_commands_and_documents_of_others_are_not_of_it() -> None:
+    assert starts(["python3", "-m", "maxtext.trainers.pre_train.train", "base.yml"])
+    assert not starts(["pretrain_gpt.py"])
+    assert is_of({"ici_fsdp_parallelism": "8"})
+    assert not is_of({"model.tensor_model_parallel_size": "8"})
