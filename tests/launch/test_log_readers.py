@@ -230,7 +230,7 @@ def test_numbers_that_contradict_each_other_are_told(tmp_path: Path) -> None:
 
 def test_a_log_without_steps_says_what_was_looked_for(tmp_path: Path) -> None:
     path = tmp_path / "nothing.log"
-    path.write_text("CUDA out of memory\n" * 3)
+    path.write_text("Loading the data set\n" * 3)
     with pytest.raises(LaunchError) as caught:
         read_log(path)
     words = str(caught.value)
