@@ -160,7 +160,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
         values[kind] = target.profiles[0]
     values |= {name: v for name, v in _placed(found, catalogue).items() if name not in values}
     if (checkpoint := _checkpoint(values.get("model"), specs)) is not None:
-        if checkpoint.model is not None:
+        if checkpoint.model is not None and "model" in answers.values:
             notes.append(f"{values['model']} is read as {checkpoint.model}, by its name.")
             values["model"] = checkpoint.model
         elif str(values["model"]).startswith(_FOLDERS):
