@@ -3,10 +3,10 @@
     python scripts/make_launch_environments.py [DIRECTORY] [--torch-index URL]
 
 DIRECTORY is that of PLANNER_LAUNCH_ENVIRONMENTS, else ~/.cache/planner/launch. `train` has
-Megatron-LM, torchtitan, DeepSpeed, transformers, accelerate and peft, `serve` vLLM and SGLang. It
-takes minutes and 4 GB, wants Python 3.11, a Rust compiler for vLLM, and goes on where it stopped:
-a step that was done is not done again. Name an index of CPU builds of torch with --torch-index
-where pip would find one with CUDA, of several GB.
+Megatron-LM, torchtitan, DeepSpeed, transformers, TRL, accelerate and peft, `serve` vLLM and SGLang.
+It takes minutes and 4 GB, wants Python 3.11, a Rust compiler for vLLM, and goes on where it
+stopped: a step that was done is not done again. Name an index of CPU builds of torch with
+--torch-index where pip would find one with CUDA, of several GB.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ VERSIONS = {
     "transformers": "5.23.0",
     "accelerate": "1.15.0",
     "peft": "0.21.2",
+    "trl": "1.16.0",
+    "torchao": "0.18.0",
     "axolotl": "0.21.0",
     "vllm": "0.33.0",
     "sglang": "0.5.23",
@@ -51,7 +53,12 @@ class Step:
     target: str = ""  # "site": into site-packages; another name: a folder of the environment
 
     def key(self) -> str:
-        text = json.dumps([list(self.arguments), self.variables, self.target])
+        lists = [
+            Path(x.partition("=")[2]) for x in self.arguments if x.startswith("--requirement=")
+        ]
+        said = [path.read_text(encoding="utf-8") for path in lists]
+        given = [x for x in self.arguments if not x.startswith("--requirement=")]
+        text = json.dumps([given, said, self.variables, self.target])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -64,6 +71,7 @@ STEPS = {
         Step(arguments=(TORCH, "numpy", "packaging", "einops", "setuptools", "wheel")),
         Step(arguments=(TORCH, *pinned("transformers", "accelerate", "peft"))),
         Step(arguments=(TORCH, *pinned("torchtitan"))),
+        Step(arguments=("--no-deps", *pinned("trl", "torchao"))),
         Step(
             arguments=(TORCH, "--no-build-isolation", *pinned("deepspeed")),
             variables={"DS_BUILD_OPS": "0", "DS_ACCELERATOR": "cpu"},

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from planner.launch.imported import Imported
 from planner.launch.judge import judged
 from planner.launch.lines import Status
 from planner.launch.read import read_launch
+from planner.terms import terms_of
 
 ROOT = Path(planner.__file__).parents[1]
 FILE = ROOT / "docs" / "launch_files_read.md"
@@ -34,6 +35,9 @@ ANSWERS = {
     "num_gpus": 8,
     "tensor_parallel": 1,
     "pipeline_parallel": 1,
+    "context_parallel": 1,
+    "expert_parallel": 1,
+    "sequence_parallel": "false",
     "micro_batch_size": 1,
     "global_batch_size": 64,
     "sequence_length": 4096,
@@ -51,7 +55,9 @@ not understood in each; this table says what `planner estimate --from FILE` make
 
 *Understood* are options that a prediction uses, *defaults* what the tool does where the file says
 nothing, *ignored* options that change no prediction, such as paths and learning rates. What text
-alone does not tell is asked for. The verdict is that for a file completed with {answers}.
+alone does not tell is asked for. The verdict is that for a file completed with answers of ours
+(`ANSWERS` in the script: 8 H100, a small model), so it says that the way is open to its end rather
+than anything of the original.
 
 {summary}
 
@@ -75,7 +81,7 @@ class Case:
     names of the table of terms, ``shape`` keys of the model's ``config.json``, ``asked`` terms
     that the user must add, ``unknown`` options that must be listed as not understood. ``refused``
     is a pattern of the message where the file must be refused instead. ``file`` is the one that
-    is read, where several stand together.
+    is read, where several stand together. ``given`` are answers in place of those of `ANSWERS`.
     """
 
     name: str
@@ -88,6 +94,7 @@ class Case:
     asked: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     refused: str = ""
+    given: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def path(self) -> Path:
@@ -132,17 +139,23 @@ def outcome(case: Case) -> Outcome:
         "asked": imported.lacking({}),
     }
     try:
-        return Outcome(verdict=_verdict(imported), **told)
+        return Outcome(verdict=_verdict(imported, {**ANSWERS, **case.given}), **told)
     except PlannerError as error:
         return Outcome(refusal=_first_sentence(error, case), **told)
 
 
-def _verdict(imported: Imported) -> str:
-    answers = {name: ANSWERS[name] for name in imported.lacking({})}
-    _, found, _ = judged(imported.request(answers, None))
+def _verdict(imported: Imported, known: Mapping[str, Any]) -> str:
+    answers = {name: known[name] for name in imported.lacking({})}
+    request = imported.request(answers, None)
+    of_layout = terms_of(imported.workload, "parameter")
+    settings = {name: value for name, value in answers.items() if name in of_layout}
+    settings.pop("num_gpus", None)
+    _, found, _ = judged(replace(request, settings={**request.settings, **settings}))
     if not found.rejected_by:
         return "fits"
-    return "does not fit" if found.rejected_by == "out_of_memory" else found.rejected_by
+    if found.rejected_by == "out_of_memory":
+        return "does not fit"
+    return f"breaks the rule {found.rejected_by}"
 
 
 def _first_sentence(error: PlannerError, case: Case) -> str:
@@ -153,19 +166,18 @@ def _first_sentence(error: PlannerError, case: Case) -> str:
 
 def page() -> str:
     """The text of the page."""
-    outcomes = {case: outcome(case) for case in cases()}
-    read = [told for told in outcomes.values() if not told.refusal]
+    outcomes = [(case, outcome(case)) for case in cases()]
+    read = [told for _, told in outcomes if not told.refusal]
     clear = sum(not told.unknown for told in read)
     summary = (
         f"{len(read)} of {len(outcomes)} are read and judged, {clear} of them without an option "
         f"that is not understood; {len(outcomes) - len(read)} are refused, each with its reason."
     )
-    answers = ", ".join(f"{name} {value}" for name, value in ANSWERS.items())
-    head = _HEAD.format(number=len(outcomes), answers=answers, summary=summary)
-    rows = "".join(_row(case, told) for case, told in outcomes.items())
+    head = _HEAD.format(number=len(outcomes), summary=summary)
+    rows = "".join(_row(case, told) for case, told in outcomes)
     sources = "".join(
-        f"| `{case.name}` | {case.source} | {'; '.join(case.traps)} |\n".replace("||", "\\|\\|")
-        for case in outcomes
+        f"| `{case.name}` | {case.source} | {_cell('; '.join(case.traps))} |\n"
+        for case, _ in outcomes
     )
     return head + rows + _SOURCES + sources
 
@@ -182,7 +194,11 @@ def _row(case: Case, told: Outcome) -> str:
         ", ".join(told.asked),
         f"refused: {told.refusal}" if told.refusal else told.verdict,
     ]
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+    return f"| {' | '.join(map(_cell, cells))} |\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("$", "\\$")
 
 
 if __name__ == "__main__":

@@ -48,10 +48,6 @@ class Accepted:
         for stem in stems:
             found = _load(stem)
             options, aliases = {**found.options, **options}, {**found.aliases, **aliases}
-        named = table.options
-        for alias, name in aliases.items():
-            if name in named and alias not in named:
-                options.pop(alias, None)  # two rows of one option: the name is the table's
         for row in table.rows:
             if row.option in aliases:
                 _rename(row.option, {x.option for x in table.rows}, options, aliases)
@@ -124,5 +120,6 @@ def _load(stem: str) -> Accepted:
         )
     for row in rows:
         for alias in filter(None, (row["aliases"] or "").split("|")):
-            aliases.setdefault(alias, row["name"])
+            if alias not in options:
+                aliases.setdefault(alias, row["name"])  # those of sub-commands come later
     return Accepted(options, aliases)

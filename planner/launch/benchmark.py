@@ -1,8 +1,8 @@
 """The command beside a launch file that measures what was predicted, for logs that can be read.
 
-Every option was looked up in the tool itself: vllm bench serve 0.33, sglang.bench_serving 0.5.23,
-tensorrt_llm.serve.scripts.benchmark_serving 1.1, aiperf 0.2; those of trainers are in the tables
-of ``planner/launch/accepted``.
+Every option was looked up in the tool itself: vllm bench serve 0.33, sglang.benchmark.serving
+0.5.23, tensorrt_llm.serve.scripts.benchmark_serving 1.1, aiperf 0.2; those of trainers are in the
+tables of ``planner/launch/accepted``.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def _arrivals(load: Load) -> Iterator[str]:
 
 
 def _sglang(load: Load) -> Iterator[str]:
-    yield from ("python", "-m", "sglang.bench_serving", "--backend", "sglang")
+    yield from ("python", "-m", "sglang.benchmark.serving", "--backend", "sglang")
     yield from ("--base-url", load.url, "--model", load.model, "--seed", "1")
     if load.prefix_tokens:
         yield from ("--dataset-name", "generated-shared-prefix", "--gsp-num-groups", "1")

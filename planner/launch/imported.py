@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,11 @@ from planner.given import Said, make_request
 from planner.inputs import read
 from planner.launch.checkpoint import Checkpoint, checkpoint_of
 from planner.launch.lines import Line, Status, lines_of
+from planner.launch.option_table import Role
 from planner.launch.same_shape import find_model, write_model
 from planner.launch.target import Target
 from planner.launch.text import Given
-from planner.launch.understood import Answers, Found
+from planner.launch.understood import Answers, Found, Reading
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.files import aliased
@@ -26,6 +27,7 @@ from planner.workloads.registry import workload_of
 # What a plan needs and a launch file may leave open, with what it is called in a message.
 _NEEDED = {"model": "the model", "gpu": "the GPU", "num_gpus": "the number of GPUs"}
 _OF_GPUS = ("gpu", "cluster")
+_FOLDERS = ("/", "./", "../", "~", "$")
 _OF_NUMBERS = ("num_gpus", "request_rate")
 # What a copy of the whole service has again.
 _OF_COPIES = ("num_gpus", "replicas", "prefill_replicas")
@@ -158,17 +160,21 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
         values[kind] = target.profiles[0]
     values |= {name: v for name, v in _placed(found, catalogue).items() if name not in values}
     if (checkpoint := _checkpoint(values.get("model"), specs)) is not None:
-        if checkpoint.model is not None:
+        if checkpoint.model is not None and "model" in answers.values:
             notes.append(f"{values['model']} is read as {checkpoint.model}, by its name.")
             values["model"] = checkpoint.model
+        elif str(values["model"]).startswith(_FOLDERS):
+            notes.append(f"No model is known by the name of {values.pop('model')}.")
         if checkpoint.quantization and "quantization" in answers.defaults:
             values["quantization"] = checkpoint.quantization
+    untold = _untold(target, reading)
+    values = {name: value for name, value in values.items() if name not in untold}
     values |= _copied(values, _count(found.world.copies))
     return Imported(
         path=path,
         target=target,
         found=found,
-        answers=answers,
+        answers=replace(answers, asked=(*answers.asked, *untold)),
         values=values,
         lines=lines_of(target, reading, answers),
         notes=tuple(notes),
@@ -193,6 +199,20 @@ def _checkpoint(name: Any, specs: Path | None) -> Checkpoint | None:
         return None
     told = checkpoint_of(str(name), specs)
     return None if told.model == str(name) else told
+
+
+def _untold(target: Target, reading: Reading) -> list[str]:
+    """Terms of options that are there with values that text alone does not tell."""
+    given = reading.found.options
+    untold = {name for name, one in given.items() if one.unknown or None in one.texts}
+    return [
+        row.parameter
+        for row in target.table.rows
+        if row.option in untold
+        and row.role in (Role.IS, Role.READS)
+        and row.parameter in glossary()
+        and row.parameter not in reading.meanings
+    ]
 
 
 def _copied(values: Mapping[str, Any], copies: int | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ TARGETS = (
     "sglang",
     "tensorrt-llm",
     "llama-server",
+    "dynamo",
 )
 """In the order in which help and documentation list them; each has a module in `targets`."""
 

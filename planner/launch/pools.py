@@ -102,7 +102,7 @@ def draft_of(
         for remark in server.settings.unexpressed
         if remark.parameter in OF_PREFILL or remark.parameter in _OF_POOL
     ]
-    unexpressed += [remark for server in servers for remark in _raised(server.worker)]
+    unexpressed += [remark for server in servers for remark in _raised(server)]
     return Draft(
         processes=processes,
         files=files,
@@ -113,11 +113,13 @@ def draft_of(
     )
 
 
-def _raised(worker: Worker) -> list[Remark]:
-    """That a step must have a token for each sequence."""
+def _raised(server: Server) -> list[Remark]:
+    """That a step must have a token for each sequence, where an option bounds it."""
+    worker = server.worker
     name, tokens = "max_num_batched_tokens", worker.max_num_batched_tokens
     planned = int(worker.values[name])
-    if tokens == planned:
+    told = {remark.parameter for remark in server.settings.unexpressed}
+    if tokens == planned or name in told:
         return []
     prefix = PREFILL if worker.name == PREFILL_POOL else ""
     note = f"engines need one for each sequence of a rank; the file has {tokens:,}"

@@ -14,6 +14,7 @@ from planner.launch.text import Given
 from planner.launch.understood import Found, World
 
 _MOST_BYTES = 4_000_000
+_NODE_RANK = "--node-rank"
 _OF_POOLS = "prefill_"
 _REPLICAS = ("replicas", "prefill_replicas")
 
@@ -86,9 +87,15 @@ def _distinct(found: Sequence[Imported]) -> list[tuple[Imported, int]]:
         same = next((at for at, (other, _) in enumerate(kept) if _same(one, other)), None)
         if same is None:
             kept.append((one, 1))
-        else:
+        elif not _follows(one):
             kept[same] = (kept[same][0], kept[same][1] + 1)
     return kept
+
+
+def _follows(one: Imported) -> bool:
+    """Whether a command is of a later node of a server that another command leads."""
+    given = one.found.options.get(_NODE_RANK)
+    return given is not None and given.texts not in (("0",), (None,))
 
 
 def _same(one: Imported, other: Imported) -> bool:
@@ -110,6 +117,11 @@ def _joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:
     if all(each):
         values["num_gpus"] = num_first * each[0] + num_second * each[1]
     lines = tuple(sorted({*first.lines, *second.lines}, key=lambda line: line.line))
-    joined = replace(second, values=values, lines=lines, notes=(*first.notes, *second.notes))
+    joined = replace(
+        second,
+        values=values,
+        lines=lines,
+        notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
+    )
     others = [one for one, _ in found if one not in (first, second)]
     return [joined, *others]

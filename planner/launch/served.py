@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.configurations.serving import OF_PREFILL, PREFILL
-from planner.enums import Quantization
 from planner.errors import LaunchError, PlannerError
+from planner.launch.accepted import Accepted
+from planner.launch.checkpoint import checkpoint_of
+from planner.launch.option_table import OptionTable
 from planner.launch.serving import DECODE_POOL, PREFILL_POOL, weights_per_gpu
+from planner.launch.text import Given
 from planner.launch.understood import Answers, Reading
 from planner.specs.catalogue import Catalogue
 from planner.specs.gpu import GpuSpec
@@ -20,16 +23,7 @@ from planner.units import GIB
 
 _AGGREGATED, _DISAGGREGATED = "aggregated", "disaggregated"
 _SIXTEEN_BIT = "w16a16"
-# As publishers name checkpoints; the first that is found counts.
-_NAMED = (
-    (r"nvfp4|fp4", "nvfp4"),
-    (r"mxfp4", "mxfp4"),
-    (r"w4a16|awq|gptq-?int4|gptq|int4|4bit", "w4a16"),
-    (r"w4afp8|w4a8", "w4a8"),
-    (r"w8a8|smoothquant", "w8a8"),
-    (r"w8a16|gptq-?int8|int8|8bit", "w8a16"),
-    (r"fp8", "fp8"),
-)
+_REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+|[\w-][\w.-]*")
 _FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
@@ -154,6 +148,21 @@ def json_table(text: str | None) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def with_config(reading: Reading, accepted: Accepted, table: OptionTable) -> Reading:
+    """The reading with the options of the YAML that a command's ``--config`` names, or of a
+    document of such options alone; those of the command go before them."""
+    found = reading.found
+    beside = found.files.get(reading.text("--config") or "")
+    options: dict[str, Given] = {}
+    for name, given in (*(beside.options.items() if beside else ()), *found.options.items()):
+        option = accepted.find(name if name.startswith("-") else f"--{name.replace('_', '-')}")
+        # A flag that is off in a document is one that is not there.
+        if given.texts != ("false",) or name.startswith("-"):
+            options[name if option is None else option.name] = given
+    texts = {name: given.texts[0] if given.texts else None for name, given in options.items()}
+    return Reading(found=replace(found, options=options), meanings=table.read(texts))
+
+
 def words_of(reading: Reading) -> Iterator[str]:
     """Words that are no options, as far as text tells them."""
     for given in reading.found.positional:
@@ -161,15 +170,11 @@ def words_of(reading: Reading) -> Iterator[str]:
 
 
 def known_model(name: str | None) -> ModelSpec | None:
-    """The shipped model of a repository or folder; None where there is none. Nothing is loaded
-    from elsewhere."""
-    last = (name or "").rstrip("/").rsplit("/", 1)[-1]
-    # The cache of the hub has folders of such names.
-    last = last.rsplit("--", 1)[-1]
-    if not last or last.endswith((".toml", ".json")):
-        return None
+    """The shipped model that a repository or folder is by its name; None where there is none.
+    Nothing is loaded from elsewhere."""
+    found = checkpoint_of(name).model if name else None
     try:
-        return Catalogue().load_model(last)
+        return Catalogue().load_model(found) if found else None
     except (PlannerError, OSError, ValueError):
         return None
 
@@ -183,10 +188,16 @@ def known_gpu(name: str | None) -> GpuSpec | None:
 
 
 def put_model(told: Told, name: str | None) -> ModelSpec | None:
-    """The model of a command; None where none is shipped of that name."""
-    if name:
+    """The model of a command; None where none is shipped of that name.
+
+    A folder whose name tells nothing is left open.
+    """
+    model = known_model(name)
+    if name and (model is not None or _REPOSITORY.fullmatch(name)):
         told.values["model"] = name
-    return known_model(name)
+    elif name:
+        told.notes.append(f"Which model {name} is, its name does not tell.")
+    return model
 
 
 def put_quantization(told: Told, name: str | None, model: ModelSpec | None) -> None:
@@ -200,7 +211,7 @@ def put_quantization(told: Told, name: str | None, model: ModelSpec | None) -> N
         published = model.quantization if model else None
         told.assume("quantization", published or _SIXTEEN_BIT, "that of the checkpoint")
         return
-    word = _named_quantization(name)
+    word = checkpoint_of(name).quantization if name else None
     if word is not None:
         why = f"the checkpoint is called {name}"
         told.assume("quantization", word, why)
@@ -211,14 +222,6 @@ def put_quantization(told: Told, name: str | None, model: ModelSpec | None) -> N
     experts = (model.expert_quantization if model else None) or dense
     told.assume("quantization", dense, why)
     told.assume("expert_quantization", experts, why)
-
-
-def _named_quantization(name: str | None) -> str | None:
-    last = (name or "").rstrip("/").rsplit("/", 1)[-1].lower()
-    for pattern, word in _NAMED:
-        if re.search(rf"(^|[-_.])({pattern})($|[-_.])", last):
-            return Quantization.meant(word)
-    return None
 
 
 def put_experts(told: Told, model: ModelSpec | None, stage_gpus: int) -> None:

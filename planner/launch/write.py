@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.launch.job import Job
+from planner.launch.names import WRAPPERS
 from planner.launch.target import Draft, File, Target
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
@@ -44,6 +45,8 @@ def launch_of(request: Request, target: str, wrapper: str) -> Launch:
     tool, wrapped = target_of(target), wrapper_of(wrapper)
     job = Job.of(request)
     draft = tool.drafted(job)
+    if not draft.processes:  # it writes whole documents, which need nothing around them
+        wrapped = wrapper_of(WRAPPERS[0])
     plan = File(name=PLAN_FILE, text=job.pinned.to_toml(), meaning="the plan")
     files = (*wrapped(tool, job, draft), plan)
     return Launch(target=tool, wrapper=wrapper, job=job, draft=draft, files=files)

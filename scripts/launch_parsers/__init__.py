@@ -23,6 +23,7 @@ ENVIRONMENTS = {
     "accelerate": "train",
     "transformers": "train",
     "peft": "train",
+    "trl": "train",
     "axolotl": "train",
     "vllm": "serve",
     "sglang": "serve",

@@ -181,6 +181,7 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
     )
     names = ("data_parallel_size", "sequence_parallel", "global_batch_size", "micro_batch_size")
     names += ("seq_length", "virtual_pipeline_model_parallel_size", "fp8", "bf16", "fp16")
+    names += ("expert_tensor_parallel_size",)
     names += ("recompute_granularity", "recompute_method", "recompute_num_layers")
     names += ("use_distributed_optimizer", "hidden_dropout", "attention_dropout")
     found = {name: getattr(args, name, None) for name in names}

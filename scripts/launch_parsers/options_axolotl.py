@@ -49,14 +49,17 @@ class Schema:
 
     def choices(self, annotation: str) -> str:
         """What a Literal or an enumeration allows, separated by bars."""
+        also = ["true", "false"] if re.search(r"\bbool\b", annotation) else []
         literal = re.search(r"Literal\[(.*?)\]", annotation, re.DOTALL)
         if literal:
-            return "|".join(str(x) for x in ast.literal_eval(f"[{literal.group(1)}]"))
+            found = [str(x) for x in ast.literal_eval(f"[{literal.group(1)}]")]
+            return "|".join(found + also)
         for name in re.findall(r"\w+", annotation):
             node = self.classes.get(name)
             if node and any("Enum" in ast.unparse(base) for base in node.bases):
                 values = [x.value for x in node.body if isinstance(x, ast.Assign)]
-                return "|".join(str(x.value) for x in values if isinstance(x, ast.Constant))
+                found = [str(x.value) for x in values if isinstance(x, ast.Constant)]
+                return "|".join(found + also)
         return ""
 
     def section(self, annotation: str) -> str:
@@ -84,10 +87,11 @@ def default(value: ast.expr | None) -> str:
 
 
 def type_name(annotation: str) -> str:
-    """An annotation without what it validates; the choices have their own column."""
-    if annotation.startswith("Literal["):
-        return "str"
-    return re.sub(r"Annotated\[(\w+(?:\[\w+\])?),.*", r"\1", annotation)
+    """An annotation without what it validates; choices have their own column, `bool` is first."""
+    plain = re.sub(r"Literal\[.*?\]", "str", annotation)
+    plain = re.sub(r"Annotated\[(\w+(?:\[\w+\])?),.*", r"\1", plain)
+    kinds = dict.fromkeys(plain.split(" | ")) if "[" not in plain else {plain: None}
+    return " | ".join(sorted(kinds, key=lambda kind: kind != "bool"))
 
 
 def alias(value: ast.expr | None) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import json
+import os
 import re
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from planner.launch.logs.formats import NAMES, TEXTS, read_log
 from planner.launch.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading
 from planner.launch.logs.steady import Steady, steady_state
 
+EXAMPLES = 300 if os.environ.get("PLANNER_MANY_EXAMPLES") else 20
 LOGS = Path(__file__).parent / "logs"
 MEGATRON = (LOGS / "megatron.log").read_text()
 SERVED = {"time_to_first_token_s": 0.08, "time_per_output_token_s": 0.009,
@@ -168,6 +171,32 @@ def test_a_log_cut_in_a_number_does_not_believe_it(tmp_path: Path) -> None:
     assert "the end of the file is cut off" in reading.notes
 
 
+def test_a_state_with_times_tells_every_step(tmp_path: Path) -> None:
+    history: list[dict[str, float]] = [
+        {"step": step, "loss": 2.0, "train_runtime": 20.0 + 3.0 * step + 4.0 * (step > 8)}
+        for step in range(1, 17)
+    ]
+    history.insert(8, {"step": 8, "eval_loss": 1.5, "eval_runtime": 4.0})
+    history.append({"step": 17, "train_runtime": 76.0, "train_samples_per_second": 13.5,
+                    "train_steps_per_second": 0.211})  # fmt: skip
+    path = tmp_path / "trainer_state.json"
+    path.write_text(json.dumps({"log_history": history}))
+    reading = read_log(path)
+    assert [step.number for step in reading.steps] == list(range(2, 17))
+    found = steady_state(reading.steps, reading.quantity)
+    assert (found.value, found.warmup) == (pytest.approx(3.0), 3)
+    assert any("step 9 2.3 times after an evaluation" in note for note in found.notes)
+    assert reading.facts["global_batch_size"] == pytest.approx(64, rel=0.01)
+
+
+def test_a_file_without_a_last_line_end_is_whole(tmp_path: Path) -> None:
+    for name in ("vllm.json", "trainer.log"):
+        path = tmp_path / name
+        path.write_text((LOGS / name).read_text().rstrip("\n"))
+        assert read_log(path).values == read_log(LOGS / name).values
+        assert not any("cut off" in note for note in read_log(path).notes)
+
+
 def test_packed_logs_are_read_even_cut(tmp_path: Path) -> None:
     path = tmp_path / "log.gz"
     packed = gzip.compress(MEGATRON.encode())
@@ -202,7 +231,7 @@ def test_numbers_that_contradict_each_other_are_told(tmp_path: Path) -> None:
 
 def test_a_log_without_steps_says_what_was_looked_for(tmp_path: Path) -> None:
     path = tmp_path / "nothing.log"
-    path.write_text("CUDA out of memory\n" * 3)
+    path.write_text("Loading the data set\n" * 3)
     with pytest.raises(LaunchError) as caught:
         read_log(path)
     words = str(caught.value)
@@ -219,7 +248,7 @@ def test_odd_files_are_no_log(tmp_path: Path, content: bytes) -> None:
         read_log(path)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(
     name=st.sampled_from(sorted(path.name for path in LOGS.iterdir())),
     cuts=st.tuples(st.floats(0, 1), st.floats(0, 1)),

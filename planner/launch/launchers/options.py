@@ -21,7 +21,7 @@ def consumed(program: Program, words: Sequence[Word]) -> tuple[Options, Sequence
         word = words[index]
         begins = word.text if word.text is not None else word.begins
         if word.text is None and not begins.startswith("-"):
-            if plain == 0 and _is_program(words, index):
+            if plain == 0 and _is_program(program, words, index):
                 break
             plain, index = max(plain - 1, 0), index + 1
             if program.plain and plain == 0:
@@ -46,12 +46,17 @@ def consumed(program: Program, words: Sequence[Word]) -> tuple[Options, Sequence
     return options, (words[module], *rest) if module is not None else rest
 
 
-def _is_program(words: Sequence[Word], index: int) -> bool:
-    """Whether a word that is not known is a program: options of it follow, or nothing."""
+def _is_program(program: Program, words: Sequence[Word], index: int) -> bool:
+    """Whether a word that is not known is a program: options of it follow, or nothing.
+
+    Those of the wrapper itself may follow a variable that holds more of them.
+    """
     word = words[index]
     if word.pieces and not word.pieces[-1].unknown and "/" in word.pieces[-1].text:
         return True
     following = words[index + 1] if index + 1 < len(words) else None
+    if following is not None and {following.text} & (program.flags | program.valued):
+        return False
     return following is None or (following.begins or "").startswith("-")
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from planner.launch.logs.reading import SAMPLES, Reading
+from planner.launch.logs.reading import SAMPLES, Reading, Step
 from planner.launch.logs.source import Line, Log
 from planner.launch.logs.trainers import event_of
 
@@ -54,7 +55,7 @@ def read_trainer_log(log: Log) -> Reading:
         for name, kind in _MEMORY.items():
             if name in pairs:
                 memory[kind] = max(memory.get(kind, 0.0), pairs[name])
-        if RUNTIME in pairs:
+        if _is_summary(pairs):
             summary = pairs
     return _reading(summary, memory, bars, events)
 
@@ -65,20 +66,50 @@ def is_state(found: Any) -> bool:
 
 
 def read_state(found: Mapping[str, Any]) -> Reading:
-    """What a ``trainer_state.json``, a ``train_results.json`` or an ``all_results.json`` tells."""
+    """What a ``trainer_state.json``, a ``train_results.json`` or an ``all_results.json`` tells.
+
+    With ``include_num_input_tokens_seen`` each entry has the time so far: steps follow from it.
+    """
     history = [one for one in found.get("log_history", [found]) if isinstance(one, Mapping)]
     summary: dict[str, float] = {}
     memory: dict[str, float] = {}
     events = 0
-    for entry in history:
-        numbers = {name: float(value) for name, value in entry.items() if _is_number(value)}
+    entries = [
+        {name: float(value) for name, value in entry.items() if _is_number(value)}
+        for entry in history
+    ]
+    for numbers in entries:
         events += "eval_loss" in numbers and RUNTIME not in numbers
         for name, kind in _MEMORY.items():
             if name in numbers:
                 memory[kind] = max(memory.get(kind, 0.0), numbers[name])
-        if RUNTIME in numbers:
+        if _is_summary(numbers):
             summary = numbers
-    return _reading(summary, memory, [], events)
+    steps = tuple(_steps(entries))
+    reading = _reading(summary, memory, [], events)
+    return replace(reading, steps=steps, values={}, notes=()) if len(steps) > 1 else reading
+
+
+def _is_summary(numbers: Mapping[str, float]) -> bool:
+    """Whether numbers are of the whole training, not of the steps so far."""
+    return bool({STEPS_RATE, SAMPLES_RATE} & numbers.keys())
+
+
+def _steps(entries: Iterable[Mapping[str, float]]) -> Iterator[Step]:
+    """The mean time of the steps between entries that tell the time so far."""
+    before: tuple[float, float] | None = None
+    after = ""
+    for numbers in entries:
+        if "eval_loss" in numbers:
+            after = "an evaluation"
+        if RUNTIME not in numbers or "step" not in numbers or _is_summary(numbers):
+            continue
+        number, seconds = numbers["step"], numbers[RUNTIME]
+        if before is not None and number > before[0] and seconds > before[1]:
+            value = (seconds - before[1]) / (number - before[0])
+            yield Step(number=int(number), stream="", value=value, after=after)
+            after = ""
+        before = number, seconds
 
 
 def _reading(

@@ -21,6 +21,7 @@ _LONGEST_LINE = 1 << 16
 _MOST_CHARACTERS = 4 << 30
 _LARGEST_JSON = 256 << 20
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_NUMBER_AT_END = re.compile(r"\d[\d.,eE+-]*$")
 # What launchers write before the lines of a rank: torchrun, torchrun --tee, srun --label.
 _RANK = re.compile(r"\s*(?:\[(?:rank|default)?(\d+)\]:|(\d+):(?=\s))\s?")
 
@@ -45,15 +46,15 @@ class Log:
 
     @cached_property
     def cut(self) -> bool:
-        """Whether the file ends in the middle of a line or of its packed data."""
+        """Whether the file ends in the middle of a number or of its packed data."""
         try:
             ends = deque(self._pieces(), maxlen=1)
         except (EOFError, zlib.error):
             return True
-        return bool(ends) and not ends[0].endswith("\n")
+        return bool(ends) and _is_cut(ends[0])
 
     def lines(self) -> Iterator[Line]:
-        """Every whole line; one that is cut at the end of the file is left out.
+        """Every line but one that the end of the file cuts, so that its last number is a part.
 
         Raises
         ------
@@ -66,7 +67,7 @@ class Log:
                 read += len(piece)
                 if read > _MOST_CHARACTERS:
                     raise LaunchError(f"{self.path}: is longer than 4 GiB; give a part of it.")
-                if piece.endswith("\n") or len(piece) == _LONGEST_LINE:
+                if not _is_cut(piece):
                     yield _line(number, piece)
         except (EOFError, zlib.error):
             return
@@ -110,6 +111,12 @@ class Log:
 
     def _unreadable(self, error: OSError) -> LaunchError:
         return LaunchError(f"{self.path}: cannot be read as a log ({error.strerror or error}).")
+
+
+def _is_cut(piece: str) -> bool:
+    """Whether a number goes on behind a piece, as far as that can be known."""
+    is_open = not piece.endswith("\n") and len(piece) < _LONGEST_LINE
+    return is_open and _NUMBER_AT_END.search(piece) is not None
 
 
 def _line(number: int, piece: str) -> Line:

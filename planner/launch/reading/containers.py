@@ -30,6 +30,7 @@ _MODULE = ("python3", "-m", "vllm.entrypoints.openai.api_server")
 _GPU_LIMITS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu")
 _GPU_KINDS = ("cloud.google.com/gke-accelerator", "nvidia.com/gpu.product", "accelerator")
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+_ROLES = ("prefill", "decode")
 _SHELLS = ("sh", "bash", "zsh", "dash", "ash")
 _IN_KUBERNETES = re.compile(r"\$\((?P<name>[A-Za-z_]\w*)\)")
 _IN_COMPOSE = re.compile(
@@ -115,6 +116,8 @@ def _containers(text: str, name: str) -> Iterator[Container]:
         elif kind == "DynamoGraphDeployment":
             for service, found in document.get("spec", "services").items():
                 yield from _of_graph(service, found)
+            for component in document.get("spec", "components").entries():
+                yield from _of_component(component)
         elif kind == "LLMInferenceService":
             yield from _of_service(document.get("spec"))
         elif kind:
@@ -184,6 +187,21 @@ def _of_graph(service: str, place: Place) -> Iterator[Container]:
     world = World(gpus_per_node=_limit(place), copies=place.get("replicas").given("replicas"))
     role = place.get("subComponentType").text or ""
     yield replace(container, name=service, world=world, role=role)
+
+
+def _of_component(place: Place) -> Iterator[Container]:
+    """Workers of a graph of Dynamo since nvidia.com/v1beta1."""
+    role = place.get("type").text or ""
+    for pod in place.get("podTemplate", "spec", "containers").entries():
+        container = _of_pod(pod, {})
+        world = World(
+            num_nodes=place.get("multinode", "nodeCount").given("nodes"),
+            gpus_per_node=_limit(pod),
+            copies=place.get("replicas").given("replicas"),
+        )
+        if container.words:
+            name = place.get("name").text or container.name
+            yield replace(container, name=name, world=world, role=role if role in _ROLES else "")
 
 
 def _of_service(spec: Place) -> Iterator[Container]:

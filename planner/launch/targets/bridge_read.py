@@ -23,6 +23,7 @@ SHAPE = "shape"
 """In place of a model of Hugging Face: the overrides tell the shape."""
 _PROGRAMS = (PROGRAM, "run_recipe.py", "run_pretrain.py", "run_finetune.py")
 _NEMO = ("llm", "pretrain", "finetune")
+_DEFAULT = re.compile(r"\$\{\w+:(?P<default>[^}]*)\}")
 _PRIMUS = "modules.pre_trainer."
 _SECTIONS = (
     *("model.config.", "model.", "train.", "ddp.", "optimizer.", "dataset.", "checkpoint."),
@@ -89,7 +90,8 @@ def answers(reading: Reading) -> Answers:
         It contradicts itself, or the number of GPUs.
     """
     found = reading.found
-    given = {each.option: each for each in (*found.options.values(), *found.unknown)}
+    every = (*found.options.values(), *found.unknown)
+    given = {each.option: _with_defaults(each) for each in every}
     table = OptionTable.load("megatron-lm")
     translated = _translated(given, {row.option for row in table.rows if row.text == FLAG})
     by_number = _world(reading, given)
@@ -100,6 +102,14 @@ def answers(reading: Reading) -> Answers:
     read = read_megatron(inner, framework)
     model, how = _model(reading, given)
     return _completed(read, reading, given, model, how)
+
+
+def _with_defaults(given: Given) -> Given:
+    """With what Primus takes for variables that nobody sets: ``${PRIMUS_TP:1}``."""
+    texts = tuple(text and _DEFAULT.sub(lambda m: m["default"], text) for text in given.texts)
+    pairs = zip(given.texts, texts, given.spans, strict=True) if given.spans else ()
+    spans = tuple(span if before == after else None for before, after, span in pairs)
+    return replace(given, texts=texts, spans=spans or given.spans)
 
 
 def _completed(

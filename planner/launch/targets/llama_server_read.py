@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from planner.launch.checkpoint import checkpoint_of
 from planner.launch.served import Told, known_model, whole
 from planner.launch.understood import Answers, Reading
 
@@ -72,7 +73,7 @@ def _put_model(told: Told) -> None:
         kind = tag
     stem = re.sub(r"(?i)[-_.](gguf|ud|imat|i1)$", "", stem)
     stem = re.sub(r"(?i)[-_.](ud|imat|i1)$", "", stem)
-    told.values["model"] = stem
+    told.values["model"] = checkpoint_of(stem).model or stem
     word, is_exact = _type_of(kind)
     if word is None:
         told.assume("quantization", "w4a16", "4 bit; the file's name does not tell the type")

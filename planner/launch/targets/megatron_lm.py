@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,13 @@ from planner.launch.targets.megatron_layout import split_words
 from planner.launch.targets.megatron_read import answers
 from planner.launch.targets.megatron_shape import shape_words, strange_parts
 
+<<<<<<< HEAD
+_PROGRAMS = ("pretrain_gpt.py", "pretrain_mamba.py", "pretrain_hybrid.py", "train_gpt.py")
+# Forks and patches call theirs otherwise.
+_PATCHED = re.compile(r"pretrain_(?!vlm|bert|t5|retro|ict|vision|vit)\w+\.py")
+=======
 _PROGRAMS = ("pretrain_gpt.py", PROGRAM, "pretrain_mamba.py", "train_gpt.py")
+>>>>>>> megatron
 _SEVERAL = ("--recompute-modules", "--offload-modules")
 """Options whose values are words of their own."""
 _MXFP8 = ("blackwell",)
@@ -236,7 +243,8 @@ def _is_saving(argument: Argument) -> bool:
 
 
 def _starts(words: Sequence[str]) -> bool:
-    is_program = any(word.rpartition("/")[2] in _PROGRAMS for word in words[:3])
+    names = [word.rpartition("/")[2] for word in words[:3]]
+    is_program = any(name in _PROGRAMS or _PATCHED.fullmatch(name) for name in names)
     return is_program and not is_deepspeed(words)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from planner.launch.option_table import OptionTable
 from planner.launch.served import (
     Told,
+    json_table,
     note_lengths,
     put_model,
     put_quantization,
@@ -26,6 +27,11 @@ _PROGRAMS = (
 )
 _POOLS = {"context_servers": PREFILL_POOL, "generation_servers": DECODE_POOL}
 _TOKENS = 8192
+_OVERRIDE = "--override-engine-args"
+_TABLE = OptionTable.load("tensorrt-llm")
+# What tells a YAML of further options from that of other tools.
+_SIZES = {"tensor_parallel_size", "max_batch_size", "max_num_tokens", "enable_attention_dp"}
+_SECTIONS = {"kv_cache_config", "cuda_graph_config", "moe_config", "cache_transceiver_config"}
 _MODEL_OPTIONS = ("--model", "--model-path", "model")
 _BESIDE = ("--config", "--extra_llm_api_options", "--extra-engine-args")
 
@@ -40,13 +46,18 @@ def starts(words: Sequence[str]) -> bool:
 
 
 def is_of(values: Mapping[str, Any]) -> bool:
-    """Whether a document has both pools of a disaggregated service."""
-    return all(any(name.startswith(f"{pool}.") for name in values) for pool in _POOLS)
+    """Whether a document has further options of a server, or both pools of a service."""
+    sections = {name.split(".")[0] for name in values}
+    return _has_pools(values) or (bool(sections & _SIZES) and bool(sections & _SECTIONS))
+
+
+def _has_pools(values: Mapping[str, Any]) -> bool:
+    return {*_POOLS} <= {name.split(".")[0] for name in values}
 
 
 def answers(reading: Reading) -> Answers:
     """The deployment that a command starts, or that a document of two pools describes."""
-    if is_of(reading.found.options):
+    if _has_pools(reading.found.options):
         return _pools(reading)
     return _server(_with_files(reading), _pool(reading))
 
@@ -82,7 +93,7 @@ def _server(reading: Reading, pool: str) -> Answers:
     told = Told(reading=reading)
     name = _name(reading)
     model = put_model(told, name)
-    told.take("-m", *_MODEL_OPTIONS, *_BESIDE, "--served_model_name")
+    told.take("-m", *_MODEL_OPTIONS, *_BESIDE, _OVERRIDE, "--served_model_name")
     told.values["engine"] = "tensorrt-llm"
     stage, pp = told.count("stage_gpus"), told.count("pipeline_parallel")
     ranks = stage if reading.value("splits_requests") == "true" else 1
@@ -132,11 +143,7 @@ def _name(reading: Reading) -> str | None:
 
 
 def _pool(reading: Reading) -> str:
-    mode = reading.text("--disaggregation-mode")
-    role = (reading.text("--server_role") or "").lower()
-    if mode in (PREFILL_POOL, DECODE_POOL):
-        return mode
-    return {"context": PREFILL_POOL, "generation": DECODE_POOL}.get(role, AGGREGATED)
+    return reading.value("pool") or AGGREGATED
 
 
 def _with_files(reading: Reading) -> Reading:
@@ -144,44 +151,42 @@ def _with_files(reading: Reading) -> Reading:
     beside = next((reading.text(option) for option in _BESIDE if reading.text(option)), None)
     files = reading.found.files
     found = files.get(beside or "") or files.get((beside or "").removeprefix("./"))
-    if found is None:
-        return _of(reading, reading.found.options)
-    return _of(reading, {**_without(reading, found.options), **found.options})
+    document = {**({} if found is None else found.options), **_overridden(reading)}
+    return _of(reading, {**_without(reading, document), **document})
 
 
 def _without(reading: Reading, document: Mapping[str, Given]) -> dict[str, Given]:
     """The command's options that the document does not say otherwise."""
-    table = OptionTable.load("tensorrt-llm")
-    said = {row.parameter for row in table.rows if row.option in document}
-    hidden = {row.option for row in table.rows if row.parameter in said}
+    said = {row.parameter for row in _TABLE.rows if row.option in document}
+    hidden = {row.option for row in _TABLE.rows if row.parameter in said}
     return {name: given for name, given in reading.found.options.items() if name not in hidden}
 
 
 def _of(reading: Reading, options: Mapping[str, Given]) -> Reading:
-    table = OptionTable.load("tensorrt-llm")
-    spelt = {_spelt(name): given for name, given in options.items()}
     texts = {
-        name: given.texts[0] if len(given.texts) == 1 else None for name, given in spelt.items()
+        name: given.texts[0] if len(given.texts) == 1 else None for name, given in options.items()
     }
     lowered = {
         name: text.lower() if text in ("True", "False") else text for name, text in texts.items()
     }
-    found = replace(reading.found, options=spelt)
-    return Reading(found=found, meanings=table.read(lowered))
+    found = replace(reading.found, options=dict(options))
+    return Reading(found=found, meanings=_TABLE.read(lowered))
 
 
-def _spelt(name: str) -> str:
-    """Options of Dynamo's worker have hyphens for the underscores of the server's."""
-    known = OptionTable.load("tensorrt-llm").options
-    other = "--" + name.removeprefix("--").replace("-", "_")
-    short = {
-        "--tensor_parallel_size": "--tp_size",
-        "--pipeline_parallel_size": "--pp_size",
-        "--expert_parallel_size": "--moe_expert_parallel_size",
-        "--free_gpu_memory_fraction": "--kv_cache_free_gpu_memory_fraction",
-    }
-    other = short.get(other, other)
-    return other if name.startswith("--") and other in known else name
+def _overridden(reading: Reading) -> dict[str, Given]:
+    """The options that a worker is given as JSON."""
+    given = reading.found.options.get(_OVERRIDE)
+    values = json_table(reading.text(_OVERRIDE))
+    return {} if given is None else dict(_flat(values, given, ""))
+
+
+def _flat(values: Mapping[str, Any], given: Given, path: str) -> Iterator[tuple[str, Given]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, given, f"{path}{key}.")
+        else:
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            yield f"{path}{key}", replace(given, option=f"{path}{key}", texts=(text,))
 
 
 def _number(given: Given | None) -> int | None:

@@ -167,8 +167,9 @@ def script_arguments(job: Job, settings: Settings, *more: Argument) -> tuple[Arg
 
 
 def _words(setting: Setting) -> tuple[str, ...]:
-    text = setting.text or ""
-    return tuple(text.split()) if setting.option in _LISTS else (text,)
+    if setting.text is None:
+        return ()
+    return tuple(setting.text.split()) if setting.option in _LISTS else (setting.text,)
 
 
 def _program(job: Job) -> tuple[Argument, ...]:

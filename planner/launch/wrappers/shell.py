@@ -14,6 +14,7 @@ MASTER_PORT = 29500
 """Where processes of several nodes find each other: the usual port of PyTorch."""
 
 _WIDTH = 88
+_LATER = "ON_LATER_NODES"
 _PER_NODE = ("torchrun", "accelerate", "deepspeed")
 _BY_RANK = ("mpirun", "srun")
 _SPECIAL = str.maketrans({char: "\\" + char for char in '\\"$`}'})
@@ -39,18 +40,24 @@ def asked(processes: Iterable[Process]) -> list[str]:
     return lines
 
 
-def array(arguments: Sequence[Argument], name: str = "ARGUMENTS", adds: str = "") -> list[str]:
+def array(arguments: Sequence[Argument], name: str = "ARGUMENTS") -> list[str]:
     """Arguments as an array, one on each line with its note."""
-    return [f"{name}{adds}=(", *(f"  {_line(argument)}" for argument in arguments), ")"]
+    return [f"{name}=(", *(f"  {_line(argument)}" for argument in arguments), ")"]
 
 
 def arguments_lines(process: Process) -> list[str]:
-    """The array of a process, with what is added on every node but the first."""
+    """The array of a process, and that of what is added on every node but the first."""
     lines = array(process.arguments)
-    if process.follower_arguments and process.num_nodes > 1:
-        more = array(process.follower_arguments, adds="+")
-        lines += ['if [[ "$NODE_RANK" != 0 ]]; then', *(f"  {line}" for line in more), "fi"]
+    if has_followers(process):
+        # An array of its own, so that readers of the script know the first one for certain.
+        more = indented(array(process.follower_arguments, _LATER))
+        lines += [f"{_LATER}=()", 'if [[ "$NODE_RANK" != 0 ]]; then', *more, "fi"]
     return lines
+
+
+def has_followers(process: Process) -> bool:
+    """Whether later nodes of a process get arguments of their own."""
+    return bool(process.follower_arguments) and process.num_nodes > 1
 
 
 def command(process: Process) -> str:
@@ -66,9 +73,15 @@ def command(process: Process) -> str:
     words = [
         *_launcher(process),
         *(expanded(word) for one in process.launcher_arguments for word in one.words),
-        '"${ARGUMENTS[@]}"',
+        *given(process),
     ]
     return folded(words)
+
+
+def given(process: Process) -> list[str]:
+    """The arrays of a process as words of its command."""
+    later = [f'"${{{_LATER}[@]}}"'] if has_followers(process) else []
+    return ['"${ARGUMENTS[@]}"', *later]
 
 
 def folded(words: Sequence[str]) -> str:

@@ -196,6 +196,14 @@ def test_what_fits_is_not_refused(text: str) -> None:
     only(text).require_agreement("run.sh")
 
 
+def test_what_the_scheduler_sets_is_known() -> None:
+    text = (
+        "#SBATCH -N 2 --ntasks-per-node=4\nvllm serve m $SLURM_NNODES $SLURM_NTASKS $SLURM_JOB_ID"
+    )
+    assert texts(only(text))[3:] == ["2", "8", None]
+    assert texts(only(text, SLURM_NNODES="3"))[3:] == ["3", "8", None]
+
+
 def test_nesting_ends() -> None:
     text = "vllm serve m"
     for _ in range(9):

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reading_examples import examples
 
 from planner.launch.accepted import Accepted, AcceptedOption
 from planner.launch.quoting import shell_word, yaml_scalar
@@ -137,7 +138,7 @@ def test_what_text_does_not_tell_is_left() -> None:
 WORDS = st.one_of(st.sampled_from(VALUES), st.text("ab1 '\"$\\`;&|#=\n*", max_size=5))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(500, 15))
 @given(
     st.dictionaries(st.sampled_from(NAMES), WORDS, min_size=1),
     st.dictionaries(st.sampled_from(NAMES), st.one_of(st.none(), WORDS)),
@@ -189,7 +190,7 @@ def plain(text: str, name: str) -> dict[str, Any]:
     }
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(1000, 30))
 @given(MAPPING, st.data(), st.sampled_from(["block", "flow", "json", "json lines"]))
 def test_any_change_of_any_document(data: dict[str, Any], draw: Any, style: str) -> None:
     name = "a.json" if "json" in style else "a.yaml"
@@ -261,6 +262,14 @@ new:
     key: true
 """
     )
+
+
+@pytest.mark.parametrize("text", ["? ''\n: 1\n", "a: &x\n  b: 1\n", "a: &x {b: 1}\n", "- b: 1\n"])
+def test_keys_are_added_beside_odd_ones(text: str) -> None:
+    path = {"?": "new", "-": "0.new"}.get(text[0], "a.new")
+    done = edit_document(text, "a.yaml", {path: ("8",)})
+    assert not done.unwritten
+    assert read_tree(done.text, "a.yaml").values[path].value == 8
 
 
 def test_a_document_of_several_is_changed() -> None:

@@ -49,7 +49,7 @@ def test_commands_of_a_plan_tell_it_again(job: Job) -> None:
     command = found_of(TARGET, draft, serve)
     wrong = lost(TARGET, job, TARGET.read(command)).keys() - OF_FILE
     told = {remark.parameter for remark in draft.unexpressed}
-    assert not wrong
+    assert wrong <= ({"tensor_parallel", "pipeline_parallel"} if told else set())
     assert told <= {"both_splits"}
 
 
@@ -86,12 +86,12 @@ def test_a_type_that_no_file_has_is_told() -> None:
 @pytest.mark.parametrize(
     ("name", "model", "word"),
     [
-        ("models/Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf", "Meta-Llama-3.1-8B-Instruct", "w4a16"),
-        ("Qwen3-30B-A3B-UD-Q4_K_XL.gguf", "Qwen3-30B-A3B", "w4a16"),
-        ("Qwen3-8B-Q8_0-00001-of-00002.gguf", "Qwen3-8B", "w8a16"),
-        ("Qwen3-8B-BF16.gguf", "Qwen3-8B", "w16a16"),
-        ("Qwen3-8B-Q6_K.gguf", "Qwen3-8B", "w8a16"),
-        ("Qwen3-8B.gguf", "Qwen3-8B", "w4a16"),
+        ("models/Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf", "llama-3.1-8b", "w4a16"),
+        ("Qwen3-30B-A3B-UD-Q4_K_XL.gguf", "qwen3-30b-a3b", "w4a16"),
+        ("Qwen3-8B-Q8_0-00001-of-00002.gguf", "qwen3-8b", "w8a16"),
+        ("Qwen3-8B-BF16.gguf", "qwen3-8b", "w16a16"),
+        ("Qwen3-8B-Q6_K.gguf", "qwen3-8b", "w8a16"),
+        ("Qwen3-8B.gguf", "qwen3-8b", "w4a16"),
     ],
 )
 def test_the_name_of_the_file_tells_model_and_type(name: str, model: str, word: str) -> None:

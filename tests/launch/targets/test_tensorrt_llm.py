@@ -9,7 +9,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from round_trip import found_of, lost, serving_jobs, stated
-from serving_trip import found, planned, process_of, value_of, words
+from serving_trip import found, planned, process_of, together, value_of, words
 
 from planner.launch.job import Job
 from planner.launch.target import Draft, Process
@@ -45,7 +45,7 @@ def document_of(draft: Draft, process: Process) -> dict[str, Any]:
 
 
 def read_again(draft: Draft) -> Answers:
-    values: dict[str, Any] = {}
+    answers: list[tuple[Process, Answers]] = []
     for process in draft.processes:
         if process.gpus_per_node:
             command = found_of(TARGET, draft, process)
@@ -57,8 +57,9 @@ def read_again(draft: Draft) -> Answers:
             if role:
                 options["--server_role"] = stated("--server_role", role)
             files = {f"{process.name}.yaml": beside}
-            values.update(TARGET.read(replace(command, options=options, files=files)).values)
-    return Answers(workload="serve", values=values)
+            read = TARGET.read(replace(command, options=options, files=files))
+            answers.append((process, read))
+    return together(answers)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -172,6 +173,38 @@ def test_the_yaml_beside_goes_before_the_command() -> None:
         "num_gpus": 8,
     }
     assert wanted.items() <= answers.values.items()
+
+
+def test_a_server_without_overlap_is_no_prefill_worker() -> None:
+    beside = Found(
+        target=TARGET.name, name="", text="", options=flat({"disable_overlap_scheduler": True})
+    )
+    command = found(TARGET, "trtllm-serve", "x/y")
+    options = {"--extra_llm_api_options": stated("--extra_llm_api_options", "a.yaml")}
+    answers = TARGET.read(replace(command, options=options, files={"a.yaml": beside}))
+    assert answers.values["mode"] == "aggregated"
+
+
+def test_a_worker_of_dynamo_has_words_of_its_own() -> None:
+    options = {
+        "--model-path": "x/y",
+        "--tensor-parallel-size": "4",
+        "--disaggregation-mode": "prefill",
+        "--override-engine-args": '{"kv_cache_config": {"dtype": "fp8"}, "max_num_tokens": 4096}',
+    }
+    command = Found(
+        target=TARGET.name,
+        name="",
+        text="",
+        options={name: stated(name, text) for name, text in options.items()},
+    )
+    wanted = {
+        "model": "x/y",
+        "prefill_tensor_parallel": 4,
+        "prefill_kv_cache": "fp8",
+        "prefill_max_num_batched_tokens": 4096,
+    }
+    assert wanted.items() <= TARGET.read(command).values.items()
 
 
 def test_a_document_of_two_pools() -> None:

@@ -31,13 +31,14 @@ while time.monotonic() < end:
 _SRUN = """#!/usr/bin/env bash
 words=("$@")
 tasks=1
+each=1
 while [[ $# -gt 0 && "$1" == -* ]]; do
-  case "$1" in --ntasks=*) tasks="${1#*=}" ;; esac
+  case "$1" in --ntasks=*) tasks="${1#*=}" ;; --ntasks-per-node=*) each="${1#*=}" ;; esac
   echo "$1" >> "$STEPS"
   shift
 done
 for ((rank = 0; rank < tasks; rank++)); do
-  SLURM_PROCID=$rank SLURM_NODEID=$rank "$@" &
+  SLURM_PROCID=$rank SLURM_NODEID=$((rank / each)) "$@" &
 done
 wait
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -101,8 +102,23 @@ def test_pools_have_nodes_and_gpus_of_their_own(tmp_path: Path) -> None:
 def test_ranks_of_mpi_are_tasks(tmp_path: Path) -> None:
     draft = Draft(processes=(process("train", launcher="mpirun", num_nodes=2),))
     said = started(tmp_path, draft)
-    assert len(said) == 16
+    ranks = sorted(each["environment"]["NODE_RANK"] for each in said)
+    assert ranks == ["0"] * 8 + ["1"] * 8
     assert "--mpi=pmix" in (tmp_path / "steps").read_text()
+
+
+def test_defaults_reach_every_task(tmp_path: Path) -> None:
+    folder = Variable(name="FOLDER", meaning="", default="/a b")
+    (said,) = started(tmp_path, Draft(processes=(process("train", folder),)))
+    assert said["words"] == ["/a b"]
+
+
+def test_a_task_knows_the_address_of_its_node(tmp_path: Path) -> None:
+    own = Variable(name="HOST_ADDRESS", meaning="")
+    (said,) = started(tmp_path, Draft(processes=(process("train", own),)))
+    name = subprocess.run(["hostname"], capture_output=True, text=True).stdout.strip()
+    assert said["words"] == [name]
+    assert "HOST_ADDRESS:" not in (tmp_path / "train.sbatch").read_text()
 
 
 def test_it_is_not_run_without_the_scheduler(tmp_path: Path) -> None:

@@ -191,12 +191,14 @@ def _in_mapping(
     else:
         first, last = node.items[0][0], _end(node)
         start = first.start if first is not None else node.start
-        column = start - (text.rfind("\n", 0, start) + 1)
+        # An anchor may stand before the first key, and a question mark.
+        columns = {at - (text.rfind("\n", 0, at) + 1) for at in (start, node.start)}
         rest = _REST_OF_LINE.match(text, last)
         stop = last if text[:last].endswith("\n") or rest is None else rest.end()
         newline = "" if text[:stop].endswith("\n") else "\n"
-        written = newline + _block(keys, texts, " " * column, tree)
-        yield text[:stop] + (written if text[:stop] else written.lstrip("\n")) + text[stop:]
+        for column in sorted(columns, reverse=True):
+            written = newline + _block(keys, texts, " " * column, tree)
+            yield text[:stop] + (written if text[:stop] else written.lstrip("\n")) + text[stop:]
 
 
 def _end(node: Node) -> int:

@@ -121,7 +121,9 @@ class Expander:
             self._list(part, fields)
         elif part.quoted:
             fields.join(self._joined(part))
-        elif isinstance(part, Parameter) and part.argument and part.operator[-1:] in "-=+":
+        elif (
+            isinstance(part, Parameter) and part.argument and part.operator[-1:] in ("-", "=", "+")
+        ):
             # The default's own quotes count: ${X:---option "a b"}.
             self._default(part, fields)
         else:

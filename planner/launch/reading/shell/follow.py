@@ -178,8 +178,6 @@ class Follower(SimpleCommands):
             words = [element for raw in node.words for element in self.expander.elements(raw)]
             inside.put(node.variable, self._each(node.variable, words, start))
         outcome = self._apart([*node.condition, *node.body], inside)
-        if self.expander.arguments is None and _looks_at_arguments(node.condition):
-            return None  # it is read as started without any: all is as before the loop
         outcome.own = {**inside.own, **outcome.own}
         merge(self.scope, [Scope(self.scope), outcome], self.source.line)
         self.enter(self.scope)
@@ -187,6 +185,8 @@ class Follower(SimpleCommands):
 
     def _never_begins(self, node: Loop) -> bool:
         """Whether the condition does not hold at first: no argument is left to look at."""
+        if self.expander.arguments is None and _looks_at_arguments(node.condition):
+            return True  # a script is read as started without arguments
         before, number = self.scope, len(self.commands)
         self.enter(Scope(before))
         status = self.run(node.condition)
@@ -222,6 +222,4 @@ def _looks_at_arguments(condition: Sequence[Node]) -> bool:
     """Whether a loop goes on while there are arguments of the script."""
     words = [word for node in condition if isinstance(node, Simple) for word in node.words]
     parts = [part for word in words for part in word.parts]
-    return any(word.literal == "getopts" for word in words) or any(
-        isinstance(part, Parameter) and part.name in _ARGUMENTS for part in parts
-    )
+    return any(isinstance(part, Parameter) and part.name in _ARGUMENTS for part in parts)

@@ -81,7 +81,7 @@ ${PREFIX} python ${MEGATRON}/pretrain_gpt.py ${ARGS[@]}"
 sbatch <<EOF
 #!/bin/bash
 #SBATCH --job-name=dsv3
-#SBATCH --nodes=128
+#SBATCH --nodes=64
 #SBATCH --ntasks-per-node=8
 #SBATCH --gpus-per-node=8
 srun --mpi=pmix -l \

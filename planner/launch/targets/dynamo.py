@@ -1,0 +1,232 @@
+"""NVIDIA Dynamo: a graph of workers of an engine behind a frontend, for Kubernetes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from planner.launch.heading import heading
+from planner.launch.job import Job
+from planner.launch.option_table import OptionTable, Settings
+from planner.launch.pools import Server, draft_of, servers_of
+from planner.launch.serving import (
+    AGGREGATED,
+    PREFILL_POOL,
+    Worker,
+    benchmark,
+    model_word,
+    workers_of,
+)
+from planner.launch.target import Argument, Draft, File, Target, Variable
+from planner.launch.targets import sglang, tensorrt_llm, vllm
+from planner.launch.targets.dynamo_read import answers
+from planner.launch.yaml_text import yaml_text
+
+NAME = "dynamo"
+_VERSION = "1.6.1"
+_GRAPH = "graph.yaml"
+_TRANSFER = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
+_DRAFT_METHODS = ("draft_model", "STANDALONE", "Draft_Target")
+_TYPES = {AGGREGATED: "worker", PREFILL_POOL: "prefill", "decode": "decode"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Engine:
+    """How Dynamo runs an engine: its framework's name, its table, its options as words."""
+
+    framework: str
+    table: str
+    quantities: Callable[[Worker], Mapping[str, Any]]
+    words: Callable[[Server, str], list[str]]
+
+
+def _vllm_words(server: Server, model: str) -> list[str]:
+    pool = server.worker.name
+    words = ["--model", model, *_flat(vllm.command_options(server), "--kv-transfer-config")]
+    if pool != AGGREGATED:
+        words += ["--disaggregation-mode", pool, "--kv-transfer-config", _TRANSFER]
+    return words
+
+
+def _sglang_words(server: Server, model: str) -> list[str]:
+    named = ["--model-path", model, "--served-model-name", model, "--host", "0.0.0.0"]
+    return [*named, *_flat(sglang.command_options(server))]
+
+
+# Options of trtllm-serve that the worker has under another name; others are in its document.
+_TRTLLM = {
+    "--tp_size": "--tensor-parallel-size",
+    "--pp_size": "--pipeline-parallel-size",
+    "--moe_expert_parallel_size": "--expert-parallel-size",
+    "--enable_attention_dp": "--enable-attention-dp",
+    "--max_batch_size": "--max-batch-size",
+    "--max_num_tokens": "--max-num-tokens",
+    "--max_seq_len": "--max-seq-len",
+    "--kv_cache_free_gpu_memory_fraction": "--free-gpu-memory-fraction",
+}
+
+
+def _trtllm_words(server: Server, model: str) -> list[str]:
+    words = ["--model-path", model, "--served-model-name", model]
+    document = tensorrt_llm.document(server)
+    for setting in server.settings.options:
+        if setting.option in _TRTLLM:
+            words += [_TRTLLM[setting.option], *([setting.text] if setting.text else [])]
+        elif setting.option == "--kv_cache_dtype":
+            document.setdefault("kv_cache_config", {})["dtype"] = setting.text
+        elif setting.option == "--enable_chunked_prefill":
+            document["enable_chunked_prefill"] = True
+    if server.worker.name != AGGREGATED:
+        words += ["--disaggregation-mode", server.worker.name]
+    return [*words, "--override-engine-args", json.dumps(document, separators=(",", ":"))]
+
+
+def _flat(arguments: list[Argument], left_out: str = "") -> list[str]:
+    """Words of options; a variable is a word that the user replaces."""
+    return [
+        word if isinstance(word, str) else word.name
+        for argument in arguments
+        for word in argument.words
+        if argument.words[0] != left_out
+    ]
+
+
+_ENGINES = {
+    "vLLM": _Engine(
+        framework="vllm",
+        table=vllm.NAME,
+        quantities=vllm.worker_quantities,
+        words=_vllm_words,
+    ),
+    "SGLang": _Engine(
+        framework="sglang",
+        table=sglang.NAME,
+        quantities=sglang.worker_quantities,
+        words=_sglang_words,
+    ),
+    "TensorRT-LLM": _Engine(
+        framework="trtllm",
+        table=tensorrt_llm.NAME,
+        quantities=tensorrt_llm.worker_quantities,
+        words=_trtllm_words,
+    ),
+}
+_IMAGES = {"vllm": "vllm-runtime", "sglang": "sglang-runtime", "trtllm": "tensorrtllm-runtime"}
+
+
+def _quantities(job: Job) -> Mapping[str, Any]:
+    return {"pool": workers_of(job)[-1].name}
+
+
+def _component(server: Server, engine: _Engine) -> dict[str, Any]:
+    """A kind of workers in the graph."""
+    worker = server.worker
+    model = server.model if isinstance(server.model, str) else server.model.name
+    container = {
+        "name": "main",
+        "image": _image(engine),
+        "command": ["python3", "-m", f"dynamo.{engine.framework}"],
+        "args": engine.words(server, model),
+        "envFrom": [{"secretRef": {"name": "hf-token-secret"}}],
+        "resources": {"limits": {"nvidia.com/gpu": str(worker.gpus_per_node)}},
+    }
+    nodes = {"multinode": {"nodeCount": worker.num_nodes}} if worker.num_nodes > 1 else {}
+    return {
+        "name": worker.name,
+        "type": _TYPES[worker.name],
+        "replicas": worker.copies,
+        **nodes,
+        "podTemplate": {"spec": {"containers": [container]}},
+    }
+
+
+def _image(engine: _Engine) -> str:
+    return f"nvcr.io/nvidia/ai-dynamo/{_IMAGES[engine.framework]}:{_VERSION}"
+
+
+def _graph(job: Job, servers: tuple[Server, ...], engine: _Engine) -> dict[str, Any]:
+    frontend = {
+        "name": "Frontend",
+        "type": "frontend",
+        "replicas": 1,
+        "podTemplate": {"spec": {"containers": [{"name": "main", "image": _image(engine)}]}},
+    }
+    workers = [_component(server, engine) for server in servers]
+    return {
+        "apiVersion": "nvidia.com/v1beta1",
+        "kind": "DynamoGraphDeployment",
+        "metadata": {"name": _name(job)},
+        "spec": {"backendFramework": engine.framework, "components": [frontend, *workers]},
+    }
+
+
+def _name(job: Job) -> str:
+    """A name of Kubernetes: small letters, digits and hyphens."""
+    plain = re.sub(r"[^a-z0-9]+", "-", job.model.name.lower())[:40].strip("-")
+    return plain if plain[:1].isalpha() else f"model-{plain}".strip("-")
+
+
+def _draft(job: Job, settings: Settings) -> Draft:
+    engine = _ENGINES[job.profile.name]
+    servers = servers_of(
+        job, OptionTable.load(engine.table), _without_nodes(engine.quantities), model_word
+    )
+    port = f"kubectl port-forward svc/{_name(job)}-frontend 8000:8000"
+    notes = [f"`{port}` lets the benchmark reach the frontend."]
+    notes += [f"Replace {word.name} in the graph: {word.meaning}." for word in _unset(servers)]
+    # The frontend speaks the interface of OpenAI, whatever the engine.
+    measured = benchmark(NAME, job, servers[-1].model)
+    draft = draft_of(servers, (), benchmark=measured)
+    # The engine's own table says the rest of what cannot be said.
+    draft = replace(
+        draft,
+        unexpressed=(*servers[-1].settings.unexpressed, *draft.unexpressed),
+        notes=(*draft.notes, *notes),
+    )
+    start = f"kubectl apply -f {_GRAPH}"
+    head = heading(TARGET, job, replace(draft, left=settings.left), [], [start])
+    text = "".join(f"{line}\n" for line in head) + yaml_text(_graph(job, servers, engine))
+    graph = File(
+        name=_GRAPH,
+        text=text,
+        meaning="the graph of workers, for the operator of Dynamo",
+        start=start,
+    )
+    return replace(draft, files=(graph,))
+
+
+def _unset(servers: tuple[Server, ...]) -> list[Variable]:
+    """What only the user knows, as words of the graph."""
+    found = [server.model for server in servers if isinstance(server.model, Variable)]
+    if any(map(_drafts, servers)):
+        meaning = "folder or ORG/NAME of the model that drafts"
+        found.append(Variable(name="DRAFT_MODEL", meaning=meaning))
+    return list({word.name: word for word in found}.values())
+
+
+def _drafts(server: Server) -> bool:
+    return any(one.text in _DRAFT_METHODS for one in server.settings.options)
+
+
+def _without_nodes(
+    quantities: Callable[[Worker], Mapping[str, Any]],
+) -> Callable[[Worker], Mapping[str, Any]]:
+    """The operator tells the nodes of a worker each other's addresses."""
+    return lambda worker: {**quantities(worker), "num_nodes": None}
+
+
+TARGET = Target(
+    name=NAME,
+    title="NVIDIA Dynamo",
+    version=f"Dynamo {_VERSION}",
+    workloads=("serve",),
+    profiles=tuple(_ENGINES),
+    quantities=_quantities,
+    draft=_draft,
+    answers=answers,
+    accepted=("dynamo-1.6.1", "vllm-0.33.0", "sglang-0.5.23"),
+    aliases=("nvidia-dynamo",),
+)
