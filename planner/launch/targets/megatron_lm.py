@@ -18,13 +18,9 @@ from planner.launch.targets.megatron_layout import split_words
 from planner.launch.targets.megatron_read import answers
 from planner.launch.targets.megatron_shape import shape_words, strange_parts
 
-<<<<<<< HEAD
-_PROGRAMS = ("pretrain_gpt.py", "pretrain_mamba.py", "pretrain_hybrid.py", "train_gpt.py")
+_PROGRAMS = ("pretrain_gpt.py", PROGRAM, "pretrain_mamba.py", "train_gpt.py")
 # Forks and patches call theirs otherwise.
 _PATCHED = re.compile(r"pretrain_(?!vlm|bert|t5|retro|ict|vision|vit)\w+\.py")
-=======
-_PROGRAMS = ("pretrain_gpt.py", PROGRAM, "pretrain_mamba.py", "train_gpt.py")
->>>>>>> megatron
 _SEVERAL = ("--recompute-modules", "--offload-modules")
 """Options whose values are words of their own."""
 _MXFP8 = ("blackwell",)
