@@ -187,9 +187,12 @@ def _best_by_distance(
 
 def _has_room(candidates: Candidates, rows: IndexArray, surely: float) -> BoolArray:
     """Whether the fullest GPU has room, with the errors of published runs on the bad side."""
-    needed, usable = candidates.memory[-1]
+    needed, free = (
+        candidates.at(values, rows)
+        for values in (candidates.memory[-1][0], candidates.value("memory_headroom"))
+    )
     factor = sure_factor(candidates.source, "peak_memory", surely, 1) or 1.0
-    return np.asarray(candidates.at(needed, rows) * factor <= usable)
+    return np.asarray(needed * factor <= needed + free)
 
 
 def _distance(candidates: Candidates, own: Mapping[str, Any], rows: IndexArray) -> FloatArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Foun
         positional=tuple(arguments.positional),
         environment={name: _given(name, word) for name, word in inner.environment.items()},
         world=inner.world,
-        files=_files(path, script, arguments.options.values()),
+        files=_files(path, script, [*arguments.options.values(), *arguments.positional]),
     )
 
 
@@ -108,14 +108,21 @@ def _given(name: str, word: Word) -> Given:
     )
 
 
-def _files(path: Path, script: Script, options: Any) -> dict[str, Found]:
-    """The documents that options name: those that the script writes, or that stand beside it."""
+def _files(
+    path: Path, script: Script, options: Iterable[Given], *, is_inside: bool = False
+) -> dict[str, Found]:
+    """The documents that options name: those that the script writes, or that stand beside it.
+
+    Documents name further ones; ``is_inside`` says that these are named so.
+    """
     found: dict[str, Found] = {}
     for given in options:
         for text in given.texts:
             if text is None or not text.lower().endswith(_DOCUMENTS):
                 continue
             document = _document(path, script, text)
+            if document is not None and not is_inside:
+                found |= _files(path, script, document.options.values(), is_inside=True)
             if document is not None:
                 found[text] = document
     return found

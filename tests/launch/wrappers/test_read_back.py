@@ -44,16 +44,19 @@ def sharded() -> Job:
     """Its configuration is a file beside the command."""
     return Job.of(
         Request(
-            workload="train", model="llama-2-7b", gpu="h100-sxm", num_gpus=16, framework="deepspeed",
+            workload="train", model="llama-2-7b", gpu="h100-sxm", num_gpus=16,
+            framework="deepspeed",
             global_batch_size=64, settings={"micro_batch_size": 1, "zero_stage": 3},
         )
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("wrapper", ["script", "slurm", "kubernetes"])
-@pytest.mark.parametrize("target", ["megatron-lm", "vllm", "deepspeed"])
+@pytest.mark.parametrize("target", ["megatron-lm", "vllm", "deepspeed", "axolotl"])
 def test_a_plan_is_read_back(tmp_path: Path, target: str, wrapper: str) -> None:
-    job = {"megatron-lm": training, "vllm": serving, "deepspeed": sharded}[target]()
+    job = {"megatron-lm": training, "vllm": serving, "deepspeed": sharded, "axolotl": sharded}[
+        target
+    ]()
     tool = target_of(target)
     files = wrapper_of(wrapper)(tool, job, tool.drafted(job))
     for file in files:
@@ -67,4 +70,4 @@ def test_a_plan_is_read_back(tmp_path: Path, target: str, wrapper: str) -> None:
         name: str(value).lower() for name, value in asked.items()
     }
     assert {"num_gpus", "tensor_parallel"} <= set(asked)
-    assert target != "deepspeed" or asked["zero_stage"] == 3
+    assert job is not sharded() or asked["zero_stage"] == 3
