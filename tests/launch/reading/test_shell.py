@@ -91,6 +91,7 @@ UNKNOWN = {
     "A[1]=2\nrun $A": "$A is assigned an element at a time",
     "run ${x }": "$x is set by nothing in this file",
     "x=1\nrun ${x }": "${x } is not computed here",
+    "n=1\nrun $((++n))": "changes a variable",
     "run {1..4}": "{1..4} is known only when it runs",
     "run <PATH TO vocab.json>": "<PATH TO vocab.json> is to be filled in",
 }
@@ -193,7 +194,7 @@ def test_here_documents_are_files() -> None:
 
 def test_directives_are_told() -> None:
     text = (
-        "#!/bin/bash\n#SBATCH --nodes=4 -N2 --exclusive\n#SBATCH --time 1:00:00 # long\n"
+        "#!/bin/bash\n#SBATCH --nodes=4 -N2 --exclusive\n#SBATCH --time 1:00:00 # -x long\n"
         '#SBATCH -J "a b"\n##SBATCH --nodes=9\n#PBS -l select=2\n#BSUB -nnodes 3\n'
     )
     found = [(one.kind, one.option, one.text, one.line) for one in read_shell(text).directives]

@@ -146,6 +146,18 @@ case $X in a|c) U=1 ;; [b-d]*) U=2 ;; *) U=3 ;; esac
 [ 3 -gt 2 ] && V=yes || V=no
 printf '<%s>\\0' $T $U $V
 """,
+    "tests": """
+X=b
+[ $X != a ] && A=1 || A=2
+[[ $X != b* ]] && B=1 || B=2
+[ 3 -ge 3 ] && C=1 || C=2
+[ ! -z "$X" -a $X = b ] && D=1 || D=2
+printf '<%s>\\0' $A $B $C $D
+""",
+    "prefixes and suffixes": """
+P=a/b/c.d.e
+printf '<%s>\\0' ${P#*/} ${P##*/} ${P%.*} ${P%%.*} ${P#x} ${P%.e}
+""",
     "functions": """
 f() { local a=$1; shift; A=$a; printf '<%s>\\0' "$a" "$@" $#; }
 function g { f inner "$1 $2"; }
