@@ -110,6 +110,14 @@ def test_style_is_kept() -> None:
     )
 
 
+def test_option_and_value_are_found_in_a_row() -> None:
+    for begin in ("", "echo\n" * 200):
+        text = f"O=--option-a\n{begin}train $O 8 --flag-a\n"
+        whole = options(text)["--option-a"].whole
+        assert whole is not None
+        assert text[whole.start : whole.end] == "$O 8"
+
+
 def test_a_shared_variable_is_left_to_the_other_option() -> None:
     text = STYLES["a variable of two options"]
     done = edit_command(text, {"--option-a": ("8",)}, options)

@@ -91,6 +91,11 @@ def test_json_has_no_such_number(number: float) -> None:
         json_scalar(number)
 
 
+@pytest.mark.parametrize("text", ["yes", "No", "on", "y", "true", "null", "~", "1e5", "nan", ""])
+def test_text_that_reads_as_something_else_is_quoted(text: str) -> None:
+    assert yaml_scalar(text) == f'"{text}"'
+
+
 def test_plain_values_stay_plain() -> None:
     assert list(map(yaml_scalar, ("bf16", "/data/x.json", 3, -0.5))) == [
         "bf16", "/data/x.json", "3", "-0.5",
