@@ -152,14 +152,8 @@ def _with_files(reading: Reading) -> Reading:
     files = reading.found.files
     found = files.get(beside or "") or files.get((beside or "").removeprefix("./"))
     document = {**({} if found is None else found.options), **_overridden(reading)}
-    return _of(reading, {**_without(reading, document), **document})
-
-
-def _without(reading: Reading, document: Mapping[str, Given]) -> dict[str, Given]:
-    """The command's options that the document does not say otherwise."""
-    said = {row.parameter for row in _TABLE.rows if row.option in document}
-    hidden = {row.option for row in _TABLE.rows if row.parameter in said}
-    return {name: given for name, given in reading.found.options.items() if name not in hidden}
+    # The table reads keys of documents before options of the command, as the engine does.
+    return _of(reading, {**reading.found.options, **document})
 
 
 def _of(reading: Reading, options: Mapping[str, Given]) -> Reading:

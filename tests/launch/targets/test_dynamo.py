@@ -14,6 +14,8 @@ from planner.launch.job import Job
 from planner.launch.read import read_launch
 from planner.launch.targets.dynamo import TARGET
 from planner.launch.understood import Answers
+from planner.launch.write import launch_of
+from planner.request import Request
 
 POOLS = {
     "tensor_parallel": 2,
@@ -102,3 +104,26 @@ def test_what_the_engine_cannot_say_and_what_is_to_be_replaced() -> None:
     assert "Replace DRAFT_MODEL" in notes
     words = arguments(graph_of(job), "serve")
     assert words[words.index("--spec-model") + 1] == "DRAFT_MODEL"
+
+
+def test_a_worker_whose_type_alone_tells_its_pool(tmp_path: Path) -> None:
+    job = planned(model="llama-3.1-8b", engine="vllm", mode="disaggregated", settings=POOLS)
+    graph = graph_of(job)
+    for pool in ("prefill", "decode"):
+        (container,) = component(graph, pool)["podTemplate"]["spec"]["containers"]
+        words = container["args"]
+        place = words.index("--disaggregation-mode")
+        container["args"] = words[:place] + words[place + 2 :]
+    path = tmp_path / "graph.yaml"
+    path.write_text(yaml.safe_dump(graph))
+    values = read_launch(path).values
+    assert (values["mode"], values["prefill_replicas"]) == ("disaggregated", 2)
+
+
+def test_a_graph_needs_no_other_document_around_it() -> None:
+    request = Request(
+        workload="serve", model="llama-3.1-8b", gpu="h100-sxm", engine="vllm", num_gpus=1
+    )
+    launch = launch_of(request, "dynamo", "kubernetes")
+    assert [file.name for file in launch.files] == ["benchmark.sh", "graph.yaml", "plan.toml"]
+    assert "kubectl apply -f graph.yaml" in launch.starts
