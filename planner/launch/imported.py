@@ -152,7 +152,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     notes = list(answers.notes)
     catalogue = Catalogue(specs)
     if "model" not in values and answers.shape is not None:
-        model, told = _model(answers.shape, catalogue, path)
+        model, told = _model(answers.shape, catalogue, path, _length(values))
         values |= {} if model is None else {"model": model}
         notes.append(told)
     kind = workload_of(answers.workload).profile_kind
@@ -160,7 +160,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
         values[kind] = target.profiles[0]
     values |= {name: v for name, v in _placed(found, catalogue).items() if name not in values}
     if (checkpoint := _checkpoint(values.get("model"), specs)) is not None:
-        if checkpoint.model is not None:
+        if checkpoint.model is not None and "model" in answers.values:
             notes.append(f"{values['model']} is read as {checkpoint.model}, by its name.")
             values["model"] = checkpoint.model
         elif str(values["model"]).startswith(_FOLDERS):
@@ -182,9 +182,16 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     )
 
 
-def _model(shape: Mapping[str, Any], catalogue: Catalogue, path: Path) -> tuple[str | None, str]:
+def _length(values: Mapping[str, Any]) -> int:
+    """Tokens of a sequence; 0 where nothing says them."""
+    return _count_of(values.get("sequence_length")) or 0
+
+
+def _model(
+    shape: Mapping[str, Any], catalogue: Catalogue, path: Path, tokens: int
+) -> tuple[str | None, str]:
     """The model of a shape, None where it lacks a size, and what is said of it."""
-    model = find_model(shape, catalogue, path.name)
+    model = find_model(shape, catalogue, path.name, tokens)
     if model is not None:
         return model.name, f"Its sizes are those of {model.name}."
     if shape.get("vocab_size") is None:

@@ -21,11 +21,13 @@ from planner.specs.paths import SpecKind
 _UNSAID = ("vocab_size", "max_position_embeddings", "tie_word_embeddings")
 
 
-def find_model(shape: Mapping[str, Any], catalogue: Catalogue, said: str) -> ModelSpec | None:
+def find_model(
+    shape: Mapping[str, Any], catalogue: Catalogue, said: str, tokens: int = 0
+) -> ModelSpec | None:
     """The shipped model, or one of an own folder, of this shape; what it leaves open may be any.
 
-    ``said`` names where the shape stands. Of several that of the nearest vocabulary, then of the
-    shortest name.
+    ``said`` names where the shape stands; it has room for sequences of ``tokens``. Of several
+    that of the nearest vocabulary, Llama's where none is said, then of the shortest name.
     """
     open_words = [name for name in _UNSAID if shape.get(name) is None]
     wanted = model_of({"vocab_size": 32_000, **_known(shape)}, said, said)
@@ -33,13 +35,13 @@ def find_model(shape: Mapping[str, Any], catalogue: Catalogue, said: str) -> Mod
         model
         for name in catalogue.names(SpecKind.MODELS)
         if _alike(model := catalogue.load_model(name), wanted, open_words)
+        and (model.max_position_embeddings or tokens) >= tokens
     ]
-    padding = "vocab_size" not in open_words
     return min(
         same,
         key=lambda model: (
             (model.max_position_embeddings or 0) < (wanted.max_position_embeddings or 0),
-            wanted.vocab_size - model.vocab_size if padding else 0,
+            abs(wanted.vocab_size - model.vocab_size),
             len(model.name),
             model.name,
         ),

@@ -177,11 +177,12 @@ def test_a_state_with_times_tells_every_step(tmp_path: Path) -> None:
         for step in range(1, 17)
     ]
     history.insert(8, {"step": 8, "eval_loss": 1.5, "eval_runtime": 4.0})
-    history.append({"step": 16, "train_runtime": 76.0, "train_samples_per_second": 13.5,
+    history.append({"step": 17, "train_runtime": 76.0, "train_samples_per_second": 13.5,
                     "train_steps_per_second": 0.211})  # fmt: skip
     path = tmp_path / "trainer_state.json"
     path.write_text(json.dumps({"log_history": history}))
     reading = read_log(path)
+    assert [step.number for step in reading.steps] == list(range(2, 17))
     found = steady_state(reading.steps, reading.quantity)
     assert (found.value, found.warmup) == (pytest.approx(3.0), 3)
     assert any("step 9 2.3 times after an evaluation" in note for note in found.notes)
@@ -230,7 +231,7 @@ def test_numbers_that_contradict_each_other_are_told(tmp_path: Path) -> None:
 
 def test_a_log_without_steps_says_what_was_looked_for(tmp_path: Path) -> None:
     path = tmp_path / "nothing.log"
-    path.write_text("CUDA out of memory\n" * 3)
+    path.write_text("Loading the data set\n" * 3)
     with pytest.raises(LaunchError) as caught:
         read_log(path)
     words = str(caught.value)

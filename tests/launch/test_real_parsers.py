@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from real import derive, missing
-from real.plans import HF, MEGATRON, SERVING, Plan
+from real.plans import CONFIGS, HF, MEGATRON, SERVING, TITAN, Plan
 from real.written import Started, commands
 
 from planner.estimators.parameters import count_parameters
@@ -105,9 +105,60 @@ def megatron_differences(answer: dict[str, Any], job: Job) -> dict[str, Any]:
         expected["expert_data_parallel_size"] = job["num_gpus"] // (ep * etp * pp)
     wrong = differences(answer, expected)
     stages = answer["layers"]
-    num_layers = sum(group.count for group in job.model.layer_groups)
+    # Modules of multi-token prediction are counted apart.
+    num_layers = job.model.num_hidden_layers - (job["mtp_num_layers"] or 0)
     if sum(map(sum, stages)) != num_layers:
         wrong["layers"] = (stages, num_layers)
+    if {len(stage) for stage in stages} != {job["virtual_pipeline"]} or len(stages) != pp:
+        wrong["stages"] = (stages, (pp, job["virtual_pipeline"]))
+    if answer["parameters"] != pytest.approx(total_parameters(job.model), rel=1e-4):
+        wrong["parameters"] = (answer["parameters"], total_parameters(job.model))
+    return wrong
+
+
+def test_torchtitan(tmp_path: Path) -> None:
+    launches = written("torchtitan", TITAN, tmp_path)
+    cases = {}
+    for name, (_, (started,), folder) in launches.items():
+        words = started.words
+        own = folder / "planned_config.py"
+        cases[name] = {
+            "argv": words[words.index("torchtitan.train") + 1 :],
+            "world": started.world,
+            "environment": started.environment,
+            "file": str(own) if own.exists() else "",
+            "parameters": True,
+        }
+    wrong = {}
+    for name, answer in answered("torchtitan", cases).items():
+        job = launches[name][0]
+        assert cases[name]["world"] == job["num_gpus"]
+        wrong |= {f"{name}: {k}": v for k, v in torchtitan_differences(answer, job).items()}
+    assert not wrong
+
+
+def torchtitan_differences(answer: dict[str, Any], job: Job) -> dict[str, Any]:
+    """Sizes that follow from the layout, layers of every stage, and parameters."""
+    tp, pp = job["tensor_parallel"], job["pipeline_parallel"]
+    data = job["num_gpus"] // (tp * pp * job["context_parallel"])
+    each = {"none": "", "full": "FullAC.Config", "selective": "SelectiveAC.Config"}
+    expected = {
+        "tensor_parallel": tp,
+        "pipeline_parallel": pp,
+        "expert_parallel": job["expert_parallel"],
+        "data_parallel": data,
+        "sequence_length": job["sequence_length"],
+        "global_batch_size": job["global_batch_size"],
+        "micro_batch_size": job["micro_batch_size"],
+        "num_microbatches": job["global_batch_size"] // (job["micro_batch_size"] * data),
+        "interleaved": job["virtual_pipeline"] > 1,
+    }
+    wrong = differences(answer, expected)
+    if each[job["recompute"]] not in answer["activation_checkpoint"]:
+        wrong["recompute"] = (answer["activation_checkpoint"], job["recompute"])
+    stages, modules = answer["layers"], job["mtp_num_layers"] or 0
+    if sum(map(sum, stages)) != job.model.num_hidden_layers - modules:
+        wrong["layers"] = (stages, job.model.num_hidden_layers)
     if {len(stage) for stage in stages} != {job["virtual_pipeline"]} or len(stages) != pp:
         wrong["stages"] = (stages, (pp, job["virtual_pipeline"]))
     if answer["parameters"] != pytest.approx(total_parameters(job.model), rel=1e-4):
@@ -220,7 +271,9 @@ def served(launches: dict[str, Written], marker: list[str]) -> dict[str, tuple[J
     for name, (job, every, folder) in launches.items():
         model = folder / "model"
         model.mkdir()
-        (model / "config.json").write_text(json.dumps(config_json(job.model)))
+        (model / "config.json").write_text(
+            json.dumps(CONFIGS.get(job["model"]) or config_json(job.model))
+        )
         for started in every:
             words = started.words
             if words[: len(marker)] != marker:
@@ -248,6 +301,12 @@ def pool_values(job: Job, name: str) -> dict[str, Any]:
     return {key: job[prefix + key] for key in names}
 
 
+def takes_all(job: Job, name: str, gpus: int, requests: int) -> bool:
+    """Whether the servers together take the plan's requests; those of prefill pools need not."""
+    copies = 1 if job["mode"] == "disaggregated" else job["num_gpus"] // gpus
+    return name.endswith("prefill") or requests * copies >= job["concurrency"]
+
+
 def test_vllm(tmp_path: Path) -> None:
     launches = written("vllm", SERVING, tmp_path)
     commands_of = served(launches, ["vllm", "serve"])
@@ -258,7 +317,7 @@ def test_vllm(tmp_path: Path) -> None:
     }
     wrong = {}
     for name, answer in answered("vllm", cases).items():
-        job, words = commands_of[name]
+        job, _ = commands_of[name]
         plan = pool_values(job, name)
         expected = {
             "tensor_parallel": plan["tensor_parallel"],
@@ -271,10 +330,11 @@ def test_vllm(tmp_path: Path) -> None:
             "expert_parallel": plan["expert_parallel"] > 1,
             "prefix_caching": False,
         }
-        if not name.endswith("prefill"):
-            expected["max_num_seqs"] = int(words[words.index("--max-num-seqs") + 1])
-            assert answer["max_num_seqs"] * answer["data_parallel"] >= 1
         found = differences(answer, expected)
+        if not takes_all(
+            job, name, answer["world"], answer["max_num_seqs"] * expected["data_parallel"]
+        ):
+            found["max_num_seqs"] = (answer["max_num_seqs"], job["concurrency"])
         wrong |= {f"{name}: {key}": value for key, value in found.items()}
     assert not wrong
 
@@ -300,5 +360,8 @@ def test_sglang(tmp_path: Path) -> None:
         if not name.endswith("decode"):
             expected["chunked_prefill_size"] = plan["max_num_batched_tokens"]
         found = differences(answer, expected)
+        gpus = answer["tensor_parallel"] * answer["pipeline_parallel"]
+        if not takes_all(job, name, gpus, answer["max_running_requests"]):
+            found["max_running_requests"] = (answer["max_running_requests"], job["concurrency"])
         wrong |= {f"{name}: {key}": value for key, value in found.items()}
     assert not wrong

@@ -22,6 +22,7 @@ from planner.launch.wrappers.shell import (
     given,
     indented,
     runs_by_rank,
+    uses,
 )
 from planner.text import duration
 from planner.units import DAY, HOUR
@@ -138,10 +139,12 @@ def _addresses(places: Sequence[Placed]) -> list[str]:
 def _function(target: Target, job: Job, process: Process) -> list[str]:
     """What runs on each node of a process."""
     inside = exports(environment_of(target, job, process))
+    inside += [f"export COPIES={process.copies}"] if process.copies > 1 else []
     if process.num_nodes > 1:
         rank = "SLURM_NODEID" if runs_by_rank(process) else "SLURM_PROCID"
         inside += [f'export NUM_NODES={process.num_nodes} NODE_RANK="${rank}"']
     last = " ".join(given(process)) if runs_by_rank(process) else command(process)
+    inside += ['HOST_ADDRESS="$(hostname)"'] if uses(process, "HOST_ADDRESS") else []
     inside += [*arguments_lines(process), f"exec {last}"]
     return [f"{_name(process)}() {{", *indented(inside), "}"]
 

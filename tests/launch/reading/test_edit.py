@@ -10,6 +10,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reading_examples import examples
 
 from planner.launch.accepted import Accepted, AcceptedOption
 from planner.launch.quoting import shell_word, yaml_scalar
@@ -116,6 +117,12 @@ def test_a_shared_variable_is_left_to_the_other_option() -> None:
     assert texts(done.text)["--option-d"] == ("1",)
 
 
+def test_indents_stay_where_the_first_option_of_a_line_goes() -> None:
+    text = "train \\\n    --option-a 1 --flag-a \\\n    --option-b 2 --option-c 3\n"
+    done = edit_command(text, {"--option-a": None, "--option-b": None}, options)
+    assert done.text == "train \\\n    --flag-a \\\n    --option-c 3\n"
+
+
 def test_an_option_that_is_repeated_goes_everywhere() -> None:
     text = "train --option-a 1 --flag-a \\\n  --option-a 2 --option-a 3\n"
     assert edit_command(text, {"--option-a": None}, options).text == "train --flag-a\n"
@@ -137,7 +144,7 @@ def test_what_text_does_not_tell_is_left() -> None:
 WORDS = st.one_of(st.sampled_from(VALUES), st.text("ab1 '\"$\\`;&|#=\n*", max_size=5))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(500, 15))
 @given(
     st.dictionaries(st.sampled_from(NAMES), WORDS, min_size=1),
     st.dictionaries(st.sampled_from(NAMES), st.one_of(st.none(), WORDS)),
@@ -189,7 +196,7 @@ def plain(text: str, name: str) -> dict[str, Any]:
     }
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(1000, 30))
 @given(MAPPING, st.data(), st.sampled_from(["block", "flow", "json", "json lines"]))
 def test_any_change_of_any_document(data: dict[str, Any], draw: Any, style: str) -> None:
     name = "a.json" if "json" in style else "a.yaml"

@@ -9,7 +9,14 @@ Plan = dict[str, Any]
 
 def train(model: str, num_gpus: int, batch: int, gpu: str = "h100-sxm", **more: Any) -> Plan:
     """A plan to train; what is no question of the request is a setting."""
-    questions = ("sequence_length", "adapter", "lora_rank", "lora_targets", "framework", "dropout")
+    questions = (
+        "sequence_length",
+        "adapter",
+        "lora_rank",
+        "lora_targets",
+        "dropout",
+        "mtp_num_layers",
+    )
     asked = {name: more.pop(name) for name in questions if name in more}
     return {
         "workload": "train",
@@ -54,6 +61,19 @@ MEGATRON = {
     "multi-query": train("falcon-40b", 64, 256, **layout(4, 2)),
     "no shards": train("llama-2-7b", 16, 64, **layout(8, zero_stage=0)),
 }
+TITAN = {
+    "dense": train("llama-3.1-8b", 8, 64, **layout(zero_stage=2)),
+    "tensors": train("llama-3.1-70b", 256, 512, **layout(8, zero_stage=2, recompute="full")),
+    "pipeline": train("llama-3.1-405b", 2048, 2048, **layout(8, 16, recompute="full")),
+    "chunks": train("llama-3.1-70b", 256, 512, **layout(4, 4, 5, zero_stage=2)),
+    "no shipped shape": train("llama-65b", 256, 512, **layout(8, 4, zero_stage=2)),
+    "fp8": train("llama-3.1-70b", 256, 512, **layout(8, zero_stage=2, precision="fp8")),
+    "experts": train("qwen3-30b-a3b", 64, 256, **layout(zero_stage=3, expert_parallel=8)),
+    "latent": train(
+        "deepseek-v3", 1024, 4096, "h200-sxm", mtp_num_layers=0,
+        **layout(1, 8, zero_stage=2, expert_parallel=64, recompute="full"),
+    ),
+}  # fmt: skip
 HF = {
     "one GPU": train("llama-2-7b", 1, 8, adapter="lora", lora_rank=16, lora_targets="query_value"),
     "adapters": train("llama-2-13b", 8, 64, adapter="lora", lora_rank=16, zero_stage=3),
@@ -81,6 +101,33 @@ def serve(model: str, num_gpus: int, gpu: str = "h100-sxm", **more: Any) -> Plan
     }
 
 
+# config.json of models whose family `config_json` does not write.
+CONFIGS: dict[str, Plan] = {
+    "granite-4.0-h-tiny": {
+        "model_type": "granitemoehybrid",
+        "architectures": ["GraniteMoeHybridForCausalLM"],
+        "torch_dtype": "bfloat16",
+        "hidden_size": 1536,
+        "intermediate_size": 512,
+        "layer_types": [*["mamba"] * 9, "attention"] * 4,
+        "mamba_d_conv": 4,
+        "mamba_d_head": 64,
+        "mamba_d_state": 128,
+        "mamba_expand": 2,
+        "mamba_n_groups": 1,
+        "mamba_n_heads": 48,
+        "max_position_embeddings": 131072,
+        "num_attention_heads": 12,
+        "num_experts_per_tok": 6,
+        "num_hidden_layers": 40,
+        "num_key_value_heads": 4,
+        "num_local_experts": 64,
+        "position_embedding_type": "nope",
+        "shared_intermediate_size": 1024,
+        "tie_word_embeddings": True,
+        "vocab_size": 100352,
+    },
+}
 POOLS = {"mode": "disaggregated", "prefill_replicas": 1}
 SERVING = {
     "one GPU": serve("llama-2-7b", 1),
@@ -93,6 +140,7 @@ SERVING = {
         "deepseek-v3", 8, "h200-sxm", tensor_parallel=1, attention_data_parallel=8,
         expert_parallel=8, quantization="fp8",
     ),
+    "hybrid": serve("granite-4.0-h-tiny", 2, tensor_parallel=2),
     "latent, one rank of attention": serve(
         "deepseek-v3", 8, "h200-sxm", tensor_parallel=8, quantization="fp8"
     ),

@@ -188,6 +188,15 @@ def test_a_router_reaches_every_copy_by_name(tmp_path: Path) -> None:
     assert said["words"] == [f"http://{name}-{i}.{name}:8200" for i in range(2)]
 
 
+def test_a_pod_knows_its_address() -> None:
+    own = Variable(name="HOST_ADDRESS", meaning="")
+    found = objects(Draft(processes=(process("serve", own, name="server", port=8000),)))
+    container = one(found, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    (address,) = (each for each in container["env"] if each["name"] == "HOST_ADDRESS")
+    assert address["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+    assert "ConfigMap" not in {each["kind"] for each in found}
+
+
 def test_words_and_files_arrive_as_they_are(tmp_path: Path) -> None:
     files = tuple(File(name=f"a{i}/b.json", text=text) for i, text in enumerate(ODD))
     found = objects(Draft(processes=(process("serve", *ODD),), files=files), job_of())
