@@ -138,17 +138,7 @@ def answers(reading: Reading) -> Answers:
         asked.append("model")
     else:
         values["model"] = model
-    for term, key, default in (
-        ("tensor_parallel", "parallelism.tensor_parallel_degree", function.tensor_parallel),
-        ("context_parallel", "parallelism.context_parallel_degree", 1),
-        ("pipeline_parallel", "parallelism.pipeline_parallel_degree", 1),
-        ("expert_parallel", "parallelism.expert_parallel_degree", function.expert_parallel),
-        ("sequence_length", "training.seq_len", function.sequence_length),
-    ):
-        values[term] = options.number(key)
-        if values[term] is None:
-            values[term] = default
-            defaults[term] = f"{default} is that of {name or 'torchtitan'}"
+    values |= _sizes(options, name, function, defaults)
     values |= _states(options, values, function, defaults)
     gpus = _split(reading, options, values)
     if gpus is None:
@@ -172,6 +162,25 @@ def answers(reading: Reading) -> Answers:
         asked=tuple(asked),
         notes=tuple(notes),
     )
+
+
+def _sizes(
+    options: _Options, name: str, function: _Function, defaults: dict[str, str]
+) -> dict[str, int]:
+    """Degrees of parallelism and tokens of a sequence."""
+    values: dict[str, int] = {}
+    for term, key, default in (
+        ("tensor_parallel", "parallelism.tensor_parallel_degree", function.tensor_parallel),
+        ("context_parallel", "parallelism.context_parallel_degree", 1),
+        ("pipeline_parallel", "parallelism.pipeline_parallel_degree", 1),
+        ("expert_parallel", "parallelism.expert_parallel_degree", function.expert_parallel),
+        ("sequence_length", "training.seq_len", function.sequence_length),
+    ):
+        told = options.number(key)
+        values[term] = default if told is None else told
+        if told is None:
+            defaults[term] = f"{default} is that of {name or 'torchtitan'}"
+    return values
 
 
 def _options(found: Found) -> _Options:
