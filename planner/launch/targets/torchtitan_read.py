@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,7 @@ _OLDER = {
     "experimental.context_parallel_degree": "parallelism.context_parallel_degree",
 }
 _SUBCOMMAND = "activation-checkpoint:"
+_KEY = re.compile(r"[a-z_0-9]+(\.[a-z_0-9]+)+")
 _MODES = ("none", "selective", "full")
 _KINDS = (("float8", "fp8"), ("fp8", "fp8"), ("mxfp8", "fp8"), ("nvfp4", "fp4"))
 
@@ -195,7 +197,7 @@ def _options(found: Found) -> _Options:
         for option, given in every.items():
             is_command = option.startswith("-")
             name = option.lstrip("-").replace("-", "_") if is_command else option
-            if not is_command and ":" not in option:
+            if _KEY.fullmatch(option):
                 options.is_older = True
             options.given.setdefault(_OLDER.get(name, name), given)
     return options
