@@ -11,6 +11,7 @@ from planner.launch.target import Argument, Draft, File, Process, Target
 from planner.launch.trainer.reading import is_accelerate_document, trainer_answers
 from planner.launch.trainer.writing import (
     accumulation,
+    adapter_notes,
     data_parallel,
     is_supervised,
     nested,
@@ -149,6 +150,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
         files=(config, *script_files(job)),
         unexpressed=(*script.unexpressed, *unexpressed, *_unsplit(job)),
         left=left,
+        notes=adapter_notes(job),
     )
 
 

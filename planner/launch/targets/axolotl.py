@@ -13,6 +13,8 @@ from planner.launch.targets import deepspeed
 from planner.launch.trainer.axolotl import axolotl_answers
 from planner.launch.trainer.writing import (
     accumulation,
+    adapter_notes,
+    adapter_remarks,
     data_parallel,
     has_adapter,
     lora_modules,
@@ -91,7 +93,7 @@ def _fsdp(job: Job) -> dict[str, Any]:
 
 
 def _unexpressed(job: Job) -> tuple[Remark, ...]:
-    found = []
+    found = list(adapter_remarks(job))
     if job.profile.name in _BY_FSDP and job["offload"] == "optimizer":
         note = "FSDP offloads weights with the optimizer; DeepSpeed separates them"
         found.append(Remark(parameter="offload", value="optimizer", note=note))
@@ -131,7 +133,13 @@ def _draft(job: Job, settings: Settings) -> Draft:
         num_nodes=job.num_nodes,
         gpus_per_node=job.gpus_per_node,
     )
-    return Draft(processes=(process,), files=tuple(files), unexpressed=unexpressed, left=_LEFT)
+    return Draft(
+        processes=(process,),
+        files=tuple(files),
+        unexpressed=unexpressed,
+        left=_LEFT,
+        notes=adapter_notes(job),
+    )
 
 
 def _of_file(job: Job) -> Mapping[str, Any]:

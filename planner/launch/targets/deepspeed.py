@@ -15,6 +15,7 @@ from planner.launch.trainer.reading import (
 )
 from planner.launch.trainer.writing import (
     accumulation,
+    adapter_notes,
     data_parallel,
     is_supervised,
     json_file,
@@ -81,6 +82,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
         files=(deepspeed_file(settings), *script_files(job)),
         unexpressed=(*script.unexpressed, *unexpressed),
         left=left,
+        notes=adapter_notes(job),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,7 @@ _OLDER = {
     "experimental.context_parallel_degree": "parallelism.context_parallel_degree",
 }
 _SUBCOMMAND = "activation-checkpoint:"
+_KEY = re.compile(r"[a-z_0-9]+(\.[a-z_0-9]+)+")
 _MODES = ("none", "selective", "full")
 _KINDS = (("float8", "fp8"), ("fp8", "fp8"), ("mxfp8", "fp8"), ("nvfp4", "fp4"))
 
@@ -138,17 +140,7 @@ def answers(reading: Reading) -> Answers:
         asked.append("model")
     else:
         values["model"] = model
-    for term, key, default in (
-        ("tensor_parallel", "parallelism.tensor_parallel_degree", function.tensor_parallel),
-        ("context_parallel", "parallelism.context_parallel_degree", 1),
-        ("pipeline_parallel", "parallelism.pipeline_parallel_degree", 1),
-        ("expert_parallel", "parallelism.expert_parallel_degree", function.expert_parallel),
-        ("sequence_length", "training.seq_len", function.sequence_length),
-    ):
-        values[term] = options.number(key)
-        if values[term] is None:
-            values[term] = default
-            defaults[term] = f"{default} is that of {name or 'torchtitan'}"
+    values |= _sizes(options, name, function, defaults)
     values |= _states(options, values, function, defaults)
     gpus = _split(reading, options, values)
     if gpus is None:
@@ -174,6 +166,25 @@ def answers(reading: Reading) -> Answers:
     )
 
 
+def _sizes(
+    options: _Options, name: str, function: _Function, defaults: dict[str, str]
+) -> dict[str, int]:
+    """Degrees of parallelism and tokens of a sequence."""
+    values: dict[str, int] = {}
+    for term, key, default in (
+        ("tensor_parallel", "parallelism.tensor_parallel_degree", function.tensor_parallel),
+        ("context_parallel", "parallelism.context_parallel_degree", 1),
+        ("pipeline_parallel", "parallelism.pipeline_parallel_degree", 1),
+        ("expert_parallel", "parallelism.expert_parallel_degree", function.expert_parallel),
+        ("sequence_length", "training.seq_len", function.sequence_length),
+    ):
+        told = options.number(key)
+        values[term] = default if told is None else told
+        if told is None:
+            defaults[term] = f"{default} is that of {name or 'torchtitan'}"
+    return values
+
+
 def _options(found: Found) -> _Options:
     options = _Options()
     for document in (found, *found.files.values()):
@@ -186,7 +197,7 @@ def _options(found: Found) -> _Options:
         for option, given in every.items():
             is_command = option.startswith("-")
             name = option.lstrip("-").replace("-", "_") if is_command else option
-            if not is_command and ":" not in option:
+            if _KEY.fullmatch(option):
                 options.is_older = True
             options.given.setdefault(_OLDER.get(name, name), given)
     return options

@@ -12,6 +12,7 @@ from planner.launch.trainer.reading import is_trainer_document, starts_trainer, 
 from planner.launch.trainer.writing import (
     FSDP_FILE,
     SECTION,
+    adapter_notes,
     has_adapter,
     is_supervised,
     json_file,
@@ -73,7 +74,8 @@ def _draft(job: Job, settings: Settings) -> Draft:
     )
     notes: tuple[str, ...] = ()
     if has_adapter(job):
-        notes = ("peft adds the adapters: lora_alpha and lora_dropout are TRL's defaults.",)
+        told = "peft adds the adapters: lora_alpha and lora_dropout are TRL's defaults."
+        notes = (told, *adapter_notes(job))
     return Draft(
         processes=(process,), files=tuple(files), unexpressed=unexpressed, left=left, notes=notes
     )

@@ -95,7 +95,35 @@ def lora_modules(job: Job) -> tuple[str, ...]:
         ends, others = _latent(attention)
     if targets == "query_value":
         return ends
-    return (*ends, *others, *(forward if targets == "all_linear" else ()))
+    if targets != "all_linear":
+        return (*ends, *others)
+    if not job.model.num_experts:
+        return (*ends, *others, *forward)
+    if names_shared_experts(job):
+        return (*ends, *others, *(f"shared_expert.{name}" for name in forward))
+    return (*ends, *others)
+
+
+def names_shared_experts(job: Job) -> bool:
+    """Whether shared experts can have adapters without the routed ones."""
+    return family_of(job.model) == "qwen2_moe"
+
+
+def adapter_remarks(job: Job) -> tuple[Remark, ...]:
+    """That matrices beside routed experts cannot be named without these."""
+    of_all = has_adapter(job) and job["lora_targets"] == "all_linear"
+    if not of_all or not job.model.num_experts or names_shared_experts(job):
+        return ()
+    note = (
+        "peft 0.21.2 gives routed experts adapters, too, where it is told matrices of "
+        "feed-forwards; the file names those of attention alone"
+    )
+    return (Remark(parameter="lora_targets", value="all_linear", note=note),)
+
+
+def joins_projections(job: Job) -> bool:
+    """Whether queries, keys and values are one matrix, with one adapter, in Transformers."""
+    return family_of(job.model) in ("gpt2", "bloom", "gpt_neox")
 
 
 def _latent(attention: AttentionSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -190,9 +218,19 @@ def _program(job: Job) -> tuple[Argument, ...]:
     )
 
 
+def adapter_notes(job: Job) -> tuple[str, ...]:
+    """What is otherwise of the adapters than the plan has it."""
+    if not has_adapter(job) or not joins_projections(job):
+        return ()
+    return (
+        "Queries, keys and values of this model are one matrix with one adapter: it has fewer "
+        "parameters than the three of the plan.",
+    )
+
+
 def script_remarks(job: Job) -> tuple[tuple[Remark, ...], tuple[Remark, ...]]:
     """What the script cannot say beside its table, and what it leaves to the user."""
-    remarks: list[Remark] = []
+    remarks = list(adapter_remarks(job))
     if not is_supervised(job):
         if not job["flash_attention"]:
             note = "run_clm.py has no option of it: PyTorch's fused attention runs"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +15,11 @@ from round_trip import found_of, job_of, lost, stated, training_jobs
 
 from planner.errors import LaunchError
 from planner.launch.job import Job
+from planner.launch.read import read_launch
 from planner.launch.targets import target_of
 from planner.launch.targets.torchtitan import dealt
 from planner.launch.understood import World
+from planner.launch.write import launch_of
 from planner.specs.model_catalogue import load_model
 
 TARGET = target_of("torchtitan")
@@ -167,3 +170,15 @@ def test_gpus_that_are_no_product_are_refused() -> None:
     world = World(num_gpus=stated("--n", "8"))
     with pytest.raises(LaunchError, match="8 GPUs are not"):
         TARGET.read(replace(values_found("torchtitan", options), world=world))
+
+
+def test_the_script_reads_back(tmp_path: Path) -> None:
+    """Flags stand without values, and the last word is no value of one."""
+    job = _job("llama-3.1-8b", settings={"recompute": "full", "tensor_parallel": 2})
+    for file in launch_of(job.pinned.request(), "torchtitan", "script").files:
+        (tmp_path / file.name).write_text(file.text, encoding="utf-8")
+    imported = read_launch(tmp_path / "train.sh")
+    wanted = {"recompute": "full", "num_gpus": 64, "tensor_parallel": 2, "micro_batch_size": 1}
+    assert wanted.items() <= imported.values.items()
+    assert not imported.values["sequence_parallel"]
+    assert not any("TOML" in note for note in imported.notes)

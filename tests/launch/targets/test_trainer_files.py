@@ -256,6 +256,22 @@ def test_names_of_adapted_matrices(model: str, targets: str, modules: tuple[str,
     assert lora_modules(job) == modules
 
 
+@pytest.mark.parametrize("name", ["transformers", "deepspeed", "axolotl"])
+def test_experts_that_peft_would_adapt_are_told(name: str) -> None:
+    job = _job("HF Trainer", model="deepseek-v3", adapter="lora", lora_targets="all_linear")
+    draft = target_of(name).drafted(job)
+    assert "lora_targets" in {remark.parameter for remark in draft.unexpressed}
+    assert lora_modules(job) == ("q_b_proj", "kv_b_proj", "o_proj")
+
+
+def test_one_adapter_of_joined_projections_is_told() -> None:
+    job = _job("HF Trainer", model="bloom-7b1", adapter="lora", lora_targets="attention")
+    assert any("one matrix" in note for note in target_of("transformers").drafted(job).notes)
+    plain = _job("HF Trainer", adapter="lora")
+    notes = target_of("transformers").drafted(plain).notes
+    assert not any("one matrix" in note for note in notes)
+
+
 def test_a_model_without_a_public_name_brings_its_config() -> None:
     job = replace(_job("HF Trainer FSDP", settings={"zero_stage": 3}))
     job.__dict__["hub_name"] = None
