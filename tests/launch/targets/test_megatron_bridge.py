@@ -90,6 +90,7 @@ def test_adapters_are_trained_of_frozen_weights() -> None:
         if isinstance(word, Variable)
     ]
     assert "checkpoint.pretrained_checkpoint=" in variables
+    assert "dataset.dataset_root=" in variables
 
 
 def test_what_fused_matrices_cannot_say_is_told() -> None:
