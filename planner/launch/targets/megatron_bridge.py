@@ -23,7 +23,6 @@ _SPLIT = {"embedding_in_split": False, "loss_in_split": False}
 _SCRIPT = '''\
 """Train with {version}: MODEL KEY=VALUE ..., where MODEL is on Hugging Face or "{shape}"."""
 
-import os
 import sys
 
 from megatron.bridge import AutoBridge
@@ -52,8 +51,7 @@ from megatron.bridge.peft.lora import LoRA
 """
 _ADAPTER = """\
 config.peft = LoRA()
-# A folder with training.jsonl, validation.jsonl and, if there is one, test.jsonl.
-config.dataset = GPTSFTDatasetConfig(dataset_root=os.environ["DATA_PATH"], seq_length=1)
+config.dataset = GPTSFTDatasetConfig(dataset_root="set below", seq_length=1)
 """
 
 
@@ -145,7 +143,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
 
 def _program(is_adapted: bool) -> str:
     function = "finetune" if is_adapted else "pretrain"
-    text = _SCRIPT.format(
+    return _SCRIPT.format(
         version=_VERSION,
         shape=SHAPE,
         imports=_ADAPTER_IMPORTS if is_adapted else "",
@@ -153,7 +151,6 @@ def _program(is_adapted: bool) -> str:
         function=function,
         adapter=_ADAPTER if is_adapted else "",
     )
-    return text if is_adapted else text.replace("import os\n", "")
 
 
 def _own_words(job: Job, is_adapted: bool) -> list[Argument]:
@@ -171,7 +168,12 @@ def _own_words(job: Job, is_adapted: bool) -> list[Argument]:
     if is_adapted:
         meaning = "the weights, as AutoBridge.import_ckpt of megatron.bridge wrote them"
         name = "PRETRAINED_CHECKPOINT"
-        return [*found, known("checkpoint.pretrained_checkpoint", name, meaning)]
+        folder = "folder with training.jsonl, validation.jsonl and, if there is one, test.jsonl"
+        return [
+            *found,
+            known("checkpoint.pretrained_checkpoint", name, meaning),
+            known("dataset.dataset_root", "DATA_PATH", folder),
+        ]
     meaning = "prefix of the data set that preprocess_data.py of Megatron-LM made"
     return [*found, known("dataset.data_path", "DATA_PATH", meaning)]
 

@@ -90,6 +90,7 @@ def test_adapters_are_trained_of_frozen_weights() -> None:
         if isinstance(word, Variable)
     ]
     assert "checkpoint.pretrained_checkpoint=" in variables
+    assert "dataset.dataset_root=" in variables
 
 
 def test_what_fused_matrices_cannot_say_is_told() -> None:
@@ -180,9 +181,12 @@ def test_a_configuration_of_nemo() -> None:
             "model__optim.name": "distributed_fused_adam",
             "model__hidden_dropout": "0.0",
             "model__attention_dropout": "0.0",
+            "model__fp8": "False",
+            "model__fp8_hybrid": "True",
         }
     )
     assert answers.values["framework"] == "NeMo"
+    assert answers.values["precision"] == "bf16"
     assert answers.values["num_gpus"] == 32
     assert answers.values["recompute"] == "selective"
     assert answers.values["zero_stage"] == "1"

@@ -109,6 +109,16 @@ def test_other_splits_are_a_layout_which_tells_the_chunks() -> None:
     assert "--num-virtual-stages-per-pipeline-rank" not in said
 
 
+def test_ends_that_lack_several_layers_are_a_layout() -> None:
+    made = job("deepseek-v3", 64, pipeline_parallel=4, virtual_pipeline=4, mtp_num_layers=0)
+    sizes = chunk_split(made.model, 4, 4)
+    assert min(sizes) < max(sizes) - 1
+    said = words(made)
+    layout = stages_of(said["--pipeline-model-parallel-layout"])
+    assert [chunk.count("t") for chunk in layout] == sizes
+    assert "--account-for-loss-in-pipeline-split" not in said
+
+
 def test_defaults_of_megatron_that_are_not_the_model_s_are_written() -> None:
     said = words(job("llama-2-70b", 64, tensor_parallel=8, sequence_parallel=True))
     assert said["--attention-dropout"] == said["--hidden-dropout"] == "0.0"
