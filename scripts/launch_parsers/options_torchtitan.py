@@ -34,6 +34,17 @@ def overrides() -> Iterator[Row]:
     yield {"name": "activation-checkpoint:none", "type": "flag", "nargs": "0"}
 
 
+def switches(rows: list[Row]) -> Iterator[Row]:
+    """The rows; what is true or false is a word without a value, and another that says no."""
+    for row in rows:
+        if row.get("type") != "bool" or "." not in row["name"]:
+            yield row
+            continue
+        section, _, name = row["name"].rpartition(".")
+        yield {**row, "type": "flag", "nargs": "0"}
+        yield {**row, "name": f"{section}.no_{name}", "type": "flag", "nargs": "0"}
+
+
 def answer(case: dict[str, Any]) -> list[Row]:
     ConfigManager()
-    return distinct(overrides())
+    return distinct(switches(distinct(overrides())))
