@@ -8,17 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import FloatArray, IndexArray
+from planner.arrays import BoolArray, FloatArray, IndexArray
+from planner.confidence.quantiles import MEDIAN
 from planner.errors import PlannerError
 from planner.optimize.collector import known_value, plain, rows_of
 from planner.optimize.objectives import Objective
 from planner.optimize.problem import Problem
 from planner.optimize.result_columns import fit_probability, full_columns
 from planner.optimize.source import Candidates
+from planner.optimize.sureness import sure_factor
 from planner.plan import Plan, make_plan
 from planner.terms import glossary, terms_of
 from planner.workloads.assumed import assumed_limits
 from planner.workloads.base import Evaluation
+
+SURE = 0.9
+"""A change that fits less surely is taken where nothing else fits."""
 
 MOST_CHANGES = 3
 """More parameters at once are another plan, not a change."""
@@ -56,7 +61,8 @@ def best_changes(plan: Plan, found: Evaluation) -> list[Change]:
     """For one, two and three changed parameters the best, as far as more of them gain more.
 
     ``plan`` and ``found`` are those of one configuration. Number format and batch stay as they
-    are. Empty where nothing is better, or where its workers are of two kinds.
+    are, and no change makes it fit less surely than now, or than 9 of 10 runs do. Empty where
+    nothing is better, or where its workers are of two kinds.
     """
     if found.source.mesh is None:
         return []
@@ -66,9 +72,28 @@ def best_changes(plan: Plan, found: Evaluation) -> list[Change]:
         return []
     (objective,) = problem.objectives[:1]
     now = float(np.ravel(found.candidates.value(objective.name))[0])
-    before, reached = (np.nan, 0.0) if found.rejected_by else (now, now)
+    before = np.nan if found.rejected_by else now
+    surely = max(min(SURE, _fits(found)), MEDIAN) if not found.rejected_by else SURE
+    changes = _changes(problem, objective, own, before, surely)
+    if not changes and found.rejected_by:
+        return _changes(problem, objective, own, before, MEDIAN)
+    return changes
+
+
+def _fits(found: Evaluation) -> float:
+    """How surely the plan fits as it is; surely where no published runs tell."""
+    (row,) = rows_of(full_columns(found.table(), [found.source]))
+    chance = fit_probability(row)
+    return chance if np.isfinite(chance) else SURE
+
+
+def _changes(
+    problem: Problem, objective: Objective, own: Mapping[str, Any], before: float, surely: float
+) -> list[Change]:
+    """The best for each number of changed parameters that gains something over fewer."""
     changes: list[Change] = []
-    for candidates, row, value in _best_by_distance(problem, objective, own):
+    reached = before if np.isfinite(before) else 0.0
+    for candidates, row, value in _best_by_distance(problem, objective, own, surely):
         if value > reached * (1 + _WORTH):
             changes.append(_change(candidates, row, own, value / before - 1))
             reached = value
@@ -133,16 +158,20 @@ def _own_limits(plan: Plan, own: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _best_by_distance(
-    problem: Problem, objective: Objective, own: Mapping[str, Any]
+    problem: Problem, objective: Objective, own: Mapping[str, Any], surely: float
 ) -> Iterator[tuple[Candidates, int, float]]:
-    """For each number of changed parameters the best configuration, and its objective."""
+    """For each number of changed parameters the best configuration, and its objective.
+
+    Those count that fit in a share ``surely`` of runs.
+    """
     best: dict[int, tuple[Candidates, int, float]] = {}
     for source in problem.sources:
         for block in source.blocks(problem.objectives, problem.constraints):
             if block.candidates is None:
                 continue
             candidates = block.candidates
-            feasible = np.flatnonzero(problem.codes(candidates) == 0)
+            feasible = np.flatnonzero((problem.codes(candidates) == 0).ravel())
+            feasible = feasible[_has_room(candidates, feasible, surely)]
             values = candidates.at(candidates.value(objective.name), feasible)
             distance = _distance(candidates, own, feasible)
             for number in range(1, MOST_CHANGES + 1):
@@ -154,6 +183,16 @@ def _best_by_distance(
                 if number not in best or value > best[number][2]:
                     best[number] = (candidates, int(feasible[chosen]), value)
     return (best[number] for number in sorted(best))
+
+
+def _has_room(candidates: Candidates, rows: IndexArray, surely: float) -> BoolArray:
+    """Whether the fullest GPU has room, with the errors of published runs on the bad side."""
+    needed, free = (
+        candidates.at(values, rows)
+        for values in (candidates.memory[-1][0], candidates.value("memory_headroom"))
+    )
+    factor = sure_factor(candidates.source, "peak_memory", surely, 1) or 1.0
+    return np.asarray(needed * factor <= needed + free)
 
 
 def _distance(candidates: Candidates, own: Mapping[str, Any], rows: IndexArray) -> FloatArray:

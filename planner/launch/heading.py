@@ -39,7 +39,9 @@ _PREDICTED = {
 }
 _SUFFIXES = {"s": "_s", "d": "_days", "GiB": "_gib", "USD": "_usd"}
 _SCALES = {"_gib": GIB, "_days": DAY}
-GIVEN = frozenset({"NODE_RANK", "NUM_NODES", "MASTER_ADDR", "MASTER_PORT", "PORT", "COPY"})
+GIVEN = frozenset(
+    {"NODE_RANK", "NUM_NODES", "MASTER_ADDR", "MASTER_PORT", "PORT", "COPY", "HOST_ADDRESS"}
+)
 """Variables that wrappers set themselves."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from planner.errors import LaunchError
 from planner.launch.launchers import Inner, inner_commands, read_script
 from planner.launch.reading.arguments import read_arguments
+from planner.launch.reading.config_maps import config_maps
 from planner.launch.reading.containers import Container, containers_of, script_of
 from planner.launch.reading.shell import HereDocument, Script, Word
 from planner.launch.reading.shell.values import computed
@@ -85,7 +86,7 @@ def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Foun
         positional=tuple(arguments.positional),
         environment={name: _given(name, word) for name, word in inner.environment.items()},
         world=inner.world,
-        files=_files(path, script, arguments.options.values()),
+        files=_files(path, script, [*arguments.options.values(), *arguments.positional]),
     )
 
 
@@ -107,14 +108,21 @@ def _given(name: str, word: Word) -> Given:
     )
 
 
-def _files(path: Path, script: Script, options: Any) -> dict[str, Found]:
-    """The documents that options name: those that the script writes, or that stand beside it."""
+def _files(
+    path: Path, script: Script, options: Iterable[Given], *, is_inside: bool = False
+) -> dict[str, Found]:
+    """The documents that options name: those that the script writes, or that stand beside it.
+
+    Documents name further ones; ``is_inside`` says that these are named so.
+    """
     found: dict[str, Found] = {}
     for given in options:
         for text in given.texts:
             if text is None or not text.lower().endswith(_DOCUMENTS):
                 continue
             document = _document(path, script, text)
+            if document is not None and not is_inside:
+                found |= _files(path, script, document.options.values(), is_inside=True)
             if document is not None:
                 found[text] = document
     return found
@@ -169,8 +177,10 @@ def _of_documents(path: Path, text: str) -> Iterator[Found]:
 def _of_containers(path: Path, text: str) -> Iterator[Found]:
     """What the containers of a file start; those that follow another are part of its job."""
     containers = containers_of(text, path.name)
+    brought = config_maps(text, path.name) if containers else {}
     for container in containers:
         script = script_of(container, text, path.name)
+        script = replace(script, files={**brought, **script.files})
         for inner in inner_commands(script):
             target = started(inner.words)
             if target is not None and not container.is_follower:

@@ -14,6 +14,7 @@ from planner.launch.text import Given
 from planner.launch.understood import Found, World
 
 _MOST_BYTES = 4_000_000
+_NODE_RANK = "--node-rank"
 _OF_POOLS = "prefill_"
 _REPLICAS = ("replicas", "prefill_replicas")
 
@@ -86,9 +87,15 @@ def _distinct(found: Sequence[Imported]) -> list[tuple[Imported, int]]:
         same = next((at for at, (other, _) in enumerate(kept) if _same(one, other)), None)
         if same is None:
             kept.append((one, 1))
-        else:
+        elif not _follows(one):
             kept[same] = (kept[same][0], kept[same][1] + 1)
     return kept
+
+
+def _follows(one: Imported) -> bool:
+    """Whether a command is of a later node of a server that another command leads."""
+    given = one.found.options.get(_NODE_RANK)
+    return given is not None and given.texts not in (("0",), (None,))
 
 
 def _same(one: Imported, other: Imported) -> bool:
@@ -99,7 +106,7 @@ def _joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:
     """Prefill and decode workers of one deployment as one launch."""
     prefill = [(one, n) for one, n in found if _REPLICAS[1] in one.values]
     decode = [(one, n) for one, n in found if _REPLICAS[0] in one.values]
-    if len(prefill) != 1 or len(decode) != 1:
+    if len(prefill) != 1 or len(decode) != 1 or prefill == decode:
         return [one for one, _ in found]
     (first, num_first), (second, num_second) = prefill[0], decode[0]
     own = {name: v for name, v in first.values.items() if name.startswith(_OF_POOLS)}

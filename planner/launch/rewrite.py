@@ -10,7 +10,7 @@ from planner.launch.imported import Imported
 from planner.launch.job import Job
 from planner.launch.launches import is_document, launches
 from planner.launch.option_table import Remark, Role, Row
-from planner.launch.reading.edit import Changes, edit_command, edit_document
+from planner.launch.reading.edit import Changes, Edited, edit_command, edit_document
 from planner.launch.target import Target
 from planner.launch.text import Given, diff
 from planner.launch.understood import Found, Reading
@@ -48,12 +48,12 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
     target, found = imported.target, imported.found
     changes = option_changes(target, before, after, changed)
     changes |= _other_ways(target.reading(found), target, changes, changed)
-    if is_document(imported.path):
+    if is_document(imported.path) and not any(name.startswith("-") for name in found.options):
         own = {name: texts for name, texts in changes.items() if not name.startswith("-")}
         edited = edit_document(found.text, found.name, own, _place(imported, found))
     else:
         own = {name: texts for name, texts in changes.items() if name in _of_command(target)}
-        edited = edit_command(found.text, own, lambda text: _options(imported, text))
+        edited = _edited_command(imported, own)
     elsewhere = {name: texts for name, texts in changes.items() if name not in own}
     unexpressed = tuple(
         remark for remark in target.settings(after).unexpressed if remark.parameter in changed
@@ -66,6 +66,21 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
         unwritten={**edited.unwritten, **elsewhere},
         notes=_copies(before, after),
     )
+
+
+def _edited_command(imported: Imported, changes: Changes) -> Edited:
+    """The command changed; a new option stands behind the one that the table has before it."""
+    text = imported.found.text
+    unwritten: dict[str, tuple[str, ...] | None] = {}
+    order = list(dict.fromkeys(row.option for row in imported.target.table.rows if row.option))
+    for name, texts in changes.items():
+        present = _options(imported, text)
+        place = order.index(name) if name in order else 0
+        after = next((one for one in reversed(order[:place]) if one in present), "")
+        edited = edit_command(text, {name: texts}, lambda one: _options(imported, one), after)
+        text = edited.text
+        unwritten |= edited.unwritten
+    return Edited(text=text, unwritten=unwritten)
 
 
 def _copies(before: Job, after: Job) -> tuple[str, ...]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.configurations.serving import OF_PREFILL, PREFILL
 from planner.errors import LaunchError, PlannerError
+from planner.launch.accepted import Accepted
 from planner.launch.checkpoint import checkpoint_of
+from planner.launch.option_table import OptionTable
 from planner.launch.serving import DECODE_POOL, PREFILL_POOL, weights_per_gpu
+from planner.launch.text import Given
 from planner.launch.understood import Answers, Reading
 from planner.specs.catalogue import Catalogue
 from planner.specs.gpu import GpuSpec
@@ -143,6 +146,21 @@ def json_table(text: str | None) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def with_config(reading: Reading, accepted: Accepted, table: OptionTable) -> Reading:
+    """The reading with the options of the YAML that a command's ``--config`` names, or of a
+    document of such options alone; those of the command go before them."""
+    found = reading.found
+    beside = found.files.get(reading.text("--config") or "")
+    options: dict[str, Given] = {}
+    for name, given in (*(beside.options.items() if beside else ()), *found.options.items()):
+        option = accepted.find(name if name.startswith("-") else f"--{name.replace('_', '-')}")
+        # A flag that is off in a document is one that is not there.
+        if given.texts != ("false",) or name.startswith("-"):
+            options[name if option is None else option.name] = given
+    texts = {name: given.texts[0] if given.texts else None for name, given in options.items()}
+    return Reading(found=replace(found, options=options), meanings=table.read(texts))
 
 
 def words_of(reading: Reading) -> Iterator[str]:

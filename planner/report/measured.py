@@ -20,7 +20,7 @@ from planner.launch.logs.planned import STATIC, Planned
 from planner.report.cells import csv_cell
 from planner.report.console import make_table, print_pairs, print_title
 from planner.validation.columns import schema_of
-from planner.validation.prediction import MEMORY, RATES
+from planner.validation.prediction import MEMORY, OUT_OF_MEMORY, RATES
 from planner.validation.runs import read_runs
 from planner.validation.template import template
 
@@ -33,6 +33,7 @@ _LABELS = {
     "time_to_first_token_s": "time to first token",
     "time_per_output_token_s": "time per output token",
     "request_latency_s": "request latency",
+    OUT_OF_MEMORY: "ran out of memory",
 }
 _INSIDE = {True: "yes", False: "no"}
 
@@ -75,7 +76,8 @@ def _cells(one: Compared) -> Iterator[str]:
     yield _label(one)
     yield _value(one.name, one.measured)
     yield "-" if one.predicted is None else _value(one.name, one.predicted.value)
-    yield "-" if one.error is None else f"{100 * one.error:+.1f} %"
+    is_number = one.error is not None and one.name != OUT_OF_MEMORY
+    yield f"{100 * (one.error or 0.0):+.1f} %" if is_number else "-"
     if one.predicted is None or one.is_inside is None:
         yield from ("-", "-")
         return
@@ -102,6 +104,8 @@ def _spread(one: Compared) -> str:
 
 
 def _value(name: str, value: float) -> str:
+    if name == OUT_OF_MEMORY:
+        return "yes" if value else "no"
     if name == MEMORY:
         return f"{value:.1f} GiB"
     return text.significant(value) if name in RATES else text.duration(value)

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from planner.errors import PlannerError
-from planner.improve import best_changes, recommended_change
+from planner.improve import SURE, best_changes, recommended_change
+from planner.launch.judge import full_row
+from planner.optimize.result_columns import fit_probability
 from planner.plan import evaluated, make_plan, one_configuration
 from planner.request import Request
 
@@ -28,7 +30,8 @@ FREE = ("tensor_parallel", "pipeline_parallel", "micro_batch_size", "recompute",
 
 def judged(request: Request) -> tuple[float, bool]:
     found = evaluated(one_configuration(request))
-    return float(np.ravel(found.candidates.value("throughput"))[0]), not found.rejected_by
+    surely = not found.rejected_by and fit_probability(full_row(found)) >= SURE
+    return float(np.ravel(found.candidates.value("throughput"))[0]), surely
 
 
 def values_of_the_space(request: Request) -> dict[str, list[Any]]:
@@ -96,7 +99,7 @@ def test_a_change_is_what_its_row_says(name: str) -> None:
             assert change.gain == pytest.approx(now - 1)
         else:
             assert np.isnan(change.gain)
-        assert 0.5 <= change.fits <= 1
+        assert SURE <= change.fits <= 1
 
 
 def test_number_format_and_batch_stay() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from real import derive, missing
-from real.plans import HF, MEGATRON, SERVING, Plan
+from real.plans import HF, MEGATRON, SERVING, TITAN, Plan
 from real.written import Started, commands
 
 from planner.estimators.parameters import count_parameters
@@ -105,9 +105,60 @@ def megatron_differences(answer: dict[str, Any], job: Job) -> dict[str, Any]:
         expected["expert_data_parallel_size"] = job["num_gpus"] // (ep * etp * pp)
     wrong = differences(answer, expected)
     stages = answer["layers"]
-    num_layers = sum(group.count for group in job.model.layer_groups)
+    # Modules of multi-token prediction are counted apart.
+    num_layers = job.model.num_hidden_layers - (job["mtp_num_layers"] or 0)
     if sum(map(sum, stages)) != num_layers:
         wrong["layers"] = (stages, num_layers)
+    if {len(stage) for stage in stages} != {job["virtual_pipeline"]} or len(stages) != pp:
+        wrong["stages"] = (stages, (pp, job["virtual_pipeline"]))
+    if answer["parameters"] != pytest.approx(total_parameters(job.model), rel=1e-4):
+        wrong["parameters"] = (answer["parameters"], total_parameters(job.model))
+    return wrong
+
+
+def test_torchtitan(tmp_path: Path) -> None:
+    launches = written("torchtitan", TITAN, tmp_path)
+    cases = {}
+    for name, (_, (started,), folder) in launches.items():
+        words = started.words
+        own = folder / "planned_config.py"
+        cases[name] = {
+            "argv": words[words.index("torchtitan.train") + 1 :],
+            "world": started.world,
+            "environment": started.environment,
+            "file": str(own) if own.exists() else "",
+            "parameters": True,
+        }
+    wrong = {}
+    for name, answer in answered("torchtitan", cases).items():
+        job = launches[name][0]
+        assert cases[name]["world"] == job["num_gpus"]
+        wrong |= {f"{name}: {k}": v for k, v in torchtitan_differences(answer, job).items()}
+    assert not wrong
+
+
+def torchtitan_differences(answer: dict[str, Any], job: Job) -> dict[str, Any]:
+    """Sizes that follow from the layout, layers of every stage, and parameters."""
+    tp, pp = job["tensor_parallel"], job["pipeline_parallel"]
+    data = job["num_gpus"] // (tp * pp * job["context_parallel"])
+    each = {"none": "", "full": "FullAC.Config", "selective": "SelectiveAC.Config"}
+    expected = {
+        "tensor_parallel": tp,
+        "pipeline_parallel": pp,
+        "expert_parallel": job["expert_parallel"],
+        "data_parallel": data,
+        "sequence_length": job["sequence_length"],
+        "global_batch_size": job["global_batch_size"],
+        "micro_batch_size": job["micro_batch_size"],
+        "num_microbatches": job["global_batch_size"] // (job["micro_batch_size"] * data),
+        "interleaved": job["virtual_pipeline"] > 1,
+    }
+    wrong = differences(answer, expected)
+    if each[job["recompute"]] not in answer["activation_checkpoint"]:
+        wrong["recompute"] = (answer["activation_checkpoint"], job["recompute"])
+    stages, modules = answer["layers"], job["mtp_num_layers"] or 0
+    if sum(map(sum, stages)) != job.model.num_hidden_layers - modules:
+        wrong["layers"] = (stages, job.model.num_hidden_layers)
     if {len(stage) for stage in stages} != {job["virtual_pipeline"]} or len(stages) != pp:
         wrong["stages"] = (stages, (pp, job["virtual_pipeline"]))
     if answer["parameters"] != pytest.approx(total_parameters(job.model), rel=1e-4):

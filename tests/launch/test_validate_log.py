@@ -150,7 +150,8 @@ def test_predict_launch_measure_calibrate_is_a_loop(
         assert (code, err) == (0, "")
     assert len(rows(table)) == 3
     profile = tmp_path / "mine.toml"
-    assert run(["calibrate", str(table), "--output", str(profile), "--quiet"]) == 0
+    told = "--parameter=execution.elementwise_passes"
+    assert run(["calibrate", str(table), "--output", str(profile), told, "--quiet"]) == 0
     capsys.readouterr()
     for layout in layouts:
         settings = {**TRAINED["settings"], **layout}
@@ -293,6 +294,25 @@ def test_a_plan_to_train_and_a_log_of_serving_do_not_meet(
     code, _, err = validate("--log", LOGS / "vllm.json", "--plan", trained)
     assert code == 6
     assert "The log is of serving" in err
+
+
+@pytest.mark.parametrize(("micro", "predicted"), [(2, "no"), (64, "yes")])
+def test_a_run_that_ran_out_of_memory_is_a_measurement(
+    validate: Validate, tmp_path: Path, micro: int, predicted: str
+) -> None:
+    plan, log, table = tmp_path / "plan.toml", tmp_path / "run.log", tmp_path / "runs.csv"
+    made(plan, TRAINED, micro_batch_size=micro, global_batch_size=1024)
+    log.write_text(
+        "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+    )
+    code, out, _ = validate("--log", log, "--plan", plan, "--output", table)
+    assert code == 0
+    line = next(line for line in out.splitlines() if line.startswith("ran out of memory"))
+    assert line.split()[4:6] == ["yes", predicted]
+    (row,) = rows(table)
+    assert (row["measured_out_of_memory"], row["measured_step_time_s"]) == ("1", "")
+    verdict = "1 of 1" if predicted == "no" else "0 of 1"
+    assert f"ran out, said to fit {verdict}" in " ".join(validate(table)[1].split())
 
 
 def test_the_folder_of_a_launch_has_its_plan(validate: Validate, trained: Path) -> None:

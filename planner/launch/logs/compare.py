@@ -22,7 +22,7 @@ from planner.terms import terms_of
 from planner.validation.kinds import KINDS
 from planner.validation.library import Library
 from planner.validation.predict import predict, ranges
-from planner.validation.prediction import MEMORY, RATES, Range
+from planner.validation.prediction import MEMORY, OUT_OF_MEMORY, RATES, Range
 from planner.validation.runs import Run, Runs
 
 # A log whose numbers are this near to the plan's is of the plan.
@@ -84,7 +84,7 @@ def compare(reading: Reading, planned: Planned, name: str) -> Comparison:
     LaunchError
         The log is of another run than the plan's: other GPUs, another batch, other lengths.
     """
-    if reading.is_training != planned.is_training:
+    if reading.is_training not in (None, planned.is_training):
         what = "training" if reading.is_training else "serving"
         raise LaunchError(
             f"The log is of {what} ({reading.title}), the plan is to {planned.pinned.workload}: "
@@ -152,6 +152,11 @@ def _of_training(reading: Reading, planned: Planned, name: str) -> Comparison:
                 )
             )
         measured[STEP_TIME] = found.value
+    if OUT_OF_MEMORY in reading.values:
+        measured[OUT_OF_MEMORY] = 1.0
+        quantities.append(
+            Compared(name=OUT_OF_MEMORY, measured=1.0, predicted=planned.out_of_memory)
+        )
     for kind, value in reading.memory.items():
         quantities.append(
             Compared(name=MEMORY, measured=value, predicted=planned.memory(kind), kind=kind)
@@ -337,7 +342,12 @@ def _about_row(cells: Cells, planned: Planned, quantities: list[Compared]) -> It
     for one in quantities:
         predicted = of_row.get(one.name)
         is_told = not one.kind or one.kind == cells.get("memory_kind")
-        if one.name in RATES or predicted is None or one.predicted is None or not is_told:
+        if (
+            one.name in (*RATES, OUT_OF_MEMORY)
+            or predicted is None
+            or one.predicted is None
+            or not is_told
+        ):
             continue
         if abs(predicted.value / one.predicted.value - 1) > _UNLIKE:
             yield (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,6 +14,7 @@ from planner.launch.logs import hugging_face, llama, serving
 from planner.launch.logs.reading import Reading
 from planner.launch.logs.source import Line, Log
 from planner.launch.logs.trainers import TRAINERS, read_trainer
+from planner.validation.prediction import OUT_OF_MEMORY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,7 @@ class FileFormat:
     takes_all: bool = False
 
 
+_OUT = re.compile(r"OutOfMemoryError|(?:CUDA|HIP) out of memory|RESOURCE_EXHAUSTED: Out of memory")
 # What tools call the result in a folder of theirs.
 _RESULTS = (
     "profile_export_aiperf.json",
@@ -155,11 +158,26 @@ def read_log(path: Path, name: str | None = None) -> Reading:
         )
     log = Log(_file_in(path) if path.is_dir() else path)
     reading = _of_objects(log, name) or _of_lines(log, name)
+    ran_out = (reading is None or reading.is_training) and _ran_out(log)
     if reading is None or reading.is_empty:
-        raise LaunchError(_nothing(log, name))
+        if not ran_out:
+            raise LaunchError(_nothing(log, name))
+        reading = Reading(
+            format=name or OUT_OF_MEMORY.replace("_", "-"),
+            title="a run that ran out of memory",
+            is_training=None,
+            values={OUT_OF_MEMORY: 1.0},
+        )
+    elif ran_out:
+        reading = replace(reading, notes=(*reading.notes, "the run ran out of memory at last"))
     if log.cut:
         reading = replace(reading, notes=(*reading.notes, "the end of the file is cut off"))
     return reading
+
+
+def _ran_out(log: Log) -> bool:
+    """Whether a program ran out of GPU memory."""
+    return any("ut of memory" in line.text and _OUT.search(line.text) for line in log.lines())
 
 
 def _file_in(folder: Path) -> Path:

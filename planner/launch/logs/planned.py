@@ -17,6 +17,7 @@ from planner.pinned import PinnedPlan
 from planner.plan import evaluated, one_configuration
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec
+from planner.units import GIB
 from planner.validation.columns import MemoryKind
 from planner.validation.prediction import Range
 from planner.workloads.base import Evaluation
@@ -108,6 +109,14 @@ class Planned:
         known = self.ranges.get("peak_memory_gib", Range(value=whole, low=0.0, high=math.inf))
         factor = seen / whole
         return Range(value=seen, low=known.low * factor, high=known.high * factor)
+
+    @property
+    def out_of_memory(self) -> Range:
+        """Whether it is predicted to run out of memory: 1 or 0, as are the ends."""
+        capacity = self.setting.machine.gpu.allocatable_memory / GIB
+        peak = self.memory(MemoryKind.DEVICE)
+        value, low, high = (float(end > capacity) for end in (peak.value, peak.low, peak.high))
+        return Range(value=value, low=low, high=high)
 
     def at_load(self, concurrency: float | None, request_rate: float | None) -> Planned | None:
         """The same deployment at another load: so many requests at once, or so many a second.

@@ -31,7 +31,8 @@ class Step:
 class Reading:
     """What was understood of a log.
 
-    ``format`` is its name for ``--log-format``, ``title`` what printed it. Either ``steps`` of
+    ``format`` is its name for ``--log-format``, ``title`` what printed it, ``is_training`` None
+    where that cannot be told. Either ``steps`` of
     training tell ``quantity`` line by line, or ``values`` tell quantities of the whole run, both
     by the names of columns of runs without ``measured_``, in their units. ``percentiles`` has
     those of requests by quantity and percent, ``memory`` what the fullest GPU held [GiB] by
@@ -41,7 +42,7 @@ class Reading:
 
     format: str
     title: str
-    is_training: bool
+    is_training: bool | None
     quantity: str = STEP_TIME
     steps: tuple[Step, ...] = ()
     values: Mapping[str, float] = field(default_factory=dict)

@@ -17,7 +17,8 @@ class Node:
 
     ``start`` to ``end`` is where it stands, with quotes and brackets. ``text`` of a scalar is
     without quotes, ``value`` what it means. ``unknown`` says why that is not known. ``style``
-    is ``flow`` for braces and brackets, the quote of a scalar, else empty.
+    is ``flow`` for braces and brackets, the quote of a scalar, else empty. ``size`` is how many
+    values it is with its aliases followed.
     """
 
     kind: str
@@ -29,6 +30,7 @@ class Node:
     style: str = ""
     unknown: str = ""
     is_merge: bool = False
+    size: int = 1
     items: list[tuple[Node | None, Node]] = field(default_factory=list)
     target: Node | None = None
 
@@ -43,14 +45,18 @@ class Growth:
     def node(self, line: int, depth: int) -> None:
         """One node more, at a depth. Raises `LaunchError`."""
         self.nodes += 1
-        if self.nodes > MOST_NODES:
-            raise LaunchError(
-                f"{self.name}:{line}: it becomes more than {MOST_NODES:,} values, aliases counted "
-                "as often as they are used: that is not read."
-            )
+        self.refuse_large(self.nodes, line)
         if depth > DEEPEST:
             raise LaunchError(
                 f"{self.name}:{line}: nested more than {DEEPEST} deep: that is not read."
+            )
+
+    def refuse_large(self, size: int, line: int) -> None:
+        """Raises `LaunchError` if a value has too many in it."""
+        if size > MOST_NODES:
+            raise LaunchError(
+                f"{self.name}:{line}: it becomes more than {MOST_NODES:,} values, aliases counted "
+                "as often as they are used: that is not read."
             )
 
 

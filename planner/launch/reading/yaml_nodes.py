@@ -73,6 +73,8 @@ class _Composer:
                 self.open.append((node, [], {}))
             elif kind in ("MappingEndEvent", "SequenceEndEvent"):
                 node = self.open.pop()[0]
+                node.size += sum(item.size for _, item in node.items)
+                self.growth.refuse_large(node.size, node.line)
                 if node.style or not node.items:
                     node.end = event.end_mark.index + self.skipped
                 else:
@@ -112,6 +114,7 @@ class _Composer:
     def _alias(self, event: Any) -> Node:
         node = self._node("alias", event)
         node.target = self.anchors.get(event.anchor)
+        node.size = node.target.size if node.target is not None else 1
         if node.target is None:
             raise LaunchError(
                 f"{self.name}:{node.line}: *{event.anchor} is used, and &{event.anchor} is nowhere "

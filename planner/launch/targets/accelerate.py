@@ -167,5 +167,11 @@ TARGET = Target(
     answers=trainer_answers,
     starts=_starts,
     is_of=is_accelerate_document,
-    accepted=("accelerate-1.15.0", "transformers-5.23.0", "trl-1.16.0", "run_clm-4.57"),
+    accepted=(
+        "deepspeed-arguments-0.19.8",
+        "accelerate-1.15.0",
+        "transformers-5.23.0",
+        "trl-1.16.0",
+        "run_clm-4.57",
+    ),
 )

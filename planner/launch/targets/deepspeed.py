@@ -101,6 +101,12 @@ TARGET = Target(
     answers=trainer_answers,
     starts=_starts,
     is_of=is_deepspeed_document,
-    accepted=("deepspeed-0.19.8", "transformers-5.23.0", "trl-1.16.0", "run_clm-4.57"),
+    accepted=(
+        "deepspeed-arguments-0.19.8",
+        "deepspeed-0.19.8",
+        "transformers-5.23.0",
+        "trl-1.16.0",
+        "run_clm-4.57",
+    ),
     aliases=("ds", "zero"),
 )

@@ -126,6 +126,9 @@ def _correct(options: dict[str, Given]) -> None:
     if "--no-position-embedding" in options and not rotary & set(options):
         name = "--position-embedding-type"
         options[name] = replace(_flag(name), texts=("none",), spans=(None,))
+    if "--enable-expert-tensor-parallelism" not in options:
+        name = "--expert-tensor-parallel-size"
+        options[name] = replace(_flag(name), texts=("1",), spans=(None,))
     if "--topk" not in options and "--num-experts" in options:
         name = "--moe-router-topk"
         options.setdefault(name, replace(_flag(name), texts=("1",), spans=(None,)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from planner.launch.accepted import Accepted
+from planner.launch.option_table import OptionTable
 from planner.launch.served import (
     Told,
     fraction,
@@ -13,11 +15,14 @@ from planner.launch.served import (
     put_offload,
     put_quantization,
     whole,
+    with_config,
 )
 from planner.launch.serving import AGGREGATED, DECODE_POOL, PREFILL_POOL
 from planner.launch.understood import Answers, Reading
 from planner.units import GIB
 
+_TABLE = OptionTable.load("sglang")
+_ACCEPTED = Accepted.of(("sglang-0.5.23",), _TABLE)
 _MODULES = ("sglang.launch_server", "dynamo.sglang")
 _MODEL_OPTIONS = ("--model-path", "--model")
 _SEQS = 256
@@ -35,10 +40,11 @@ def starts(words: Sequence[str]) -> bool:
 
 def answers(reading: Reading) -> Answers:
     """The deployment that a command starts."""
+    reading = with_config(reading, _ACCEPTED, _TABLE)
     told = Told(reading=reading)
     name = next((reading.text(one) for one in _MODEL_OPTIONS if reading.text(one)), None)
     model = put_model(told, name)
-    told.take("-m", *_MODEL_OPTIONS, "--served-model-name")
+    told.take("-m", *_MODEL_OPTIONS, "--served-model-name", "--config")
     told.values["engine"] = "sglang"
     stage, pp = told.count("stage_gpus"), told.count("pipeline_parallel")
     ranks, replicas = _ranks(told)

@@ -94,6 +94,12 @@ TARGET = Target(
     answers=trainer_answers,
     starts=_starts,
     is_of=is_trainer_document,
-    accepted=("transformers-5.23.0", "trl-1.16.0", "run_clm-4.57", "peft-0.21.2"),
+    accepted=(
+        "deepspeed-arguments-0.19.8",
+        "transformers-5.23.0",
+        "trl-1.16.0",
+        "run_clm-4.57",
+        "peft-0.21.2",
+    ),
     aliases=("hf-trainer", "trainer", "trl", "peft"),
 )

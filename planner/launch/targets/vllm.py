@@ -32,7 +32,7 @@ from planner.launch.target import (
     Target,
     Variable,
 )
-from planner.launch.targets.vllm_read import answers, starts
+from planner.launch.targets.vllm_read import answers, is_of, starts
 
 NAME = "vllm"
 # Of all matrices, or of experts alone.
@@ -129,5 +129,6 @@ TARGET = Target(
     draft=_draft,
     answers=answers,
     starts=starts,
+    is_of=is_of,
     accepted=("vllm-0.33.0",),
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from planner.launch.accepted import Accepted
+from planner.launch.option_table import OptionTable
 from planner.launch.served import (
     Told,
     fraction,
@@ -16,12 +18,15 @@ from planner.launch.served import (
     put_offload,
     put_quantization,
     whole,
+    with_config,
     words_of,
 )
 from planner.launch.serving import AGGREGATED, DECODE_POOL, PREFILL_POOL
 from planner.launch.understood import Answers, Reading
 from planner.units import GIB
 
+_TABLE = OptionTable.load("vllm")
+_ACCEPTED = Accepted.of(("vllm-0.33.0",), _TABLE)
 _MODULES = (
     "vllm.entrypoints.openai.api_server",
     "vllm.entrypoints.api_server",
@@ -29,6 +34,12 @@ _MODULES = (
     "dynamo.vllm",
 )
 _PROGRAMS = ("vllm", "serve", "python", "python3", "env", "-m", *_MODULES)
+# Long options without their dashes, as no other tool spells them.
+_OF_DOCUMENT = {
+    *("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "max-num-seqs"),
+    *("max-num-batched-tokens", "max-model-len", "gpu-memory-utilization", "kv-cache-dtype"),
+    *("enable-expert-parallel", "no-enable-prefix-caching"),
+}
 _MODEL_OPTIONS = ("--model", "--model-tag")
 _POOLS = {"kv_producer": PREFILL_POOL, "kv_consumer": DECODE_POOL}
 _SHARE = 0.92
@@ -46,12 +57,18 @@ def starts(words: Sequence[str]) -> bool:
     return any(word.replace("\\", "/").endswith("openai/api_server.py") for word in words[:3])
 
 
+def is_of(values: Mapping[str, Any]) -> bool:
+    """Whether a document has options of ``vllm serve``."""
+    return len(_OF_DOCUMENT & {*values}) > 1
+
+
 def answers(reading: Reading) -> Answers:
     """The deployment that a command starts."""
+    reading = with_config(reading, _ACCEPTED, _TABLE)
     told = Told(reading=reading)
     name = model_name(reading)
     model = put_model(told, name)
-    told.take("-m", "--model", "--served-model-name")
+    told.take("-m", "--model", "--served-model-name", "--config")
     told.values["engine"] = "vllm"
     tp, pp, dp = (
         told.count("tensor_parallel"),

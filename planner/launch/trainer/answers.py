@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+
+from planner.launch.option_table import OptionTable
 from planner.launch.trainer.batch import batch_said, split_said
 from planner.launch.trainer.said import Collected, Said
 from planner.launch.trainer.states import (
@@ -19,6 +22,8 @@ _FORWARD = ("gate", "up_proj", "down_proj", "mlp", "fc1", "fc2", "c_fc", "h_to",
 _LORA_FLAGS = ("--use_lora", "--lora", "--lora_enable", "--use_peft_lora", "--enable_lora")
 _QLORA_FLAGS = ("--q_lora", "--qlora", "--load_in_4bit", "--use_4bit_quantization", "--use_4bit")
 _IN_8_BITS = ("--load_in_8bit", "--use_8bit_quantization")
+_OFF = ("false", "auto", "null", "none", "no", "NO")
+_BITS = ("--bits", "--quantization_bit")
 _MODELS = ("--model_name_or_path", "--model_name", "--base_model", "--model", "--config_name")
 
 
@@ -49,6 +54,10 @@ def answered(said: Said) -> Answers:
     }
     told |= {name.removeprefix("--") for name in (*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS)}
     told |= {"deepspeed", "fsdp", "fsdp_config", "bits"}
+    # What is switched off, or left to others, says that it has no part in it.
+    told |= {
+        name.removeprefix("--") for name, text in said.texts.items() if text in _OFF
+    } & _known()
     used = frozenset(said.spelled[name] for name in told if name in said.spelled)
     return Answers(
         workload="train",
@@ -58,6 +67,12 @@ def answered(said: Said) -> Answers:
         asked=tuple(found.asked),
         notes=tuple(found.notes),
     )
+
+
+@cache
+def _known() -> frozenset[str]:
+    tables = (OptionTable.load(name) for name in ("transformers", "deepspeed", "accelerate"))
+    return frozenset().union(*(table.options for table in tables))
 
 
 def _model(said: Said, found: Collected) -> None:
@@ -70,8 +85,9 @@ def _model(said: Said, found: Collected) -> None:
 
 def _adapter(said: Said, found: Collected) -> None:
     kind = said.of("script", "adapter") or "none"
-    four_bits = said.is_on(*_QLORA_FLAGS) or said.texts.get("--bits") == "4"
-    if kind == "none" and said.is_on(*_LORA_FLAGS):
+    four_bits = said.is_on(*_QLORA_FLAGS) or "4" in map(said.texts.get, _BITS)
+    is_factory = said.texts.get("--finetuning_type") == "lora"
+    if kind == "none" and (said.is_on(*_LORA_FLAGS) or is_factory):
         kind = "lora"
     if kind == "none" and not said.is_supervised:
         rank = said.number("script", "lora_rank")
@@ -80,7 +96,7 @@ def _adapter(said: Said, found: Collected) -> None:
         kind = "qlora"
     # Transformers leaves out modules of multi-token prediction.
     found.values |= {"adapter": kind, "mtp_num_layers": 0}
-    if said.is_on(*_IN_8_BITS) or said.texts.get("--bits") == "8":
+    if said.is_on(*_IN_8_BITS) or "8" in map(said.texts.get, _BITS):
         found.notes.append("Weights in 8 bits are not predicted: they are taken as 16 bits.")
     if kind == "none":
         return
@@ -108,7 +124,7 @@ def lora_targets(modules: list[str]) -> str:
         name.strip("[]'\", ").rsplit(".", 1)[-1] for each in modules for name in each.split(",")
     }
     names.discard("")
-    if any(word in name for name in names for word in _FORWARD):
+    if names == {"all"} or any(word in name for name in names for word in _FORWARD):
         return "all_linear"
     return "query_value" if names <= _QUERY_VALUE else "attention"
 
@@ -137,7 +153,7 @@ def _told(said: Said, found: Collected) -> None:
     if said.unknown:
         names = ", ".join(said.unknown[:5])
         found.notes.append(f"DeepSpeed lets pass what it does not know: {names} does nothing.")
-    if "auto" in said.texts.values() and not said.script:
+    if "auto" in said.texts.values() and not said.has_script:
         names = ", ".join(name for name, text in said.texts.items() if text == "auto")
         found.notes.append(
             f'"auto" is set by the script\'s arguments, which are not here: {names}.'

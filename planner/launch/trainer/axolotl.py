@@ -26,6 +26,7 @@ _SAME = {
     "attn_implementation": "--attn_implementation",
     "deepspeed": "--deepspeed",
     "fsdp": "--fsdp",
+    "expert_parallel_size": "--expert_parallel_size",
 }
 _ACCELERATE = {
     "dp_shard_size": "parallelism_config.parallelism_config_dp_shard_size",

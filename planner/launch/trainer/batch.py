@@ -19,19 +19,21 @@ def split_said(said: Said, found: Collected) -> None:
     found.values |= {"tensor_parallel": tp or 1, "context_parallel": cp or 1}
     replicas = said.number("accelerate", "data_parallel_replicas") or 1
     shards = said.number("accelerate", "shard_size")
+    # Axolotl deals experts to ranks beside the shards.
+    apart = whole(said.texts.get("--expert_parallel_size")) or 1
     if shards and said.of("accelerate", "fsdp_version") == "2":
-        needed = replicas * shards * (tp or 1) * (cp or 1)
+        needed = replicas * shards * (tp or 1) * (cp or 1) * apart
         if gpus is not None and gpus != needed:
             raise LaunchError(
                 f"parallelism_config splits {needed} GPUs (copies {replicas} x shards {shards} x "
-                f"tensor {tp or 1} x context {cp or 1}), but {gpus} are started: change one."
+                f"tensor {tp or 1} x context {cp or 1} x experts {apart}), but {gpus} are started: "
+                "change one of them."
             )
         gpus = needed
     if said.texts.get("fsdp_config.fsdp_sharding_strategy") in ("HYBRID_SHARD", "4"):
         replicas = _given_number(said.world.num_nodes) or replicas
     found.values["data_parallel_replicas"] = replicas
-    if experts := said.number("deepspeed", "expert_parallel"):
-        found.values["expert_parallel"] = experts
+    found.values["expert_parallel"] = said.number("deepspeed", "expert_parallel") or apart
     if gpus is not None:
         found.values["num_gpus"] = gpus
 
@@ -41,7 +43,9 @@ def _gpus(said: Said) -> int | None:
     if total := _given_number(world.num_gpus) or said.number("accelerate", "num_gpus"):
         return total
     nodes, each = _given_number(world.num_nodes), _given_number(world.gpus_per_node)
-    return None if each is None else (nodes or 1) * each
+    if each is None or (world.num_nodes is not None and nodes is None):
+        return None
+    return (nodes or 1) * each
 
 
 def _given_number(given: Any) -> int | None:
@@ -70,7 +74,7 @@ def batch_said(said: Said, found: Collected) -> None:
         micro, steps = _completed(total, counted * ranks, micro, steps)
     if micro is None and hidden:
         found.ask("micro_batch_size")
-    elif micro is None and said.script:
+    elif micro is None and said.has_script:
         micro = _BATCH
         found.default("micro_batch_size", micro, "no batch is given: 8 is the Trainer's")
     elif micro is None:

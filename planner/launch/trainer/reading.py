@@ -22,6 +22,7 @@ _TELLING = (
     "--per_gpu_train_batch_size",
     "--gradient_accumulation_steps",
 )
+_ARGUMENTS = {"learning_rate", "output_dir", "num_train_epochs", "max_steps", "use_peft", "lora_r"}
 _PROGRAMS = ("run_clm.py", "sft.py", "trl.scripts.sft")
 _NO_TRAINER = ("--tensor-model-parallel-size", "--micro-batch-size", "--seq-length")
 _DEEPSPEED_SECTIONS = ("zero_optimization", "bf16", "fp16", "activation_checkpointing")
@@ -66,7 +67,9 @@ def starts_trainer(words: Sequence[str]) -> bool:
 
 def is_trainer_document(values: Mapping[str, Any]) -> bool:
     """Whether a document has ``TrainingArguments``, as TRL's YAML does."""
-    return "per_device_train_batch_size" in values
+    if "per_device_train_batch_size" in values:
+        return True
+    return "model_name_or_path" in values and bool(_ARGUMENTS & set(values))
 
 
 def is_deepspeed_document(values: Mapping[str, Any]) -> bool:
@@ -127,6 +130,8 @@ def answers_of(sources: Sources, is_supervised: bool) -> Answers:
         },
         has_deepspeed=bool(sources.deepspeed) or "--deepspeed" in sources.script,
         has_accelerate=bool(sources.accelerate),
+        deepspeed_keys=frozenset(sources.deepspeed),
+        has_script=bool(sources.script),
         is_supervised=is_supervised,
         world=sources.worlds[0],
         unknown=tuple(given.option for given in sources.unknown),

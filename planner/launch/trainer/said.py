@@ -24,6 +24,8 @@ class Said:
     texts: Mapping[str, str | None]
     has_deepspeed: bool
     has_accelerate: bool
+    deepspeed_keys: frozenset[str] = frozenset()
+    has_script: bool
     is_supervised: bool
     world: World
     unknown: tuple[str, ...] = ()
@@ -37,6 +39,12 @@ class Said:
     def number(self, source: str, parameter: str) -> int | None:
         """The same as a whole number."""
         return whole(self.of(source, parameter))
+
+    def absent_file(self) -> str | None:
+        """DeepSpeed's file where one is named and is not here."""
+        name = self.texts.get("--deepspeed") or ""
+        is_here = any("." in key or key == "train_batch_size" for key in self.deepspeed_keys)
+        return name if name.endswith(".json") and not is_here else None
 
     def is_on(self, *options: str) -> bool:
         """Whether one of some flags is there and not false."""

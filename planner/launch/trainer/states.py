@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from planner.launch.trainer.said import Collected, Said, whole
+
+_STAGE = re.compile(r"(?:zero|stage|ds_?z|z|s)[_-]?([0-3])")
 
 
 def states_said(said: Said, found: Collected) -> None:
@@ -13,6 +17,8 @@ def states_said(said: Said, found: Collected) -> None:
     is_fsdp = _is_fsdp(said)
     if said.has_deepspeed or _kind(said) == "DEEPSPEED":
         level = whole(stage) or 0
+        if stage is None and (absent := said.absent_file()):
+            level = _named_stage(absent, found)
     elif is_fsdp:
         level = 2 if sharded == "false" or "shard_grad_op" in legacy else 3
     else:
@@ -29,6 +35,19 @@ def states_said(said: Said, found: Collected) -> None:
             f"hpz keeps a second copy of the weights over each {hpz} ranks: its memory and its "
             "faster gathers are not predicted."
         )
+
+
+def _named_stage(file: str, found: Collected) -> int:
+    """The stage that the name of a file says which is not here."""
+    name = file.rpartition("/")[2].lower()
+    told = _STAGE.search(name)
+    if told is None:
+        found.ask("zero_stage")
+        return 0
+    found.defaults["zero_stage"] = f"{file} is not here: stage {told[1]} is what its name says"
+    if "offload" in name:
+        found.notes.append(f"{file} is not here: what it offloads is not known.")
+    return int(told[1])
 
 
 def _kind(said: Said) -> str:
@@ -79,25 +98,32 @@ def kernels_said(said: Said, found: Collected) -> None:
 
 
 def precision_said(said: Said, found: Collected) -> None:
-    told = said.of("script", "precision")
+    """The format of the products: DeepSpeed's file, the script, then accelerate's file."""
+    told = said.of("deepspeed", "precision") if said.has_deepspeed else None
+    told = told or said.of("script", "precision") or _of_type(said)
     by_launcher = said.of("accelerate", "precision_type")
-    if said.has_deepspeed and (of_file := said.of("deepspeed", "precision")):
-        told = of_file
-    elif told in (None, "fp32") and by_launcher not in (None, "no"):
+    if told in (None, "fp32") and by_launcher not in (None, "no"):
         told = by_launcher
-    elif told is None and said.is_supervised:
+    if told is None and said.is_supervised:
         told = "bf16"
         found.defaults["precision"] = "no --bf16 or --fp16: TRL's default is bf16"
-    elif told is None:
-        hidden = said.texts.get("bf16.enabled") == "auto" or said.texts.get("--bf16") is None
-        told = "fp32" if not hidden or said.script else None
+    elif told is None and said.has_script and not said.is_hidden("--bf16", "--fp16"):
+        told = "fp32"
     if told == "fp32":
         found.notes.append(
             "It computes in 32 bits, which is not predicted: what follows is of bf16."
         )
-        told = None
-    if told is not None:
+    elif told is not None:
         found.values["precision"] = told
+
+
+def _of_type(said: Said) -> str | None:
+    """DeepSpeed-Chat has one option of it, and fp16 without."""
+    if "zero_optimization.stage" not in said.texts or "--deepspeed" not in said.texts:
+        return None
+    if said.texts["--deepspeed"] != "true":
+        return None
+    return said.texts.get("--dtype") or "fp16"
 
 
 def framework_said(said: Said, found: Collected) -> None:

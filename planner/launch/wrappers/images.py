@@ -26,6 +26,8 @@ _IMAGES = {
     "llama-server": "ghcr.io/ggml-org/llama.cpp:server-cuda-{}",
 }
 _AMD_IMAGES = {"vllm": "rocm/vllm:<tag for {}>", "sglang": "lmsysorg/sglang:<ROCm tag of v{}>"}
+# What Kubernetes itself would replace in arguments: $(NAME), and $$ by one $.
+_REFERENCE = re.compile(r"\$(?=\$|\([\w.-]+\))")
 _VERSION = re.compile(r"\b(?:b\d{3,}|\d+\.\d+(?:\.\w+)*)\b")
 _RESOURCES = {
     "NVIDIA": "nvidia.com/gpu",
@@ -85,4 +87,4 @@ def pod_script(
             f"export {link.stem}_URL_{link.copy}=http://{host}:{link.process.port}",
         ]
     lines += [*arguments_lines(process), f"exec {command(process)}"]
-    return "\n".join(lines) + "\n"
+    return _REFERENCE.sub("$$", "\n".join(lines) + "\n")

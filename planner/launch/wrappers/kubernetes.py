@@ -235,6 +235,9 @@ class Manifest:
                 "name": f"{self.stem}-secrets", "key": name, "optional": name == _HUB_TOKEN}}}
             for name in self._secrets()
         ]  # fmt: skip
+        if uses(process, "HOST_ADDRESS"):
+            address: Object = {"fieldRef": {"fieldPath": "status.podIP"}}
+            found.append({"name": "HOST_ADDRESS", "valueFrom": address})
         if uses(process, "COPY") and process.num_nodes > 1:
             field = {"fieldPath": f"metadata.labels['{_GROUP}']"}
             found.append({"name": "COPY", "valueFrom": {"fieldRef": field}})

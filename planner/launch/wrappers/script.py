@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from planner.launch.environment import environment_of
 from planner.launch.heading import heading
@@ -17,9 +17,11 @@ from planner.launch.wrappers.shell import (
     exports,
     indented,
     runs_by_rank,
+    uses,
 )
 
 START = "start.sh"
+_MOST_SHOWN = 8
 HEAD = ["#!/usr/bin/env bash"]
 STRICT = ["set -euo pipefail"]
 
@@ -71,12 +73,14 @@ def beside(draft: Draft) -> list[str]:
     return ['cd -- "$(dirname -- "${BASH_SOURCE[0]}")"', ""] if draft.files else []
 
 
-def addresses(places: Sequence[Placed]) -> list[str]:
-    """How processes reach each other where all run on this node, unless the user says it."""
-    lines = []
-    for one in (place for place in places if place.port):
-        host = f"{one.stem}_HOST_{one.copy}"
-        lines.append(f': "${{{host}:=127.0.0.1}}"')
+def addresses(places: Sequence[Placed], reached: Sequence[Placed]) -> list[str]:
+    """How processes reach each other: on this node, or where the user says that nodes are."""
+    several = num_nodes(places) > 1
+    nodes = dict.fromkeys(one.node for one in reached if several)
+    lines = [f': "${{NODE_{node}:?address of node {node}}}"' for node in nodes]
+    for one in (place for place in reached if place.port):
+        host, where = f"{one.stem}_HOST_{one.copy}", f"${{NODE_{one.node}}}"
+        lines.append(f': "${{{host}:={where if several else "127.0.0.1"}}}"')
         lines.append(f': "${{{one.stem}_URL_{one.copy}:=http://${{{host}}}:{one.port}}}"')
     return lines
 
@@ -95,7 +99,7 @@ def _script(
     target: Target, job: Job, draft: Draft, process: Process, places: Sequence[Placed]
 ) -> str:
     head = heading(target, job, draft, [process], _how(process, job, places))
-    links = addresses(reaches(process, places))
+    links = addresses(places, reaches(process, places))
     return _text(head, *_body(target, job, draft, process), links=links)
 
 
@@ -135,6 +139,7 @@ def _place(process: Process) -> list[str]:
             f': "${{MASTER_PORT:={MASTER_PORT}}}"',
             "export NODE_RANK MASTER_ADDR MASTER_PORT",
         ]
+    lines += [': "${HOST_ADDRESS:=$(hostname)}"'] if uses(process, "HOST_ADDRESS") else []
     if process.copies == 1 or process.num_nodes > 1:
         lines += [f': "${{PORT:={process.port}}}"'] if process.port else []
         lines += [': "${COPY:=0}"'] if process.copies > 1 else []
@@ -159,6 +164,7 @@ def _slice(process: Process, variable: str) -> list[str]:
 
 def _copies(process: Process, gpus_per_node: int, variable: str) -> list[str]:
     gpus, here = process.gpus_per_node, copies_here(process, gpus_per_node)
+    fit = f"({gpus_per_node} - FIRST_GPU) / {gpus}" if gpus else str(here)
     inside = ['COPY="$1"']
     inside += [f"PORT=$(({process.port} + COPY))"] if process.port else []
     if gpus:
@@ -173,8 +179,8 @@ def _copies(process: Process, gpus_per_node: int, variable: str) -> list[str]:
         "}",
         "",
         "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT",
-        f"LAST_COPY=$((FIRST_COPY + {here} < {process.copies} "
-        f"? FIRST_COPY + {here} : {process.copies}))",
+        f"LAST_COPY=$((FIRST_COPY + {fit}))",
+        f"((LAST_COPY < {process.copies})) || LAST_COPY={process.copies}",
         "for ((copy = FIRST_COPY; copy < LAST_COPY; copy++)); do",
         '  run "$copy" &',
         "done",
@@ -209,23 +215,38 @@ def _start(draft: Draft, places: Sequence[Placed]) -> tuple[File, ...]:
 def _how(process: Process, job: Job, places: Sequence[Placed]) -> list[str]:
     if len(places) > process.copies and num_nodes(places) == 1:
         return [f"bash {START} starts it beside the others; FIRST_GPU says which GPUs are its."]
-    command = _by_hand(process, job)
-    here = copies_here(process, job.cluster.gpus_per_node)
-    if process.num_nodes > 1 and not runs_by_rank(process):
-        copies = f" for each of {process.copies} copies," * (process.copies > 1)
+    own = [place for place in places if place.process is process]
+    if process.num_nodes > 1 and not runs_by_rank(process) and len(own) == len(places) == 1:
         return [
-            f"Run it on each of {process.num_nodes} nodes,{copies} with the number of the node and "
-            "the address of the first:",
-            command,
+            f"Run it on each of {process.num_nodes} nodes, with the number of the node and the "
+            "address of the first:",
+            _by_hand(process, job),
         ]
-    if process.copies > here:
-        nodes = -(-process.copies // here)
-        return [
-            f"Run it on each of {nodes} nodes, which have {here} of the {process.copies} copies; "
-            f"FIRST_COPY is the first of a node: 0, {here} and so on:",
-            command,
-        ]
-    return [command]
+    if num_nodes(places) == 1 or runs_by_rank(process):
+        return [_by_hand(process, job)]
+    lines = list(_on_nodes(own))
+    more = ["  and so on"] if len(lines) > _MOST_SHOWN else []
+    nodes = num_nodes(places)
+    return [f"The plan has nodes 0 to {nodes - 1}; run it", *lines[:_MOST_SHOWN], *more]
+
+
+def _on_nodes(own: Sequence[Placed]) -> Iterator[str]:
+    """The command for each node of a process, or for each of its groups of nodes."""
+    seen = set()
+    for one in own:
+        nodes, name = one.process.num_nodes, one.process.name
+        if nodes > 1:
+            copy = f"COPY={one.copy} " * (one.process.copies > 1)
+            last = one.node + nodes - 1
+            yield (
+                f"  on nodes {one.node} to {last}: NODE_RANK=0 (to {nodes - 1}) "
+                f"MASTER_ADDR=NODE_{one.node} {copy}bash {name}.sh"
+            )
+        elif one.node not in seen:
+            first = f"FIRST_COPY={one.copy} " * (one.copy > 0)
+            gpu = f"FIRST_GPU={one.gpu} " * (one.gpu > 0)
+            yield f"  on node {one.node}: {first}{gpu}bash {name}.sh"
+        seen.add(one.node)
 
 
 def _by_hand(process: Process, job: Job) -> str:

@@ -22,6 +22,7 @@ from planner.launch.wrappers.shell import (
     given,
     indented,
     runs_by_rank,
+    uses,
 )
 from planner.text import duration
 from planner.units import DAY, HOUR
@@ -142,6 +143,7 @@ def _function(target: Target, job: Job, process: Process) -> list[str]:
         rank = "SLURM_NODEID" if runs_by_rank(process) else "SLURM_PROCID"
         inside += [f'export NUM_NODES={process.num_nodes} NODE_RANK="${rank}"']
     last = " ".join(given(process)) if runs_by_rank(process) else command(process)
+    inside += ['HOST_ADDRESS="$(hostname)"'] if uses(process, "HOST_ADDRESS") else []
     inside += [*arguments_lines(process), f"exec {last}"]
     return [f"{_name(process)}() {{", *indented(inside), "}"]
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reading_examples import examples
 
 from planner.launch.accepted import Accepted, AcceptedOption
 from planner.launch.quoting import shell_word, yaml_scalar
@@ -137,7 +138,7 @@ def test_what_text_does_not_tell_is_left() -> None:
 WORDS = st.one_of(st.sampled_from(VALUES), st.text("ab1 '\"$\\`;&|#=\n*", max_size=5))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(500, 15))
 @given(
     st.dictionaries(st.sampled_from(NAMES), WORDS, min_size=1),
     st.dictionaries(st.sampled_from(NAMES), st.one_of(st.none(), WORDS)),
@@ -189,7 +190,7 @@ def plain(text: str, name: str) -> dict[str, Any]:
     }
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(1000, 30))
 @given(MAPPING, st.data(), st.sampled_from(["block", "flow", "json", "json lines"]))
 def test_any_change_of_any_document(data: dict[str, Any], draw: Any, style: str) -> None:
     name = "a.json" if "json" in style else "a.yaml"

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from reading_examples import examples
 
 from planner.errors import LaunchError
 from planner.launch.quoting import json_scalar, shell_word, yaml_scalar
@@ -38,6 +39,7 @@ def test_edits_that_overlap_or_lie_outside_are_refused(spans: list[tuple[int, in
 
 
 @pytest.mark.skipif(shutil.which("patch") is None, reason="needs the command patch")
+@settings(deadline=None, max_examples=examples(200, 12))
 @given(before=st.text("ab\n\x0c\u2028", max_size=30), after=st.text("ab\n\x0c\u2028", max_size=30))
 def test_patch_takes_a_diff(before: str, after: str) -> None:
     difference = diff(before, after, "run.sh")
@@ -66,6 +68,7 @@ def test_no_word_holds_a_nul() -> None:
         shell_word("a\0b")
 
 
+@settings(max_examples=examples(1000, 40))
 @given(SCALARS)
 def test_yaml_reads_scalars_back(value: str | float | bool | None) -> None:
     written = yaml_scalar(value)
@@ -76,6 +79,7 @@ def test_yaml_reads_scalars_back(value: str | float | bool | None) -> None:
     assert type(yaml.safe_load(written + "  # x")) is type(value)
 
 
+@settings(max_examples=examples(1000, 40))
 @given(SCALARS.filter(lambda value: value not in (float("inf"), float("-inf"))))
 def test_json_reads_scalars_back(value: str | float | bool | None) -> None:
     assert json.loads(json_scalar(value)) == value

@@ -9,7 +9,14 @@ Plan = dict[str, Any]
 
 def train(model: str, num_gpus: int, batch: int, gpu: str = "h100-sxm", **more: Any) -> Plan:
     """A plan to train; what is no question of the request is a setting."""
-    questions = ("sequence_length", "adapter", "lora_rank", "lora_targets", "framework", "dropout")
+    questions = (
+        "sequence_length",
+        "adapter",
+        "lora_rank",
+        "lora_targets",
+        "dropout",
+        "mtp_num_layers",
+    )
     asked = {name: more.pop(name) for name in questions if name in more}
     return {
         "workload": "train",
@@ -54,6 +61,19 @@ MEGATRON = {
     "multi-query": train("falcon-40b", 64, 256, **layout(4, 2)),
     "no shards": train("llama-2-7b", 16, 64, **layout(8, zero_stage=0)),
 }
+TITAN = {
+    "dense": train("llama-3.1-8b", 8, 64, **layout(zero_stage=2)),
+    "tensors": train("llama-3.1-70b", 256, 512, **layout(8, zero_stage=2, recompute="full")),
+    "pipeline": train("llama-3.1-405b", 2048, 2048, **layout(8, 16, recompute="full")),
+    "chunks": train("llama-3.1-70b", 256, 512, **layout(4, 4, 5, zero_stage=2)),
+    "no shipped shape": train("llama-65b", 256, 512, **layout(8, 4, zero_stage=2)),
+    "fp8": train("llama-3.1-70b", 256, 512, **layout(8, zero_stage=2, precision="fp8")),
+    "experts": train("qwen3-30b-a3b", 64, 256, **layout(zero_stage=3, expert_parallel=8)),
+    "latent": train(
+        "deepseek-v3", 1024, 4096, "h200-sxm", mtp_num_layers=0,
+        **layout(1, 8, zero_stage=2, expert_parallel=64, recompute="full"),
+    ),
+}  # fmt: skip
 HF = {
     "one GPU": train("llama-2-7b", 1, 8, adapter="lora", lora_rank=16, lora_targets="query_value"),
     "adapters": train("llama-2-13b", 8, 64, adapter="lora", lora_rank=16, zero_stage=3),

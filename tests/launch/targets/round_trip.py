@@ -216,11 +216,14 @@ def stated(option: str, *texts: str | None) -> Given:
     return Given(option=option, texts=texts, line=1, spans=spans, whole=None)
 
 
-def lost(target: Target, job: Job, answers: Answers) -> dict[str, tuple[Any, Any]]:
+def lost(
+    target: Target, job: Job, answers: Answers, derived: bool = False
+) -> dict[str, tuple[Any, Any]]:
     """Parameters and answers of a job that a file of it does not tell: what was, what is read.
 
     Those that the target cannot express do not count, if the draft tells them; nor do those
-    that are the plan's own where nobody says anything.
+    that are the plan's own where nobody says anything, nor those that the target works out itself,
+    unless they are ``derived`` and told.
     """
     terms = terms_of(job.workload, "parameter", "pool", "question")
     told = {remark.parameter for remark in target.drafted(job).unexpressed}
@@ -234,7 +237,9 @@ def lost(target: Target, job: Job, answers: Answers) -> dict[str, tuple[Any, Any
         default = term.default or None
         back = default if text is None else text
         back = None if back is None else read(term, back)
-        is_derived = text is None and bool(target.table.rows_of(name, Role.DERIVED))
+        is_derived = (text is None or not derived) and bool(
+            target.table.rows_of(name, Role.DERIVED)
+        )
         if back != value and not is_derived:
             wrong[name] = (value, back)
     return wrong

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from round_trip import found_of, job_of, lost, stated
@@ -12,12 +13,20 @@ from planner.launch.understood import Answers, Found
 
 
 def answered(target: Target, draft: Draft) -> Answers:
-    """What all servers of a draft say together."""
+    """What all servers of a draft say together; copies are those of the draft."""
+    servers = [process for process in draft.processes if process.gpus_per_node]
+    return together([(one, target.read(found_of(target, draft, one))) for one in servers])
+
+
+def together(answers: Sequence[tuple[Process, Answers]]) -> Answers:
+    """The answers of several servers as one deployment, with the copies of each."""
     values: dict[str, Any] = {}
-    for process in draft.processes:
-        if process.gpus_per_node:
-            values.update(target.read(found_of(target, draft, process)).values)
-    return Answers(workload="serve", values=values)
+    for process, each in answers:
+        values.update(each.values)
+        for name in {"replicas", "prefill_replicas"} & {*each.values}:
+            values[name] = int(each.values[name]) * process.copies
+    gpus = [int(each.values["num_gpus"]) * process.copies for process, each in answers]
+    return Answers(workload="serve", values={**values, "num_gpus": sum(gpus)})
 
 
 def lost_between(target: Target, job: Job) -> dict[str, tuple[Any, Any]]:

@@ -49,7 +49,7 @@ def test_commands_of_a_plan_tell_it_again(job: Job) -> None:
     command = found_of(TARGET, draft, serve)
     wrong = lost(TARGET, job, TARGET.read(command)).keys() - OF_FILE
     told = {remark.parameter for remark in draft.unexpressed}
-    assert not wrong
+    assert wrong <= ({"tensor_parallel", "pipeline_parallel"} if told else set())
     assert told <= {"both_splits"}
 
 

@@ -53,7 +53,7 @@ def come_back(made: Job) -> None:
         draft = TARGET.drafted(made)
     except LaunchError:
         reject()
-    assert lost(TARGET, made, TARGET.read(found_of(TARGET, draft))) == {}
+    assert lost(TARGET, made, TARGET.read(found_of(TARGET, draft)), derived=True) == {}
 
 
 @SOME

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from round_trip import found_of, lost, serving_jobs, stated
-from serving_trip import found, planned, process_of, value_of, words
+from serving_trip import found, planned, process_of, together, value_of, words
 
 from planner.launch.job import Job
 from planner.launch.target import Draft, Process
@@ -45,7 +45,7 @@ def document_of(draft: Draft, process: Process) -> dict[str, Any]:
 
 
 def read_again(draft: Draft) -> Answers:
-    values: dict[str, Any] = {}
+    answers: list[tuple[Process, Answers]] = []
     for process in draft.processes:
         if process.gpus_per_node:
             command = found_of(TARGET, draft, process)
@@ -57,8 +57,9 @@ def read_again(draft: Draft) -> Answers:
             if role:
                 options["--server_role"] = stated("--server_role", role)
             files = {f"{process.name}.yaml": beside}
-            values.update(TARGET.read(replace(command, options=options, files=files)).values)
-    return Answers(workload="serve", values=values)
+            read = TARGET.read(replace(command, options=options, files=files))
+            answers.append((process, read))
+    return together(answers)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

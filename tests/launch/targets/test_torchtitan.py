@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
+from typing import Any
 
+import pytest
+from documents import values_found
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from round_trip import found_of, lost, training_jobs
+from round_trip import found_of, job_of, lost, stated, training_jobs
 
+from planner.errors import LaunchError
 from planner.launch.job import Job
 from planner.launch.targets import target_of
+from planner.launch.targets.torchtitan import dealt
+from planner.launch.understood import World
+from planner.specs.model_catalogue import load_model
 
 TARGET = target_of("torchtitan")
 MODELS = ("llama-2-7b", "llama-65b", "deepseek-v3", "qwen3-30b-a3b", "llama-3.1-405b")
@@ -22,7 +30,7 @@ def _can_deal_experts(job: Job) -> bool:
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 def test_round_trip(data: st.DataObject) -> None:
     job = data.draw(training_jobs(framework="torchtitan", models=MODELS))
     assume(job.num_gpus % job.gpus_per_node == 0)
@@ -39,3 +47,123 @@ def test_round_trip(data: st.DataObject) -> None:
             assert int(answers.values.get(name, 1)) == job[name], name
     for file in draft.files:
         ast.parse(file.text)
+
+
+def _job(model: str, **asked: Any) -> Job:
+    settings_ = {"micro_batch_size": 1, "zero_stage": 3, **asked.pop("settings", {})}
+    job = job_of(
+        **{
+            "workload": "train",
+            "model": model,
+            "gpu": "h100-sxm",
+            "framework": "torchtitan",
+            "sequence_length": 2048,
+            "global_batch_size": 64,
+            "num_gpus": 64,
+            "settings": settings_,
+            **asked,
+        }
+    )
+    assert job is not None
+    return job
+
+
+def _words(job: Job) -> list[Any]:
+    return [word for each in TARGET.drafted(job).processes[0].arguments for word in each.words]
+
+
+def test_recomputation_is_the_last_word() -> None:
+    words = _words(_job("llama-3.1-8b", settings={"recompute": "full"}))
+    assert words[-1] == "activation-checkpoint:full"
+    assert words[words.index("--config") + 1] == "llama3_8b"
+    assert not TARGET.drafted(_job("llama-3.1-8b")).files
+
+
+def test_a_pipeline_counts_its_batch_and_its_stages() -> None:
+    settings_ = {"pipeline_parallel": 4, "virtual_pipeline": 5, "tensor_parallel": 8}
+    job = _job("llama-65b", global_batch_size=64, settings={**settings_, "sequence_parallel": True})
+    words = _words(job)
+    # Two data-parallel ranks, 32 micro-batches of one sequence each.
+    assert words[words.index("--training.local_batch_size") + 1] == "32"
+    assert words[words.index("--parallelism.pipeline_parallel_microbatch_size") + 1] == "1"
+    # 80 layers in 20 stages of 4: none of them for embedding or logits.
+    assert words[words.index("--parallelism.pipeline_parallel_layers_per_stage") + 1] == "4"
+    assert words[words.index("--parallelism.pipeline_parallel_first_stage_less_layers") + 1] == "0"
+    assert "--training.disable_cuda_graphs" in words
+
+
+@pytest.mark.parametrize(
+    ("layers", "stages", "first", "last", "sizes"),
+    [
+        (80, 20, 0, 0, [4] * 20),
+        (10, 4, 1, 1, [2, 3, 3, 2]),
+        (126, 8, 1, 1, [15, *[16] * 6, 15]),
+        (2, 4, 0, 0, []),
+    ],
+)
+def test_layers_are_dealt_as_torchtitan_does(
+    layers: int, stages: int, first: int, last: int, sizes: list[int]
+) -> None:
+    assert dealt(layers, stages, first, last) == sizes
+
+
+def test_8_bits_and_sizes_of_ones_own_are_a_function() -> None:
+    job = _job("llama-65b", settings={"precision": "fp8"})
+    (file,) = TARGET.drafted(job).files
+    assert file.name == "planned_config.py"
+    assert "def llama_65b_float8():" in file.text
+    assert "Float8LinearConverter" in file.text
+    assert "LAYERS = 80\nHIDDEN = 8192\nHEADS = 64" in file.text
+    answers = TARGET.read(found_of(TARGET, TARGET.drafted(job)))
+    assert answers.values["precision"] == "fp8"
+    assert load_model(answers.values["model"]) == load_model("llama-65b")
+
+
+def test_a_model_of_another_kind_is_refused() -> None:
+    with pytest.raises(LaunchError, match="ships no model of its kind"):
+        TARGET.drafted(_job("mixtral-8x7b"))
+
+
+def test_what_context_parallelism_shards_is_told() -> None:
+    job = _job("llama-3.1-8b", settings={"zero_stage": 0, "context_parallel": 2})
+    assert "zero_stage" in {remark.parameter for remark in TARGET.drafted(job).unexpressed}
+
+
+def test_defaults_are_those_of_the_configuration() -> None:
+    found = values_found("torchtitan", {"--module": "llama3", "--config": "llama3_70b"})
+    world = World(gpus_per_node=stated("--nproc", "8"), num_nodes=stated("--nnodes", "4"))
+    answers = TARGET.read(replace(found, world=world))
+    wanted = {
+        "model": "llama-3.1-70b",
+        "tensor_parallel": 8,
+        "sequence_parallel": True,
+        "sequence_length": 8192,
+        "micro_batch_size": 8,
+        "global_batch_size": 32,
+        "recompute": "full",
+        "zero_stage": 3,
+    }
+    assert wanted.items() <= answers.values.items()
+    assert {"tensor_parallel", "sequence_length", "recompute"} <= set(answers.defaults)
+
+
+def test_a_file_of_an_earlier_version_is_read_and_told() -> None:
+    table = {
+        "model": {"name": "llama3", "flavor": "70B"},
+        "training": {"batch_size": 2, "seq_len": 4096, "tensor_parallel_degree": 8},
+        "experimental": {"pipeline_parallel_degree": 4},
+        "activation_checkpoint": {"mode": "full"},
+    }
+    world = World(gpus_per_node=stated("--nproc", "8"), num_nodes=stated("--nnodes", "8"))
+    answers = TARGET.read(replace(values_found("torchtitan", table), world=world))
+    assert answers.values["model"] == "llama-3.1-70b"
+    assert answers.values["tensor_parallel"] == 8
+    assert answers.values["pipeline_parallel"] == 4
+    assert any("TOML" in note for note in answers.notes)
+
+
+def test_gpus_that_are_no_product_are_refused() -> None:
+    options = {"--config": "llama3_8b", "--parallelism.data_parallel_shard_degree": 3}
+    world = World(num_gpus=stated("--n", "8"))
+    with pytest.raises(LaunchError, match="8 GPUs are not"):
+        TARGET.read(replace(values_found("torchtitan", options), world=world))

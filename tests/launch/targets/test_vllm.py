@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from round_trip import serving_jobs
+from round_trip import serving_jobs, stated
 from serving_trip import found, lost_between, planned, process_of, value_of, variables_of, words
 
 from planner.errors import LaunchError
 from planner.launch.job import Job
+from planner.launch.read import read_launch
 from planner.launch.targets.vllm import TARGET
 from planner.launch.targets.vllm_read import starts
+from planner.launch.understood import Found
 
 POOLS = {
     "mode": "disaggregated",
@@ -172,6 +176,29 @@ def test_other_ways_to_say_it() -> None:
     assert wanted.items() <= answers.values.items()
 
 
+def test_options_of_a_document_beside_and_alone() -> None:
+    options = {
+        "model": "meta-llama/Llama-3.1-70B-Instruct",
+        "tensor-parallel-size": "4",
+        "max-num-seqs": "64",
+        "kv_cache_dtype": "fp8",
+        "enable-prefix-caching": "false",
+    }
+    document = Found(
+        target=TARGET.name,
+        name="config.yaml",
+        text="",
+        options={name: stated(name, text) for name, text in options.items()},
+    )
+    command = found(TARGET, "vllm", "serve", config="config.yaml", max_num_seqs="32")
+    beside = TARGET.read(replace(command, files={"config.yaml": document}))
+    wanted = {"tensor_parallel": 4, "kv_cache": "fp8", "num_gpus": 4}
+    assert {**wanted, "concurrency": 32}.items() <= beside.values.items()
+    assert TARGET.is_of(options)
+    assert {**wanted, "concurrency": 64}.items() <= TARGET.read(document).values.items()
+    assert not TARGET.is_of({"model": "x", "tensor_parallel_size": 4})
+
+
 def test_ranks_of_a_dense_model_are_replicas() -> None:
     answers = TARGET.read(found(TARGET, model="meta-llama/Llama-3.1-8B", data_parallel_size="4"))
     assert answers.values["attention_data_parallel"] == 1
@@ -196,3 +223,18 @@ def test_no_model_is_asked_for() -> None:
 )
 def test_commands_that_start_it(command: str, is_one: bool) -> None:
     assert starts(command.split()) is is_one
+
+
+def test_pools_of_one_script_and_their_nodes(tmp_path: Path) -> None:
+    size = "--tensor-parallel-size 8 --pipeline-parallel-size 2 --nnodes 2"
+    lines = [
+        f"vllm serve deepseek-ai/DeepSeek-V3 {size} --node-rank {rank} --kv-transfer-config "
+        f'\'{{"kv_connector": "NixlConnector", "kv_role": "{role}"}}\' &'
+        for role in ("kv_producer", "kv_consumer")
+        for rank in (0, 1)
+    ]
+    path = tmp_path / "serve.sh"
+    path.write_text("\n".join(lines))
+    values = read_launch(path).values
+    assert (values["mode"], values["num_gpus"]) == ("disaggregated", 32)
+    assert (values["replicas"], values["prefill_replicas"]) == (1, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import subprocess
 from dataclasses import replace
 from functools import cache
@@ -22,7 +23,8 @@ from planner.launch.wrappers import kserve, kubernetes
 from planner.launch.wrappers.yaml_text import documents
 from planner.request import Request
 
-ODD = ["it's", "$(touch hit)", 'a "b"', "one\ntwo", "  x", "- y: z", "#", "a\u2028b", "tab\there "]
+ODD = ["it's", "$(touch hit)", 'a "b"', "one\ntwo", "  x", "- y: z", "#", "a\u2028b", "tab\there ",
+       "$(HF_TOKEN)", "$$(HF_TOKEN)", "$$$", "a$$b"]  # fmt: skip
 PORT = Variable(name="PORT", meaning="")
 
 
@@ -79,8 +81,18 @@ def script_of(pod: Any) -> str:
     (container,) = pod["containers"]
     assert container["command"] == ["/bin/bash", "-c"]
     (text,) = container["args"]
+    text = expanded(text, {"HF_TOKEN": "leaked"})
     assert subprocess.run(["bash", "-n"], input=text.encode()).returncode == 0
     return str(text)
+
+
+def expanded(text: str, values: dict[str, str]) -> str:
+    """Arguments as Kubernetes gives them to a container."""
+
+    def replaced(found: re.Match[str]) -> str:
+        return "$" if found[0] == "$$" else values.get(found[1], found[0])
+
+    return re.sub(r"\$\$|\$\(([^)]*)\)", replaced, text)
 
 
 def started(folder: Path, pod: Any, **environment: str) -> list[Any]:
@@ -176,6 +188,15 @@ def test_a_router_reaches_every_copy_by_name(tmp_path: Path) -> None:
     assert said["words"] == [f"http://{name}-{i}.{name}:8200" for i in range(2)]
 
 
+def test_a_pod_knows_its_address() -> None:
+    own = Variable(name="HOST_ADDRESS", meaning="")
+    found = objects(Draft(processes=(process("serve", own, name="server", port=8000),)))
+    container = one(found, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    (address,) = (each for each in container["env"] if each["name"] == "HOST_ADDRESS")
+    assert address["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+    assert "ConfigMap" not in {each["kind"] for each in found}
+
+
 def test_words_and_files_arrive_as_they_are(tmp_path: Path) -> None:
     files = tuple(File(name=f"a{i}/b.json", text=text) for i, text in enumerate(ODD))
     found = objects(Draft(processes=(process("serve", *ODD),), files=files), job_of())
@@ -184,7 +205,8 @@ def test_words_and_files_arrive_as_they_are(tmp_path: Path) -> None:
     (volume,) = (each["configMap"] for each in pod["volumes"] if "configMap" in each)
     texts = {each["path"]: data[each["key"]] for each in volume["items"]}
     assert texts == {file.name: file.text for file in files}
-    pod["containers"][0]["args"] = [script_of(pod).replace("cd /launch", f"cd '{tmp_path}'")]
+    (text,) = pod["containers"][0]["args"]
+    pod["containers"][0]["args"] = [text.replace("cd /launch", f"cd '{tmp_path}'")]
     (said,) = started(tmp_path, pod)
     assert said["words"] == ODD
     assert not (tmp_path / "hit").exists()

@@ -39,22 +39,35 @@ def serving() -> Job:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("wrapper", ["script", "slurm"])
-@pytest.mark.parametrize("target", ["megatron-lm", "vllm"])
-def test_a_plan_is_read_back(tmp_path: Path, target: str, wrapper: str) -> None:
-    job = training() if target == "megatron-lm" else serving()
-    tool = target_of(target)
-    file = next(
-        each for each in wrapper_of(wrapper)(tool, job, tool.drafted(job))
-        if each.start and "benchmark" not in each.name
+@cache
+def sharded() -> Job:
+    """Its configuration is a file beside the command."""
+    return Job.of(
+        Request(
+            workload="train", model="llama-2-7b", gpu="h100-sxm", num_gpus=16,
+            framework="deepspeed",
+            global_batch_size=64, settings={"micro_batch_size": 1, "zero_stage": 3},
+        )
     )  # fmt: skip
-    path = tmp_path / file.name
-    path.write_text(file.text, encoding="utf-8")
-    found = read_launch(path)
+
+
+@pytest.mark.parametrize("wrapper", ["script", "slurm", "kubernetes"])
+@pytest.mark.parametrize("target", ["megatron-lm", "vllm", "deepspeed", "axolotl"])
+def test_a_plan_is_read_back(tmp_path: Path, target: str, wrapper: str) -> None:
+    job = {"megatron-lm": training, "vllm": serving, "deepspeed": sharded, "axolotl": sharded}[
+        target
+    ]()
+    tool = target_of(target)
+    files = wrapper_of(wrapper)(tool, job, tool.drafted(job))
+    for file in files:
+        (tmp_path / file.name).write_text(file.text, encoding="utf-8")
+    first = next(each for each in files if each.start and "benchmark" not in each.name)
+    found = read_launch(tmp_path / first.name)
     assert found.target is tool
     told = {name: found.values.get(name) for name in job.pinned.parameters}
     asked = {name: value for name, value in job.pinned.parameters.items() if told[name] is not None}
     assert {name: str(told[name]).lower() for name in asked} == {
         name: str(value).lower() for name, value in asked.items()
     }
-    assert {"num_gpus", "tensor_parallel", "pipeline_parallel"} <= set(asked)
+    assert {"num_gpus", "tensor_parallel"} <= set(asked)
+    assert job is not sharded() or asked["zero_stage"] == 3

@@ -148,6 +148,32 @@ def test_pools_and_their_router_start_on_one_node(tmp_path: Path) -> None:
     assert router["words"] == ["http://127.0.0.1:8101", "http://127.0.0.1:8200"]
 
 
+def test_on_several_nodes_each_has_its_command(tmp_path: Path) -> None:
+    url, own = Variable(name="DECODE_URL_0", meaning=""), Variable(name="HOST_ADDRESS", meaning="")
+    draft = Draft(
+        processes=(
+            process("serve", "p", name="prefill", gpus_per_node=1, copies=12, port=8100),
+            process("serve", "d", own, name="decode", gpus_per_node=4, port=8200),
+            process("route", url, name="router", gpus_per_node=0, port=8000),
+        )
+    )
+    texts = write(tmp_path, wrapped(TARGET, job_of(), draft))
+    assert "on node 0: bash prefill.sh" in texts["prefill.sh"]
+    assert "on node 1: FIRST_COPY=8 bash prefill.sh" in texts["prefill.sh"]
+    assert "on node 1: FIRST_GPU=4 bash decode.sh" in texts["decode.sh"]
+    said = started(tmp_path, draft, "prefill.sh", FIRST_COPY="8", TOGETHER="4")
+    assert sorted(e["environment"]["CUDA_VISIBLE_DEVICES"] for e in said) == list("0123")
+    (tmp_path / "said.jsonl").unlink()
+    said = started(tmp_path, draft, "prefill.sh", FIRST_GPU="6", TOGETHER="2")
+    assert sorted(e["environment"]["CUDA_VISIBLE_DEVICES"] for e in said) == ["6", "7"]
+    (*_, one) = started(tmp_path, draft, "decode.sh", FIRST_GPU="4", HOST_ADDRESS="me")
+    assert (one["environment"]["CUDA_VISIBLE_DEVICES"], one["words"][1]) == ("4,5,6,7", "me")
+    (*_, one) = started(tmp_path, draft, "router.sh", NODE_1="n1")
+    assert one["words"] == ["http://n1:8200"]
+    _, ended = run(tmp_path, "router.sh", ["route"])
+    assert "NODE_1: address of node 1" in ended.stderr
+
+
 def test_one_command_starts_what_fits_on_a_node() -> None:
     two = (process("serve", name="a", gpus_per_node=4), process("serve", name="b", gpus_per_node=4))
     assert starts(Draft(processes=two)) == ["bash start.sh"]

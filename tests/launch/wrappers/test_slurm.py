@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,14 @@ def test_defaults_reach_every_task(tmp_path: Path) -> None:
     folder = Variable(name="FOLDER", meaning="", default="/a b")
     (said,) = started(tmp_path, Draft(processes=(process("train", folder),)))
     assert said["words"] == ["/a b"]
+
+
+def test_a_task_knows_the_address_of_its_node(tmp_path: Path) -> None:
+    own = Variable(name="HOST_ADDRESS", meaning="")
+    (said,) = started(tmp_path, Draft(processes=(process("train", own),)))
+    name = subprocess.run(["hostname"], capture_output=True, text=True).stdout.strip()
+    assert said["words"] == [name]
+    assert "HOST_ADDRESS:" not in (tmp_path / "train.sbatch").read_text()
 
 
 def test_it_is_not_run_without_the_scheduler(tmp_path: Path) -> None:

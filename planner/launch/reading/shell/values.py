@@ -83,7 +83,7 @@ def span_of(pieces: Sequence[Piece]) -> Span | None:
     if not told or any(piece.start < 0 or piece.unknown for piece in told):
         return None
     for before, after in pairwise(told):
-        if before.end != after.start or before.quote != after.quote:
+        if before.end != after.start:
             return None
     return Span(told[0].start, told[-1].end)
 

@@ -1,0 +1,323 @@
+"""What files of the Trainer, DeepSpeed, accelerate and axolotl say, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+from documents import values_found
+from round_trip import job_of, stated
+
+from planner.errors import LaunchError
+from planner.launch.job import Job
+from planner.launch.target import Draft
+from planner.launch.targets import target_of
+from planner.launch.trainer.writing import lora_modules
+from planner.launch.understood import Answers, Found, World
+
+_EIGHT = World(gpus_per_node=stated("--nproc-per-node", "8"))
+
+
+def _job(framework: str, **asked: Any) -> Job:
+    settings = asked.pop("settings", {})
+    job = job_of(
+        **{
+            "workload": "train",
+            "model": "llama-2-7b",
+            "gpu": "h100-sxm",
+            "framework": framework,
+            "num_gpus": 8,
+            "global_batch_size": 64,
+            "sequence_length": 2048,
+            "settings": {"micro_batch_size": 2, **settings},
+            **asked,
+        }
+    )
+    assert job is not None
+    return job
+
+
+def _file(draft: Draft, name: str) -> dict[str, Any]:
+    (text,) = (file.text for file in draft.files if file.name == name)
+    found: dict[str, Any] = (json.loads if name.endswith(".json") else yaml.safe_load)(text)
+    return found
+
+
+def _words(draft: Draft) -> list[Any]:
+    return [word for each in draft.processes[0].arguments for word in each.words]
+
+
+def _read(target: str, values: dict[str, Any], **fields: Any) -> Answers:
+    tool = target_of(target)
+    return tool.read(replace(values_found(target, values), **{"world": _EIGHT, **fields}))
+
+
+def _command(options: dict[str, Any], *words: str, **fields: Any) -> Found:
+    found = values_found("transformers", {f"--{name}": value for name, value in options.items()})
+    positional = tuple(stated("", word) for word in words)
+    return replace(found, positional=positional, **{"world": _EIGHT, **fields})
+
+
+def test_the_batch_of_deepspeed_is_its_own_product() -> None:
+    job = _job("DeepSpeed", settings={"zero_stage": 3, "offload": "optimizer_weights"})
+    config = _file(target_of("deepspeed").drafted(job), "ds_config.json")
+    assert config["train_batch_size"] == 64
+    assert config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"] == 8
+    assert config["bf16"] == {"enabled": True}
+    zero = config["zero_optimization"]
+    assert zero["stage"] == 3
+    assert zero["offload_optimizer"]["device"] == zero["offload_param"]["device"] == "cpu"
+
+
+def test_ranks_that_split_tensors_count_in_the_batch_of_deepspeed() -> None:
+    job = _job("DeepSpeed", settings={"tensor_parallel": 2, "zero_stage": 1})
+    draft = target_of("deepspeed").drafted(job)
+    config = _file(draft, "ds_config.json")
+    assert config["tensor_parallel"]["autotp_size"] == 2
+    per_rank = config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"]
+    assert config["train_batch_size"] == per_rank * 8
+    answers = _read("deepspeed", config)
+    assert answers.values["global_batch_size"] == 64
+    assert answers.values["tensor_parallel"] == 2
+
+
+def test_auto_is_what_the_script_says() -> None:
+    config = {
+        "train_batch_size": "auto",
+        "train_micro_batch_size_per_gpu": "auto",
+        "bf16": {"enabled": "auto"},
+        "zero_optimization": {"stage": 2},
+    }
+    script = {
+        "model_name_or_path": "meta-llama/Llama-2-7b-hf",
+        "per_device_train_batch_size": 4,
+        "gradient_accumulation_steps": 2,
+        "bf16": "True",
+        "model_max_length": 2048,
+        "deepspeed": "ds.json",
+    }
+    files = {"ds.json": values_found("deepspeed", config, "ds.json")}
+    found = _command(script, "train.py", files=files)
+    answers = target_of("deepspeed").read(found)
+    assert answers.values["micro_batch_size"] == 4
+    assert answers.values["global_batch_size"] == 64
+    assert answers.values["zero_stage"] == 2
+    assert answers.values["precision"] == "bf16"
+    assert answers.values["sequence_length"] == 2048
+    assert not answers.asked
+
+
+def test_auto_alone_is_asked_for() -> None:
+    answers = _read("deepspeed", {"train_batch_size": "auto", "zero_optimization": {"stage": 2}})
+    assert {"model", "micro_batch_size", "sequence_length"} <= set(answers.asked)
+    assert any("train_batch_size" in note for note in answers.notes)
+
+
+def test_gpus_follow_from_three_numbers_of_the_batch() -> None:
+    config = {
+        "train_batch_size": 256,
+        "train_micro_batch_size_per_gpu": 4,
+        "gradient_accumulation_steps": 4,
+        "zero_optimization": {"stage": 1},
+    }
+    answers = _read("deepspeed", config, world=World())
+    assert answers.values["num_gpus"] == 16
+    assert answers.values["global_batch_size"] == 256
+
+
+@pytest.mark.parametrize(
+    ("config", "script"),
+    [
+        ({"train_batch_size": 60, "train_micro_batch_size_per_gpu": 4}, {}),
+        (
+            {
+                "train_batch_size": 64,
+                "train_micro_batch_size_per_gpu": 4,
+                "gradient_accumulation_steps": 4,
+            },
+            {},
+        ),
+        ({"train_micro_batch_size_per_gpu": 4}, {"per_device_train_batch_size": 2}),
+    ],
+)
+def test_batches_that_contradict_are_refused(
+    config: dict[str, Any], script: dict[str, Any]
+) -> None:
+    config = {**config, "zero_optimization": {"stage": 1}}
+    files = {"ds.json": values_found("deepspeed", config, "ds.json")}
+    found = _command({**script, "deepspeed": "ds.json"}, "train.py", files=files)
+    with pytest.raises(LaunchError, match=r"batch|Write"):
+        target_of("deepspeed").read(found)
+
+
+def test_what_deepspeed_lets_pass_is_told() -> None:
+    config = values_found("deepspeed", {"train_batch_size": 64, "zero_optimization.stage": 1})
+    found = replace(config, unknown=(stated("zero_optimisation", "1"),), world=_EIGHT)
+    notes = target_of("deepspeed").read(found).notes
+    assert any("zero_optimisation" in note for note in notes)
+
+
+def test_a_file_that_is_not_here_is_known_by_its_name() -> None:
+    answers = target_of("deepspeed").read(
+        _command({"per_device_train_batch_size": 1, "deepspeed": "configs/zero3_bf16.json"})
+    )
+    assert answers.values["zero_stage"] == 3
+    assert "not here" in answers.defaults["zero_stage"]
+    answers = target_of("deepspeed").read(
+        _command({"per_device_train_batch_size": 1, "deepspeed": "configs/mine.json"})
+    )
+    assert "zero_stage" in answers.asked
+
+
+def test_sizes_of_accelerate_multiply_to_its_processes() -> None:
+    settings = {"zero_stage": 3, "data_parallel_replicas": 2, "recompute": "full"}
+    draft = target_of("accelerate").drafted(_job("HF Trainer FSDP", settings=settings))
+    config = _file(draft, "accelerate.yaml")
+    sizes = config["parallelism_config"]
+    product = 1
+    for size in sizes.values():
+        product *= size
+    assert product == config["num_processes"] == 8
+    assert sizes["parallelism_config_dp_replicate_size"] == 2
+    assert config["fsdp_config"]["fsdp_activation_checkpointing"] is True
+    words = _words(draft)
+    # Both would gather every layer twice.
+    assert words[words.index("--gradient_checkpointing") + 1] == "false"
+
+
+def test_sizes_of_accelerate_that_are_no_product_are_refused() -> None:
+    config = {
+        "distributed_type": "FSDP",
+        "num_processes": 8,
+        "fsdp_config": {"fsdp_version": 2},
+        "parallelism_config": {
+            "parallelism_config_dp_shard_size": 3,
+            "parallelism_config_tp_size": 2,
+        },
+    }
+    with pytest.raises(LaunchError, match="splits 6 GPUs"):
+        _read("accelerate", config, world=World())
+
+
+def test_fsdp_of_the_first_version() -> None:
+    config = {
+        "distributed_type": "FSDP",
+        "mixed_precision": "bf16",
+        "num_processes": 16,
+        "num_machines": 2,
+        "fsdp_config": {"fsdp_sharding_strategy": "SHARD_GRAD_OP", "fsdp_offload_params": True},
+    }
+    answers = _read("accelerate", config, world=World())
+    assert answers.values["zero_stage"] == 2
+    assert answers.values["offload"] == "optimizer_weights"
+    assert answers.values["num_gpus"] == 16
+    assert answers.values["precision"] == "bf16"
+
+
+def test_defaults_are_those_of_the_script() -> None:
+    plain = {"model_name_or_path": "a/b", "per_device_train_batch_size": 2}
+    of_trl = target_of("transformers").read(_command(plain, "trl", "sft"))
+    assert of_trl.values["recompute"] == "full"
+    assert of_trl.values["sequence_length"] == 1024
+    assert of_trl.values["precision"] == "bf16"
+    assert {"recompute", "sequence_length", "precision"} <= set(of_trl.defaults)
+    other = target_of("transformers").read(_command(plain, "train.py"))
+    assert other.values["recompute"] == "none"
+    assert "sequence_length" in other.asked
+    assert "precision" not in other.values
+    assert any("32 bits" in note for note in other.notes)
+
+
+def test_what_a_variable_hides_is_asked_for_and_no_default() -> None:
+    found = _command({"model_name_or_path": "a/b", "max_length": 512}, "trl", "sft")
+    hidden = replace(
+        found,
+        options={**found.options, "--per_device_train_batch_size": stated("--x", None)},
+    )
+    answers = target_of("transformers").read(hidden)
+    assert "micro_batch_size" in answers.asked
+    assert "micro_batch_size" not in answers.values
+
+
+@pytest.mark.parametrize(
+    ("model", "targets", "modules"),
+    [
+        ("llama-2-7b", "query_value", ("q_proj", "v_proj")),
+        ("llama-2-7b", "attention", ("q_proj", "v_proj", "k_proj", "o_proj")),
+        ("gpt-3-175b", "query_value", ("c_attn",)),
+        ("deepseek-v3", "attention", ("q_b_proj", "kv_b_proj", "o_proj")),
+    ],
+)
+def test_names_of_adapted_matrices(model: str, targets: str, modules: tuple[str, ...]) -> None:
+    job = _job("HF Trainer", model=model, adapter="lora", lora_targets=targets)
+    assert lora_modules(job) == modules
+
+
+def test_a_model_without_a_public_name_brings_its_config() -> None:
+    job = replace(_job("HF Trainer FSDP", settings={"zero_stage": 3}))
+    job.__dict__["hub_name"] = None
+    draft = target_of("accelerate").drafted(job)
+    assert _file(draft, "config.json")["num_hidden_layers"] == 32
+    words = _words(draft)
+    assert words[words.index("--config_name") + 1] == "config.json"
+    assert words[words.index("--block_size") + 1] == "2048"
+
+
+def test_what_the_trainer_cannot_say_is_told() -> None:
+    settings = {"recompute": "selective", "precision": "fp8", "zero_stage": 1}
+    job = _job("HF Trainer", adapter="lora", settings=settings)
+    told = {remark.parameter for remark in target_of("transformers").drafted(job).unexpressed}
+    assert {"recompute", "precision", "zero_stage"} <= told
+
+
+def test_axolotl_trains_whole_models_in_16_bits_alone() -> None:
+    job = _job("HF Trainer FSDP", settings={"zero_stage": 3})
+    with pytest.raises(LaunchError, match="HF Trainer bf16"):
+        target_of("axolotl").drafted(job)
+
+
+def test_yaml_of_axolotl() -> None:
+    job = _job("HF Trainer", adapter="qlora", lora_rank=32, settings={"zero_stage": 2})
+    draft = target_of("axolotl").drafted(job)
+    config = _file(draft, "axolotl.yaml")
+    assert config["adapter"] == "qlora"
+    assert config["load_in_4bit"] is True
+    assert config["lora_target_modules"] == ["q_proj", "v_proj", "k_proj", "o_proj"]
+    assert config["deepspeed"] == "ds_config.json"
+    assert _file(draft, "ds_config.json")["zero_optimization"]["stage"] == 2
+
+
+def test_a_public_yaml_of_axolotl() -> None:
+    config = {
+        "base_model": "meta-llama/Llama-2-7b-hf",
+        "load_in_8bit": True,
+        "sequence_len": 4096,
+        "sample_packing": True,
+        "adapter": "lora",
+        "lora_r": 32,
+        "lora_target_linear": True,
+        "gradient_accumulation_steps": 4,
+        "micro_batch_size": 2,
+        "bf16": "auto",
+        "fp16": None,
+        "gradient_checkpointing": True,
+        "deepspeed": None,
+    }
+    answers = _read("axolotl", config)
+    wanted = {
+        "adapter": "lora",
+        "lora_rank": 32,
+        "lora_targets": "all_linear",
+        "global_batch_size": 64,
+        "sequence_length": 4096,
+        "recompute": "full",
+        "precision": "bf16",
+        "zero_stage": 0,
+        "framework": "HF Trainer",
+    }
+    assert wanted.items() <= answers.values.items()
+    assert any("8 bits" in note for note in answers.notes)
+    assert not answers.asked
