@@ -18,7 +18,7 @@ from planner.optimize.result_columns import fit_probability, full_columns
 from planner.optimize.source import Candidates
 from planner.optimize.sureness import sure_factor
 from planner.plan import Plan, make_plan
-from planner.terms import glossary, terms_of
+from planner.terms import Term, glossary, terms_of
 from planner.workloads.assumed import assumed_limits
 from planner.workloads.base import Evaluation
 
@@ -30,12 +30,6 @@ MOST_CHANGES = 3
 
 # These follow from others: a change of them alone is no decision of the user's.
 _FOLLOWING = ("sequence_parallel", "recompute_num_layers", "expert_quantization")
-# What the user decided for other reasons than speed.
-_KEPT = {
-    "train": ("global_batch_size", "precision", "flash_attention", "fp8_attention"),
-    "inference": ("concurrency", "quantization", "expert_quantization", "kv_cache"),
-    "serve": ("quantization", "expert_quantization", "kv_cache"),
-}
 _BEST = {"train": "throughput", "inference": "throughput", "serve": "throughput_per_gpu"}
 _ENOUGH = 0.9
 _WORTH = 0.01
@@ -113,7 +107,11 @@ def _around(plan: Plan, own: Mapping[str, Any]) -> Problem | None:
     """The search for what is better: the space's values of each parameter and the user's own."""
     request, workload = plan.request, plan.workload.name
     (source,) = plan.problem.sources
-    fixed = {name: own[name] for name in _KEPT[workload] if not glossary()[name].option}
+    fixed = {
+        name: own[name]
+        for name, term in terms_of(workload, "parameter").items()
+        if name in own and _is_kept(term, workload)
+    }
     asked: dict[str, Any] = {
         plan.workload.profile_kind: source.profile,
         "space": None,
@@ -132,6 +130,13 @@ def _around(plan: Plan, own: Mapping[str, Any]) -> Problem | None:
         return make_plan(replace(request, **asked)).problem
     except PlannerError:
         return None
+
+
+def _is_kept(term: Term, workload: str) -> bool:
+    """Whether a parameter is decided for other reasons than speed: formats, kernels, the batch."""
+    is_kernel = term.type == "flag" and term.term not in _FOLLOWING
+    is_batch = workload == "inference" and term.term == "concurrency"
+    return (term.is_format or is_kernel or is_batch) and not term.option
 
 
 def _values(wide: Plan, own: Mapping[str, Any], fixed: set[str]) -> dict[str, list[Any]]:

@@ -25,12 +25,12 @@ _OF_THE_TOP = {
     "CHANGELOG.md": "generated/changelog.md",
 }
 NAVIGATION = {
-    "Guides": "training fine-tuning serving sizing sweeps procurement clusters money failures "
-    "energy api_prices comparing files launch measure specs calibration drivers python",
+    "Guides": "training fine-tuning serving launch sizing sweeps procurement clusters money "
+    "failures energy api_prices comparing files specs measure calibration drivers python",
     "Reference": "reference launch_options generated/interface generated/gpus generated/clusters "
     "generated/models generated/frameworks generated/engines",
-    "How well, and how": "accuracy accuracy_tables recipes launch_files_read "
-    "generated/formulas design speed",
+    "How well, and how": "accuracy accuracy_tables recipes launch_files_read generated/formulas "
+    "design speed",
     "Project": "generated/contributing generated/changelog",
 }
 _FORMULAS = """Formulas

@@ -105,13 +105,17 @@ def test_every_option_has_a_group():
         assert term.group in ("", "question", "hardware", "limits", "money", "search")
 
 
+# They say each parameter in the words of one tool.
+TRANSLATED = ("launch/targets/", "launch/trainer/")
+
+
 def test_no_module_lists_the_parameters_again():
     """Three or more parameters of training in one literal are a second list of them."""
     parameters = set(terms_of("train", "parameter")) - set(terms_of("serve", "parameter"))
     found = {}
     for path in PACKAGE.rglob("*.py"):
         name = str(path.relative_to(PACKAGE))
-        if name in TYPED or name.startswith(("validation/", "specs/")):
+        if name in TYPED or name.startswith(("validation/", "specs/", *TRANSLATED)):
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Tuple | ast.List | ast.Set):

@@ -40,8 +40,6 @@ _NEEDS: dict[str, tuple[str, Callable[[Given], bool]]] = {
 _OTHERS = {"context", *HOW} - {"num_gpus", "precision"}
 # Behind a length: who means 8192 writes 8Ki.
 _THOUSANDS = ("k", "K", "M")
-# Of a plan's parameters those that a search for a better one keeps.
-_FORMATS = ("precision", "quantization", "expert_quantization", "kv_cache")
 
 
 def make_request(given: Given, *, is_search: bool = False) -> Request:
@@ -136,7 +134,7 @@ def _plan_of(given: Given) -> Request | None:
 
 def _question_of(plan: Request) -> Request:
     """What a plan was made for: the number formats stay, the layout does not."""
-    kept = {name: value for name, value in plan.settings.items() if name in _FORMATS}
+    kept = {name: value for name, value in plan.settings.items() if glossary()[name].is_format}
     return replace(plan, settings=kept)
 
 

@@ -17,6 +17,9 @@ from planner.text import count, limit, printable
 from planner.units import DAY, GIB
 from planner.version import __version__
 
+WRITTEN = "Written by planner"
+"""How a line of each file begins that is written here."""
+
 _WIDTH = 96
 _MEMORY = "peak_memory"
 _PREDICTED = {
@@ -81,7 +84,7 @@ def heading(
     """
     lines = [
         f"{job.model.name} on {count(job.num_gpus)} x {job.gpu.name}, started by {target.title}.",
-        f"Written by planner {__version__} for {target.version}; plan.toml beside it is the plan.",
+        f"{WRITTEN} {__version__} for {target.version}; plan.toml beside it is the plan.",
     ]
     lines += _part("Plan", [_settings(job)])
     lines += _part("Predicted, with the interval that holds 90 % of published runs", _numbers(job))

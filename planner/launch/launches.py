@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import LaunchError
+from planner.launch.gpus import number_of
 from planner.launch.launchers import Inner, inner_commands, read_script
 from planner.launch.reading.arguments import read_arguments
 from planner.launch.reading.config_maps import config_maps
@@ -187,7 +189,7 @@ def _of_containers(path: Path, text: str) -> Iterator[Found]:
                 placed = replace(
                     inner,
                     words=(*inner.words, *_pool_words(container, inner.words)),
-                    world=_within(inner.world, container.world),
+                    world=_within(inner.world, container.world, path.name),
                 )
                 yield of_command(path, script, placed, target)
 
@@ -199,8 +201,20 @@ def _pool_words(container: Container, words: Sequence[Word]) -> Iterator[Word]:
             yield Word.of(computed(text), container.line, text)
 
 
-def _within(own: World, around: World) -> World:
-    """What a command says of where it runs, and its container where that says nothing."""
+def _within(own: World, around: World, name: str) -> World:
+    """What a command says of where it runs, and its container where that says nothing.
+
+    Raises
+    ------
+    LaunchError
+        The command starts on more GPUs of a node than its container has.
+    """
+    wants, has = own.gpus_per_node, around.gpus_per_node
+    if (number_of(wants) or 0) > (number_of(has) or math.inf) and wants and has:
+        raise LaunchError(
+            f"{name}: line {wants.line}: {wants.option} {wants.texts[0]} is more than the "
+            f"{has.texts[0]} of {has.option} on line {has.line}. Change one of them."
+        )
     told = {each.name: getattr(own, each.name) for each in fields(World)}
     return replace(around, **{name: value for name, value in told.items() if value is not None})
 

@@ -68,12 +68,16 @@ def _on(found: Found, num_gpus: str | None, gpu: str | None) -> Found:
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        # A device or a pipe has no size that it tells.
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            size = max(path.stat().st_size, len(content))
             raise LaunchError(
-                f"{path}: has {path.stat().st_size:,} bytes; launch files of up to "
-                f"{_MOST_BYTES:,} are read. Give the part that starts the job."
+                f"{path}: has {size:,} bytes or more; launch files of up to {_MOST_BYTES:,} are "
+                "read. Give the part that starts the job."
             )
-        return path.read_text(encoding="utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise LaunchError(f"{path}: is no text ({error.reason} at byte {error.start}).") from error
     except OSError as error:

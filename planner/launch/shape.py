@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from planner.enums import AttentionKind, PositionEmbedding
+from planner.enums import AttentionKind, Placement, PositionEmbedding
 from planner.errors import LaunchError
 from planner.specs.load import check_spec
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
@@ -14,6 +15,7 @@ from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, Mode
 def shape_of(model: ModelSpec) -> dict[str, Any]:
     """Sizes by the words of ``config.json``; those that a model lacks are None.
 
+    Of windowed layers every ``window_skip``-th sees all tokens.
     ``num_dense_layers`` come before those with experts; ``norm_bias`` is that of LayerNorm.
     ``qk_nope_head_dim`` and ``qk_rope_head_dim`` are those of latent attention alone.
 
@@ -22,6 +24,7 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
     LaunchError
         Its layers differ in more than dense layers before those with experts.
     """
+    model, skip = _one_window(model)
     dense, main = _groups(model)
     attention, forward = main.attention, main.feed_forward
     if attention is None or forward is None or attention.has_state:
@@ -44,6 +47,7 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
         "output_bias": attention.output_bias,
         "qk_norm": attention.qk_norm,
         "sliding_window": attention.sliding_window,
+        "window_skip": skip,
         "sinks": attention.sinks,
         "attn_output_gate": attention.attn_output_gate,
         "norm_bias": main.norm_bias,
@@ -64,6 +68,23 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
         "qk_rope_head_dim": rope if is_latent else None,
         "v_head_dim": attention.v_head_dim if is_latent else None,
     }
+
+
+def _one_window(model: ModelSpec) -> tuple[ModelSpec, int | None]:
+    """The model with one window in all layers, and which of them see all tokens: every n-th."""
+    if len(model.layer_groups) != 2:
+        return model, None
+    near, far = model.layer_groups
+    layers = model.num_hidden_layers
+    every = layers // far.num_hidden_layers
+    if near.attention is None or far.attention is None or model.mtp_num_layers:
+        return model, None
+    alike = far.attention == replace(near.attention, sliding_window=None)
+    if not alike or near.attention.sliding_window is None or near.feed_forward != far.feed_forward:
+        return model, None
+    if layers // every != far.num_hidden_layers:
+        return model, None
+    return replace(model, layer_groups=(replace(near, num_hidden_layers=layers),)), every
 
 
 def _later_layers(model: ModelSpec) -> int:
@@ -108,6 +129,9 @@ def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
                     norm_bias=bool(shape.get("norm_bias")),
                 )
             )
+    skip = int(shape.get("window_skip") or 0)
+    if skip > 1 and len(groups) == 1 and shape.get("sliding_window"):
+        groups = _two_windows(groups[0], layers // skip)
     table = {
         "name": name,
         "source": source,
@@ -121,6 +145,17 @@ def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
         "num_nextn_predict_layers": later,
     }
     return check_spec(ModelSpec, table, where=source)
+
+
+def _two_windows(group: LayerGroup, full: int) -> list[LayerGroup]:
+    """Layers of which so many see all tokens."""
+    far = None if group.attention is None else replace(group.attention, sliding_window=None)
+    each = replace(group, placement=Placement.INTERLEAVED)
+    number = group.num_hidden_layers - full
+    return [
+        replace(each, num_hidden_layers=number),
+        replace(each, num_hidden_layers=full, attention=far),
+    ]
 
 
 def _attention(shape: Mapping[str, Any]) -> AttentionSpec:

@@ -21,16 +21,16 @@ from planner.text import value as shown
 _MOST_NAMED = 6
 _TELLABLE = 0.01
 _WASTED = {
-    "recompute": "recomputation",
-    "pipeline_bubble": "idle pipeline stages",
-    "tensor_parallel": "tensor-parallel communication",
-    "context_parallel": "context-parallel communication",
-    "expert_parallel": "expert-parallel communication",
-    "data_parallel": "reduction of gradients",
-    "weight_gather": "gathering of weights",
-    "pipeline_transfer": "transfers between stages",
-    "offload": "copies to the host",
-    "launch_wait": "waiting for the host",
+    "time_recompute_s": "recomputation",
+    "time_pipeline_bubble_s": "idle pipeline stages",
+    "time_tensor_parallel_s": "tensor-parallel communication",
+    "time_context_parallel_s": "context-parallel communication",
+    "time_expert_parallel_s": "expert-parallel communication",
+    "time_data_parallel_s": "reduction of gradients",
+    "time_weight_gather_s": "gathering of weights",
+    "time_pipeline_transfer_s": "transfers between stages",
+    "time_offload_s": "copies to the host",
+    "time_launch_wait_s": "waiting for the host",
 }
 
 
@@ -107,7 +107,7 @@ def print_wasted(console: Console, row: Mapping[str, Any]) -> None:
     step = row.get("step_time_s")
     if not step:
         return
-    parts = {name: row.get(f"time_{name}_s") or 0.0 for name in _WASTED}
+    parts = {name: row.get(name) or 0.0 for name in _WASTED}
     lost = sorted(((time / step, name) for name, time in parts.items()), reverse=True)
     words = [f"{_WASTED[name]} {share(part)}" for part, name in lost if part >= _TELLABLE]
     if words:

@@ -41,6 +41,8 @@ from typing import Any
 
 from planner import enums
 
+_FORMATS = ("ComputePrecision", "Quantization", "CacheType")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Term:
@@ -100,6 +102,11 @@ class Term:
     def option_name(self) -> str:
         """Its usual option of the command line."""
         return self.options[0]
+
+    @property
+    def is_format(self) -> bool:
+        """Whether its values are number formats."""
+        return self.type.partition(":")[2] in _FORMATS
 
     @property
     def is_asked(self) -> bool:

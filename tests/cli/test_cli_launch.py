@@ -204,7 +204,7 @@ def test_a_users_file_is_judged(planner, script) -> None:
         "64 x h100-sxm-80gb",
         "step time",
         "it fits with",
-        "lost: recomputation",
+        "recomputation",
         "instead of full",
     ):
         assert words in " ".join(done.out.split()), words

@@ -177,11 +177,12 @@ def test_a_state_with_times_tells_every_step(tmp_path: Path) -> None:
         for step in range(1, 17)
     ]
     history.insert(8, {"step": 8, "eval_loss": 1.5, "eval_runtime": 4.0})
-    history.append({"step": 16, "train_runtime": 76.0, "train_samples_per_second": 13.5,
+    history.append({"step": 17, "train_runtime": 76.0, "train_samples_per_second": 13.5,
                     "train_steps_per_second": 0.211})  # fmt: skip
     path = tmp_path / "trainer_state.json"
     path.write_text(json.dumps({"log_history": history}))
     reading = read_log(path)
+    assert [step.number for step in reading.steps] == list(range(2, 17))
     found = steady_state(reading.steps, reading.quantity)
     assert (found.value, found.warmup) == (pytest.approx(3.0), 3)
     assert any("step 9 2.3 times after an evaluation" in note for note in found.notes)

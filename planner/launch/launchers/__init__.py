@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.errors import LaunchError
+from planner.launch.heading import WRITTEN
 from planner.launch.launchers.peel import Peeled, peeled
 from planner.launch.launchers.world import (
     conflict_of,
@@ -14,6 +15,7 @@ from planner.launch.launchers.world import (
     world_of,
 )
 from planner.launch.reading.shell import Script, Word, read_shell
+from planner.launch.text import Given
 from planner.launch.understood import World
 
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
@@ -74,13 +76,13 @@ def inner_commands(script: Script) -> tuple[Inner, ...]:
     head = layer_of_directives(script.directives)
     layers = (head,) if head.said or head.gpu else ()
     return tuple(
-        _inner(one)
+        _inner(script, one)
         for command in script.commands
         for one in peeled(script, command.words, command.environment, layers)
     )
 
 
-def _inner(one: Peeled) -> Inner:
+def _inner(script: Script, one: Peeled) -> Inner:
     devices = next(
         (given for name in _VISIBLE if name in one.environment
          and (given := visible(one.environment[name])) is not None),
@@ -89,9 +91,19 @@ def _inner(one: Peeled) -> Inner:
     return Inner(
         words=one.words,
         environment=one.environment,
-        world=world_of(one.layers, devices),
+        world=replace(world_of(one.layers, devices), copies=_copies(script, one)),
         line=one.words[0].line,
         conflict=conflict_of(one.layers),
+    )
+
+
+def _copies(script: Script, one: Peeled) -> Given | None:
+    """How many copies a script of ours starts in its loop or steps."""
+    word = one.environment.get("COPIES")
+    if word is None or f"# {WRITTEN} " not in script.text:
+        return None
+    return Given(
+        option="COPIES", texts=(word.text,), line=word.line, spans=(word.span,), whole=None
     )
 
 

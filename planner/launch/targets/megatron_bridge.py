@@ -12,6 +12,7 @@ from planner.launch.option_table import Remark, Settings
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
 from planner.launch.targets import megatron_lm
 from planner.launch.targets.bridge_read import PROGRAM, SHAPE, answers, is_of, starts
+from planner.launch.targets.megatron_hybrid import is_hybrid
 from planner.launch.targets.megatron_shape import shape_words, strange_parts
 
 _VERSION = "megatron-bridge 0.6.2"
@@ -114,6 +115,11 @@ def shape_overrides(job: Job) -> dict[str, Any]:
 
 def _draft(job: Job, settings: Settings) -> Draft:
     job.require_even_nodes()
+    if is_hybrid(job.model) and job["pipeline_parallel"] > 1:
+        raise LaunchError(
+            f"{job.model.name}: a pipeline of layers of several kinds is split by its recipe alone "
+            "in Megatron-Bridge: plan pipeline_parallel 1, or choose megatron-lm."
+        )
     model, is_adapted = job.hub_name or SHAPE, job["adapter"] not in (None, "none")
     words = [Argument(words=(f"{each.option}={each.text}",), note=each.note)
              for each in settings.options]  # fmt: skip

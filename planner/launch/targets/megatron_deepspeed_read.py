@@ -28,6 +28,7 @@ _FROM_CONFIG = {
 }
 _OFFLOADED = ("cpu", "nvme")
 _FEWEST_EXPERTS = 2
+_EVERY = 2
 
 
 def is_deepspeed(words: Sequence[str]) -> bool:
@@ -103,6 +104,7 @@ def _translated(found: Found, config: Mapping[str, Given]) -> dict[str, Given]:
             )
     _add_groups(options)
     _correct(options)
+    _space_experts(options)
     return options
 
 
@@ -132,6 +134,15 @@ def _correct(options: dict[str, Given]) -> None:
     if "--topk" not in options and "--num-experts" in options:
         name = "--moe-router-topk"
         options.setdefault(name, replace(_flag(name), texts=("1",), spans=(None,)))
+
+
+def _space_experts(options: dict[str, Given]) -> None:
+    """Layers with experts among the others: every second one where nothing is said."""
+    layers = number_of(options.get("--num-layers"))
+    every = number_of(options.get("--expert-interval")) or _EVERY
+    if "--num-experts" in options and layers and every > 1:
+        name, text = "--moe-layer-freq", f"([0]*{every - 1}+[1]*1)*{layers // every}"
+        options[name] = replace(_flag(name), texts=(text,), spans=(None,))
 
 
 def _flag(name: str) -> Given:

@@ -13,11 +13,12 @@ from planner.launch.job import Job
 from planner.launch.option_table import Remark, Settings
 from planner.launch.target import Argument, Draft, Process, Target, Variable
 from planner.launch.targets.megatron_deepspeed_read import is_deepspeed
+from planner.launch.targets.megatron_hybrid import PROGRAM, hybrid_words, is_hybrid
 from planner.launch.targets.megatron_layout import split_words
 from planner.launch.targets.megatron_read import answers
 from planner.launch.targets.megatron_shape import shape_words, strange_parts
 
-_PROGRAMS = ("pretrain_gpt.py", "pretrain_mamba.py", "pretrain_hybrid.py", "train_gpt.py")
+_PROGRAMS = ("pretrain_gpt.py", PROGRAM, "pretrain_mamba.py", "train_gpt.py")
 # Forks and patches call theirs otherwise.
 _PATCHED = re.compile(r"pretrain_(?!vlm|bert|t5|retro|ict|vision|vit)\w+\.py")
 _SEVERAL = ("--recompute-modules", "--offload-modules")
@@ -28,7 +29,11 @@ _DROPOUT = 0.1
 
 def _quantities(job: Job) -> Mapping[str, Any]:
     """What the table turns into arguments: parameters of the plan and what follows from them."""
-    return {**shape_words(job.model, int(job["tensor_parallel"])), **run_words(job)}
+    tensor = int(job["tensor_parallel"])
+    if is_hybrid(job.model):
+        chunks = int(job["pipeline_parallel"]), int(job["virtual_pipeline"])
+        return {**run_words(job), **hybrid_words(job.model, tensor, *chunks)}
+    return {**shape_words(job.model, tensor), **run_words(job)}
 
 
 def run_words(job: Job) -> dict[str, Any]:
@@ -176,7 +181,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
     program = Variable(
         name="MEGATRON_PATH",
         meaning="folder of a checkout of NVIDIA/Megatron-LM",
-        suffix=f"/{_PROGRAMS[0]}",
+        suffix=f"/{PROGRAM if is_hybrid(job.model) else _PROGRAMS[0]}",
     )
     process = Process(
         name="train",

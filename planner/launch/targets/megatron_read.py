@@ -74,6 +74,10 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
     if reading.value("precision") is None:
         notes.append("Neither --bf16 nor --fp16 is there: Megatron-LM then computes in 32 bit,")
         notes[-1] += " which is not planned; bf16 is taken."
+    if reading.value("hybrid_pattern") is not None:
+        shape["num_hidden_layers"] = None
+        notes.append("Layers of several kinds (--hybrid-layer-pattern) are not read: the model is")
+        notes[-1] += " asked for."
     is_whole = all(shape[name] for name in _NEEDED)
     asked = [name for name in (*_ASKED, *_NUMBERS) if name not in values]
     asked += ["model"] * (not is_whole)

@@ -48,7 +48,8 @@ def shape_words(model: ModelSpec, tensor_parallel: int) -> dict[str, Any]:
         "has_experts": has_experts,
         "moe_layer_freq": _frequency(shape) if has_experts else None,
         "shared_expert_gate": bool(shape["shared_expert_gate"]),
-        "router_bias": bool(shape["router_bias"]) and has_experts,
+        # That of a linear layer is among the biases of all of them.
+        "router_bias": bool(shape["router_bias"]) and has_experts and not all(biases),
     }
 
 
@@ -135,6 +136,7 @@ def shape_read(reading: Reading, prefix: str = "--") -> tuple[dict[str, Any], li
         "norm_bias": value("norm") != "RMSNorm",
         **_biases(reading),
         "sliding_window": _window(reading),
+        "window_skip": number("--window-attn-skip-freq"),
         "attn_output_gate": reading.has("--attention-output-gate"),
         "sinks": value("sinks") == _TRUE,
     }
@@ -221,7 +223,7 @@ def _experts(reading: Reading, shape: Mapping[str, Any], notes: list[str]) -> di
         "moe_intermediate_size": number("--moe-ffn-hidden-size") or shape["intermediate_size"],
         "shared_intermediate_size": number("--moe-shared-expert-intermediate-size"),
         "shared_expert_gate": reading.has("--moe-shared-expert-gate"),
-        "router_bias": reading.has("--moe-router-enable-expert-bias"),
+        "router_bias": reading.has("--moe-router-enable-expert-bias") or shape["mlp_bias"],
         "moe_latent_size": number("--moe-latent-size"),
         "num_dense_layers": dense,
         "intermediate_size": shape["intermediate_size"] if dense else None,

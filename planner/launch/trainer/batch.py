@@ -11,6 +11,7 @@ _BATCH = 8
 
 
 def split_said(said: Said, found: Collected) -> None:
+    """GPUs, and the degrees that split model and sequence over them."""
     gpus = _gpus(said)
     tp = said.number("accelerate", "tensor_parallel") or said.number("deepspeed", "tensor_parallel")
     cp = said.number("accelerate", "context_parallel") or said.number(
@@ -53,6 +54,7 @@ def _given_number(given: Any) -> int | None:
 
 
 def batch_said(said: Said, found: Collected) -> None:
+    """Micro-batch, accumulation and global batch, as far as the files tell them."""
     micro = _one_of(said, "micro_batch_size", "train_micro_batch_size_per_gpu")
     steps = _one_of(said, "gradient_accumulation_steps", "gradient_accumulation_steps")
     steps = steps or said.number("accelerate", "deepspeed_accumulation")

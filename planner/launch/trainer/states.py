@@ -82,6 +82,7 @@ def _offload(said: Said, legacy: list[str], is_fsdp: bool) -> str:
 
 
 def kernels_said(said: Said, found: Collected) -> None:
+    """Recomputation and the kernels of attention."""
     inside = said.of("script", "sharded_recompute") or said.of("accelerate", "fsdp_recompute")
     recompute = said.of("script", "recompute")
     if inside == "true":

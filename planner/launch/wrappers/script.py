@@ -142,7 +142,7 @@ def _place(process: Process) -> list[str]:
     lines += [': "${HOST_ADDRESS:=$(hostname)}"'] if uses(process, "HOST_ADDRESS") else []
     if process.copies == 1 or process.num_nodes > 1:
         lines += [f': "${{PORT:={process.port}}}"'] if process.port else []
-        lines += [': "${COPY:=0}"'] if process.copies > 1 else []
+        lines += [': "${COPY:=0}"', f"export COPIES={process.copies}"] if process.copies > 1 else []
     return lines
 
 
@@ -165,7 +165,7 @@ def _slice(process: Process, variable: str) -> list[str]:
 def _copies(process: Process, gpus_per_node: int, variable: str) -> list[str]:
     gpus, here = process.gpus_per_node, copies_here(process, gpus_per_node)
     fit = f"({gpus_per_node} - FIRST_GPU) / {gpus}" if gpus else str(here)
-    inside = ['COPY="$1"']
+    inside = ['COPY="$1"', f"export COPIES={process.copies}"]
     inside += [f"PORT=$(({process.port} + COPY))"] if process.port else []
     if gpus:
         inside += [f"local first=$((FIRST_GPU + (COPY - FIRST_COPY) * {gpus}))"]

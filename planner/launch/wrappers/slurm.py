@@ -139,6 +139,7 @@ def _addresses(places: Sequence[Placed]) -> list[str]:
 def _function(target: Target, job: Job, process: Process) -> list[str]:
     """What runs on each node of a process."""
     inside = exports(environment_of(target, job, process))
+    inside += [f"export COPIES={process.copies}"] if process.copies > 1 else []
     if process.num_nodes > 1:
         rank = "SLURM_NODEID" if runs_by_rank(process) else "SLURM_PROCID"
         inside += [f'export NUM_NODES={process.num_nodes} NODE_RANK="${rank}"']

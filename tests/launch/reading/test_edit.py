@@ -117,6 +117,12 @@ def test_a_shared_variable_is_left_to_the_other_option() -> None:
     assert texts(done.text)["--option-d"] == ("1",)
 
 
+def test_indents_stay_where_the_first_option_of_a_line_goes() -> None:
+    text = "train \\\n    --option-a 1 --flag-a \\\n    --option-b 2 --option-c 3\n"
+    done = edit_command(text, {"--option-a": None, "--option-b": None}, options)
+    assert done.text == "train \\\n    --flag-a \\\n    --option-c 3\n"
+
+
 def test_an_option_that_is_repeated_goes_everywhere() -> None:
     text = "train --option-a 1 --flag-a \\\n  --option-a 2 --option-a 3\n"
     assert edit_command(text, {"--option-a": None}, options).text == "train --flag-a\n"

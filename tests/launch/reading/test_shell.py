@@ -161,6 +161,17 @@ def test_redirections_and_comments_are_no_words() -> None:
     ]  # fmt: skip
 
 
+def test_ends_of_lines_of_windows_are_ends_of_lines() -> None:
+    text = (
+        'TP=8\r\nARGS="--tp $TP\r\n  --pp 2\r\n"\r\nif true; then\r\n'
+        "run \\\r\n  $ARGS # c\r\nfi\r\nL=(\r\n  a\r\n)\r\ncat <<E > f\r\nx\r\nE\r\n"
+        "run ${L[@]}\r\n"
+    )
+    assert told(text, 1) == ["run", "--tp", "8", "--pp", "2"]
+    assert told(text) == ["run", "a"]
+    assert read_shell(text).files["f"].text == "x\r\n"
+
+
 def test_here_documents_are_files() -> None:
     text = (
         'Z=3\ncat <<EOF > ds.json\n{"stage": $Z, "x": $X}\nEOF\n'

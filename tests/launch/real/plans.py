@@ -101,6 +101,33 @@ def serve(model: str, num_gpus: int, gpu: str = "h100-sxm", **more: Any) -> Plan
     }
 
 
+# config.json of models whose family `config_json` does not write.
+CONFIGS: dict[str, Plan] = {
+    "granite-4.0-h-tiny": {
+        "model_type": "granitemoehybrid",
+        "architectures": ["GraniteMoeHybridForCausalLM"],
+        "torch_dtype": "bfloat16",
+        "hidden_size": 1536,
+        "intermediate_size": 512,
+        "layer_types": [*["mamba"] * 9, "attention"] * 4,
+        "mamba_d_conv": 4,
+        "mamba_d_head": 64,
+        "mamba_d_state": 128,
+        "mamba_expand": 2,
+        "mamba_n_groups": 1,
+        "mamba_n_heads": 48,
+        "max_position_embeddings": 131072,
+        "num_attention_heads": 12,
+        "num_experts_per_tok": 6,
+        "num_hidden_layers": 40,
+        "num_key_value_heads": 4,
+        "num_local_experts": 64,
+        "position_embedding_type": "nope",
+        "shared_intermediate_size": 1024,
+        "tie_word_embeddings": True,
+        "vocab_size": 100352,
+    },
+}
 POOLS = {"mode": "disaggregated", "prefill_replicas": 1}
 SERVING = {
     "one GPU": serve("llama-2-7b", 1),
@@ -113,6 +140,7 @@ SERVING = {
         "deepseek-v3", 8, "h200-sxm", tensor_parallel=1, attention_data_parallel=8,
         expert_parallel=8, quantization="fp8",
     ),
+    "hybrid": serve("granite-4.0-h-tiny", 2, tensor_parallel=2),
     "latent, one rank of attention": serve(
         "deepseek-v3", 8, "h200-sxm", tensor_parallel=8, quantization="fp8"
     ),

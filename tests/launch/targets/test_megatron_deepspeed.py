@@ -136,6 +136,8 @@ def test_the_configuration_tells_what_arguments_do_not() -> None:
     [
         ({"--num-experts": "1"}, "num_experts", None),
         ({"--num-experts": "64"}, "num_experts_per_tok", 1),
+        ({"--num-experts": "64"}, "num_dense_layers", 35),
+        ({"--num-experts": "64", "--expert-interval": "1"}, "num_dense_layers", 0),
         ({"--num-key-value-heads": "8"}, "num_key_value_heads", 8),
         ({"--normalization": "rmsnorm"}, "norm_bias", False),
         ({"--normalization": "layernorm"}, "norm_bias", True),

@@ -12,7 +12,8 @@ from round_trip import found_of, job_of, lost, round_trip, stated, training_jobs
 from planner.errors import LaunchError
 from planner.estimators.stages import chunk_split
 from planner.launch.job import Job
-from planner.launch.shape import shape_of
+from planner.launch.shape import model_of, shape_of
+from planner.launch.target import Variable
 from planner.launch.targets import target_of
 from planner.launch.targets.megatron_layout import layout_of, stages_of
 from planner.launch.targets.megatron_shape import expert_layers
@@ -186,6 +187,63 @@ def test_layers_with_experts() -> None:
     assert expert_layers("([1]*2+[0]*1)*2", 6) == [True, True, False] * 2
     assert expert_layers("'[0, 1]'", 2) == [False, True]
     assert expert_layers("__import__('os')", 2) is None
+
+
+def test_layers_of_several_kinds_are_a_pattern_cut_at_the_stages() -> None:
+    made = job("nemotron-h-8b", 64, tensor_parallel=4, pipeline_parallel=2, sequence_parallel=True)
+    said = words(made)
+    pattern = said["--hybrid-layer-pattern"]
+    assert [len(part) for part in pattern.split("|")] == chunk_split(made.model, 2, 1)
+    assert {symbol: pattern.count(symbol) for symbol in "M-*"} == {"M": 24, "-": 24, "*": 4}
+    assert said["--mamba-num-heads"] == "128"
+    for refused in ("--num-layers", "--num-virtual-stages-per-pipeline-rank"):
+        assert refused not in said
+    (process,) = TARGET.drafted(made).processes
+    (program,) = process.arguments[0].words
+    assert isinstance(program, Variable)
+    assert program.suffix == "/pretrain_hybrid.py"
+
+
+def test_a_layer_with_both_blocks_is_two_symbols() -> None:
+    made = job("qwen3-next-80b-a3b", 64, expert_parallel=8, mtp_num_layers=0)
+    pattern = words(made)["--hybrid-layer-pattern"]
+    assert (pattern.count("GE"), pattern.count("*E")) == (36, 12)
+    with_module = job("qwen3-next-80b-a3b", 64, expert_parallel=8, mtp_num_layers=1)
+    with pytest.raises(LaunchError, match="--mtp-num-layers 0"):
+        TARGET.drafted(with_module)
+
+
+def test_layers_with_a_window_between_those_without_come_back() -> None:
+    made = job("gpt-oss-20b", 8, expert_parallel=4)
+    said = words(made)
+    assert (said["--window-size"], said["--window-attn-skip-freq"]) == ("127,0", "2")
+    assert "--moe-router-enable-expert-bias" not in said  # a bias of the linear layer
+    shape = TARGET.read(found_of(TARGET, TARGET.drafted(made))).shape
+    assert shape is not None
+    assert model_of(shape, "x", "x").layer_groups == made.model.layer_groups
+
+
+def test_a_model_of_several_kinds_is_asked_for() -> None:
+    answers = read(**RUN, hidden_size="1024", num_attention_heads="16",
+                   hybrid_layer_pattern="M-M*")  # fmt: skip
+    assert answers.shape is None
+    assert "model" in answers.asked
+
+
+def test_experts_that_the_gpus_do_not_hold_are_refused() -> None:
+    world = World(gpus_per_node=stated("--nproc_per_node", "8"))
+    with pytest.raises(LaunchError, match="multiples of 32"):
+        read(world, **GPT, **RUN, pipeline_model_parallel_size="4", num_experts="8",
+             expert_model_parallel_size="8")  # fmt: skip
+
+
+def test_a_number_that_text_does_not_tell_is_asked() -> None:
+    unknown = stated("--tensor-model-parallel-size", None)
+    plain = {f"--{name.replace('_', '-')}": text for name, text in {**GPT, **RUN}.items()}
+    options = {name: stated(name, *([] if t is None else [t])) for name, t in plain.items()}
+    found = Found(target=TARGET.name, name="run.sh", text="",
+                  options={**options, unknown.option: unknown})  # fmt: skip
+    assert "tensor_parallel" in TARGET.read(found).asked
 
 
 def test_what_is_not_said_is_what_megatron_does() -> None:

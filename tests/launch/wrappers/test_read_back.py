@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -29,12 +29,16 @@ def training() -> Job:
 
 
 @cache
-def serving() -> Job:
+def serving(num_gpus: int = 4, mode: str = "aggregated") -> Job:
     settings = {"tensor_parallel": 4, "concurrency": 48, "max_num_batched_tokens": 4096}
+    pools = {
+        "replicas": 2, "prefill_replicas": 3, "prefill_tensor_parallel": 2,
+        "prefill_max_num_batched_tokens": 2048,
+    }  # fmt: skip
     return Job.of(
         Request(
-            workload="serve", model="llama-3-70b", gpu="h100-sxm", num_gpus=4, engine="vllm",
-            settings=settings,
+            workload="serve", model="llama-3-70b", gpu="h100-sxm", engine="vllm", mode=mode,
+            num_gpus=num_gpus, settings=settings | (pools if mode == "disaggregated" else {}),
         )
     )  # fmt: skip
 
@@ -51,23 +55,34 @@ def sharded() -> Job:
     )  # fmt: skip
 
 
+JOBS = {
+    "megatron-lm": ("megatron-lm", training),
+    "deepspeed": ("deepspeed", sharded),
+    "axolotl": ("axolotl", sharded),
+    "vllm": ("vllm", serving),
+    "vllm, copies": ("vllm", partial(serving, 16)),
+    "vllm, pools": ("vllm", partial(serving, 14, "disaggregated")),
+}
+
+
 @pytest.mark.parametrize("wrapper", ["script", "slurm", "kubernetes"])
-@pytest.mark.parametrize("target", ["megatron-lm", "vllm", "deepspeed", "axolotl"])
-def test_a_plan_is_read_back(tmp_path: Path, target: str, wrapper: str) -> None:
-    job = {"megatron-lm": training, "vllm": serving, "deepspeed": sharded, "axolotl": sharded}[
-        target
-    ]()
-    tool = target_of(target)
-    files = wrapper_of(wrapper)(tool, job, tool.drafted(job))
+@pytest.mark.parametrize("case", JOBS)
+def test_a_plan_is_read_back(tmp_path: Path, case: str, wrapper: str) -> None:
+    if (case, wrapper) == ("vllm, pools", "script"):
+        pytest.skip("each pool has a script of its own")
+    target, made = JOBS[case]
+    job, tool = made(), target_of(target)
+    draft = tool.drafted(job)
+    files = wrapper_of(wrapper)(tool, job, draft)
     for file in files:
         (tmp_path / file.name).write_text(file.text, encoding="utf-8")
-    first = next(each for each in files if each.start and "benchmark" not in each.name)
-    found = read_launch(tmp_path / first.name)
+    first = files[0].name if wrapper != "script" else f"{draft.processes[0].name}.sh"
+    found = read_launch(tmp_path / first)
     assert found.target is tool
-    told = {name: found.values.get(name) for name in job.pinned.parameters}
-    asked = {name: value for name, value in job.pinned.parameters.items() if told[name] is not None}
-    assert {name: str(told[name]).lower() for name in asked} == {
-        name: str(value).lower() for name, value in asked.items()
+    every = job.pinned.parameters
+    told = {name: str(found.values[name]) for name in every if found.values.get(name) is not None}
+    assert {name: word.lower() for name, word in told.items()} == {
+        name: str(every[name]).lower() for name in told
     }
-    assert {"num_gpus", "tensor_parallel"} <= set(asked)
-    assert job is not sharded() or asked["zero_stage"] == 3
+    assert {"num_gpus", "tensor_parallel"} <= set(told)
+    assert {"zero_stage", "replicas"} & set(every) <= set(told)

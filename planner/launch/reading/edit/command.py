@@ -96,9 +96,11 @@ def _removed(text: str, given: Given) -> Iterator[str]:
                 yield _without_last_line(text, start, end)
             yield text[:start] + text[found.end() :]
     blanks = len(text[: whole.start]) - len(text[: whole.start].rstrip(" \t"))
+    following = len(text) - end - len(text[end:].lstrip(" \t"))
+    if start is not None:
+        yield text[: whole.start] + text[end + following :]
     if blanks:
         yield text[: whole.start - blanks] + text[end:]
-    following = len(text) - end - len(text[end:].lstrip(" \t"))
     yield text[: whole.start] + text[end + following :]
 
 

@@ -13,7 +13,7 @@ from planner.launch.text import Span
 NOT_GIVEN = "is an argument that this file does not give"
 _LONGEST_TRAIL = 8
 _NOWHERE = -1
-_BLANKS = re.compile(r"[ \t\n]+")
+_BLANKS = re.compile(r"(?:\r\n|[ \t\n])+")
 
 
 class Piece(NamedTuple):
