@@ -36,6 +36,7 @@ ANSWERS = {
     "tensor_parallel": 1,
     "pipeline_parallel": 1,
     "context_parallel": 1,
+    "concurrency": 64,
     "expert_parallel": 1,
     "sequence_parallel": "false",
     "micro_batch_size": 1,

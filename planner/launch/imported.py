@@ -167,6 +167,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
             notes.append(f"No model is known by the name of {values.pop('model')}.")
         if checkpoint.quantization and "quantization" in answers.defaults:
             values["quantization"] = checkpoint.quantization
+    values |= _whole_recomputation(values, catalogue)
     untold = _untold(target, reading)
     values = {name: value for name, value in values.items() if name not in untold}
     values |= _copied(values, _count(found.world.copies))
@@ -206,6 +207,16 @@ def _checkpoint(name: Any, specs: Path | None) -> Checkpoint | None:
         return None
     told = checkpoint_of(str(name), specs)
     return None if told.model == str(name) else told
+
+
+def _whole_recomputation(values: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
+    """No number of layers where it is all of a stage: that is full recomputation."""
+    number = _count_of(values.get("recompute_num_layers"))
+    if not number or values.get("model") is None:
+        return {}
+    stages = _count_of(values.get("pipeline_parallel")) or 1
+    layers = catalogue.load_model(str(values["model"])).num_hidden_layers
+    return {"recompute_num_layers": 0} if number * stages >= layers else {}
 
 
 def _untold(target: Target, reading: Reading) -> list[str]:

@@ -110,7 +110,7 @@ def _joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:
     """Prefill and decode workers of one deployment as one launch."""
     prefill = [(one, n) for one, n in found if _REPLICAS[1] in one.values]
     decode = [(one, n) for one, n in found if _REPLICAS[0] in one.values]
-    if len(prefill) != 1 or len(decode) != 1:
+    if len(prefill) != 1 or len(decode) != 1 or prefill == decode:
         return [one for one, _ in found]
     (first, num_first), (second, num_second) = prefill[0], decode[0]
     own = {name: v for name, v in first.values.items() if name.startswith(_OF_POOLS)}

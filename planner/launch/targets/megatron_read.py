@@ -21,6 +21,17 @@ _NUMBERS = (*_AS_THEY_ARE[:4], "micro_batch_size")
 _ASKED = ("num_gpus", "global_batch_size", "sequence_length")
 _TOLD = ("zero_stage", "flash_attention", "sequence_parallel")
 """Whose defaults are worth a word."""
+_EQUAL_STAGES = ("Megatron-LM", "Megatron-Bridge", "NeMo")
+_OTHER_SPLITS = (
+    "--pipeline-model-parallel-layout",
+    "--decoder-first-pipeline-num-layers",
+    "--decoder-last-pipeline-num-layers",
+)
+# Each counts as a layer of its stage.
+_COUNTED = (
+    "--account-for-embedding-in-pipeline-split",
+    "--account-for-loss-in-pipeline-split",
+)
 _NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads")
 _DROPOUT = 0.1
 
@@ -57,6 +68,7 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
     sizes = {name: int(values.get(name) or 1) for name in _AS_THEY_ARE[:3]}
     require_split(reading, num_gpus, **sizes)
     _require_experts(reading, num_gpus, values, sizes)
+    _require_stages(reading, shape["num_hidden_layers"], sizes["pipeline_parallel"], framework)
     _set(values, "global_batch_size", _batch(reading, values, sizes, num_gpus, defaults))
     _set(values, "total_tokens", _tokens(reading, values))
     if reading.value("precision") is None:
@@ -106,6 +118,19 @@ def _require_experts(
         stages = sizes["pipeline_parallel"]
         names = {"pipeline_parallel": stages, "expert_parallel": experts}
         require_split(reading, num_gpus, **names, expert_tensor_parallel=split)
+
+
+def _require_stages(reading: Reading, layers: int | None, stages: int, framework: str) -> None:
+    """Refuse layers that are no equal stages where the file says no other split."""
+    if framework not in _EQUAL_STAGES or not layers or any(map(reading.has, _OTHER_SPLITS)):
+        return
+    layers += sum(map(reading.has, _COUNTED))
+    if layers % stages:
+        raise LaunchError(
+            f"{reading.found.name}:{reading.found.line}: {layers} layers are no {stages} equal "
+            f"stages, which {framework} refuses: add --pipeline-model-parallel-layout, or count "
+            "the embedding and the loss (--account-for-embedding-in-pipeline-split)."
+        )
 
 
 def _refuse_contradictions(reading: Reading) -> None:

@@ -36,6 +36,7 @@ MODEL=(
     --max-position-embeddings 8192
     --num-experts 4
     --moe-router-topk 2
+    --vocab-size 128256
     --swiglu
 )
 SPLIT=(
