@@ -24,6 +24,7 @@ START = "start.sh"
 _MOST_SHOWN = 8
 HEAD = ["#!/usr/bin/env bash"]
 STRICT = ["set -euo pipefail"]
+_BESIDE_A_SERVER = "It asks a server that runs."
 
 
 def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
@@ -51,13 +52,12 @@ def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
 
 def benchmark(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
     """Scripts that measure what was predicted, beside a job that runs."""
+    how = "It runs some steps of the job, and ends." if job.is_training else _BESIDE_A_SERVER
     return tuple(
         File(
             name=f"{process.name}.sh",
             text=_text(
-                heading(
-                    target, job, Draft(processes=()), [process], ["It asks a server that runs."]
-                ),
+                heading(target, job, Draft(processes=()), [process], [how]),
                 *_body(target, job, draft, process),
             ),
             is_executable=True,

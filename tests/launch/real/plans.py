@@ -60,6 +60,7 @@ MEGATRON = {
     ),
     "multi-query": train("falcon-40b", 64, 256, **layout(4, 2)),
     "no shards": train("llama-2-7b", 16, 64, **layout(8, zero_stage=0)),
+    "hybrid": train("nemotron-h-8b", 16, 64, **layout(2)),
 }
 TITAN = {
     "dense": train("llama-3.1-8b", 8, 64, **layout(zero_stage=2)),
