@@ -33,7 +33,7 @@ _AUDIENCES = {
     ("inference", "serve"): "static batches and serving",
 }
 _TIE = "\0"
-_FIRST = ("model", "workload", "num_gpus", "gpu")
+_FIRST = ("target", "model", "workload", "num_gpus", "gpu")
 _EXAMPLES: dict[str, dict[str, tuple[str, ...]]] = {
     "search": {
         "train": (
