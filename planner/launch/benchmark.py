@@ -39,7 +39,7 @@ _TRAINING: Mapping[str, tuple[str, ...]] = {
     ),
     "transformers": (
         "--max_steps", "{steps}", "--logging_steps", "1", "--save_strategy", "no",
-        "--eval_strategy", "no", "--include_num_input_tokens_seen", "all",
+        "--eval_strategy", "no", "--include_num_input_tokens_seen", "true",
     ),
     "axolotl": (
         "--max-steps", "{steps}", "--logging-steps", "1", "--save-strategy", "no",
