@@ -13,6 +13,7 @@ from planner.inputs import read
 from planner.launch.checkpoint import Checkpoint, checkpoint_of
 from planner.launch.lines import Line, Status, lines_of
 from planner.launch.option_table import Role
+from planner.launch.own import own_gpus
 from planner.launch.same_shape import find_model, write_model
 from planner.launch.target import Target
 from planner.launch.text import Given
@@ -158,7 +159,10 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     kind = workload_of(answers.workload).profile_kind
     if kind not in values and target.profiles:
         values[kind] = target.profiles[0]
-    values |= {name: v for name, v in _placed(found, catalogue).items() if name not in values}
+    beside, told_beside = own_gpus(path)
+    notes += told_beside
+    placed = {**beside, **_placed(found, catalogue)}
+    values |= {name: v for name, v in placed.items() if name not in values}
     if (checkpoint := _checkpoint(values.get("model"), specs)) is not None:
         if checkpoint.model is not None and "model" in answers.values:
             notes.append(f"{values['model']} is read as {checkpoint.model}, by its name.")

@@ -325,3 +325,13 @@ def test_a_script_that_computes_its_values_is_asked_about(planner, tmp_path) -> 
     done = planner("estimate", "--from", path, "--gpu", "h100")
     assert not (tmp_path / "ran").exists()
     assert done.exit_code == 6 or "--tensor-model-parallel-size" in done.out
+
+
+def test_files_of_planner_know_their_gpu(planner, tmp_path) -> None:
+    folder, copied = tmp_path / "run", tmp_path / "train.sh"
+    planner("launch", "megatron-lm", *DENSE, "--output", folder, "--quiet")
+    done = planner("estimate", "--from", folder / "train.sh")
+    assert done.exit_code == 0
+    assert "is that of plan.toml" in " ".join(done.out.split())
+    copied.write_text((folder / "train.sh").read_text())  # without the plan beside it
+    assert "(--gpu)" in planner("estimate", "--from", copied).err
