@@ -76,6 +76,17 @@ def test_a_search_writes_what_it_recommends_for_the_target(planner, tmp_path) ->
     assert (one / "train.sh").read_text() == (other / "train.sh").read_text()
 
 
+def test_a_target_knows_its_workload(planner, tmp_path) -> None:
+    asked = ("--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "2")
+    done = planner("launch", "vllm", *asked, "--output", tmp_path / "one", "--quiet")
+    assert done.exit_code == 0
+    done = planner("search", *asked, "--launch", "vllm", "--output", tmp_path / "two", "--quiet")
+    assert done.exit_code == 0
+    plans = [(tmp_path / name / "plan.toml").read_text() for name in ("one", "two")]
+    assert plans[0] == plans[1]
+    assert 'workload = "serve"' in plans[0]
+
+
 def test_a_row_of_a_front_is_launched(planner, tmp_path) -> None:
     csv, result, folder = tmp_path / "f.csv", tmp_path / "f.json", tmp_path / "run"
     asked = (*DENSE, "--framework", "megatron-lm", "--sequence-length", "2048")
@@ -88,6 +99,10 @@ def test_a_row_of_a_front_is_launched(planner, tmp_path) -> None:
         words = arguments(folder / "train.sh")
         assert value(words, "--micro-batch-size") == str(rows[1]["micro_batch_size"])
         assert value(words, "--seq-length") == "2048"
+    for row in ("0", str(len(rows) + 1)):
+        refused = planner("launch", "megatron-lm", "--from", csv, "--row", row, "--output", folder)
+        assert refused.exit_code == 6
+        assert f"rows 1 to {len(rows)}, not {row}" in refused.err
     csv.with_name("f.manifest.json").unlink()
     assert planner("estimate", "--from", csv, "--row", "2", "--quiet").exit_code == 0
 
@@ -142,7 +157,11 @@ def test_files_of_an_earlier_launch_go(planner, tmp_path) -> None:
     ("words", "code", "said"),
     [
         (("launch", "megatronlm", *DENSE, "--output", "x"), 6, "Did you mean megatron-lm"),
-        (("launch", "vllm", *DENSE, "--output", "x"), 6, "starts no plan to train"),
+        (
+            ("launch", "vllm", *DENSE, "--workload", "train", "--output", "x"),
+            6,
+            "starts no plan to train",
+        ),
         (("launch", "megatron-lm", *DENSE), 6, "--output"),
         (("launch", "megatron-lm", *DENSE, "--output", "x", "--wrapper", "slrum"), 6, "slurm"),
         (("launch", "megatron-lm", *DENSE, "--row", "1", "--output", "x"), 3, "--row needs --from"),
