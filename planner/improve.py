@@ -14,6 +14,7 @@ from planner.errors import PlannerError
 from planner.optimize.collector import known_value, plain, rows_of
 from planner.optimize.objectives import Objective
 from planner.optimize.problem import Problem
+from planner.optimize.recommendation import FURTHEST
 from planner.optimize.result_columns import fit_probability, full_columns
 from planner.optimize.source import Candidates
 from planner.optimize.sureness import sure_factor
@@ -41,7 +42,8 @@ class Change:
 
     ``changed`` maps parameters to their values before and after, ``row`` has its result
     columns. ``gain`` is what more of the objective it reaches, as a share; NaN where the
-    configuration before does not run. ``fits`` is the share of published runs of the kind
+    configuration before does not run. ``is_told`` is whether published runs tell such a gain
+    from none: below their tie factor it is a prediction alone. ``fits`` is the share of published runs of the kind
     that would have had enough memory, NaN where there are none.
     """
 
@@ -49,6 +51,7 @@ class Change:
     row: Mapping[str, Any]
     gain: float
     fits: float
+    is_told: bool = True
 
 
 def best_changes(plan: Plan, found: Evaluation) -> list[Change]:
@@ -223,7 +226,15 @@ def _change(candidates: Candidates, place: int, own: Mapping[str, Any], gain: fl
         for name, term in glossary().items()
         if "parameter" in term.kind and name in own and own[name] != row.get(name, own[name])
     }
-    return Change(changed=changed, row=row, gain=gain, fits=fit_probability(row))
+    sure = source.confidence(row["num_gpus"])
+    factor = 1.0 if sure is None else min(sure.layout, FURTHEST)
+    return Change(
+        changed=changed,
+        row=row,
+        gain=gain,
+        fits=fit_probability(row),
+        is_told=not gain < factor - 1,
+    )
 
 
 def _only_row(candidates: Candidates) -> dict[str, Any]:

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import PlannerError
-from planner.launch.write import PLAN_FILE
 from planner.pinned import PinnedPlan
+
+PLAN_FILE = "plan.toml"
+"""What the plan is called in the directory of a launch."""
 
 MANIFEST = "launch.json"
 """What planner wrote into a directory, with digests."""
