@@ -150,7 +150,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     reading = target.reading(found)
     answers = target.answers(reading)
     values = {name: value for name, value in answers.values.items() if value is not None}
-    notes = list(answers.notes)
+    notes = [*answers.notes, *_repeated(target, found)]
     catalogue = Catalogue(specs)
     if "model" not in values and answers.shape is not None:
         model, told = _model(answers.shape, catalogue, path, _length(values))
@@ -185,6 +185,16 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
         notes=tuple(notes),
         defaults=answers.defaults,
     )
+
+
+def _repeated(target: Target, found: Found) -> list[str]:
+    """What is said of options of the plan that are given twice."""
+    return [
+        f"{given.option} stands in line {given.line} and again in line "
+        f"{found.options[given.option].line}, which counts."
+        for given in found.repeated
+        if given.option in target.table.options and given.texts != found.options[given.option].texts
+    ]
 
 
 def _length(values: Mapping[str, Any]) -> int:

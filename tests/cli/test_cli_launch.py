@@ -354,3 +354,54 @@ def test_files_of_planner_know_their_gpu(planner, tmp_path) -> None:
     assert "is that of plan.toml" in " ".join(done.out.split())
     copied.write_text((folder / "train.sh").read_text())  # without the plan beside it
     assert "(--gpu)" in planner("estimate", "--from", copied).err
+
+
+def test_an_option_that_stands_twice_is_told(planner, script) -> None:
+    text = script.read_text().replace(
+        "--sequence-parallel\n", "--sequence-parallel --micro-batch-size 2\n"
+    )
+    script.write_text(text)
+    done = planner("estimate", "--from", script, "--gpu", "h100")
+    assert "--micro-batch-size stands in line 11 and again in line 13" in " ".join(done.out.split())
+    assert "mbs2" in done.out
+
+
+def test_line_ends_of_a_file_stay(planner, script) -> None:
+    script.write_bytes(script.read_text().replace("\n", "\r\n").encode())
+    assert planner("estimate", "--from", script, "--gpu", "h100", "--write").exit_code == 0
+    written = script.read_bytes()
+    assert written.count(b"\r\n") == written.count(b"\n") > 10
+
+
+def test_a_change_is_one_that_the_target_can_say(planner, tmp_path) -> None:
+    """DeepSpeed splits matrices, but not the sequence beside them."""
+    path = tmp_path / "ds_config.json"
+    path.write_text(
+        json.dumps(
+            {
+                "train_micro_batch_size_per_gpu": 2,
+                "gradient_accumulation_steps": 4,
+                "bf16": {"enabled": True},
+                "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}},
+            },
+            indent=2,
+        )
+    )
+    asked = ("--model", "llama-3.1-8b", "--gpu", "a100", "--gpus", "8", "--sequence-length", "4096")
+    done = planner("estimate", "--from", path, *asked)
+    assert "The best change" in done.out
+    assert "cannot be said" not in done.out
+    assert "sequence_parallel" not in done.out.partition("The best change")[2]
+    assert '+  "train_batch_size"' not in done.out  # the file leaves it to DeepSpeed
+
+
+def test_workers_of_one_kind_are_no_deployment(planner, tmp_path) -> None:
+    folder = tmp_path / "pools"
+    asked = ("--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "4", "--mode", "disaggregated")
+    planner("launch", "vllm", *asked, "--output", folder, "--quiet")
+    refused = planner("estimate", "--from", folder / "decode.sh", "--gpu", "h100")
+    assert refused.exit_code == 6
+    assert "decode workers of a disaggregated deployment alone" in refused.err
+    whole = planner("estimate", "--from", folder)
+    assert whole.exit_code == 0
+    assert "on 4 x h100" in whole.out
