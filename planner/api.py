@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from planner.answers import Answer, Estimated, Sized
 from planner.errors import SearchSpaceError
-from planner.given import make_request, read_burst, read_driver
+from planner.given import make_request, question_of, read_burst, read_driver
 from planner.inputs import shown, whole
 from planner.launch.read import read_launch as read_file
 from planner.launch.save import save_launch
@@ -42,6 +42,7 @@ def search(
     storage: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     sink: Sink | None = None,
+    base: Request | None = None,
     **request: Any,
 ) -> Answer:
     """The Pareto front of a search space.
@@ -54,6 +55,8 @@ def search(
     progress : is told how many configurations or trials are done
     sink : is given the columns of every feasible configuration, some thousand at a time
         (exhaustive only)
+    base : a question that ``request`` changes, such as that of `read_launch`: its number formats
+        stay, its layout is searched anew
     request : the fields of `planner.Request`: ``model`` and ``num_gpus`` (serving: or
         ``request_rate``) at least. Numbers may be text as on the command line (``"8k"``,
         ``"40%"``, ``"6s"``), values that may be several any list, set, range or array.
@@ -69,27 +72,29 @@ def search(
     """
     names = {"driver": driver, "trials": trials, "seed": seed, "sampler": sampler}
     how = read_driver({**names, "storage": storage})
+    question = None if base is None else question_of(base)
     for name, function in (("progress", progress), ("sink", sink)):
         if function is not None and not callable(function):
             raise SearchSpaceError(f"{name} is a function, not {shown(function)}.")
     if how.pop("driver") == "exhaustive":
-        plan = make_plan(make_request(request))
+        plan = make_plan(make_request(request, base=question))
         found = exhaustive_search(plan.problem, progress=progress, sink=sink)
         return Answer.of_plan(plan, found)
     if sink is not None:
         raise SearchSpaceError("sink needs driver exhaustive: optuna does not see every row.")
-    plan = make_plan(make_request(request))
+    plan = make_plan(make_request(request, base=question))
     from planner.optimize.optuna_search import optuna_search
 
     return Answer.of_plan(plan, optuna_search(plan.problem, progress=progress, **how))
 
 
-def estimate(*, burst: int | None = None, **request: Any) -> Estimated:
+def estimate(*, burst: int | None = None, base: Request | None = None, **request: Any) -> Estimated:
     """The prediction for one configuration: ``settings`` gives one value per parameter.
 
     Parameters that are not set keep their defaults, not those of a space. ``inference`` is
     one static batch, ``serve`` a stream of requests, with ``burst`` of them at once too.
-    ``request`` is that of `search`.
+    ``request`` is that of `search`; it changes ``base`` where that is given, such as the question
+    of `read_launch`.
 
     Raises
     ------
@@ -98,7 +103,7 @@ def estimate(*, burst: int | None = None, **request: Any) -> Estimated:
     InfeasibleError
         To serve: no concurrency reaches the ``request_rate``.
     """
-    asked = make_request(request)
+    asked = make_request(request, base=base)
     number = read_burst(asked.workload, burst)
     plan = one_configuration(asked, number)
     return Estimated.of_plan(plan, evaluated(plan, number))
@@ -226,7 +231,7 @@ def write_launch(
 
 
 def read_launch(path: str | os.PathLike[str], **answers: Any) -> Request:
-    """The question that a launch file of a framework or engine asks, for `search` or `estimate`.
+    """The question that a launch file asks: the ``base`` of `search` or `estimate`.
 
     ``answers`` are fields of `planner.Request` that the file leaves open, or that replace what
     it says.

@@ -82,6 +82,17 @@ def make_request(
     return request
 
 
+def question_of(plan: Request) -> Request:
+    """What a plan was made for: its number formats stay, its layout does not."""
+    known = glossary()
+    kept = {
+        name: value
+        for name, value in plan.settings.items()
+        if name in known and known[name].is_format
+    }
+    return replace(plan, settings=kept)
+
+
 def read_driver(given: Mapping[str, Any], said: Said = str) -> dict[str, Any]:
     """The ``driver`` and, of Optuna, its ``trials``, ``seed``, ``sampler`` and ``storage``.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from planner.errors import PlannerError
 from planner.optimize.collector import known_value, plain, rows_of
 from planner.optimize.objectives import Objective
 from planner.optimize.problem import Problem
+from planner.optimize.recommendation import FURTHEST
 from planner.optimize.result_columns import fit_probability, full_columns
 from planner.optimize.source import Candidates
 from planner.optimize.sureness import sure_factor
@@ -41,27 +42,32 @@ class Change:
 
     ``changed`` maps parameters to their values before and after, ``row`` has its result
     columns. ``gain`` is what more of the objective it reaches, as a share; NaN where the
-    configuration before does not run. ``fits`` is the share of published runs of the kind
-    that would have had enough memory, NaN where there are none.
+    configuration before does not run. ``is_told`` is whether published runs tell such a gain
+    from none: below their tie factor it is a prediction alone. ``fits`` is the share of published
+    runs of the kind that would have had enough memory, NaN where there are none.
     """
 
     changed: Mapping[str, tuple[Any, Any]]
     row: Mapping[str, Any]
     gain: float
     fits: float
+    is_told: bool = True
 
 
-def best_changes(plan: Plan, found: Evaluation) -> list[Change]:
+def best_changes(
+    plan: Plan, found: Evaluation, may_be: Callable[[str, Any], bool] = lambda *_: True
+) -> list[Change]:
     """For one, two and three changed parameters the best, as far as more of them gain more.
 
-    ``plan`` and ``found`` are those of one configuration. Number format and batch stay as they
+    ``plan`` and ``found`` are those of one configuration; ``may_be`` says whether a parameter
+    may get a value. Number format and batch stay as they
     are, and no change makes it fit less surely than now, or than 9 of 10 runs do. Empty where
     nothing is better, or where its workers are of two kinds.
     """
     if found.source.mesh is None:
         return []
     own = _only_row(found.candidates)
-    problem = _around(plan, own)
+    problem = _around(plan, own, may_be)
     if problem is None:
         return []
     (objective,) = problem.objectives[:1]
@@ -103,7 +109,9 @@ def recommended_change(changes: list[Change]) -> Change | None:
     return next(enough)
 
 
-def _around(plan: Plan, own: Mapping[str, Any]) -> Problem | None:
+def _around(
+    plan: Plan, own: Mapping[str, Any], may_be: Callable[[str, Any], bool]
+) -> Problem | None:
     """The search for what is better: the space's values of each parameter and the user's own."""
     request, workload = plan.request, plan.workload.name
     (source,) = plan.problem.sources
@@ -126,7 +134,7 @@ def _around(plan: Plan, own: Mapping[str, Any]) -> Problem | None:
         asked |= {"mode": "aggregated", "request_rate": None}
     try:
         wide = make_plan(replace(request, **asked))
-        asked["settings"] = fixed | _values(wide, own, set(fixed))
+        asked["settings"] = fixed | _values(wide, own, set(fixed), may_be)
         return make_plan(replace(request, **asked)).problem
     except PlannerError:
         return None
@@ -139,8 +147,10 @@ def _is_kept(term: Term, workload: str) -> bool:
     return (term.is_format or is_kernel or is_batch) and not term.option
 
 
-def _values(wide: Plan, own: Mapping[str, Any], fixed: set[str]) -> dict[str, list[Any]]:
-    """Of each parameter that is free the values of the space, and the user's own."""
+def _values(
+    wide: Plan, own: Mapping[str, Any], fixed: set[str], may_be: Callable[[str, Any], bool]
+) -> dict[str, list[Any]]:
+    """Of each parameter that is free the values of the space that may be, and the user's own."""
     values: dict[str, list[Any]] = {}
     (source,) = wide.problem.sources
     if source.mesh is None:
@@ -149,7 +159,8 @@ def _values(wide: Plan, own: Mapping[str, Any], fixed: set[str]) -> dict[str, li
         if name not in own or name in fixed or name == "num_gpus" or term.option:
             continue
         known = [term.shown(value) for value in source.mesh.values(name).tolist()]
-        values[name] = list(dict.fromkeys([*known, own[name]]))
+        possible = [value for value in known if may_be(name, value)]
+        values[name] = list(dict.fromkeys([*possible, own[name]]))
     return values
 
 
@@ -223,7 +234,15 @@ def _change(candidates: Candidates, place: int, own: Mapping[str, Any], gain: fl
         for name, term in glossary().items()
         if "parameter" in term.kind and name in own and own[name] != row.get(name, own[name])
     }
-    return Change(changed=changed, row=row, gain=gain, fits=fit_probability(row))
+    sure = source.confidence(row["num_gpus"])
+    factor = 1.0 if sure is None else min(sure.layout, FURTHEST)
+    return Change(
+        changed=changed,
+        row=row,
+        gain=gain,
+        fits=fit_probability(row),
+        is_told=not gain < factor - 1,
+    )
 
 
 def _only_row(candidates: Candidates) -> dict[str, Any]:

@@ -218,3 +218,14 @@ def test_the_words_of_optuna_are_its_own():
     assert {name: plain[name].default for name in asked if name != "driver"} == {
         name: value for name, value in asked.items() if name != "driver"
     }
+
+
+def test_a_launch_file_is_a_question() -> None:
+    sample = Path(planner.__file__).parents[1] / "docs" / "samples" / "pretrain.sh"
+    question = planner.read_launch(sample, gpu="h100")
+    now = planner.estimate(base=question)
+    best = planner.search(base=question, framework="megatron-lm")
+    assert now.table()["recompute"] == ["full"]
+    assert best.to_frame()["step_time_s"].min() < now.table()["step_time_s"][0]
+    changed = planner.estimate(base=question, settings={"recompute": "none", "tp": 8, "pp": 4})
+    assert changed.table()["pipeline_parallel"] == [4]

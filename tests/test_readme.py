@@ -180,6 +180,7 @@ def test_examples_in_python_run(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
     monkeypatch.chdir(tmp_path)
     exec(compile(code, page, "exec"), {"__name__": "example"})
     assert capsys.readouterr().out

@@ -30,7 +30,7 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     check_outputs(None, given["json"])
     plan, found, notes = judged(request, given["burst"])
     row = full_row(found)
-    change = recommended_change(best_changes(plan, found))
+    change = recommended_change(best_changes(plan, found, imported.target.table.can_say))
     rewritten = _rewritten(imported, plan, found, change)
     if not found.rejected_by:
         more = _told(imported, change, rewritten)

@@ -26,6 +26,8 @@ def launch(given: options.Given) -> None:
     if given["target"] is None:
         return _list(given)
     wrapper = checked_launch(given, given["target"])
+    if not options.is_given(given, "workload"):
+        given["workload"] = usual_workload(given["target"], given["workload"])
     request = make_request(given)
     if given["plan"] is None and given["from_file"] is None:
         from planner.report.launch import recommended_plan
@@ -53,6 +55,14 @@ def checked_launch(given: options.Given, target: str) -> str:
     if given["launch_output"] is None:
         raise LaunchError("Give a directory for the files with --output.")
     return wrapper
+
+
+def usual_workload(target: str, default: str) -> str:
+    """The workload of a target where nobody names one."""
+    from planner.launch.targets import target_of
+
+    known = target_of(target).workloads
+    return default if default in known else known[0]
 
 
 def write_launch(

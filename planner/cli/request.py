@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import typer
 
 from planner.cli.options import HOW, Given, is_given, option_name
 from planner.given import make_request as _make_request
-from planner.given import read_burst
+from planner.given import question_of, read_burst
 from planner.inputs import read, whole
 from planner.request import Request
 from planner.terms import glossary
@@ -54,7 +53,7 @@ def make_request(given: Given, *, is_search: bool = False) -> Request:
     plan = _plan_of(given)
     if plan is not None and is_search:
         given["own"] = plan
-        plan = _question_of(plan)
+        plan = question_of(plan)
     questions, bounds = given_answers(given)
     asked: dict[str, Any] = {"workload": given["workload"], "specs": given["specs"], **questions}
     if plan is None or is_search:
@@ -130,12 +129,6 @@ def _plan_of(given: Given) -> Request | None:
         )
     given["workload"] = plan.workload
     return plan
-
-
-def _question_of(plan: Request) -> Request:
-    """What a plan was made for: the number formats stay, the layout does not."""
-    kept = {name: value for name, value in plan.settings.items() if glossary()[name].is_format}
-    return replace(plan, settings=kept)
 
 
 def _refuse_useless(given: Given) -> None:

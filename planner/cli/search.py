@@ -30,12 +30,17 @@ if TYPE_CHECKING:
 )  # fmt: skip
 def search(given: options.Given) -> None:
     """Find the best configurations of a space."""
-    request, wrapper = make_request(given, is_search=True), None
+    wrapper = None
     if given["launch"] is not None:
-        from planner.cli.launch import checked_launch
-        from planner.launch.write import with_profiles
+        from planner.cli.launch import checked_launch, usual_workload
 
         wrapper = checked_launch(given, given["launch"])
+        if not options.is_given(given, "workload"):
+            given["workload"] = usual_workload(given["launch"], given["workload"])
+    request = make_request(given, is_search=True)
+    if given["launch"] is not None:
+        from planner.launch.write import with_profiles
+
         request = with_profiles(request, given["launch"])
     from planner.files import check_outputs
     from planner.plan import answered, make_plan

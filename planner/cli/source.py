@@ -68,7 +68,12 @@ def _one(given: str | None) -> str | None:
 
 
 def _pinned(path: Path, number: int | None, specs: Path | None) -> PinnedPlan:
-    """The plan of a plan file, of a row of a result, or of a scenario of a sweep."""
+    """The plan of a file or of a launch, of a row of a result, or of a scenario of a sweep."""
+    from planner.launch.own import MANIFEST, PLAN_FILE
+    from planner.pinned import PinnedPlan
+
+    if path.is_dir() and (path / MANIFEST).is_file():
+        return PinnedPlan.read(path / PLAN_FILE)
     if path.is_dir():
         from planner.sweeps.pinned import pinned_scenario
 

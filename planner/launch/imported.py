@@ -13,6 +13,7 @@ from planner.inputs import read
 from planner.launch.checkpoint import Checkpoint, checkpoint_of
 from planner.launch.lines import Line, Status, lines_of
 from planner.launch.option_table import Role
+from planner.launch.own import own_gpus
 from planner.launch.same_shape import find_model, write_model
 from planner.launch.target import Target
 from planner.launch.text import Given
@@ -149,7 +150,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     reading = target.reading(found)
     answers = target.answers(reading)
     values = {name: value for name, value in answers.values.items() if value is not None}
-    notes = list(answers.notes)
+    notes = [*answers.notes, *_repeated(target, found)]
     catalogue = Catalogue(specs)
     if "model" not in values and answers.shape is not None:
         model, told = _model(answers.shape, catalogue, path, _length(values))
@@ -158,7 +159,10 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     kind = workload_of(answers.workload).profile_kind
     if kind not in values and target.profiles:
         values[kind] = target.profiles[0]
-    values |= {name: v for name, v in _placed(found, catalogue).items() if name not in values}
+    beside, told_beside = own_gpus(path)
+    notes += told_beside
+    placed = {**beside, **_placed(found, catalogue)}
+    values |= {name: v for name, v in placed.items() if name not in values}
     if (checkpoint := _checkpoint(values.get("model"), specs)) is not None:
         if checkpoint.model is not None and "model" in answers.values:
             notes.append(f"{values['model']} is read as {checkpoint.model}, by its name.")
@@ -181,6 +185,16 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
         notes=tuple(notes),
         defaults=answers.defaults,
     )
+
+
+def _repeated(target: Target, found: Found) -> list[str]:
+    """What is said of options of the plan that are given twice."""
+    return [
+        f"{given.option} stands in line {given.line} and again in line "
+        f"{found.options[given.option].line}, which counts."
+        for given in found.repeated
+        if given.option in target.table.options and given.texts != found.options[given.option].texts
+    ]
 
 
 def _length(values: Mapping[str, Any]) -> int:

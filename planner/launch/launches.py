@@ -85,6 +85,7 @@ def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Foun
         line=inner.line,
         options=arguments.options,
         unknown=(*arguments.unknown, *arguments.untold),
+        repeated=tuple(arguments.repeated),
         positional=tuple(arguments.positional),
         environment={name: _given(name, word) for name, word in inner.environment.items()},
         world=inner.world,

@@ -180,6 +180,11 @@ class OptionTable:
         found = (self._meaning(parameter, options) for parameter in self.parameters)
         return {meaning.parameter: meaning for meaning in found if meaning is not None}
 
+    def can_say(self, parameter: str, value: Any) -> bool:
+        """Whether the target has words for a value of a parameter, or no row for it at all."""
+        rows = [row for row in self.rows if row.parameter == parameter and row.is_of(value)]
+        return not any(row.role is Role.NONE for row in rows)
+
     def rows_of(self, parameter: str, *roles: Role) -> list[Row]:
         """The rows of a parameter with one of some roles."""
         return [row for row in self.rows if row.parameter == parameter and row.role in roles]

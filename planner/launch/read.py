@@ -45,7 +45,7 @@ def read_launch(
     if not several:
         raise LaunchError(nothing_found(path, text))
     if number is None and len(several) == 1:
-        return several[0]
+        return _whole(several[0])
     if number is None or not 1 <= number <= len(several):
         listed = "".join(
             f"\n  {place}: line {one.found.line}, {one.target.title}"
@@ -54,7 +54,19 @@ def read_launch(
         raise LaunchError(
             f"{path}: starts {len(several)} different things: choose one with --row.{listed}"
         )
-    return several[number - 1]
+    return _whole(several[number - 1])
+
+
+def _whole(one: Imported) -> Imported:
+    """The launch, unless it starts one of two kinds of workers alone."""
+    kinds = {name for name in _REPLICAS if name in one.values}
+    if one.values.get("mode") == "disaggregated" and len(kinds) == 1:
+        words = "decode" if _REPLICAS[0] in kinds else "prefill"
+        raise LaunchError(
+            f"{one.path}: starts the {words} workers of a disaggregated deployment alone: give "
+            "a file that starts both, or the directory of a launch of planner."
+        )
+    return one
 
 
 def _on(found: Found, num_gpus: str | None, gpu: str | None) -> Found:
@@ -77,7 +89,7 @@ def _text(path: Path) -> str:
                 f"{path}: has {size:,} bytes or more; launch files of up to {_MOST_BYTES:,} are "
                 "read. Give the part that starts the job."
             )
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise LaunchError(f"{path}: is no text ({error.reason} at byte {error.start}).") from error
     except OSError as error:

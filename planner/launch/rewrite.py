@@ -46,7 +46,7 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
     ``changed`` are the parameters in which these differ.
     """
     target, found = imported.target, imported.found
-    changes = option_changes(target, before, after, changed)
+    changes = option_changes(target, before, after, changed, found.options)
     changes |= _other_ways(target.reading(found), target, changes, changed)
     if is_document(imported.path) and not any(name.startswith("-") for name in found.options):
         own = {name: texts for name, texts in changes.items() if not name.startswith("-")}
@@ -61,11 +61,18 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
     return Rewritten(
         name=found.name,
         before=found.text,
-        after=edited.text,
+        after=_with_ends_of(found.text, edited.text),
         unexpressed=unexpressed,
         unwritten={**edited.unwritten, **elsewhere},
         notes=_copies(before, after),
     )
+
+
+def _with_ends_of(before: str, after: str) -> str:
+    """The text with the line ends of the file where that has one kind."""
+    if before.count("\r\n") < before.count("\n") or "\n" not in before:
+        return after
+    return after.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
 def _edited_command(imported: Imported, changes: Changes) -> Edited:
@@ -93,12 +100,19 @@ def _copies(before: Job, after: Job) -> tuple[str, ...]:
 
 
 def option_changes(
-    target: Target, before: Job, after: Job, changed: Collection[str]
+    target: Target, before: Job, after: Job, changed: Collection[str], said: Collection[str]
 ) -> dict[str, _Texts | None]:
-    """The options that say another plan than before: their texts, None where they go."""
+    """The options that say another plan than before: their texts, None where they go.
+
+    ``said`` are those that the file has.
+    """
     old, new = (_written(target, job, changed) for job in (before, after))
+    own = {row.option for row in target.table.rows if row.parameter in changed}
     changes: dict[str, _Texts | None] = {
-        option: texts for option, texts in new.items() if old.get(option) != texts
+        option: texts
+        for option, texts in new.items()
+        # What the file leaves to the target follows from the rest there, as before.
+        if old.get(option) != texts and (option in said or option in own or option not in old)
     }
     return changes | {option: None for option in old if option not in new}
 

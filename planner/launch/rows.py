@@ -36,9 +36,10 @@ def plan_in(path: Path, row: int | None) -> PinnedPlan:
     rows, manifest = _json_rows(path) if path.suffix == ".json" else _csv_rows(path)
     if row is None and len(rows) > 1:
         raise LaunchError(f"{path}: has {len(rows):,} rows: choose one with --row.")
-    if not 1 <= (row or 1) <= len(rows):
-        raise LaunchError(f"{path}: has rows 1 to {len(rows):,}, not {row}.")
-    return _pinned(path, rows[(row or 1) - 1], manifest)
+    number = 1 if row is None else row
+    if not 1 <= number <= len(rows):
+        raise LaunchError(f"{path}: has rows 1 to {len(rows):,}, not {number}.")
+    return _pinned(path, rows[number - 1], manifest)
 
 
 def _csv_rows(path: Path) -> tuple[list[Mapping[str, Any]], Mapping[str, Any]]:

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from planner.errors import OutputError
 from planner.files import written_whole
+from planner.launch.own import MANIFEST
 from planner.launch.target import File
 from planner.launch.write import Launch
 from planner.version import __version__
-
-MANIFEST = "launch.json"
 
 
 def save_launch(folder: Path, launch: Launch) -> tuple[Path, ...]:

@@ -30,7 +30,8 @@ class Found:
     """One command or document of a file that a target reads.
 
     ``options`` are those that the target's parsers know, by the names of its table; ``unknown``
-    those that they do not. ``positional`` are words that are no options, the model of
+    those that they do not; ``repeated`` those that a later one of the same name replaces.
+    ``positional`` are words that are no options, the model of
     ``vllm serve`` among them. ``files`` are documents that the same text writes (here-documents),
     or that stand beside it, by the name that options call them. ``text`` and ``name`` are those
     of the file in which the spans are.
@@ -42,6 +43,7 @@ class Found:
     line: int = 1
     options: Mapping[str, Given] = field(default_factory=dict)
     unknown: tuple[Given, ...] = ()
+    repeated: tuple[Given, ...] = ()
     positional: tuple[Given, ...] = ()
     environment: Mapping[str, Given] = field(default_factory=dict)
     world: World = field(default_factory=World)

@@ -11,7 +11,7 @@ import numpy as np
 from planner.arrays import FloatArray, IndexArray
 from planner.optimize.source import Candidates, Source
 
-_FURTHEST = 1.25
+FURTHEST = 1.25
 """Beyond this factor of the best no plan is as good, however little published runs tell."""
 
 
@@ -29,7 +29,7 @@ class Choice:
     def tie_factor(self) -> float:
         """Within this factor of it published runs do not tell plans from it."""
         sure = self.source.confidence(self.num_gpus)
-        return 1.0 if sure is None else min(sure.layout, _FURTHEST)
+        return 1.0 if sure is None else min(sure.layout, FURTHEST)
 
 
 class Simplest:
@@ -58,7 +58,7 @@ class Simplest:
         """Take in feasible rows, at flat indices, with their minimized objectives."""
         first = np.where(np.isnan(values).any(axis=1), np.inf, values[:, 0])
         best = min(float(first.min(initial=np.inf)), self._best)
-        near = np.flatnonzero(first <= reach(best, _FURTHEST))
+        near = np.flatnonzero(first <= reach(best, FURTHEST))
         complexity: IndexArray = candidates.at(candidates.complexity, rows[near])
         better = first[near] < self._bounds(complexity)
         near, complexity = near[better], complexity[better]
@@ -111,7 +111,7 @@ def _stairs(choices: list[Choice], best: float) -> list[Choice]:
     """Those near the best that are better than all simpler ones, the simplest first."""
     found: list[Choice] = []
     for one in sorted(choices, key=lambda one: (one.complexity, *one.values)):
-        is_near = one.values[0] <= reach(best, _FURTHEST)
+        is_near = one.values[0] <= reach(best, FURTHEST)
         if is_near and (not found or one.values[0] < found[-1].values[0]):
             found.append(one)
     return found

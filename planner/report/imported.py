@@ -155,4 +155,5 @@ def change_text(workload: str, change: Change) -> str:
     ]
     gains = [f"{share(change.gain)} faster"] if math.isfinite(change.gain) else []
     fits = [f"fits with {chance(change.fits)}"] if math.isfinite(change.fits) else ["fits"]
-    return f"{', '.join(words)}: {', '.join([*gains, *fits])}."
+    doubt = "" if change.is_told else " Published runs do not tell so small a gain from none."
+    return f"{', '.join(words)}: {', '.join([*gains, *fits])}.{doubt}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from planner.errors import InfeasibleError
-from planner.launch.save import MANIFEST
+from planner.launch.own import MANIFEST
 from planner.launch.targets import targets
 from planner.launch.write import Launch, with_profiles
 from planner.optimize.exhaustive import exhaustive_search

@@ -76,6 +76,17 @@ def test_a_search_writes_what_it_recommends_for_the_target(planner, tmp_path) ->
     assert (one / "train.sh").read_text() == (other / "train.sh").read_text()
 
 
+def test_a_target_knows_its_workload(planner, tmp_path) -> None:
+    asked = ("--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "2")
+    done = planner("launch", "vllm", *asked, "--output", tmp_path / "one", "--quiet")
+    assert done.exit_code == 0
+    done = planner("search", *asked, "--launch", "vllm", "--output", tmp_path / "two", "--quiet")
+    assert done.exit_code == 0
+    plans = [(tmp_path / name / "plan.toml").read_text() for name in ("one", "two")]
+    assert plans[0] == plans[1]
+    assert 'workload = "serve"' in plans[0]
+
+
 def test_a_row_of_a_front_is_launched(planner, tmp_path) -> None:
     csv, result, folder = tmp_path / "f.csv", tmp_path / "f.json", tmp_path / "run"
     asked = (*DENSE, "--framework", "megatron-lm", "--sequence-length", "2048")
@@ -88,6 +99,10 @@ def test_a_row_of_a_front_is_launched(planner, tmp_path) -> None:
         words = arguments(folder / "train.sh")
         assert value(words, "--micro-batch-size") == str(rows[1]["micro_batch_size"])
         assert value(words, "--seq-length") == "2048"
+    for row in ("0", str(len(rows) + 1)):
+        refused = planner("launch", "megatron-lm", "--from", csv, "--row", row, "--output", folder)
+        assert refused.exit_code == 6
+        assert f"rows 1 to {len(rows)}, not {row}" in refused.err
     csv.with_name("f.manifest.json").unlink()
     assert planner("estimate", "--from", csv, "--row", "2", "--quiet").exit_code == 0
 
@@ -142,7 +157,11 @@ def test_files_of_an_earlier_launch_go(planner, tmp_path) -> None:
     ("words", "code", "said"),
     [
         (("launch", "megatronlm", *DENSE, "--output", "x"), 6, "Did you mean megatron-lm"),
-        (("launch", "vllm", *DENSE, "--output", "x"), 6, "starts no plan to train"),
+        (
+            ("launch", "vllm", *DENSE, "--workload", "train", "--output", "x"),
+            6,
+            "starts no plan to train",
+        ),
         (("launch", "megatron-lm", *DENSE), 6, "--output"),
         (("launch", "megatron-lm", *DENSE, "--output", "x", "--wrapper", "slrum"), 6, "slurm"),
         (("launch", "megatron-lm", *DENSE, "--row", "1", "--output", "x"), 3, "--row needs --from"),
@@ -325,3 +344,64 @@ def test_a_script_that_computes_its_values_is_asked_about(planner, tmp_path) -> 
     done = planner("estimate", "--from", path, "--gpu", "h100")
     assert not (tmp_path / "ran").exists()
     assert done.exit_code == 6 or "--tensor-model-parallel-size" in done.out
+
+
+def test_files_of_planner_know_their_gpu(planner, tmp_path) -> None:
+    folder, copied = tmp_path / "run", tmp_path / "train.sh"
+    planner("launch", "megatron-lm", *DENSE, "--output", folder, "--quiet")
+    done = planner("estimate", "--from", folder / "train.sh")
+    assert done.exit_code == 0
+    assert "is that of plan.toml" in " ".join(done.out.split())
+    copied.write_text((folder / "train.sh").read_text())  # without the plan beside it
+    assert "(--gpu)" in planner("estimate", "--from", copied).err
+
+
+def test_an_option_that_stands_twice_is_told(planner, script) -> None:
+    text = script.read_text().replace(
+        "--sequence-parallel\n", "--sequence-parallel --micro-batch-size 2\n"
+    )
+    script.write_text(text)
+    done = planner("estimate", "--from", script, "--gpu", "h100")
+    assert "--micro-batch-size stands in line 11 and again in line 13" in " ".join(done.out.split())
+    assert "mbs2" in done.out
+
+
+def test_line_ends_of_a_file_stay(planner, script) -> None:
+    script.write_bytes(script.read_text().replace("\n", "\r\n").encode())
+    assert planner("estimate", "--from", script, "--gpu", "h100", "--write").exit_code == 0
+    written = script.read_bytes()
+    assert written.count(b"\r\n") == written.count(b"\n") > 10
+
+
+def test_a_change_is_one_that_the_target_can_say(planner, tmp_path) -> None:
+    """DeepSpeed splits matrices, but not the sequence beside them."""
+    path = tmp_path / "ds_config.json"
+    path.write_text(
+        json.dumps(
+            {
+                "train_micro_batch_size_per_gpu": 2,
+                "gradient_accumulation_steps": 4,
+                "bf16": {"enabled": True},
+                "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}},
+            },
+            indent=2,
+        )
+    )
+    asked = ("--model", "llama-3.1-8b", "--gpu", "a100", "--gpus", "8", "--sequence-length", "4096")
+    done = planner("estimate", "--from", path, *asked)
+    assert "The best change" in done.out
+    assert "cannot be said" not in done.out
+    assert "sequence_parallel" not in done.out.partition("The best change")[2]
+    assert '+  "train_batch_size"' not in done.out  # the file leaves it to DeepSpeed
+
+
+def test_workers_of_one_kind_are_no_deployment(planner, tmp_path) -> None:
+    folder = tmp_path / "pools"
+    asked = ("--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "4", "--mode", "disaggregated")
+    planner("launch", "vllm", *asked, "--output", folder, "--quiet")
+    refused = planner("estimate", "--from", folder / "decode.sh", "--gpu", "h100")
+    assert refused.exit_code == 6
+    assert "decode workers of a disaggregated deployment alone" in refused.err
+    whole = planner("estimate", "--from", folder)
+    assert whole.exit_code == 0
+    assert "on 4 x h100" in whole.out

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import PlannerError
-from planner.launch.write import PLAN_FILE
+from planner.launch.own import PLAN_FILE
 from planner.optimize.collector import first_row
 from planner.optimize.result_columns import intervals
 from planner.pinned import PinnedPlan
