@@ -40,7 +40,12 @@ class Line:
 def lines_of(target: Target, reading: Reading, answers: Answers) -> tuple[Line, ...]:
     """All options of a command or document, in the order of the file."""
     found = [_line(target, reading, answers, given) for given in reading.found.options.values()]
-    found += [_unknown(target, reading, given) for given in reading.found.unknown]
+    found += [
+        _made(given, Status.UNDERSTOOD, "")
+        if given.option in answers.used
+        else _unknown(target, reading, given)
+        for given in reading.found.unknown
+    ]
     return tuple(sorted(found, key=lambda line: (line.line, line.option)))
 
 
