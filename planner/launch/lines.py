@@ -53,7 +53,8 @@ def _line(target: Target, reading: Reading, answers: Answers, given: Given) -> L
     told = list(_meanings(reading, given.option))
     rows = [row for row in target.table.rows if row.option == given.option]
     if not rows and not told and given.option not in answers.used:
-        if target.options.find(given.option) is None:
+        is_known = given.option in answers.ignored
+        if not is_known and target.options.find(given.option) is None:
             return _unknown(target, reading, given)
         status, meaning = Status.IGNORED, "no part of what is predicted"
     elif given.unknown or None in given.texts:
