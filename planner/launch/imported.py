@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +30,8 @@ from planner.workloads.registry import workload_of
 _NEEDED = {"model": "the model", "gpu": "the GPU", "num_gpus": "the number of GPUs"}
 _OF_GPUS = ("gpu", "cluster")
 _FOLDERS = ("/", "./", "../", "~", "$")
+_TO_FILL_IN = re.compile(r"<.*>|[A-Z]+(_[A-Z]+)+|(?i:(.*/)?path/to/.*|your[-_ ].*)")
+"""Words that stand for the user's own."""
 _OF_NUMBERS = ("num_gpus", "request_rate")
 # What a copy of the whole service has again.
 _OF_COPIES = ("num_gpus", "replicas", "prefill_replicas")
@@ -163,14 +166,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     notes += told_beside
     placed = {**beside, **_placed(found, catalogue)}
     values |= {name: v for name, v in placed.items() if name not in values}
-    if (checkpoint := _checkpoint(values.get("model"), specs)) is not None:
-        if checkpoint.model is not None and "model" in answers.values:
-            notes.append(f"{values['model']} is read as {checkpoint.model}, by its name.")
-            values["model"] = checkpoint.model
-        elif str(values["model"]).startswith(_FOLDERS):
-            notes.append(f"No model is known by the name of {values.pop('model')}.")
-        if checkpoint.quantization and "quantization" in answers.defaults:
-            values["quantization"] = checkpoint.quantization
+    notes += _name_model(values, answers, specs)
     values |= _whole_recomputation(values, catalogue)
     untold = _untold(target, reading)
     values = {name: value for name, value in values.items() if name not in untold}
@@ -213,6 +209,24 @@ def _model(
         return None, "No model that planner knows has its sizes, and its vocabulary is not told."
     written = write_model(shape, path.name)
     return str(written), f"No model that planner knows has its sizes: they are kept in {written}."
+
+
+def _name_model(values: dict[str, Any], answers: Answers, specs: Path | None) -> list[str]:
+    """Put the model that a name stands for in its place, and say what was made of it."""
+    notes = []
+    if _TO_FILL_IN.fullmatch(str(values.get("model", ""))):
+        notes.append(f"{values.pop('model')} is a place to fill in.")
+    checkpoint = _checkpoint(values.get("model"), specs)
+    if checkpoint is None:
+        return notes
+    if checkpoint.model is not None and "model" in answers.values:
+        notes.append(f"{values['model']} is read as {checkpoint.model}, by its name.")
+        values["model"] = checkpoint.model
+    elif str(values["model"]).startswith(_FOLDERS):
+        notes.append(f"No model is known by the name of {values.pop('model')}.")
+    if checkpoint.quantization and "quantization" in answers.defaults:
+        values["quantization"] = checkpoint.quantization
+    return notes
 
 
 def _checkpoint(name: Any, specs: Path | None) -> Checkpoint | None:

@@ -350,3 +350,19 @@ def test_several_matrices_are_words_of_one_option(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     assert read_launch(path).values["lora_targets"] == "attention"
+
+
+@pytest.mark.parametrize(
+    "name", ["YOUR_MODEL_PATH", "<model>", "/path/to/model", "your-org/your-model"]
+)
+def test_a_place_to_fill_in_is_no_model(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "serve.sh"
+    path.write_text(f"vllm serve '{name}' --tensor-parallel-size 2\n", encoding="utf-8")
+    read = read_launch(path)
+    assert "model" in read.lacking({})
+
+
+def test_names_of_models_are_no_places_to_fill_in(tmp_path: Path) -> None:
+    path = tmp_path / "serve.sh"
+    path.write_text("vllm serve Qwen/QwQ-32B --tensor-parallel-size 2\n", encoding="utf-8")
+    assert "model" not in read_launch(path).lacking({})
