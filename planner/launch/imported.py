@@ -32,6 +32,7 @@ _OF_GPUS = ("gpu", "cluster")
 _FOLDERS = ("/", "./", "../", "~", "$")
 _TO_FILL_IN = re.compile(r"<.*>|[A-Z]+(_[A-Z]+)+|(?i:(.*/)?path/to/.*|your[-_ ].*)")
 """Words that stand for the user's own."""
+_SPLITS = ("tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel")
 _OF_NUMBERS = ("num_gpus", "request_rate")
 # What a copy of the whole service has again.
 _OF_COPIES = ("num_gpus", "replicas", "prefill_replicas")
@@ -168,6 +169,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     values |= {name: v for name, v in placed.items() if name not in values}
     notes += _name_model(values, answers, specs)
     values |= _whole_recomputation(values, catalogue)
+    notes += _unpredicted(values, catalogue)
     untold = _untold(target, reading)
     values = {name: value for name, value in values.items() if name not in untold}
     values |= _copied(values, _count(found.world.copies))
@@ -209,6 +211,23 @@ def _model(
         return None, "No model that planner knows has its sizes, and its vocabulary is not told."
     written = write_model(shape, path.name)
     return str(written), f"No model that planner knows has its sizes: they are kept in {written}."
+
+
+def _unpredicted(values: Mapping[str, Any], catalogue: Catalogue) -> list[str]:
+    """Splits of a training that planner's profile of the framework does not have."""
+    name = values.get("framework")
+    splits = [split for split in _SPLITS if (_count_of(values.get(split)) or 1) > 1]
+    if name is None or not splits:
+        return []
+    profile = catalogue.load_framework(str(name)).spec
+    lacking = [split for split in splits if not getattr(profile, split)]
+    if not lacking:
+        return []
+    words = " and ".join(lacking)
+    return [
+        f"The prediction of {profile.name} knows no {words}, which the file has and may run with: "
+        "--framework names one that does."
+    ]
 
 
 def _name_model(values: dict[str, Any], answers: Answers, specs: Path | None) -> list[str]:

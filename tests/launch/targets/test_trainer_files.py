@@ -366,3 +366,17 @@ def test_names_of_models_are_no_places_to_fill_in(tmp_path: Path) -> None:
     path = tmp_path / "serve.sh"
     path.write_text("vllm serve Qwen/QwQ-32B --tensor-parallel-size 2\n", encoding="utf-8")
     assert "model" not in read_launch(path).lacking({})
+
+
+@pytest.mark.parametrize(
+    ("split", "is_told"), [("tensor_parallel_size: 2", True), ("seed: 1", False)]
+)
+def test_a_split_that_no_prediction_has_is_told(split: str, is_told: bool, tmp_path: Path) -> None:
+    path = tmp_path / "axolotl.yaml"
+    path.write_text(
+        "base_model: Qwen/Qwen3-8B\nsequence_len: 2048\nmicro_batch_size: 1\nfsdp_version: 2\n"
+        "fsdp_config:\n  reshard_after_forward: true\ndp_shard_size: 4\n" + split + "\n",
+        encoding="utf-8",
+    )
+    notes = " ".join(read_launch(path).notes)
+    assert ("knows no tensor_parallel" in notes) == is_told
