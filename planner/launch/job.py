@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from planner.errors import InfeasibleError, LaunchError
-from planner.optimize.collector import known_value, plain, rows_of
-from planner.optimize.result_columns import full_columns
+from planner.optimize.result_rows import full_rows
 from planner.pinned import PinnedPlan
 from planner.plan import Plan, evaluated, one_configuration
 from planner.request import Request
@@ -17,7 +16,6 @@ from planner.specs.cluster import ClusterSpec
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
-from planner.units import GIB
 from planner.workloads.base import Evaluation
 from planner.workloads.deployments import DISAGGREGATED
 
@@ -61,9 +59,7 @@ class Job:
     @classmethod
     def of_plan(cls, plan: Plan, found: Evaluation) -> Self:
         """The job of one configuration that was judged."""
-        (row,) = rows_of(
-            {name: [*map(known_value, plain(values))] for name, values in _columns(found).items()}
-        )
+        (row,) = full_rows(found.table(), [found.source])
         source: Any = found.source
         setting = source.setting
         return cls(
@@ -118,11 +114,6 @@ class Job:
         names = (str(self["model"]), *self.model.aliases)
         return next((name for name in names if _is_hub_name(name)), None)
 
-    @property
-    def memory_of_gpu(self) -> float:
-        """GiB of one GPU."""
-        return float(self.gpu.memory_capacity / GIB)
-
     def require_even_nodes(self) -> None:
         """Refuse GPUs that fill no whole nodes.
 
@@ -136,10 +127,6 @@ class Job:
                 f"{self.num_gpus} GPUs are no whole nodes of {self.gpus_per_node}: "
                 "launchers need the same number on each; plan another number of GPUs."
             )
-
-
-def _columns(found: Evaluation) -> dict[str, Any]:
-    return full_columns(found.table(), [found.source])
 
 
 def _is_hub_name(name: str) -> bool:
