@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -107,6 +108,23 @@ class Job:
     def num_nodes(self) -> int:
         """Nodes of the whole job."""
         return -(-self.num_gpus // self.cluster.gpus_per_node)
+
+    @property
+    def data_parallel(self) -> int:
+        """Copies of the model, each with data of its own."""
+        return int(self["data_parallel"])
+
+    @property
+    def accumulation_steps(self) -> int:
+        """Micro-batches of a data-parallel rank in a step."""
+        return int(self["gradient_accumulation_steps"])
+
+    @property
+    def training_steps(self) -> int | None:
+        """Steps of the whole run; None where no tokens are asked for."""
+        tokens = self["total_tokens"]
+        each = self["global_batch_size"] * self["sequence_length"]
+        return max(math.ceil(tokens / each), 1) if tokens else None
 
     @cached_property
     def hub_name(self) -> str | None:

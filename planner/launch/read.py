@@ -119,7 +119,8 @@ def _joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:
     each = [int(one.values.get("num_gpus") or 0) for one in (first, second)]
     if all(each):
         values["num_gpus"] = num_first * each[0] + num_second * each[1]
-    lines = tuple(sorted({*first.lines, *second.lines}, key=lambda line: line.line))
+    every = dict.fromkeys((*first.lines, *second.lines))
+    lines = tuple(sorted(every, key=lambda line: (line.line, line.option)))
     joined = replace(
         second,
         values=values,
