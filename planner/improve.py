@@ -11,11 +11,12 @@ import numpy as np
 from planner.arrays import BoolArray, FloatArray, IndexArray
 from planner.confidence.quantiles import MEDIAN
 from planner.errors import PlannerError
-from planner.optimize.collector import known_value, plain, rows_of
+from planner.optimize.collector import plain, rows_of
 from planner.optimize.objectives import Objective
 from planner.optimize.problem import Problem
 from planner.optimize.recommendation import FURTHEST
-from planner.optimize.result_columns import fit_probability, full_columns
+from planner.optimize.result_columns import fit_probability
+from planner.optimize.result_rows import full_rows
 from planner.optimize.source import Candidates
 from planner.optimize.sureness import sure_factor
 from planner.plan import Plan, make_plan
@@ -82,7 +83,7 @@ def best_changes(
 
 def _fits(found: Evaluation) -> float:
     """How surely the plan fits as it is; surely where no published runs tell."""
-    (row,) = rows_of(full_columns(found.table(), [found.source]))
+    (row,) = full_rows(found.table(), [found.source])
     chance = fit_probability(row)
     return chance if np.isfinite(chance) else SURE
 
@@ -227,8 +228,7 @@ def _distance(candidates: Candidates, own: Mapping[str, Any], rows: IndexArray) 
 def _change(candidates: Candidates, place: int, own: Mapping[str, Any], gain: float) -> Change:
     source = candidates.source
     table = source.judged(candidates.configurations.rows(np.array([place]))).columns()
-    whole = full_columns(table, [source])
-    (row,) = rows_of({name: [*map(known_value, plain(each))] for name, each in whole.items()})
+    (row,) = full_rows(table, [source])
     changed = {
         name: (own[name], row[name])
         for name, term in glossary().items()

@@ -20,14 +20,13 @@ from planner.launch.reading.shell.values import computed
 from planner.launch.reading.tree import Tree, read_trees
 from planner.launch.target import Target
 from planner.launch.targets import targets
-from planner.launch.text import Given
+from planner.launch.text import LARGEST, Given
 from planner.launch.understood import Found, World
 
 _MOST_NAMED = 5
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml")
 _YAML = (".yaml", ".yml")
 _PROSE = (".md", ".rst", ".ipynb", ".html", ".py")
-_MOST_BYTES = 4_000_000
 _POOL_OPTIONS = ("--disaggregation-mode", "--is-prefill-worker", "--is-decode-worker")
 # What shells do beside starting programs.
 _PLUMBING = frozenset(
@@ -137,7 +136,7 @@ def _document(path: Path, script: Script, name: str) -> Found | None:
             return _of_here_document(path, script, document, Path(name).name)
     for place in (path.parent / name, path.parent / Path(name).name):
         try:
-            if place.is_file() and place.stat().st_size <= _MOST_BYTES:
+            if place.is_file() and place.stat().st_size <= LARGEST:
                 return next(_trees(place, place.read_text(encoding="utf-8")), None)
         except (OSError, UnicodeDecodeError):
             continue

@@ -10,10 +10,9 @@ from planner.errors import LaunchError
 from planner.launch.imported import Imported, imported
 from planner.launch.launches import launches, nothing_found
 from planner.launch.targets import target_of
-from planner.launch.text import Given
+from planner.launch.text import LARGEST, Given
 from planner.launch.understood import Found, World
 
-_MOST_BYTES = 4_000_000
 _NODE_RANK = "--node-rank"
 _OF_POOLS = "prefill_"
 _REPLICAS = ("replicas", "prefill_replicas")
@@ -82,11 +81,11 @@ def _text(path: Path) -> str:
     try:
         # A device or a pipe has no size that it tells.
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
             size = max(path.stat().st_size, len(content))
             raise LaunchError(
-                f"{path}: has {size:,} bytes or more; launch files of up to {_MOST_BYTES:,} are "
+                f"{path}: has {size:,} bytes or more; launch files of up to {LARGEST:,} are "
                 "read. Give the part that starts the job."
             )
         return content.decode("utf-8-sig")
@@ -132,7 +131,8 @@ def _joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:
     each = [int(one.values.get("num_gpus") or 0) for one in (first, second)]
     if all(each):
         values["num_gpus"] = num_first * each[0] + num_second * each[1]
-    lines = tuple(sorted({*first.lines, *second.lines}, key=lambda line: line.line))
+    every = dict.fromkeys((*first.lines, *second.lines))
+    lines = tuple(sorted(every, key=lambda line: (line.line, line.option)))
     joined = replace(
         second,
         values=values,

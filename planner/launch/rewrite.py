@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from planner.launch.imported import Imported
 from planner.launch.job import Job
@@ -160,7 +159,7 @@ def _of_command(target: Target) -> Collection[str]:
 
 def _options(imported: Imported, text: str) -> Mapping[str, Given]:
     """The options of the same command in a changed text."""
-    path = Path(imported.path)
+    path = imported.path
     same = [one for one in launches(path, text) if one.target == imported.target.name]
     before = [
         one for one in launches(path, imported.found.text) if one.target == imported.target.name

@@ -12,14 +12,11 @@ from planner.launch.target import Argument, Draft, File, Process, Target, Variab
 from planner.launch.targets import deepspeed
 from planner.launch.trainer.axolotl import axolotl_answers
 from planner.launch.trainer.writing import (
-    accumulation,
     adapter_notes,
     adapter_remarks,
-    data_parallel,
     has_adapter,
     lora_modules,
     nested,
-    training_steps,
 )
 from planner.launch.yaml_text import yaml_text
 
@@ -56,10 +53,10 @@ def _quantities(job: Job) -> Mapping[str, Any]:
     quantities = {
         **{name: value for name, value in job.pinned.parameters.items() if name != "offload"},
         "model": job.hub_name or "MODEL",
-        "gradient_accumulation_steps": accumulation(job),
+        "gradient_accumulation_steps": job.accumulation_steps,
         "sequence_length": job["sequence_length"],
         "packing": True,
-        "training_steps": training_steps(job),
+        "training_steps": job.training_steps,
         "precision_kept": True if job["precision"] == "fp4" else None,
         "offload": job["offload"] if job["offload"] == "activations" else None,
         "adapter": job["adapter"],
@@ -88,7 +85,7 @@ def _fsdp(job: Job) -> dict[str, Any]:
         # Layers are repeated in FSDP's own units: gradient_checkpointing would gather them twice.
         "fsdp_recompute": True if inside else None,
         "recompute": "none" if inside else job["recompute"],
-        "dp_shard": data_parallel(job) // job["data_parallel_replicas"],
+        "dp_shard": job.data_parallel // job["data_parallel_replicas"],
     }
 
 

@@ -24,7 +24,6 @@ from planner.launch.wrappers.shell import runs_by_rank, uses
 from planner.launch.wrappers.yaml_text import documents
 
 _LONGEST_NAME = 40
-_INDEX = "batch.kubernetes.io/job-completion-index"
 _GROUP = "leaderworkerset.sigs.k8s.io/group-index"
 _OF_GROUP = "leaderworkerset.sigs.k8s.io/name"
 _SECRET = re.compile(r".*_(?:TOKEN|KEY|SECRET|PASSWORD)")
