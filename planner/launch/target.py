@@ -35,6 +35,7 @@ class Variable:
 
     Without ``default`` the script ends with a message where nobody sets it. ``prefix`` and
     ``suffix`` are text around the value within the same word, as a port follows an address.
+    ``is_output``: a folder that the program writes, which must outlive it.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Variable:
     default: str | None = None
     prefix: str = ""
     suffix: str = ""
+    is_output: bool = False
 
 
 NODE_RANK = Variable(

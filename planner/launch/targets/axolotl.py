@@ -23,7 +23,9 @@ from planner.launch.yaml_text import yaml_text
 CONFIG = "axolotl.yaml"
 _BY_FSDP = ("HF Trainer FSDP", "HF Trainer bf16")
 _RATE = Variable(name="LEARNING_RATE", meaning="learning rate")
-_OUTPUT = Variable(name="OUTPUT_DIR", meaning="where checkpoints go", default="output")
+_OUTPUT = Variable(
+    name="OUTPUT_DIR", meaning="where checkpoints go", default="output", is_output=True
+)
 _DATASET = "DATASET"
 _DATASET_NOTE = "yours: a name on Hugging Face or a folder, with its type"
 _LEFT = (

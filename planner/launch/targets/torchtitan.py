@@ -18,7 +18,9 @@ from planner.launch.trainer.writing import require_even_copies
 
 _ASSETS = Variable(name="HF_ASSETS_PATH", meaning="folder of the tokenizer, and of weights if any")
 _DATASET = Variable(name="DATASET", meaning="a data set that torchtitan knows", default="c4")
-_OUTPUT = Variable(name="OUTPUT_DIR", meaning="where checkpoints and logs go", default="outputs")
+_OUTPUT = Variable(
+    name="OUTPUT_DIR", meaning="where checkpoints and logs go", default="outputs", is_output=True
+)
 _SUBCOMMAND = "activation-checkpoint:"
 
 

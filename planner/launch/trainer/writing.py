@@ -21,7 +21,9 @@ SECTION = "fsdp_config."
 
 _SFT = ("-m", "trl.scripts.sft")
 _DATASET = Variable(name="DATASET", meaning="data set: a name on Hugging Face, or a folder")
-_OUTPUT = Variable(name="OUTPUT_DIR", meaning="where checkpoints go", default="output")
+_OUTPUT = Variable(
+    name="OUTPUT_DIR", meaning="where checkpoints go", default="output", is_output=True
+)
 _RATE = Variable(name="LEARNING_RATE", meaning="learning rate")
 _MODEL = Variable(name="MODEL_PATH", meaning="folder of the model's weights and config.json")
 _TOKENIZER = Variable(name="TOKENIZER", meaning="ORG/NAME or folder of the tokenizer")

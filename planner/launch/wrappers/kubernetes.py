@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import posixpath
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from planner.errors import LaunchError
 from planner.launch.heading import heading, variables_of
 from planner.launch.job import Job
-from planner.launch.target import Draft, File, Process, Target
+from planner.launch.target import Argument, Draft, File, Process, Target, Variable
 from planner.launch.wrappers.images import (
+    CLAIM,
     FOLDER,
     answers_health,
     gpu_resource,
@@ -40,6 +43,7 @@ def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
     LaunchError
         A launcher needs to reach other nodes by itself, which pods cannot.
     """
+    draft = replace(draft, processes=tuple(map(_on_claim, draft.processes)))
     manifest = Manifest(target, job, draft)
     names = [process.name for process in draft.processes]
     name = f"{names[0] if len(names) == 1 else 'launch'}.yaml"
@@ -74,16 +78,28 @@ class Manifest:
         found = []
         if values:
             found.append(f"these values: in the ConfigMap {self.stem}-settings below")
-        if (image := image_of(self.target, self.job)).startswith("<") or "<" in image:
-            found.append(f"image: one that has {self.target.version}")
+        found += self._images()
         if self.job.is_training:
-            found.append("a PersistentVolumeClaim `data` with data and checkpoints, seen at /data")
+            found.append(
+                f"a PersistentVolumeClaim `data` with data and checkpoints, seen at {CLAIM}"
+            )
         if self.job.num_nodes > 1:
             found.append("the resource of your network, such as rdma/hca, beside that of the GPUs")
         if self._secrets():
             names = ", ".join(self._secrets())
             found.append(f"the Secret {self.stem}-secrets, where it is needed: {names}")
         return found
+
+    def _images(self) -> list[str]:
+        """What is said of images that no registry has under the name written here."""
+        images: dict[str, list[str]] = {}
+        for process in self.draft.processes:
+            images.setdefault(image_of(self.target, self.job, process), []).append(process.name)
+        return [
+            f"image: {image} of {', '.join(names)}, in place of what stands in <>"
+            for image, names in images.items()
+            if "<" in image
+        ]
 
     def objects(self) -> list[Object]:
         """All objects, those that others name first."""
@@ -127,10 +143,10 @@ class Manifest:
         script = pod_script(self.target, self.job, self.draft, process, given, links, names)
         mounts = [{"name": "shared-memory", "mountPath": "/dev/shm"}]
         mounts += [{"name": "files", "mountPath": FOLDER}] if self.draft.files else []
-        mounts += [{"name": "data", "mountPath": "/data"}] if self.job.is_training else []
+        mounts += [{"name": "data", "mountPath": CLAIM}] if self.job.is_training else []
         found: Object = {
             "name": dns_label(process.name),
-            "image": image_of(self.target, self.job),
+            "image": image_of(self.target, self.job, process),
             "command": ["/bin/bash", "-c"],
             "args": [script],
             "env": self._environment(process),
@@ -270,6 +286,20 @@ class Manifest:
             "kind": kind,
             "metadata": {"name": name, "labels": labels},
         }
+
+
+def _on_claim(process: Process) -> Process:
+    """The process with its output on the claim, where the user does not say another place."""
+
+    def moved(argument: Argument) -> Argument:
+        return replace(argument, words=tuple(map(on_claim, argument.words)))
+
+    def on_claim(word: str | Variable) -> str | Variable:
+        if isinstance(word, str) or not word.is_output or word.default is None:
+            return word
+        return replace(word, default=posixpath.join(CLAIM, word.default))
+
+    return replace(process, arguments=tuple(map(moved, process.arguments)))
 
 
 def dns_label(text: str) -> str:

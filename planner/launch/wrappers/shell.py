@@ -35,6 +35,8 @@ def asked(processes: Iterable[Process]) -> list[str]:
     for one in variables_of(processes):
         if one.default is None:
             lines.append(f': "${{{one.name}:?{_in_quotes(one.meaning)}}}"')
+        elif "'" in one.default:  # bash looks for its pair within "${NAME:=...}"
+            lines.append(f'[[ -n "${{{one.name}:-}}" ]] || {one.name}={shell_word(one.default)}')
         else:
             lines.append(f': "${{{one.name}:={_in_quotes(one.default)}}}"')
     return lines
@@ -148,5 +150,5 @@ def _line(argument: Argument) -> str:
 
 
 def _in_quotes(text: str) -> str:
-    """Text inside ``"${NAME:?...}"``."""
-    return one_line(text).translate(_SPECIAL)
+    """Text inside ``"${NAME:?...}"``; a single quote would begin a text of its own there."""
+    return one_line(text).replace("'", "\u2019").translate(_SPECIAL)

@@ -32,6 +32,7 @@ _ALSO = (
     "SBATCH_ACCOUNT and SBATCH_PARTITION, where your cluster wants them (sbatch reads both)",
     "SBATCH_TIMELIMIT: how long it may run, in place of --time",
 )
+_OF_COPY = "GPUS_OF_COPY"
 _CORES = "--cpus-per-gpu beside sbatch, where a part of a node comes with a single core"
 
 
@@ -56,8 +57,8 @@ def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
         _asked(draft.processes),
         ["# All nodes, in the order of the network.", *_nodes()],
         _addresses(places),
-        *(_function(target, job, process) for process in draft.processes),
-        _steps(job, places),
+        *(_function(target, job, process, places) for process in draft.processes),
+        _steps(places),
     ]
     text = "\n\n".join("\n".join(part) for part in body if part) + "\n"
     batch = File(name=name, text=text, meaning="the batch job", start=f"sbatch {name}")
@@ -136,9 +137,11 @@ def _addresses(places: Sequence[Placed]) -> list[str]:
     return lines
 
 
-def _function(target: Target, job: Job, process: Process) -> list[str]:
+def _function(target: Target, job: Job, process: Process, places: Sequence[Placed]) -> list[str]:
     """What runs on each node of a process."""
     inside = exports(environment_of(target, job, process))
+    if len(places) > 1 and process.gpus_per_node:
+        inside += _slice(_visible(job), _gpus_of_node(job, places))
     inside += [f"export COPIES={process.copies}"] if process.copies > 1 else []
     if process.num_nodes > 1:
         rank = "SLURM_NODEID" if runs_by_rank(process) else "SLURM_PROCID"
@@ -149,20 +152,34 @@ def _function(target: Target, job: Job, process: Process) -> list[str]:
     return [f"{_name(process)}() {{", *indented(inside), "}"]
 
 
+def _visible(job: Job) -> str:
+    return "HIP_VISIBLE_DEVICES" if job.gpu.vendor == "AMD" else "CUDA_VISIBLE_DEVICES"
+
+
+def _slice(variable: str, num_gpus: int) -> list[str]:
+    """GPUs of one copy: SLURM sets the variable anew in every step, to all those of the job."""
+    every = ",".join(map(str, range(num_gpus)))
+    return [
+        "# The step sees all GPUs of the job: these of them are its own, counted from 1.",
+        f'{variable}="$(cut -d, -f"${_OF_COPY}" <<< "${{{variable}:-{every}}}")"',
+        f"export {variable}",
+    ]
+
+
 def _name(process: Process) -> str:
     return "run_" + re.sub(r"\W", "_", process.name)
 
 
-def _steps(job: Job, places: Sequence[Placed]) -> list[str]:
+def _steps(places: Sequence[Placed]) -> list[str]:
     """A step for each copy; the job ends with the first that does."""
     if len(places) == 1:
         return [_step(places[0], [*_place(places[0]), "srun"])]
     lines = ["# The nodes from one on, as srun takes them.", "nodes() {"]
     lines += ["  local IFS=,", '  echo "${NODES[*]:$1:$2}"', "}"]
-    variable = "HIP_VISIBLE_DEVICES" if job.gpu.vendor == "AMD" else "CUDA_VISIBLE_DEVICES"
     for one in places:
         words = _place(one)
-        words += [f"{variable}={one.gpus}"] if one.process.gpus_per_node else []
+        if one.process.gpus_per_node:
+            words += [f"{_OF_COPY}={one.gpus}"]
         words += [f'MASTER_ADDR="${{NODES[{one.node}]}}"'] if one.process.num_nodes > 1 else []
         where = f'--nodelist="$(nodes {one.node} {one.process.num_nodes})"'
         lines.append(_step(one, [*words, "srun", "--overlap", where]) + " &")

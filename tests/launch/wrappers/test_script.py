@@ -78,6 +78,18 @@ def test_a_default_stands_where_nobody_sets_it(tmp_path: Path) -> None:
     assert one["words"] == [odd.default, "here:29500"]
 
 
+def test_a_single_quote_ends_no_script(tmp_path: Path) -> None:
+    hub = Variable(name="HUB", meaning="", default="o'rg/$(touch hit);x")
+    path = Variable(name="DATA_PATH", meaning="the model's data")
+    draft = Draft(processes=(process("serve", hub, path),))
+    (one,) = started(tmp_path, draft, "train.sh", DATA_PATH="a")
+    assert one["words"] == [hub.default, "a"]
+    _, ended = run(tmp_path, "train.sh", ["serve"])
+    assert "the model\u2019s data" in ended.stderr
+    (*_, two) = started(tmp_path, draft, "train.sh", DATA_PATH="a", HUB="b")
+    assert two["words"] == ["b", "a"]
+
+
 def test_torchrun_on_one_node(tmp_path: Path) -> None:
     draft = Draft(processes=(process("train.py", "--a", launcher="torchrun"),))
     (one,) = started(tmp_path, draft, "train.sh")

@@ -99,6 +99,13 @@ def test_pools_have_nodes_and_gpus_of_their_own(tmp_path: Path) -> None:
     assert directives((tmp_path / "launch.sbatch").read_text())["nodes"] == "5"
 
 
+def test_copies_take_their_part_of_what_the_step_sees(tmp_path: Path) -> None:
+    copies = process("serve", name="server", gpus_per_node=1, copies=4, port=8000)
+    draft = Draft(processes=(copies,))
+    said = started(tmp_path, draft, TOGETHER="4", STEP_GPUS="4,5,6,7")
+    assert sorted(e["environment"]["CUDA_VISIBLE_DEVICES"] for e in said) == list("4567")
+
+
 def test_ranks_of_mpi_are_tasks(tmp_path: Path) -> None:
     draft = Draft(processes=(process("train", launcher="mpirun", num_nodes=2),))
     said = started(tmp_path, draft)
