@@ -8,10 +8,11 @@ tables of ``planner/launch/accepted``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from planner.errors import LaunchError, did_you_mean
+from planner.launch.target import Argument, Process, Variable
 
 STEPS = 50
 """Steps of a benchmark of training: the first ones warm up, a median of the rest is steady."""
@@ -22,7 +23,6 @@ _SECONDS = 300
 _PERCENTILES = "50,90,95,99"
 
 _MEGATRON = ("--log-interval", "1", "--timing-log-level", "0", "--eval-iters", "0")
-_HUGGING_FACE = "max_steps={steps}", "logging_steps=1", "save_strategy=no", "eval_strategy=no"
 _TRAINING: Mapping[str, tuple[str, ...]] = {
     "megatron-lm": (
         "--train-iters", "{steps}", *_MEGATRON, "--log-throughput", "--log-memory-interval", "10",
@@ -37,18 +37,27 @@ _TRAINING: Mapping[str, tuple[str, ...]] = {
         "--training.steps", "{steps}", "--metrics.log_freq", "1",
         "--metrics.disable_color_printing",
     ),
-    "deepspeed": ("steps_per_print=1", "wall_clock_breakdown=false"),
-    "transformers": (*_HUGGING_FACE, "include_num_input_tokens_seen=all"),
-    "axolotl": ("max_steps={steps}", "logging_steps=1", "save_strategy=no", "include_tkps=true"),
+    "transformers": (
+        "--max_steps", "{steps}", "--logging_steps", "1", "--save_strategy", "no",
+        "--eval_strategy", "no", "--include_num_input_tokens_seen", "true",
+    ),
+    "axolotl": (
+        "--max-steps", "{steps}", "--logging-steps", "1", "--save-strategy", "no",
+        "--include-tkps", "True",
+    ),
     "maxtext": ("steps={steps}", "enable_checkpointing=false", "eval_interval=-1"),
 }  # fmt: skip
 _TRAINING_NAMES = {
     "megatron-core": "megatron-lm",
     "nemo": "megatron-bridge",
     "accelerate": "transformers",
+    # Its files start a script on the Trainer, which prints the steps.
+    "deepspeed": "transformers",
     "peft": "transformers",
     "trainer": "transformers",
 }
+_CHECKPOINTS = ("--save", "--load", "checkpoint.save", "checkpoint.load", "--checkpoint.enable")
+_OUTPUT = "OUTPUT_DIR"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +92,8 @@ class Load:
 def training_benchmark(target: str, *, steps: int = STEPS) -> tuple[str, ...]:
     """Options with which a trainer prints what `planner validate --log` reads.
 
-    They are spelled as the target's files spell them: words of a command (Megatron, torchtitan),
-    ``key=value`` of a command or of its file (the others). ``steps`` [1] ends the run.
+    They are words of the command that the target's files have: ``key=value`` of Megatron-Bridge
+    and MaxText, options of the others. ``steps`` [1] ends the run.
 
     >>> " ".join(training_benchmark("maxtext", steps=20))
     'steps=20 enable_checkpointing=false eval_interval=-1'
@@ -102,6 +111,56 @@ def training_benchmark(target: str, *, steps: int = STEPS) -> tuple[str, ...]:
             f"There is one for {', '.join(known)}."
         )
     return tuple(word.replace("{steps}", str(steps)) for word in _TRAINING[name])
+
+
+def measured(process: Process, target: str, *more: str, num_last: int = 0) -> Process:
+    """The same process for a few steps, with the log that is compared with the prediction.
+
+    Options of the benchmark take the place of those of the process; it keeps no checkpoints, and
+    what it must write goes to a folder of its own. ``more`` are further words, ``num_last`` how
+    many arguments of the process must stay its last ones.
+
+    Raises
+    ------
+    LaunchError
+        No options are known for the target.
+    """
+    added = _lines((*training_benchmark(target), *more))
+    replaced = {*map(_option, added), *_CHECKPOINTS}
+    place = len(process.arguments) - num_last
+    kept = [
+        [_apart(each) for each in part if _option(each) not in replaced]
+        for part in (process.arguments[:place], process.arguments[place:])
+    ]
+    return replace(process, name="benchmark", arguments=(*kept[0], *added, *kept[1]))
+
+
+def _lines(words: Sequence[str]) -> list[Argument]:
+    """Words as arguments: each option with its value."""
+    lines: list[list[str]] = []
+    for word in words:
+        if word.startswith("-") or "=" in word:
+            lines.append([word])
+        else:
+            lines[-1].append(word)
+    return [Argument(words=tuple(line)) for line in lines]
+
+
+def _option(argument: Argument) -> str:
+    """The option that an argument gives, without its value."""
+    word = argument.words[0]
+    return (word.prefix if isinstance(word, Variable) else word).partition("=")[0]
+
+
+def _apart(argument: Argument) -> Argument:
+    """An argument whose folder of results is no more that of the job."""
+    words = (
+        replace(word, suffix=f"{word.suffix}/benchmark")
+        if isinstance(word, Variable) and word.name == _OUTPUT
+        else word
+        for word in argument.words
+    )
+    return replace(argument, words=tuple(words))
 
 
 def serving_benchmark(

@@ -9,6 +9,9 @@ import pytest
 import planner
 from planner.errors import LaunchError
 from planner.launch.benchmark import serving_benchmark, training_benchmark
+from planner.launch.target import Process, Variable
+from planner.launch.write import Launch, launch_of
+from planner.request import Request
 
 ACCEPTED = Path(planner.__file__).parent / "launch" / "accepted"
 
@@ -95,7 +98,6 @@ def test_an_unknown_trainer_is_told_with_the_known_ones() -> None:
         ("megatron-lm", "megatron-lm-0.19.2"),
         ("megatron-bridge", "megatron-bridge-0.6.2"),
         ("torchtitan", "torchtitan-0.3.0"),
-        ("deepspeed", "deepspeed-0.19.8"),
         ("transformers", "transformers-5.23.0"),
         ("axolotl", "axolotl-0.21.0"),
         ("maxtext", "maxtext-0.2.5"),
@@ -103,8 +105,79 @@ def test_an_unknown_trainer_is_told_with_the_known_ones() -> None:
 )
 def test_trainers_know_the_options(target: str, table: str) -> None:
     lines = (ACCEPTED / f"{table}.tsv").read_text(encoding="utf-8").splitlines()
-    known = {line.split("\t")[0] for line in lines}
+    known = {plain(line.split("\t")[0]) for line in lines}
     words = training_benchmark(target)
     options = [word.partition("=")[0] for word in words if word.startswith("--") or "=" in word]
     assert options
-    assert [option for option in options if option not in known] == []
+    assert [option for option in options if plain(option) not in known] == []
+
+
+def plain(option: str) -> str:
+    """An option as tables and commands both may spell it."""
+    return option.removeprefix("--").replace("-", "_")
+
+
+TRAINERS = {
+    "megatron-lm": "megatron-lm",
+    "megatron-bridge": "megatron-bridge",
+    "megatron-deepspeed": "megatron-deepspeed",
+    "deepspeed": "deepspeed",
+    "accelerate": "hf-trainer-fsdp",
+    "torchtitan": "torchtitan",
+    "transformers": "hf-trainer-fsdp",
+    "axolotl": "hf-trainer-bf16",
+    "maxtext": "megatron-bridge",
+}
+
+
+def training(target: str, **asked: object) -> Launch:
+    stage = 1 if "mega" in TRAINERS[target] else 3
+    question = {
+        "workload": "train",
+        "model": "llama-2-7b",
+        "gpu": "b200",
+        "num_gpus": 8,
+        "framework": TRAINERS[target],
+        "total_tokens": 1e10,
+        "settings": {"global_batch_size": 64, "zero_stage": stage},
+    }
+    return launch_of(Request(**{**question, **asked}), target, "script")  # type: ignore[arg-type]
+
+
+def options_of(process: Process) -> list[str]:
+    """The options of a process, without their values."""
+    firsts = [argument.words[0] for argument in process.arguments]
+    words = [word.prefix if isinstance(word, Variable) else word for word in firsts]
+    return [word.partition("=")[0] for word in words if word.startswith("-") or "=" in word]
+
+
+@pytest.mark.parametrize("target", TRAINERS)
+def test_a_training_has_a_benchmark_beside_it(target: str) -> None:
+    launch = training(target)
+    (script,) = (file for file in launch.files if file.name == "benchmark.sh")
+    assert "benchmark.sh" in " ".join(launch.starts)
+    for word in training_benchmark(target):
+        assert word in script.text
+    (process,) = launch.draft.benchmark
+    options = options_of(process)
+    assert len(options) > 5
+    assert [one for one in options if options.count(one) > 1] == []
+    others = set(options_of(launch.draft.processes[0])) - set(options)
+    assert not {
+        one for one in others if "save" not in one and "checkpoint" not in one and "load" not in one
+    }
+
+
+@pytest.mark.parametrize("target", ["transformers", "accelerate", "deepspeed", "axolotl"])
+def test_a_benchmark_replaces_no_results_of_the_job(target: str) -> None:
+    (process,) = training(target).draft.benchmark
+    words = [word for argument in process.arguments for word in argument.words]
+    folders = [word for word in words if isinstance(word, Variable) and word.name == "OUTPUT_DIR"]
+    assert [word.suffix for word in folders] == ["/benchmark"]
+
+
+def test_nothing_follows_a_subcommand() -> None:
+    (process,) = training("torchtitan").draft.benchmark
+    last = process.arguments[-1].words[0]
+    assert str(last).startswith("activation-checkpoint:")
+    assert "--checkpoint.enable" not in options_of(process)

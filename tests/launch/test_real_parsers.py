@@ -28,7 +28,9 @@ pytestmark = pytest.mark.launch
 Written = tuple[Job, list[Started], Path]
 
 
-def written(target: str, plans: dict[str, Plan], folder: Path) -> dict[str, Written]:
+def written(
+    target: str, plans: dict[str, Plan], folder: Path, *, measuring: bool = False
+) -> dict[str, Written]:
     """What the scripts of a target start for each plan, with its job and its folder."""
     profile = target_of(target).profiles[0]
     found = {}
@@ -36,7 +38,8 @@ def written(target: str, plans: dict[str, Plan], folder: Path) -> dict[str, Writ
         kind = "framework" if plan["workload"] == "train" else "engine"
         launch = launch_of(Request(**{kind: profile, **plan}), target, "script")
         place = folder / name.replace(" ", "-")
-        found[name] = (launch.job, list(commands(launch, place, sys.executable)), place)
+        started = list(commands(launch, place, sys.executable, measuring=measuring))
+        found[name] = (launch.job, started, place)
     return found
 
 
@@ -124,8 +127,8 @@ def megatron_differences(answer: dict[str, Any], job: Job) -> dict[str, Any]:
     return wrong
 
 
-def test_torchtitan(tmp_path: Path) -> None:
-    launches = written("torchtitan", TITAN, tmp_path)
+def titan_cases(launches: dict[str, Written]) -> dict[str, dict[str, Any]]:
+    """Words of torchtitan's own parser, with the function that they name."""
     cases = {}
     for name, (_, (started,), folder) in launches.items():
         words = started.words
@@ -137,6 +140,12 @@ def test_torchtitan(tmp_path: Path) -> None:
             "file": str(own) if own.exists() else "",
             "parameters": True,
         }
+    return cases
+
+
+def test_torchtitan(tmp_path: Path) -> None:
+    launches = written("torchtitan", TITAN, tmp_path)
+    cases = titan_cases(launches)
     wrong = {}
     for name, answer in answered("torchtitan", cases).items():
         job = launches[name][0]
@@ -216,6 +225,26 @@ def test_words_of_the_trainer(target: str, tmp_path: Path) -> None:
     wrong = {}
     for name, answer in answered("trl", cases).items():
         found = trainer_differences(answer, launches[name][0])
+        wrong |= {f"{name}: {key}": value for key, value in found.items()}
+    assert not wrong
+
+
+def test_benchmarks_of_the_trainer(tmp_path: Path) -> None:
+    launches = written("transformers", HF, tmp_path, measuring=True)
+    cases = {n: trainer_case(started, at) for n, (_, (started,), at) in launches.items()}
+    wrong = {}
+    for name, answer in answered("trl", cases).items():
+        found = trainer_differences(answer, launches[name][0])
+        wrong |= {f"{name}: {key}": value for key, value in found.items()}
+    assert not wrong
+
+
+def test_benchmarks_of_torchtitan(tmp_path: Path) -> None:
+    launches = written("torchtitan", TITAN, tmp_path, measuring=True)
+    cases = titan_cases(launches)
+    wrong = {}
+    for name, answer in answered("torchtitan", cases).items():
+        found = torchtitan_differences(answer, launches[name][0])
         wrong |= {f"{name}: {key}": value for key, value in found.items()}
     assert not wrong
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from planner.launch.benchmark import measured
 from planner.launch.job import Job
 from planner.launch.option_table import Remark, Settings
 from planner.launch.target import Argument, Draft, File, Process, Target
@@ -148,6 +149,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
         files=(config, *script_files(job)),
         unexpressed=(*script.unexpressed, *unexpressed, *_unsplit(job)),
         left=left,
+        benchmark=(measured(process, "accelerate"),),
         notes=adapter_notes(job),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.errors import LaunchError
+from planner.launch.benchmark import measured
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Settings
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
@@ -137,6 +138,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
         files=tuple(files),
         unexpressed=unexpressed,
         left=_LEFT,
+        benchmark=(measured(process, "axolotl"),),
         notes=adapter_notes(job),
     )
 

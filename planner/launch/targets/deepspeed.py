@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from planner.launch.benchmark import measured
 from planner.launch.job import Job
 from planner.launch.option_table import Settings
 from planner.launch.target import Argument, Draft, File, Process, Target
@@ -80,6 +81,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
         files=(deepspeed_file(settings), *script_files(job)),
         unexpressed=(*script.unexpressed, *unexpressed),
         left=left,
+        benchmark=(measured(process, "deepspeed"),),
         notes=adapter_notes(job),
     )
 

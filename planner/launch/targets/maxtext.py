@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.errors import LaunchError
-from planner.launch.benchmark import training_benchmark
+from planner.launch.benchmark import measured
 from planner.launch.job import Job
 from planner.launch.option_table import Remark, Settings
 from planner.launch.shape import shape_of
@@ -135,12 +135,11 @@ def _draft(job: Job, settings: Settings) -> Draft:
         gpus_per_node=job.gpus_per_node,
         environment={"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.92"},
     )
-    steps = training_benchmark("maxtext")
     return Draft(
         processes=(process,),
         unexpressed=_strange(job),
         left=megatron_lm.left_of(job),
-        benchmark=(megatron_lm.measured(process, steps),),
+        benchmark=(measured(process, "maxtext"),),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.errors import LaunchError
-from planner.launch.benchmark import training_benchmark
+from planner.launch.benchmark import measured
 from planner.launch.job import Job
 from planner.launch.option_table import Remark, Settings
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
@@ -129,15 +129,12 @@ def _draft(job: Job, settings: Settings) -> Draft:
         gpus_per_node=job.gpus_per_node,
         environment=_environment(job, is_adapted),
     )
-    (*training_benchmark("megatron-bridge"), _UNSAVED)
     return Draft(
         processes=(process,),
         files=(File(name=PROGRAM, text=_program(is_adapted), meaning="what the overrides change"),),
         unexpressed=(*_strange(job), *megatron_lm.uneven_blocks(job)),
         left=(*megatron_lm.left_of(job), *_left(job)),
-        benchmark=(
-            megatron_lm.measured(process, (*training_benchmark("megatron-bridge"), _UNSAVED)),
-        ),
+        benchmark=(measured(process, "megatron-bridge", _UNSAVED),),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.errors import LaunchError
-from planner.launch.benchmark import training_benchmark
+from planner.launch.benchmark import measured
 from planner.launch.job import Job
 from planner.launch.option_table import Remark, Settings
 from planner.launch.target import Argument, Draft, Process, Target, Variable
@@ -79,7 +79,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
         files=(json_file(_CONFIG, document, "how DeepSpeed shards"),),
         unexpressed=(*strange_parts(job.model, "Megatron-DeepSpeed"), *_unsaid(job)),
         left=_left(job),
-        benchmark=(megatron_lm.measured(process, training_benchmark("megatron-deepspeed")),),
+        benchmark=(measured(process, "megatron-deepspeed"),),
     )
 
 

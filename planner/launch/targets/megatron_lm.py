@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from planner.launch.benchmark import training_benchmark
+from planner.launch.benchmark import measured
 from planner.launch.job import Job
 from planner.launch.option_table import Remark, Settings
 from planner.launch.target import Argument, Draft, Process, Target, Variable
@@ -186,7 +185,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
         processes=(process,),
         unexpressed=(*strange_parts(job.model), *uneven_blocks(job)),
         left=left_of(job),
-        benchmark=(measured(process, training_benchmark("megatron-lm")),),
+        benchmark=(measured(process, "megatron-lm"),),
     )
 
 
@@ -205,28 +204,6 @@ def uneven_blocks(job: Job) -> tuple[Remark, ...]:
         return ()
     note = f"is given for each chunk, and a stage has {chunks}: nearest, not equal"
     return (Remark(parameter="recompute_num_layers", value=str(layers), note=note),)
-
-
-def measured(process: Process, words: Sequence[str]) -> Process:
-    """The same process for a few steps, with the log that is compared with the prediction.
-
-    Of arguments that are given twice, the last counts.
-    """
-    lines: list[list[str]] = []
-    for word in words:
-        if word.startswith("-") or "=" in word:
-            lines.append([word])
-        else:
-            lines[-1].append(word)
-    arguments = tuple(Argument(words=tuple(line)) for line in lines)
-    kept = tuple(each for each in process.arguments if not _is_saving(each))
-    return replace(process, name="benchmark", arguments=(*kept, *arguments))
-
-
-def _is_saving(argument: Argument) -> bool:
-    word = argument.words[0]
-    name = word.prefix.rstrip("=") if isinstance(word, Variable) else word
-    return name in ("--save", "--load", "checkpoint.save", "checkpoint.load")
 
 
 def _starts(words: Sequence[str]) -> bool:

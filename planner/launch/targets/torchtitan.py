@@ -8,6 +8,7 @@ from typing import Any
 
 from planner.errors import LaunchError
 from planner.estimators.stages import chunk_split
+from planner.launch.benchmark import measured
 from planner.launch.config_json import without_modules
 from planner.launch.job import Job
 from planner.launch.option_table import Remark, Settings
@@ -143,7 +144,12 @@ def _draft(job: Job, settings: Settings) -> Draft:
         num_nodes=job.num_nodes,
         gpus_per_node=job.gpus_per_node,
     )
-    return Draft(processes=(process,), files=files if own else (), unexpressed=_beside_context(job))
+    return Draft(
+        processes=(process,),
+        files=files if own else (),
+        unexpressed=_beside_context(job),
+        benchmark=(measured(process, "torchtitan", num_last=len(last)),),
+    )
 
 
 def _beside_context(job: Job) -> tuple[Remark, ...]:

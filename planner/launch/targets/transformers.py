@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from planner.launch.benchmark import measured
 from planner.launch.job import Job
 from planner.launch.option_table import Settings
 from planner.launch.target import Argument, Draft, Process, Target
@@ -77,7 +78,12 @@ def _draft(job: Job, settings: Settings) -> Draft:
         told = "peft adds the adapters: lora_alpha and lora_dropout are TRL's defaults."
         notes = (told, *adapter_notes(job))
     return Draft(
-        processes=(process,), files=tuple(files), unexpressed=unexpressed, left=left, notes=notes
+        processes=(process,),
+        files=tuple(files),
+        unexpressed=unexpressed,
+        left=left,
+        benchmark=(measured(process, "transformers"),),
+        notes=notes,
     )
 
 

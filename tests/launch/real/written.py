@@ -51,8 +51,13 @@ class Started:
         return self.words[1:]
 
 
-def commands(launch: Launch, folder: Path, python: str) -> Iterator[Started]:
-    """What the scripts of a launch start but the benchmark, run in a folder."""
+MEASURING = "benchmark.sh"
+
+
+def commands(
+    launch: Launch, folder: Path, python: str, *, measuring: bool = False
+) -> Iterator[Started]:
+    """What the scripts of a launch start, or its benchmark alone, run in a folder."""
     programs = folder / "programs"
     programs.mkdir(parents=True)
     for name in PROGRAMS:
@@ -63,7 +68,8 @@ def commands(launch: Launch, folder: Path, python: str) -> Iterator[Started]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(file.text, encoding="utf-8")
     for file in launch.files:
-        if file.name.endswith(".sh") and file.name not in ("benchmark.sh", "router.sh", "start.sh"):
+        is_asked = (file.name == MEASURING) == measuring
+        if file.name.endswith(".sh") and file.name not in ("router.sh", "start.sh") and is_asked:
             yield from _started(folder, file.name, file.text)
 
 
