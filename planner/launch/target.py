@@ -18,8 +18,8 @@ from planner.launch.understood import Answers, Found, Reading
 class File:
     """A file that is written; ``name`` is relative to the directory of the launch.
 
-    ``meaning`` is what it is for, in a few words; ``start`` the command of the shell with which
-    the user starts it, empty where another file does.
+    ``meaning`` is what it is for, in a few words; ``start`` the commands of the shell with which
+    the user starts it, one on each line, empty where another file does.
     """
 
     name: str

@@ -28,7 +28,7 @@ class Launch:
     @property
     def starts(self) -> tuple[str, ...]:
         """What the user does to start it, in order."""
-        return tuple(file.start for file in self.files if file.start)
+        return tuple(line for file in self.files for line in file.start.splitlines())
 
 
 def launch_of(request: Request, target: str, wrapper: str) -> Launch:

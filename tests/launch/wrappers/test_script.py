@@ -190,14 +190,30 @@ def test_one_command_starts_what_fits_on_a_node() -> None:
     two = (process("serve", name="a", gpus_per_node=4), process("serve", name="b", gpus_per_node=4))
     assert starts(Draft(processes=two)) == ["bash start.sh"]
     far = (*two, process("serve", name="c", num_nodes=2))
-    several = "NODE_RANK=0 MASTER_ADDR=$(hostname) bash c.sh"
-    assert starts(Draft(processes=far)) == ["bash a.sh", "bash b.sh", several]
+    assert starts(Draft(processes=far)) == [
+        "bash a.sh  # on node 0",
+        "FIRST_GPU=4 bash b.sh  # on node 0",
+        "NODE_RANK=0 MASTER_ADDR=NODE_1 bash c.sh  # on nodes 1 to 2, NODE_RANK=0 to 1",
+    ]
     many = (process("serve", name="d", gpus_per_node=4, copies=3, port=1),)
-    assert starts(Draft(processes=many)) == ["FIRST_COPY=0 bash d.sh"]
+    assert starts(Draft(processes=many)) == [
+        "bash d.sh  # on node 0",
+        "FIRST_COPY=2 bash d.sh  # on node 1",
+    ]
+    more = (process("serve", name="d", copies=12, port=1),)
+    assert starts(Draft(processes=more))[-1] == "# and so on: d.sh says how"
+    one = process("train.py", launcher="torchrun", num_nodes=2)
+    steps = replace(one, name="benchmark")
+    others = "# on the first node; NODE_RANK=1 to 1 on the others"
+    assert starts(Draft(processes=(one,), benchmark=(steps,))) == [
+        f"NODE_RANK=0 MASTER_ADDR=$(hostname) bash train.sh  {others}",
+        f"NODE_RANK=0 MASTER_ADDR=$(hostname) bash benchmark.sh  {others}",
+    ]
 
 
 def starts(draft: Draft) -> list[str]:
-    return [file.start for file in wrapped(TARGET, job_of(), draft) if file.start]
+    files = wrapped(TARGET, job_of(), draft)
+    return [line for file in files for line in file.start.splitlines()]
 
 
 def test_files_are_found_from_anywhere(tmp_path: Path) -> None:
