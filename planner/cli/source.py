@@ -81,9 +81,9 @@ def _pinned(path: Path, number: int | None, specs: Path | None) -> PinnedPlan:
     from planner.launch.own import MANIFEST, PLAN_FILE
     from planner.pinned import PinnedPlan
 
-    if path.is_dir() and (path / MANIFEST).is_file():
+    if _is_folder(path) and (path / MANIFEST).is_file():
         return PinnedPlan.read(path / PLAN_FILE)
-    if path.is_dir():
+    if _is_folder(path):
         from planner.sweeps.pinned import pinned_scenario
 
         return pinned_scenario(path, number, specs)
@@ -94,7 +94,7 @@ def _pinned(path: Path, number: int | None, specs: Path | None) -> PinnedPlan:
 
 def _is_ours(path: Path) -> bool:
     """Whether a file is a plan or a result of planner, not a launch file."""
-    if path.is_dir() or path.suffix == ".csv":
+    if _is_folder(path) or path.suffix == ".csv":
         return True
     if path.suffix not in (".toml", ".json"):
         return False
@@ -104,3 +104,11 @@ def _is_ours(path: Path) -> bool:
     except OSError:
         return False
     return any(word in head for word in _OURS)
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether there is such a folder; a name that no file can have is none."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
