@@ -262,7 +262,11 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         ],
         False,
     ),
-    "row": ("question", _text("The row of --from, counted from 1.", "N"), None),
+    "row": (
+        "question",
+        _text("The row of --from, counted from 1; of a sweep its scenario as numbered there.", "N"),
+        None,
+    ),
     "launch_output": (
         "output",
         Annotated[
