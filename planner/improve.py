@@ -45,7 +45,8 @@ class Change:
     columns. ``gain`` is what more of the objective it reaches, as a share; NaN where the
     configuration before does not run. ``is_told`` is whether published runs tell such a gain
     from none: below their tie factor it is a prediction alone. ``fits`` is the share of published
-    runs of the kind that would have had enough memory, NaN where there are none.
+    runs of the kind that would have had enough memory, NaN where there are none. ``value`` is
+    the objective.
     """
 
     changed: Mapping[str, tuple[Any, Any]]
@@ -53,6 +54,7 @@ class Change:
     gain: float
     fits: float
     is_told: bool = True
+    value: float = np.nan
 
 
 def best_changes(
@@ -96,7 +98,7 @@ def _changes(
     reached = before if np.isfinite(before) else 0.0
     for candidates, row, value in _best_by_distance(problem, objective, own, surely):
         if value > reached * (1 + _WORTH):
-            changes.append(_change(candidates, row, own, value / before - 1))
+            changes.append(_change(candidates, row, own, value, value / before - 1))
             reached = value
     return changes
 
@@ -225,7 +227,9 @@ def _distance(candidates: Candidates, own: Mapping[str, Any], rows: IndexArray) 
     return total
 
 
-def _change(candidates: Candidates, place: int, own: Mapping[str, Any], gain: float) -> Change:
+def _change(
+    candidates: Candidates, place: int, own: Mapping[str, Any], value: float, gain: float
+) -> Change:
     source = candidates.source
     table = source.judged(candidates.configurations.rows(np.array([place]))).columns()
     (row,) = full_rows(table, [source])
@@ -242,6 +246,7 @@ def _change(candidates: Candidates, place: int, own: Mapping[str, Any], gain: fl
         gain=gain,
         fits=fit_probability(row),
         is_told=not gain < factor - 1,
+        value=value,
     )
 
 

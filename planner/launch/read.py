@@ -35,7 +35,19 @@ def read_launch(
     LaunchError
         It cannot be read, starts nothing that planner knows, or several things.
     """
-    text = _text(path)
+    return read_text(path, text_of(path), number, specs, num_gpus=num_gpus, gpu=gpu)
+
+
+def read_text(
+    path: Path,
+    text: str,
+    number: int | None = None,
+    specs: Path | None = None,
+    *,
+    num_gpus: str | None = None,
+    gpu: str | None = None,
+) -> Imported:
+    """As `read_launch`, of a file with another text."""
     found = [
         imported(path, target_of(one.target), _on(one, num_gpus, gpu), specs)
         for one in launches(path, text)
@@ -77,7 +89,8 @@ def _on(found: Found, num_gpus: str | None, gpu: str | None) -> Found:
     return replace(found, world=world if gpu is None else replace(world, gpu=gpu))
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """The text of a launch file. Raises `LaunchError` where it is none, or too long."""
     try:
         # A device or a pipe has no size that it tells.
         with path.open("rb") as file:

@@ -114,6 +114,21 @@ def print_wasted(console: Console, row: Mapping[str, Any]) -> None:
         print_folded(console, f"Of the step are lost: {', '.join(words)}.")
 
 
+def print_by_hand(console: Console, rewritten: Rewritten) -> None:
+    """The options of a change that cannot be made as a whole in the text of the file."""
+    words = [
+        f"{option} goes" if texts is None else f"{option} {' '.join(map(str, texts))}".strip()
+        for option, texts in rewritten.changes.items()
+    ]
+    for note in rewritten.notes:
+        print_folded(console, note)
+    print_folded(
+        console, "It cannot be made in this file as a whole: planner writes nothing there."
+    )
+    if words:
+        print_folded(console, f"In the words of the target: {', '.join(words)}.")
+
+
 def print_diff(console: Console, rewritten: Rewritten, *, is_written: bool) -> None:
     """The change in the user's file, and what of it the file cannot say."""
     for note in rewritten.notes:

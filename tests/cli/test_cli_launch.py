@@ -405,3 +405,34 @@ def test_workers_of_one_kind_are_no_deployment(planner, tmp_path) -> None:
     whole = planner("estimate", "--from", folder)
     assert whole.exit_code == 0
     assert "on 4 x h100" in whole.out
+
+
+def test_half_a_change_is_not_written(planner, tmp_path) -> None:
+    """The stage of this script stands in its own argument, which no document of DeepSpeed is."""
+    path = tmp_path / "run.sh"
+    path.write_text(
+        "deepspeed --num_gpus 8 main.py --model_name_or_path meta-llama/Llama-2-7b-hf "
+        "--per_device_train_batch_size 4 --gradient_accumulation_steps 2 --zero_stage 3 "
+        "--gradient_checkpointing --deepspeed --max_seq_len 2048\n"
+    )
+    before = path.read_text()
+    asked = ("--from", path, "--gpu", "a100", "--sequence-length", "2048")
+    done = planner("estimate", *asked)
+    assert "It cannot be made in this file as a whole" in " ".join(done.out.split())
+    assert "---" not in done.out
+    refused = planner("estimate", *asked, "--write")
+    assert refused.exit_code == 6
+    assert "nothing was written" in refused.err
+    assert path.read_text() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["run.sh"]
+
+
+def test_what_has_no_option_is_asked_for_as_a_setting(planner, tmp_path) -> None:
+    path = tmp_path / "ds_config.json"
+    path.write_text('{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}')
+    asked = ("--model", "llama-2-7b", "--gpu", "a100", "--gpus", "8", "--sequence-length", "2048")
+    done = planner("estimate", "--from", path, *asked)
+    assert done.exit_code == 6
+    assert "(--set micro_batch_size=VALUE)" in done.err
+    settled = planner("estimate", "--from", path, *asked, "--set", "micro_batch_size=1")
+    assert settled.exit_code in (0, 4)
