@@ -35,6 +35,7 @@ class Variable:
 
     Without ``default`` the script ends with a message where nobody sets it. ``prefix`` and
     ``suffix`` are text around the value within the same word, as a port follows an address.
+    Of a number, ``plus`` + ``times`` x it can be meant; 0 ``times`` stands for the value itself.
     ``is_output``: a folder that the program writes, which must outlive it.
     """
 
@@ -43,6 +44,8 @@ class Variable:
     default: str | None = None
     prefix: str = ""
     suffix: str = ""
+    times: int = 0
+    plus: int = 0
     is_output: bool = False
 
 

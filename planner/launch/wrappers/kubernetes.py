@@ -22,7 +22,7 @@ from planner.launch.wrappers.images import (
     pod_script,
 )
 from planner.launch.wrappers.placing import placed
-from planner.launch.wrappers.script import benchmark, reaches
+from planner.launch.wrappers.script import MEASURES, SOME_STEPS, benchmark, reaches
 from planner.launch.wrappers.shell import runs_by_rank, uses
 from planner.launch.wrappers.yaml_text import documents
 
@@ -36,48 +36,62 @@ Object = dict[str, Any]
 
 
 def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
-    """One manifest of everything, and what measures the job.
+    """One manifest of everything, and one that measures the job, or a script.
 
     Raises
     ------
     LaunchError
         A launcher needs to reach other nodes by itself, which pods cannot.
     """
-    draft = replace(draft, processes=tuple(map(_on_claim, draft.processes)))
-    manifest = Manifest(target, job, draft)
+    manifest = _file(Manifest(target, job, draft), is_benchmark=False)
+    if not job.is_training:
+        return (manifest, *benchmark(target, job, draft))
+    steps = (
+        # Its settings are objects of their own, so that neither file changes the other's.
+        Manifest(target, job, Draft(processes=(one,), files=draft.files), part=f"-{one.name}")
+        for one in draft.benchmark
+    )
+    return (manifest, *(_file(one, is_benchmark=True) for one in steps))
+
+
+def _file(manifest: Manifest, *, is_benchmark: bool) -> File:
+    target, job, draft = manifest.target, manifest.job, manifest.draft
     names = [process.name for process in draft.processes]
     name = f"{names[0] if len(names) == 1 else 'launch'}.yaml"
-    also, how = manifest.asks(), [f"  kubectl apply -f {name}"]
+    how = [*([SOME_STEPS] if is_benchmark else []), f"  kubectl apply -f {name}"]
     ports = [one for one in draft.processes if one.port]
     if draft.benchmark and ports:
         last = ports[-1]
         service = f"service/{manifest.name_of(last)}"
         how.append(f"  kubectl port-forward {service} {last.port}  # for the benchmark")
-    head = heading(target, job, draft, draft.processes, how, also)
+    told = Draft(processes=()) if is_benchmark else draft
+    head = heading(target, job, told, draft.processes, how, manifest.asks())
     text = "\n".join(head) + "\n" + documents(manifest.objects())
     start = f"kubectl apply -f {name}"
-    file = File(name=name, text=text, meaning="everything that the cluster needs", start=start)
-    return (file, *benchmark(target, job, draft))
+    meaning = MEASURES if is_benchmark else "everything that the cluster needs"
+    return File(name=name, text=text, meaning=meaning, start=start)
 
 
 class Manifest:
-    """The objects that a draft becomes."""
+    """The objects that a draft becomes; ``part`` ends the names of those that all pods share."""
 
-    def __init__(self, target: Target, job: Job, draft: Draft) -> None:
-        self.target, self.job, self.draft = target, job, draft
-        self.places = placed(draft.processes, job.cluster.gpus_per_node)
+    def __init__(self, target: Target, job: Job, draft: Draft, part: str = "") -> None:
+        processes = tuple(map(_on_claim, draft.processes))
+        self.target, self.job, self.draft = target, job, replace(draft, processes=processes)
+        self.places = placed(processes, job.cluster.gpus_per_node)
         self.stem = dns_label(job.model.name)
+        self.shared = f"{self.stem}{part}"
 
     def name_of(self, process: Process) -> str:
         """How the cluster calls a process."""
-        return dns_label(f"{self.stem}-{process.name}")
+        return f"{self.stem}-{dns_label(process.name)}"
 
     def asks(self) -> list[str]:
         """What the user does to the file and the cluster before it can run."""
         values = [one.name for one in variables_of(self.draft.processes)]
         found = []
         if values:
-            found.append(f"these values: in the ConfigMap {self.stem}-settings below")
+            found.append(f"these values: in the ConfigMap {self.shared}-settings below")
         found += self._images()
         if self.job.is_training:
             found.append(
@@ -115,7 +129,7 @@ class Manifest:
         files = {file.name.replace("/", "."): file.text for file in self.draft.files}
         parts = (("settings", plain), ("files", files))
         return [
-            {**self._head("v1", "ConfigMap", f"{self.stem}-{end}"), "data": data}
+            {**self._head("v1", "ConfigMap", f"{self.shared}-{end}"), "data": data}
             for end, data in parts
             if data
         ]
@@ -152,7 +166,7 @@ class Manifest:
             "env": self._environment(process),
         }
         if any(not _SECRET.fullmatch(one.name) for one in variables_of([process])):
-            found["envFrom"] = [{"configMapRef": {"name": f"{self.stem}-settings"}}]
+            found["envFrom"] = [{"configMapRef": {"name": f"{self.shared}-settings"}}]
         if process.port and answers:
             found["ports"] = [{"name": "http", "containerPort": process.port}]
             if answers_health(self.target, process):
@@ -267,7 +281,7 @@ class Manifest:
         items = [
             {"key": file.name.replace("/", "."), "path": file.name} for file in self.draft.files
         ]
-        return {"name": "files", "configMap": {"name": f"{self.stem}-files", "items": items}}
+        return {"name": "files", "configMap": {"name": f"{self.shared}-files", "items": items}}
 
     def _service(
         self, name: str, selector: Mapping[str, str], port: int | None, *, is_headless: bool = True

@@ -106,7 +106,10 @@ def expanded(word: str | Variable) -> str:
     """A word of a command, quoted, or the variable of the shell that holds it."""
     if isinstance(word, Variable):
         before, after = (shell_word(text) if text else "" for text in (word.prefix, word.suffix))
-        return f'{before}"${{{word.name}}}"{after}'
+        value = f"${{{word.name}}}"
+        if word.times:
+            value = f"$(({word.plus} + {word.times} * {word.name}))"
+        return f'{before}"{value}"{after}'
     return shell_word(word)
 
 

@@ -6,12 +6,13 @@ import math
 import re
 from collections.abc import Sequence
 
+from planner.launch.benchmark import STEPS
 from planner.launch.environment import environment_of
 from planner.launch.heading import heading, variables_of
 from planner.launch.job import Job
 from planner.launch.target import Draft, File, Process, Target
 from planner.launch.wrappers.placing import Placed, num_nodes, placed
-from planner.launch.wrappers.script import HEAD, STRICT, benchmark
+from planner.launch.wrappers.script import HEAD, MEASURES, SOME_STEPS, STRICT, benchmark
 from planner.launch.wrappers.shell import (
     MASTER_PORT,
     arguments_lines,
@@ -44,15 +45,27 @@ def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
     LaunchError
         A word cannot be written in a shell, or a launcher is unknown.
     """
+    batch = _batch(target, job, draft, is_benchmark=False)
+    if not job.is_training:
+        return (batch, *draft.files, *benchmark(target, job, draft))
+    steps = (
+        _batch(target, job, Draft(processes=(one,)), is_benchmark=True) for one in draft.benchmark
+    )
+    return (batch, *draft.files, *steps)
+
+
+def _batch(target: Target, job: Job, draft: Draft, *, is_benchmark: bool) -> File:
+    """The batch script of all processes of a draft; a benchmark runs some steps of a training."""
     places = placed(draft.processes, job.cluster.gpus_per_node)
     names = [process.name for process in draft.processes]
     name = f"{names[0] if len(names) == 1 else 'launch'}.sbatch"
-    how = [f"Submit it where it lies: sbatch {name}"]
+    how = [SOME_STEPS] if is_benchmark else _checkpoints(job)
+    how = [f"Submit it where it lies: sbatch {name}", *how]
     cores = () if _gpus_of_node(job, places) >= job.cluster.gpus_per_node else (_CORES,)
     also = (*_ALSO, *cores)
     body = [
-        [*HEAD, *_directives(job, places)],
-        heading(target, job, draft, draft.processes, [*how, *_checkpoints(job)], also),
+        [*HEAD, *_directives(job, places, is_benchmark=is_benchmark)],
+        heading(target, job, draft, draft.processes, how, also),
         [*STRICT, 'cd -- "${SLURM_SUBMIT_DIR:?not started by sbatch}"'],
         _asked(draft.processes),
         ["# All nodes, in the order of the network.", *_nodes()],
@@ -61,8 +74,8 @@ def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
         _steps(places),
     ]
     text = "\n\n".join("\n".join(part) for part in body if part) + "\n"
-    batch = File(name=name, text=text, meaning="the batch job", start=f"sbatch {name}")
-    return (batch, *benchmark(target, job, draft), *draft.files)
+    meaning = MEASURES if is_benchmark else "the batch job"
+    return File(name=name, text=text, meaning=meaning, start=f"sbatch {name}")
 
 
 def time_limit(days: float) -> str:
@@ -75,7 +88,7 @@ def time_limit(days: float) -> str:
     return f"{hours // 24}-{hours % 24:02d}:00:00"
 
 
-def _directives(job: Job, places: Sequence[Placed]) -> list[str]:
+def _directives(job: Job, places: Sequence[Placed], *, is_benchmark: bool) -> list[str]:
     nodes = num_nodes(places)
     gpus = min(_gpus_of_node(job, places), job.cluster.gpus_per_node)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", job.model.name).strip("-").lower() or "planner"
@@ -84,6 +97,8 @@ def _directives(job: Job, places: Sequence[Placed]) -> list[str]:
     said += ["--exclusive"] if gpus == job.cluster.gpus_per_node else []
     said += ["--output=%x-%j.log"]
     lines = [f"#SBATCH {one}" for one in said]
+    if is_benchmark:
+        return lines + _limit_of_benchmark(job)
     if (days := job.row.get("calendar_time_high_days") or job.row.get("calendar_time_days")) and (
         job.is_training and math.isfinite(days)
     ):
@@ -93,6 +108,16 @@ def _directives(job: Job, places: Sequence[Placed]) -> list[str]:
         lines.append("# A node that fails puts the job back into the queue; its log goes on.")
         lines += ["#SBATCH --requeue", "#SBATCH --open-mode=append"]
     return lines
+
+
+def _limit_of_benchmark(job: Job) -> list[str]:
+    step = job.row.get("step_time_high_s") or job.row.get("step_time_s")
+    if not step or not math.isfinite(step):
+        return []
+    return [
+        f"# {STEPS} steps at the upper end of the predicted time, and an hour to start.",
+        f"#SBATCH --time={time_limit((STEPS * step + HOUR) / DAY)}",
+    ]
 
 
 def _gpus_of_node(job: Job, places: Sequence[Placed]) -> int:

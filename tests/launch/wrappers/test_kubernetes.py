@@ -310,8 +310,31 @@ def test_kserve_refuses_what_it_cannot_say(changes: dict[str, Any]) -> None:
 
 
 def test_training_is_not_served() -> None:
-    with pytest.raises(LaunchError, match="InferenceService"):
+    with pytest.raises(LaunchError, match="does not train: choose --wrapper kubernetes"):
         kserve.wrapped(TARGET, job_of(), Draft(processes=(process("train", port=1),)))
+
+
+def test_a_benchmark_of_training_is_a_job_of_its_own(tmp_path: Path) -> None:
+    rate = Variable(name="LEARNING_RATE", meaning="rate")
+    nodes = process("train.py", rate, launcher="torchrun", num_nodes=2)
+    steps = replace(nodes, name="benchmark")
+    long = replace(job_of(), model=replace(job_of().model, name="a" * 60))
+    file = File(name="train.py", text="#")
+    draft = Draft(processes=(nodes,), benchmark=(steps,), files=(file,))
+    first, second = kubernetes.wrapped(TARGET, long, draft)
+    assert (second.name, second.start) == ("benchmark.yaml", "kubectl apply -f benchmark.yaml")
+    both = [list(yaml.safe_load_all(each.text)) for each in (first, second)]
+    names = [{(each["kind"], each["metadata"]["name"]) for each in found} for found in both]
+    assert not names[0] & names[1]
+    pod = one(both[1], "Job")["spec"]["template"]["spec"]
+    (files,) = (each["configMap"]["name"] for each in pod["volumes"] if "configMap" in each)
+    wanted = {pod["containers"][0]["envFrom"][0]["configMapRef"]["name"], files}
+    assert wanted == {name for kind, name in names[1] if kind == "ConfigMap"}
+    pod["containers"][0]["args"][0] = "\n".join(
+        line for line in pod["containers"][0]["args"][0].splitlines() if "/launch" not in line
+    )
+    (said,) = started(tmp_path, pod, JOB_COMPLETION_INDEX="1", LEARNING_RATE="1")
+    assert said["words"][-2:] == ["train.py", "1"]
 
 
 def test_ranks_of_mpi_are_refused_on_several_nodes() -> None:

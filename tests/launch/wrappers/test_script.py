@@ -140,6 +140,13 @@ def test_copies_share_a_node(tmp_path: Path) -> None:
     assert found == {("0,1", "8004"), ("2,3", "8005")}
 
 
+def test_the_hundredth_copy_has_a_port_of_its_own_too(tmp_path: Path) -> None:
+    own = Variable(name="COPY", meaning="", prefix="A=", times=10, plus=16000)
+    one = process("serve", own, name="server", copies=110, port=8100)
+    (*_, said) = started(tmp_path, Draft(processes=(one,)), "server.sh", FIRST_COPY="104")
+    assert said["words"] == ["A=17040"]
+
+
 def test_pools_and_their_router_start_on_one_node(tmp_path: Path) -> None:
     urls = [Variable(name=name, meaning="") for name in ("PREFILL_URL_1", "DECODE_URL_0")]
     draft = Draft(
