@@ -43,9 +43,7 @@ def written(
     return found
 
 
-@cache
-def total_parameters(model: Any) -> int:
-    return count_parameters(model).total
+total_parameters = cache(lambda model: count_parameters(model).total)
 
 
 def answered(parser: str, cases: dict[str, dict[str, Any]]) -> dict[str, Any]:
