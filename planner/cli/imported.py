@@ -137,6 +137,7 @@ def _print(
     rewritten: Rewritten | None,
     notes: tuple[str, ...],
 ) -> None:
+    from planner.optimize.collector import first_row
     from planner.optimize.result_columns import fit_probability
     from planner.report.brief import print_one
     from planner.report.console import print_folded
@@ -154,12 +155,13 @@ def _print(
     elif given["full"]:
         print_estimate(console, plan, found)
     else:
-        print_one(console, plan, row)
+        print_one(console, plan, first_row(found.table()))
         print_wasted(console, row)
     print_change(
         console,
         plan.workload.name,
         change,
+        row,
         is_running=not found.rejected_by,
         fits=fit_probability(row),
     )

@@ -24,6 +24,8 @@ from planner.launch.text import LARGEST, Given
 from planner.launch.understood import Found, World
 
 _MOST_NAMED = 5
+# All but one of so many options of a list must be known.
+_MOST_OF = 4
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml")
 _YAML = (".yaml", ".yml")
 _PROSE = (".md", ".rst", ".ipynb", ".html", ".py")
@@ -60,11 +62,29 @@ def launches(path: Path, text: str) -> Iterator[Found]:
             "file of its own, such as run.sh."
         )
     script = read_script(text, {}, path.name)
+    if text.lstrip().startswith("-"):
+        yield from _of_arguments(path, script)
+        return
     for inner in inner_commands(script):
         target = started(inner.words)
         if target is not None:
             inner.require_agreement(path.name)
             yield of_command(path, script, inner, target)
+
+
+def _of_arguments(path: Path, script: Script) -> Iterator[Found]:
+    """A list of arguments without a program: of the target that knows most of them."""
+    words = [word for command in script.commands for word in command.words]
+    names = {word.begins.partition("=")[0] for word in words if word.begins.startswith("--")}
+    known = {
+        target: sum(name in target.options.options for name in names)
+        for target in targets().values()
+    }
+    target = max(known, key=lambda one: known[one])
+    if known[target] * _MOST_OF < len(names) * (_MOST_OF - 1):
+        return
+    inner = Inner(words=tuple(words), environment={}, world=World(), line=words[0].line)
+    yield of_command(path, script, inner, target)
 
 
 def started(words: Sequence[Word]) -> Target | None:

@@ -40,7 +40,12 @@ class Line:
 def lines_of(target: Target, reading: Reading, answers: Answers) -> tuple[Line, ...]:
     """All options of a command or document, in the order of the file."""
     found = [_line(target, reading, answers, given) for given in reading.found.options.values()]
-    found += [_unknown(target, reading, given) for given in reading.found.unknown]
+    found += [
+        _made(given, Status.UNDERSTOOD, "")
+        if given.option in answers.used
+        else _unknown(target, reading, given)
+        for given in reading.found.unknown
+    ]
     return tuple(sorted(found, key=lambda line: (line.line, line.option)))
 
 
@@ -48,7 +53,8 @@ def _line(target: Target, reading: Reading, answers: Answers, given: Given) -> L
     told = list(_meanings(reading, given.option))
     rows = [row for row in target.table.rows if row.option == given.option]
     if not rows and not told and given.option not in answers.used:
-        if target.options.find(given.option) is None:
+        is_known = given.option in answers.ignored
+        if not is_known and target.options.find(given.option) is None:
             return _unknown(target, reading, given)
         status, meaning = Status.IGNORED, "no part of what is predicted"
     elif given.unknown or None in given.texts:

@@ -126,6 +126,7 @@ class Target:
     workloads : of the plans that it starts
     profiles : names of the frameworks or engines whose predictions are of it; empty where
         there is none of it, which is told
+    nearest : names of those whose predictions are taken where there is none of it
     quantities : what the table's parameters are for a job: those of the table of terms and what
         is worked out from them; None where a parameter says nothing
     draft : a job in its words, given the options of the table; raises `LaunchError` where that
@@ -148,6 +149,7 @@ class Target:
     is_of: Callable[[Mapping[str, Any]], bool] = lambda _: False
     accepted: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    nearest: tuple[str, ...] = ()
 
     @property
     def table(self) -> OptionTable:

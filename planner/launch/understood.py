@@ -56,7 +56,8 @@ class Answers:
 
     ``values`` are parameters and questions by name, as text or numbers; ``shape`` the model's
     in the words of `planner.launch.shape` where the file tells it in place of a name.
-    ``used`` are further options that told something; ``defaults`` what the target does where
+    ``used`` are further options that told something, ``ignored`` such as are the tool's and no
+    part of what is predicted; ``defaults`` what the target does where
     the file says nothing, by term, with the reason. ``asked`` are terms that the file leaves
     open and that have no default; ``notes`` say what else is worth knowing.
     """
@@ -65,6 +66,7 @@ class Answers:
     values: Mapping[str, Any]
     shape: Mapping[str, Any] | None = None
     used: frozenset[str] = frozenset()
+    ignored: frozenset[str] = frozenset()
     defaults: Mapping[str, str] = field(default_factory=dict)
     asked: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -61,12 +61,13 @@ def launch_of(request: Request, target: str, wrapper: str) -> Launch:
 
 
 def with_profiles(request: Request, target: str) -> Request:
-    """The request with the frameworks or engines of the target where it names none."""
+    """The request with the target's frameworks or engines, or the nearest, if it names none."""
     tool = target_of(target)
+    profiles = tool.profiles or tool.nearest
     kind = workload_of(request.workload).profile_kind
     is_open = getattr(request, kind) is None and request.space is None
-    if not (is_open and tool.profiles and request.workload in tool.workloads):
+    if not (is_open and profiles and request.workload in tool.workloads):
         return request
-    several = tool.profiles if len(tool.profiles) > 1 else tool.profiles[0]
+    several = profiles if len(profiles) > 1 else profiles[0]
     changed: dict[str, Any] = {kind: several}
     return replace(request, **changed)

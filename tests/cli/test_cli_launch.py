@@ -436,3 +436,38 @@ def test_what_has_no_option_is_asked_for_as_a_setting(planner, tmp_path) -> None
     assert "(--set micro_batch_size=VALUE)" in done.err
     settled = planner("estimate", "--from", path, *asked, "--set", "micro_batch_size=1")
     assert settled.exit_code in (0, 4)
+
+
+def test_a_list_of_arguments_is_read(planner, tmp_path) -> None:
+    path = tmp_path / "arguments.txt"
+    path.write_text(
+        "--tensor-model-parallel-size 2 --num-layers 32 --hidden-size 4096 --swiglu\n"
+        "--num-attention-heads 32 --ffn-hidden-size 11008 --normalization RMSNorm\n"
+        "--disable-bias-linear --untie-embeddings-and-output-weights --vocab-size 32000\n"
+        "--position-embedding-type rope --seq-length 2048 --max-position-embeddings 4096\n"
+        "--micro-batch-size 1 --global-batch-size 128 --bf16 --sequence-parallel\n"
+    )
+    done = planner("estimate", "--from", path, "--gpu", "h100", "--gpus", "8")
+    assert done.exit_code == 0
+    assert "Megatron-LM" in done.out
+    assert "tp2 dp4 mbs1" in done.out
+    (tmp_path / "other.txt").write_text("--colour blue --size 7 --swiglu --depth 3\n")
+    refused = planner("estimate", "--from", tmp_path / "other.txt", "--gpu", "h100")
+    assert refused.exit_code == 6
+
+
+def test_a_gpu_without_a_price_is_judged(planner, script) -> None:
+    done = planner("estimate", "--from", script, "--gpu", "h800")
+    assert done.exit_code == 0
+    assert "unknown: give --price" in done.out
+
+
+def test_more_tokens_per_second_are_not_called_faster(planner, tmp_path) -> None:
+    """A fuller server makes each request wait longer: its times stand beside the gain."""
+    path = tmp_path / "serve.sh"
+    path.write_text("vllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-seqs 8\n")
+    done = planner("estimate", "--from", path, "--gpu", "h100")
+    said = " ".join(done.out.partition("The best change")[2].partition("---")[0].split())
+    assert "more tokens/s" in said
+    assert "faster" not in said
+    assert "TPOT" in said

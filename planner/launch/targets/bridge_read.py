@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from planner.launch.accepted import Accepted
 from planner.launch.option_table import FLAG, OptionTable
 from planner.launch.targets.megatron_read import read_megatron
 from planner.launch.targets.model_names import model_named
@@ -24,6 +25,9 @@ SHAPE = "shape"
 _PROGRAMS = (PROGRAM, "run_recipe.py", "run_pretrain.py", "run_finetune.py")
 _DEFAULT = re.compile(r"\$\{\w+:(?P<default>[^}]*)\}")
 _PRIMUS = "modules.pre_trainer."
+_OF_PRIMUS = ("work_group", "user_name", "exp_name", "workspace")
+_NAMING = (f"{_PRIMUS}model", f"{_PRIMUS}framework", f"{_PRIMUS}config")
+_ARGUMENTS = ("megatron-lm-0.19.2",)
 _SECTIONS = (
     *("model.config.", "model.", "train.", "ddp.", "optimizer.", "dataset.", "checkpoint."),
     *("scheduler.", "trainer.strategy.", "trainer.", "data.", "mixed_precision.", "tokenizer."),
@@ -139,16 +143,35 @@ def _completed(
         values=values,
         shape=None if model is not None else read.shape,
         used=frozenset(name for name, each in given.items() if _is_used(name, each)),
+        ignored=_ignored(given),
         defaults={name: text for name, text in defaults.items() if name in values},
         asked=tuple(asked),
         notes=tuple(notes),
     )
 
 
+def _ignored(given: Mapping[str, Given]) -> frozenset[str]:
+    """Keys of Primus that are its own, or arguments of Megatron-LM in its spelling."""
+    keys = [name for name in given if name.startswith(_PRIMUS)]
+    if not keys:
+        return frozenset()
+    known = Accepted.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
+    arguments = (name for name in keys if known.find(_dashed(_key(name))) is not None)
+    return frozenset((*arguments, *(name for name in _OF_PRIMUS if name in given)))
+
+
 def _is_used(name: str, given: Given) -> bool:
+    if name in _NAMING or _is_of_table(name):
+        return True
     words = ("parallel", "batch_size", "seq_length", "recompute", "num_", "hidden", "precision")
     more = ("offload", "fp8", "fp4", "optimizer", "peft.", "dropout", "iters", "checkpoint_")
     return bool(given.texts) and any(word in name for word in (*words, *more))
+
+
+def _is_of_table(name: str) -> bool:
+    """Whether a key of Primus is an argument that the prediction depends on."""
+    options = OptionTable.load("megatron-lm").options
+    return name.startswith(_PRIMUS) and _dashed(_key(name)) in options
 
 
 def _translated(given: Mapping[str, Given], flags: set[str]) -> dict[str, Given]:

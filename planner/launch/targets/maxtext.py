@@ -24,7 +24,7 @@ from planner.launch.target import (
 from planner.launch.targets import megatron_lm
 from planner.launch.targets.maxtext_axes import axes_of
 from planner.launch.targets.maxtext_models import maxtext_name
-from planner.launch.targets.maxtext_read import answers, is_of, starts
+from planner.launch.targets.maxtext_read import NEAREST, answers, is_of, starts
 
 _MODULE = "maxtext.trainers.pre_train.train"
 _ADAPTER_MODULE = "maxtext.trainers.post_train.sft.train_sft"
@@ -197,6 +197,7 @@ TARGET = Target(
     version="MaxText 0.2.5",
     workloads=("train",),
     profiles=(),
+    nearest=NEAREST,
     quantities=_quantities,
     draft=_draft,
     answers=answers,

@@ -13,6 +13,18 @@ from planner.launch.understood import Answers, Reading
 _PROGRAMS = ("maxtext.trainers.", "MaxText.", "MaxText/", "maxtext/")
 _BATCH_DEFAULT = 12.0
 _LENGTH_DEFAULT = 2048
+NEAREST = ("torchtitan", "Megatron-Bridge")
+"""Whose predictions are taken: the compiled one that shards weights, the one that does not."""
+_WITH_ADAPTERS = "FSDP compiled"  # torchtitan trains none
+_SIZES = (
+    "base_emb_dim",
+    "base_mlp_dim",
+    "base_moe_mlp_dim",
+    "base_num_decoder_layers",
+    "base_num_kv_heads",
+    "base_num_query_heads",
+    "base_config",
+)
 _TABLE = ("recompute", "offload", "precision", "flash_attention", "adapter", "mtp_num_layers")
 
 
@@ -65,23 +77,41 @@ def answers(reading: Reading) -> Answers:
     model, shape = _model(reading)
     if model is not None:
         values["model"] = model
+    values["framework"] = _nearest(values)
     asked = () if num_gpus is not None else ("num_gpus", "global_batch_size")
     return Answers(
         workload="train",
         values=values,
         shape=shape if model is None else None,
-        used=frozenset(name for name in reading.found.options if _is_used(name)),
+        used=frozenset(name for name in reading.found.options if _is_used(name)) | _files(reading),
         defaults=defaults,
         asked=(*asked, *(("model",) if model is None and shape is None else ())),
-        notes=("MaxText has no profile here: give the nearest with --framework.",),
+        notes=(
+            f"MaxText has no profile here: it is judged as {values['framework']}, the nearest; "
+            "--framework names another.",
+        ),
     )
 
 
+def _nearest(values: Mapping[str, Any]) -> str:
+    """The profile that a file is judged as; `planner launch` plans with the same."""
+    sharding, whole = NEAREST
+    if int(values["zero_stage"]) < 2:
+        return whole
+    return sharding if values.get("adapter", "none") == "none" else _WITH_ADAPTERS
+
+
+def _files(reading: Reading) -> frozenset[str]:
+    """Configurations by their end, which tells all that they say where they are MaxText's own."""
+    named = [each.option for each in reading.found.unknown]
+    return frozenset(name for name in named if name.strip("\"'").endswith("/configs/base.yml"))
+
+
 def _is_used(name: str) -> bool:
-    starts_with = ("ici_", "dcn_", "base_", "num_", "lora_", "per_device", "remat", "model_name")
+    starts_with = ("ici_", "dcn_", "num_", "lora_", "per_device", "remat", "model_name")
     exact = ("head_dim", "vocab_size", "logits_via_embedding", "gradient_accumulation_steps",
              "max_target_length", "dropout_rate", "shard_optimizer_over_data")  # fmt: skip
-    return name.startswith(starts_with) or name in exact
+    return name.startswith(starts_with) or name in (*exact, *_SIZES)
 
 
 def _sharding(reading: Reading, mesh: Mesh) -> dict[str, Any]:

@@ -300,3 +300,9 @@ def test_any_text_is_read_or_refused_with_its_line(text: str) -> None:
             assert (word.text is None) == bool(word.unknown)
             if word.span is not None and word.text and "\\" not in text and "$'" not in text:
                 assert text[word.span.start : word.span.end] == word.text
+
+
+def test_a_word_of_several_is_shown_as_it_stands_itself() -> None:
+    found = words('A=(\n  --tp 8\n  "${FOLDER}"/base.yml\n)\nrun "${A[@]}" $ALONE')
+    assert [word.raw for word in found] == ["run", "--tp", "8", '"${FOLDER}"/base.yml', "$ALONE"]
+    assert found[3].line == 3

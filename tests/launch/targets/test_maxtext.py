@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +11,17 @@ from hypothesis import HealthCheck, given, reject, settings
 from round_trip import found_of, job_of, lost, stated, training_jobs
 
 from planner.errors import LaunchError
+from planner.launch.imported import Imported
 from planner.launch.job import Job
+from planner.launch.lines import Status
+from planner.launch.read import read_launch
 from planner.launch.target import Variable
 from planner.launch.targets import target_of
 from planner.launch.targets.maxtext_models import maxtext_name, model_of_maxtext
 from planner.launch.targets.maxtext_read import is_of, starts
 from planner.launch.understood import Answers, Found, World
+from planner.launch.write import launch_of, with_profiles
+from planner.request import Request
 from planner.specs.catalogue import Catalogue
 
 TARGET = target_of("maxtext")
@@ -176,3 +182,42 @@ def test_commands_and_documents_of_others_are_not_of_it() -> None:
     assert not starts(["pretrain_gpt.py"])
     assert is_of({"ici_fsdp_parallelism": "8"})
     assert not is_of({"model.tensor_model_parallel_size": "8"})
+
+
+def written_and_read(folder: Path, framework: str, zero_stage: int) -> Imported:
+    """The script of a plan, as a user's file."""
+    request = Request(
+        workload="train",
+        model="llama-3-8b",
+        gpu="b200",
+        num_gpus=16,
+        framework=framework,
+        settings={"zero_stage": zero_stage, "global_batch_size": 64},
+    )
+    path = folder / "train.sh"
+    (script,) = (f for f in launch_of(request, "maxtext", "script").files if f.name == path.name)
+    path.write_text(script.text, encoding="utf-8")
+    return read_launch(path)
+
+
+@pytest.mark.parametrize(("framework", "stage"), [("Megatron-Bridge", 1), ("torchtitan", 3)])
+def test_the_nearest_framework_is_the_same_in_both_directions(
+    framework: str, stage: int, tmp_path: Path
+) -> None:
+    asked = with_profiles(Request(workload="train", model="llama-3-8b"), "maxtext")
+    assert framework in (asked.framework or ())
+    back = written_and_read(tmp_path, framework, stage)
+    assert back.values["framework"] == framework
+    assert framework in " ".join(back.notes)
+
+
+def test_adapters_are_judged_as_a_framework_that_trains_them() -> None:
+    sizes = {"ici_fsdp_parallelism": "8", "lora_rank": "8", "enable_lora": "true"}
+    adapted = read(model_name="llama2-7b", **sizes).values
+    assert adapted["adapter"] == "lora"
+    assert Catalogue(None).load_framework(adapted["framework"]).spec.adapters
+
+
+def test_paths_leave_nothing_open(tmp_path: Path) -> None:
+    back = written_and_read(tmp_path, "torchtitan", 3)
+    assert [line.option for line in back.of(Status.OPEN)] == []

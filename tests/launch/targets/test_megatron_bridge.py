@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from round_trip import found_of, job_of, round_trip, stated, training_jobs
 
 from planner.errors import LaunchError
 from planner.launch.job import Job
+from planner.launch.lines import Status
+from planner.launch.read import read_launch
 from planner.launch.target import Variable
 from planner.launch.targets import target_of
 from planner.launch.targets.bridge_read import is_of, starts
@@ -238,3 +241,29 @@ def test_what_a_plan_writes_names_its_model() -> None:
     answers = TARGET.read(found_of(TARGET, TARGET.drafted(made)))
     assert answers.values["model"] == "meta-llama/Meta-Llama-3-8B"
     assert answers.shape is None
+
+
+def test_primus_spells_arguments_of_megatron(tmp_path: Path) -> None:
+    path = tmp_path / "pretrain.yaml"
+    path.write_text(
+        "exp_name: run\n"
+        "modules:\n"
+        "  pre_trainer:\n"
+        "    framework: megatron\n"
+        "    config: pre_trainer.yaml\n"
+        "    model: llama3.1_70B.yaml\n"
+        "    overrides:\n"
+        "      tensor_model_parallel_size: 2\n"
+        "      max_position_embeddings: 8192\n"
+        "      lr: 1.0e-4\n"
+        "      save_interval: 100\n"
+        "      lerning_rate: 1.0e-4\n",
+        encoding="utf-8",
+    )
+    back = read_launch(path)
+    of = {line.option.rpartition(".")[2]: line.status for line in back.lines}
+    assert of.pop("lerning_rate") is Status.UNKNOWN
+    ignored = {"exp_name", "lr", "save_interval"}
+    assert {name for name, status in of.items() if status is Status.IGNORED} == ignored
+    others = {status for name, status in of.items() if name not in ignored}
+    assert others == {Status.UNDERSTOOD}

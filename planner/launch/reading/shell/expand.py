@@ -55,7 +55,17 @@ class Expander:
     def words(self, raw: RawWord) -> list[Word]:
         """The words that one written word becomes: none, one or several."""
         elements = self.elements(raw)
-        return [self.word(element, raw.start, raw.end) for element in elements]
+        own = Span(raw.start, raw.end)
+        places = [own if len(elements) == 1 else self._place(one, own) for one in elements]
+        return [
+            self.word(element, place.start, place.end)
+            for element, place in zip(elements, places, strict=True)
+        ]
+
+    def _place(self, element: Element, own: Span) -> Span:
+        """Where one of several words stands itself, as in an array; else where all are used."""
+        (innermost, *_) = (*element.regions, own)
+        return innermost if innermost.end <= len(self.source.text) else own
 
     def word(self, element: Element, start: int, end: int) -> Word:
         """A word that stands from ``start`` to ``end`` of the file."""
