@@ -242,7 +242,8 @@ def _starts(process: Process, job: Job, places: Sequence[Placed]) -> list[str]:
         return [by_hand]
     if len(own) == len(places) == 1:
         last = process.num_nodes - 1
-        return [f"{by_hand}  # on the first node; NODE_RANK=1 to {last} on the others"]
+        others = f"1 to {last} on the others" if last > 1 else "1 on the other"
+        return [f"{by_hand}  # on the first node; NODE_RANK={others}"]
     lines = [f"{line}  # {where}" for where, line in _on_nodes(own)]
     more = [f"# and so on: {process.name}.sh says how"] if len(lines) > _MOST_SHOWN else []
     return [*lines[:_MOST_SHOWN], *more]

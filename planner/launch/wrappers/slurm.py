@@ -10,6 +10,7 @@ from planner.launch.benchmark import STEPS
 from planner.launch.environment import environment_of
 from planner.launch.heading import heading, variables_of
 from planner.launch.job import Job
+from planner.launch.launchers import GPUS_OF_COPY
 from planner.launch.target import Draft, File, Process, Target
 from planner.launch.wrappers.placing import Placed, num_nodes, placed
 from planner.launch.wrappers.script import HEAD, MEASURES, SOME_STEPS, STRICT, benchmark
@@ -33,7 +34,6 @@ _ALSO = (
     "SBATCH_ACCOUNT and SBATCH_PARTITION, where your cluster wants them (sbatch reads both)",
     "SBATCH_TIMELIMIT: how long it may run, in place of --time",
 )
-_OF_COPY = "GPUS_OF_COPY"
 _CORES = "--cpus-per-gpu beside sbatch, where a part of a node comes with a single core"
 
 
@@ -166,6 +166,8 @@ def _function(target: Target, job: Job, process: Process, places: Sequence[Place
     """What runs on each node of a process."""
     inside = exports(environment_of(target, job, process))
     if len(places) > 1 and process.gpus_per_node:
+        first = next(place.gpus for place in places if place.process is process)
+        inside += [f'export {GPUS_OF_COPY}="${{{GPUS_OF_COPY}:-{first}}}"']
         inside += _slice(_visible(job), _gpus_of_node(job, places))
     inside += [f"export COPIES={process.copies}"] if process.copies > 1 else []
     if process.num_nodes > 1:
@@ -186,7 +188,7 @@ def _slice(variable: str, num_gpus: int) -> list[str]:
     every = ",".join(map(str, range(num_gpus)))
     return [
         "# The step sees all GPUs of the job: these of them are its own, counted from 1.",
-        f'{variable}="$(cut -d, -f"${_OF_COPY}" <<< "${{{variable}:-{every}}}")"',
+        f'{variable}="$(cut -d, -f"${GPUS_OF_COPY}" <<< "${{{variable}:-{every}}}")"',
         f"export {variable}",
     ]
 
@@ -204,7 +206,7 @@ def _steps(places: Sequence[Placed]) -> list[str]:
     for one in places:
         words = _place(one)
         if one.process.gpus_per_node:
-            words += [f"{_OF_COPY}={one.gpus}"]
+            words += [f"{GPUS_OF_COPY}={one.gpus}"]
         words += [f'MASTER_ADDR="${{NODES[{one.node}]}}"'] if one.process.num_nodes > 1 else []
         where = f'--nodelist="$(nodes {one.node} {one.process.num_nodes})"'
         lines.append(_step(one, [*words, "srun", "--overlap", where]) + " &")

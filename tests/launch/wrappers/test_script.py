@@ -211,7 +211,7 @@ def test_one_command_starts_what_fits_on_a_node() -> None:
     assert starts(Draft(processes=more))[-1] == "# and so on: d.sh says how"
     one = process("train.py", launcher="torchrun", num_nodes=2)
     steps = replace(one, name="benchmark")
-    others = "# on the first node; NODE_RANK=1 to 1 on the others"
+    others = "# on the first node; NODE_RANK=1 on the other"
     assert starts(Draft(processes=(one,), benchmark=(steps,))) == [
         f"NODE_RANK=0 MASTER_ADDR=$(hostname) bash train.sh  {others}",
         f"NODE_RANK=0 MASTER_ADDR=$(hostname) bash benchmark.sh  {others}",
