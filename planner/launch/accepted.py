@@ -13,6 +13,8 @@ from planner.launch.option_table import FLAG, OptionTable
 _FLAG_VALUES = "0"
 _ONE_OR_NONE = "?"
 _BOOLEAN = "bool"
+_SEVERAL = "+"
+_LIST = "list["
 # A beginning that argparse completes; a shorter one is a slip.
 _SHORTEST = 4
 
@@ -111,6 +113,8 @@ def _load(stem: str) -> Accepted:
         is_key = not row["name"].startswith("-")
         if is_key and not nargs and row["type"].startswith(_BOOLEAN):
             nargs = _ONE_OR_NONE
+        if is_key and not nargs and row["type"].startswith(_LIST):
+            nargs = _SEVERAL  # as the Trainer's and torchtitan's parsers take lists
         options[row["name"]] = AcceptedOption(
             name=row["name"],
             type=row["type"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from planner.errors import LaunchError
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Settings
 from planner.launch.pools import Server, draft_of, servers_of
@@ -17,12 +18,18 @@ NAME = "llama-server"
 _FILES = {"w16a16": "F16", "w8a16": "Q8_0", "w4a16": "Q4_K_M", "mxfp4": "MXFP4"}
 _DRAFT_MODEL = Variable(name="DRAFT_MODEL", meaning="GGUF file of the model that drafts")
 _ALL = "all"
+_MOST_SLOTS = 256
 
 
 def _worker_quantities(worker: Worker) -> dict[str, Any]:
     values, job = common_quantities(worker), worker.job
     tp, pp = int(values["tensor_parallel"]), int(values["pipeline_parallel"])
     slots = int(worker.values["concurrency"])
+    if slots > _MOST_SLOTS:
+        raise LaunchError(
+            f"llama.cpp serves {_MOST_SLOTS} requests at once at most (LLAMA_MAX_SEQ), the plan "
+            f"{slots}: plan with --set concurrency={_MOST_SLOTS} or less."
+        )
     words = {str(values["quantization"])}
     if job.model.num_experts:
         words.add(str(values["expert_quantization"]))

@@ -67,6 +67,7 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         **(_SPLIT if not split else {}),
         **shape,
         **shared,
+        **megatron_lm.backend_words(job),
         "has_experts": has_experts,
         "virtual_pipeline": shared.get("virtual_pipeline"),
         "dropout_rate": shared["attention_dropout"],

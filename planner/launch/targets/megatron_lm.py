@@ -30,8 +30,19 @@ def _quantities(job: Job) -> Mapping[str, Any]:
     tensor = int(job["tensor_parallel"])
     if is_hybrid(job.model):
         chunks = int(job["pipeline_parallel"]), int(job["virtual_pipeline"])
-        return {**run_words(job), **hybrid_words(job.model, tensor, *chunks)}
-    return {**shape_words(job.model, tensor), **run_words(job)}
+        return {**run_words(job), **backend_words(job), **hybrid_words(job.model, tensor, *chunks)}
+    return {**shape_words(job.model, tensor), **run_words(job), **backend_words(job)}
+
+
+def backend_words(job: Job) -> dict[str, Any]:
+    """The kernel of attention where naming one would exclude the only one that fits.
+
+    FlashAttention 2 refuses values of another width than keys, as latent attention has them.
+    """
+    is_latent = any(each.kv_lora_rank for each in job.model.attentions)
+    if not (is_latent and job["flash_attention"]):
+        return {}
+    return {"flash_attention": None, "latent_backend": "auto"}
 
 
 def run_words(job: Job) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from round_trip import found_of, job_of, lost, stated
 from serving_trip import found, value_of, variables_of, words
 
+from planner.errors import LaunchError
 from planner.launch.job import Job
 from planner.launch.targets.llama_server import TARGET
 from planner.launch.targets.llama_server_read import starts
@@ -129,3 +130,9 @@ def test_layers_and_devices_of_a_command() -> None:
 def test_commands_that_start_it() -> None:
     assert starts(["./build/bin/llama-server", "-m", "x.gguf"])
     assert not starts(["llama-bench", "-m", "x.gguf"])
+
+
+def test_more_slots_than_it_has_are_refused() -> None:
+    TARGET.drafted(planned(concurrency=256))
+    with pytest.raises(LaunchError, match="--set concurrency=256"):
+        TARGET.drafted(planned(concurrency=257))

@@ -263,7 +263,13 @@ def test_primus_spells_arguments_of_megatron(tmp_path: Path) -> None:
     back = read_launch(path)
     of = {line.option.rpartition(".")[2]: line.status for line in back.lines}
     assert of.pop("lerning_rate") is Status.UNKNOWN
-    ignored = {"exp_name", "lr", "save_interval"}
+    ignored = {"exp_name", "lr"}
     assert {name for name, status in of.items() if status is Status.IGNORED} == ignored
     others = {status for name, status in of.items() if name not in ignored}
     assert others == {Status.UNDERSTOOD}
+
+
+def test_latent_attention_leaves_the_kernel_open() -> None:
+    latent = job("deepseek-v3", 256, pipeline_parallel=16, expert_parallel=8, mtp_num_layers=1)
+    assert words(latent)["model.attention_backend"] == "auto"
+    assert words(job("llama-3-8b", 8))["model.attention_backend"] == "flash"

@@ -326,3 +326,9 @@ def test_no_batch_is_a_micro_batch_of_each_rank() -> None:
     run = {name: text for name, text in RUN.items() if name != "global_batch_size"}
     answers = read(world, **GPT, **run, tensor_model_parallel_size="4")
     assert (answers.values["num_gpus"], answers.values["global_batch_size"]) == (16, 4)
+
+
+def test_latent_attention_leaves_the_kernel_open() -> None:
+    said = words(job("deepseek-v3", 256, pipeline_parallel=16, expert_parallel=8))
+    assert said["--attention-backend"] == "auto"  # FlashAttention 2 would be refused
+    assert words(job("llama-2-7b", 8))["--attention-backend"] == "flash"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from round_trip import job_of, stated
 
 from planner.errors import LaunchError
 from planner.launch.job import Job
+from planner.launch.read import read_launch
 from planner.launch.target import Draft
 from planner.launch.targets import target_of
 from planner.launch.trainer.writing import lora_modules
@@ -337,3 +339,14 @@ def test_a_public_yaml_of_axolotl() -> None:
     assert wanted.items() <= answers.values.items()
     assert any("8 bits" in note for note in answers.notes)
     assert not answers.asked
+
+
+def test_several_matrices_are_words_of_one_option(tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(
+        "torchrun --nproc-per-node 8 -m trl.scripts.sft --model_name_or_path "
+        "meta-llama/Llama-2-7b-hf --use_peft --lora_target_modules q_proj v_proj k_proj o_proj "
+        "--per_device_train_batch_size 1 --max_length 512\n",
+        encoding="utf-8",
+    )
+    assert read_launch(path).values["lora_targets"] == "attention"
