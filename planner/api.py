@@ -208,7 +208,7 @@ def write_launch(
     target : the tool: ``megatron-lm``, ``vllm`` ...
     output : the directory of the files, made if needed; nothing is written where not given
     plan : a plan file; fields of ``request`` beside it change it
-    wrapper : ``script``, ``slurm`` or ``kubernetes``
+    wrapper : ``script``, ``slurm``, ``kubernetes`` or ``kserve``
     request : those of `search`; without a framework or engine those of the target are tried
 
     Raises

@@ -11,11 +11,12 @@ import numpy as np
 from planner.arrays import BoolArray, FloatArray, IndexArray
 from planner.confidence.quantiles import MEDIAN
 from planner.errors import PlannerError
-from planner.optimize.collector import known_value, plain, rows_of
+from planner.optimize.collector import plain, rows_of
 from planner.optimize.objectives import Objective
 from planner.optimize.problem import Problem
 from planner.optimize.recommendation import FURTHEST
-from planner.optimize.result_columns import fit_probability, full_columns
+from planner.optimize.result_columns import fit_probability
+from planner.optimize.result_rows import full_rows
 from planner.optimize.source import Candidates
 from planner.optimize.sureness import sure_factor
 from planner.plan import Plan, make_plan
@@ -44,7 +45,8 @@ class Change:
     columns. ``gain`` is what more of the objective it reaches, as a share; NaN where the
     configuration before does not run. ``is_told`` is whether published runs tell such a gain
     from none: below their tie factor it is a prediction alone. ``fits`` is the share of published
-    runs of the kind that would have had enough memory, NaN where there are none.
+    runs of the kind that would have had enough memory, NaN where there are none. ``value`` is
+    the objective.
     """
 
     changed: Mapping[str, tuple[Any, Any]]
@@ -52,6 +54,7 @@ class Change:
     gain: float
     fits: float
     is_told: bool = True
+    value: float = np.nan
 
 
 def best_changes(
@@ -82,7 +85,7 @@ def best_changes(
 
 def _fits(found: Evaluation) -> float:
     """How surely the plan fits as it is; surely where no published runs tell."""
-    (row,) = rows_of(full_columns(found.table(), [found.source]))
+    (row,) = full_rows(found.table(), [found.source])
     chance = fit_probability(row)
     return chance if np.isfinite(chance) else SURE
 
@@ -95,7 +98,7 @@ def _changes(
     reached = before if np.isfinite(before) else 0.0
     for candidates, row, value in _best_by_distance(problem, objective, own, surely):
         if value > reached * (1 + _WORTH):
-            changes.append(_change(candidates, row, own, value / before - 1))
+            changes.append(_change(candidates, row, own, value, value / before - 1))
             reached = value
     return changes
 
@@ -224,11 +227,12 @@ def _distance(candidates: Candidates, own: Mapping[str, Any], rows: IndexArray) 
     return total
 
 
-def _change(candidates: Candidates, place: int, own: Mapping[str, Any], gain: float) -> Change:
+def _change(
+    candidates: Candidates, place: int, own: Mapping[str, Any], value: float, gain: float
+) -> Change:
     source = candidates.source
     table = source.judged(candidates.configurations.rows(np.array([place]))).columns()
-    whole = full_columns(table, [source])
-    (row,) = rows_of({name: [*map(known_value, plain(each))] for name, each in whole.items()})
+    (row,) = full_rows(table, [source])
     changed = {
         name: (own[name], row[name])
         for name, term in glossary().items()
@@ -242,6 +246,7 @@ def _change(candidates: Candidates, place: int, own: Mapping[str, Any], gain: fl
         gain=gain,
         fits=fit_probability(row),
         is_told=not gain < factor - 1,
+        value=value,
     )
 
 

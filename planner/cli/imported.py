@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from planner.cli import options
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from planner.improve import Change
     from planner.launch.imported import Imported
     from planner.launch.rewrite import Rewritten
@@ -18,37 +20,82 @@ if TYPE_CHECKING:
 
 def estimate_imported(given: options.Given, request: Request) -> None:
     """Say what the file means, how it runs, and what to change in it."""
-    from planner.errors import InfeasibleError
+    from planner.errors import InfeasibleError, LaunchError
     from planner.files import check_outputs
-    from planner.improve import best_changes, recommended_change
+    from planner.improve import best_changes
     from planner.launch.judge import full_row, judged
     from planner.plan import result_of
     from planner.report.estimate import write_estimate
+    from planner.report.imported import print_by_hand
     from planner.report.infeasible import infeasible_message
 
     imported: Imported = given["imported"]
     check_outputs(None, given["json"])
     plan, found, notes = judged(request, given["burst"])
     row = full_row(found)
-    change = recommended_change(best_changes(plan, found, imported.target.table.can_say))
-    rewritten = _rewritten(imported, plan, found, change)
+    changes = best_changes(plan, found, imported.target.table.can_say)
+    change, rewritten, is_whole = _chosen(given, plan, found, changes)
     if not found.rejected_by:
         more = _told(imported, change, rewritten)
         write_estimate(given["json"], plan, found, given["context"].obj, launch_file=more)
     if not given["quiet"]:
-        _print(given, plan, found, row, change, rewritten, notes)
-    if given["write"] and rewritten is not None and rewritten.diff:
+        _print(given, plan, found, row, change, rewritten if is_whole else None, notes)
+        if rewritten is not None and not is_whole:
+            print_by_hand(_console(given), rewritten)
+    if given["write"] and rewritten is not None:
+        if not is_whole:
+            raise LaunchError(
+                f"{imported.path}: nothing was written: the change is not whole there."
+            )
         _write(imported.path, rewritten, quiet=given["quiet"])
     if found.rejected_by:
         raise InfeasibleError(infeasible_message(plan, result_of(plan, found), found))
 
 
-def _rewritten(
-    imported: Imported, plan: Plan, found: Evaluation, change: Change | None
-) -> Rewritten | None:
-    """The user's file with the change, None where there is none to make."""
-    if change is None:
-        return None
+def _chosen(
+    given: options.Given, plan: Plan, found: Evaluation, changes: list[Change]
+) -> tuple[Change | None, Rewritten | None, bool]:
+    """The change to make, the file with it, and whether that says the whole of it.
+
+    The best one whose file reads back as the configuration that was promised; else the best.
+    """
+    from planner.improve import recommended_change
+
+    best = recommended_change(changes)
+    if best is None:
+        return None, None, False
+    imported = given["imported"]
+    others = sorted((one for one in changes if one is not best), key=lambda one: -one.value)
+    first: Rewritten | None = None
+    for change in (best, *others):
+        made = _rewritten(imported, plan, found, change)
+        first = first or made
+        if made.diff and _reads_as(given, made, change):
+            return change, made, True
+    return best, first, False
+
+
+def _reads_as(given: options.Given, made: Rewritten, change: Change) -> bool:
+    """Whether the changed file starts the configuration of the change."""
+    from planner.cli.request import make_request
+    from planner.errors import PlannerError
+    from planner.launch.judge import full_row, judged
+    from planner.terms import terms_of
+
+    again = {**given, "launch_text": made.after, "quiet": True}
+    try:
+        _, found, _ = judged(make_request(again), given["burst"])
+    except PlannerError:
+        return False
+    row = full_row(found)
+    parameters = terms_of(given["workload"], "parameter")
+    return not found.rejected_by and all(
+        row.get(name) == change.row[name] for name in parameters if name in change.row
+    )
+
+
+def _rewritten(imported: Imported, plan: Plan, found: Evaluation, change: Change) -> Rewritten:
+    """The user's file with a change."""
     from planner.launch.job import Job
     from planner.launch.rewrite import rewritten
     from planner.pinned import PinnedPlan
@@ -90,13 +137,14 @@ def _print(
     rewritten: Rewritten | None,
     notes: tuple[str, ...],
 ) -> None:
+    from planner.optimize.collector import first_row
     from planner.optimize.result_columns import fit_probability
     from planner.report.brief import print_one
-    from planner.report.console import make_console, print_folded
+    from planner.report.console import print_folded
     from planner.report.estimate import print_estimate, print_misfit
     from planner.report.imported import print_change, print_diff, print_understood, print_wasted
 
-    console = make_console(stderr=given["json"] == Path("-"))
+    console = _console(given)
     print_understood(console, given["imported"], is_full=given["full"])
     for note in notes:
         print_folded(console, f"  {note}")
@@ -107,17 +155,24 @@ def _print(
     elif given["full"]:
         print_estimate(console, plan, found)
     else:
-        print_one(console, plan, row)
+        print_one(console, plan, first_row(found.table()))
         print_wasted(console, row)
     print_change(
         console,
         plan.workload.name,
         change,
+        row,
         is_running=not found.rejected_by,
         fits=fit_probability(row),
     )
     if rewritten is not None:
         print_diff(console, rewritten, is_written=given["write"])
+
+
+def _console(given: options.Given) -> Console:
+    from planner.report.console import make_console
+
+    return make_console(stderr=given["json"] == Path("-"))
 
 
 def _write(path: Path, rewritten: Rewritten, *, quiet: bool) -> None:

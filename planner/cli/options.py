@@ -262,7 +262,7 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         ],
         False,
     ),
-    "row": ("question", _text("The row of --from, counted from 1.", "N"), None),
+    "row": ("question", _text("The row of --from, from 1; the scenario of a sweep.", "N"), None),
     "launch_output": (
         "output",
         Annotated[

@@ -22,7 +22,8 @@ _OURS = ("workload = ", '"workload":', '"rows":')
 def found_in(given: Given) -> tuple[Path, Request] | None:
     """The file of --plan or --from, and what it asks.
 
-    A launch file of the user's becomes ``given["imported"]``.
+    A launch file of the user's becomes ``given["imported"]``; ``given["launch_text"]`` is read in
+    place of its text.
     """
     from planner.errors import PlannerError, SearchSpaceError
 
@@ -36,22 +37,30 @@ def found_in(given: Given) -> tuple[Path, Request] | None:
         return None
     number = None if row is None else whole(row, "--row")
     if source is not None and not _is_ours(source):
-        from planner.launch.read import read_launch
+        from planner.launch.read import read_text, text_of
 
-        imported = given["imported"] = read_launch(
+        imported = given["imported"] = read_text(
             source,
+            given.get("launch_text") or text_of(source),
             number,
             given["specs"],
             num_gpus=_count(given["num_gpus"]),
             gpu=_one(given["gpu"]),
         )
         asked = {**given_answers(given).questions, **parse_settings(given["settings"] or [])}
-        return source, imported.request(asked, given["specs"], option_name)
+        return source, imported.request(asked, given["specs"], _how)
     pinned = _pinned(path, number, given["specs"])
     try:
         return path, pinned.request()
     except PlannerError as error:
         raise type(error)(f"{path}: {error}") from error
+
+
+def _how(name: str) -> str:
+    """How the user answers a question, or sets a parameter that has no option."""
+    term = glossary().get(name)
+    is_setting = term is not None and "parameter" in term.kind and not term.is_asked
+    return f"--set {name}=VALUE" if is_setting else option_name(name)
 
 
 def _count(given: str | None) -> str | None:
@@ -72,9 +81,9 @@ def _pinned(path: Path, number: int | None, specs: Path | None) -> PinnedPlan:
     from planner.launch.own import MANIFEST, PLAN_FILE
     from planner.pinned import PinnedPlan
 
-    if path.is_dir() and (path / MANIFEST).is_file():
+    if _is_folder(path) and (path / MANIFEST).is_file():
         return PinnedPlan.read(path / PLAN_FILE)
-    if path.is_dir():
+    if _is_folder(path):
         from planner.sweeps.pinned import pinned_scenario
 
         return pinned_scenario(path, number, specs)
@@ -85,7 +94,7 @@ def _pinned(path: Path, number: int | None, specs: Path | None) -> PinnedPlan:
 
 def _is_ours(path: Path) -> bool:
     """Whether a file is a plan or a result of planner, not a launch file."""
-    if path.is_dir() or path.suffix == ".csv":
+    if _is_folder(path) or path.suffix == ".csv":
         return True
     if path.suffix not in (".toml", ".json"):
         return False
@@ -95,3 +104,11 @@ def _is_ours(path: Path) -> bool:
     except OSError:
         return False
     return any(word in head for word in _OURS)
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether there is such a folder; a name that no file can have is none."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
 from planner.errors import InfeasibleError, LaunchError
-from planner.optimize.collector import known_value, plain, rows_of
-from planner.optimize.result_columns import full_columns
+from planner.optimize.result_rows import full_rows
 from planner.pinned import PinnedPlan
 from planner.plan import Plan, evaluated, one_configuration
 from planner.request import Request
@@ -17,7 +17,6 @@ from planner.specs.cluster import ClusterSpec
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
-from planner.units import GIB
 from planner.workloads.base import Evaluation
 from planner.workloads.deployments import DISAGGREGATED
 
@@ -61,9 +60,7 @@ class Job:
     @classmethod
     def of_plan(cls, plan: Plan, found: Evaluation) -> Self:
         """The job of one configuration that was judged."""
-        (row,) = rows_of(
-            {name: [*map(known_value, plain(values))] for name, values in _columns(found).items()}
-        )
+        (row,) = full_rows(found.table(), [found.source])
         source: Any = found.source
         setting = source.setting
         return cls(
@@ -112,16 +109,28 @@ class Job:
         """Nodes of the whole job."""
         return -(-self.num_gpus // self.cluster.gpus_per_node)
 
+    @property
+    def data_parallel(self) -> int:
+        """Copies of the model, each with data of its own."""
+        return int(self["data_parallel"])
+
+    @property
+    def accumulation_steps(self) -> int:
+        """Micro-batches of a data-parallel rank in a step."""
+        return int(self["gradient_accumulation_steps"])
+
+    @property
+    def training_steps(self) -> int | None:
+        """Steps of the whole run; None where no tokens are asked for."""
+        tokens = self["total_tokens"]
+        each = self["global_batch_size"] * self["sequence_length"]
+        return max(math.ceil(tokens / each), 1) if tokens else None
+
     @cached_property
     def hub_name(self) -> str | None:
         """ORG/NAME of the model on Hugging Face, None where none is known."""
         names = (str(self["model"]), *self.model.aliases)
         return next((name for name in names if _is_hub_name(name)), None)
-
-    @property
-    def memory_of_gpu(self) -> float:
-        """GiB of one GPU."""
-        return float(self.gpu.memory_capacity / GIB)
 
     def require_even_nodes(self) -> None:
         """Refuse GPUs that fill no whole nodes.
@@ -136,10 +145,6 @@ class Job:
                 f"{self.num_gpus} GPUs are no whole nodes of {self.gpus_per_node}: "
                 "launchers need the same number on each; plan another number of GPUs."
             )
-
-
-def _columns(found: Evaluation) -> dict[str, Any]:
-    return full_columns(found.table(), [found.source])
 
 
 def _is_hub_name(name: str) -> bool:

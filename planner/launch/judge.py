@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from planner.optimize.collector import known_value, plain, rows_of
-from planner.optimize.result_columns import full_columns
+from planner.optimize.result_rows import full_rows
 from planner.plan import Plan, evaluated, one_configuration
 from planner.request import Request
 from planner.workloads.base import Evaluation
@@ -64,6 +63,5 @@ def _first(value: Any) -> Any:
 
 def full_row(found: Evaluation) -> Mapping[str, Any]:
     """The result columns of one configuration, unknown numbers as None."""
-    columns = full_columns(found.table(), [found.source])
-    (row,) = rows_of({name: [*map(known_value, plain(each))] for name, each in columns.items()})
+    (row,) = full_rows(found.table(), [found.source])
     return row

@@ -20,14 +20,15 @@ from planner.launch.reading.shell.values import computed
 from planner.launch.reading.tree import Tree, read_trees
 from planner.launch.target import Target
 from planner.launch.targets import targets
-from planner.launch.text import Given
+from planner.launch.text import LARGEST, Given
 from planner.launch.understood import Found, World
 
 _MOST_NAMED = 5
+# All but one of so many options of a list must be known.
+_MOST_OF = 4
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml")
 _YAML = (".yaml", ".yml")
 _PROSE = (".md", ".rst", ".ipynb", ".html", ".py")
-_MOST_BYTES = 4_000_000
 _POOL_OPTIONS = ("--disaggregation-mode", "--is-prefill-worker", "--is-decode-worker")
 # What shells do beside starting programs.
 _PLUMBING = frozenset(
@@ -61,11 +62,29 @@ def launches(path: Path, text: str) -> Iterator[Found]:
             "file of its own, such as run.sh."
         )
     script = read_script(text, {}, path.name)
+    if text.lstrip().startswith("-"):
+        yield from _of_arguments(path, script)
+        return
     for inner in inner_commands(script):
         target = started(inner.words)
         if target is not None:
             inner.require_agreement(path.name)
             yield of_command(path, script, inner, target)
+
+
+def _of_arguments(path: Path, script: Script) -> Iterator[Found]:
+    """A list of arguments without a program: of the target that knows most of them."""
+    words = [word for command in script.commands for word in command.words]
+    names = {word.begins.partition("=")[0] for word in words if word.begins.startswith("--")}
+    known = {
+        target: sum(name in target.options.options for name in names)
+        for target in targets().values()
+    }
+    target = max(known, key=lambda one: known[one])
+    if known[target] * _MOST_OF < len(names) * (_MOST_OF - 1):
+        return
+    inner = Inner(words=tuple(words), environment={}, world=World(), line=words[0].line)
+    yield of_command(path, script, inner, target)
 
 
 def started(words: Sequence[Word]) -> Target | None:
@@ -137,7 +156,7 @@ def _document(path: Path, script: Script, name: str) -> Found | None:
             return _of_here_document(path, script, document, Path(name).name)
     for place in (path.parent / name, path.parent / Path(name).name):
         try:
-            if place.is_file() and place.stat().st_size <= _MOST_BYTES:
+            if place.is_file() and place.stat().st_size <= LARGEST:
                 return next(_trees(place, place.read_text(encoding="utf-8")), None)
         except (OSError, UnicodeDecodeError):
             continue

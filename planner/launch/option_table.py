@@ -181,9 +181,9 @@ class OptionTable:
         return {meaning.parameter: meaning for meaning in found if meaning is not None}
 
     def can_say(self, parameter: str, value: Any) -> bool:
-        """Whether the target has words for a value of a parameter, or no row for it at all."""
-        rows = [row for row in self.rows if row.parameter == parameter and row.is_of(value)]
-        return not any(row.role is Role.NONE for row in rows)
+        """Whether no row calls just this value of a parameter impossible."""
+        rows = [row for row in self.rows_of(parameter, Role.NONE) if row.value]
+        return not any(row.is_of(value) for row in rows)
 
     def rows_of(self, parameter: str, *roles: Role) -> list[Row]:
         """The rows of a parameter with one of some roles."""

@@ -10,10 +10,9 @@ from planner.errors import LaunchError
 from planner.launch.imported import Imported, imported
 from planner.launch.launches import launches, nothing_found
 from planner.launch.targets import target_of
-from planner.launch.text import Given
+from planner.launch.text import LARGEST, Given
 from planner.launch.understood import Found, World
 
-_MOST_BYTES = 4_000_000
 _NODE_RANK = "--node-rank"
 _OF_POOLS = "prefill_"
 _REPLICAS = ("replicas", "prefill_replicas")
@@ -36,7 +35,19 @@ def read_launch(
     LaunchError
         It cannot be read, starts nothing that planner knows, or several things.
     """
-    text = _text(path)
+    return read_text(path, text_of(path), number, specs, num_gpus=num_gpus, gpu=gpu)
+
+
+def read_text(
+    path: Path,
+    text: str,
+    number: int | None = None,
+    specs: Path | None = None,
+    *,
+    num_gpus: str | None = None,
+    gpu: str | None = None,
+) -> Imported:
+    """As `read_launch`, of a file with another text."""
     found = [
         imported(path, target_of(one.target), _on(one, num_gpus, gpu), specs)
         for one in launches(path, text)
@@ -78,15 +89,16 @@ def _on(found: Found, num_gpus: str | None, gpu: str | None) -> Found:
     return replace(found, world=world if gpu is None else replace(world, gpu=gpu))
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """The text of a launch file. Raises `LaunchError` where it is none, or too long."""
     try:
         # A device or a pipe has no size that it tells.
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
             size = max(path.stat().st_size, len(content))
             raise LaunchError(
-                f"{path}: has {size:,} bytes or more; launch files of up to {_MOST_BYTES:,} are "
+                f"{path}: has {size:,} bytes or more; launch files of up to {LARGEST:,} are "
                 "read. Give the part that starts the job."
             )
         return content.decode("utf-8-sig")
@@ -132,7 +144,8 @@ def _joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:
     each = [int(one.values.get("num_gpus") or 0) for one in (first, second)]
     if all(each):
         values["num_gpus"] = num_first * each[0] + num_second * each[1]
-    lines = tuple(sorted({*first.lines, *second.lines}, key=lambda line: line.line))
+    every = dict.fromkeys((*first.lines, *second.lines))
+    lines = tuple(sorted(every, key=lambda line: (line.line, line.option)))
     joined = replace(
         second,
         values=values,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from planner.launch.imported import Imported
 from planner.launch.job import Job
@@ -22,9 +21,9 @@ _Texts = tuple[str, ...]
 class Rewritten:
     """A file after a change.
 
-    ``notes`` say what is to be done beside it. ``unexpressed`` is what the target cannot say of
-    the change, ``unwritten`` the options whose place in the file text alone does not tell, each
-    with what it is to be, None where it goes.
+    ``changes`` are all options that say it, by name, with their texts, None where they go;
+    ``unwritten`` those whose place in the file text alone does not tell. ``unexpressed`` is what
+    the target cannot say of the change, ``notes`` what is to be done beside it.
     """
 
     name: str
@@ -32,6 +31,7 @@ class Rewritten:
     after: str
     unexpressed: tuple[Remark, ...] = ()
     unwritten: Changes = field(default_factory=dict)
+    changes: Changes = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -64,6 +64,7 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
         after=_with_ends_of(found.text, edited.text),
         unexpressed=unexpressed,
         unwritten={**edited.unwritten, **elsewhere},
+        changes=changes,
         notes=_copies(before, after),
     )
 
@@ -160,7 +161,7 @@ def _of_command(target: Target) -> Collection[str]:
 
 def _options(imported: Imported, text: str) -> Mapping[str, Given]:
     """The options of the same command in a changed text."""
-    path = Path(imported.path)
+    path = imported.path
     same = [one for one in launches(path, text) if one.target == imported.target.name]
     before = [
         one for one in launches(path, imported.found.text) if one.target == imported.target.name

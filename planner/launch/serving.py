@@ -285,7 +285,7 @@ def port_of(worker: Worker, has_router: bool) -> int:
     """Where the first copy of a worker listens; a router takes the port that clients know."""
     if not has_router:
         return _FRONT_PORT
-    return _FRONT_PORT + (200 if worker.name == DECODE_POOL else 100)
+    return _FRONT_PORT + (2000 if worker.name == DECODE_POOL else 100)
 
 
 def urls(worker: Worker) -> list[Variable]:

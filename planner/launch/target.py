@@ -18,8 +18,8 @@ from planner.launch.understood import Answers, Found, Reading
 class File:
     """A file that is written; ``name`` is relative to the directory of the launch.
 
-    ``meaning`` is what it is for, in a few words; ``start`` the command of the shell with which
-    the user starts it, empty where another file does.
+    ``meaning`` is what it is for, in a few words; ``start`` the commands of the shell with which
+    the user starts it, one on each line, empty where another file does.
     """
 
     name: str
@@ -35,6 +35,8 @@ class Variable:
 
     Without ``default`` the script ends with a message where nobody sets it. ``prefix`` and
     ``suffix`` are text around the value within the same word, as a port follows an address.
+    Of a number, ``plus`` + ``times`` x it can be meant; 0 ``times`` stands for the value itself.
+    ``is_output``: a folder that the program writes, which must outlive it.
     """
 
     name: str
@@ -42,6 +44,9 @@ class Variable:
     default: str | None = None
     prefix: str = ""
     suffix: str = ""
+    times: int = 0
+    plus: int = 0
+    is_output: bool = False
 
 
 NODE_RANK = Variable(

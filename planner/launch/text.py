@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import unified_diff
 
+LARGEST = 4_000_000
+"""Bytes of a file, or characters of a text, up to which it is read."""
+
 _NO_NEWLINE = "\\ No newline at end of file\n"
 
 
@@ -68,11 +71,6 @@ def diff(before: str, after: str, name: str) -> str:
     """
     lines = unified_diff(list(_lines(before)), list(_lines(after)), name, name)
     return "".join(line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}" for line in lines)
-
-
-def line_of(text: str, position: int) -> int:
-    """The line of a character; the first is 1."""
-    return text.count("\n", 0, position) + 1
 
 
 def _lines(text: str) -> Iterator[str]:

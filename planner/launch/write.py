@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from planner.errors import LaunchError
 from planner.launch.job import Job
 from planner.launch.names import WRAPPERS
 from planner.launch.own import PLAN_FILE
@@ -13,6 +14,9 @@ from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
 from planner.request import Request
 from planner.workloads.registry import workload_of
+
+# What may be said beside a target whose documents a cluster takes as they are.
+_AS_THEY_ARE = (WRAPPERS[0], "kubernetes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +32,7 @@ class Launch:
     @property
     def starts(self) -> tuple[str, ...]:
         """What the user does to start it, in order."""
-        return tuple(file.start for file in self.files if file.start)
+        return tuple(line for file in self.files for line in file.start.splitlines())
 
 
 def launch_of(request: Request, target: str, wrapper: str) -> Launch:
@@ -45,6 +49,11 @@ def launch_of(request: Request, target: str, wrapper: str) -> Launch:
     job = Job.of(request)
     draft = tool.drafted(job)
     if not draft.processes:  # it writes whole documents, which need nothing around them
+        if wrapper not in _AS_THEY_ARE:
+            raise LaunchError(
+                f"{tool.title} starts its own documents on Kubernetes: leave --wrapper {wrapper} "
+                "out, or choose the target of the engine."
+            )
         wrapped = wrapper_of(WRAPPERS[0])
     plan = File(name=PLAN_FILE, text=job.pinned.to_toml(), meaning="the plan")
     files = (*wrapped(tool, job, draft), plan)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from planner.optimize.collector import known_value, plain, rows_of
+from planner.optimize.collector import known_value
 from planner.optimize.result import Comparison, SearchResult, row_of
-from planner.optimize.result_columns import full_columns
+from planner.optimize.result_rows import full_rows
 from planner.optimize.source import Candidates
 from planner.pinned import PinnedPlan
 from planner.plan import Plan
@@ -36,18 +36,12 @@ def _pinned(plan: Plan, candidates: Candidates | None) -> dict[str, Any] | None:
 def _row(plan: Plan, candidates: Candidates | None) -> dict[str, Any] | None:
     if candidates is None:
         return None
-    (row,) = _rows(plan, candidates.columns())
+    (row,) = full_rows(candidates.columns(), plan.problem.sources)
     return row
 
 
-def _rows(plan: Plan, table: Mapping[str, Any]) -> list[dict[str, Any]]:
-    whole = full_columns(table, plan.problem.sources)
-    columns = {name: [*map(known_value, plain(values))] for name, values in whole.items()}
-    return [*rows_of(columns)]
-
-
 def _compared(plan: Plan, compared: Comparison) -> dict[str, Any]:
-    rows = _rows(plan, compared.table)
+    rows = full_rows(compared.table, plan.problem.sources)
     return {
         "rows": [
             {"loss": known_value(loss), **row}

@@ -14,12 +14,14 @@ from planner.launch.lines import Line, Status
 from planner.launch.rewrite import Rewritten
 from planner.report.console import make_table, print_folded, print_title
 from planner.report.short import share
+from planner.report.told import label, told
 from planner.terms import Term, glossary, terms_of
 from planner.text import chance
 from planner.text import value as shown
 
 _MOST_NAMED = 6
 _TELLABLE = 0.01
+_OF_REQUESTS = ("time_to_first_token_s", "time_per_output_token_s", "decode_latency_s")
 _WASTED = {
     "time_recompute_s": "recomputation",
     "time_pipeline_bubble_s": "idle pipeline stages",
@@ -114,6 +116,21 @@ def print_wasted(console: Console, row: Mapping[str, Any]) -> None:
         print_folded(console, f"Of the step are lost: {', '.join(words)}.")
 
 
+def print_by_hand(console: Console, rewritten: Rewritten) -> None:
+    """The options of a change that cannot be made as a whole in the text of the file."""
+    words = [
+        f"{option} goes" if texts is None else f"{option} {' '.join(map(str, texts))}".strip()
+        for option, texts in rewritten.changes.items()
+    ]
+    for note in rewritten.notes:
+        print_folded(console, note)
+    print_folded(
+        console, "It cannot be made in this file as a whole: planner writes nothing there."
+    )
+    if words:
+        print_folded(console, f"In the words of the target: {', '.join(words)}.")
+
+
 def print_diff(console: Console, rewritten: Rewritten, *, is_written: bool) -> None:
     """The change in the user's file, and what of it the file cannot say."""
     for note in rewritten.notes:
@@ -133,7 +150,13 @@ def print_diff(console: Console, rewritten: Rewritten, *, is_written: bool) -> N
 
 
 def print_change(
-    console: Console, workload: str, change: Change | None, *, is_running: bool, fits: float
+    console: Console,
+    workload: str,
+    change: Change | None,
+    own: Mapping[str, Any],
+    *,
+    is_running: bool,
+    fits: float,
 ) -> None:
     """How surely the plan fits, and the best change of it."""
     print_title(console, "The best change")
@@ -143,17 +166,27 @@ def print_change(
         text = "Nothing near it is better." if is_running else "No change of three parameters fits."
         print_folded(console, text)
         return
-    print_folded(console, change_text(workload, change))
+    print_folded(console, change_text(workload, change, own))
 
 
-def change_text(workload: str, change: Change) -> str:
-    """A change in a sentence: what instead of what, what it gains, how surely it fits."""
+def change_text(workload: str, change: Change, own: Mapping[str, Any]) -> str:
+    """A change in a sentence: what instead of what, what it gains, how surely it fits.
+
+    To serve more at once may make each wait longer: the times of a request stand beside it.
+    """
     terms = terms_of(workload, "parameter")
     words = [
         f"{terms[name].term} {shown(after)} instead of {shown(before)}"
         for name, (before, after) in change.changed.items()
     ]
-    gains = [f"{share(change.gain)} faster"] if math.isfinite(change.gain) else []
+    gains = []
+    if math.isfinite(change.gain):
+        gains = [f"{share(change.gain)} {'faster' if workload == 'train' else 'more tokens/s'}"]
+    gains += [
+        f"{label(name)} {told(name, change.row[name])} instead of {told(name, own[name])}"
+        for name in _OF_REQUESTS
+        if own.get(name) is not None and change.row.get(name) is not None
+    ]
     fits = [f"fits with {chance(change.fits)}"] if math.isfinite(change.fits) else ["fits"]
     doubt = "" if change.is_told else " Published runs do not tell so small a gain from none."
     return f"{', '.join(words)}: {', '.join([*gains, *fits])}.{doubt}"

@@ -1,4 +1,4 @@
-"""Files of 40 plans through the real parsers: what they derive is what the plan says.
+"""Files of 41 plans through the real parsers: what they derive is what the plan says.
 
 The written scripts are run by bash with programs that only record how they were started.
 """
@@ -43,9 +43,7 @@ def written(
     return found
 
 
-@cache
-def total_parameters(model: Any) -> int:
-    return count_parameters(model).total
+total_parameters = cache(lambda model: count_parameters(model).total)
 
 
 def answered(parser: str, cases: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -70,8 +68,7 @@ def test_megatron(tmp_path: Path) -> None:
             "argv": started.arguments,
             "world": started.world if started.words[0] == "torchrun" else 1,
             "environment": started.environment,
-            # Layers of Mamba-2 need kernels that are not installed without a GPU.
-            "parameters": not is_hybrid(job),
+            "parameters": not is_hybrid(job),  # its kernels need a GPU
         }
         for name, (job, (started,), _) in launches.items()
     }
@@ -84,7 +81,6 @@ def test_megatron(tmp_path: Path) -> None:
 
 
 def is_hybrid(job: Job) -> bool:
-    """Whether some layers keep a state in place of keys and values."""
     return any(attention.has_state for attention in job.model.attentions)
 
 

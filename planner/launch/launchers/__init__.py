@@ -21,6 +21,9 @@ from planner.launch.understood import World
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
             "NVIDIA_VISIBLE_DEVICES")  # fmt: skip
 
+GPUS_OF_COPY = "GPUS_OF_COPY"
+"""The variable that lists the GPUs of a copy in batch scripts that are written here."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Inner:
@@ -88,10 +91,14 @@ def _inner(script: Script, one: Peeled) -> Inner:
          and (given := visible(one.environment[name])) is not None),
         None,
     )  # fmt: skip
+    world = replace(world_of(one.layers, devices), copies=_copies(script, one))
+    own = one.environment.get(GPUS_OF_COPY)
+    if own is not None and (share := visible(own)) is not None:
+        world = replace(world, gpus_per_node=share)  # of what the job has on a node
     return Inner(
         words=one.words,
         environment=one.environment,
-        world=replace(world_of(one.layers, devices), copies=_copies(script, one)),
+        world=world,
         line=one.words[0].line,
         conflict=conflict_of(one.layers),
     )

@@ -14,11 +14,10 @@ from planner.launch.launchers.programs import (
     MODULES,
     PROGRAMS,
     QUIET,
-    SHELLS,
     Program,
 )
 from planner.launch.launchers.world import Layer, hosts, layer_of
-from planner.launch.reading.containers import program_of
+from planner.launch.reading.containers import SHELLS, program_of
 from planner.launch.reading.shell import Command, Script, Word
 
 _PYTHON = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)*)?")
@@ -119,7 +118,7 @@ def _python(state: Peeled) -> tuple[Peeled, bool]:
             module = words[index + 1].text or ""
             rest = words[index + 1 :]
             if module == _ACCELERATE_MODULE:
-                return replace(_accelerate(replace(state, words=rest))), True
+                return _accelerate(replace(state, words=rest)), True
             if module in MODULES:
                 names = {id(MODULES[one]): one for one in MODULES}
                 tool = "deepspeed" if "deepspeed" in names[id(MODULES[module])] else "torchrun"

@@ -80,8 +80,6 @@ QUIET = _set(
 )
 """They start nothing, though their words may be those of something that would."""
 
-SHELLS = _set("bash sh zsh dash ash")
-
 PROGRAMS = {
     "srun": Program(does="slurm", flags=_SLURM_FLAGS, takes=True),
     "salloc": Program(does="slurm", flags=_SLURM_FLAGS, takes=True),

@@ -31,7 +31,8 @@ _GPU_LIMITS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu")
 _GPU_KINDS = ("cloud.google.com/gke-accelerator", "nvidia.com/gpu.product", "accelerator")
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _ROLES = ("prefill", "decode")
-_SHELLS = ("sh", "bash", "zsh", "dash", "ash")
+SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ash"})
+"""Programs that run the script in their argument."""
 _IN_KUBERNETES = re.compile(r"\$\((?P<name>[A-Za-z_]\w*)\)")
 _IN_COMPOSE = re.compile(
     r"\$(?:(?P<bare>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?-(?P<default>[^}]*))?\})"
@@ -83,7 +84,7 @@ def script_of(container: Container, text: str, name: str) -> Script:
     words = container.words
     shell = (words[0].text or "").rpartition("/")[2] if words else ""
     place = next((i for i, word in enumerate(words) if _is_script_flag(word.text or "")), None)
-    if shell in _SHELLS and place is not None and place + 1 < len(words):
+    if shell in SHELLS and place is not None and place + 1 < len(words):
         return read_inner(words[place + 1].pieces, container.environment, text, name)
     span = Span(0, 0)
     command = Command(

@@ -11,9 +11,7 @@ from planner.launch.option_table import Remark, Settings
 from planner.launch.target import Argument, Draft, File, Process, Target
 from planner.launch.trainer.reading import is_accelerate_document, trainer_answers
 from planner.launch.trainer.writing import (
-    accumulation,
     adapter_notes,
-    data_parallel,
     is_supervised,
     nested,
     require_even_copies,
@@ -75,7 +73,7 @@ def _fsdp(job: Job) -> dict[str, Any]:
         "zero_stage": job["zero_stage"],
         "offload": job["offload"] if job["offload"] == "optimizer" else None,
         "data_parallel_replicas": replicas,
-        "shard_size": data_parallel(job) // replicas,
+        "shard_size": job.data_parallel // replicas,
         "tensor_parallel": job["tensor_parallel"],
         "context_parallel": job["context_parallel"],
         "fsdp_version": 2,
@@ -97,7 +95,7 @@ def _deepspeed(job: Job) -> dict[str, Any]:
     stage, offload = int(job["zero_stage"]), job["offload"]
     return {
         "deepspeed_stage": stage,
-        "deepspeed_accumulation": accumulation(job),
+        "deepspeed_accumulation": job.accumulation_steps,
         "deepspeed_optimizer": "cpu" if offload.startswith("optimizer") else "none",
         "deepspeed_weights": "cpu" if offload == "optimizer_weights" else "none",
         "deepspeed_init": stage == 3,

@@ -13,21 +13,20 @@ from planner.launch.target import Argument, Draft, File, Process, Target, Variab
 from planner.launch.targets import deepspeed
 from planner.launch.trainer.axolotl import axolotl_answers
 from planner.launch.trainer.writing import (
-    accumulation,
     adapter_notes,
     adapter_remarks,
-    data_parallel,
     has_adapter,
     lora_modules,
     nested,
-    training_steps,
 )
 from planner.launch.yaml_text import yaml_text
 
 CONFIG = "axolotl.yaml"
 _BY_FSDP = ("HF Trainer FSDP", "HF Trainer bf16")
 _RATE = Variable(name="LEARNING_RATE", meaning="learning rate")
-_OUTPUT = Variable(name="OUTPUT_DIR", meaning="where checkpoints go", default="output")
+_OUTPUT = Variable(
+    name="OUTPUT_DIR", meaning="where checkpoints go", default="output", is_output=True
+)
 _DATASET = "DATASET"
 _DATASET_NOTE = "yours: a name on Hugging Face or a folder, with its type"
 _LEFT = (
@@ -57,10 +56,10 @@ def _quantities(job: Job) -> Mapping[str, Any]:
     quantities = {
         **{name: value for name, value in job.pinned.parameters.items() if name != "offload"},
         "model": job.hub_name or "MODEL",
-        "gradient_accumulation_steps": accumulation(job),
+        "gradient_accumulation_steps": job.accumulation_steps,
         "sequence_length": job["sequence_length"],
         "packing": True,
-        "training_steps": training_steps(job),
+        "training_steps": job.training_steps,
         "precision_kept": True if job["precision"] == "fp4" else None,
         "offload": job["offload"] if job["offload"] == "activations" else None,
         "adapter": job["adapter"],
@@ -89,7 +88,7 @@ def _fsdp(job: Job) -> dict[str, Any]:
         # Layers are repeated in FSDP's own units: gradient_checkpointing would gather them twice.
         "fsdp_recompute": True if inside else None,
         "recompute": "none" if inside else job["recompute"],
-        "dp_shard": data_parallel(job) // job["data_parallel_replicas"],
+        "dp_shard": job.data_parallel // job["data_parallel_replicas"],
     }
 
 

@@ -23,7 +23,6 @@ PROGRAM = "bridge_train.py"
 SHAPE = "shape"
 """In place of a model of Hugging Face: the overrides tell the shape."""
 _PROGRAMS = (PROGRAM, "run_recipe.py", "run_pretrain.py", "run_finetune.py")
-_NEMO = ("llm", "pretrain", "finetune")
 _DEFAULT = re.compile(r"\$\{\w+:(?P<default>[^}]*)\}")
 _PRIMUS = "modules.pre_trainer."
 _OF_PRIMUS = ("work_group", "user_name", "exp_name", "workspace")
@@ -34,7 +33,6 @@ _SECTIONS = (
     *("scheduler.", "trainer.strategy.", "trainer.", "data.", "mixed_precision.", "tokenizer."),
 )
 _NOTHING = ("", "null", "none", "~", "???")
-_GPUS_OF_RECIPE = re.compile(r"_(\d+)gpu_([a-z0-9]+?)_(bf16|fp8[a-z]*|nvfp4)")
 # Primus takes a variable of the environment, else what follows the colon.
 _ENVIRONMENT = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*:-?([^{}]*)\}")
 _SHORT = {

@@ -15,9 +15,7 @@ from planner.launch.trainer.reading import (
     trainer_answers,
 )
 from planner.launch.trainer.writing import (
-    accumulation,
     adapter_notes,
-    data_parallel,
     is_supervised,
     json_file,
     nested,
@@ -34,12 +32,12 @@ _WRITTEN = ("bf16", "fp16")
 def quantities(job: Job) -> Mapping[str, Any]:
     """What the table turns into keys of ``ds_config.json``."""
     stage = int(job["zero_stage"])
-    steps, micro, tp = accumulation(job), job["micro_batch_size"], job["tensor_parallel"]
+    steps, micro, tp = job.accumulation_steps, job["micro_batch_size"], job["tensor_parallel"]
     return {
         **job.pinned.parameters,
         "gradient_accumulation_steps": steps,
         # Its parser counts the ranks that split tensors as data parallel ones.
-        "train_batch_size": micro * steps * data_parallel(job) * tp,
+        "train_batch_size": micro * steps * job.data_parallel * tp,
         "precision_kept": True if job["precision"] not in _WRITTEN else None,
         "overlap": stage > 0,
         "contiguous": stage > 0,

@@ -45,7 +45,7 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         "micro_batch_size": None,
         "sharded_optimizer": stage in (1, 2),
         "sequence_length": job["sequence_length"],
-        "train_iterations": megatron_lm.steps_of(job),
+        "train_iterations": job.training_steps,
         "save_interval": megatron_lm.save_interval(job),
         "fp8_quantization": _quantization(job),
         "adapter": job["adapter"],

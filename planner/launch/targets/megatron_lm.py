@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -56,7 +55,7 @@ def run_words(job: Job) -> dict[str, Any]:
         **split_words(job),
         "max_positions": max(int(job["sequence_length"]), job.model.max_position_embeddings or 0),
         "sequence_length": job["sequence_length"],
-        "train_iterations": steps_of(job),
+        "train_iterations": job.training_steps,
         "save_interval": save_interval(job),
         "expert_tensor_parallel": 1 if has_experts and tensor > 1 else None,
         "mtp_num_layers": job["mtp_num_layers"] or 0,
@@ -68,14 +67,6 @@ def run_words(job: Job) -> dict[str, Any]:
         **precision_words(job),
         "offload_modules": _offloaded(job),
     }
-
-
-def steps_of(job: Job) -> int | None:
-    """Steps of the whole run."""
-    tokens = job["total_tokens"]
-    if not tokens:
-        return None
-    return math.ceil(float(tokens) / (int(job["global_batch_size"]) * int(job["sequence_length"])))
 
 
 def save_interval(job: Job) -> int:

@@ -167,8 +167,7 @@ def _chunks(reading: Reading, shape: dict[str, Any], notes: list[str]) -> int | 
         return len(chunks) // stages
     if told or not each or not layers:
         return told
-    ends = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
-    places = layers + sum(reading.has(name) for name in ends)
+    places = layers + sum(map(reading.has, _COUNTED))
     if places % (stages * each):
         notes.append(f"{layers} layers are no multiple of {stages} stages x {each} layers.")
     return max(places // (stages * each), 1)

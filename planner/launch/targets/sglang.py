@@ -40,8 +40,9 @@ _DRAFT_MODEL = Variable(name="DRAFT_MODEL", meaning="folder or ORG/NAME of the m
 _MOST_PREFILL_TOKENS = 16384
 _ROUTER_NOTE = "sglang_router (pip install sglang-router) spreads the requests"
 _HEAD = Variable(name=MASTER_ADDR.name, meaning=MASTER_ADDR.meaning, suffix=":20000")
-# Each prefill worker of a node meets the others at a port of its own: 5, its number, 00.
-_BOOTSTRAP = Variable(name=COPY.name, meaning=COPY.meaning, prefix="5", suffix="00")
+# Each prefill worker of a node meets the others at a port of its own, counted from here.
+_FIRST_PORT = 5000
+_BOOTSTRAP = Variable(name=COPY.name, meaning=COPY.meaning, times=1, plus=_FIRST_PORT)
 
 
 def worker_quantities(worker: Worker) -> dict[str, Any]:
@@ -96,7 +97,7 @@ def _process(server: Server) -> Process:
 
 
 def _bootstrap(worker: Worker) -> str | Variable:
-    return _BOOTSTRAP if worker.copies > 1 else "5000"
+    return _BOOTSTRAP if worker.copies > 1 else str(_FIRST_PORT)
 
 
 def _router(servers: tuple[Server, ...]) -> list[Process]:
@@ -110,7 +111,7 @@ def _router(servers: tuple[Server, ...]) -> list[Process]:
         prefill, decode = servers
         arguments.append(Argument(words=("--pd-disaggregation",)))
         arguments += [
-            Argument(words=("--prefill", url, f"5{copy}00"))
+            Argument(words=("--prefill", url, str(_FIRST_PORT + copy)))
             for copy, url in enumerate(urls(prefill.worker))
         ]
         arguments += [Argument(words=("--decode", url)) for url in urls(decode.worker)]

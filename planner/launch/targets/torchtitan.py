@@ -15,16 +15,18 @@ from planner.launch.option_table import Remark, Settings
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
 from planner.launch.targets.torchtitan_models import MODULE, function_of, own_config, shipped
 from planner.launch.targets.torchtitan_read import answers, is_of, starts
-from planner.launch.trainer.writing import data_parallel, require_even_copies, training_steps
+from planner.launch.trainer.writing import require_even_copies
 
 _ASSETS = Variable(name="HF_ASSETS_PATH", meaning="folder of the tokenizer, and of weights if any")
 _DATASET = Variable(name="DATASET", meaning="a data set that torchtitan knows", default="c4")
-_OUTPUT = Variable(name="OUTPUT_DIR", meaning="where checkpoints and logs go", default="outputs")
+_OUTPUT = Variable(
+    name="OUTPUT_DIR", meaning="where checkpoints and logs go", default="outputs", is_output=True
+)
 _SUBCOMMAND = "activation-checkpoint:"
 
 
 def _quantities(job: Job) -> Mapping[str, Any]:
-    dp, stage = data_parallel(job), int(job["zero_stage"])
+    dp, stage = job.data_parallel, int(job["zero_stage"])
     copies = _copies(job)
     pp, micro = int(job["pipeline_parallel"]), int(job["micro_batch_size"])
     precision = job["precision"]
@@ -41,7 +43,7 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         "local_batch": micro * (job["global_batch_size"] // (micro * dp) if pp > 1 else 1),
         "micro_in_pipeline": micro if pp > 1 else None,
         "sequence_length": job["sequence_length"],
-        "training_steps": training_steps(job),
+        "training_steps": job.training_steps,
         "precision": None if precision in ("fp8", "fp4") else precision,
         "precision_in_16": True if precision != "bf16" else None,
         "sequence_parallel": job["sequence_parallel"] if job["tensor_parallel"] > 1 else None,
@@ -159,7 +161,7 @@ def _beside_context(job: Job) -> tuple[Remark, ...]:
 
 def _require_experts(job: Job) -> None:
     """Experts are dealt over the ranks that share what is sharded, tensors and sequences."""
-    shards = data_parallel(job) // _copies(job)
+    shards = job.data_parallel // _copies(job)
     ranks = shards * job["context_parallel"] * job["tensor_parallel"]
     if ranks % job["expert_parallel"]:
         raise LaunchError(
@@ -170,7 +172,7 @@ def _require_experts(job: Job) -> None:
 
 
 def _copies(job: Job) -> int:
-    return int(job["data_parallel_replicas"]) if job["zero_stage"] else data_parallel(job)
+    return int(job["data_parallel_replicas"]) if job["zero_stage"] else job.data_parallel
 
 
 TARGET = Target(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from planner.launch.job import Job
@@ -39,8 +40,10 @@ NAME = "vllm"
 _ONLINE = {"fp8": True, "fp8_block": True, "w8a16": False, "nvfp4": False}
 _LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 _DRAFT_MODEL = Variable(name="DRAFT_MODEL", meaning="folder or ORG/NAME of the model that drafts")
-# Each copy needs some ports of its own on a node, counted from here.
-_SIDE_CHANNEL = {PREFILL_POOL: "56", DECODE_POOL: "57"}
+# Each copy needs some ports of its own on a node, counted from here, below those that systems
+# hand out.
+_SIDE_CHANNEL = {PREFILL_POOL: 16000, DECODE_POOL: 24000}
+_PORTS_OF_COPY = 10
 _ROUTER_NOTE = "vllm-router (pip install vllm-router) spreads the requests"
 
 
@@ -78,10 +81,10 @@ def _process(server: Server) -> Process:
     arguments = [Argument(words=("vllm", "serve", server.model))]
     if worker.name in _SIDE_CHANNEL:
         channel = "VLLM_NIXL_SIDE_CHANNEL_"
-        prefix = f"{channel}PORT={_SIDE_CHANNEL[worker.name]}"
-        port: str | Variable = f"{prefix}00"
+        first = _SIDE_CHANNEL[worker.name]
+        port: str | Variable = f"{channel}PORT={first}"
         if worker.copies > 1:
-            port = Variable(name=COPY.name, meaning=COPY.meaning, prefix=prefix, suffix="0")
+            port = replace(COPY, prefix=f"{channel}PORT=", times=_PORTS_OF_COPY, plus=first)
         host = Variable(
             name=HOST_ADDRESS.name, meaning=HOST_ADDRESS.meaning, prefix=f"{channel}HOST="
         )

@@ -25,7 +25,6 @@ _TELLING = (
 _ARGUMENTS = {"learning_rate", "output_dir", "num_train_epochs", "max_steps", "use_peft", "lora_r"}
 _PROGRAMS = ("run_clm.py", "sft.py", "trl.scripts.sft")
 _NO_TRAINER = ("--tensor-model-parallel-size", "--micro-batch-size", "--seq-length")
-_DEEPSPEED_SECTIONS = ("zero_optimization", "bf16", "fp16", "activation_checkpointing")
 _DEEPSPEED_KEYS = (
     "train_batch_size",
     "train_micro_batch_size_per_gpu",
@@ -129,7 +128,6 @@ def answers_of(sources: Sources, is_supervised: bool) -> Answers:
             for name, given in group.items()
         },
         has_deepspeed=bool(sources.deepspeed) or "--deepspeed" in sources.script,
-        has_accelerate=bool(sources.accelerate),
         deepspeed_keys=frozenset(sources.deepspeed),
         has_script=bool(sources.script),
         is_supervised=is_supervised,

@@ -12,7 +12,7 @@ from planner.launch.understood import World
 
 @dataclass(frozen=True, kw_only=True)
 class Said:
-    """What the tables made of each source; see `planner.launch.trainer_reading`.
+    """What the tables made of each source; see `planner.launch.trainer.reading`.
 
     ``texts`` are all options by name, None where text alone does not tell the value; ``spelled``
     is how the file has them.
@@ -23,7 +23,6 @@ class Said:
     accelerate: Mapping[str, Meaning]
     texts: Mapping[str, str | None]
     has_deepspeed: bool
-    has_accelerate: bool
     deepspeed_keys: frozenset[str] = frozenset()
     has_script: bool
     is_supervised: bool

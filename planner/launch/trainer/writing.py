@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +21,9 @@ SECTION = "fsdp_config."
 
 _SFT = ("-m", "trl.scripts.sft")
 _DATASET = Variable(name="DATASET", meaning="data set: a name on Hugging Face, or a folder")
-_OUTPUT = Variable(name="OUTPUT_DIR", meaning="where checkpoints go", default="output")
+_OUTPUT = Variable(
+    name="OUTPUT_DIR", meaning="where checkpoints go", default="output", is_output=True
+)
 _RATE = Variable(name="LEARNING_RATE", meaning="learning rate")
 _MODEL = Variable(name="MODEL_PATH", meaning="folder of the model's weights and config.json")
 _TOKENIZER = Variable(name="TOKENIZER", meaning="ORG/NAME or folder of the tokenizer")
@@ -46,12 +47,6 @@ _NAMES = {
 }
 
 
-def data_parallel(job: Job) -> int:
-    """Copies of the model, each with data of its own."""
-    split = job["tensor_parallel"] * job["context_parallel"] * job["pipeline_parallel"]
-    return int(job.num_gpus // split)
-
-
 def require_even_copies(job: Job) -> None:
     """Refuse copies of what is sharded that share a rank of data.
 
@@ -60,17 +55,12 @@ def require_even_copies(job: Job) -> None:
     LaunchError
         They do not divide the data-parallel ranks.
     """
-    copies, ranks = int(job["data_parallel_replicas"]), data_parallel(job)
+    copies, ranks = int(job["data_parallel_replicas"]), job.data_parallel
     if ranks % copies:
         raise LaunchError(
             f"{copies} copies of the shards (data_parallel_replicas) do not divide {ranks} "
             "data-parallel ranks: FSDP2 deals whole ranks of data to each copy."
         )
-
-
-def accumulation(job: Job) -> int:
-    """Micro-batches of a rank in a step."""
-    return int(job["global_batch_size"] // (job["micro_batch_size"] * data_parallel(job)))
 
 
 def is_supervised(job: Job) -> bool:
@@ -130,24 +120,17 @@ def _latent(attention: AttentionSpec) -> tuple[tuple[str, ...], tuple[str, ...]]
     return ("q_b_proj" if attention.q_lora_rank else "q_proj", "kv_b_proj"), ("o_proj",)
 
 
-def training_steps(job: Job) -> int | None:
-    """Steps of the whole run."""
-    tokens = job["total_tokens"]
-    step = job["global_batch_size"] * job["sequence_length"]
-    return max(math.ceil(tokens / step), 1) if tokens else None
-
-
 def script_quantities(job: Job) -> Mapping[str, Any]:
     """What the script is told: not how the job is split, which its launcher or a file tells."""
     supervised, adapter = is_supervised(job), has_adapter(job)
     length = job["sequence_length"]
     return {
         "micro_batch_size": job["micro_batch_size"],
-        "gradient_accumulation_steps": accumulation(job),
+        "gradient_accumulation_steps": job.accumulation_steps,
         "trl_length": length if supervised else None,
         "packing": True if supervised else None,
         "block_length": None if supervised else length,
-        "training_steps": training_steps(job),
+        "training_steps": job.training_steps,
         "precision": job["precision"],
         "weights_type": _weights_type(job),
         "flash_attention": job["flash_attention"] if supervised else None,

@@ -15,6 +15,9 @@ from planner.launch.wrappers.shell import MASTER_PORT, arguments_lines, asked, c
 
 FOLDER = "/launch"
 """Where the files beside the commands are mounted."""
+CLAIM = "/data"
+"""Where a job that trains finds data and leaves checkpoints."""
+_WORK = "/tmp/launch"
 
 # Official images and how their tags name a version.
 # docs.vllm.ai, deployment/docker; docs.sglang.io, installation; nvidia.github.io/TensorRT-LLM,
@@ -25,6 +28,8 @@ _IMAGES = {
     "tensorrt-llm": "nvcr.io/nvidia/tensorrt-llm/release:{}",
     "llama-server": "ghcr.io/ggml-org/llama.cpp:server-cuda-{}",
 }
+# Programs that are in no image of their target: vLLM's router has images of its own, tagged by day.
+_PROGRAMS = {"vllm-router": "vllm/vllm-router:<nightly tag>"}
 _AMD_IMAGES = {"vllm": "rocm/vllm:<tag for {}>", "sglang": "lmsysorg/sglang:<ROCm tag of v{}>"}
 # What Kubernetes itself would replace in arguments: $(NAME), and $$ by one $.
 _REFERENCE = re.compile(r"\$(?=\$|\([\w.-]+\))")
@@ -39,8 +44,10 @@ _RESOURCES = {
 _HEALTH = ("vllm", "sglang", "tensorrt-llm", "llama-server")
 
 
-def image_of(target: Target, job: Job) -> str:
-    """The official image of the version, else a text that no registry takes for one."""
+def image_of(target: Target, job: Job, process: Process) -> str:
+    """The official image that has the program, else a text that no registry takes for one."""
+    if (own := _PROGRAMS.get(_program(process))) is not None:
+        return own
     known = (_AMD_IMAGES if job.gpu.vendor == "AMD" else _IMAGES).get(target.name)
     version = _VERSION.search(target.version)
     if known is None or version is None:
@@ -48,9 +55,23 @@ def image_of(target: Target, job: Job) -> str:
     return known.format(version[0])
 
 
+def _program(process: Process) -> str:
+    """The first word of a process."""
+    words = [word for one in process.arguments for word in one.words]
+    return words[0] if words and isinstance(words[0], str) else ""
+
+
 def gpu_resource(job: Job) -> str:
     """What a cluster of the vendor's GPUs calls one of them."""
     return _RESOURCES.get(job.gpu.vendor, "nvidia.com/gpu")
+
+
+def _working_folder() -> list[str]:
+    return [
+        f"# {FOLDER} is read-only, and some programs write where they run.",
+        f"mkdir -p {_WORK} && cp -rL {FOLDER}/* {_WORK}",
+        f"cd {_WORK}",
+    ]
 
 
 def answers_health(target: Target, process: Process) -> bool:
@@ -72,7 +93,7 @@ def pod_script(
     ``given`` are variables with the shell's words for them: the place in the job. ``links`` are
     the copies that the process reaches, ``names`` how the cluster calls their processes.
     """
-    lines = [*STRICT, *([f"cd {FOLDER}"] if draft.files else [])]
+    lines = [*STRICT, *(_working_folder() if draft.files else [])]
     lines += exports(environment_of(target, job, process))
     lines += asked([process])
     if process.num_nodes > 1:

@@ -40,7 +40,11 @@ def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
 def _server(job: Job, draft: Draft) -> Process:
     """The one server; a router before its copies is KServe's own work."""
     servers = [one for one in draft.processes if one.gpus_per_node]
-    if job.is_training or len(servers) != 1 or servers[0].num_nodes > 1 or not servers[0].port:
+    if job.is_training:
+        raise LaunchError(
+            "KServe serves and does not train: choose --wrapper kubernetes, slurm or script."
+        )
+    if len(servers) != 1 or servers[0].num_nodes > 1 or not servers[0].port:
         raise LaunchError(
             "An InferenceService has one kind of server, which fits on a node: choose "
             "--wrapper kubernetes."

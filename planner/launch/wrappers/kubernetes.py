@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import posixpath
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from planner.errors import LaunchError
 from planner.launch.heading import heading, variables_of
 from planner.launch.job import Job
-from planner.launch.target import Draft, File, Process, Target
+from planner.launch.target import Argument, Draft, File, Process, Target, Variable
 from planner.launch.wrappers.images import (
+    CLAIM,
     FOLDER,
     answers_health,
     gpu_resource,
@@ -19,12 +22,11 @@ from planner.launch.wrappers.images import (
     pod_script,
 )
 from planner.launch.wrappers.placing import placed
-from planner.launch.wrappers.script import benchmark, reaches
+from planner.launch.wrappers.script import MEASURES, SOME_STEPS, benchmark, reaches
 from planner.launch.wrappers.shell import runs_by_rank, uses
 from planner.launch.wrappers.yaml_text import documents
 
 _LONGEST_NAME = 40
-_INDEX = "batch.kubernetes.io/job-completion-index"
 _GROUP = "leaderworkerset.sigs.k8s.io/group-index"
 _OF_GROUP = "leaderworkerset.sigs.k8s.io/name"
 _SECRET = re.compile(r".*_(?:TOKEN|KEY|SECRET|PASSWORD)")
@@ -34,57 +36,84 @@ Object = dict[str, Any]
 
 
 def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
-    """One manifest of everything, and what measures the job.
+    """One manifest of everything, and one that measures the job, or a script.
 
     Raises
     ------
     LaunchError
         A launcher needs to reach other nodes by itself, which pods cannot.
     """
-    manifest = Manifest(target, job, draft)
+    manifest = _file(Manifest(target, job, draft), is_benchmark=False)
+    if not job.is_training:
+        return (manifest, *benchmark(target, job, draft))
+    steps = (
+        # Its settings are objects of their own, so that neither file changes the other's.
+        Manifest(target, job, Draft(processes=(one,), files=draft.files), part=f"-{one.name}")
+        for one in draft.benchmark
+    )
+    return (manifest, *(_file(one, is_benchmark=True) for one in steps))
+
+
+def _file(manifest: Manifest, *, is_benchmark: bool) -> File:
+    target, job, draft = manifest.target, manifest.job, manifest.draft
     names = [process.name for process in draft.processes]
     name = f"{names[0] if len(names) == 1 else 'launch'}.yaml"
-    also, how = manifest.asks(), [f"  kubectl apply -f {name}"]
+    how = [*([SOME_STEPS] if is_benchmark else []), f"  kubectl apply -f {name}"]
     ports = [one for one in draft.processes if one.port]
     if draft.benchmark and ports:
         last = ports[-1]
         service = f"service/{manifest.name_of(last)}"
         how.append(f"  kubectl port-forward {service} {last.port}  # for the benchmark")
-    head = heading(target, job, draft, draft.processes, how, also)
+    told = Draft(processes=()) if is_benchmark else draft
+    head = heading(target, job, told, draft.processes, how, manifest.asks())
     text = "\n".join(head) + "\n" + documents(manifest.objects())
     start = f"kubectl apply -f {name}"
-    file = File(name=name, text=text, meaning="everything that the cluster needs", start=start)
-    return (file, *benchmark(target, job, draft))
+    meaning = MEASURES if is_benchmark else "everything that the cluster needs"
+    return File(name=name, text=text, meaning=meaning, start=start)
 
 
 class Manifest:
-    """The objects that a draft becomes."""
+    """The objects that a draft becomes; ``part`` ends the names of those that all pods share."""
 
-    def __init__(self, target: Target, job: Job, draft: Draft) -> None:
-        self.target, self.job, self.draft = target, job, draft
-        self.places = placed(draft.processes, job.cluster.gpus_per_node)
+    def __init__(self, target: Target, job: Job, draft: Draft, part: str = "") -> None:
+        processes = tuple(map(_on_claim, draft.processes))
+        self.target, self.job, self.draft = target, job, replace(draft, processes=processes)
+        self.places = placed(processes, job.cluster.gpus_per_node)
         self.stem = dns_label(job.model.name)
+        self.shared = f"{self.stem}{part}"
 
     def name_of(self, process: Process) -> str:
         """How the cluster calls a process."""
-        return dns_label(f"{self.stem}-{process.name}")
+        return f"{self.stem}-{dns_label(process.name)}"
 
     def asks(self) -> list[str]:
         """What the user does to the file and the cluster before it can run."""
         values = [one.name for one in variables_of(self.draft.processes)]
         found = []
         if values:
-            found.append(f"these values: in the ConfigMap {self.stem}-settings below")
-        if (image := image_of(self.target, self.job)).startswith("<") or "<" in image:
-            found.append(f"image: one that has {self.target.version}")
+            found.append(f"these values: in the ConfigMap {self.shared}-settings below")
+        found += self._images()
         if self.job.is_training:
-            found.append("a PersistentVolumeClaim `data` with data and checkpoints, seen at /data")
+            found.append(
+                f"a PersistentVolumeClaim `data` with data and checkpoints, seen at {CLAIM}"
+            )
         if self.job.num_nodes > 1:
             found.append("the resource of your network, such as rdma/hca, beside that of the GPUs")
         if self._secrets():
             names = ", ".join(self._secrets())
             found.append(f"the Secret {self.stem}-secrets, where it is needed: {names}")
         return found
+
+    def _images(self) -> list[str]:
+        """What is said of images that no registry has under the name written here."""
+        images: dict[str, list[str]] = {}
+        for process in self.draft.processes:
+            images.setdefault(image_of(self.target, self.job, process), []).append(process.name)
+        return [
+            f"image: {image} of {', '.join(names)}, in place of what stands in <>"
+            for image, names in images.items()
+            if "<" in image
+        ]
 
     def objects(self) -> list[Object]:
         """All objects, those that others name first."""
@@ -100,7 +129,7 @@ class Manifest:
         files = {file.name.replace("/", "."): file.text for file in self.draft.files}
         parts = (("settings", plain), ("files", files))
         return [
-            {**self._head("v1", "ConfigMap", f"{self.stem}-{end}"), "data": data}
+            {**self._head("v1", "ConfigMap", f"{self.shared}-{end}"), "data": data}
             for end, data in parts
             if data
         ]
@@ -128,16 +157,16 @@ class Manifest:
         script = pod_script(self.target, self.job, self.draft, process, given, links, names)
         mounts = [{"name": "shared-memory", "mountPath": "/dev/shm"}]
         mounts += [{"name": "files", "mountPath": FOLDER}] if self.draft.files else []
-        mounts += [{"name": "data", "mountPath": "/data"}] if self.job.is_training else []
+        mounts += [{"name": "data", "mountPath": CLAIM}] if self.job.is_training else []
         found: Object = {
             "name": dns_label(process.name),
-            "image": image_of(self.target, self.job),
+            "image": image_of(self.target, self.job, process),
             "command": ["/bin/bash", "-c"],
             "args": [script],
             "env": self._environment(process),
         }
         if any(not _SECRET.fullmatch(one.name) for one in variables_of([process])):
-            found["envFrom"] = [{"configMapRef": {"name": f"{self.stem}-settings"}}]
+            found["envFrom"] = [{"configMapRef": {"name": f"{self.shared}-settings"}}]
         if process.port and answers:
             found["ports"] = [{"name": "http", "containerPort": process.port}]
             if answers_health(self.target, process):
@@ -252,7 +281,7 @@ class Manifest:
         items = [
             {"key": file.name.replace("/", "."), "path": file.name} for file in self.draft.files
         ]
-        return {"name": "files", "configMap": {"name": f"{self.stem}-files", "items": items}}
+        return {"name": "files", "configMap": {"name": f"{self.shared}-files", "items": items}}
 
     def _service(
         self, name: str, selector: Mapping[str, str], port: int | None, *, is_headless: bool = True
@@ -271,6 +300,20 @@ class Manifest:
             "kind": kind,
             "metadata": {"name": name, "labels": labels},
         }
+
+
+def _on_claim(process: Process) -> Process:
+    """The process with its output on the claim, where the user does not say another place."""
+
+    def moved(argument: Argument) -> Argument:
+        return replace(argument, words=tuple(map(on_claim, argument.words)))
+
+    def on_claim(word: str | Variable) -> str | Variable:
+        if isinstance(word, str) or not word.is_output or word.default is None:
+            return word
+        return replace(word, default=posixpath.join(CLAIM, word.default))
+
+    return replace(process, arguments=tuple(map(moved, process.arguments)))
 
 
 def dns_label(text: str) -> str:

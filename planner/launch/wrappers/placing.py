@@ -19,8 +19,8 @@ class Placed:
 
     @property
     def gpus(self) -> str:
-        """Its GPUs on a node as CUDA_VISIBLE_DEVICES takes them."""
-        return ",".join(str(self.gpu + i) for i in range(self.process.gpus_per_node))
+        """Its GPUs among those of the job on a node, counted from 1."""
+        return ",".join(str(self.gpu + i + 1) for i in range(self.process.gpus_per_node))
 
     @property
     def port(self) -> int:

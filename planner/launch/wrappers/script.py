@@ -24,6 +24,8 @@ START = "start.sh"
 _MOST_SHOWN = 8
 HEAD = ["#!/usr/bin/env bash"]
 STRICT = ["set -euo pipefail"]
+MEASURES = "measures what was predicted"
+SOME_STEPS = "It runs some steps of the job, and ends."
 _BESIDE_A_SERVER = "It asks a server that runs."
 
 
@@ -43,28 +45,30 @@ def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
             text=_script(target, job, draft, process, places),
             is_executable=True,
             meaning=_meaning(process),
-            start="" if all_at_once else _by_hand(process, job).strip(),
+            start="" if all_at_once else "\n".join(_starts(process, job, places)),
         )
         for process in draft.processes
     ]
-    return (*all_at_once, *scripts, *benchmark(target, job, draft), *draft.files)
+    return (*all_at_once, *scripts, *draft.files, *benchmark(target, job, draft))
 
 
 def benchmark(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
-    """Scripts that measure what was predicted, beside a job that runs."""
-    how = "It runs some steps of the job, and ends." if job.is_training else _BESIDE_A_SERVER
-    return tuple(
-        File(
-            name=f"{process.name}.sh",
-            text=_text(
-                heading(target, job, Draft(processes=()), [process], [how]),
-                *_body(target, job, draft, process),
-            ),
-            is_executable=True,
-            meaning="measures what was predicted",
-            start=f"bash {process.name}.sh",
-        )
-        for process in draft.benchmark
+    """Scripts that measure what was predicted: some steps of a training, or a load of requests."""
+    return tuple(_benchmark(target, job, draft, process) for process in draft.benchmark)
+
+
+def _benchmark(target: Target, job: Job, draft: Draft, process: Process) -> File:
+    places = placed([process], job.cluster.gpus_per_node)
+    how = [_BESIDE_A_SERVER]
+    if job.is_training:
+        how = [SOME_STEPS, *_how(process, job, places)]
+    head = heading(target, job, Draft(processes=()), [process], how)
+    return File(
+        name=f"{process.name}.sh",
+        text=_text(head, *_body(target, job, draft, process)),
+        is_executable=True,
+        meaning=MEASURES,
+        start="\n".join(_starts(process, job, places)),
     )
 
 
@@ -224,13 +228,28 @@ def _how(process: Process, job: Job, places: Sequence[Placed]) -> list[str]:
         ]
     if num_nodes(places) == 1 or runs_by_rank(process):
         return [_by_hand(process, job)]
-    lines = list(_on_nodes(own))
+    lines = [f"  {where}: {line}" for where, line in _on_nodes(own)]
     more = ["  and so on"] if len(lines) > _MOST_SHOWN else []
     nodes = num_nodes(places)
     return [f"The plan has nodes 0 to {nodes - 1}; run it", *lines[:_MOST_SHOWN], *more]
 
 
-def _on_nodes(own: Sequence[Placed]) -> Iterator[str]:
+def _starts(process: Process, job: Job, places: Sequence[Placed]) -> list[str]:
+    """The commands that start a process, each with the node that it is for."""
+    own = [place for place in places if place.process is process]
+    by_hand = _by_hand(process, job).strip()
+    if num_nodes(places) == 1 or runs_by_rank(process):
+        return [by_hand]
+    if len(own) == len(places) == 1:
+        last = process.num_nodes - 1
+        others = f"1 to {last} on the others" if last > 1 else "1 on the other"
+        return [f"{by_hand}  # on the first node; NODE_RANK={others}"]
+    lines = [f"{line}  # {where}" for where, line in _on_nodes(own)]
+    more = [f"# and so on: {process.name}.sh says how"] if len(lines) > _MOST_SHOWN else []
+    return [*lines[:_MOST_SHOWN], *more]
+
+
+def _on_nodes(own: Sequence[Placed]) -> Iterator[tuple[str, str]]:
     """The command for each node of a process, or for each of its groups of nodes."""
     seen = set()
     for one in own:
@@ -239,13 +258,13 @@ def _on_nodes(own: Sequence[Placed]) -> Iterator[str]:
             copy = f"COPY={one.copy} " * (one.process.copies > 1)
             last = one.node + nodes - 1
             yield (
-                f"  on nodes {one.node} to {last}: NODE_RANK=0 (to {nodes - 1}) "
-                f"MASTER_ADDR=NODE_{one.node} {copy}bash {name}.sh"
+                f"on nodes {one.node} to {last}, NODE_RANK=0 to {nodes - 1}",
+                f"NODE_RANK=0 MASTER_ADDR=NODE_{one.node} {copy}bash {name}.sh",
             )
         elif one.node not in seen:
             first = f"FIRST_COPY={one.copy} " * (one.copy > 0)
             gpu = f"FIRST_GPU={one.gpu} " * (one.gpu > 0)
-            yield f"  on node {one.node}: {first}{gpu}bash {name}.sh"
+            yield f"on node {one.node}", f"{first}{gpu}bash {name}.sh"
         seen.add(one.node)
 
 

@@ -35,6 +35,8 @@ def asked(processes: Iterable[Process]) -> list[str]:
     for one in variables_of(processes):
         if one.default is None:
             lines.append(f': "${{{one.name}:?{_in_quotes(one.meaning)}}}"')
+        elif "'" in one.default:  # bash looks for its pair within "${NAME:=...}"
+            lines.append(f'[[ -n "${{{one.name}:-}}" ]] || {one.name}={shell_word(one.default)}')
         else:
             lines.append(f': "${{{one.name}:={_in_quotes(one.default)}}}"')
     return lines
@@ -104,7 +106,10 @@ def expanded(word: str | Variable) -> str:
     """A word of a command, quoted, or the variable of the shell that holds it."""
     if isinstance(word, Variable):
         before, after = (shell_word(text) if text else "" for text in (word.prefix, word.suffix))
-        return f'{before}"${{{word.name}}}"{after}'
+        value = f"${{{word.name}}}"
+        if word.times:
+            value = f"$(({word.plus} + {word.times} * {word.name}))"
+        return f'{before}"{value}"{after}'
     return shell_word(word)
 
 
@@ -148,5 +153,5 @@ def _line(argument: Argument) -> str:
 
 
 def _in_quotes(text: str) -> str:
-    """Text inside ``"${NAME:?...}"``."""
-    return one_line(text).translate(_SPECIAL)
+    """Text inside ``"${NAME:?...}"``; a single quote would begin a text of its own there."""
+    return one_line(text).replace("'", "\u2019").translate(_SPECIAL)

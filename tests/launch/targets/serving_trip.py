@@ -61,10 +61,14 @@ def planned(**asked: Any) -> Job:
 def words(process: Process) -> list[str]:
     """The command of a process; variables as a shell writes them."""
     return [
-        word if isinstance(word, str) else f"{word.prefix}${{{word.name}}}{word.suffix}"
+        word if isinstance(word, str) else f"{word.prefix}{_value(word)}{word.suffix}"
         for argument in process.arguments
         for word in argument.words
     ]
+
+
+def _value(word: Variable) -> str:
+    return f"$(({word.plus} + {word.times} * {word.name}))" if word.times else f"${{{word.name}}}"
 
 
 def value_of(process: Process, option: str) -> str | None:

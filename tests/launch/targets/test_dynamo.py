@@ -10,6 +10,7 @@ import yaml
 from round_trip import lost
 from serving_trip import planned
 
+from planner.errors import LaunchError
 from planner.launch.job import Job
 from planner.launch.read import read_launch
 from planner.launch.targets.dynamo import TARGET
@@ -125,5 +126,9 @@ def test_a_graph_needs_no_other_document_around_it() -> None:
         workload="serve", model="llama-3.1-8b", gpu="h100-sxm", engine="vllm", num_gpus=1
     )
     launch = launch_of(request, "dynamo", "kubernetes")
-    assert [file.name for file in launch.files] == ["benchmark.sh", "graph.yaml", "plan.toml"]
+    assert launch.starts == ("kubectl apply -f graph.yaml", "bash benchmark.sh")
+    for wrapper in ("slurm", "kserve"):
+        with pytest.raises(LaunchError, match=f"leave --wrapper {wrapper} out"):
+            launch_of(request, "dynamo", wrapper)
+    assert [file.name for file in launch.files] == ["graph.yaml", "benchmark.sh", "plan.toml"]
     assert "kubectl apply -f graph.yaml" in launch.starts

@@ -92,9 +92,9 @@ def test_pools_have_modes_and_ports_to_meet() -> None:
     prefill, decode = (process_of(draft, name) for name in ("prefill", "decode"))
     assert value_of(prefill, "--disaggregation-mode") == "prefill"
     assert value_of(decode, "--disaggregation-mode") == "decode"
-    assert "5${COPY}00" in words(prefill)
+    assert "$((5000 + 1 * COPY))" in words(prefill)
     router = words(process_of(draft, "router"))
-    assert router[router.index("${PREFILL_URL_1}") + 1] == "5100"
+    assert router[router.index("${PREFILL_URL_1}") + 1] == "5001"
     assert router.count("--decode") == decode.copies == 2
 
 

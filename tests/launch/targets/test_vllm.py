@@ -105,7 +105,8 @@ def test_pools_hand_the_cache_on() -> None:
     router = words(process_of(draft, "router"))
     assert (router.count("--prefill"), router.count("--decode")) == (2, 2)
     # Every copy on a node listens for others at a port of its own.
-    assert "VLLM_NIXL_SIDE_CHANNEL_PORT=57${COPY}0" in words(decode)
+    assert "VLLM_NIXL_SIDE_CHANNEL_PORT=$((24000 + 10 * COPY))" in words(decode)
+    assert "VLLM_NIXL_SIDE_CHANNEL_PORT=$((16000 + 10 * COPY))" in words(prefill)
 
 
 def test_a_server_fills_whole_nodes() -> None:

@@ -37,6 +37,8 @@ while [[ $# -gt 0 && "$1" == -* ]]; do
   echo "$1" >> "$STEPS"
   shift
 done
+# A step has the GPUs of the job, whatever the script exported.
+export CUDA_VISIBLE_DEVICES="$STEP_GPUS"
 for ((rank = 0; rank < tasks; rank++)); do
   SLURM_PROCID=$rank SLURM_NODEID=$((rank / each)) "$@" &
 done
@@ -120,6 +122,7 @@ def run(
         "PATH": path,
         "HOME": str(folder),
         "STEPS": str(folder / "steps"),
+        "STEP_GPUS": "0,1,2,3,4,5,6,7",
         **(environment or {}),
     }
     ended = subprocess.run(

@@ -125,6 +125,50 @@ def test_training_on_several_nodes_is_an_indexed_job(tmp_path: Path) -> None:
     assert said["words"] == [*world, *rank, "train.py", "/data/a b"]
 
 
+def test_output_goes_to_the_claim_and_programs_may_write_where_they_run(tmp_path: Path) -> None:
+    output = Variable(name="OUTPUT_DIR", meaning="checkpoints", default="out", is_output=True)
+    files = (File(name="a.json", text="{}"), File(name="b/c.json", text="{}"))
+    found = objects(Draft(processes=(process("train", output),), files=files), job_of())
+    pod = one(found, "Job")["spec"]["template"]["spec"]
+    mounts = {each["name"]: each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
+    (settings,) = (each["data"] for each in found if "OUTPUT_DIR" in each.get("data", {}))
+    assert settings == {"OUTPUT_DIR": f"{mounts['data']}/out"}
+    read_only, work = tmp_path / "mounted", tmp_path / "work"
+    (read_only / "..data/b").mkdir(parents=True)
+    for file in files:
+        (read_only / "..data" / file.name).write_text(file.text)
+        (read_only / file.name.split("/")[0]).symlink_to(f"..data/{file.name.split('/')[0]}")
+    (text,) = pod["containers"][0]["args"]
+    moved = text.replace("/tmp/launch", str(work)).replace(mounts["files"], str(read_only))
+    pod["containers"][0]["args"] = [moved.replace("exec ", "touch new b/new; find -L * -type f #")]
+    (tmp_path / "pod.sh").write_text(script_of(pod))
+    _, ended = run(tmp_path, "pod.sh", [])
+    assert sorted(ended.stdout.split()) == ["a.json", "b/c.json", "b/new", "new"]
+    assert not (read_only / "new").exists()
+
+
+def test_an_image_has_what_its_container_runs() -> None:
+    known = replace(TARGET, name="vllm", version="vLLM 0.33.0")
+    draft = Draft(
+        processes=(
+            process("vllm", "serve", name="server", port=8000),
+            process("vllm-router", name="router", gpus_per_node=0, port=8001),
+        )
+    )
+    text = kubernetes.wrapped(known, serving(), draft)[0].text
+    images = {
+        each["metadata"]["name"].rpartition("-")[2]: each["spec"]["template"]["spec"]["containers"][
+            0
+        ]["image"]
+        for each in yaml.safe_load_all(text)
+        if each["kind"] == "Deployment"
+    }
+    assert images["server"] == "vllm/vllm-openai:v0.33.0"
+    assert images["router"] == "vllm/vllm-router:<nightly tag>"
+    head = " ".join(line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
+    assert "image: vllm/vllm-router:<nightly tag> of router" in head
+
+
 def test_what_the_user_must_set_ends_the_pod(tmp_path: Path) -> None:
     data = Variable(name="DATA_PATH", meaning="where the data is")
     pod = one(objects(Draft(processes=(process("train", data),)), job_of()), "Job")
@@ -206,7 +250,7 @@ def test_words_and_files_arrive_as_they_are(tmp_path: Path) -> None:
     texts = {each["path"]: data[each["key"]] for each in volume["items"]}
     assert texts == {file.name: file.text for file in files}
     (text,) = pod["containers"][0]["args"]
-    pod["containers"][0]["args"] = [text.replace("cd /launch", f"cd '{tmp_path}'")]
+    pod["containers"][0]["args"] = [re.sub(r"(?m)^mkdir .*|^cd .*", "", text)]
     (said,) = started(tmp_path, pod)
     assert said["words"] == ODD
     assert not (tmp_path / "hit").exists()
@@ -266,8 +310,31 @@ def test_kserve_refuses_what_it_cannot_say(changes: dict[str, Any]) -> None:
 
 
 def test_training_is_not_served() -> None:
-    with pytest.raises(LaunchError, match="InferenceService"):
+    with pytest.raises(LaunchError, match="does not train: choose --wrapper kubernetes"):
         kserve.wrapped(TARGET, job_of(), Draft(processes=(process("train", port=1),)))
+
+
+def test_a_benchmark_of_training_is_a_job_of_its_own(tmp_path: Path) -> None:
+    rate = Variable(name="LEARNING_RATE", meaning="rate")
+    nodes = process("train.py", rate, launcher="torchrun", num_nodes=2)
+    steps = replace(nodes, name="benchmark")
+    long = replace(job_of(), model=replace(job_of().model, name="a" * 60))
+    file = File(name="train.py", text="#")
+    draft = Draft(processes=(nodes,), benchmark=(steps,), files=(file,))
+    first, second = kubernetes.wrapped(TARGET, long, draft)
+    assert (second.name, second.start) == ("benchmark.yaml", "kubectl apply -f benchmark.yaml")
+    both = [list(yaml.safe_load_all(each.text)) for each in (first, second)]
+    names = [{(each["kind"], each["metadata"]["name"]) for each in found} for found in both]
+    assert not names[0] & names[1]
+    pod = one(both[1], "Job")["spec"]["template"]["spec"]
+    (files,) = (each["configMap"]["name"] for each in pod["volumes"] if "configMap" in each)
+    wanted = {pod["containers"][0]["envFrom"][0]["configMapRef"]["name"], files}
+    assert wanted == {name for kind, name in names[1] if kind == "ConfigMap"}
+    pod["containers"][0]["args"][0] = "\n".join(
+        line for line in pod["containers"][0]["args"][0].splitlines() if "/launch" not in line
+    )
+    (said,) = started(tmp_path, pod, JOB_COMPLETION_INDEX="1", LEARNING_RATE="1")
+    assert said["words"][-2:] == ["train.py", "1"]
 
 
 def test_ranks_of_mpi_are_refused_on_several_nodes() -> None:

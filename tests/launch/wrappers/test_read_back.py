@@ -86,3 +86,17 @@ def test_a_plan_is_read_back(tmp_path: Path, case: str, wrapper: str) -> None:
     }
     assert {"num_gpus", "tensor_parallel"} <= set(told)
     assert {"zero_stage", "replicas"} & set(every) <= set(told)
+
+
+def test_copies_in_a_batch_job_have_a_part_of_its_gpus(tmp_path: Path) -> None:
+    job = Job.of(
+        Request(
+            workload="inference", model="llama-3-8b", gpu="h100-sxm", engine="llama.cpp",
+            num_gpus=8, settings={"pipeline_parallel": 2},
+        )
+    )  # fmt: skip
+    tool = target_of("llama-server")
+    (batch, *_) = wrapper_of("slurm")(tool, job, tool.drafted(job))
+    (tmp_path / batch.name).write_text(batch.text, encoding="utf-8")
+    values = read_launch(tmp_path / batch.name).values
+    assert (values["pipeline_parallel"], values["num_gpus"]) == (2, 8)

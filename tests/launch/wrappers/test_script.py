@@ -78,6 +78,18 @@ def test_a_default_stands_where_nobody_sets_it(tmp_path: Path) -> None:
     assert one["words"] == [odd.default, "here:29500"]
 
 
+def test_a_single_quote_ends_no_script(tmp_path: Path) -> None:
+    hub = Variable(name="HUB", meaning="", default="o'rg/$(touch hit);x")
+    path = Variable(name="DATA_PATH", meaning="the model's data")
+    draft = Draft(processes=(process("serve", hub, path),))
+    (one,) = started(tmp_path, draft, "train.sh", DATA_PATH="a")
+    assert one["words"] == [hub.default, "a"]
+    _, ended = run(tmp_path, "train.sh", ["serve"])
+    assert "the model\u2019s data" in ended.stderr
+    (*_, two) = started(tmp_path, draft, "train.sh", DATA_PATH="a", HUB="b")
+    assert two["words"] == ["b", "a"]
+
+
 def test_torchrun_on_one_node(tmp_path: Path) -> None:
     draft = Draft(processes=(process("train.py", "--a", launcher="torchrun"),))
     (one,) = started(tmp_path, draft, "train.sh")
@@ -126,6 +138,13 @@ def test_copies_share_a_node(tmp_path: Path) -> None:
     said = started(tmp_path, draft, "server.sh", FIRST_COPY="4", TOGETHER="2")
     found = {(each["environment"]["CUDA_VISIBLE_DEVICES"], each["words"][1]) for each in said}
     assert found == {("0,1", "8004"), ("2,3", "8005")}
+
+
+def test_the_hundredth_copy_has_a_port_of_its_own_too(tmp_path: Path) -> None:
+    own = Variable(name="COPY", meaning="", prefix="A=", times=10, plus=16000)
+    one = process("serve", own, name="server", copies=110, port=8100)
+    (*_, said) = started(tmp_path, Draft(processes=(one,)), "server.sh", FIRST_COPY="104")
+    assert said["words"] == ["A=17040"]
 
 
 def test_pools_and_their_router_start_on_one_node(tmp_path: Path) -> None:
@@ -178,14 +197,30 @@ def test_one_command_starts_what_fits_on_a_node() -> None:
     two = (process("serve", name="a", gpus_per_node=4), process("serve", name="b", gpus_per_node=4))
     assert starts(Draft(processes=two)) == ["bash start.sh"]
     far = (*two, process("serve", name="c", num_nodes=2))
-    several = "NODE_RANK=0 MASTER_ADDR=$(hostname) bash c.sh"
-    assert starts(Draft(processes=far)) == ["bash a.sh", "bash b.sh", several]
+    assert starts(Draft(processes=far)) == [
+        "bash a.sh  # on node 0",
+        "FIRST_GPU=4 bash b.sh  # on node 0",
+        "NODE_RANK=0 MASTER_ADDR=NODE_1 bash c.sh  # on nodes 1 to 2, NODE_RANK=0 to 1",
+    ]
     many = (process("serve", name="d", gpus_per_node=4, copies=3, port=1),)
-    assert starts(Draft(processes=many)) == ["FIRST_COPY=0 bash d.sh"]
+    assert starts(Draft(processes=many)) == [
+        "bash d.sh  # on node 0",
+        "FIRST_COPY=2 bash d.sh  # on node 1",
+    ]
+    more = (process("serve", name="d", copies=12, port=1),)
+    assert starts(Draft(processes=more))[-1] == "# and so on: d.sh says how"
+    one = process("train.py", launcher="torchrun", num_nodes=2)
+    steps = replace(one, name="benchmark")
+    others = "# on the first node; NODE_RANK=1 on the other"
+    assert starts(Draft(processes=(one,), benchmark=(steps,))) == [
+        f"NODE_RANK=0 MASTER_ADDR=$(hostname) bash train.sh  {others}",
+        f"NODE_RANK=0 MASTER_ADDR=$(hostname) bash benchmark.sh  {others}",
+    ]
 
 
 def starts(draft: Draft) -> list[str]:
-    return [file.start for file in wrapped(TARGET, job_of(), draft) if file.start]
+    files = wrapped(TARGET, job_of(), draft)
+    return [line for file in files for line in file.start.splitlines()]
 
 
 def test_files_are_found_from_anywhere(tmp_path: Path) -> None:

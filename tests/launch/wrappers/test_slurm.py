@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,29 @@ def test_pools_have_nodes_and_gpus_of_their_own(tmp_path: Path) -> None:
     assert "--nodelist=node1,node2" in steps
     assert "--nodelist=node3,node4" in steps
     assert directives((tmp_path / "launch.sbatch").read_text())["nodes"] == "5"
+
+
+def test_copies_take_their_part_of_what_the_step_sees(tmp_path: Path) -> None:
+    copies = process("serve", name="server", gpus_per_node=1, copies=4, port=8000)
+    draft = Draft(processes=(copies,))
+    said = started(tmp_path, draft, TOGETHER="4", STEP_GPUS="4,5,6,7")
+    assert sorted(e["environment"]["CUDA_VISIBLE_DEVICES"] for e in said) == list("4567")
+
+
+def test_a_benchmark_of_training_is_a_batch_job(tmp_path: Path) -> None:
+    one = process("train.py", launcher="torchrun", num_nodes=2)
+    draft = Draft(processes=(one,), benchmark=(replace(one, name="benchmark"),))
+    first, second = wrapped(TARGET, job_of(), draft)
+    assert [first.start, second.start] == ["sbatch train.sbatch", "sbatch benchmark.sbatch"]
+    asked = directives(second.text)
+    assert (asked["nodes"], asked["gpus-per-node"], asked["time"]) == ("2", "8", "0-02:00:00")
+    assert "requeue" not in asked
+    assert "save a checkpoint every" not in second.text
+    write(tmp_path, [second])
+    given = {**GIVEN, "SLURM_SUBMIT_DIR": str(tmp_path)}
+    said, ended = run(tmp_path, second.name, ["torchrun"], given)
+    assert ended.returncode == 0, ended.stderr
+    assert sorted(each["words"][5] for each in said) == ["0", "1"]
 
 
 def test_ranks_of_mpi_are_tasks(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from planner.launch.reading.shell.script import Script as Script
 from planner.launch.reading.shell.simple import variable_word
 from planner.launch.reading.shell.syntax import Source
 from planner.launch.reading.shell.values import Word as Word
+from planner.launch.text import LARGEST
 
-MOST_CHARACTERS = 4_000_000
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -60,9 +60,9 @@ def read_shell(
 
 def refuse_unreadable(text: str, name: str) -> None:
     """Refuses what is too long, or no text. Raises `LaunchError`."""
-    if len(text) > MOST_CHARACTERS:
+    if len(text) > LARGEST:
         raise LaunchError(
-            f"{name} has {len(text):,} characters; launch files of up to {MOST_CHARACTERS:,} "
+            f"{name} has {len(text):,} characters; launch files of up to {LARGEST:,} "
             "are read. Give the part that starts the job."
         )
     if "\0" in text:
