@@ -64,7 +64,7 @@ def _line(target: Target, reading: Reading, answers: Answers, given: Given) -> L
         status = Status.UNDERSTOOD
     elif given.option in answers.used:
         status, meaning = Status.UNDERSTOOD, ""
-    elif any(row.role == "is" for row in rows):
+    elif any(row.role == "is" and row.parameter not in reading.meanings for row in rows):
         status, meaning = Status.OPEN, "a value that planner knows nothing of"
     else:
         status, meaning = Status.UNDERSTOOD, "goes with the others"

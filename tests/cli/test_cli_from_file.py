@@ -285,3 +285,14 @@ def test_a_file_is_written_anew(planner, script, tmp_path) -> None:
     text = (folder / "train.sh").read_text()
     assert "--tensor-model-parallel-size 8" in text
     assert "--num-query-groups 8" in text
+
+
+def test_an_option_that_goes_with_another_is_understood(planner, tmp_path) -> None:
+    """8 bit needs both: --bf16 for what is no matrix product, and the format of those that are."""
+    folder = tmp_path / "run"
+    asked = ("--model", "llama-2-7b", "--gpu", "h100", "--gpus", "8", "--precision", "fp8")
+    planner("launch", "megatron-lm", *asked, "--output", folder, "--quiet")
+    done = planner("estimate", "--from", folder / "train.sh")
+    assert done.exit_code == 0
+    assert "precision fp8" in " ".join(done.out.split())
+    assert "Text alone does not tell" not in done.out
