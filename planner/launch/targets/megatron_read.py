@@ -41,6 +41,9 @@ def answers(reading: Reading) -> Answers:
     return read_megatron(reading, framework="Megatron-LM")
 
 
+_NARROW = "--grad-reduce-in-bf16"
+
+
 def read_megatron(reading: Reading, framework: str) -> Answers:
     """What arguments that Megatron-LM and its forks share say.
 
@@ -74,6 +77,9 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
     if reading.value("precision") is None:
         notes.append("Neither --bf16 nor --fp16 is there: Megatron-LM then computes in 32 bit,")
         notes[-1] += " which is not planned; bf16 is taken."
+    if reading.has(_NARROW):
+        notes.append("Gradients are counted in 32 bit, as Megatron-LM keeps them without")
+        notes[-1] += f" {_NARROW}: with it they take 2 bytes less of each parameter of a GPU."
     if reading.value("hybrid_pattern") is not None:
         shape["num_hidden_layers"] = None
         notes.append("Layers of several kinds (--hybrid-layer-pattern) are not read: the model is")

@@ -332,3 +332,20 @@ def test_latent_attention_leaves_the_kernel_open() -> None:
     said = words(job("deepseek-v3", 256, pipeline_parallel=16, expert_parallel=8))
     assert said["--attention-backend"] == "auto"  # FlashAttention 2 would be refused
     assert words(job("llama-2-7b", 8))["--attention-backend"] == "flash"
+
+
+def test_narrow_gradients_are_told() -> None:
+    """They are counted in 32 bit, which decides whether a plan fits."""
+    reading = TARGET.reading(
+        Found(
+            target="megatron-lm",
+            name="run.sh",
+            text="",
+            options={
+                "--num-layers": stated("--num-layers", "32"),
+                "--bf16": stated("--bf16"),
+                "--grad-reduce-in-bf16": stated("--grad-reduce-in-bf16"),
+            },
+        )
+    )
+    assert any("2 bytes less" in note for note in TARGET.answers(reading).notes)
