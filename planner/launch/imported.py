@@ -14,7 +14,7 @@ from planner.inputs import read
 from planner.launch.checkpoint import Checkpoint, checkpoint_of
 from planner.launch.lines import Line, Status, lines_of
 from planner.launch.option_table import Role
-from planner.launch.own import own_gpus
+from planner.launch.own import told_by_plan
 from planner.launch.same_shape import find_model, write_model
 from planner.launch.target import Target
 from planner.launch.text import Given
@@ -33,6 +33,9 @@ _FOLDERS = ("/", "./", "../", "~", "$")
 _TO_FILL_IN = re.compile(r"<.*>|[A-Z]+(_[A-Z]+)+|(?i:(.*/)?path/to/.*|your[-_ ].*)")
 """Words that stand for the user's own."""
 _SPLITS = ("tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel")
+# What files of planner may leave to the user, or to the checkpoint.
+_OF_PLANS = ("model", "gpu", "cluster")
+_FORMATS = ("quantization", "expert_quantization")
 _OF_NUMBERS = ("num_gpus", "request_rate")
 # What a copy of the whole service has again.
 _OF_COPIES = ("num_gpus", "replicas", "prefill_replicas")
@@ -163,10 +166,13 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     kind = workload_of(answers.workload).profile_kind
     if kind not in values and target.profiles:
         values[kind] = target.profiles[0]
-    beside, told_beside = own_gpus(path)
-    notes += told_beside
-    placed = {**beside, **_placed(found, catalogue)}
+    placed = _placed(found, catalogue)
     values |= {name: v for name, v in placed.items() if name not in values}
+    open_names = [name for name in _OF_PLANS if name not in values]
+    formats = [name for name in _FORMATS if name in answers.defaults]
+    beside, told_beside = told_by_plan(path, [*open_names, *formats])
+    notes += told_beside
+    values |= beside
     notes += _name_model(values, answers, specs)
     values |= _whole_recomputation(values, catalogue)
     notes += _unpredicted(values, catalogue)
@@ -181,7 +187,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
         values=values,
         lines=lines_of(target, reading, answers),
         notes=tuple(notes),
-        defaults=answers.defaults,
+        defaults={name: why for name, why in answers.defaults.items() if name not in beside},
     )
 
 

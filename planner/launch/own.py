@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +15,25 @@ PLAN_FILE = "plan.toml"
 
 MANIFEST = "launch.json"
 """What planner wrote into a directory, with digests."""
-_OF_GPUS = ("gpu", "cluster")
 
 
-def own_gpus(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """The GPU and cluster of the plan beside a file of planner, and what is said of it.
+def told_by_plan(path: Path, wanted: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
+    """What the plan beside a file of planner says of what the file leaves open.
 
     Nothing where somebody else wrote the file: `planner.launch.save` keeps a list of its own.
     """
+    plan = _plan_beside(path)
+    if plan is None:
+        return {}, []
+    known = {**plan.answers, **plan.parameters}
+    found = {name: known[name] for name in wanted if known.get(name)}
+    words = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in found.items())
+    return found, [f"As {PLAN_FILE} beside it says: {words}."] if found else []
+
+
+def _plan_beside(path: Path) -> PinnedPlan | None:
     try:
         listed = json.loads((path.parent / MANIFEST).read_text(encoding="utf-8"))["files"]
-        if path.name not in listed:
-            return {}, []
-        answers = PinnedPlan.read(path.parent / PLAN_FILE).answers
+        return PinnedPlan.read(path.parent / PLAN_FILE) if path.name in listed else None
     except (OSError, ValueError, KeyError, TypeError, PlannerError):
-        return {}, []
-    found = {name: answers[name] for name in _OF_GPUS if answers.get(name)}
-    words = " and ".join(f"{name} {value}" for name, value in found.items())
-    return found, [f"The {words} is that of {PLAN_FILE} beside it."] if found else []
+        return None

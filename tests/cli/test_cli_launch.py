@@ -189,6 +189,19 @@ def test_files_of_planner_know_their_gpu(planner, tmp_path) -> None:
     planner("launch", "megatron-lm", *DENSE, "--output", folder, "--quiet")
     done = planner("estimate", "--from", folder / "train.sh")
     assert done.exit_code == 0
-    assert "is that of plan.toml" in " ".join(done.out.split())
+    assert "As plan.toml beside it says: gpu h100" in " ".join(done.out.split())
     copied.write_text((folder / "train.sh").read_text())  # without the plan beside it
     assert "(--gpu)" in planner("estimate", "--from", copied).err
+
+
+def test_files_of_planner_know_the_format_of_their_checkpoint(planner, tmp_path) -> None:
+    """TensorRT-LLM takes it from the checkpoint: no option says it."""
+    folder, one, other = tmp_path / "run", tmp_path / "one.json", tmp_path / "other.json"
+    asked = ("--model", "llama-3.1-70b", "--gpu", "h100", "--gpus", "8", "--mode", "aggregated")
+    planner("launch", "tensorrt-llm", *asked, "--precision", "fp8", "--output", folder, "--quiet")
+    done = planner("estimate", "--from", folder / "serve.sh", "--json", one, "--quiet")
+    assert done.exit_code == 0
+    planner("estimate", "--plan", folder / "plan.toml", "--json", other, "--quiet")
+    rows = [json.loads(path.read_text())["rows"][0] for path in (one, other)]
+    assert rows[0]["quantization"] == rows[1]["quantization"] == "fp8"
+    assert rows[0]["tensor_parallel"] == rows[1]["tensor_parallel"]
