@@ -204,8 +204,16 @@ def left_of(job: Job) -> tuple[Remark, ...]:
     """What the plan does not say and Megatron-Core decides."""
     if not job.model.num_experts:
         return ()
-    note = "predicted with equal work for all experts; the router's losses are the user's"
-    return (Remark(parameter="--moe-router-load-balancing-type", value="", note=note),)
+    losses = "predicted with equal work for all experts; the router's losses are the user's"
+    weights = (
+        "groups of experts and the scaling of their weights (--moe-router-num-groups, "
+        "--moe-router-group-topk, --moe-router-topk-scaling-factor) are not in the plan: take them "
+        "from the model's config.json; neither time nor memory depends on them"
+    )
+    return (
+        Remark(parameter="--moe-router-load-balancing-type", value="", note=losses),
+        Remark(parameter="router", value="", note=weights),
+    )
 
 
 def uneven_blocks(job: Job) -> tuple[Remark, ...]:
