@@ -72,6 +72,7 @@ class Tree:
     is_json: bool
     values: Mapping[str, Leaf]
     data: Any
+    root: Node = field(repr=False)
     places: Mapping[str, Place] = field(repr=False)
 
 
@@ -133,6 +134,7 @@ def _tree(root: Node, text: str, name: str, *, is_json: bool) -> Tree:
         is_json=is_json,
         values=reader.leaves,
         data=data,
+        root=root,
         places=reader.places,
     )
 
@@ -148,7 +150,7 @@ class _Leaves:
 
     def read(self, used: Node, path: str, place: Place) -> Any:
         """The data of a node, whose leaves are kept."""
-        node = _target(used)
+        node = followed(used)
         self.growth.node(used.line, self.depth)
         self.places[path] = place
         if node.kind == "scalar" or node.unknown or not node.items:
@@ -176,8 +178,8 @@ class _Leaves:
     def _list(self, used: Node, node: Node, path: str, place: Place) -> list[Any]:
         entries = [item for _, item in node.items]
         data = []
-        if all(_target(item).kind == "scalar" for item in entries):
-            scalars = [_target(item) for item in entries]
+        if all(followed(item).kind == "scalar" for item in entries):
+            scalars = [followed(item) for item in entries]
             line, whole = _where(used, place)
             self.leaves[path] = Leaf(
                 path=path,
@@ -195,7 +197,7 @@ class _Leaves:
 
     def _map(self, node: Node, path: str) -> dict[str, Any]:
         data: dict[str, Any] = {}
-        for key, item in self._members(node):
+        for key, item in members(node, self.depth, self.growth):
             inner = _joined(path, key_path(key.text))
             self.growth.node(item.line, self.depth)
             if key.text not in data:
@@ -203,25 +205,31 @@ class _Leaves:
                 data[key.text] = self.read(item, inner, place)
         return data
 
-    def _members(self, node: Node) -> Iterator[tuple[Node, Node]]:
-        """Keys and values, those merged in by ``<<`` after its own."""
-        merged: list[Node] = []
-        for key, item in node.items:
-            if key is not None and key.is_merge:
-                target = _target(item)
-                merged += [one for _, one in target.items] if target.kind == "list" else [item]
-            elif key is not None:
-                yield key, item
-        for other in merged:
-            target = _target(other)
-            if target.kind == "mapping":
-                self.depth += 1
-                self.growth.node(other.line, self.depth)
-                yield from self._members(target)
-                self.depth -= 1
+
+def members(
+    node: Node, depth: int = 0, growth: Growth | None = None
+) -> Iterator[tuple[Node, Node]]:
+    """Keys and values of a mapping, those merged in by ``<<`` after its own.
+
+    ``growth`` counts what is merged in at a ``depth``, where that was not counted before.
+    """
+    merged: list[Node] = []
+    for key, item in node.items:
+        if key is not None and key.is_merge:
+            target = followed(item)
+            merged += [one for _, one in target.items] if target.kind == "list" else [item]
+        elif key is not None:
+            yield key, item
+    for other in merged:
+        target = followed(other)
+        if target.kind == "mapping":
+            if growth is not None:
+                growth.node(other.line, depth + 1)
+            yield from members(target, depth + 1, growth)
 
 
-def _target(node: Node) -> Node:
+def followed(node: Node) -> Node:
+    """What an alias stands for; a node that is none is itself."""
     return node.target if node.target is not None else node
 
 
