@@ -29,7 +29,7 @@ _EFFICIENCY = {
     **dict.fromkeys(("sustained_compute_fraction", "attention_backward_fraction"), 1.0),
     **dict.fromkeys(("portable_attention_fraction", "flash_attention_2_fraction"), 1.0),
     **dict.fromkeys(("sustained_fp8_fraction", "sustained_attention_fraction"), None),
-    **dict.fromkeys(("vector_product_fraction", "gemm_table"), None),
+    **dict.fromkeys(("vector_product_fraction", "gemm_table", "gemm_table_bandwidth"), None),
 }
 _TRAINING = {
     **dict.fromkeys(("layer_launch_time", "adapter_launch_time", "dequantize_launch_time"), 0.0),

@@ -60,6 +60,10 @@ class EngineExecution:
     """Casts of activations are part of other kernels."""
     custom_all_reduce: bool
     """Small all-reduces use one- or two-shot kernels over peer memory."""
+    sustained_clock: Share = 0.0
+    """How far the clock of its products goes from that of a burst to that of hours of training: 0
+    where steps of few products let it rise again, 1 under a load that keeps a GPU at its limit of
+    power."""
     joined_all_reduce: bool = False
     """Blocks that run side by side are added up before one all-reduce."""
     expert_launch_time: Seconds = 0.0
@@ -212,6 +216,10 @@ class EngineProfile:
     """Of the GPUs it has kernels for; all if none is named."""
     kernel_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     """Times ``kernel_latency_fraction`` on GPUs of a generation, for which it has other kernels."""
+    dense_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
+    """Times that, of dense products."""
+    expert_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
+    """Times that, of the products of experts."""
     expert_padding_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     """What the kernels of a generation show of the padding that narrow experts have in the measured
     ones."""
