@@ -84,7 +84,9 @@ def stage_parts(world: World, layout: Layout, stage: int) -> Parts:
         if layout.recompute == "feed_forward" and group.feed_forward:
             again = launch / 2
         ops = layer(world, layout, group) | added
-        _add(parts, world, layout, ops, index, launch=time, launch_again=again)
+        sparse = group.feed_forward is not None and group.feed_forward.num_experts > 0
+        host = world.framework.execution.expert_host_wait * sparse
+        _add(parts, world, layout, ops, index, launch=time, launch_again=again, host_wait=host)
     added = accumulation(world, layout, trained_in_end(world, layout))
     if stage == 0:
         _add(parts, world, layout, embedding(world, layout) | added)
@@ -110,6 +112,7 @@ def _add(
     group: int | None = None,
     launch: float = 0.0,
     launch_again: float = 0.0,
+    host_wait: float = 0.0,
 ) -> None:
     """Sum one layer or end; the host's launches and ZeRO's gathers may outlast its kernels."""
     forward = backward = 0.0
@@ -122,7 +125,11 @@ def _add(
             parts[name] = parts.get(name, 0.0) + seconds
         forward, backward = forward + op.forward, backward + op.backward + repeat
     backward_launches = 2 * launch + launch_again
-    waits = max(launch - forward, 0.0), max(backward_launches - backward, 0.0)
+    passes = 1.0 if layout.recompute == "feed_forward" else repeated  # of experts, in backward
+    waits = (
+        max(launch - forward, 0.0) + host_wait,
+        max(backward_launches - backward, 0.0) + host_wait * (1 + passes),
+    )
     parts["launch_wait"] = parts.get("launch_wait", 0.0) + sum(waits)
     windows = forward + waits[0], backward + waits[1]
     transfers = _transfers(world, layout, group)
