@@ -83,7 +83,8 @@ def ideal_framework(framework: FrameworkProfile) -> FrameworkProfile:
     """A framework that launches in no time, fuses what it can, and copies at the link's rate."""
     offloading = _changed(framework.offloading, host_link_fraction=1.0, host_memory_fraction=1.0)
     execution = _changed(framework.execution, **_TRAINING)
-    return _changed(framework, execution=execution, offloading=offloading)
+    overlap = _changed(framework.overlap, gather_nics=0)
+    return _changed(framework, execution=execution, overlap=overlap, offloading=offloading)
 
 
 def ideal_engine(engine: EngineProfile) -> EngineProfile:

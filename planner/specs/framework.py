@@ -85,6 +85,9 @@ class Overlap:
     """Gathering of sharded weights."""
     interference: Share
     """Share of the shorter of two overlapped activities that still shows."""
+    gather_nics: Annotated[int, Field(ge=0)] = 0
+    """Network interfaces of a node by which gathers of sharded weights and scatters of their
+    gradients leave it; 0: those of all their GPUs there."""
 
 
 @checked

@@ -141,24 +141,29 @@ def _add(
 
 
 def _exchange(
-    world: World, layout: Layout, kind: str, width: float, counts: tuple[float, float]
+    world: World,
+    layout: Layout,
+    kind: str,
+    width: float,
+    counts: tuple[float, float],
+    nics: int = 0,
 ) -> float:
     """A collective over the dense group, then one over the expert group."""
     return sum(
-        collective(world, kind, width * count, *group)
+        collective(world, kind, width * count, *group, nics)
         for count, group in zip(counts, groups(layout), strict=True)
         if count
     )
 
 
-def _scattered(world: World, layout: Layout, counts: tuple[float, float]) -> float:
+def _scattered(world: World, layout: Layout, counts: tuple[float, float], nics: int = 0) -> float:
     """Gradients scatter within a copy; the ranks of each shard then add it up over the copies."""
     width = of_gradients(world, layout, "gradient_on_wire")
-    seconds = _exchange(world, layout, "reduce_scatter", width, counts)
+    seconds = _exchange(world, layout, "reduce_scatter", width, counts, nics)
     for count, (ranks, stride) in zip(counts, groups(layout), strict=True):
         if count:
             copies = layout.data_parallel_replicas, ranks * stride
-            seconds += collective(world, "all_reduce", width * count / ranks, *copies)
+            seconds += collective(world, "all_reduce", width * count / ranks, *copies, nics)
     return seconds
 
 
@@ -172,8 +177,9 @@ def _transfers(world: World, layout: Layout, group: int | None) -> tuple[float, 
     else:
         width, counts = of_layer, layer_parameters(model, model.layer_groups[group], layout)
         trained = trained_in_layer(world, layout, model.layer_groups[group])
-    weights = _exchange(world, layout, "all_gather", width, counts)
-    gradients = _scattered(world, layout, trained)
+    nics = world.framework.overlap.gather_nics
+    weights = _exchange(world, layout, "all_gather", width, counts, nics)
+    gradients = _scattered(world, layout, trained, nics)
     zero = layout.zero_stage
     before = weights if zero >= states.weights_sharded_from else 0.0
     return before, (weights if zero == 3 else 0.0) + (gradients if zero >= 2 else 0.0)
