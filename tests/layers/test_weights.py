@@ -211,7 +211,8 @@ def test_every_norm_of_a_layer_is_held_once(norms: int, parallel: bool, blocks: 
 
 
 def test_embedding_and_logits_arxiv_2104_04473_equation_2() -> None:
-    layer = LayerGroup(num_hidden_layers=1, feed_forward=FeedForwardSpec(intermediate_size=8))
+    attention = AttentionSpec(num_attention_heads=4, num_key_value_heads=4, head_dim=16)
+    layer = LayerGroup(num_hidden_layers=1, attention=attention)
     shape = {"name": "m", "source": "made up", "layer_groups": (layer,), "logits_bias": True}
     learned = ModelSpec(
         **shape,
