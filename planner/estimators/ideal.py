@@ -71,7 +71,11 @@ def ideal_hardware(gpu: GpuSpec, cluster: ClusterSpec) -> tuple[GpuSpec, Cluster
     )
     link = _changed(gpu.scale_up, kind=kind)
     network = _changed(
-        cluster.scale_out, efficiency=1.0, base_latency=0.0, latency_per_doubling=0.0
+        cluster.scale_out,
+        efficiency=1.0,
+        base_latency=0.0,
+        latency_per_doubling=0.0,
+        slowdown_per_doubling=0.0,
     )
     return (
         _changed(gpu, efficiency=efficiency, scale_up=link),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -13,28 +12,13 @@ from planner.enums import AttentionKernels, ComputePrecision, Precision
 from planner.estimators.efficiencies import chosen
 from planner.estimators.kernel_rows import Rows, Shown, dense_rows, expert_rows
 from planner.estimators.kernel_table import KernelTable
-from planner.formulas.collectives import (
-    all_to_all_bandwidth,
-    bus_volume,
-    collective_time,
-    group_bandwidth,
-    network_latency,
-    point_to_point_time,
-    ranks_per_domain,
-)
+from planner.estimators.links import Group, Links
 from planner.formulas.roofline import gemm_flops
-from planner.specs.catalogue import Catalogue
-from planner.specs.cluster import ClusterSpec
-from planner.specs.gpu import CollectiveEfficiency, GpuSpec, HostLink
+from planner.specs.gpu import HostLink
 from planner.specs.quantization import TRAINING_FORMATS
 
-_PASSES = {
-    "all_reduce": 2,
-    "custom_all_reduce": 2,
-    "all_gather": 1,
-    "reduce_scatter": 1,
-    "all_to_all": 1,
-}
+__all__ = ["Group", "Machine"]
+
 # An eighth of two sockets with eight channels of DDR4-3200.
 _USUAL_HOST_MEMORY_BANDWIDTH = 51.2e9
 # Hours of products at the sustained clock; casts and the sorting of experts' tokens are operators
@@ -43,27 +27,15 @@ _TRAINING = Shown(permutes=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
-    """Ranks that communicate: ``size`` of them, ``stride`` GPUs apart."""
-
-    size: Numeric
-    stride: Numeric
-
-
-@dataclass(frozen=True, kw_only=True)
-class Machine:
+class Machine(Links):
     """A GPU in a cluster.
 
     ``ideal`` says that the specs and profiles are those of `planner.estimators.ideal`: the
     roofline bound. ``memory_efficiency`` replaces the reached share of the memory bandwidth.
-    ``catalogue``: where the tables of the GPU's kernels and of its fabric are.
     """
 
-    gpu: GpuSpec
-    cluster: ClusterSpec
     ideal: bool = False
     memory_efficiency: float | None = None
-    catalogue: Catalogue = field(default_factory=Catalogue)
 
     @property
     def sixteen_bit(self) -> CodeArray:
@@ -162,76 +134,6 @@ class Machine:
             memory_efficiency=self.memory_efficiency,
         )
 
-    def num_domains(self, group: Group) -> FloatArray:
-        """Scale-up domains over which a group stands."""
-        return np.asarray(group.size / self._local_ranks(group))
-
-    def collective(
-        self,
-        kind: str,
-        num_bytes: Numeric,
-        group: Group,
-        sent_across: Numeric = 1.0,
-        most_nics: int = 0,
-    ) -> FloatArray:
-        """Seconds of a collective; ``num_bytes`` is the whole tensor on one rank.
-
-        ``sent_across``: share of an all-to-all's bytes between domains that is sent;
-        ``most_nics``: network interfaces by which a ring leaves a node, 0 for all.
-        """
-        e = self._collectives[kind]
-        up, out = self.cluster.scale_up, self.cluster.scale_out
-        local = self._local_ranks(group)
-        waiting = network_latency(
-            num_domains=group.size / local,
-            base_latency=out.base_latency,
-            latency_per_doubling=out.latency_per_doubling,
-        )
-        links = {
-            "ranks_in_domain": local,
-            "group_size": group.size,
-            "scale_up": up.bandwidth * e.bandwidth_fraction,
-            "scale_out": self._network_bandwidth,
-        }
-        if kind == "all_to_all":
-            bandwidth = all_to_all_bandwidth(**links, sent_across=sent_across)
-        else:
-            bandwidth = group_bandwidth(
-                **links,
-                domain_size=up.domain_size,
-                gpus_per_nic=out.gpus_per_nic,
-                most_nics=most_nics,
-            )
-        volume = bus_volume(num_bytes=num_bytes, group_size=group.size, passes=_PASSES[kind])
-        return collective_time(
-            volume=volume,
-            group_size=group.size,
-            bandwidth=bandwidth,
-            base_latency=e.base_latency,
-            latency_per_rank=e.latency_per_rank,
-            ramp_bytes=e.ramp_bytes,
-            small_group_penalty=e.small_group_penalty,
-            network_latency=waiting,
-            ranks_in_domain=local,
-        )
-
-    def has_collective(self, kind: str) -> bool:
-        """Whether the fabric has a collective of this name."""
-        return kind in self._collectives
-
-    def send_time(self, num_bytes: Numeric, distance: Numeric) -> FloatArray:
-        """Seconds of a message to the GPU ``distance`` ranks away."""
-        up, out = self.cluster.scale_up, self.cluster.scale_out
-        inside = np.asarray(distance) < up.domain_size
-        e = self._collectives["all_gather"]
-        fabric = up.bandwidth * e.bandwidth_fraction
-        latency = np.where(inside, e.base_latency, out.base_latency)
-        return point_to_point_time(
-            num_bytes=num_bytes,
-            bandwidth=np.where(inside, fabric, self._network_bandwidth),
-            latency=latency,
-        )
-
     def host_copy_time(self, num_bytes: Numeric, link_fraction: float) -> FloatArray:
         """Seconds to copy between a GPU and its host while its neighbours do so too."""
         link = self._host.bandwidth or np.nan
@@ -255,13 +157,6 @@ class Machine:
         own = self._host.memory_bandwidth
         return self.cluster.host_memory_bandwidth or own or _USUAL_HOST_MEMORY_BANDWIDTH
 
-    def _local_ranks(self, group: Group) -> FloatArray:
-        return ranks_per_domain(
-            group_size=group.size,
-            stride=group.stride,
-            domain_size=self.cluster.scale_up.domain_size,
-        )
-
     @cached_property
     def _peaks(self) -> FloatArray:
         peaks = self.gpu.peak_flops
@@ -279,12 +174,3 @@ class Machine:
     @cached_property
     def _experts(self) -> Rows:
         return expert_rows(self.gpu, TRAINING_FORMATS, _TRAINING)
-
-    @cached_property
-    def _collectives(self) -> Mapping[str, CollectiveEfficiency]:
-        return self.catalogue.collectives(self.gpu, self.cluster.scale_up.kind)
-
-    @property
-    def _network_bandwidth(self) -> float:
-        out = self.cluster.scale_out
-        return out.bandwidth / out.oversubscription * out.efficiency

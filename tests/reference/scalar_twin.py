@@ -7,6 +7,8 @@ this looks at all of them.
 
 from __future__ import annotations
 
+import math
+
 from scalar_activations import kept_bytes, repeated_layers
 from scalar_adapters import (
     frozen_counts,
@@ -65,6 +67,9 @@ def _of_step(world: World, layout: Layout, of_stage: Parts, times: list[float]) 
         (ranks, _), _ = groups(layout)
         overhead += profile.execution.weight_broadcast_time * (ranks - 1)
     parts["overhead"] = overhead
+    out = world.cluster.scale_out
+    doublings = math.log2(max(layout.num_gpus / out.pod_size, 1))
+    parts["slow_nodes"] = sum(parts.values()) * out.slowdown_per_doubling * doublings
     return parts | {"total": sum(parts.values())}
 
 
