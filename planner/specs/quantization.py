@@ -72,6 +72,8 @@ FORMATS: Mapping[Quantization, QuantizationFormat] = {
     ),
 }  # fmt: skip
 
+SIXTEEN_BIT_BYTES = FORMATS[Quantization.W16A16].weight
+
 CACHE_BYTES: Mapping[CacheType, float] = {
     CacheType.NONE: 0.0,
     CacheType.BF16: 2.0,
