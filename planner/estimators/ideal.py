@@ -33,7 +33,7 @@ _EFFICIENCY = {
 }
 _TRAINING = {
     **dict.fromkeys(("layer_launch_time", "adapter_launch_time", "dequantize_launch_time"), 0.0),
-    **dict.fromkeys(("expert_launch_time", "expert_bias_passes"), 0.0),
+    **dict.fromkeys(("expert_launch_time", "expert_host_wait", "expert_bias_passes"), 0.0),
     **dict.fromkeys(("micro_batch_overhead", "step_overhead", "weight_broadcast_time"), 0.0),
     **dict.fromkeys(("elementwise_passes", "permute_passes", "dequantize_passes"), 1.0),
     "loss_passes": 2.0,
@@ -83,7 +83,8 @@ def ideal_framework(framework: FrameworkProfile) -> FrameworkProfile:
     """A framework that launches in no time, fuses what it can, and copies at the link's rate."""
     offloading = _changed(framework.offloading, host_link_fraction=1.0, host_memory_fraction=1.0)
     execution = _changed(framework.execution, **_TRAINING)
-    return _changed(framework, execution=execution, offloading=offloading)
+    overlap = _changed(framework.overlap, gather_nics=0)
+    return _changed(framework, execution=execution, overlap=overlap, offloading=offloading)
 
 
 def ideal_engine(engine: EngineProfile) -> EngineProfile:

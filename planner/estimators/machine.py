@@ -247,11 +247,17 @@ class Machine:
         return np.asarray(group.size / self._local_ranks(group))
 
     def collective(
-        self, kind: str, num_bytes: Numeric, group: Group, sent_across: Numeric = 1.0
+        self,
+        kind: str,
+        num_bytes: Numeric,
+        group: Group,
+        sent_across: Numeric = 1.0,
+        most_nics: int = 0,
     ) -> FloatArray:
         """Seconds of a collective; ``num_bytes`` is the whole tensor on one rank.
 
-        ``sent_across``: share of an all-to-all's bytes between domains that is sent.
+        ``sent_across``: share of an all-to-all's bytes between domains that is sent;
+        ``most_nics``: network interfaces by which a ring leaves a node, 0 for all.
         """
         e = self._collectives[kind]
         up, out = self.cluster.scale_up, self.cluster.scale_out
@@ -271,7 +277,10 @@ class Machine:
             bandwidth = all_to_all_bandwidth(**links, sent_across=sent_across)
         else:
             bandwidth = group_bandwidth(
-                **links, domain_size=up.domain_size, gpus_per_nic=out.gpus_per_nic
+                **links,
+                domain_size=up.domain_size,
+                gpus_per_nic=out.gpus_per_nic,
+                most_nics=most_nics,
             )
         volume = bus_volume(num_bytes=num_bytes, group_size=group.size, passes=_PASSES[kind])
         return collective_time(

@@ -180,10 +180,12 @@ def layer_time(
     again: Recomputation,
     launch_time: Numeric,
     feed_forward_launch_time: Numeric = 0.0,
+    expert_wait: float = 0.0,
 ) -> LayerTime:
     """Sum a layer; forward and backward each last at least as long as their launches.
 
-    ``feed_forward_launch_time`` is that part of ``launch_time`` which its feed-forward takes.
+    ``feed_forward_launch_time`` is that part of ``launch_time`` which its feed-forward takes,
+    ``expert_wait`` what each pass of its experts adds as the GPU waits for the host.
     """
     operators = tuple(operators)
     forward = add(o.forward for o in operators)
@@ -192,11 +194,12 @@ def layer_time(
     launches = (2.0 + again.full) * launch_time
     if again.of_some_feed_forward:
         launches = launches + again.feed_forward * feed_forward_launch_time
+    waits = expert_wait * (1.0 + again.full + again.feed_forward) if expert_wait else 0.0
     return LayerTime(
         operators=operators,
         forward=forward,
         backward=backward,
         recompute=repeated,
-        launch_wait_forward=np.maximum(launch_time - forward, 0.0),
-        launch_wait_backward=np.maximum(launches - (backward + repeated), 0.0),
+        launch_wait_forward=np.maximum(launch_time - forward, 0.0) + expert_wait,
+        launch_wait_backward=np.maximum(launches - (backward + repeated), 0.0) + waits,
     )

@@ -110,7 +110,8 @@ def _blocks(
             adapter_launches(share, group),
         )
         of_feed_forward = of_block if group.feed_forward else 0.0
-        time = layer_time(operators, share.recomputation, add(launches), of_feed_forward)
+        waits = setting.framework.execution.expert_host_wait if group.num_experts else 0.0
+        time = layer_time(operators, share.recomputation, add(launches), of_feed_forward, waits)
         gathers = exchange.layer_forward[index], exchange.layer_backward[index]
         moves = copies.layer_forward[index], copies.layer_backward[index]
         blocks.append(

@@ -29,6 +29,7 @@ def group_bandwidth(
     scale_out: Numeric,
     domain_size: int,
     gpus_per_nic: int = 1,
+    most_nics: int = 0,
 ) -> FloatArray:
     r"""Bytes per second that a ring moves past each of its ranks.
 
@@ -41,9 +42,12 @@ def group_bandwidth(
     Where s GPUs share an interface, g/s rings enter and leave the domain, each by one
     interface (NCCL keeps a ring on its NIC, NCCL_CROSS_NIC). A group that fills the domain
     has the interfaces to itself; the rings of s groups of some of its GPUs meet on each.
+    Software that forms fewer rings leaves a node by ``most_nics`` of them (0: by all).
     """
     g = np.asarray(ranks_in_domain, dtype=np.float64)
     shares = np.where(g < domain_size, np.maximum(g / gpus_per_nic, 1), g)
+    if most_nics:
+        shares = np.minimum(shares, most_nics)
     across = np.minimum(scale_up, shares * np.asarray(scale_out))
     return np.where(np.asarray(group_size) > ranks_in_domain, across, scale_up)
 

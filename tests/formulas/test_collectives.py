@@ -87,6 +87,13 @@ def test_groups_of_some_gpus_meet_on_shared_nics(local: int, sharing: int, expec
     assert bandwidth == expected
 
 
+@pytest.mark.parametrize(("most", "expected"), [(0, 200e9), (1, 25e9), (2, 50e9), (16, 200e9)])
+def test_software_may_leave_a_node_by_fewer_nics(most: int, expected: float) -> None:
+    rate = {"scale_up": 300e9, "scale_out": 25e9, "domain_size": 8, "most_nics": most}
+    assert group_bandwidth(ranks_in_domain=8, group_size=16, **rate) == expected
+    assert group_bandwidth(ranks_in_domain=8, group_size=8, **rate) == 300e9
+
+
 def test_ring_over_nodes_is_not_faster_than_the_fabric() -> None:
     rate = {"scale_up": 100e9, "scale_out": 25e9, "domain_size": 8}
     assert group_bandwidth(ranks_in_domain=8, group_size=16, **rate) == 100e9

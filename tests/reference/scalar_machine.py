@@ -212,7 +212,9 @@ def network_rate(world: World) -> float:
     return out.bandwidth * out.efficiency / out.oversubscription
 
 
-def collective(world: World, kind: str, num_bytes: float, size: float, stride: float) -> float:
+def collective(
+    world: World, kind: str, num_bytes: float, size: float, stride: float, nics: int = 0
+) -> float:
     """a0 + a1 (g-1) + network + (V + sqrt(V V0)) / (B n/(n+x)), g ranks in one domain."""
     if size <= 1:
         return 0.0
@@ -223,7 +225,7 @@ def collective(world: World, kind: str, num_bytes: float, size: float, stride: f
     fabric = up.bandwidth * e.bandwidth_fraction
     if domains > 1:
         shares = local if local == up.domain_size else max(local / out.gpus_per_nic, 1)
-        rate = min(fabric, shares * network_rate(world))
+        rate = min(fabric, min(shares, nics or shares) * network_rate(world))
         wait = out.base_latency + out.latency_per_doubling * max(math.log2(domains / 2), 0)
     else:
         rate, wait = fabric, 0.0
