@@ -80,6 +80,8 @@ TRAINING_FORMATS: tuple[KernelFormat, ...] = (
     FORMATS[Quantization.NVFP4],
 )
 
+SIXTEEN_BIT_BYTES = FORMATS[Quantization.W16A16].weight
+
 CACHE_BYTES: Mapping[CacheType, float] = {
     CacheType.NONE: 0.0,
     CacheType.BF16: 2.0,
