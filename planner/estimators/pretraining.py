@@ -236,7 +236,7 @@ def _optimizer_time(
     if np.any(keeps_gradients(setting, c.offload)):
         offloaded = host_update_time(setting, c, most)
     else:
-        offloaded = np.maximum(on_gpu, streamed_states_time(setting, most))
+        offloaded = np.maximum(on_gpu, streamed_states_time(setting, c, most))
     return np.where(keeps_states(c.offload), offloaded, on_gpu)
 
 

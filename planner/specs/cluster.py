@@ -46,7 +46,8 @@ class ScaleOut:
 class ClusterSpec:
     """How many GPUs of which kind stand in a node, and what joins them.
 
-    ``host_memory_per_gpu``, ``host_memory_bandwidth``: a GPU's share of those of its node.
+    ``host_memory_per_gpu``, ``host_memory_bandwidth``: a GPU's share of those of its node;
+    ``drive_bandwidth``: its share of what the drives of its node read and write.
     """
 
     name: str
@@ -57,5 +58,6 @@ class ClusterSpec:
     max_gpus: Count | None = None
     host_memory_per_gpu: Bytes | None = None
     host_memory_bandwidth: BytesPerSecond | None = None
+    drive_bandwidth: BytesPerSecond | None = None
     aliases: tuple[str, ...] = ()
     notes: str = ""

@@ -29,7 +29,7 @@ from scalar_machine import (
     send,
     shown,
 )
-from scalar_offload import STATES, moved_bytes, shown_copies, update
+from scalar_offload import STATES, WEIGHTS, moved_bytes, shown_copies, update
 from scalar_parameters import end_parameters, groups, layer_parameters, stage_parameters, stages
 
 Parts = dict[str, float]
@@ -257,7 +257,7 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
         read = 2 * own_tokens(world, layout) * 2 * (2 * model.hidden_size)
         working = max(working, loss + model.mtp_num_layers * (loss + read))
     whole = _states(world, layout, stage) | {
-        "communication_buffers": memory.communication_buffer,
+        "communication_buffers": _buffers(world, layout, stage),
         "reserved": memory.reserved,
     }
     temporary = whole.pop("temporary")
@@ -311,12 +311,19 @@ def _states(world: World, layout: Layout, stage: int) -> Parts:
         parts["weights"] += width * count / ranks
     host_updates = layout.offload in STATES and world.framework.offloading.host_update
     away = {
-        "weights": layout.offload == "optimizer_weights",
+        "weights": layout.offload in WEIGHTS,
         "gradients": host_updates,
         "optimizer_states": layout.offload in STATES,
         "temporary": host_updates,
     }
     return {name: 0.0 if away[name] else num_bytes for name, num_bytes in parts.items()}
+
+
+def _buffers(world: World, layout: Layout, stage: int) -> float:
+    """A bucket is as large as it may be, or as what it is filled with."""
+    memory = world.framework.memory
+    held = memory.buffered_bytes * sum(trained_in_stages(world, layout)[stage])
+    return min(memory.communication_buffer, held) if held else memory.communication_buffer
 
 
 def _gathered(world: World, layout: Layout, stage: int) -> float:
@@ -325,7 +332,7 @@ def _gathered(world: World, layout: Layout, stage: int) -> float:
     FSDP behind a pipeline keeps all gradients until the last micro-batch.
     """
     model, states = world.model, world.framework.states
-    on_host = layout.offload == "optimizer_weights"
+    on_host = layout.offload in WEIGHTS
     if layout.zero_stage < states.weights_sharded_from and not on_host:
         return 0.0
     held = {index: model.layer_groups[index] for index in stages(model, layout)[stage]}
