@@ -107,7 +107,9 @@ def _routed(share: Share, feed_forward: FeedForwardSpec, repeats: Numeric) -> Op
     pairs = share.own_tokens * feed_forward.num_experts_per_tok
     local_experts = feed_forward.num_experts / share.expert_parallel
     machine = share.setting.machine
-    matmul = machine.grouped_gemm_time(pairs, local_experts, h, width, matrices, share.precision)
+    matmul = machine.grouped_gemm_time(
+        pairs, local_experts, h, width, matrices, share.kernel_format
+    )
     launches = share.setting.framework.execution.expert_launch_time
     matmul = matmul + launches * local_experts
     activation = machine.memory_time(2.0 * matrices * pairs * width)

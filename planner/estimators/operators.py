@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.arrays import FloatArray, Numeric, add
-from planner.enums import ComputePrecision
 from planner.estimators.recomputation import Recomputation
 from planner.estimators.share import Share, elementwise_bytes
 
@@ -67,11 +66,7 @@ def linear(
     in place, unless other kernels do it.
     """
     machine = share.setting.machine
-    is_fp8 = share.precision == ComputePrecision.FP8
-    precision = share.precision
-    if sixteen_bit:
-        is_fp8 = np.zeros((), dtype=np.bool_)
-        precision = machine.sixteen_bit
+    precision = machine.sixteen_bit if sixteen_bit else share.kernel_format
     accumulated = np.where(
         np.asarray(share.gradients.accumulation_traffic) > 0, 2.0, 2 * share.gradients.kept
     )
@@ -80,8 +75,8 @@ def linear(
     weight_gradient = machine.gemm_time(columns, depth, rows, precision, output_bytes=accumulated)
     if share.setting.workload.is_frozen:
         weight_gradient = np.zeros(())
-    cast_input = np.where(is_fp8, machine.memory_time(3.0 * rows * np.asarray(depth)), 0.0)
-    cast_output = np.where(is_fp8, machine.memory_time(3.0 * rows * np.asarray(columns)), 0.0)
+    cast_input = machine.cast_time(rows * np.asarray(depth), precision)
+    cast_output = machine.cast_time(rows * np.asarray(columns), precision)
     return Operator(
         name=name,
         module=module,
