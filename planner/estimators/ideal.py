@@ -29,7 +29,7 @@ _EFFICIENCY = {
     **dict.fromkeys(("sustained_compute_fraction", "attention_backward_fraction"), 1.0),
     **dict.fromkeys(("portable_attention_fraction", "flash_attention_2_fraction"), 1.0),
     **dict.fromkeys(("sustained_fp8_fraction", "sustained_attention_fraction"), None),
-    **dict.fromkeys(("vector_product_fraction", "gemm_table"), None),
+    **dict.fromkeys(("vector_product_fraction", "gemm_table", "gemm_table_bandwidth"), None),
 }
 _TRAINING = {
     **dict.fromkeys(("layer_launch_time", "adapter_launch_time", "dequantize_launch_time"), 0.0),
@@ -71,7 +71,11 @@ def ideal_hardware(gpu: GpuSpec, cluster: ClusterSpec) -> tuple[GpuSpec, Cluster
     )
     link = _changed(gpu.scale_up, kind=kind)
     network = _changed(
-        cluster.scale_out, efficiency=1.0, base_latency=0.0, latency_per_doubling=0.0
+        cluster.scale_out,
+        efficiency=1.0,
+        base_latency=0.0,
+        latency_per_doubling=0.0,
+        slowdown_per_doubling=0.0,
     )
     return (
         _changed(gpu, efficiency=efficiency, scale_up=link),

@@ -28,18 +28,16 @@ def product(share: Share, op: Product, layer: Layer) -> Iterator[Operator]:
     machine = share.setting.machine
     rows, columns, depth = product_sizes(share, op)
     is_fp8 = share.precision == ComputePrecision.FP8
-    precision, width = share.precision, share.linear_input_bytes
+    precision = share.precision
     if op.sixteen_bit:
         is_fp8 = np.zeros((), dtype=np.bool_)
-        precision, width = machine.sixteen_bit, np.asarray(SIXTEEN_BIT)
+        precision = machine.sixteen_bit
     accumulated = np.where(
         np.asarray(share.gradients.accumulation_traffic) > 0, 2.0, 2 * share.gradients.kept
     )
-    forward = machine.gemm_time(rows, columns, depth, precision, input_bytes=width)
-    data_gradient = machine.gemm_time(rows, depth, columns, precision, input_bytes=width)
-    weight_gradient = machine.gemm_time(
-        columns, depth, rows, precision, input_bytes=width, output_bytes=accumulated
-    )
+    forward = machine.gemm_time(rows, columns, depth, precision)
+    data_gradient = machine.gemm_time(rows, depth, columns, precision)
+    weight_gradient = machine.gemm_time(columns, depth, rows, precision, output_bytes=accumulated)
     if share.setting.workload.is_frozen:
         weight_gradient = np.zeros(())
     cast_input = np.where(is_fp8, machine.memory_time(_CAST * rows * depth), 0.0)

@@ -146,6 +146,9 @@ class Memory:
     """CUDA context, libraries and NCCL buffers of one GPU."""
     communication_buffer: BytesOrZero
     """Buffers of gradients and weights on the wire."""
+    buffered_bytes: BytesOrZero = 0.0
+    """Bytes that buffers hold for each parameter of a GPU, up to ``communication_buffer``, which is
+    that of a full bucket; 0 where buffers have one size."""
     fragmentation: Share
     """Share of the activations that the allocator loses."""
     gathered_layers: Ratio
@@ -163,6 +166,9 @@ class Memory:
     as what dropout made of it."""
     kept_activations: Ratio = 1.0
     """Activations that the kernels of a layer keep over those that fused ones keep."""
+    selective_dropped: Share | None = None
+    """Share of what a layer keeps that selective recomputation drops; ``selective_share`` of its
+    execution where not given."""
     sharded_copies: Ratio = 1.0
     """What a layer in its backward pass holds where its weights are sharded over what it holds
     where they are not: streams free late."""

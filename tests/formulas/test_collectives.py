@@ -13,6 +13,7 @@ from planner.formulas.collectives import (
     collective_time,
     distinct_share,
     group_bandwidth,
+    large_scale_wait,
     network_latency,
     point_to_point_time,
     ranks_per_domain,
@@ -171,3 +172,18 @@ def test_message() -> None:
     """1 MB at 25 GB/s after 19 us."""
     time = point_to_point_time(num_bytes=1e6, bandwidth=25e9, latency=19e-6)
     assert time == pytest.approx(59e-6)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "percent"),
+    [
+        pytest.param(8, 0.0, id="a node"),
+        pytest.param(512, 0.0, id="a pod"),
+        pytest.param(2048, 3.0, id="published: 2 to 6 % from 256 to 2,048 GPUs"),
+    ],
+)
+def test_steps_last_longer_beyond_a_pod(gpus: int, percent: float) -> None:
+    wait = large_scale_wait(
+        step_time=100.0, num_gpus=gpus, pod_size=512, slowdown_per_doubling=0.015
+    )
+    assert wait == pytest.approx(percent)

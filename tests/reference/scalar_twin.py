@@ -7,6 +7,8 @@ this looks at all of them.
 
 from __future__ import annotations
 
+import math
+
 from scalar_activations import kept_bytes, repeated_layers
 from scalar_adapters import (
     frozen_counts,
@@ -27,7 +29,7 @@ from scalar_machine import (
     send,
     shown,
 )
-from scalar_offload import STATES, moved_bytes, shown_copies, update
+from scalar_offload import STATES, WEIGHTS, moved_bytes, shown_copies, update
 from scalar_parameters import end_parameters, groups, layer_parameters, stage_parameters, stages
 
 Parts = dict[str, float]
@@ -65,6 +67,9 @@ def _of_step(world: World, layout: Layout, of_stage: Parts, times: list[float]) 
         (ranks, _), _ = groups(layout)
         overhead += profile.execution.weight_broadcast_time * (ranks - 1)
     parts["overhead"] = overhead
+    out = world.cluster.scale_out
+    doublings = math.log2(max(layout.num_gpus / out.pod_size, 1))
+    parts["slow_nodes"] = sum(parts.values()) * out.slowdown_per_doubling * doublings
     return parts | {"total": sum(parts.values())}
 
 
@@ -252,7 +257,7 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
         read = 2 * own_tokens(world, layout) * 2 * (2 * model.hidden_size)
         working = max(working, loss + model.mtp_num_layers * (loss + read))
     whole = _states(world, layout, stage) | {
-        "communication_buffers": memory.communication_buffer,
+        "communication_buffers": _buffers(world, layout, stage),
         "reserved": memory.reserved,
     }
     temporary = whole.pop("temporary")
@@ -306,12 +311,19 @@ def _states(world: World, layout: Layout, stage: int) -> Parts:
         parts["weights"] += width * count / ranks
     host_updates = layout.offload in STATES and world.framework.offloading.host_update
     away = {
-        "weights": layout.offload == "optimizer_weights",
+        "weights": layout.offload in WEIGHTS,
         "gradients": host_updates,
         "optimizer_states": layout.offload in STATES,
         "temporary": host_updates,
     }
     return {name: 0.0 if away[name] else num_bytes for name, num_bytes in parts.items()}
+
+
+def _buffers(world: World, layout: Layout, stage: int) -> float:
+    """A bucket is as large as it may be, or as what it is filled with."""
+    memory = world.framework.memory
+    held = memory.buffered_bytes * sum(trained_in_stages(world, layout)[stage])
+    return min(memory.communication_buffer, held) if held else memory.communication_buffer
 
 
 def _gathered(world: World, layout: Layout, stage: int) -> float:
@@ -320,7 +332,7 @@ def _gathered(world: World, layout: Layout, stage: int) -> float:
     FSDP behind a pipeline keeps all gradients until the last micro-batch.
     """
     model, states = world.model, world.framework.states
-    on_host = layout.offload == "optimizer_weights"
+    on_host = layout.offload in WEIGHTS
     if layout.zero_stage < states.weights_sharded_from and not on_host:
         return 0.0
     held = {index: model.layer_groups[index] for index in stages(model, layout)[stage]}

@@ -213,7 +213,7 @@ UNNAMED = dict.fromkeys(MODEL, "")
         ({"workload": "prompt_tuning"}, "workload prompt_tuning is not modelled yet"),
         ({"gpu": "abacus"}, "unknown GPU abacus"),
         ({"model": "T5-11B"}, "encoder-decoder"),
-        ({"offload": "nvme"}, "offload of nvme"),
+        ({"offload": "tape"}, "offload of tape"),
         ({"precision": "int8"}, "training in int8"),
         ({"precision": "nvfp4"}, "lacks fp4"),
         ({"precision": "fp8"}, "lacks fp8"),
