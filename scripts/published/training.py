@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from published.tables import read_table
-
 from planner.enums import Precision
 from planner.validation.library import Library
 from planner.validation.runs import Run
+from published.tables import read_table
 
 _RELEASE = re.compile(r"performance summary (\d\d\.\d\d)|(MLPerf Training v\d\.\d)")
 # Every configuration that NVIDIA, AMD and their partners published of its language models since
