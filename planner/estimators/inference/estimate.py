@@ -97,7 +97,7 @@ def evaluate_serving(
 
 
 def broken_serving_rule(
-    setting: ServingSetting, configurations: ServingConfigurations
+    setting: ServingSetting, configurations: ServingConfigurations, *, is_pool: bool = False
 ) -> CodeArray:
     """One-based number in ``SERVING_REJECTIONS`` of the first rule each breaks, else 0."""
     context = ServingContext(
@@ -106,15 +106,20 @@ def broken_serving_rule(
         engine=setting.engine,
         workload=setting.workload,
         domain_size=setting.machine.cluster.scale_up.domain_size,
+        is_pool=is_pool,
     )
     return first_broken_serving_rule(configurations, context)
 
 
 def serving_rejections(
-    setting: ServingSetting, configurations: ServingConfigurations, memory: ServingMemory
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    memory: ServingMemory,
+    *,
+    is_pool: bool = False,
 ) -> CodeArray:
     """As `broken_serving_rule`, and whether the requests find room in the memory."""
-    broken = broken_serving_rule(setting, configurations)
+    broken = broken_serving_rule(setting, configurations, is_pool=is_pool)
     last = len(SERVING_REJECTIONS)
     for room, number in ((memory.room, last), (memory.host_room, last - 1)):
         too_large = ~(room.holds(room.sequence) >= configurations.concurrency)
