@@ -24,7 +24,6 @@ from planner.specs.model import ModelSpec
 from planner.specs.quantization import compute_precision
 from planner.specs.serving import ServingWorkload, redundant_experts
 
-
 # Of the experts of a layer, where nobody asked for copies; published deployments have a quarter.
 _MOST_COPIES = 0.5
 
