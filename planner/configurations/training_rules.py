@@ -296,8 +296,8 @@ RULES: tuple[Rule, ...] = tuple(
         ("framework", "the framework does not support this combination", _framework),
         (
             "offload",
-            "the framework cannot offload this, or not at this zero_stage (drives: 3), or the GPU's link to "
-            "its host is not known",
+            "the framework cannot offload this, or not at this zero_stage (drives: 3), or the GPU's "
+            "link to its host is not known",
             _offload,
         ),
         ("precision", "the GPU lacks this precision", _precision),

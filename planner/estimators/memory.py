@@ -209,7 +209,7 @@ def _buffers(share: Share, parameters: StageParameters, stage: int) -> FloatArra
     if not memory.buffered_bytes:
         return np.asarray(memory.communication_buffer)
     trained = parameters.trained.dense[stage] + parameters.trained.experts[stage]
-    return np.minimum(memory.communication_buffer, memory.buffered_bytes * trained)
+    return np.asarray(np.minimum(memory.communication_buffer, memory.buffered_bytes * trained))
 
 
 def _moments(
