@@ -49,6 +49,10 @@ class Execution:
     expert_launch_time: Seconds = 0.0
     """What each expert of a GPU adds to the forward pass of a layer, where their products are
     kernels of their own; a backward pass takes twice as long."""
+    expert_host_wait: Seconds = 0.0
+    """What a layer with experts adds to each pass, forward, repeated and backward, where the host
+    waits for the number of tokens of each expert before it launches their kernels; 0 where these
+    are read on the GPU, or CUDA graphs hold whole layers."""
     expert_bias_passes: Ratio = 0.0
     """Reads and writes of the experts' outputs in 16 bits that their bias takes, where it is added
     by kernels of its own."""
@@ -81,6 +85,9 @@ class Overlap:
     """Gathering of sharded weights."""
     interference: Share
     """Share of the shorter of two overlapped activities that still shows."""
+    gather_nics: Annotated[int, Field(ge=0)] = 0
+    """Network interfaces of a node by which gathers of sharded weights and scatters of their
+    gradients leave it; 0: those of all their GPUs there."""
 
 
 @checked
