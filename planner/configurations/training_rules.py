@@ -20,6 +20,7 @@ from planner.configurations.training import TrainingConfigurations
 from planner.enums import (
     AttentionKind,
     ComputePrecision,
+    Fp8Recipe,
     Offload,
     Precision,
     Recompute,
@@ -157,6 +158,18 @@ def _fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
     return np.asarray(c.fp8_attention & (lacking | wider | ~c.flash_attention))
 
 
+def _fp8_recipe(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """Exponents of groups of 32 are of GPUs that have 4 bit, too; each recipe is of 8 bit."""
+    if not np.any(c.fp8_recipe):
+        return np.zeros((), dtype=np.bool_)
+    violated = (c.fp8_recipe != Fp8Recipe.AUTO) & (c.precision != ComputePrecision.FP8)
+    if not context.gpu.scales_groups:
+        violated = violated | (c.fp8_recipe == Fp8Recipe.MXFP8)
+    if "fp8_block" not in context.gpu.efficiency.quantized_gemm:
+        violated = violated | (c.fp8_recipe == Fp8Recipe.BLOCKWISE)
+    return np.asarray(violated)
+
+
 def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
     """Where configurations ask a framework for what it lacks, by parameter."""
     in_pipeline = (c.pipeline_parallel > 1) & ~np.isin(c.zero_stage, f.pipeline_zero_stages)
@@ -292,6 +305,12 @@ RULES: tuple[Rule, ...] = tuple(
             "fp8_attention needs flash_attention, precision fp8 or fp4, heads of at most "
             f"{_WIDEST_FP8_HEAD}, and a GPU with such kernels",
             _fp8_attention,
+        ),
+        (
+            "fp8_recipe",
+            "fp8_recipe needs precision fp8; mxfp8 a GPU that scales groups of 32 itself, "
+            "blockwise one with kernels for it",
+            _fp8_recipe,
         ),
         ("framework", "the framework does not support this combination", _framework),
         (
