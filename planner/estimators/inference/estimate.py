@@ -13,7 +13,7 @@ from planner.configurations.serving_rules import (
     ServingContext,
     first_broken_serving_rule,
 )
-from planner.estimators.inference.memory import ServingMemory, serving_memory
+from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
 from planner.estimators.inference.serving import Served, served_at_concurrency
 from planner.estimators.inference.setting import ServingSetting
 from planner.formulas.queueing import mean_wait, waiting_percentile
@@ -121,7 +121,8 @@ def serving_rejections(
     """As `broken_serving_rule`, and whether the requests find room in the memory."""
     broken = broken_serving_rule(setting, configurations, is_pool=is_pool)
     last = len(SERVING_REJECTIONS)
-    for room, number in ((memory.room, last), (memory.host_room, last - 1)):
-        too_large = ~(room.holds(room.sequence) >= configurations.concurrency)
+    surely = starts_surely(setting, memory, configurations)
+    for room, number, starts in ((memory.room, last, surely), (memory.host_room, last - 1, True)):
+        too_large = ~((room.holds(room.sequence) >= configurations.concurrency) & starts)
         broken = np.where((broken == 0) & too_large, np.int8(number), broken)
     return broken
