@@ -16,6 +16,7 @@ from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.percentiles import (
     request_latency_percentile,
     time_per_output_token_percentile,
+    time_to_first_token_percentile,
 )
 from planner.estimators.inference.serving import decode_batch
 from planner.estimators.inference.step import InferenceStep, step_time
@@ -55,7 +56,10 @@ def _latency_table(console: Console, estimate: ServingEstimate) -> Table:
     """Mean and percentiles of the latencies of the first row's requests."""
     served = estimate.served
     rows = {
-        "time to first token": (served.time_to_first_token, estimate.time_to_first_token),
+        "time to first token": (
+            served.time_to_first_token,
+            lambda share: time_to_first_token_percentile(estimate, share),
+        ),
         "time per output token": (
             served.time_per_output_token,
             lambda share: time_per_output_token_percentile(estimate, share),

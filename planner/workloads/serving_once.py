@@ -11,6 +11,7 @@ from planner.estimators.inference.estimate import ServingEstimate, evaluate_serv
 from planner.estimators.inference.percentiles import (
     request_latency_percentile,
     time_per_output_token_percentile,
+    time_to_first_token_percentile,
 )
 from planner.optimize.source import Columns, Source
 from planner.workloads.base import Evaluation, only
@@ -63,7 +64,7 @@ def _percentiles(estimate: ServingEstimate) -> Columns:
     more: Columns = {}
     for name, share in SHARES.items():
         for quantity, value in (
-            ("time_to_first_token", estimate.time_to_first_token(share)),
+            ("time_to_first_token", time_to_first_token_percentile(estimate, share)),
             ("time_per_output_token", time_per_output_token_percentile(estimate, share)),
             ("request_latency", request_latency_percentile(estimate, share)),
         ):
