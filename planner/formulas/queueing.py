@@ -118,6 +118,18 @@ def running_variance(
     return np.asarray(noise * b * (fixed + slope * b) / fixed), np.asarray(noise)
 
 
+def averaged_share(*, fixed: Numeric, step: Numeric) -> FloatArray:
+    r"""Share of the variance of the running sequences that is left over the time of an answer.
+
+    .. math:: 2 \frac{x - 1 + e^{-x}}{x^2}, \quad x = \frac{a}{a + b B}
+
+    Their number is forgotten exponentially, at the rate x of the answer's time: the derivative
+    of what leaves, of the diffusion of `running_variance`. Derived here.
+    """
+    x = np.clip(np.asarray(fixed) / step, 1e-3, 1.0)
+    return np.asarray(2 * (x - 1 + np.exp(-x)) / x**2)
+
+
 def place_wait(
     *, running: Numeric, places: Numeric, variance: Numeric, noise: Numeric, spare_rate: Numeric
 ) -> tuple[FloatArray, FloatArray]:

@@ -10,7 +10,12 @@ import numpy as np
 from planner.arrays import FloatArray
 from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.serving import tokens_per_step
-from planner.formulas.queueing import gamma_quantile, lognormal_quantile, met_step_variance
+from planner.formulas.queueing import (
+    averaged_share,
+    gamma_quantile,
+    lognormal_quantile,
+    met_step_variance,
+)
 
 
 def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
@@ -61,6 +66,18 @@ def request_latency_percentile(estimate: ServingEstimate, share: float) -> Float
     return np.asarray(bulk + _place_quantile(estimate, share))
 
 
+def percentile(estimate: ServingEstimate, quantity: str, share: float) -> FloatArray:
+    """One of the three times by its name [s]."""
+    return _BY_NAME[quantity](estimate, share)
+
+
+_BY_NAME = {
+    "time_to_first_token": time_to_first_token_percentile,
+    "time_per_output_token": time_per_output_token_percentile,
+    "request_latency": request_latency_percentile,
+}
+
+
 def _place_quantile(estimate: ServingEstimate, share: float) -> FloatArray:
     """What a ``share`` of the requests does not wait longer for a place [s]."""
     queue = estimate.served.queue
@@ -107,11 +124,10 @@ def _first_variance(estimate: ServingEstimate) -> FloatArray:
 def _token_variances(estimate: ServingEstimate) -> tuple[FloatArray, FloatArray]:
     r"""Variance of the time per output token by the sequences beside, and by prompts [s^2].
 
-    The number of sequences is forgotten at the rate x = a / (a + b B) of a request's time,
-    over which it is averaged; a Poisson number of prompts stops it, and while they do others
-    come:
+    The first is averaged over an answer (`averaged_share`); a Poisson number of prompts stops
+    it, and while they do others come:
 
-    .. math:: \left(\frac{b}{1 - \rho}\right)^2 Var[B] \cdot 2 \frac{x - 1 + e^{-x}}{x^2},
+    .. math:: \left(\frac{b}{1 - \rho}\right)^2 Var[B] \cdot g,
         \quad \frac{\lambda E[T] s^2 (1 + c^2)}{n (1 - \rho)^2} (1 + c_n^2)
     """
     served, w = estimate.served, estimate.setting.workload
@@ -119,8 +135,7 @@ def _token_variances(estimate: ServingEstimate) -> tuple[FloatArray, FloatArray]
     tokens = tokens_per_step(estimate.setting)
     steps = np.maximum(w.output_tokens / tokens, 1.0)
     own = costs.decode_step(served.decoding)
-    kept = np.clip(costs.fixed / own, 1e-3, 1.0)
-    averaged = 2 * (kept - 1 + np.exp(-kept)) / kept**2
+    averaged = averaged_share(fixed=costs.fixed, step=own)
     beside = (costs.slope / (1 - queue.load)) ** 2 * queue.running * averaged
     mean = queue.decode_step / (1 - queue.load)
     second = costs.added * (1 + w.input_variation**2)
