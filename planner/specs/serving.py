@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import numpy as np
 from pydantic import Field
 
+from planner.arrays import FloatArray
 from planner.specs.checked import checked
 
 Tokens = Annotated[int, Field(ge=1, le=100_000_000)]
@@ -28,7 +30,8 @@ class ServingWorkload:
     the requests that arrive together before any has finished, as at the start of a benchmark.
     ``equal_lengths``: all requests have the very same lengths, so that those which start
     together end together. ``equal_prompts``: they have the very same tokens, so that those of a
-    step choose the experts of one request.
+    step choose the experts of one request. ``redundant_experts``: copies of routed experts in a
+    layer beside them; as few as give all ranks equal numbers where not given.
     """
 
     input_tokens: Tokens
@@ -45,3 +48,13 @@ class ServingWorkload:
     burst_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     equal_lengths: bool = False
     equal_prompts: bool = False
+    redundant_experts: Annotated[int, Field(ge=0, le=10_000)] | None = None
+
+
+def redundant_experts(
+    workload: ServingWorkload, num_experts: int, expert_parallel: FloatArray
+) -> FloatArray:
+    """Copies of a layer's experts: those that were asked for, or the fewest that fill all ranks."""
+    if workload.redundant_experts is not None:
+        return np.asarray(float(workload.redundant_experts))
+    return np.asarray(np.ceil(num_experts / expert_parallel) * expert_parallel - num_experts)

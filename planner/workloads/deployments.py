@@ -10,8 +10,13 @@ from typing import Any
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, add
+from planner.confidence.plans import INFERENCE, errors_of_memory
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
-from planner.estimators.inference.memory import SERVING_MEMORY_PARTS, ServingMemory
+from planner.estimators.inference.memory import (
+    SERVING_MEMORY_PARTS,
+    ServingMemory,
+    needed_to_start,
+)
 from planner.estimators.inference.prefix import cached_tokens
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw
@@ -126,6 +131,11 @@ class Deployments(Serving):
         return self.promises.memory_headroom
 
     @property
+    @abstractmethod
+    def fit_probability(self) -> FloatArray:
+        """The probability that the fullest GPU has the memory that it needs to start."""
+
+    @property
     def cost_per_hour(self) -> FloatArray:
         """USD per second of all GPUs."""
         return self.promises.price
@@ -213,6 +223,7 @@ class Deployments(Serving):
             **energy_columns(self),
             "memory_headroom_gib": self.memory_headroom / GIB,
             **{f"{name}_s": self.value(name) for name in PERCENTILES},
+            "fit_probability": self.fit_probability,
         }
         table = {name: floats(value, shape) for name, value in values.items()}
         return {"num_gpus": counts(self.num_gpus, shape), **table}
@@ -289,11 +300,24 @@ def memory_columns(memory: ServingMemory, shape: tuple[int, ...]) -> Columns:
 
 
 def needed_memory(
-    setting: ServingSetting, memory: ServingMemory, cache: FloatArray
+    setting: ServingSetting, memory: ServingMemory, c: ServingConfigurations, cache: FloatArray
 ) -> tuple[Need, Need]:
-    """What is needed of the host's memory for a GPU, and of the GPU's own with a ``cache``."""
-    needed = memory.weights + memory.activations + memory.reserved + cache
+    """What is needed of the host's memory for a GPU, and of the GPU's own with a ``cache``.
+
+    What must be there to start counts as surely as the setting asks for.
+    """
+    start = needed_to_start(setting, memory, c) / setting.sure_share
+    needed = np.maximum(memory.weights + memory.activations + memory.reserved + cache, start)
     return (memory.host, setting.machine.host_memory), (needed, setting.usable_memory)
+
+
+def fit_probability(
+    setting: ServingSetting, memory: ServingMemory, c: ServingConfigurations
+) -> FloatArray:
+    """The probability that the fullest GPU has the memory that it needs to start."""
+    errors = errors_of_memory(INFERENCE, setting, 1)
+    needed = needed_to_start(setting, memory, c)
+    return errors.chance(predicted=needed, usable=setting.usable_memory)
 
 
 def cache_of(memory: ServingMemory, concurrency: FloatArray) -> FloatArray:

@@ -47,6 +47,7 @@ from planner.workloads.deployments import (
     Promises,
     asked,
     cache_of,
+    fit_probability,
     memory_columns,
     needed_memory,
     parameter_columns,
@@ -224,7 +225,17 @@ class PoolDeployments(Deployments):
         decode = self.decode
         worker: Any = decode if np.any(decode.rejected_by) else self.prefill
         cache = cache_of(worker.memory, worker.configurations.concurrency)
-        return needed_memory(worker.setting, worker.memory, cache)
+        return needed_memory(worker.setting, worker.memory, worker.configurations, cache)
+
+    @property
+    def fit_probability(self) -> FloatArray:
+        """The probability that the fullest GPU of both kinds has the memory it needs.
+
+        They run the same model on the same engine: both fit if the one does that fits worse.
+        """
+        pools = (self.prefill, self.decode)
+        each = (fit_probability(one.setting, one.memory, one.configurations) for one in pools)
+        return np.minimum(*each)
 
     @property
     def draws(self) -> tuple[PowerDraw, ...]:

@@ -37,6 +37,7 @@ from planner.workloads.deployments import (
     Promises,
     asked,
     cache_of,
+    fit_probability,
     memory_columns,
     needed_memory,
     parameter_columns,
@@ -158,7 +159,12 @@ class Replicas(Deployments):
         """What is needed of the host's memory for a GPU, and of the fullest GPU's own."""
         memory = self.estimate.memory
         cache = cache_of(memory, self.configurations.concurrency)
-        return needed_memory(self.setting, memory, cache)
+        return needed_memory(self.setting, memory, self.configurations, cache)
+
+    @property
+    def fit_probability(self) -> FloatArray:
+        """The probability that the fullest GPU has the memory it needs."""
+        return fit_probability(self.setting, self.estimate.memory, self.configurations)
 
     @property
     def draws(self) -> tuple[PowerDraw, ...]:

@@ -15,7 +15,14 @@ from planner.estimators.inference.serving import Served, served_at_concurrency, 
 from planner.estimators.inference.setting import ServingSetting
 from planner.validation.inference.cases import InferenceCase, setting_of
 from planner.validation.inference.deployments import configurations
-from planner.validation.inference.outcome import Columns, Outcome, in_waves, rates, whole_memory
+from planner.validation.inference.outcome import (
+    Columns,
+    Outcome,
+    in_waves,
+    needed_memory,
+    rates,
+    whole_memory,
+)
 from planner.validation.prediction import RATES
 
 # Concurrencies that are tried where none is given: half powers of two.
@@ -172,7 +179,7 @@ def _outcome(cases: Sequence[InferenceCase], concurrency: FloatArray, queue: Flo
         quantities={name: np.broadcast_to(value, shape) for name, value in quantities.items()},
         memory=np.broadcast_to(whole_memory(memory, columns.weight_scale), shape),
         reserved=np.broadcast_to(memory.reserved, shape),
-        fits=np.broadcast_to(memory.most_sequences >= 1, shape),
+        needed=needed_memory(memory, columns),
     )
 
 
