@@ -323,12 +323,8 @@ RULES: tuple[Rule, ...] = tuple(
     )
 )
 
-USABLE_SHARE = 0.945
-"""Share of a GPU's memory that may be expected to fill: chosen on published runs so that less than
-5 % of those that ran out are said to fit, and of those that ran to run out."""
-
 OUT_OF_MEMORY = predicted(
-    "out_of_memory", f"the fullest GPU needs more than {USABLE_SHARE:.1%} of its memory"
+    "out_of_memory", "the fullest GPU is not sure enough to have the memory that it needs"
 )
 
 REJECTING: tuple[Rule, ...] = (*RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
