@@ -38,6 +38,8 @@ class Adapted:
 
 def adapted_matrices(setting: Setting, group: LayerGroup) -> tuple[Adapted, ...]:
     """The matrices of one layer that have an adapter, as the framework joins them."""
+    if setting.workload.has_virtual_tokens:
+        return ()
     hidden_size, targets = setting.model.hidden_size, setting.workload.lora_targets
     found: tuple[Adapted, ...] = ()
     if group.attention:
@@ -52,7 +54,12 @@ def adapted_matrices(setting: Setting, group: LayerGroup) -> tuple[Adapted, ...]
 def layer_adapter_parameters(
     setting: Setting, group: LayerGroup, tensor_parallel: Numeric
 ) -> FloatArray:
-    """Trained parameters of one layer on one tensor-parallel rank."""
+    """Trained parameters of one layer on one tensor-parallel rank.
+
+    Those of prefix tuning are keys and values of its virtual tokens.
+    """
+    if setting.workload.adapter is AdapterKind.PREFIX:
+        return np.asarray(setting.workload.virtual_tokens * prefix_width(group) / tensor_parallel)
     found = []
     for matrix in adapted_matrices(setting, group):
         depth, columns = matrix.local(tensor_parallel)
@@ -61,11 +68,22 @@ def layer_adapter_parameters(
     return add(found)
 
 
+def prefix_width(group: LayerGroup) -> float:
+    """Keys and values of a virtual token in a layer; 0 in one without a cache of them."""
+    attention = group.attention
+    if attention is None or attention.has_state:
+        return 0.0
+    width = attention.head_dim + (attention.v_head_dim or attention.head_dim)
+    return float(attention.num_key_value_heads * width)
+
+
 def adapter_block(share: Share, group: LayerGroup) -> Iterator[Operator]:
     """Adapters of a layer, and the dequantization of its frozen matrices."""
     workload = share.setting.workload
     if not workload.is_frozen:
         return
+    if workload.adapter is AdapterKind.PREFIX and prefix_width(group):
+        yield _prefix(share, group)
     for matrix in adapted_matrices(share.setting, group):
         yield _adapter(share, matrix)
     if workload.adapter is AdapterKind.QLORA:
@@ -162,6 +180,26 @@ def _adapter(share: Share, matrix: Adapted) -> Operator:
     )
 
 
+def _prefix(share: Share, group: LayerGroup) -> Operator:
+    """Scores and values of every token with the virtual ones, which all of them attend to.
+
+    Two products forward, four backward, at the rate of a matrix product.
+    """
+    attention, machine = group.attention, share.setting.machine
+    heads = attention.num_attention_heads / share.tensor_parallel if attention else 0.0
+    width = attention.head_dim + (attention.v_head_dim or attention.head_dim) if attention else 0
+    rows, v = share.tokens * heads, share.setting.workload.virtual_tokens
+    both = machine.gemm_time(rows, v, width, machine.sixteen_bit)
+    return Operator(
+        name="prefix",
+        module="adapter",
+        forward=both,
+        backward=2.0 * both,
+        flops=np.asarray(2.0 * rows * v * width),
+        selective=share.setting.framework.execution.selective_share,
+    )
+
+
 def _dequantizations(share: Share, group: LayerGroup) -> Iterator[Operator]:
     """Every frozen matrix becomes 16-bit before each product that reads it."""
     layer = layer_parameters(share.hidden_size, group)
@@ -176,7 +214,11 @@ def _dequantizations(share: Share, group: LayerGroup) -> Iterator[Operator]:
     for name, parameters, kernels in sizes:
         if not kernels:
             continue
-        traffic = dequantize_bytes(parameters=parameters, passes=passes)
+        traffic = dequantize_bytes(
+            parameters=parameters,
+            passes=passes,
+            double_quantization=share.setting.workload.double_quantization,
+        )
         time = machine.memory_time(traffic, kernels=kernels)
         yield Operator(
             name=name,

@@ -16,7 +16,8 @@ def embedding_block(share: Share) -> Iterator[Operator]:
     lookup = elementwise(
         share, "embedding", "embedding", elements=elements, forward_bytes=4, backward_bytes=10
     )
-    if share.setting.workload.is_frozen:
+    workload = share.setting.workload
+    if workload.is_frozen and not workload.saves_ends:
         lookup = Operator(**{**vars(lookup), "backward": np.zeros(())})
     yield _not_repeated(lookup)
     yield _vocabulary_reduce(share, "embedding_tensor_parallel", "embedding", backward=False)
@@ -44,6 +45,7 @@ def logits_block(share: Share) -> Iterator[Operator]:
         depth=h,
         repeatable=False,
         sixteen_bit=True,
+        saved=share.setting.workload.saves_ends,
     )
     passes = share.setting.framework.execution.loss_passes
     traffic = machine.memory_time(2.0 * passes * share.tokens * columns)

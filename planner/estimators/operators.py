@@ -60,11 +60,12 @@ def linear(
     depth: Numeric,
     repeatable: bool = True,
     sixteen_bit: bool = False,
+    saved: bool = False,
 ) -> Operator:
     """A matrix multiplication; its backward computes both gradients, of a frozen one the data's.
 
     In fp8 its operands are cast first, in fp4 by the kernels; the weight gradient accumulates
-    in place, unless other kernels do it.
+    in place, unless other kernels do it. ``saved``: it is trained beside frozen ones.
     """
     machine = share.setting.machine
     is_fp8 = share.precision == ComputePrecision.FP8
@@ -80,7 +81,7 @@ def linear(
     weight_gradient = machine.gemm_time(
         columns, depth, rows, precision, input_bytes=width, output_bytes=accumulated
     )
-    if share.setting.workload.is_frozen:
+    if share.setting.workload.is_frozen and not saved:
         weight_gradient = np.zeros(())
     cast_input = np.where(is_fp8, machine.memory_time(3.0 * rows * np.asarray(depth)), 0.0)
     cast_output = np.where(is_fp8, machine.memory_time(3.0 * rows * np.asarray(columns)), 0.0)

@@ -26,6 +26,7 @@ from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
 from planner.terms import plain_values, terms_of
 from planner.text import large
+from planner.workloads.adapters import adapter_answers, adapter_words
 from planner.workloads.base import Scene, Wording, Workload, judged_once
 from planner.workloads.place import share_of_peak
 from planner.workloads.training_question import SINGLE, ask_training
@@ -177,8 +178,7 @@ def _settled(source: Source) -> dict[str, Any]:
     }
     if not work.is_frozen:
         return answers | {"mtp_num_layers": setting.model.mtp_num_layers}
-    targets = {"lora_rank": work.lora_rank, "lora_targets": str(work.lora_targets)}
-    return answers | targets | {"adapter": str(work.adapter)}
+    return answers | adapter_answers(work) | {"adapter": str(work.adapter)}
 
 
 def _asked(setting: Setting) -> list[str]:
@@ -187,10 +187,7 @@ def _asked(setting: Setting) -> list[str]:
     if not work.is_frozen:
         return []
     count = large(adapter_parameter_count(setting))
-    return [
-        f"{work.adapter} of rank {work.lora_rank} on {work.lora_targets}: "
-        f"{count} parameters trained"
-    ]
+    return [f"{adapter_words(work)}: {count} parameters trained"]
 
 
 def _in_short(row: Mapping[str, Any]) -> str:
@@ -232,7 +229,7 @@ TRAIN = Workload(
     settled=_settled,
     once=judged_once,
     advice_rows=30_000_000,
-    adapters=tuple(AdapterKind),
+    adapters=(AdapterKind.NONE, AdapterKind.LORA, AdapterKind.QLORA),
     suits=lambda question, framework: (
         framework.adapters if question.work.is_frozen else framework.whole_models
     ),
