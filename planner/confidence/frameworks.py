@@ -9,7 +9,6 @@ from functools import cache
 from planner.confidence.tables import read_table
 from planner.enums import AdapterTargets
 
-
 # TRL's max_length, where neither a run nor what is known of its framework says one.
 _SAMPLE_LENGTH = 1024
 

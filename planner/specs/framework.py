@@ -213,6 +213,8 @@ class FrameworkProfile:
     """It can share sequences between GPUs."""
     expert_parallel: bool = True
     """It can give experts to GPUs."""
+    layer_split: bool = False
+    """It can spread layers over GPUs that work one after the other (device_map)."""
     interleaved_schedule: bool = True
     """It can give several stages of a pipeline to a GPU."""
     hybrid_sharding: bool = False

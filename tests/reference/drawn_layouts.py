@@ -102,7 +102,8 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
     """A layout that suits the framework; most of them break no rule."""
     f = setting.framework
     t = choose([1, 2, 4, 8, 16]) if f.tensor_parallel else 1
-    p = choose([1, 1, 2, 3, 4, 5, 8, 13, 16, 20, 31, 32]) if f.pipeline_parallel else 1
+    deep = f.pipeline_parallel or f.layer_split
+    p = choose([1, 1, 2, 3, 4, 5, 8, 13, 16, 20, 31, 32]) if deep else 1
     c = choose([1, 1, 2, 4]) if f.context_parallel else 1
     d = choose([1, 2, 3, 4, 16])
     v = choose([1, 1, 2, 3]) if p > 1 and f.interleaved_schedule else 1
@@ -118,6 +119,7 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         context_parallel=c,
         pipeline_parallel=p,
         virtual_pipeline=v,
+        layer_split=p > 1 and f.layer_split,
         expert_parallel=choose([1, 1, 2, 4, 8]) if f.expert_parallel else 1,
         micro_batch_size=b,
         global_batch_size=d * b * m,
@@ -141,6 +143,7 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         context_parallel=choose([1, 2, 3]),
         pipeline_parallel=choose([1, 2, 3, 8, 64]),
         virtual_pipeline=choose([1, 2, 5]),
+        layer_split=choose([True, False, False]),
         expert_parallel=choose([1, 2, 3, 8, 16]),
         micro_batch_size=choose([1, 3, 4]),
         global_batch_size=choose([1, 24, 96, 100]),
