@@ -108,7 +108,7 @@ def _sequence_length(c: TrainingConfigurations, context: Context) -> BoolArray:
     cp = c.context_parallel
     pieces = np.where(cp > 1, 2 * cp, 1.0)
     split = np.where(c.sequence_parallel, c.tensor_parallel, 1.0)
-    return indivisible(context.workload.sequence_length, pieces * split)
+    return indivisible(context.workload.computed_length, pieces * split)
 
 
 def _ring_without_flash(c: TrainingConfigurations, _: Context) -> BoolArray:

@@ -15,6 +15,7 @@ from planner.enums import ComputePrecision, Offload, Recompute
 from planner.estimators.share import Setting
 from planner.plan import make_plan
 from planner.specs.catalogue import Catalogue, names
+from planner.specs.workload import TrainingWorkload
 
 MODELS = {
     "llama-7b": {},
@@ -41,6 +42,10 @@ ADAPTERS = (
     "lora:64:all_linear",
     "qlora:16:attention",
     "qlora:1:all_linear",
+    "lora:8:attention:embeddings",
+    "qlora:4:attention:plain",
+    "prompt:64",
+    "prefix:100",
 )
 # As in nodes with four network interfaces for eight of these.
 SHARED_NICS = ("a100-sxm-80gb",)
@@ -53,11 +58,18 @@ FRAMEWORKS = tuple(name for name in ALL_FRAMEWORKS if name not in ALIKE)
 
 @cache
 def make_setting(model: str, gpu: str, framework: str, adapter: str = "none") -> Setting:
-    """``adapter``: its kind, rank and targets, joined by colons; on any framework."""
+    """``adapter``: its kind, rank and targets, joined by colons; on any framework.
+
+    Modules to save may follow, or ``plain`` for scales in 32 bits; of virtual tokens their number.
+    """
     kind, *rest = adapter.split(":")
     asked: dict[str, Any] = {"adapter": kind}
-    if rest:
+    if kind in ("prompt", "prefix"):
+        asked["virtual_tokens"] = int(rest[0])
+    elif rest:
         asked |= {"lora_rank": int(rest[0]), "lora_targets": rest[1]}
+        asked["modules_to_save"] = "embeddings" if "embeddings" in rest else None
+        asked["double_quantization"] = "plain" not in rest
     of_adapters = framework if kind == "none" else "hf-trainer"
     request = Request(
         model=model, num_gpus=8, gpu=gpu, framework=of_adapters, **MODELS[model], **asked
@@ -79,8 +91,14 @@ def make_world(setting: Setting) -> World:
         cluster=setting.machine.cluster,
         model=setting.model,
         framework=setting.framework,
-        workload=setting.workload,
+        workload=_computed(setting.workload),
     )
+
+
+def _computed(work: TrainingWorkload) -> TrainingWorkload:
+    """Prompts stand before the tokens of every sequence."""
+    before = work.virtual_tokens if work.adapter == "prompt" else 0
+    return replace(work, sequence_length=work.sequence_length + before)
 
 
 def make_table(layouts: list[Layout]) -> TrainingConfigurations:
