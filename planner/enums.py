@@ -146,13 +146,44 @@ class Offload(_Code):
 
     ``OPTIMIZER``: its states, and the gradients where the host itself computes the update.
     ``OPTIMIZER_WEIGHTS``: the weights too. ``ACTIVATIONS``: what layers keep for the backward
-    pass.
+    pass; others add it to the first two. ``NVME``: on drives of the host.
     """
 
     NONE = 0
     OPTIMIZER = 1
     OPTIMIZER_WEIGHTS = 2
     ACTIVATIONS = 3
+    OPTIMIZER_ACTIVATIONS = 4
+    OPTIMIZER_WEIGHTS_ACTIVATIONS = 5
+    OPTIMIZER_NVME = 6
+    OPTIMIZER_WEIGHTS_NVME = 7
+
+    @property
+    def of_states(self) -> bool:
+        """Whether optimizer states leave the GPU."""
+        return "OPTIMIZER" in self.name
+
+    @property
+    def of_weights(self) -> bool:
+        """Whether weights leave the GPU."""
+        return "WEIGHTS" in self.name
+
+    @property
+    def of_activations(self) -> bool:
+        """Whether activations leave the GPU."""
+        return "ACTIVATIONS" in self.name
+
+    @property
+    def to_drives(self) -> bool:
+        """Whether what leaves the GPU lies on drives, not in host memory."""
+        return "NVME" in self.name
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Words of the offloads that one of several kinds is made of."""
+        if not (self.of_activations and self.of_states):
+            return (self.word,)
+        return self.word.removesuffix("_activations"), Offload.ACTIVATIONS.word
 
 
 class PipelineSchedule(_Code):

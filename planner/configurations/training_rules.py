@@ -199,13 +199,22 @@ def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
     return np.asarray(violated)
 
 
+def _sharded_from(kind: Offload, profile: FrameworkProfile) -> int:
+    """The ZeRO stage from which a framework offloads so; ZeRO-Infinity needs the third."""
+    if kind.to_drives:
+        return ZeroStage.WEIGHTS
+    if kind.of_weights:
+        return profile.states.weights_sharded_from
+    return ZeroStage.OPTIMIZER if kind.of_states else ZeroStage.NONE
+
+
 def _offload(c: TrainingConfigurations, context: Context) -> BoolArray:
     if not c.any_offload:
         return np.zeros((), dtype=np.bool_)
     profile, host = context.framework, context.gpu.host
-    known = [kind.word in (*profile.offloading.kinds, Offload.NONE.word) for kind in Offload]
-    weights_from = profile.states.weights_sharded_from
-    sharded_from = np.asarray([0, ZeroStage.OPTIMIZER, weights_from, 0])[c.offload]
+    kinds = {*profile.offloading.kinds, Offload.NONE.word}
+    known = [kinds.issuperset(kind.parts) for kind in Offload]
+    sharded_from = np.asarray([_sharded_from(kind, profile) for kind in Offload])[c.offload]
     alone = c.data_parallel * c.context_parallel == 1
     violated = ~np.asarray(known)[c.offload] | ((c.zero_stage < sharded_from) & ~alone)
     if host is None or host.bandwidth is None:
@@ -304,8 +313,8 @@ RULES: tuple[Rule, ...] = tuple(
         ("framework", "the framework does not support this combination", _framework),
         (
             "offload",
-            "the framework cannot offload this, or not at this zero_stage, or the GPU's link to "
-            "its host is not known",
+            "the framework cannot offload this, or not at this zero_stage (drives: 3), or the "
+            "GPU's link to its host is not known",
             _offload,
         ),
         ("precision", "the GPU lacks this precision", _precision),

@@ -193,7 +193,7 @@ def _stage_memory(
         allocated_activations=allocated,
         working=working,
         gathered=_gathered(share, c, parameters, stage),
-        communication_buffers=np.asarray(memory.communication_buffer),
+        communication_buffers=_buffers(share, parameters, stage),
         reserved=np.asarray(memory.reserved),
         fragmentation_share=np.asarray(memory.fragmentation),
     )
@@ -201,6 +201,15 @@ def _stage_memory(
         return (backward,)
     temporary = np.where(on_host, 0.0, state("temporary", stage))
     return _moments(share, c, backward, temporary)
+
+
+def _buffers(share: Share, parameters: StageParameters, stage: int) -> FloatArray:
+    """Buffers of gradients and weights on the wire; a bucket holds no more than there is."""
+    memory = share.setting.framework.memory
+    if not memory.buffered_bytes:
+        return np.asarray(memory.communication_buffer)
+    trained = parameters.trained.dense[stage] + parameters.trained.experts[stage]
+    return np.asarray(np.minimum(memory.communication_buffer, memory.buffered_bytes * trained))
 
 
 def _moments(

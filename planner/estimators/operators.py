@@ -69,18 +69,16 @@ def linear(
     """
     machine = share.setting.machine
     is_fp8 = share.precision == ComputePrecision.FP8
-    precision, width = share.precision, share.linear_input_bytes
+    precision = share.precision
     if sixteen_bit:
         is_fp8 = np.zeros((), dtype=np.bool_)
-        precision, width = machine.sixteen_bit, np.asarray(2.0)
+        precision = machine.sixteen_bit
     accumulated = np.where(
         np.asarray(share.gradients.accumulation_traffic) > 0, 2.0, 2 * share.gradients.kept
     )
-    forward = machine.gemm_time(rows, columns, depth, precision, input_bytes=width)
-    data_gradient = machine.gemm_time(rows, depth, columns, precision, input_bytes=width)
-    weight_gradient = machine.gemm_time(
-        columns, depth, rows, precision, input_bytes=width, output_bytes=accumulated
-    )
+    forward = machine.gemm_time(rows, columns, depth, precision)
+    data_gradient = machine.gemm_time(rows, depth, columns, precision)
+    weight_gradient = machine.gemm_time(columns, depth, rows, precision, output_bytes=accumulated)
     if share.setting.workload.is_frozen and not saved:
         weight_gradient = np.zeros(())
     cast_input = np.where(is_fp8, machine.memory_time(3.0 * rows * np.asarray(depth)), 0.0)
@@ -181,10 +179,12 @@ def layer_time(
     again: Recomputation,
     launch_time: Numeric,
     feed_forward_launch_time: Numeric = 0.0,
+    expert_wait: float = 0.0,
 ) -> LayerTime:
     """Sum a layer; forward and backward each last at least as long as their launches.
 
-    ``feed_forward_launch_time`` is that part of ``launch_time`` which its feed-forward takes.
+    ``feed_forward_launch_time`` is that part of ``launch_time`` which its feed-forward takes,
+    ``expert_wait`` what each pass of its experts adds as the GPU waits for the host.
     """
     operators = tuple(operators)
     forward = add(o.forward for o in operators)
@@ -193,11 +193,12 @@ def layer_time(
     launches = (2.0 + again.full) * launch_time
     if again.of_some_feed_forward:
         launches = launches + again.feed_forward * feed_forward_launch_time
+    waits = expert_wait * (1.0 + again.full + again.feed_forward) if expert_wait else 0.0
     return LayerTime(
         operators=operators,
         forward=forward,
         backward=backward,
         recompute=repeated,
-        launch_wait_forward=np.maximum(launch_time - forward, 0.0),
-        launch_wait_backward=np.maximum(launches - (backward + repeated), 0.0),
+        launch_wait_forward=np.maximum(launch_time - forward, 0.0) + expert_wait,
+        launch_wait_backward=np.maximum(launches - (backward + repeated), 0.0) + waits,
     )

@@ -44,7 +44,8 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
     """Seconds of a step of every configuration.
 
     ``m t + (T - t)/v`` for m micro-batches on the slowest stage t, T all stages together,
-    v chunks per stage; then what shows of the gradient exchange, and the optimizer.
+    v chunks per stage; then what shows of the gradient exchange, the optimizer, and what many
+    nodes wait for each other.
     """
     exchange = data_parallel_time(share.setting, c, parameters)
     copies = _copies(share, c, parameters)
@@ -61,8 +62,10 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
     optimizer = _optimizer_time(share, c, parameters)
     overhead = _overhead(share, c, parameters)
     m = c.num_micro_batches
+    alone = add((m * slowest, bubble, data_parallel, optimizer, overhead))
+    slow_nodes = share.setting.machine.large_scale_wait(alone, c.num_gpus)
     return StepTime(
-        total=add((m * slowest, bubble, data_parallel, optimizer, overhead)),
+        total=alone + slow_nodes,
         blocks=blocks,
         stage_times=stages,
         recomputation=share.recomputation,
@@ -72,6 +75,7 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
         data_parallel=data_parallel,
         optimizer=optimizer,
         overhead=overhead,
+        slow_nodes=slow_nodes,
     )
 
 
@@ -121,7 +125,8 @@ def _blocks(
             adapter_launches(share, group),
         )
         of_feed_forward = of_block if group.feed_forward else 0.0
-        time = layer_time(operators, share.recomputation, add(launches), of_feed_forward)
+        waits = setting.framework.execution.expert_host_wait if group.num_experts else 0.0
+        time = layer_time(operators, share.recomputation, add(launches), of_feed_forward, waits)
         gathers = exchange.layer_forward[index], exchange.layer_backward[index]
         moves = copies.layer_forward[index], copies.layer_backward[index]
         blocks.append(
@@ -242,7 +247,7 @@ def _optimizer_time(
     if np.any(keeps_gradients(setting, c.offload)):
         offloaded = host_update_time(setting, c, most)
     else:
-        offloaded = np.maximum(on_gpu, streamed_states_time(setting, most))
+        offloaded = np.maximum(on_gpu, streamed_states_time(setting, c, most))
     return np.where(keeps_states(c.offload), offloaded, on_gpu)
 
 

@@ -26,7 +26,10 @@ def layer_bytes(share: Share, group: LayerGroup) -> FloatArray:
     Full recomputation keeps the layer's input alone, that of feed-forward blocks their input.
     """
     again = share.recomputation
-    repeated = share.setting.framework.execution.selective_share
+    profile = share.setting.framework
+    repeated = profile.memory.selective_dropped
+    if repeated is None:
+        repeated = profile.execution.selective_share
     whole = all_bytes(share, group, core_recomputed=False)
     without_core = all_bytes(share, group, core_recomputed=True)
     layer_input = layer_input_bytes(share)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from planner.enums import CacheType, Precision, Quantization
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuantizationFormat:
+class KernelFormat:
     """Bytes per element of weights and activations, scales included, and the arithmetic.
 
     ``compute`` lists precisions in the order of preference: the first that a GPU has is
@@ -31,46 +31,56 @@ _EIGHT = (Precision.FP8, Precision.INT8)
 
 # Scales: one 16-bit number per 128 weights (GPTQ, AWQ), an fp8 one per 16 (nvfp4), an 8-bit
 # exponent per 32 (mxfp4), an fp32 one per 128 x 128 (block-scaled fp8).
-FORMATS: Mapping[Quantization, QuantizationFormat] = {
-    Quantization.W16A16: QuantizationFormat(
+FORMATS: Mapping[Quantization, KernelFormat] = {
+    Quantization.W16A16: KernelFormat(
         weight=2.0, activation=2.0, compute=_SIXTEEN, kernel="bf16", experts="bf16"
     ),
-    Quantization.W8A8: QuantizationFormat(
+    Quantization.W8A8: KernelFormat(
         weight=1.0, activation=1.0, compute=(Precision.INT8,), kernel="int8", experts="fp8",
         casts=True,
     ),
-    Quantization.W8A16: QuantizationFormat(
+    Quantization.W8A16: KernelFormat(
         weight=1.0, activation=2.0, compute=_SIXTEEN, kernel="int8_weight_only", experts="bf16"
     ),
-    Quantization.W4A16: QuantizationFormat(
+    Quantization.W4A16: KernelFormat(
         weight=0.5 + 2 / 128, activation=2.0, compute=_SIXTEEN, kernel="int4_weight_only",
         experts="int4_weight_only",
     ),
-    Quantization.W4A8: QuantizationFormat(
+    Quantization.W4A8: KernelFormat(
         weight=0.5 + 2 / 128, activation=1.0, compute=_EIGHT, kernel="int4_weight_only",
         experts="fp8", casts=True,
     ),
-    Quantization.W4A4: QuantizationFormat(
+    Quantization.W4A4: KernelFormat(
         weight=0.5 + 2 / 128, activation=0.5, compute=(Precision.INT4,),
         kernel="int4_weight_only", experts="fp8", casts=True,
     ),
-    Quantization.FP8: QuantizationFormat(
+    Quantization.FP8: KernelFormat(
         weight=1.0, activation=1.0, compute=(Precision.FP8,), kernel="fp8", experts="fp8_tensor",
         casts=True,
     ),
-    Quantization.FP8_BLOCK: QuantizationFormat(
+    Quantization.FP8_BLOCK: KernelFormat(
         weight=1.0 + 4 / 128**2, activation=4.0, compute=(Precision.FP8,), kernel="fp8_block",
         experts="fp8",
     ),
-    Quantization.NVFP4: QuantizationFormat(
+    Quantization.NVFP4: KernelFormat(
         weight=0.5 + 1 / 16, activation=3.0, compute=(Precision.FP4,), kernel="nvfp4",
         experts="nvfp4",
     ),
-    Quantization.MXFP4: QuantizationFormat(
+    Quantization.MXFP4: KernelFormat(
         weight=0.5 + 1 / 32, activation=2.0, compute=_SIXTEEN, kernel="int4_weight_only",
         experts="mxfp4",
     ),
 }  # fmt: skip
+
+# By the codes of `ComputePrecision`.
+TRAINING_FORMATS: tuple[KernelFormat, ...] = (
+    replace(FORMATS[Quantization.W16A16], compute=(Precision.BF16,)),
+    replace(FORMATS[Quantization.W16A16], compute=(Precision.FP16,)),
+    replace(FORMATS[Quantization.FP8], experts="fp8", casts=False),
+    FORMATS[Quantization.NVFP4],
+)
+
+SIXTEEN_BIT_BYTES = FORMATS[Quantization.W16A16].weight
 
 CACHE_BYTES: Mapping[CacheType, float] = {
     CacheType.NONE: 0.0,
@@ -85,7 +95,9 @@ def compute_precision(
     quantization: Quantization, supported: Mapping[Precision, float]
 ) -> Precision | None:
     """The precision a GPU with these peaks multiplies in; None if it has none for it."""
-    for precision in FORMATS[quantization].compute:
-        if precision in supported:
-            return precision
-    return None
+    return first_of(FORMATS[quantization].compute, supported)
+
+
+def first_of(precisions: Iterable[Precision], supported: Container[Precision]) -> Precision | None:
+    """The first of some precisions that is supported, if any is."""
+    return next((precision for precision in precisions if precision in supported), None)

@@ -140,14 +140,16 @@ def gemm(
     table = world.gpu.efficiency.gemm_table
     if table and precision in ("bf16", "fp16"):
         e = world.gpu.efficiency.gemm["bf16"]
-        rate = world.gpu.peak_flops[precision] * e.compute_fraction
-        rate *= world.gpu.efficiency.sustained_compute_fraction
-        compute = tabulated_flops(table, rows, columns, depth) / rate
+        sizes, clock = (rows, columns, depth), world.gpu.efficiency.sustained_compute_fraction
+        compute = tabulated(world.gpu, table, precision, sizes, clock)
+        compute *= plain_product(world.gpu, precision, sizes, clock)
+        compute /= plain_product(world.gpu, precision, sizes, clock, measured=True)
         more = (output_bytes - 2) * rows * columns
         traffic = more / (world.gpu.memory_bandwidth * e.bandwidth_fraction)
         return (compute**e.sharpness + traffic**e.sharpness) ** (1 / e.sharpness)
-    operand = COMPUTE_BYTES[precision]
-    num_bytes = operand * (rows * depth + columns * depth) + output_bytes * rows * columns
+    weight = COMPUTE_BYTES[precision]
+    cast = 3.0 if precision == "fp4" else weight  # reads two bytes, writes and reads the fp4 ones
+    num_bytes = weight * columns * depth + cast * rows * depth + output_bytes * rows * columns
     tiled = world.gpu.efficiency.quantized_gemm
     if precision == "fp4" and "nvfp4" in tiled:
         e = tiled["nvfp4"]
@@ -158,6 +160,28 @@ def gemm(
     return roofline(world, e, 2 * rows * columns * depth, num_bytes, precision)
 
 
+Product = tuple[float, float, float]
+
+
+def tabulated(gpu: Any, table: str, precision: str, sizes: Product, clock: float) -> float:
+    """A product of the table, on the GPU it was measured on."""
+    e = gpu.efficiency.gemm["bf16"]
+    return tabulated_flops(table, *sizes) / (gpu.peak_flops[precision] * e.compute_fraction * clock)
+
+
+def plain_product(
+    gpu: Any, precision: str, sizes: Product, clock: float, measured: bool = False
+) -> float:
+    """The form that is fitted to all products, with this memory or that of the table's GPU."""
+    e, (m, n, k) = gpu.efficiency.gemm["bf16"], sizes
+    bandwidth = gpu.memory_bandwidth
+    if measured:
+        bandwidth = gpu.efficiency.gemm_table_bandwidth or bandwidth
+    compute = 2 * m * n * k / (gpu.peak_flops[precision] * e.compute_fraction * clock)
+    traffic = 2 * (m * k + n * k + m * n) / (bandwidth * e.bandwidth_fraction)
+    return float(e.latency + (compute**e.sharpness + traffic**e.sharpness) ** (1 / e.sharpness))
+
+
 def grouped_gemm(
     world: World, pairs: float, experts: float, h: int, width: int, matrices: int, precision: str
 ) -> float:
@@ -165,7 +189,8 @@ def grouped_gemm(
     e = _by_precision(world.gpu.efficiency.grouped_gemm, precision)
     padding = (1 + e.width_offset / width) * (1 + e.row_offset / (pairs / experts))
     flops = 2 * matrices * h * width * pairs * padding
-    return roofline(world, e, flops, 2 * matrices * h * width * experts, precision)
+    read = COMPUTE_BYTES[precision] * matrices * h * width * experts
+    return roofline(world, e, flops, read, precision)
 
 
 def fused_attention(world: World, attention: AttentionSpec, layout: Layout) -> float:
@@ -213,7 +238,9 @@ def network_rate(world: World) -> float:
     return out.bandwidth * out.efficiency / out.oversubscription
 
 
-def collective(world: World, kind: str, num_bytes: float, size: float, stride: float) -> float:
+def collective(
+    world: World, kind: str, num_bytes: float, size: float, stride: float, nics: int = 0
+) -> float:
     """a0 + a1 (g-1) + network + (V + sqrt(V V0)) / (B n/(n+x)), g ranks in one domain."""
     if size <= 1:
         return 0.0
@@ -224,7 +251,7 @@ def collective(world: World, kind: str, num_bytes: float, size: float, stride: f
     fabric = up.bandwidth * e.bandwidth_fraction
     if domains > 1:
         shares = local if local == up.domain_size else max(local / out.gpus_per_nic, 1)
-        rate = min(fabric, shares * network_rate(world))
+        rate = min(fabric, min(shares, nics or shares) * network_rate(world))
         wait = out.base_latency + out.latency_per_doubling * max(math.log2(domains / 2), 0)
     else:
         rate, wait = fabric, 0.0

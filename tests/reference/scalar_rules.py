@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scalar_machine import Layout, World
+from scalar_offload import WEIGHTS
 from scalar_parameters import layers_like_logits
 
 
@@ -123,7 +124,11 @@ def _no_offload(world: World, c: Layout) -> bool:
     if c.offload == "none":
         return False
     profile, host = world.framework, world.gpu.host
-    stages = {"optimizer": 1, "optimizer_weights": profile.states.weights_sharded_from}
-    whole = c.zero_stage < stages.get(c.offload, 0) and c.data_parallel * c.context_parallel != 1
+    first = profile.states.weights_sharded_from if c.offload in WEIGHTS else 1
+    first = 0 if c.offload == "activations" else 3 if c.offload.endswith("nvme") else first
+    whole = c.zero_stage < first and c.data_parallel * c.context_parallel != 1
+    parts = {c.offload}
+    if c.offload in ("optimizer_activations", "optimizer_weights_activations"):
+        parts = {c.offload.removesuffix("_activations"), "activations"}
     unknown = host is None or host.bandwidth is None
-    return c.offload not in profile.offloading.kinds or whole or unknown
+    return not parts <= set(profile.offloading.kinds) or whole or unknown

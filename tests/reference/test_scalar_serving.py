@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from planner.estimators.inference.serving import wave_time
 from planner.estimators.inference.setting import Batch
 from planner.estimators.inference.static import static_batch
 from planner.estimators.inference.step import step_time
+from planner.specs.checkpoint import Checkpoint
 
 CASES = [
     ("llama-2-70b", DENSE),
@@ -189,3 +191,39 @@ def test_static_batches(
         names = ("time_to_first_token", "time_per_output_token", "request_latency")
         for name, value in zip(names, scalar_serving.static(world, c), strict=True):
             assert same(at(getattr(found, name), row, len(replicas)), value), (name, c)
+
+
+@pytest.mark.parametrize(
+    "of_memory",
+    [
+        {},
+        {"profiled_seqs": 0, "expert_workspace": False, "gathered_logits": False},
+        {"queued_all_reduces": True, "logit_bytes": 14.0, "profiled_seqs_small": 16},
+    ],
+)
+@pytest.mark.parametrize("gpu", ["h100-sxm-80gb", "l40s-48gb"])
+def test_memory_of_published_checkpoints(gpu: str, of_memory: dict[str, Any]) -> None:
+    stored = (
+        Checkpoint(quantization="w4a16", source="test", group_size=32, zero_point_bytes=0.5),
+        Checkpoint(quantization="fp8", source="test", engines=("none",)),
+        Checkpoint(
+            quantization="fp8", source="test", sixteen_bit=("attention", "shared_experts"),
+            sixteen_bit_layers=3, vendors=("nvidia",),
+        ),
+    )  # fmt: skip
+    for name, word in (("llama-2-70b", "fp8"), ("deepseek-v3", "fp8"), ("mixtral-8x7b", "w4a16")):
+        setting = make_setting(name, gpu)
+        engine = replace(setting.engine, memory=replace(setting.engine.memory, **of_memory))
+        model = replace(setting.model, checkpoints=stored)
+        setting = replace(setting, model=model, engine=engine)
+        replicas = [
+            Replica(num_gpus=8, tensor_parallel=4, pipeline_parallel=2, concurrency=n,
+                    quantization=word, expert_quantization=word)
+            for n in (1, 60, 900)
+        ]  # fmt: skip
+        world, found = make_world(setting), serving_memory(setting, make_replicas(replicas))
+        for row, c in enumerate(replicas):
+            expected = scalar_serving_memory.memory(world, c)
+            for part, value in expected.parts.items():
+                assert same(at(getattr(found, part), row, 3), value), (name, part, c)
+            assert same(at(found.room.size, row, 3), expected.room.size), (name, c)

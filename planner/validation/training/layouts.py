@@ -40,13 +40,16 @@ _PRECISIONS = {
     "int4": "bf16",
 }
 _RECOMPUTE = {code.word: code for code in Recompute}
-_OFFLOAD = {
-    **{code.word: code for code in Offload},
-    "": Offload.NONE,
-    "no": Offload.NONE,
-    "0": Offload.NONE,
-    "optimizer+params": Offload.OPTIMIZER_WEIGHTS,
+# Kinds of offload that a cell joins by +, in the words of sources.
+_OFFLOADED = {
+    **dict.fromkeys(("optimizer", "optimizer_cpu", "optim"), "optimizer"),
+    **dict.fromkeys(("params", "param", "weights", "params_cpu", "weights_cpu"), "weights"),
+    **dict.fromkeys(("activations", "activations_cpu", "residual"), "activations"),
+    "nvme": "nvme",
 }
+# In the order in which the words of codes join them.
+_OFFLOAD_PARTS = ("optimizer", "weights", "activations", "nvme")
+_NO_OFFLOAD = ("", "no", "0", "none")
 # Sources that say ZeRO or FSDP offloads to the host without saying what.
 _CPU_OFFLOAD = ("cpu", "cpu_offload", "zero_cpu_offload", "1")
 
@@ -288,9 +291,18 @@ def _offload(run: Run) -> Offload:
     word = run.word("offload")
     if word in _CPU_OFFLOAD:
         return Offload.OPTIMIZER_WEIGHTS if run.word("zero_stage") == "3" else Offload.OPTIMIZER
-    if word not in _OFFLOAD:
+    if word in _NO_OFFLOAD:
+        return Offload.NONE
+    known = {code.word: code for code in Offload}
+    parts = {_OFFLOADED.get(part.strip(), part) for part in word.split("+")}
+    if "weights" in parts or "nvme" in parts:
+        # Weights are offloaded with what updates them.
+        parts.add("optimizer")
+    joined = "_".join(part for part in _OFFLOAD_PARTS if part in parts)
+    code = known.get(word, known.get(joined))
+    if code is None or not (word in known or parts <= set(_OFFLOAD_PARTS)):
         raise NotPredicted(f"offload of {word} is not modelled yet")
-    return _OFFLOAD[word]
+    return code
 
 
 def _sequence_parallel(context: Open, layout: Layout) -> list[bool]:
