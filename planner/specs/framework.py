@@ -244,6 +244,8 @@ class FrameworkProfile:
     """Of the GPUs it runs on; all if none is named."""
     adapters: bool = False
     """It trains adapters."""
+    virtual_tokens: bool = False
+    """It trains virtual tokens of prompts and prefixes, too."""
     whole_models: bool = True
     """It is one to train all weights with; where nobody names one, others are tried."""
     aliases: tuple[str, ...] = ()

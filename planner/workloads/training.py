@@ -44,6 +44,10 @@ def _sources(scene: Scene) -> list[Source]:
         raise SearchSpaceError(
             f"{scene.profile.name} trains no adapters: leave out --framework or --adapter."
         )
+    if question.work.has_virtual_tokens and not scene.profile.virtual_tokens:
+        raise SearchSpaceError(
+            f"{scene.profile.name} trains no virtual tokens: leave out --framework, or train lora."
+        )
     mesh = mesh_of(
         scene.space,
         question.request.settings,
@@ -165,6 +169,13 @@ def _flops_efficiency(
     return tuple(shares)
 
 
+def _suits(work: TrainingWorkload, framework: FrameworkProfile) -> bool:
+    """Whether a framework is one for what is trained."""
+    if work.has_virtual_tokens:
+        return framework.virtual_tokens
+    return framework.adapters if work.is_frozen else framework.whole_models
+
+
 def _settled(source: Source) -> dict[str, Any]:
     """Answers that a plan was made with where the user gave none."""
     setting: Setting = source.setting
@@ -230,9 +241,7 @@ TRAIN = Workload(
     once=judged_once,
     advice_rows=30_000_000,
     adapters=(AdapterKind.NONE, AdapterKind.LORA, AdapterKind.QLORA),
-    suits=lambda question, framework: (
-        framework.adapters if question.work.is_frozen else framework.whole_models
-    ),
+    suits=lambda question, framework: _suits(question.work, framework),
     weighed=("calendar_time_days", "cost_usd", "num_gpus", "energy_kwh"),
     ties=("throughput", "step_time", "time_to_train", "gpu_hours", "cost"),
     wording=Wording(
