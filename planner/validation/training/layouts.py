@@ -9,7 +9,7 @@ from itertools import product
 from planner.confidence.classes import has_experts
 from planner.confidence.frameworks import FrameworkRule
 from planner.configurations.training_rules import END_CHUNKS
-from planner.enums import AdapterKind, ComputePrecision, Offload, Precision, Recompute
+from planner.enums import AdapterKind, ComputePrecision, Fp8Recipe, Offload, Precision, Recompute
 from planner.estimators.parameters import count_parameters
 from planner.formulas.adapters import NF4_BYTES
 from planner.specs.framework import FrameworkProfile
@@ -76,6 +76,7 @@ class Layout:
     sequence_parallel: bool
     flash_attention: bool
     fp8_attention: bool
+    fp8_recipe: Fp8Recipe
 
     @property
     def data_parallel(self) -> float:
@@ -108,7 +109,7 @@ def layouts(context: Open) -> list[Layout]:
     run = context.run
     precisions = _precisions(run, context.gpu)
     found = [
-        replace(layout, precision=precision)
+        replace(layout, precision=precision, fp8_recipe=_recipe(run, precision))
         for parallel in _parallel(context)
         for layout in _batches(context, parallel)
         for precision in precisions
@@ -178,6 +179,7 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         sequence_parallel=False,
         flash_attention=since(context.rule.flash_attention_from, year) if flash is None else flash,
         fp8_attention=bool(context.run.flag("fp8_attention")),
+        fp8_recipe=Fp8Recipe.AUTO,
     )
 
 
@@ -323,6 +325,22 @@ def _precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
     if not words:
         return _likely_precisions(run, gpu)
     return [_precision(word, gpu) for word in words.split("/")]
+
+
+def _recipe(run: Run, precision: ComputePrecision) -> Fp8Recipe:
+    """How products in 8 bit are scaled: as the run says, or the word for its precision.
+
+    Tables that call some runs mxfp8 mean one factor per tensor by fp8.
+    """
+    if precision is not ComputePrecision.FP8:
+        return Fp8Recipe.AUTO
+    words = run.word("precision").split("/")
+    word = run.word("fp8_recipe") or ("mxfp8" if "mxfp8" in words else "delayed")
+    known = {code.word: code for code in Fp8Recipe}
+    code = known.get(Fp8Recipe.meant(word))
+    if code is None:
+        raise NotPredicted(f"fp8_recipe {word!r} is not one of {', '.join(known)}")
+    return code
 
 
 def _precision(word: str, gpu: GpuSpec) -> ComputePrecision:
