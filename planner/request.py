@@ -86,6 +86,9 @@ class Request:
     mtp_num_layers: int | None = None
     adapter: str | tuple[str, ...] = "none"
     lora_targets: str | None = None
+    modules_to_save: str | None = None
+    double_quantization: bool = True
+    virtual_tokens: int | None = None
     flops_efficiency: float | str | None = None
     reliability: str | None = None
 

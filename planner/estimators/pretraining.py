@@ -32,7 +32,7 @@ from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Share
 from planner.estimators.step_time import Block, StepTime
 from planner.formulas.overlap import exposed_time, partly_hidden
-from planner.formulas.pipeline import bubble_time
+from planner.formulas.pipeline import bubble_time, turns_time
 from planner.layers.model import embedding_of, layer_of, logits_of, prediction_of
 from planner.specs.framework import Overlap
 
@@ -57,9 +57,7 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
     )
     slowest = largest(stages)
     whole = add((*(block.total * block.whole for block in blocks), c.pipeline_parallel * transfer))
-    bubble = bubble_time(
-        all_stages=whole, slowest_stage=slowest, virtual_pipeline=c.virtual_pipeline
-    )
+    bubble = _bubble(c, whole, slowest)
     data_parallel = _shown_exchange(share, exchange, slowest)
     optimizer = _optimizer_time(share, c, parameters)
     overhead = _overhead(share, c, parameters)
@@ -79,6 +77,19 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
         overhead=overhead,
         slow_nodes=slow_nodes,
     )
+
+
+def _bubble(c: TrainingConfigurations, whole: FloatArray, slowest: FloatArray) -> FloatArray:
+    """Idle time of the slowest stage, of its schedule or while others take their turns."""
+    bubble = bubble_time(
+        all_stages=whole, slowest_stage=slowest, virtual_pipeline=c.virtual_pipeline
+    )
+    if not np.any(c.layer_split):
+        return bubble
+    turns = turns_time(
+        all_stages=whole, slowest_stage=slowest, num_micro_batches=c.num_micro_batches
+    )
+    return np.where(c.layer_split, turns, bubble)
 
 
 def _copies(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> HostCopies:

@@ -53,6 +53,18 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {},
     ),
     ("attention_heads", {"num_gpus": 3, "tensor_parallel": 3}, TWO, {}),
+    (
+        "layer_split",
+        {"layer_split": True},
+        {**PIPELINE, "layer_split": True},
+        {"framework": "hf-trainer"},
+    ),
+    (
+        "framework",
+        {**PIPELINE},
+        {**PIPELINE, "layer_split": True},
+        {"framework": "hf-trainer"},
+    ),
     # 40 heads with 8 keys and values: five ranks can share the heads, not the keys.
     (
         "attention_heads",

@@ -59,7 +59,8 @@ def _tied(time: float, times: list[float]) -> bool:
 def _of_step(world: World, layout: Layout, of_stage: Parts, times: list[float]) -> Parts:
     profile, slowest, m = world.framework, max(times), layout.num_micro_batches
     parts = {name: m * seconds for name, seconds in of_stage.items()}
-    parts["pipeline_bubble"] = (sum(times) - slowest) / layout.virtual_pipeline
+    idle = m if layout.layer_split else 1 / layout.virtual_pipeline
+    parts["pipeline_bubble"] = (sum(times) - slowest) * idle
     parts["data_parallel"] = _end_of_step(world, layout, slowest)
     parts["optimizer"] = _optimizer(world, layout)
     overhead = profile.execution.step_overhead + m * profile.execution.micro_batch_overhead
@@ -285,6 +286,8 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
 def _in_flight(layout: Layout, stage: int) -> float:
     """Micro-batches a stage holds: counts the forward chunks before its first backward one."""
     p, v, m = layout.pipeline_parallel, layout.virtual_pipeline, layout.num_micro_batches
+    if layout.layer_split:
+        return 1
     if v == 1:
         return min(m, p - stage)
     warm_up_chunks = 2 * (p - 1 - stage) + (v - 1) * p
