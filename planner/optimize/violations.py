@@ -36,4 +36,4 @@ def relative_excess(value: FloatArray, bound: Numeric) -> FloatArray:
     distance = np.abs(value - bound)
     with np.errstate(invalid="ignore"):
         share = distance / (distance + np.abs(bound))
-    return np.maximum(np.nan_to_num(share, nan=1.0), _SMALLEST)
+    return np.asarray(np.maximum(np.nan_to_num(share, nan=1.0), _SMALLEST))
