@@ -58,6 +58,22 @@ class ComputePrecision(_Code):
     FP4 = 3
 
 
+class Fp8Recipe(_Code):
+    """How training scales what it multiplies in 8 bit.
+
+    ``AUTO``: as the framework does on the GPU. ``DELAYED``: one factor per tensor, from steps
+    before; ``TENSORWISE``: one, from the tensor itself; ``ROWWISE``: one per row; ``BLOCKWISE``:
+    one per 128 x 128 weights and per 128 numbers of a token; ``MXFP8``: one per 32 numbers.
+    """
+
+    AUTO = 0
+    DELAYED = 1
+    TENSORWISE = 2
+    ROWWISE = 3
+    BLOCKWISE = 4
+    MXFP8 = 5
+
+
 class Quantization(_Code):
     """Types of the weights and of the activations that a matrix multiplication reads.
 
@@ -109,6 +125,10 @@ _ALIASES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("float8", "fp8_e4m3"), "fp8"),
         **dict.fromkeys(("nvfp4",), "fp4"),
     },
+    "Fp8Recipe": {
+        **dict.fromkeys(("current", "per_tensor"), "tensorwise"),
+        **dict.fromkeys(("subchannel", "block"), "blockwise"),
+    },
     "CacheType": {
         **dict.fromkeys(("fp16", "bfloat16", "float16", "half", "16bit", "auto"), "bf16"),
         **dict.fromkeys(("fp8_e4m3", "fp8_e5m2", "float8"), "fp8"),
@@ -146,13 +166,44 @@ class Offload(_Code):
 
     ``OPTIMIZER``: its states, and the gradients where the host itself computes the update.
     ``OPTIMIZER_WEIGHTS``: the weights too. ``ACTIVATIONS``: what layers keep for the backward
-    pass.
+    pass; others add it to the first two. ``NVME``: on drives of the host.
     """
 
     NONE = 0
     OPTIMIZER = 1
     OPTIMIZER_WEIGHTS = 2
     ACTIVATIONS = 3
+    OPTIMIZER_ACTIVATIONS = 4
+    OPTIMIZER_WEIGHTS_ACTIVATIONS = 5
+    OPTIMIZER_NVME = 6
+    OPTIMIZER_WEIGHTS_NVME = 7
+
+    @property
+    def of_states(self) -> bool:
+        """Whether optimizer states leave the GPU."""
+        return "OPTIMIZER" in self.name
+
+    @property
+    def of_weights(self) -> bool:
+        """Whether weights leave the GPU."""
+        return "WEIGHTS" in self.name
+
+    @property
+    def of_activations(self) -> bool:
+        """Whether activations leave the GPU."""
+        return "ACTIVATIONS" in self.name
+
+    @property
+    def to_drives(self) -> bool:
+        """Whether what leaves the GPU lies on drives, not in host memory."""
+        return "NVME" in self.name
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Words of the offloads that one of several kinds is made of."""
+        if not (self.of_activations and self.of_states):
+            return (self.word,)
+        return self.word.removesuffix("_activations"), Offload.ACTIVATIONS.word
 
 
 class PipelineSchedule(_Code):

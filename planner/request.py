@@ -99,6 +99,10 @@ class Request:
     draft_tokens: int = 0
     acceptance_rate: float = 0.0
     draft_cost: float = 0.0
+    draft_model: str | None = None
+    max_num_seqs: int | None = None
+    enforce_eager: bool = False
+    redundant_experts: int | None = None
 
     @property
     def limit_confidence(self) -> float:

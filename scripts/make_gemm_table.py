@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
-ROWS = (16, 32, 64, 128, *range(256, 4097, 256), 8192, 16384, 32768)
+ROWS = (1, 4, 16, 32, 64, 128, *range(256, 4097, 256), 8192, 16384, 32768)
 
 
 def main(wheel: str, folder: str, peak_tflops: str, target: str) -> None:

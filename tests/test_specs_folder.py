@@ -91,8 +91,8 @@ def test_fabrics_and_kernels_come_from_the_folder_of_the_machine(mine: Path) -> 
         assert kernels is not None
         machine = make_plan(training(use.folder)).problem.setting.machine
         assert (latency > 1e-4) == (kernels.work.size == 8) == (use.folder == mine)
-        assert machine._gemm_table is not None
-        assert machine._gemm_table.work.size == kernels.work.size
+        assert machine.kernels.gemm_table is not None
+        assert machine.kernels.gemm_table.work.size == kernels.work.size
 
 
 def step_time(folder: Path | None) -> float:

@@ -20,6 +20,7 @@ from planner.configurations.training import TrainingConfigurations
 from planner.enums import (
     AttentionKind,
     ComputePrecision,
+    Fp8Recipe,
     Offload,
     Precision,
     Recompute,
@@ -157,6 +158,18 @@ def _fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
     return np.asarray(c.fp8_attention & (lacking | wider | ~c.flash_attention))
 
 
+def _fp8_recipe(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """Exponents of groups of 32 are of GPUs that have 4 bit, too; each recipe is of 8 bit."""
+    if not np.any(c.fp8_recipe):
+        return np.zeros((), dtype=np.bool_)
+    violated = (c.fp8_recipe != Fp8Recipe.AUTO) & (c.precision != ComputePrecision.FP8)
+    if not context.gpu.scales_groups:
+        violated = violated | (c.fp8_recipe == Fp8Recipe.MXFP8)
+    if "fp8_block" not in context.gpu.efficiency.quantized_gemm:
+        violated = violated | (c.fp8_recipe == Fp8Recipe.BLOCKWISE)
+    return np.asarray(violated)
+
+
 def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
     """Where configurations ask a framework for what it lacks, by parameter."""
     in_pipeline = (c.pipeline_parallel > 1) & ~np.isin(c.zero_stage, f.pipeline_zero_stages)
@@ -187,13 +200,22 @@ def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
     return np.asarray(violated)
 
 
+def _sharded_from(kind: Offload, profile: FrameworkProfile) -> int:
+    """The ZeRO stage from which a framework offloads so; ZeRO-Infinity needs the third."""
+    if kind.to_drives:
+        return ZeroStage.WEIGHTS
+    if kind.of_weights:
+        return profile.states.weights_sharded_from
+    return ZeroStage.OPTIMIZER if kind.of_states else ZeroStage.NONE
+
+
 def _offload(c: TrainingConfigurations, context: Context) -> BoolArray:
     if not c.any_offload:
         return np.zeros((), dtype=np.bool_)
     profile, host = context.framework, context.gpu.host
-    known = [kind.word in (*profile.offloading.kinds, Offload.NONE.word) for kind in Offload]
-    weights_from = profile.states.weights_sharded_from
-    sharded_from = np.asarray([0, ZeroStage.OPTIMIZER, weights_from, 0])[c.offload]
+    kinds = {*profile.offloading.kinds, Offload.NONE.word}
+    known = [kinds.issuperset(kind.parts) for kind in Offload]
+    sharded_from = np.asarray([_sharded_from(kind, profile) for kind in Offload])[c.offload]
     alone = c.data_parallel * c.context_parallel == 1
     violated = ~np.asarray(known)[c.offload] | ((c.zero_stage < sharded_from) & ~alone)
     if host is None or host.bandwidth is None:
@@ -284,11 +306,17 @@ RULES: tuple[Rule, ...] = tuple(
             f"{_WIDEST_FP8_HEAD}, and a GPU with such kernels",
             _fp8_attention,
         ),
+        (
+            "fp8_recipe",
+            "fp8_recipe needs precision fp8; mxfp8 a GPU that scales groups of 32 itself, "
+            "blockwise one with kernels for it",
+            _fp8_recipe,
+        ),
         ("framework", "the framework does not support this combination", _framework),
         (
             "offload",
-            "the framework cannot offload this, or not at this zero_stage, or the GPU's link to "
-            "its host is not known",
+            "the framework cannot offload this, or not at this zero_stage (drives: 3), or the "
+            "GPU's link to its host is not known",
             _offload,
         ),
         ("precision", "the GPU lacks this precision", _precision),

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from planner.arrays import FloatArray, Numeric, add
-from planner.enums import AdapterKind, AdapterTargets, AttentionKind
+from planner.enums import AdapterKind, AdapterTargets
 from planner.estimators.operators import Operator
 from planner.estimators.parameters import layer_parameters
 from planner.estimators.share import Setting, Share
 from planner.formulas.adapters import adapter_parameters, dequantize_bytes
-from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
+from planner.layers.model import Layer, layer_of
+from planner.layers.operators import Product, Split
+from planner.specs.model import LayerGroup
+
+_CHOSEN = {
+    target: tuple(AdapterTargets)[: index + 1] for index, target in enumerate(AdapterTargets)
+}
+"""Targets and all that are narrower."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,15 +45,10 @@ class Adapted:
 
 def adapted_matrices(setting: Setting, group: LayerGroup) -> tuple[Adapted, ...]:
     """The matrices of one layer that have an adapter, as the framework joins them."""
-    hidden_size, targets = setting.model.hidden_size, setting.workload.lora_targets
-    found: tuple[Adapted, ...] = ()
-    if group.attention:
-        found += tuple(_attention(hidden_size, group.attention, targets))
-    if group.feed_forward and targets is AdapterTargets.ALL_LINEAR:
-        found += tuple(_feed_forward(hidden_size, group.feed_forward))
+    found = _adapted(layer_of(setting.model, group), setting.workload.lora_targets)
     if setting.framework.execution.fused_projections:
         return tuple(_fused(found))
-    return found
+    return tuple(found)
 
 
 def layer_adapter_parameters(
@@ -84,55 +86,28 @@ def adapter_launches(share: Share, group: LayerGroup) -> float:
     return time
 
 
-def _fused(matrices: tuple[Adapted, ...]) -> Iterator[Adapted]:
+def _adapted(layer: Layer, targets: AdapterTargets) -> Iterator[Adapted]:
+    """The parts of a layer's matrices that these targets choose, one by one."""
+    wanted = _CHOSEN[targets]
+    for product in layer.of(Product):
+        for part in product.columns.parts:
+            if part.adapter in wanted:
+                yield Adapted(
+                    name=f"{part.name}_adapter",
+                    reads=product.reads,
+                    depth=product.depth,
+                    columns=part.columns,
+                    split_depth=product.split is Split.ROWS,
+                )
+
+
+def _fused(matrices: Iterable[Adapted]) -> Iterator[Adapted]:
     """One adapter for matrices of the same input: queries with keys, gate with up."""
     inputs: dict[str, list[Adapted]] = {}
     for matrix in matrices:
         inputs.setdefault(matrix.reads, []).append(matrix)
     for joined in inputs.values():
         yield replace(joined[0], columns=sum(matrix.columns for matrix in joined))
-
-
-def _attention(h: int, attention: AttentionSpec, targets: AdapterTargets) -> Iterator[Adapted]:
-    if attention.has_state:
-        yield from _linear_attention(h, attention, targets)
-        return
-    a, d = attention.num_attention_heads, attention.head_dim
-    dv = attention.v_head_dim or d
-    if attention.kind is AttentionKind.LATENT:
-        rank_q, rank_kv = attention.q_lora_rank or h, attention.kv_lora_rank
-        yield Adapted(name="q_adapter", reads="query_latent", depth=rank_q, columns=a * d)
-        up = a * (d - attention.qk_rope_head_dim + dv)
-        yield Adapted(name="kv_adapter", reads="key_latent", depth=rank_kv, columns=up)
-    else:
-        g = attention.num_key_value_heads
-        yield Adapted(name="q_adapter", reads="residual", depth=h, columns=a * d)
-        yield Adapted(name="v_adapter", reads="residual", depth=h, columns=g * dv)
-        if targets is not AdapterTargets.QUERY_VALUE:
-            yield Adapted(name="k_adapter", reads="residual", depth=h, columns=g * d)
-    if targets is not AdapterTargets.QUERY_VALUE:
-        yield Adapted(
-            name="output_adapter", reads="values", depth=a * dv, columns=h, split_depth=True
-        )
-
-
-def _linear_attention(
-    h: int, attention: AttentionSpec, targets: AdapterTargets
-) -> Iterator[Adapted]:
-    """One input projection holds queries, keys and values: none of them has its own adapter."""
-    if targets is AdapterTargets.QUERY_VALUE:
-        return
-    columns, values = attention.linear_projected, attention.linear_values
-    yield Adapted(name="qkvz_adapter", reads="residual", depth=h, columns=columns)
-    yield Adapted(name="output_adapter", reads="values", depth=values, columns=h, split_depth=True)
-
-
-def _feed_forward(h: int, feed_forward: FeedForwardSpec) -> Iterator[Adapted]:
-    if not (width := feed_forward.shared_width):
-        return
-    for name in ("gate", "up") if feed_forward.gated else ("up",):
-        yield Adapted(name=f"{name}_adapter", reads="feed_forward", depth=h, columns=width)
-    yield Adapted(name="down_adapter", reads="activation", depth=width, columns=h, split_depth=True)
 
 
 def _adapter(share: Share, matrix: Adapted) -> Operator:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,6 +38,7 @@ def data_parallel_time(
     states = setting.framework.states
     gradients = Gradients.of(setting.framework, c.precision)
     exchange = _Exchange(setting=setting, parameters=parameters)
+    of_units = replace(exchange, most_nics=setting.framework.overlap.gather_nics)
     zero = c.zero_stage
     forward, backward = [], []
     of_layer, of_end = gathered_bytes(setting, c.precision)
@@ -47,8 +48,8 @@ def data_parallel_time(
         [*(of_layer for _ in parameters.layer_dense), of_end],
         strict=True,
     ):
-        gather = exchange.in_copy("all_gather", width, dense, experts)
-        scatter = exchange.scattered_gradients(gradients.on_wire, *trained)
+        gather = of_units.in_copy("all_gather", width, dense, experts)
+        scatter = of_units.scattered_gradients(gradients.on_wire, *trained)
         forward.append(np.where(zero >= states.weights_sharded_from, gather, 0.0))
         backward.append(
             np.where(zero == ZeroStage.WEIGHTS, gather, 0.0)
@@ -72,10 +73,14 @@ def _units(parameters: StageParameters) -> list[tuple[FloatArray, FloatArray]]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Exchange:
-    """Collectives over the groups of a setting's parameters."""
+    """Collectives over the groups of a setting's parameters.
+
+    ``most_nics``: network interfaces by which a ring leaves a node, 0 for all.
+    """
 
     setting: Setting
     parameters: StageParameters
+    most_nics: int = 0
 
     def in_copy(
         self, kind: str, bytes_per_parameter: Numeric, dense: FloatArray, experts: FloatArray
@@ -103,11 +108,11 @@ class _Exchange:
     ) -> FloatArray:
         if not np.any(dense):
             return np.zeros(())
-        machine = self.setting.machine
-        everyone = machine.collective(kind, dense, groups[0])
+        machine, nics = self.setting.machine, self.most_nics
+        everyone = machine.collective(kind, dense, groups[0], most_nics=nics)
         if self.setting.model.num_experts == 0:
             return everyone
-        own = machine.collective(kind, experts, groups[1])
+        own = machine.collective(kind, experts, groups[1], most_nics=nics)
         return everyone + np.where(experts > 0, own, 0.0)
 
 

@@ -8,16 +8,7 @@ from typing import Any
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray
-from planner.enums import ComputePrecision, Precision
-from planner.specs.efficiency import gemm_key
 from planner.specs.gpu import AttentionEfficiency
-
-
-def by_precision(kind: Any, table: Mapping[str, Any]) -> dict[str, FloatArray]:
-    """The efficiencies by precision code; those of bf16 where there are none of its own."""
-    words = [Precision(code.word) for code in ComputePrecision]
-    rows = [table.get(word, table.get(gemm_key(word), table["bf16"])) for word in words]
-    return _columns(kind, rows)
 
 
 def nearest_head(table: Mapping[str, AttentionEfficiency], head_dim: int) -> dict[str, FloatArray]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from planner.arrays import BoolArray, FloatArray
-from planner.enums import AttentionKind
 from planner.estimators.adapters import layer_adapter_parameters
-from planner.estimators.attention_block import value_dim
 from planner.estimators.parameters import count_parameters, logits_met
 from planner.estimators.recomputation import Recomputation
 from planner.estimators.share import Setting
+from planner.formulas.attention import attention_core_flops
 from planner.formulas.linear_attention import recurrence_flops
-from planner.specs.model import AttentionSpec, ModelSpec
+from planner.layers.model import Layer, layer_of
+from planner.specs.model import ModelSpec
 
 
 def matmul_parameters(model: ModelSpec) -> int:
@@ -30,20 +30,27 @@ def attention_flops_per_token(model: ModelSpec, sequence_length: int) -> float:
     Linear attention and Mamba-2 are counted as the recurrence that they compute.
     """
     return sum(
-        group.num_hidden_layers * _core_flops_per_token(group.attention, sequence_length)
+        group.num_hidden_layers * _core_flops_per_token(layer_of(model, group), sequence_length)
         for group in model.layer_groups
-        if group.attention
     )
 
 
-def _core_flops_per_token(attention: AttentionSpec, sequence_length: int) -> float:
-    if attention.has_state:
-        delta_rule = attention.kind is AttentionKind.LINEAR
-        state = attention.linear_state
-        return float(recurrence_flops(tokens=1.0, state=state, delta_rule=delta_rule))
-    seen = attention.sliding_window or attention.index_topk or sequence_length
-    per_key = attention.num_attention_heads * (attention.head_dim + value_dim(attention))
-    return 2.0 * min(seen, sequence_length) * per_key
+def _core_flops_per_token(layer: Layer, sequence_length: int) -> float:
+    if scan := layer.scan:
+        flops = recurrence_flops(tokens=1.0, state=scan.state, delta_rule=scan.delta_rule)
+        return float(flops)
+    if not (core := layer.core):
+        return 0.0
+    seen = min(core.most_keys or sequence_length, sequence_length)
+    return float(
+        attention_core_flops(
+            num_queries=1.0,
+            keys_per_query=seen,
+            num_heads=core.heads,
+            qk_head_dim=core.qk_dim,
+            v_head_dim=core.v_dim,
+        )
+    )
 
 
 def model_flops_per_token(

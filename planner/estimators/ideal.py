@@ -29,11 +29,11 @@ _EFFICIENCY = {
     **dict.fromkeys(("sustained_compute_fraction", "attention_backward_fraction"), 1.0),
     **dict.fromkeys(("portable_attention_fraction", "flash_attention_2_fraction"), 1.0),
     **dict.fromkeys(("sustained_fp8_fraction", "sustained_attention_fraction"), None),
-    **dict.fromkeys(("vector_product_fraction", "gemm_table"), None),
+    **dict.fromkeys(("vector_product_fraction", "gemm_table", "gemm_table_bandwidth"), None),
 }
 _TRAINING = {
     **dict.fromkeys(("layer_launch_time", "adapter_launch_time", "dequantize_launch_time"), 0.0),
-    **dict.fromkeys(("expert_launch_time", "expert_bias_passes"), 0.0),
+    **dict.fromkeys(("expert_launch_time", "expert_host_wait", "expert_bias_passes"), 0.0),
     **dict.fromkeys(("micro_batch_overhead", "step_overhead", "weight_broadcast_time"), 0.0),
     **dict.fromkeys(("elementwise_passes", "permute_passes", "dequantize_passes"), 1.0),
     "loss_passes": 2.0,
@@ -71,7 +71,11 @@ def ideal_hardware(gpu: GpuSpec, cluster: ClusterSpec) -> tuple[GpuSpec, Cluster
     )
     link = _changed(gpu.scale_up, kind=kind)
     network = _changed(
-        cluster.scale_out, efficiency=1.0, base_latency=0.0, latency_per_doubling=0.0
+        cluster.scale_out,
+        efficiency=1.0,
+        base_latency=0.0,
+        latency_per_doubling=0.0,
+        slowdown_per_doubling=0.0,
     )
     return (
         _changed(gpu, efficiency=efficiency, scale_up=link),
@@ -83,7 +87,8 @@ def ideal_framework(framework: FrameworkProfile) -> FrameworkProfile:
     """A framework that launches in no time, fuses what it can, and copies at the link's rate."""
     offloading = _changed(framework.offloading, host_link_fraction=1.0, host_memory_fraction=1.0)
     execution = _changed(framework.execution, **_TRAINING)
-    return _changed(framework, execution=execution, offloading=offloading)
+    overlap = _changed(framework.overlap, gather_nics=0)
+    return _changed(framework, execution=execution, overlap=overlap, offloading=offloading)
 
 
 def ideal_engine(engine: EngineProfile) -> EngineProfile:

@@ -128,7 +128,7 @@ def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParame
     """Memory of every configuration, on each of its candidate stages."""
     groups = share.setting.model.layer_groups
     kept = [layer_bytes(share, group) for group in groups]
-    whole = [all_bytes(share, group, core_recomputed=False) for group in groups]
+    whole = [all_bytes(share, group) for group in groups]
     state = _state_parts(share, c, parameters)
     candidates = range(len(parameters.dense))
     moved = [moved_activations(share, group, c) for group in groups]
@@ -193,7 +193,7 @@ def _stage_memory(
         allocated_activations=allocated,
         working=working,
         gathered=_gathered(share, c, parameters, stage),
-        communication_buffers=np.asarray(memory.communication_buffer),
+        communication_buffers=_buffers(share, parameters, stage),
         reserved=np.asarray(memory.reserved),
         fragmentation_share=np.asarray(memory.fragmentation),
     )
@@ -201,6 +201,15 @@ def _stage_memory(
         return (backward,)
     temporary = np.where(on_host, 0.0, state("temporary", stage))
     return _moments(share, c, backward, temporary)
+
+
+def _buffers(share: Share, parameters: StageParameters, stage: int) -> FloatArray:
+    """Buffers of gradients and weights on the wire; a bucket holds no more than there is."""
+    memory = share.setting.framework.memory
+    if not memory.buffered_bytes:
+        return np.asarray(memory.communication_buffer)
+    trained = parameters.trained.dense[stage] + parameters.trained.experts[stage]
+    return np.asarray(np.minimum(memory.communication_buffer, memory.buffered_bytes * trained))
 
 
 def _moments(

@@ -19,6 +19,14 @@ HOST_GRADIENT_BYTES = 4.0
 """Bytes per parameter of the gradients that a host sums up and updates with."""
 
 _LAYERS_ON_GPU = 2.0
+# ZeRO-Infinity (arXiv:2104.07857, section 3): drives of a DGX-2 node give each of its 16 GPUs
+# 1.6 GB/s.
+_USUAL_DRIVE_BANDWIDTH = 1.6e9
+
+_OF_STATES, _OF_WEIGHTS, _OF_ACTIVATIONS, _TO_DRIVES = (
+    np.array([getattr(code, name) for code in Offload])
+    for name in ("of_states", "of_weights", "of_activations", "to_drives")
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +45,7 @@ class HostCopies:
 
 def keeps_states(offload: CodeArray) -> BoolArray:
     """Where the host keeps the optimizer states."""
-    return np.asarray((offload == Offload.OPTIMIZER) | (offload == Offload.OPTIMIZER_WEIGHTS))
+    return np.asarray(_OF_STATES[offload])
 
 
 def keeps_gradients(setting: Setting, offload: CodeArray) -> BoolArray:
@@ -47,14 +55,14 @@ def keeps_gradients(setting: Setting, offload: CodeArray) -> BoolArray:
 
 def keeps_weights(offload: CodeArray) -> BoolArray:
     """Where the host keeps the weights."""
-    return np.asarray(offload == Offload.OPTIMIZER_WEIGHTS)
+    return np.asarray(_OF_WEIGHTS[offload])
 
 
 def moved_activations(share: Share, group: LayerGroup, c: TrainingConfigurations) -> FloatArray:
     """Bytes that one layer of a group moves to the host of those it keeps."""
     if not c.any_offload:
         return np.zeros(())
-    moves = c.offload == Offload.ACTIVATIONS
+    moves = _OF_ACTIVATIONS[c.offload]
     kept = layer_bytes(share, group)
     if share.setting.framework.offloading.layer_inputs_alone:
         kept = np.minimum(kept, layer_input_bytes(share))
@@ -92,8 +100,9 @@ def host_copies(
         fetched = np.where(keeps_weights(c.offload), weights, 0.0)
         gradients = _owned_of(trained, c, index) * setting.framework.states.gradient_on_wire
         away = np.where(keeps_gradients(setting, c.offload), gradients, 0.0)
-        forward.append(_copy_time(setting, fetched + activations))
-        backward.append(_copy_time(setting, fetched + away + activations))
+        read = _drive_time(setting, c.offload, fetched)
+        forward.append(np.maximum(_copy_time(setting, fetched + activations), read))
+        backward.append(np.maximum(_copy_time(setting, fetched + away + activations), read))
     return HostCopies(
         layer_forward=tuple(forward[:-1]),
         layer_backward=tuple(backward[:-1]),
@@ -103,18 +112,26 @@ def host_copies(
 
 
 def host_update_time(setting: Setting, c: TrainingConfigurations, owned: FloatArray) -> FloatArray:
-    """Seconds of the optimizer on the host, and of bringing its ``owned`` weights back."""
+    """Seconds of the optimizer on the host, and of bringing its ``owned`` weights back.
+
+    States on drives are read and written while others are updated.
+    """
     states, offloading = setting.framework.states, setting.framework.offloading
     update = setting.machine.host_memory_time(
         owned * states.optimizer_traffic, offloading.host_memory_fraction
     )
+    passing = _drive_time(setting, c.offload, 2 * owned * states.optimizer)
     back = np.where(keeps_weights(c.offload), 0.0, owned * states.weight_on_wire)
-    return update + _copy_time(setting, back)
+    return np.maximum(update, passing) + _copy_time(setting, back)
 
 
-def streamed_states_time(setting: Setting, owned: FloatArray) -> FloatArray:
+def streamed_states_time(
+    setting: Setting, c: TrainingConfigurations, owned: FloatArray
+) -> FloatArray:
     """Seconds to bring optimizer states to the GPU, while others go back."""
-    return _copy_time(setting, owned * setting.framework.states.optimizer)
+    num_bytes = owned * setting.framework.states.optimizer
+    passing = _drive_time(setting, c.offload, 2 * num_bytes)
+    return np.maximum(_copy_time(setting, num_bytes), passing)
 
 
 def host_bytes(
@@ -127,14 +144,21 @@ def host_bytes(
     activations: FloatArray,
 ) -> FloatArray:
     """Bytes in host memory, of those that a GPU has of each; ``activations`` are moved ones."""
+    in_memory = ~_TO_DRIVES[offload]
     return add(
         (
             activations,
-            np.where(keeps_states(offload), states, 0.0),
+            np.where(keeps_states(offload) & in_memory, states, 0.0),
             np.where(keeps_gradients(setting, offload), gradients, 0.0),
-            np.where(keeps_weights(offload), weights, 0.0),
+            np.where(keeps_weights(offload) & in_memory, weights, 0.0),
         )
     )
+
+
+def _drive_time(setting: Setting, offload: CodeArray, num_bytes: FloatArray) -> FloatArray:
+    """Seconds in which the drives of a host read or write what lies there."""
+    bandwidth = setting.machine.cluster.drive_bandwidth or _USUAL_DRIVE_BANDWIDTH
+    return np.where(_TO_DRIVES[offload], num_bytes / bandwidth, 0.0)
 
 
 def _copy_time(setting: Setting, num_bytes: Numeric) -> FloatArray:

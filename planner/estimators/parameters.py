@@ -1,12 +1,14 @@
-"""The parameters of a model, part by part."""
+"""The parameters of a model, part by part: sums over the weights of its operators."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
-from planner.enums import AttentionKind, PositionEmbedding
-from planner.formulas import parameters as formulas
-from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
+from planner.layers.model import Layer, describe, embedding_of, layer_of, logits_of, prediction_of
+from planner.layers.operators import Holder, Op
+from planner.specs.model import LayerGroup, ModelSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,28 +71,24 @@ class ParameterCount:
 
 def layer_parameters(hidden_size: int, group: LayerGroup) -> LayerParameters:
     """Parameters of one layer of ``group``."""
-    norms = formulas.norm_parameters(
-        hidden_size=hidden_size, num_norms=group.norms_per_layer, norm_bias=group.norm_bias
-    )
-    mlp = group.feed_forward
+    layer = describe(hidden_size, group)
+    held = held_by(layer.operators)
     return LayerParameters(
-        attention=_attention(hidden_size, group.attention) if group.attention else 0,
-        feed_forward=_dense(hidden_size, mlp) if mlp else 0,
-        experts=_experts(hidden_size, mlp, mlp.num_experts) if mlp else 0,
-        active_experts=_experts(hidden_size, mlp, mlp.num_experts_per_tok) if mlp else 0,
-        router=_router(hidden_size, mlp) if mlp else 0,
-        norms=int(norms),
+        attention=held[Holder.ATTENTION],
+        feed_forward=held[Holder.FEED_FORWARD],
+        experts=held[Holder.EXPERTS],
+        active_experts=layer.experts.met if layer.experts else 0,
+        router=held[Holder.ROUTER],
+        norms=held[Holder.NORMS],
     )
 
 
-def prediction_parameters(model: ModelSpec) -> int:
-    """Parameters of a module of multi-token prediction beside its layers.
-
-    The projection of two states to one, their norms and that before the logits.
-    """
-    h = model.hidden_size
-    norms = formulas.norm_parameters(hidden_size=h, num_norms=3, norm_bias=model.final_norm_bias)
-    return 2 * h * h + int(norms)
+def held_by(operators: Iterable[Op]) -> dict[Holder, int]:
+    """Parameters of operators, by the part of the model that they count in."""
+    held = dict.fromkeys(Holder, 0)
+    for op in operators:
+        held[op.holder] += op.parameters
+    return held
 
 
 def logits_met(model: ModelSpec) -> int:
@@ -98,128 +96,34 @@ def logits_met(model: ModelSpec) -> int:
     return (1 + model.mtp_num_layers) * model.vocab_size * model.hidden_size
 
 
+@lru_cache(maxsize=256)
 def count_parameters(model: ModelSpec) -> ParameterCount:
     """Parameters of ``model``, as its checkpoint stores them."""
-    hidden = model.hidden_size
-    layers = [
-        (group.num_hidden_layers, layer_parameters(hidden, group)) for group in model.layer_groups
-    ]
-    embedding = _embedding(model)
-    logits = formulas.logits_parameters(
-        hidden_size=hidden,
-        vocab_size=model.vocab_size,
-        tie_word_embeddings=model.tie_word_embeddings,
-        logits_bias=model.logits_bias,
-    )
-    used = model.vocab_size * hidden if model.tie_word_embeddings else 0
+    held = dict.fromkeys(Holder, 0)
+    active_experts = 0
+    for number, layer in _pieces(model):
+        active_experts += number * (layer.experts.met if layer.experts else 0)
+        for holder, parameters in held_by(layer.operators).items():
+            held[holder] += number * parameters
+    used = model.vocab_size * model.hidden_size if model.tie_word_embeddings else 0
     return ParameterCount(
-        embedding=embedding,
-        attention=sum(number * layer.attention for number, layer in layers),
-        feed_forward=sum(number * layer.feed_forward for number, layer in layers),
-        experts=sum(number * layer.experts for number, layer in layers),
-        active_experts=sum(number * layer.active_experts for number, layer in layers),
-        router=sum(number * layer.router for number, layer in layers),
-        norms=sum(number * layer.norms for number, layer in layers) + _norms_outside_layers(model),
-        logits=int(logits),
-        prediction=model.mtp_num_layers * prediction_parameters(model),
-        looked_up=embedding - used,
+        embedding=held[Holder.EMBEDDING],
+        attention=held[Holder.ATTENTION],
+        feed_forward=held[Holder.FEED_FORWARD],
+        experts=held[Holder.EXPERTS],
+        active_experts=active_experts,
+        router=held[Holder.ROUTER],
+        norms=held[Holder.NORMS],
+        logits=held[Holder.LOGITS],
+        prediction=held[Holder.PREDICTION],
+        looked_up=held[Holder.EMBEDDING] - used,
     )
 
 
-def _dense(hidden_size: int, mlp: FeedForwardSpec) -> int:
-    if not mlp.shared_width:
-        return 0
-    dense = formulas.feed_forward_parameters(
-        hidden_size=hidden_size, intermediate_size=mlp.shared_width, gated=mlp.gated, bias=mlp.bias
-    )
-    return int(dense)
-
-
-def _experts(hidden_size: int, mlp: FeedForwardSpec, number: int) -> int:
-    experts = formulas.expert_parameters(
-        hidden_size=mlp.expert_inputs(hidden_size),
-        num_experts=number,
-        moe_intermediate_size=mlp.moe_intermediate_size,
-        gated=mlp.gated,
-        bias=mlp.bias,
-    )
-    return int(experts)
-
-
-def _router(hidden_size: int, mlp: FeedForwardSpec) -> int:
-    router = formulas.router_parameters(
-        hidden_size=hidden_size,
-        num_experts=mlp.num_experts,
-        router_bias=mlp.router_bias,
-        shared_expert_gate=mlp.shared_expert_gate,
-    )
-    return int(router) + 2 * hidden_size * mlp.moe_latent_size
-
-
-def _attention(hidden_size: int, attention: AttentionSpec) -> int:
-    if attention.kind == AttentionKind.LATENT:
-        return _latent_attention(hidden_size, attention)
-    if attention.has_state:
-        is_mamba = attention.kind == AttentionKind.MAMBA2
-        count = formulas.mamba2_parameters if is_mamba else formulas.linear_attention_parameters
-        linear = count(
-            hidden_size=hidden_size,
-            linear_num_key_heads=attention.linear_num_key_heads,
-            linear_num_value_heads=attention.linear_num_value_heads,
-            linear_key_head_dim=attention.linear_key_head_dim,
-            linear_value_head_dim=attention.linear_value_head_dim,
-            linear_conv_kernel_dim=attention.linear_conv_kernel_dim,
-        )
-        return int(linear)
-    standard = formulas.attention_parameters(
-        hidden_size=hidden_size,
-        num_attention_heads=attention.num_attention_heads,
-        num_key_value_heads=attention.num_key_value_heads,
-        head_dim=attention.head_dim,
-        qkv_bias=attention.qkv_bias,
-        output_bias=attention.output_bias,
-        qk_norm=attention.qk_norm,
-        qk_norm_per_head=attention.qk_norm_per_head,
-        sinks=attention.sinks,
-        attn_output_gate=attention.attn_output_gate,
-    )
-    return int(standard)
-
-
-def _latent_attention(hidden_size: int, attention: AttentionSpec) -> int:
-    latent = formulas.latent_attention_parameters(
-        hidden_size=hidden_size,
-        num_attention_heads=attention.num_attention_heads,
-        head_dim=attention.head_dim,
-        qk_rope_head_dim=attention.qk_rope_head_dim,
-        v_head_dim=attention.v_head_dim or attention.head_dim,
-        q_lora_rank=attention.q_lora_rank,
-        kv_lora_rank=attention.kv_lora_rank,
-    )
-    indexer = formulas.indexer_parameters(
-        hidden_size=hidden_size,
-        q_lora_rank=attention.q_lora_rank,
-        index_n_heads=attention.index_n_heads,
-        index_head_dim=attention.index_head_dim,
-    )
-    return int(latent) + int(indexer)
-
-
-def _embedding(model: ModelSpec) -> int:
-    learned = model.position_embedding == PositionEmbedding.LEARNED
-    positions = (model.max_position_embeddings or 0) + model.position_embedding_offset
-    embedding = formulas.embedding_parameters(
-        hidden_size=model.hidden_size,
-        vocab_size=model.vocab_size,
-        num_positions=positions if learned else 0,
-    )
-    return int(embedding)
-
-
-def _norms_outside_layers(model: ModelSpec) -> int:
-    norms = formulas.norm_parameters(
-        hidden_size=model.hidden_size,
-        num_norms=2 if model.embedding_norm else 1,
-        norm_bias=model.final_norm_bias,
-    )
-    return int(norms)
+def _pieces(model: ModelSpec) -> Iterable[tuple[int, Layer]]:
+    """Layers and ends of ``model``, and how many it has of each."""
+    for group in model.layer_groups:
+        yield group.num_hidden_layers, layer_of(model, group)
+    yield 1, embedding_of(model)
+    yield 1, logits_of(model)
+    yield model.mtp_num_layers, prediction_of(model)

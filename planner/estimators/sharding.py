@@ -8,13 +8,13 @@ import numpy as np
 
 from planner.arrays import BoolArray, FloatArray, add
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import AttentionKind
 from planner.estimators.adapters import layer_adapter_parameters
 from planner.estimators.machine import Group
-from planner.estimators.parameters import LayerParameters, count_parameters, layer_parameters
 from planner.estimators.share import Setting
 from planner.estimators.stages import StageLayers, stage_layers
-from planner.specs.model import LayerGroup, ModelSpec
+from planner.layers.model import Layer, embedding_of, layer_of, logits_of, prediction_of
+from planner.layers.operators import Experts, Product
+from planner.specs.model import ModelSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,12 +82,9 @@ def _whole(model: ModelSpec, c: TrainingConfigurations) -> StageParameters:
     p, v = (np.multiply(x, np.ones(axes)) for x in (c.pipeline_parallel, c.virtual_pipeline))
     layers = stage_layers(model, p, v)
     is_first, is_last = layers.ranks == 0, layers.ranks == p - 1
-    per_layer = [layer_parameters(model.hidden_size, group) for group in model.layer_groups]
-    dense = tuple(
-        _dense_share(model, group, layer, c.tensor_parallel)
-        for group, layer in zip(model.layer_groups, per_layer, strict=True)
-    )
-    experts = tuple(layer.experts / c.expert_parallel for layer in per_layer)
+    parts = [layer_of(model, group) for group in model.layer_groups]
+    dense = tuple(_dense_share(layer, c.tensor_parallel) for layer in parts)
+    experts = tuple(_expert_share(layer, c.expert_parallel) for layer in parts)
     ends = _end_parameters(model, c.tensor_parallel, is_first, is_last)
     ranks = c.tensor_parallel * c.context_parallel * c.data_parallel
     dense_group, expert_group = (
@@ -115,25 +112,27 @@ def _replicas(shards: Group, c: TrainingConfigurations) -> Group:
     return Group(size=c.data_parallel_replicas, stride=shards.size * shards.stride)
 
 
-def _dense_share(
-    model: ModelSpec, group: LayerGroup, layer: LayerParameters, tensor_parallel: FloatArray
-) -> FloatArray:
-    """Parameters of a layer on one tensor-parallel rank, its routed experts aside."""
-    split = (layer.attention + layer.feed_forward) / tensor_parallel
-    copied = _copied_key_values(model, group, tensor_parallel)
-    return np.asarray(split + copied + layer.router + layer.norms)
+def _dense_share(layer: Layer, tensor_parallel: FloatArray) -> FloatArray:
+    """Parameters of a layer or an end on one tensor-parallel rank, its routed experts aside."""
+    dense = [op for op in layer.operators if not isinstance(op, Experts)]
+    sharded = sum(op.parameters for op in dense if op.sharded)
+    whole = sum(op.parameters for op in dense if not op.sharded)
+    copied = [_copied(product, tensor_parallel) for product in layer.of(Product)]
+    return add((sharded / tensor_parallel, whole, *copied))
 
 
-def _copied_key_values(
-    model: ModelSpec, group: LayerGroup, tensor_parallel: FloatArray
-) -> FloatArray:
-    """What ranks hold beyond their share where there are fewer key-value heads than ranks."""
-    attention = group.attention
-    if attention is None or attention.kind is not AttentionKind.STANDARD:
+def _copied(product: Product, tensor_parallel: FloatArray) -> FloatArray:
+    """What ranks hold beyond their share where they outnumber key-value heads."""
+    if not product.columns.copied:
         return np.zeros(())
-    heads = attention.num_key_value_heads / tensor_parallel
-    width = attention.head_dim + (attention.v_head_dim or attention.head_dim)
-    return np.asarray((np.maximum(heads, 1.0) - heads) * model.hidden_size * width)
+    columns = product.columns
+    beyond = columns.on_rank(tensor_parallel) - columns.whole / tensor_parallel
+    return np.asarray(product.depth * beyond)
+
+
+def _expert_share(layer: Layer, expert_parallel: FloatArray) -> FloatArray:
+    """Parameters of a layer's routed experts on one rank of those that share them."""
+    return np.asarray(sum(op.parameters for op in layer.of(Experts)) / expert_parallel)
 
 
 def _on_stages(layers: StageLayers, per_layer: tuple[FloatArray, ...]) -> FloatArray:
@@ -147,13 +146,13 @@ def _end_parameters(
 
     Multi-token prediction embeds tokens on the last stage, too.
     """
-    counts, modules = count_parameters(model), model.mtp_num_layers
-    logits = counts.logits / tensor_parallel
+    modules = model.mtp_num_layers
     matrix = model.vocab_size * model.hidden_size / tensor_parallel
     copied = model.tie_word_embeddings or modules > 0
     copy = np.where(is_first, 0.0, matrix) if copied else 0.0
-    norms = (2 if model.final_norm_bias else 1) * float(model.hidden_size)
-    first = counts.embedding / tensor_parallel + (norms if model.embedding_norm else 0.0)
-    projected = modules * (2.0 * model.hidden_size**2 / tensor_parallel + 3 * norms)
-    last = logits + copy + norms + projected
-    return np.where(is_first, first, 0.0) + np.where(is_last, last, 0.0)
+    first, last, projected = (
+        _dense_share(end, tensor_parallel)
+        for end in (embedding_of(model), logits_of(model), prediction_of(model))
+    )
+    of_last = last + copy + modules * projected
+    return np.where(is_first, first, 0.0) + np.where(is_last, of_last, 0.0)

@@ -24,7 +24,9 @@ TIME_PARTS = (
     "data_parallel",
     "optimizer",
     "overhead",
+    "slow_nodes",
 )
+_ONCE_A_STEP = ("pipeline_bubble", "data_parallel", "optimizer", "overhead", "slow_nodes")
 _COMPUTING = ("forward", "backward", "recompute", "optimizer")
 
 
@@ -66,6 +68,7 @@ class StepTime:
     data_parallel: FloatArray
     optimizer: FloatArray
     overhead: FloatArray
+    slow_nodes: FloatArray
 
     @property
     def slowest(self) -> CodeArray:
@@ -95,7 +98,7 @@ class StepTime:
             sums["weight_gather"] = sums["weight_gather"] + runs * block.gather
             sums["offload"] = sums["offload"] + runs * block.offload
         sums["pipeline_transfer"] = m * self.pipeline_transfer
-        for name in ("pipeline_bubble", "data_parallel", "optimizer", "overhead"):
+        for name in _ONCE_A_STEP:
             sums[name] = getattr(self, name)
         return sums
 

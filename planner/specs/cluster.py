@@ -9,7 +9,7 @@ from pydantic import Field
 from planner.enums import LinkKind
 from planner.specs.checked import checked
 from planner.specs.gpu import Count
-from planner.specs.quantity import Bytes, BytesPerSecond, Fraction, Ratio, Seconds
+from planner.specs.quantity import Bytes, BytesPerSecond, Fraction, Ratio, Seconds, Share
 
 
 @checked
@@ -27,7 +27,9 @@ class ScaleOut:
 
     A collective over k domains pays ``base_latency + latency_per_doubling log2(k/2)``;
     ``efficiency`` is the share of the NIC's rate that it reaches. ``gpus_per_nic``: neighbours
-    that share a NIC; ``bandwidth`` is the share of one.
+    that share a NIC; ``bandwidth`` is the share of one. A step lasts longer by
+    ``slowdown_per_doubling`` for each doubling of its GPUs beyond ``pod_size``
+    (`planner.formulas.collectives.large_scale_wait`).
     """
 
     bandwidth: BytesPerSecond
@@ -36,13 +38,16 @@ class ScaleOut:
     efficiency: Fraction
     oversubscription: Annotated[Ratio, Field(ge=1)]
     gpus_per_nic: Count = 1
+    pod_size: Count = 512
+    slowdown_per_doubling: Share = 0.015
 
 
 @checked
 class ClusterSpec:
     """How many GPUs of which kind stand in a node, and what joins them.
 
-    ``host_memory_per_gpu``, ``host_memory_bandwidth``: a GPU's share of those of its node.
+    ``host_memory_per_gpu``, ``host_memory_bandwidth``: a GPU's share of those of its node;
+    ``drive_bandwidth``: its share of what the drives of its node read and write.
     """
 
     name: str
@@ -53,5 +58,6 @@ class ClusterSpec:
     max_gpus: Count | None = None
     host_memory_per_gpu: Bytes | None = None
     host_memory_bandwidth: BytesPerSecond | None = None
+    drive_bandwidth: BytesPerSecond | None = None
     aliases: tuple[str, ...] = ()
     notes: str = ""

@@ -60,6 +60,10 @@ class EngineExecution:
     """Casts of activations are part of other kernels."""
     custom_all_reduce: bool
     """Small all-reduces use one- or two-shot kernels over peer memory."""
+    sustained_clock: Share = 0.0
+    """How far the clock of its products goes from that of a burst to that of hours of training: 0
+    where steps of few products let it rise again, 1 under a load that keeps a GPU at its limit of
+    power."""
     joined_all_reduce: bool = False
     """Blocks that run side by side are added up before one all-reduce."""
     expert_launch_time: Seconds = 0.0
@@ -164,6 +168,23 @@ class EngineMemory:
     """Tokens of one block of the paged cache; with 1 the cache is not paged."""
     activation_copies: Ratio = 1.0
     """What it allocates for activations over what the largest layer needs at once."""
+    communication: BytesOrZero = 0.0
+    """Peer buffers of all-reduces on each GPU of tensor parallelism, where links are faster than
+    PCIe."""
+    logit_bytes: Ratio = 4.0
+    """Of each logit of the sequences that a step samples, while it sorts them."""
+    gathered_logits: bool = False
+    """Every rank of tensor parallelism samples from all logits, not from its share of them."""
+    profiled_seqs: Annotated[int, Field(ge=0, le=10**7, strict=True)] = 0
+    """Before it sizes the cache it runs a step that samples so many sequences, unless it is told
+    another number; 0: the cache gets what the requests of the plan leave."""
+    profiled_seqs_small: Annotated[int, Field(ge=0, le=10**7, strict=True)] = 0
+    """The same on GPUs of less than 70 GiB, or without 8-bit floats; 0: as many."""
+    expert_workspace: bool = False
+    """Inputs, products and outputs of the experts chosen for a step have buffers that last."""
+    queued_all_reduces: bool = False
+    """The allocator cannot use the buffers of all-reduces again until the host has caught up with
+    the GPU: all those of a profiled step live at once."""
 
 
 @checked
@@ -202,6 +223,17 @@ class EngineProfile:
     """It can give experts to GPUs."""
     attention_data_parallel: bool = True
     """It can give requests to GPUs in attention that share experts."""
+    pads_heads: bool = False
+    """It adds heads of zeros where tensor parallelism does not divide those of a model."""
+    tensor_parallel_across_nodes: bool = False
+    """Its tensor parallelism may leave the fast fabric of a node."""
+    redundant_experts: bool = False
+    """It can hold copies of experts, so that ranks have equal numbers of any number of them."""
+    pipelines_of_pools: bool = True
+    """Workers of a pool that hands its caches on, or takes them, can have pipeline stages."""
+    fp8_block: Annotated[int, Field(ge=0, le=10**4, strict=True)] = 0
+    """It refuses block-scaled 8-bit weights whose widths on a GPU are no multiple of this; 0: it
+    takes any."""
     quantized_ends: bool = False
     """Embedding and logits have the type of the layers, as in GGUF files."""
     sliding_windows: bool = True
@@ -212,6 +244,10 @@ class EngineProfile:
     """Of the GPUs it has kernels for; all if none is named."""
     kernel_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     """Times ``kernel_latency_fraction`` on GPUs of a generation, for which it has other kernels."""
+    dense_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
+    """Times that, of dense products."""
+    expert_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
+    """Times that, of the products of experts."""
     expert_padding_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     """What the kernels of a generation show of the padding that narrow experts have in the measured
     ones."""

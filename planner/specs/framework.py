@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from planner.enums import AttentionKernels
+from planner.enums import AttentionKernels, Fp8Recipe
 from planner.specs.checked import checked
 from planner.specs.quantity import Bytes, BytesOrZero, Fraction, Ratio, Seconds, Share
 
@@ -49,6 +49,10 @@ class Execution:
     expert_launch_time: Seconds = 0.0
     """What each expert of a GPU adds to the forward pass of a layer, where their products are
     kernels of their own; a backward pass takes twice as long."""
+    expert_host_wait: Seconds = 0.0
+    """What a layer with experts adds to each pass, forward, repeated and backward, where the host
+    waits for the number of tokens of each expert before it launches their kernels; 0 where these
+    are read on the GPU, or CUDA graphs hold whole layers."""
     expert_bias_passes: Ratio = 0.0
     """Reads and writes of the experts' outputs in 16 bits that their bias takes, where it is added
     by kernels of its own."""
@@ -81,6 +85,9 @@ class Overlap:
     """Gathering of sharded weights."""
     interference: Share
     """Share of the shorter of two overlapped activities that still shows."""
+    gather_nics: Annotated[int, Field(ge=0)] = 0
+    """Network interfaces of a node by which gathers of sharded weights and scatters of their
+    gradients leave it; 0: those of all their GPUs there."""
 
 
 @checked
@@ -139,6 +146,9 @@ class Memory:
     """CUDA context, libraries and NCCL buffers of one GPU."""
     communication_buffer: BytesOrZero
     """Buffers of gradients and weights on the wire."""
+    buffered_bytes: BytesOrZero = 0.0
+    """Bytes that buffers hold for each parameter of a GPU, up to ``communication_buffer``, which is
+    that of a full bucket; 0 where buffers have one size."""
     fragmentation: Share
     """Share of the activations that the allocator loses."""
     gathered_layers: Ratio
@@ -156,6 +166,9 @@ class Memory:
     as what dropout made of it."""
     kept_activations: Ratio = 1.0
     """Activations that the kernels of a layer keep over those that fused ones keep."""
+    selective_dropped: Share | None = None
+    """Share of what a layer keeps that selective recomputation drops; ``selective_share`` of its
+    execution where not given."""
     sharded_copies: Ratio = 1.0
     """What a layer in its backward pass holds where its weights are sharded over what it holds
     where they are not: streams free late."""
@@ -223,6 +236,10 @@ class FrameworkProfile:
     """It can repeat the feed-forward blocks alone."""
     fp8_attention: bool = False
     """It has attention kernels in 8 bit."""
+    fp8_recipe: str = Fp8Recipe.DELAYED.word
+    """How it scales what it multiplies in 8 bit where nothing is said."""
+    fp8_recipe_of_groups: str = ""
+    """The same on GPUs whose products scale groups of 32 numbers themselves, if it is another."""
     current: bool = False
     """It is one of today: tried where nobody names a framework."""
     vendors: tuple[str, ...] = ()
@@ -235,3 +252,8 @@ class FrameworkProfile:
     """Other names of it."""
     notes: str = ""
     """What else is to know."""
+
+    def recipe_on(self, *, scales_groups: bool) -> Fp8Recipe:
+        """How it scales what it multiplies in 8 bit on a GPU that scales groups itself or not."""
+        word = (scales_groups and self.fp8_recipe_of_groups) or self.fp8_recipe
+        return Fp8Recipe[word.upper()]

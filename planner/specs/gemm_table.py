@@ -96,10 +96,19 @@ def _of_shares(axes: list[FloatArray], share: FloatArray) -> GemmTable:
     large = np.minimum(np.minimum(rows, columns), depth) >= _LARGE
     usual = _median(share[large]) if np.any(large) else np.max(share)
     work = np.log(2 * rows * columns * depth * usual / share)
-    for axis in range(3):
-        work = np.maximum.accumulate(work, axis=axis)
+    work = (_growing(work) + _growing(work, from_large=True)) / 2
     first, second, third = (np.log(axis) for axis in axes)
     return GemmTable(sizes=(first, second, third), work=work)
+
+
+def _growing(work: FloatArray, from_large: bool = False) -> FloatArray:
+    """No less than at any smaller size, or no more than at any larger one."""
+    for axis in range(3):
+        if from_large:
+            work = np.flip(np.minimum.accumulate(np.flip(work, axis), axis=axis), axis)
+        else:
+            work = np.maximum.accumulate(work, axis=axis)
+    return work
 
 
 def _median(values: FloatArray) -> float:

@@ -147,8 +147,9 @@ class Efficiency:
     where it is another one. ``attention_backward_fraction``: rate of the backward kernel over
     that of the forward kernel. ``vector_product_fraction``: of the FP32 peak, what 16-bit
     products reach that have no kernels on tensor cores. ``gemm_table``: name of the table of
-    measured 16-bit products, which ``gemm.bf16.compute_fraction`` scales. ``fp8_attention``:
-    absent where training has no attention kernels in 8 bit.
+    measured 16-bit products, which ``gemm.bf16`` scales; ``gemm_table_bandwidth``: that of the
+    memory of the GPU it was measured on. ``fp8_attention``: absent where training has no attention
+    kernels in 8 bit.
     """
 
     gemm: Mapping[str, GemmEfficiency]
@@ -167,6 +168,7 @@ class Efficiency:
     vector_product_fraction: Fraction | None = None
     fp8_attention: Fp8AttentionEfficiency | None = None
     gemm_table: str = ""
+    gemm_table_bandwidth: BytesPerSecond | None = None
     wave_gemm: Mapping[str, WaveGemmEfficiency] = field(default_factory=dict)
 
 
@@ -224,3 +226,8 @@ class GpuSpec:
     def allocatable_memory(self) -> float:
         """Bytes that programs find on the GPU."""
         return self.memory_capacity * self.allocatable_share
+
+    @property
+    def scales_groups(self) -> bool:
+        """Whether its products scale groups of 32 numbers themselves, as those in 4 bit do."""
+        return Precision.FP4 in self.peak_flops

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 from planner.enums import AttentionKind, Placement, PositionEmbedding
 from planner.specs import model_checks
 from planner.specs.checked import checked
+from planner.specs.checkpoint import Checkpoint
 
 Size = Annotated[int, Field(ge=1, le=10**9, strict=True)]
 SizeOrZero = Annotated[int, Field(ge=0, le=10**9, strict=True)]
@@ -203,7 +204,8 @@ class ModelSpec:
     """A decoder-only language model.
 
     ``quantization``, ``expert_quantization``: types of the published weights where they are
-    not 16 bit; serving starts from them, training ignores them. ``num_nextn_predict_layers``:
+    not 16 bit; serving starts from them, training ignores them. ``checkpoints``: what published
+    ones in a format have of their own. ``num_nextn_predict_layers``:
     modules of multi-token prediction that the publisher trained after ``layer_groups``;
     ``mtp_num_layers``: those whose layers are among them, see `planner.specs.multi_token`.
     """
@@ -225,6 +227,7 @@ class ModelSpec:
     training: TrainingDefaults | None = None
     quantization: QuantizationWord | None = None
     expert_quantization: QuantizationWord | None = None
+    checkpoints: tuple[Checkpoint, ...] = ()
     published_parameters: Annotated[float, Field(gt=0, lt=1e18)] | None = None
     published_parameters_source: str = ""
     aliases: tuple[str, ...] = ()

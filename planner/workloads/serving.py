@@ -22,6 +22,7 @@ from planner.workloads.assumed import assumed_limits
 from planner.workloads.base import Question, Scene, Workload
 from planner.workloads.batches import BatchSource, batch_once, largest_batch, most_concurrent
 from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
+from planner.workloads.engine_options import with_options
 from planner.workloads.place import Place
 from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolSource
@@ -153,7 +154,7 @@ def _setting(scene: Scene, place: Place) -> ServingSetting:
     setting = ServingSetting(
         machine=place.machine,
         model=question.model,
-        engine=scene.profile,
+        engine=with_options(scene.profile, question.request),
         workload=question.work,
     )
     share = sure_share(PUBLISHED, setting, 1, question.request.confidence)
@@ -167,7 +168,7 @@ def _mesh(scene: Scene, settings: Mapping[str, Any]) -> Any:
         settings,
         counts=question.counts or None,
         model=question.model,
-        engine=scene.profile,
+        engine=with_options(scene.profile, question.request),
     )
 
 

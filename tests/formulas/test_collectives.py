@@ -13,6 +13,7 @@ from planner.formulas.collectives import (
     collective_time,
     distinct_share,
     group_bandwidth,
+    large_scale_wait,
     network_latency,
     point_to_point_time,
     ranks_per_domain,
@@ -85,6 +86,13 @@ def test_groups_of_some_gpus_meet_on_shared_nics(local: int, sharing: int, expec
         gpus_per_nic=sharing,
     )
     assert bandwidth == expected
+
+
+@pytest.mark.parametrize(("most", "expected"), [(0, 200e9), (1, 25e9), (2, 50e9), (16, 200e9)])
+def test_software_may_leave_a_node_by_fewer_nics(most: int, expected: float) -> None:
+    rate = {"scale_up": 300e9, "scale_out": 25e9, "domain_size": 8, "most_nics": most}
+    assert group_bandwidth(ranks_in_domain=8, group_size=16, **rate) == expected
+    assert group_bandwidth(ranks_in_domain=8, group_size=8, **rate) == 300e9
 
 
 def test_ring_over_nodes_is_not_faster_than_the_fabric() -> None:
@@ -164,3 +172,18 @@ def test_message() -> None:
     """1 MB at 25 GB/s after 19 us."""
     time = point_to_point_time(num_bytes=1e6, bandwidth=25e9, latency=19e-6)
     assert time == pytest.approx(59e-6)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "percent"),
+    [
+        pytest.param(8, 0.0, id="a node"),
+        pytest.param(512, 0.0, id="a pod"),
+        pytest.param(2048, 3.0, id="published: 2 to 6 % from 256 to 2,048 GPUs"),
+    ],
+)
+def test_steps_last_longer_beyond_a_pod(gpus: int, percent: float) -> None:
+    wait = large_scale_wait(
+        step_time=100.0, num_gpus=gpus, pod_size=512, slowdown_per_doubling=0.015
+    )
+    assert wait == pytest.approx(percent)

@@ -52,7 +52,10 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
         kept |= {"projection_input": 0, "block_input": 0, "expert_down_inputs": 0}
         if group.attention and group.attention.kind == "latent":
             kept |= {"queries": 0, "keys": 0, "values": 0}
-    again = world.framework.execution.selective_share if recompute == "selective" else 0.0
+    dropped = world.framework.memory.selective_dropped
+    if dropped is None:
+        dropped = world.framework.execution.selective_share
+    again = dropped if recompute == "selective" else 0.0
     copies = world.framework.memory.kept_activations
     return (1 - again) * copies * sum(kept.values()) + again * layer_input
 

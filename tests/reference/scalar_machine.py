@@ -18,6 +18,15 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.model import AttentionSpec, ModelSpec
 from planner.specs.workload import TrainingWorkload
 
+# The kernel of fp8 products by recipe, that of experts, bytes of a weight and of an activation,
+# and what casts move for a number.
+RECIPES = {
+    "delayed": ("fp8", "fp8_tensor", 1.0, 1.0, 3.0),
+    "tensorwise": ("fp8", "fp8_tensor", 1.0, 1.0, 3.0),
+    "rowwise": ("bf16", "bf16", 2.0, 2.0, 0.0),
+    "blockwise": ("fp8_block", "fp8", 1 + 4 / 128**2, 4.0, 0.0),
+    "mxfp8": ("fp8", "fp8", 33 / 32, 33 / 32, 2 + 66 / 32),
+}
 COMPUTE_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5 + 1 / 16}
 PASSES = {"all_reduce": 2, "custom_all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 
@@ -58,6 +67,7 @@ class Layout:
     sequence_parallel: bool = False
     flash_attention: bool = True
     fp8_attention: bool = False
+    fp8_recipe: str = "auto"
 
     @property
     def data_parallel(self) -> float:
@@ -131,40 +141,92 @@ def gemm(
     depth: float,
     precision: str,
     output_bytes: float = 2,
+    recipe: str = "delayed",
 ) -> float:
     """2mnk FLOPs; each operand passes memory once, in the bits it is computed in.
 
     Products in 16 bits may be those of a table, their output beyond 2 bytes beside them.
     """
+    if precision == "fp8" and recipe == "rowwise":
+        precision = world.sixteen_bit
     table = world.gpu.efficiency.gemm_table
     if table and precision in ("bf16", "fp16"):
         e = world.gpu.efficiency.gemm["bf16"]
-        rate = world.gpu.peak_flops[precision] * e.compute_fraction
-        rate *= world.gpu.efficiency.sustained_compute_fraction
-        compute = tabulated_flops(table, rows, columns, depth) / rate
+        sizes, clock = (rows, columns, depth), world.gpu.efficiency.sustained_compute_fraction
+        compute = tabulated(world.gpu, table, precision, sizes, clock)
+        compute *= plain_product(world.gpu, precision, sizes, clock)
+        compute /= plain_product(world.gpu, precision, sizes, clock, measured=True)
         more = (output_bytes - 2) * rows * columns
         traffic = more / (world.gpu.memory_bandwidth * e.bandwidth_fraction)
         return (compute**e.sharpness + traffic**e.sharpness) ** (1 / e.sharpness)
-    operand = COMPUTE_BYTES[precision]
-    num_bytes = operand * (rows * depth + columns * depth) + output_bytes * rows * columns
+    weight = COMPUTE_BYTES[precision]
+    cast = 3.0 if precision == "fp4" else weight  # reads two bytes, writes and reads the fp4 ones
+    kernel = {"fp4": "nvfp4", "fp8": "fp8"}.get(precision, "bf16")
+    if precision == "fp8":
+        kernel, _, weight, cast, _ = RECIPES[recipe]
+    num_bytes = weight * columns * depth + cast * rows * depth + output_bytes * rows * columns
     tiled = world.gpu.efficiency.quantized_gemm
-    if precision == "fp4" and "nvfp4" in tiled:
-        e = tiled["nvfp4"]
+    if kernel not in world.gpu.efficiency.gemm and kernel in tiled:
+        e = tiled[kernel]
         floor = e.area_floor * (world.gpu.num_multiprocessors or 128) * 128 * 128
         area = (rows + e.row_offset) * (columns + e.column_offset) + floor
         return roofline(world, e, 2 * area * (depth + e.depth_offset), num_bytes, precision)
-    e = _by_precision(world.gpu.efficiency.gemm, precision)
+    e = world.gpu.efficiency.gemm.get(kernel) or _by_precision(world.gpu.efficiency.gemm, precision)
     return roofline(world, e, 2 * rows * columns * depth, num_bytes, precision)
 
 
-def grouped_gemm(
-    world: World, pairs: float, experts: float, h: int, width: int, matrices: int, precision: str
+def recipe_of(world: World, layout: Layout) -> str:
+    """That of the layout, or the framework's own, which may be another one for groups of 32."""
+    if layout.fp8_recipe != "auto":
+        return layout.fp8_recipe
+    groups = "fp4" in world.gpu.peak_flops and world.framework.fp8_recipe_of_groups
+    return groups or world.framework.fp8_recipe
+
+
+def cast(world: World, numbers: float, precision: str, recipe: str) -> float:
+    """What kernels of their own take to write numbers in fp8."""
+    moved = RECIPES[recipe][4] if precision == "fp8" else 0.0
+    return elementwise(world, moved * numbers) if moved else 0.0
+
+
+Product = tuple[float, float, float]
+
+
+def tabulated(gpu: Any, table: str, precision: str, sizes: Product, clock: float) -> float:
+    """A product of the table, on the GPU it was measured on."""
+    e = gpu.efficiency.gemm["bf16"]
+    return tabulated_flops(table, *sizes) / (gpu.peak_flops[precision] * e.compute_fraction * clock)
+
+
+def plain_product(
+    gpu: Any, precision: str, sizes: Product, clock: float, measured: bool = False
 ) -> float:
+    """The form that is fitted to all products, with this memory or that of the table's GPU."""
+    e, (m, n, k) = gpu.efficiency.gemm["bf16"], sizes
+    bandwidth = gpu.memory_bandwidth
+    if measured:
+        bandwidth = gpu.efficiency.gemm_table_bandwidth or bandwidth
+    compute = 2 * m * n * k / (gpu.peak_flops[precision] * e.compute_fraction * clock)
+    traffic = 2 * (m * k + n * k + m * n) / (bandwidth * e.bandwidth_fraction)
+    return float(e.latency + (compute**e.sharpness + traffic**e.sharpness) ** (1 / e.sharpness))
+
+
+def grouped_gemm(
+    world: World, pairs: float, experts: float, h: int, width: int, matrices: int, precision: str,
+    recipe: str = "delayed",
+) -> float:  # fmt: skip
     """The roofline on padded rows and widths, the experts' weights read once."""
-    e = _by_precision(world.gpu.efficiency.grouped_gemm, precision)
+    table, weight = world.gpu.efficiency.grouped_gemm, COMPUTE_BYTES[precision]
+    e = _by_precision(table, precision)
+    if precision == "fp8":
+        _, kernel, weight, _, _ = RECIPES[recipe]
+        if recipe == "rowwise":
+            precision = world.sixteen_bit
+        e = table.get(kernel) or table.get("fp8") or table["bf16"]
     padding = (1 + e.width_offset / width) * (1 + e.row_offset / (pairs / experts))
     flops = 2 * matrices * h * width * pairs * padding
-    return roofline(world, e, flops, 2 * matrices * h * width * experts, precision)
+    read = weight * matrices * h * width * experts
+    return roofline(world, e, flops, read, precision)
 
 
 def fused_attention(world: World, attention: AttentionSpec, layout: Layout) -> float:
@@ -212,7 +274,9 @@ def network_rate(world: World) -> float:
     return out.bandwidth * out.efficiency / out.oversubscription
 
 
-def collective(world: World, kind: str, num_bytes: float, size: float, stride: float) -> float:
+def collective(
+    world: World, kind: str, num_bytes: float, size: float, stride: float, nics: int = 0
+) -> float:
     """a0 + a1 (g-1) + network + (V + sqrt(V V0)) / (B n/(n+x)), g ranks in one domain."""
     if size <= 1:
         return 0.0
@@ -223,7 +287,7 @@ def collective(world: World, kind: str, num_bytes: float, size: float, stride: f
     fabric = up.bandwidth * e.bandwidth_fraction
     if domains > 1:
         shares = local if local == up.domain_size else max(local / out.gpus_per_nic, 1)
-        rate = min(fabric, shares * network_rate(world))
+        rate = min(fabric, min(shares, nics or shares) * network_rate(world))
         wait = out.base_latency + out.latency_per_doubling * max(math.log2(domains / 2), 0)
     else:
         rate, wait = fabric, 0.0

@@ -12,8 +12,13 @@ from scalar_adapters import trained_in_end, trained_in_layer, trained_in_stages,
 from scalar_machine import Layout, World, own_tokens, shown
 from scalar_parameters import groups, layer_parameters
 
-STATES = ("optimizer", "optimizer_weights")
+STATES = (
+    *("optimizer", "optimizer_weights", "optimizer_activations"),
+    *("optimizer_weights_activations", "optimizer_nvme", "optimizer_weights_nvme"),
+)
+WEIGHTS = ("optimizer_weights", "optimizer_weights_activations", "optimizer_weights_nvme")
 OTHER_HOST = 51.2e9
+OTHER_DRIVES = 1.6e9
 
 
 def host_rate(world: World) -> float:
@@ -31,7 +36,7 @@ def copy(world: World, num_bytes: float) -> float:
 
 def moved_bytes(world: World, layout: Layout, index: int) -> float:
     """Activations that one layer of a group moves to the host."""
-    if layout.offload != "activations":
+    if not layout.offload.endswith("activations"):
         return 0.0
     kept = kept_bytes(world, layout, world.model.layer_groups[index], layout.recompute)
     if world.framework.offloading.layer_inputs_alone:
@@ -60,11 +65,14 @@ def shown_copies(
         group = world.model.layer_groups[index]
         width, counts = of_layer, layer_parameters(world.model, group, layout)
         trained, moved = trained_in_layer(world, layout, group), moved_bytes(world, layout, index)
-    fetched = width * owned(layout, counts) if layout.offload == "optimizer_weights" else 0.0
+    fetched = width * owned(layout, counts) if layout.offload in WEIGHTS else 0.0
     away = 0.0
     if layout.offload in STATES and offloading.host_update:
         away = states.gradient_on_wire * owned(layout, trained)
     before, after = copy(world, fetched + moved), copy(world, fetched + away + moved)
+    if layout.offload.endswith("nvme"):
+        read = fetched / (world.cluster.drive_bandwidth or OTHER_DRIVES)
+        before, after = max(before, read), max(after, read)
     beside = shown(before, forward, 0.0) + shown(after, backward, 0.0)
     return offloading.hidden * beside + (1 - offloading.hidden) * (before + after)
 
@@ -83,7 +91,14 @@ def update(world: World, layout: Layout, on_gpu: float) -> float:
     states, offloading = world.framework.states, world.framework.offloading
     most = max(owned(layout, counts) for counts in trained_in_stages(world, layout))
     if not offloading.host_update:
-        return max(on_gpu, copy(world, most * states.optimizer))
+        read = 0.0
+        if layout.offload.endswith("nvme"):
+            read = 2 * most * states.optimizer / (world.cluster.drive_bandwidth or OTHER_DRIVES)
+        return max(on_gpu, copy(world, most * states.optimizer), read)
     rate = host_rate(world) * offloading.host_memory_fraction
-    back = 0.0 if layout.offload == "optimizer_weights" else most * states.weight_on_wire
-    return most * states.optimizer_traffic / rate + copy(world, back)
+    back = 0.0 if layout.offload in WEIGHTS else most * states.weight_on_wire
+    passing = most * states.optimizer_traffic / rate
+    if layout.offload.endswith("nvme"):
+        drives = world.cluster.drive_bandwidth or OTHER_DRIVES
+        passing = max(passing, 2 * most * states.optimizer / drives)
+    return passing + copy(world, back)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scalar_machine import Layout, World
+from scalar_offload import WEIGHTS
 from scalar_parameters import layers_like_logits
 
 
@@ -95,7 +96,12 @@ def _options(world: World, c: Layout) -> set[str]:
     wide = any(core.head_dim > 192 for core in cores if core.kind not in ("linear", "mamba2"))
     kernels = world.gpu.efficiency.fp8_attention is not None and not wide
     usable = kernels and c.flash_attention and c.precision in ("fp8", "fp4")
+    lacks = {
+        "mxfp8": "fp4" not in world.gpu.peak_flops,
+        "blockwise": "fp8_block" not in world.gpu.efficiency.quantized_gemm,
+    }.get(c.fp8_recipe, False)
     return _named(
+        fp8_recipe=lacks or (c.fp8_recipe != "auto" and c.precision != "fp8"),
         recompute_num_layers=some and (c.recompute != "full" or not part),
         fp8_attention=c.fp8_attention and not usable,
     )
@@ -120,7 +126,11 @@ def _no_offload(world: World, c: Layout) -> bool:
     if c.offload == "none":
         return False
     profile, host = world.framework, world.gpu.host
-    stages = {"optimizer": 1, "optimizer_weights": profile.states.weights_sharded_from}
-    whole = c.zero_stage < stages.get(c.offload, 0) and c.data_parallel * c.context_parallel != 1
+    first = profile.states.weights_sharded_from if c.offload in WEIGHTS else 1
+    first = 0 if c.offload == "activations" else 3 if c.offload.endswith("nvme") else first
+    whole = c.zero_stage < first and c.data_parallel * c.context_parallel != 1
+    parts = {c.offload}
+    if c.offload in ("optimizer_activations", "optimizer_weights_activations"):
+        parts = {c.offload.removesuffix("_activations"), "activations"}
     unknown = host is None or host.bandwidth is None
-    return c.offload not in profile.offloading.kinds or whole or unknown
+    return not parts <= set(profile.offloading.kinds) or whole or unknown

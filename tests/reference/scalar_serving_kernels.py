@@ -111,8 +111,29 @@ def product(world: ServingWorld, rows: float, columns: float, depth: float, form
         flops = 2 * area * (depth + e.depth_offset)
     moved = weight * columns * depth + activation * rows * depth + 2 * rows * columns
     time = _roofline(world, e, flops, moved, form, own_library=True)
+    table = world.gpu.efficiency.gemm_table
+    if table and kernel == "bf16":
+        peak, sizes = FORMATS[form][4], (rows, columns, depth)
+        held = clock(world, peak)
+        time *= scalar_machine.tabulated(world.gpu, table, peak, sizes, held)
+        time /= scalar_machine.plain_product(world.gpu, peak, sizes, held, measured=True)
     casts = form == "fp8" and not world.execution.fused_quantization
     return time + (memory_time(world, 3 * rows * depth) if casts else 0.0)
+
+
+def engine_of(world: ServingWorld, kind: str) -> float:
+    """What the engine shows of the start of one kind of kernels more or less than of others."""
+    table = getattr(world.engine, f"{kind}_latency_by_architecture")
+    return float(table.get(world.gpu.architecture, 1.0))
+
+
+def clock(world: ServingWorld, precision: str) -> float:
+    """1 - s (1 - c), c the clock of hours of products and s what steps of the engine see of it."""
+    e = world.gpu.efficiency
+    held = e.sustained_compute_fraction
+    if precision in ("fp8", "fp4") and e.sustained_fp8_fraction is not None:
+        held = e.sustained_fp8_fraction
+    return 1 - world.execution.sustained_clock * (1 - held)
 
 
 def _roofline(
@@ -124,10 +145,12 @@ def _roofline(
         compute *= world.engine.linear_compute_by_architecture.get(gpu.architecture, 1.0)
         read *= execution.quantized_bandwidth_fraction if FORMATS[form][0] < 2 else 1.0
     peak = gpu.peak_flops[FORMATS[form][4]] * compute * execution.compute_fraction
+    peak *= clock(world, FORMATS[form][4])
     bandwidth = gpu.memory_bandwidth * read * execution.weight_bandwidth_fraction
     q = e.sharpness
     together = ((flops / peak) ** q + (moved / bandwidth) ** q) ** (1 / q)
-    return float(e.latency * world.latency_fraction + together)
+    own = engine_of(world, "dense" if own_library else "expert")
+    return float(e.latency * world.latency_fraction * own + together)
 
 
 def experts_visited(num_experts: int, chosen: int, tokens: float, dispersion: float) -> float:

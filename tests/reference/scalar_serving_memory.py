@@ -59,26 +59,63 @@ def cached_bytes(world: ServingWorld, c: Replica, attention: Any) -> float:
     return key_heads(c, attention) * (attention.head_dim + value_dim(attention)) * element
 
 
+def part_bytes(world: ServingWorld, word: str, part: str) -> float:
+    """Of a weight of a part of a layer, as the first checkpoint of the format stores it."""
+    own = FORMATS[word][0]
+    for one in world.model.checkpoints:
+        engines = {name.lower() for name in one.engines} or {world.engine.name.lower()}
+        vendors = {name.lower() for name in one.vendors} or {world.gpu.vendor.lower()}
+        fits = world.engine.name.lower() in engines and world.gpu.vendor.lower() in vendors
+        if one.quantization != word or not fits:
+            continue
+        if one.group_size:
+            bits = 0.5 if own < 1 else floor(own)
+            own = bits + (one.scale_bytes + one.zero_point_bytes) / one.group_size
+        own = 2.0 if part in one.sixteen_bit else own
+        left = min(one.sixteen_bit_layers / world.model.num_hidden_layers, 1)
+        return left * 2.0 + (1 - left) * own
+    return own
+
+
 def weights(world: ServingWorld, c: Replica) -> float:
     """Of the fullest stage: layers rounded up; with several stages half of each end."""
     model = world.model
-    narrow, of_experts = FORMATS[c.quantization][0], FORMATS[c.expert_quantization][0]
+    narrow = FORMATS[c.quantization][0]
     total = 0.0
     share = ceil(model.num_hidden_layers / c.pipeline_parallel) / model.num_hidden_layers
     for group in model.layer_groups:
         of_attention = scalar_parameters.attention_parameters(model, group)
-        one = of_attention * narrow / c.tensor_parallel
+        one = of_attention * part_bytes(world, c.quantization, "attention") / c.tensor_parallel
         mlp, h = group.feed_forward, model.hidden_size
+        one += _of_latent(world, c, group.attention)
         width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
-        one += _mlp(h, width, mlp) * narrow / c.tensor_parallel
+        part = "shared_experts" if mlp.num_experts else "feed_forward"
+        dense = part_bytes(world, c.quantization, part)
+        one += _mlp(h, width, mlp) * dense / c.tensor_parallel
         routed = mlp.num_experts * _mlp(h, mlp.moe_intermediate_size, mlp)
-        one += routed * of_experts / c.stage_gpus
+        if mlp.num_experts and world.engine.redundant_experts:
+            slots = ceil(mlp.num_experts / c.expert_parallel) * c.expert_parallel
+            if world.workload.redundant_experts is not None:
+                slots = mlp.num_experts + world.workload.redundant_experts
+            routed *= slots / mlp.num_experts
+        one += routed * part_bytes(world, c.expert_quantization, "experts") / c.stage_gpus
         small = group.norms_per_layer * h + mlp.num_experts * (h + (1 if mlp.router_bias else 0))
         total += group.num_hidden_layers * (one + 2 * small) * share
     ends = 1 if model.tie_word_embeddings else 2
     bytes_each = narrow if world.engine.quantized_ends else 2.0
     both = ends * model.vocab_size * model.hidden_size * bytes_each / c.tensor_parallel
     return total + (both / 2 if c.pipeline_parallel > 1 else both)
+
+
+def _of_latent(world: ServingWorld, c: Replica, a: Any) -> float:
+    """Whole projections into the latent space, and copies of those out of it."""
+    if a.kind != "latent":
+        return 0.0
+    down = world.model.hidden_size * (a.q_lora_rank + a.kv_lora_rank + a.qk_rope_head_dim)
+    copied = down * part_bytes(world, c.quantization, "attention")
+    whole = copied - copied / c.tensor_parallel
+    heads = a.num_attention_heads / c.tensor_parallel
+    return whole + 2.0 * a.kv_lora_rank * heads * (a.head_dim - a.qk_rope_head_dim + value_dim(a))
 
 
 def _mlp(h: int, width: int, mlp: Any) -> int:
@@ -100,15 +137,28 @@ def cache(world: ServingWorld, c: Replica, tokens: float) -> float:
     return found * ceil(model.num_hidden_layers / c.pipeline_parallel) / model.num_hidden_layers
 
 
-def activations(world: ServingWorld, c: Replica) -> float:
-    """The widest layer of the largest step, or the residual stream beside the logits."""
+def profiled(world: ServingWorld) -> int:
+    """Sequences that the engine samples at its start where nothing else is said."""
+    memory, gpu = world.engine.memory, world.gpu
+    if not memory.profiled_seqs:
+        return 0
+    if gpu.memory_capacity >= 70 * 2**30 and "fp8" in {str(word) for word in gpu.peak_flops}:
+        return int(memory.profiled_seqs)
+    return int(memory.profiled_seqs_small or memory.profiled_seqs)
+
+
+def activations(world: ServingWorld, c: Replica, sampled: float) -> float:
+    """The widest layer of the largest step, or what lives beside the logits."""
     model, scheduler, most = world.model, world.engine.scheduler, c.max_num_batched_tokens
-    prompts = c.concurrency * world.workload.input_tokens
-    if scheduler.continuous:
+    prompts, memory = c.concurrency * world.workload.input_tokens, world.engine.memory
+    t = c.tensor_parallel
+    if memory.profiled_seqs:
+        tokens = most
+    elif scheduler.continuous:
         tokens = min(most, max(prompts, c.concurrency))
     else:
         tokens = min(prompts / c.attention_data_parallel, max(most, c.concurrency))
-    widths = []
+    widths, buffers = [], [0.0]
     for group in model.layer_groups:
         attention, mlp = group.attention, group.feed_forward
         heads = attention.num_attention_heads + 2 * attention.num_key_value_heads
@@ -116,10 +166,24 @@ def activations(world: ServingWorld, c: Replica) -> float:
         widths.append(heads * attention.head_dim)
         widths.append((2 if mlp.gated else 1) * dense)
         widths.append(2 * mlp.moe_intermediate_size * mlp.num_experts_per_tok)
-    residual = 2 * tokens * 4 * model.hidden_size
-    layer = residual + 2 * tokens * max(widths) / c.tensor_parallel
-    logits = 4 * min(c.concurrency, tokens) * model.vocab_size / c.tensor_parallel
-    return max(layer * world.engine.memory.activation_copies, residual + logits)
+        if mlp.num_experts and memory.expert_workspace:
+            inner = mlp.moe_intermediate_size * c.expert_parallel / c.stage_gpus
+            shared = max((2 if mlp.gated else 1) * inner, model.hidden_size)
+            buffers.append(2 * tokens * mlp.num_experts_per_tok * (shared + inner))
+    vectors = 2 * tokens * model.hidden_size
+    layer = 4 * vectors + 2 * tokens * max(widths) / t
+    logits = memory.logit_bytes * min(sampled, tokens) * model.vocab_size
+    if not memory.gathered_logits:
+        logits /= t
+    sampling = (2 if memory.profiled_seqs else 4) * vectors + logits + max(buffers)
+    queued = 0.0
+    if memory.queued_all_reduces and t > 1:
+        queued = 2 * model.num_hidden_layers / c.pipeline_parallel * vectors
+    return max(layer * memory.activation_copies, sampling) + queued
+
+
+def _room(size: float, sequence: float, longest: float, whole: float) -> Room:
+    return Room(size=size, sequence=sequence, longest=longest, whole=whole)
 
 
 def memory(world: ServingWorld, c: Replica) -> Memory:
@@ -127,21 +191,26 @@ def memory(world: ServingWorld, c: Replica) -> Memory:
     w, engine = world.workload, world.engine
     held = weights(world, c)
     longest = cache(world, c, w.input_tokens + w.output_tokens)
-    mean = cache(world, c, w.input_tokens + w.output_tokens / 2)
+    mean = cache(world, c, w.input_tokens + w.output_tokens / 2 * (1 + w.output_variation**2))
     typical = mean + (longest - mean) / sqrt(max(c.concurrency, 1.0))
     if engine.scheduler.whole_requests or not engine.scheduler.continuous:
         typical = longest
     ranks = c.attention_data_parallel
-    working, reserved = activations(world, c), engine.memory.reserved
+    reserved = engine.memory.reserved
+    if c.tensor_parallel > 1 and world.gpu.scale_up.kind != "pcie":
+        reserved += engine.memory.communication
+    working = activations(world, c, c.concurrency / ranks)
     usable = world.gpu.allocatable_memory * engine.memory.gpu_memory_utilization
     on_gpu, on_host = 1 - c.kv_offload, c.kv_offload
     of_host = world.cluster.host_memory_per_gpu or world.gpu.host.memory_per_gpu or float("inf")
-    room = Room(
-        size=usable - held * (1 - c.weight_offload) - working - reserved,
-        sequence=on_gpu * typical / ranks,
-        longest=on_gpu * longest,
-        whole=on_gpu * longest / ranks,
-    )
+    sizes = (on_gpu * typical / ranks, on_gpu * longest, on_gpu * longest / ranks)
+    left = usable - held * (1 - c.weight_offload) - reserved
+    room = _room(left - working, *sizes)
+    if profiled(world):
+        usual = activations(world, c, max(profiled(world), c.concurrency / ranks))
+        whole = _room(left - usual, *sizes)
+        if whole.holds(whole.sequence) >= c.concurrency:
+            working, room = usual, whole
     host_room = Room(
         size=of_host - held * c.weight_offload,
         sequence=on_host * typical / ranks,

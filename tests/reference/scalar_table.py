@@ -14,7 +14,7 @@ Sizes = tuple[int, int, int]
 
 @cache
 def _times(name: str) -> tuple[dict[Sizes, float], tuple[list[int], ...]]:
-    """FLOPs at the rate of large products that take as long as each, never less than a smaller."""
+    """FLOPs at the rate of large products that take as long, between smaller and larger ones."""
     with (KERNELS / f"{name}.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     share = {
@@ -24,20 +24,24 @@ def _times(name: str) -> tuple[dict[Sizes, float], tuple[list[int], ...]]:
     usual = median(value for sizes, value in share.items() if min(sizes) >= 4096)
     axes = tuple(sorted({sizes[axis] for sizes in share}) for axis in range(3))
     raw = {sizes: 2 * math.prod(sizes) * usual / value for sizes, value in share.items()}
-    found: dict[Sizes, float] = {}
+    least: dict[Sizes, float] = {}
     for sizes in sorted(raw):
-        smaller = [_one_less(axes, sizes, axis) for axis in range(3)]
-        found[sizes] = max(raw[sizes], *(found[less] for less in smaller if less), 0.0)
-    return found, axes
+        beside = [_beside(axes, sizes, axis, -1) for axis in range(3)]
+        least[sizes] = max(raw[sizes], *(least[less] for less in beside if less), 0.0)
+    most: dict[Sizes, float] = {}
+    for sizes in sorted(raw, reverse=True):
+        beside = [_beside(axes, sizes, axis, 1) for axis in range(3)]
+        most[sizes] = min(raw[sizes], *(most[more] for more in beside if more), math.inf)
+    return {sizes: math.sqrt(least[sizes] * most[sizes]) for sizes in raw}, axes
 
 
-def _one_less(axes: tuple[list[int], ...], sizes: Sizes, axis: int) -> Sizes | None:
-    place = axes[axis].index(sizes[axis])
-    if not place:
+def _beside(axes: tuple[list[int], ...], sizes: Sizes, axis: int, step: int) -> Sizes | None:
+    place = axes[axis].index(sizes[axis]) + step
+    if not 0 <= place < len(axes[axis]):
         return None
-    less = list(sizes)
-    less[axis] = axes[axis][place - 1]
-    return less[0], less[1], less[2]
+    other = list(sizes)
+    other[axis] = axes[axis][place]
+    return other[0], other[1], other[2]
 
 
 def tabulated_flops(name: str, *sizes: float) -> float:

@@ -7,6 +7,8 @@ this looks at all of them.
 
 from __future__ import annotations
 
+import math
+
 from scalar_activations import kept_bytes, repeated_layers
 from scalar_adapters import (
     frozen_counts,
@@ -27,7 +29,7 @@ from scalar_machine import (
     send,
     shown,
 )
-from scalar_offload import STATES, moved_bytes, shown_copies, update
+from scalar_offload import STATES, WEIGHTS, moved_bytes, shown_copies, update
 from scalar_parameters import end_parameters, groups, layer_parameters, stage_parameters, stages
 
 Parts = dict[str, float]
@@ -65,6 +67,9 @@ def _of_step(world: World, layout: Layout, of_stage: Parts, times: list[float]) 
         (ranks, _), _ = groups(layout)
         overhead += profile.execution.weight_broadcast_time * (ranks - 1)
     parts["overhead"] = overhead
+    out = world.cluster.scale_out
+    doublings = math.log2(max(layout.num_gpus / out.pod_size, 1))
+    parts["slow_nodes"] = sum(parts.values()) * out.slowdown_per_doubling * doublings
     return parts | {"total": sum(parts.values())}
 
 
@@ -84,7 +89,9 @@ def stage_parts(world: World, layout: Layout, stage: int) -> Parts:
         if layout.recompute == "feed_forward" and group.feed_forward:
             again = launch / 2
         ops = layer(world, layout, group) | added
-        _add(parts, world, layout, ops, index, launch=time, launch_again=again)
+        sparse = group.feed_forward is not None and group.feed_forward.num_experts > 0
+        host = world.framework.execution.expert_host_wait * sparse
+        _add(parts, world, layout, ops, index, launch=time, launch_again=again, host_wait=host)
     added = accumulation(world, layout, trained_in_end(world, layout))
     if stage == 0:
         _add(parts, world, layout, embedding(world, layout) | added)
@@ -110,6 +117,7 @@ def _add(
     group: int | None = None,
     launch: float = 0.0,
     launch_again: float = 0.0,
+    host_wait: float = 0.0,
 ) -> None:
     """Sum one layer or end; the host's launches and ZeRO's gathers may outlast its kernels."""
     forward = backward = 0.0
@@ -122,7 +130,11 @@ def _add(
             parts[name] = parts.get(name, 0.0) + seconds
         forward, backward = forward + op.forward, backward + op.backward + repeat
     backward_launches = 2 * launch + launch_again
-    waits = max(launch - forward, 0.0), max(backward_launches - backward, 0.0)
+    passes = 1.0 if layout.recompute == "feed_forward" else repeated  # of experts, in backward
+    waits = (
+        max(launch - forward, 0.0) + host_wait,
+        max(backward_launches - backward, 0.0) + host_wait * (1 + passes),
+    )
     parts["launch_wait"] = parts.get("launch_wait", 0.0) + sum(waits)
     windows = forward + waits[0], backward + waits[1]
     transfers = _transfers(world, layout, group)
@@ -134,24 +146,29 @@ def _add(
 
 
 def _exchange(
-    world: World, layout: Layout, kind: str, width: float, counts: tuple[float, float]
+    world: World,
+    layout: Layout,
+    kind: str,
+    width: float,
+    counts: tuple[float, float],
+    nics: int = 0,
 ) -> float:
     """A collective over the dense group, then one over the expert group."""
     return sum(
-        collective(world, kind, width * count, *group)
+        collective(world, kind, width * count, *group, nics)
         for count, group in zip(counts, groups(layout), strict=True)
         if count
     )
 
 
-def _scattered(world: World, layout: Layout, counts: tuple[float, float]) -> float:
+def _scattered(world: World, layout: Layout, counts: tuple[float, float], nics: int = 0) -> float:
     """Gradients scatter within a copy; the ranks of each shard then add it up over the copies."""
     width = of_gradients(world, layout, "gradient_on_wire")
-    seconds = _exchange(world, layout, "reduce_scatter", width, counts)
+    seconds = _exchange(world, layout, "reduce_scatter", width, counts, nics)
     for count, (ranks, stride) in zip(counts, groups(layout), strict=True):
         if count:
             copies = layout.data_parallel_replicas, ranks * stride
-            seconds += collective(world, "all_reduce", width * count / ranks, *copies)
+            seconds += collective(world, "all_reduce", width * count / ranks, *copies, nics)
     return seconds
 
 
@@ -165,8 +182,9 @@ def _transfers(world: World, layout: Layout, group: int | None) -> tuple[float, 
     else:
         width, counts = of_layer, layer_parameters(model, model.layer_groups[group], layout)
         trained = trained_in_layer(world, layout, model.layer_groups[group])
-    weights = _exchange(world, layout, "all_gather", width, counts)
-    gradients = _scattered(world, layout, trained)
+    nics = world.framework.overlap.gather_nics
+    weights = _exchange(world, layout, "all_gather", width, counts, nics)
+    gradients = _scattered(world, layout, trained, nics)
     zero = layout.zero_stage
     before = weights if zero >= states.weights_sharded_from else 0.0
     return before, (weights if zero == 3 else 0.0) + (gradients if zero >= 2 else 0.0)
@@ -239,7 +257,7 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
         read = 2 * own_tokens(world, layout) * 2 * (2 * model.hidden_size)
         working = max(working, loss + model.mtp_num_layers * (loss + read))
     whole = _states(world, layout, stage) | {
-        "communication_buffers": memory.communication_buffer,
+        "communication_buffers": _buffers(world, layout, stage),
         "reserved": memory.reserved,
     }
     temporary = whole.pop("temporary")
@@ -293,12 +311,19 @@ def _states(world: World, layout: Layout, stage: int) -> Parts:
         parts["weights"] += width * count / ranks
     host_updates = layout.offload in STATES and world.framework.offloading.host_update
     away = {
-        "weights": layout.offload == "optimizer_weights",
+        "weights": layout.offload in WEIGHTS,
         "gradients": host_updates,
         "optimizer_states": layout.offload in STATES,
         "temporary": host_updates,
     }
     return {name: 0.0 if away[name] else num_bytes for name, num_bytes in parts.items()}
+
+
+def _buffers(world: World, layout: Layout, stage: int) -> float:
+    """A bucket is as large as it may be, or as what it is filled with."""
+    memory = world.framework.memory
+    held = memory.buffered_bytes * sum(trained_in_stages(world, layout)[stage])
+    return min(memory.communication_buffer, held) if held else memory.communication_buffer
 
 
 def _gathered(world: World, layout: Layout, stage: int) -> float:
@@ -307,7 +332,7 @@ def _gathered(world: World, layout: Layout, stage: int) -> float:
     FSDP behind a pipeline keeps all gradients until the last micro-batch.
     """
     model, states = world.model, world.framework.states
-    on_host = layout.offload == "optimizer_weights"
+    on_host = layout.offload in WEIGHTS
     if layout.zero_stage < states.weights_sharded_from and not on_host:
         return 0.0
     held = {index: model.layer_groups[index] for index in stages(model, layout)[stage]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,11 +29,13 @@ from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.percentiles import (
     request_latency_percentile,
     time_per_output_token_percentile,
+    time_to_first_token_percentile,
 )
 from planner.estimators.inference.serving import wave_time
 from planner.estimators.inference.setting import Batch
 from planner.estimators.inference.static import static_batch
 from planner.estimators.inference.step import step_time
+from planner.specs.checkpoint import Checkpoint
 
 CASES = [
     ("llama-2-70b", DENSE),
@@ -142,14 +145,16 @@ def test_continuous_batching_and_its_spread(
             check(getattr(found.served.phases, name), value, name)
         for name in ("decoding", "utilization", "wait"):
             check(getattr(found.served, name), getattr(expected, name), name)
-        check(found.served.time_to_first_token, expected.first, "first")
+        check(found.served.placed_first, expected.first, "first")
+        for name, value in vars(expected.met).items():
+            check(getattr(found.served.queue, name), value, name)
         check(found.served.time_per_output_token, expected.per_token, "per_token")
         check(found.served.request_rate, expected.rate, "rate")
         alone = wave_time(setting, make_replicas([c]))
         assert same(float(alone[0]), _wave(world, c)), c
         for share in (0.5, 0.9, 0.99):
             first = scalar_serving.first_token_within(expected, share)
-            check(found.time_to_first_token(share), first, "first")
+            check(time_to_first_token_percentile(found, share), first, "first")
             each = scalar_serving.per_token_within(world, expected, share)
             check(time_per_output_token_percentile(found, share), each, "per_token")
             latency = scalar_serving.latency_within(world, expected, share)
@@ -164,7 +169,7 @@ def _wave(world: ServingWorld, c: Replica) -> float:
 @pytest.mark.parametrize("requests", [7, 333])
 @pytest.mark.parametrize(("model", "replicas"), [CASES[0], CASES[2]])
 def test_bursts(model: str, replicas: list[Replica], requests: int) -> None:
-    for workload, scheduler in zip(WORKLOADS, SCHEDULERS, strict=True):
+    for workload, scheduler in zip(WORKLOADS, [*SCHEDULERS, {}], strict=True):
         setting = make_setting(model, scheduler=scheduler, **workload)
         world = make_world(setting)
         for c in replicas:
@@ -189,3 +194,39 @@ def test_static_batches(
         names = ("time_to_first_token", "time_per_output_token", "request_latency")
         for name, value in zip(names, scalar_serving.static(world, c), strict=True):
             assert same(at(getattr(found, name), row, len(replicas)), value), (name, c)
+
+
+@pytest.mark.parametrize(
+    "of_memory",
+    [
+        {},
+        {"profiled_seqs": 0, "expert_workspace": False, "gathered_logits": False},
+        {"queued_all_reduces": True, "logit_bytes": 14.0, "profiled_seqs_small": 16},
+    ],
+)
+@pytest.mark.parametrize("gpu", ["h100-sxm-80gb", "l40s-48gb"])
+def test_memory_of_published_checkpoints(gpu: str, of_memory: dict[str, Any]) -> None:
+    stored = (
+        Checkpoint(quantization="w4a16", source="test", group_size=32, zero_point_bytes=0.5),
+        Checkpoint(quantization="fp8", source="test", engines=("none",)),
+        Checkpoint(
+            quantization="fp8", source="test", sixteen_bit=("attention", "shared_experts"),
+            sixteen_bit_layers=3, vendors=("nvidia",),
+        ),
+    )  # fmt: skip
+    for name, word in (("llama-2-70b", "fp8"), ("deepseek-v3", "fp8"), ("mixtral-8x7b", "w4a16")):
+        setting = make_setting(name, gpu)
+        engine = replace(setting.engine, memory=replace(setting.engine.memory, **of_memory))
+        model = replace(setting.model, checkpoints=stored)
+        setting = replace(setting, model=model, engine=engine)
+        replicas = [
+            Replica(num_gpus=8, tensor_parallel=4, pipeline_parallel=2, concurrency=n,
+                    quantization=word, expert_quantization=word)
+            for n in (1, 60, 900)
+        ]  # fmt: skip
+        world, found = make_world(setting), serving_memory(setting, make_replicas(replicas))
+        for row, c in enumerate(replicas):
+            expected = scalar_serving_memory.memory(world, c)
+            for part, value in expected.parts.items():
+                assert same(at(getattr(found, part), row, 3), value), (name, part, c)
+            assert same(at(found.room.size, row, 3), expected.room.size), (name, c)

@@ -43,9 +43,20 @@ def test_work_is_that_of_large_products_of_the_same_time(folder: Path) -> None:
 
 
 def test_a_larger_product_never_takes_less_time(folder: Path) -> None:
-    work = _work(folder, _table(at_128_4096_4096="128,4096,4096,0.001"))
-    assert work[1, 1, 1] == pytest.approx(work[0, 1, 1])
-    assert all(np.all(np.diff(work, axis=axis) >= 0) for axis in range(3))
+    slow = _work(folder, _table(at_128_4096_4096="128,4096,4096,0.001"))
+    assert all(np.all(np.diff(slow, axis=axis) >= -1e-6) for axis in range(3))
+    usual = _work(folder, _table())
+    assert usual[0, 1, 1] < slow[0, 1, 1] < usual[0, 1, 1] * 0.4 / 0.001
+
+
+def test_a_doubtful_size_lies_between_what_smaller_and_larger_ones_allow(folder: Path) -> None:
+    """One slow small product raises larger ones by the square root of what it is too slow."""
+    usual, slow = (
+        _work(folder, _table(**changed))
+        for changed in ({}, {"at_128_128_128": "128,128,128,0.00001"})
+    )
+    excess = slow[0, 0, 0] / usual[0, 0, 1]
+    assert excess == pytest.approx(np.sqrt(2 * 128**3 * 0.8 / 0.00001 / usual[0, 0, 1]), rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import pytest
 
+from planner.errors import SpecError
+from planner.specs.checkpoint import Checkpoint
 from planner.specs.hugging_face_quantization import published_types
+from planner.specs.load import check_spec
 
 INT4 = {"weights": {"num_bits": 4, "type": "int"}, "input_activations": None}
 FP8 = {
     "weights": {"num_bits": 8, "type": "float"},
     "input_activations": {"num_bits": 8, "type": "float"},
 }
+FROM = "quantization_config of the config.json"
 CASES = {
     "16 bit": (None, {}),
     "DeepSeek-V3": (
@@ -30,10 +34,20 @@ CASES = {
     "Kimi K2 Thinking": (
         {
             "quant_method": "compressed-tensors",
-            "config_groups": {"group_0": INT4},
-            "ignore": ["lm_head", "re:.*self_attn.*"],
+            "config_groups": {"group_0": {"weights": {**INT4["weights"], "group_size": 32}}},
+            "ignore": ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*"],
         },
-        {"expert_quantization": "w4a16"},
+        {
+            "expert_quantization": "w4a16",
+            "checkpoints": [
+                {
+                    "quantization": "w4a16",
+                    "source": FROM,
+                    "sixteen_bit": ["attention", "shared_experts"],
+                    "group_size": 32,
+                }
+            ],
+        },
     ),
     "compressed fp8": (
         {"quant_method": "compressed-tensors", "config_groups": {"group_0": FP8}},
@@ -51,5 +65,42 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_published_types_of_weights(case):
     config, expected = CASES[case]
-    assert published_types({"quantization_config": config}) == expected
-    assert published_types({"text_config": {"quantization_config": config}}) == expected
+    shape = {"num_hidden_layers": 61, "n_routed_experts": 384}
+    inner = {**shape, "quantization_config": config}
+    assert published_types(inner) == expected
+    assert published_types({"text_config": inner}) == expected
+
+
+def test_modules_of_a_dense_model_that_stay_in_16_bit():
+    left_out = [
+        *(f"model.layers.{i}.self_attn.{name}_proj" for i in range(126) for name in "qkvo"),
+        *(f"model.layers.{i}.mlp.{name}_proj" for i in (0, 125) for name in ("down", "gate", "up")),
+        *(f"model.layers.{i}.post_attention_layernorm" for i in range(126)),
+        "lm_head",
+    ]
+    config = {"quant_method": "fp8", "modules_to_not_convert": left_out}
+    found = published_types({"num_hidden_layers": 126, "quantization_config": config})
+    assert found["quantization"] == "fp8"
+    assert found["checkpoints"] == [
+        {
+            "quantization": "fp8",
+            "source": FROM,
+            "sixteen_bit": ["attention"],
+            "sixteen_bit_layers": 2,
+        }
+    ]
+
+
+def test_zero_points_of_groups():
+    config = {"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True}
+    (stored,) = published_types({"quantization_config": config})["checkpoints"]
+    assert (stored["group_size"], stored["zero_point_bytes"]) == (64, 0.5)
+
+
+def test_a_checkpoint_names_parts_that_there_are():
+    with pytest.raises(SpecError, match=r"the parts are attention, feed_forward, shared_experts"):
+        check_spec(
+            Checkpoint,
+            {"quantization": "fp8", "source": "test", "sixteen_bit": ["router"]},
+            where="a checkpoint",
+        )

@@ -11,6 +11,8 @@ from planner.validation.columns import MemoryKind
 from planner.validation.models import NotPredicted
 from planner.validation.training.cases import memory_kind, training_case
 
+FP8 = {"gpu": "h100-sxm-80gb", "precision": "fp8"}
+
 
 @pytest.mark.parametrize(
     ("framework", "profile", "nearest"),
@@ -27,6 +29,9 @@ from planner.validation.training.cases import memory_kind, training_case
         ("NeMo AutoModel (PyTorch FSDP2)", "nemo-automodel", False),
         ("xtuner (HF + DeepSpeed ZeRO-3)", "deepspeed", False),
         ("DeepSpeed ZeRO-3", "deepspeed", False),
+        ("DeepSpeed ZeRO-3 2021", "deepspeed-2022", False),
+        ("DeepSpeed ZeRO-3 2024", "deepspeed", False),
+        ("HF Trainer + DeepSpeed ZeRO 2021", "deepspeed-2022", False),
         ("MaxText (JAX)", "torchtitan", True),
         ("something new", "megatron-lm", True),
         ("", "megatron-lm", True),
@@ -63,12 +68,22 @@ def test_multi_token_prediction_is_that_of_the_run_or_of_the_recipes(library, ch
         ({"framework": "Megatron-LM", "year": "2021"}, "Megatron-LM 2022"),
         ({"framework": "Megatron-LM", "year": "2024"}, "Megatron-LM"),
         ({"framework": "Megatron-LM", "year": "2024", "tp_comm_overlap": "1"}, "NeMo"),
+        ({"framework": "Megatron-LM", "year": "2024", **FP8}, "NeMo"),
+        ({"framework": "Megatron-LM", "year": "2023", **FP8}, "Megatron-LM"),
         ({"framework_version": "25.09"}, "NeMo"),
     ],
 )
 def test_a_release_has_its_own_profile(library, changes, profile):
     found = case(library, **{"framework": "Megatron-Bridge"} | changes)
     assert found.setting.framework.name == profile
+
+
+@pytest.mark.parametrize(
+    ("graphs", "waits"), [("", True), ("layers", True), ("full", False), ("sync_free", False)]
+)
+def test_experts_wait_for_the_host_unless_a_run_says_otherwise(library, graphs, waits):
+    found = case(library, framework="Megatron-LM", year="2025", cuda_graphs=graphs)
+    assert (found.framework.execution.expert_host_wait > 0) == waits
 
 
 def test_a_full_row_has_one_layout(library):
@@ -198,7 +213,7 @@ UNNAMED = dict.fromkeys(MODEL, "")
         ({"workload": "prompt_tuning"}, "workload prompt_tuning is not modelled yet"),
         ({"gpu": "abacus"}, "unknown GPU abacus"),
         ({"model": "T5-11B"}, "encoder-decoder"),
-        ({"offload": "nvme"}, "offload of nvme"),
+        ({"offload": "tape"}, "offload of tape"),
         ({"precision": "int8"}, "training in int8"),
         ({"precision": "nvfp4"}, "lacks fp4"),
         ({"precision": "fp8"}, "lacks fp8"),

@@ -11,20 +11,23 @@ import numpy as np
 from planner.arrays import CodeArray, FloatArray, Numeric
 from planner.enums import AttentionKernels, CacheType, Precision, Quantization
 from planner.estimators.efficiencies import chosen
-from planner.estimators.inference.kernel_tables import NO_TILES, expert_table, matrix_table
-from planner.estimators.machine import Group, Machine
-from planner.formulas.roofline import (
-    memory_bound_time,
-    roofline_time,
-    tiled_gemm_flops,
+from planner.estimators.kernel_rows import (
+    SIXTEEN_BIT_BYTES,
+    Rows,
+    Shown,
+    dense_rows,
+    expert_rows,
+    num_multiprocessors,
 )
+from planner.estimators.kernel_table import KernelTable
+from planner.estimators.machine import Group, Machine
 from planner.formulas.routing import experts_touched
 from planner.specs.engine import EngineProfile
+from planner.specs.quantization import FORMATS
 
 SIXTEEN_BIT = np.asarray(Quantization.W16A16, dtype=np.int8)
-_SIXTEEN_BIT_BYTES = 2.0
 _SCORE_BYTES = 4.0
-_VECTOR_ROWS = 8
+_FORMATS = [FORMATS[code] for code in Quantization]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,36 +48,26 @@ class Kernels:
 
         ``e``: what the ``matrices`` of their types reach.
         """
-        time = self._product(rows, columns, depth, e)
+        time = self.table.dense(rows, columns, depth, e)
         least = self.engine.execution.unpacked_rows
         if least == 0:
             return time
         packed = e["weight"]
         weights = np.asarray(columns) * np.asarray(depth)
-        moved = self.engine.execution.unpacking_bytes or packed + _SIXTEEN_BIT_BYTES
-        unpacked = self.machine.memory_time(moved * weights) + self._product(
+        moved = self.engine.execution.unpacking_bytes or packed + SIXTEEN_BIT_BYTES
+        unpacked = self.machine.memory_time(moved * weights) + self.table.dense(
             rows, columns, depth, self.matrices(SIXTEEN_BIT)
         )
-        return np.where((packed < _SIXTEEN_BIT_BYTES) & (np.asarray(rows) >= least), unpacked, time)
+        return np.where((packed < SIXTEEN_BIT_BYTES) & (np.asarray(rows) >= least), unpacked, time)
 
     def cache_unpacking(self, num_bytes: Numeric, element_bytes: FloatArray) -> FloatArray:
         """Seconds to unpack a cache of fewer than 16 bits before attention reads it."""
         moved = self.engine.execution.unpacking_bytes
         if moved == 0:
             return np.zeros(())
-        is_packed = (element_bytes > 0) & (element_bytes < _SIXTEEN_BIT_BYTES)
+        is_packed = (element_bytes > 0) & (element_bytes < SIXTEEN_BIT_BYTES)
         elements = np.asarray(num_bytes) / np.where(is_packed, element_bytes, 1.0)
         return np.where(is_packed, self.machine.memory_time(moved * elements), 0.0)
-
-    def _product(
-        self, rows: Numeric, columns: Numeric, depth: Numeric, e: Mapping[str, FloatArray]
-    ) -> FloatArray:
-        m, n, k = rows, np.asarray(columns), np.asarray(depth)
-        tiles = {name: e[name] for name in NO_TILES}
-        flops = tiled_gemm_flops(rows=m, columns=n, depth=k, **tiles)
-        moved = e["weight"] * n * k + e["activation"] * m * k + 2.0 * m * n
-        casts = np.where(e["casts"] > 0, self.machine.memory_time(3.0 * m * k), 0.0)
-        return self._roofline(e, flops, moved, self._most_bandwidth_fraction(m)) + casts
 
     def experts(
         self,
@@ -101,19 +94,15 @@ class Kernels:
             tokens=tokens,
             dispersion=dispersion,
         ) / np.asarray(num_experts)
-        touched = np.maximum(share * local_experts, np.minimum(pairs, 1.0))
-        rows = np.maximum(pairs / np.asarray(local_experts), 1e-9)
-        shown = self._of_architecture(self.engine.expert_padding_by_architecture)
-        padding = (1 + shown * e["width_offset"] / width) * (1 + share * e["row_offset"] / rows)
-        permuted = memory_bound_time(
-            num_bytes=2.0 * e["permute_passes"] * hidden_size * pairs,
-            memory_bandwidth=self.machine.gpu.memory_bandwidth,
-            bandwidth_fraction=e["bandwidth_fraction"],
-            latency=0.0,
+        time = self.table.experts(
+            pairs=pairs,
+            local_experts=local_experts,
+            hidden_size=hidden_size,
+            width=width,
+            matrices=matrices,
+            e=e,
+            touched_share=share,
         )
-        flops = 2.0 * matrices * hidden_size * width * pairs * padding
-        moved = matrices * hidden_size * width * touched * e["weight"]
-        time = self._roofline(e, flops, moved) + permuted
         return np.where(np.asarray(pairs) > 0, time, 0.0)
 
     def decode_attention(
@@ -166,10 +155,10 @@ class Kernels:
         if is_free or Precision.FP32 not in peaks:
             return 0.0
         blocks = np.asarray(sequences) * heads / group
-        is_small = blocks < execution.tensor_core_blocks * self.machine.num_multiprocessors
+        is_small = blocks < execution.tensor_core_blocks * num_multiprocessors(self.machine.gpu)
         on_lanes = (np.asarray(group) != execution.tensor_core_group) | is_small
         of_cache = {
-            CacheType.BF16: on_lanes * sixteen_bit / _SIXTEEN_BIT_BYTES,
+            CacheType.BF16: on_lanes * sixteen_bit / SIXTEEN_BIT_BYTES,
             CacheType.FP8: np.maximum(on_lanes * eight_bit, unpacked),
             CacheType.INT8: on_lanes * eight_bit,
         }
@@ -264,46 +253,35 @@ class Kernels:
         fraction = table["head_dim_128"].compute_fraction
         return fraction * self.engine.execution.compute_fraction
 
-    def _roofline(
-        self,
-        e: Mapping[str, FloatArray],
-        flops: Numeric,
-        moved: Numeric,
-        most_bandwidth_fraction: Numeric = np.inf,
-    ) -> FloatArray:
-        execution = self.engine.execution
-        memory = e["bandwidth_fraction"] * execution.weight_bandwidth_fraction
-        memory = np.minimum(memory, most_bandwidth_fraction)
-        if self.machine.memory_efficiency is not None:
-            memory = np.asarray(self.machine.memory_efficiency)
-        return roofline_time(
-            flops=flops,
-            num_bytes=moved,
-            peak_flops=e["peak"],
-            memory_bandwidth=self.machine.gpu.memory_bandwidth,
-            compute_fraction=e["compute_fraction"] * execution.compute_fraction,
-            bandwidth_fraction=memory,
-            latency=self._latency(e["latency"]),
-            sharpness=e["sharpness"],
+    @cached_property
+    def table(self) -> KernelTable:
+        """The kernels of the GPU as the engine shows them."""
+        execution, engine = self.engine.execution, self.engine
+        return self.machine.kernel_table(
+            Shown(
+                sustained=execution.sustained_clock,
+                compute=execution.compute_fraction,
+                dense_compute=self._of_architecture(engine.linear_compute_by_architecture),
+                bandwidth=execution.weight_bandwidth_fraction,
+                quantized_bandwidth=execution.quantized_bandwidth_fraction,
+                latency=self._kernel_latency_fraction,
+                dense_latency=self._of_architecture(engine.dense_latency_by_architecture),
+                expert_latency=self._of_architecture(engine.expert_latency_by_architecture),
+                vector_bandwidth=execution.vector_bandwidth,
+                expert_padding=self._of_architecture(engine.expert_padding_by_architecture),
+                fused_casts=execution.fused_quantization,
+                reads_casts=execution.reads_casts,
+                half_accumulation=execution.half_accumulation,
+            )
         )
 
-    def _most_bandwidth_fraction(self, rows: Numeric) -> Numeric:
-        """What the multiprocessors load at most in products of few rows."""
-        gpu, each = self.machine.gpu, self.engine.execution.vector_bandwidth
-        if each == 0 or gpu.num_multiprocessors is None:
-            return np.inf
-        loaded = gpu.num_multiprocessors * each / gpu.memory_bandwidth
-        return np.where(np.asarray(rows) <= _VECTOR_ROWS, loaded, np.inf)
+    @cached_property
+    def _matrices(self) -> Rows:
+        return dense_rows(self.machine.gpu, _FORMATS, self.table.shown)
 
     @cached_property
-    def _matrices(self) -> dict[str, FloatArray]:
-        table = matrix_table(self.machine, self.engine.execution)
-        reached = self._of_architecture(self.engine.linear_compute_by_architecture)
-        is_quantized = table["weight"] < _SIXTEEN_BIT_BYTES
-        share = self.engine.execution.quantized_bandwidth_fraction
-        read = table["bandwidth_fraction"] * np.where(is_quantized, share, 1.0)
-        compute = table["compute_fraction"] * reached
-        return {**table, "compute_fraction": compute, "bandwidth_fraction": read}
+    def _expert_matrices(self) -> Rows:
+        return expert_rows(self.machine.gpu, _FORMATS, self.table.shown)
 
     @cached_property
     def _decode_attention(self) -> dict[str, FloatArray]:
@@ -316,7 +294,3 @@ class Kernels:
             name: np.array([getattr(rows[key], name) for key in names])
             for name in ("bandwidth_fraction", "latency", "sequence_offset")
         }
-
-    @cached_property
-    def _expert_matrices(self) -> dict[str, FloatArray]:
-        return expert_table(self.machine.gpu)

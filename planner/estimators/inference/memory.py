@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from planner.arrays import BoolArray, FloatArray, Numeric, add
 from planner.configurations.serving import ServingConfigurations
+from planner.enums import LinkKind
 from planner.estimators.inference.attention import cached_bytes, window
 from planner.estimators.inference.linear_attention import state_bytes
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
 from planner.estimators.inference.weights import weight_bytes
 from planner.formulas.kv_cache import paged_tokens
-from planner.specs.model import AttentionSpec
+from planner.specs.model import AttentionSpec, FeedForwardSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,20 +100,22 @@ SERVING_MEMORY_PARTS = tuple(
 
 def serving_memory(setting: ServingSetting, configurations: ServingConfigurations) -> ServingMemory:
     """Memory of every configuration."""
-    c, engine = configurations, setting.engine
+    c = configurations
     held = weight_bytes(setting, c).total
     weights = held * (1 - c.weight_offload)
-    activations = _activation_bytes(setting, c)
-    reserved = np.asarray(engine.memory.reserved)
-    size = setting.usable_memory - weights - activations - reserved
+    reserved = np.asarray(reserved_bytes(setting, c))
     lengths = setting.workload
     longest = _cache_bytes(setting, c, lengths.input_tokens + lengths.output_tokens)
-    mean = _cache_bytes(setting, c, lengths.input_tokens + lengths.output_tokens / 2)
+    # A long answer is met the more often.
+    half_way = lengths.output_tokens * (1 + lengths.output_variation**2) / 2
+    mean = _cache_bytes(setting, c, lengths.input_tokens + half_way)
     # Of few sequences all may be long at once; of many some are always short.
     typical = mean + (longest - mean) / np.sqrt(np.maximum(c.concurrency, 1.0))
-    if engine.scheduler.whole_requests or not engine.scheduler.continuous:
+    if setting.engine.scheduler.whole_requests or not setting.engine.scheduler.continuous:
         typical = longest
-    kept = _room(size, longest, typical, c, 1 - c.kv_offload)
+    left = setting.usable_memory - weights - reserved
+    activations, kept = _kept(setting, c, left, longest, typical)
+    size = kept.size
     offloaded = held * c.weight_offload
     on_host = _room(setting.machine.host_memory - offloaded, longest, typical, c, c.kv_offload)
     return ServingMemory(
@@ -124,6 +127,39 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
         host_room=on_host,
         host=offloaded + on_host.sequence * c.concurrency,
     )
+
+
+def reserved_bytes(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:
+    """Context and graphs of a GPU, and the buffers of all-reduces where several share matrices."""
+    memory, is_slow = setting.engine.memory, setting.machine.gpu.scale_up.kind is LinkKind.PCIE
+    peers = 0.0 if is_slow else memory.communication
+    shared = np.where(c.tensor_parallel > 1, peers, 0.0)
+    return np.asarray(memory.reserved + shared)
+
+
+def _kept(
+    setting: ServingSetting,
+    c: ServingConfigurations,
+    left: FloatArray,
+    longest: FloatArray,
+    typical: FloatArray,
+) -> tuple[FloatArray, Room]:
+    """Activations, and the room that they and a cache share of what is ``left``.
+
+    Where the sequences that the engine samples by default to size the cache leave too little for
+    the plan's, it is told to take those of the plan at most.
+    """
+    profiled, sampled = setting.profiled_seqs, c.concurrency / c.attention_data_parallel
+    tokens = c.max_num_batched_tokens if profiled else step_tokens(setting, c)
+    own = _activation_bytes(setting, c, sampled, tokens)
+    room = _room(left - own, longest, typical, c, 1 - c.kv_offload)
+    if not profiled:
+        return own, room
+    usual = _activation_bytes(setting, c, np.maximum(profiled, sampled), tokens)
+    usual_room = _room(left - usual, longest, typical, c, 1 - c.kv_offload)
+    enough = usual_room.holds(usual_room.sequence) >= c.concurrency
+    size = np.where(enough, usual_room.size, room.size)
+    return np.where(enough, usual, own), replace(room, size=size)
 
 
 def needed_to_start(
@@ -186,18 +222,44 @@ def _cache_bytes(setting: ServingSetting, c: ServingConfigurations, tokens: floa
     return add(parts) * uneven
 
 
-def _activation_bytes(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:
-    """The largest layer's working set of a step, and the logits of what is sampled."""
-    model = setting.model
-    tokens = step_tokens(setting, c)
+def _activation_bytes(
+    setting: ServingSetting, c: ServingConfigurations, sampled: FloatArray, tokens: FloatArray
+) -> FloatArray:
+    """The largest layer's working set of a step, or what lives while its tokens are sampled."""
+    model, memory, t = setting.model, setting.engine.memory, c.tensor_parallel
     widths = [_attention_width(attention) for attention in model.attentions]
     for mlp in model.feed_forwards:
         widths.append((2 if mlp.gated else 1) * mlp.shared_width)
         widths.append(2 * mlp.moe_intermediate_size * mlp.num_experts_per_tok)
-    layer = 2.0 * tokens * (4 * model.hidden_size + max(widths) / c.tensor_parallel)
-    layer = layer * setting.engine.memory.activation_copies
-    logits = 4.0 * np.minimum(c.concurrency, tokens) * model.vocab_size / c.tensor_parallel
-    return np.maximum(layer, 2.0 * tokens * 4 * model.hidden_size + logits)
+    layer = 2.0 * tokens * (4 * model.hidden_size + max(widths) / t)
+    layer = layer * memory.activation_copies
+    split = 1.0 if memory.gathered_logits else t
+    logits = memory.logit_bytes * np.minimum(sampled, tokens) * model.vocab_size / split
+    lasting: FloatArray = np.zeros(())
+    if memory.expert_workspace:
+        for mlp in model.feed_forwards:
+            lasting = np.maximum(lasting, _expert_workspace(setting, c, mlp, tokens))
+    queued: FloatArray = np.zeros(())
+    if memory.queued_all_reduces:
+        outputs = 2.0 * model.num_hidden_layers / c.pipeline_parallel
+        queued = np.where(t > 1, outputs * 2.0 * tokens * model.hidden_size, 0.0)
+    kept = 2 if memory.profiled_seqs else 4
+    sampling = 2.0 * tokens * kept * model.hidden_size + logits
+    return np.asarray(np.maximum(layer, sampling + lasting) + queued)
+
+
+def _expert_workspace(
+    setting: ServingSetting, c: ServingConfigurations, mlp: FeedForwardSpec, tokens: FloatArray
+) -> FloatArray:
+    """Bytes of the rows that a step gives to experts: inner products, activations, outputs.
+
+    The first and the last share a buffer.
+    """
+    rows = tokens * mlp.num_experts_per_tok
+    inner = mlp.moe_intermediate_size / c.expert_tensor_parallel
+    wide = (2 if mlp.gated else 1) * inner
+    shared = np.maximum(wide, setting.model.hidden_size) * (mlp.num_experts_per_tok > 0)
+    return np.asarray(2.0 * rows * (shared + inner))
 
 
 def _attention_width(attention: AttentionSpec) -> int:

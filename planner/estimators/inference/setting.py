@@ -9,14 +9,17 @@ import numpy as np
 
 from planner.arrays import FloatArray
 from planner.configurations.serving import ServingConfigurations
-from planner.enums import CacheType
+from planner.enums import CacheType, Precision
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.machine import Group, Machine
 from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import CACHE_BYTES
 from planner.specs.serving import ServingWorkload
+from planner.units import GIB
 
+# What vLLM takes for a large GPU, never an A100: get_batch_defaults of vllm/engine/arg_utils.py.
+_LARGE_MEMORY = 70 * GIB
 _CACHE_BYTES = np.array([CACHE_BYTES[code] for code in CacheType])
 
 
@@ -48,6 +51,14 @@ class ServingSetting:
     def usable_memory(self) -> float:
         """Bytes of a GPU that the engine may use."""
         return self.machine.gpu.allocatable_memory * self.engine.memory.gpu_memory_utilization
+
+    @property
+    def profiled_seqs(self) -> int:
+        """Sequences that the engine samples on this GPU before it sizes the cache; 0: none."""
+        memory, gpu = self.engine.memory, self.machine.gpu
+        is_small = gpu.memory_capacity < _LARGE_MEMORY or Precision.FP8 not in gpu.peak_flops
+        usual = memory.profiled_seqs
+        return (memory.profiled_seqs_small or usual) if is_small and usual else usual
 
 
 @dataclass(frozen=True, kw_only=True)

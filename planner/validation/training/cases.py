@@ -26,6 +26,7 @@ from planner.validation.runs import Run
 from planner.validation.training.layouts import Layout, Open, layouts, since
 
 _ONCE_PER_NODE = ("deepep", "hybridep", "hybrid-ep")
+_NO_HOST_WAITS = ("full", "sync_free")
 _ADAPTERS = {
     "": AdapterKind.NONE,
     "pretrain": AdapterKind.NONE,
@@ -141,6 +142,7 @@ def training_case(run: Run, library: Library) -> TrainingCase:
     shipped = library.framework(rule.profile)
     with_loss = _with_loss(shipped, rule, loss)
     profile = _with_dispatch(_with_stored_inputs(with_loss, run, adapter), run)
+    profile = _without_host_waits(profile, run)
     cluster = run_cluster(run, gpu)
     context = Open(
         run=run,
@@ -217,6 +219,13 @@ def _with_dispatch(profile: FrameworkProfile, run: Run) -> FrameworkProfile:
     return replace(profile, execution=replace(profile.execution, deduplicated_dispatch=once))
 
 
+def _without_host_waits(profile: FrameworkProfile, run: Run) -> FrameworkProfile:
+    """The profile of a run whose experts do not wait for the host: graphs, or counts on the GPU."""
+    if run.word("cuda_graphs") not in _NO_HOST_WAITS:
+        return profile
+    return replace(profile, execution=replace(profile.execution, expert_host_wait=0.0))
+
+
 def _loss(run: Run, rule: FrameworkRule) -> str:
     """How a run computes its loss: its own column, else its framework and year."""
     fused = since(rule.fused_loss_from, run.number("year"))
@@ -234,9 +243,10 @@ def memory_kind(run: Run) -> MemoryKind:
 
 
 def _framework(run: Run) -> str:
-    """The framework, its version, GPU, switches and year, as rules know them."""
+    """The framework, its version, GPU, switches, bits and year, as rules know them."""
     graphs = "by layer graphs" if run.word("cuda_graphs") == "layers" else ""
     overlap = "tp-comm-overlap" if run.flag("tp_comm_overlap") else ""
     own = (run.text(name) for name in ("framework", "framework_version", "gpu"))
-    parts = (*own, graphs, overlap, run.text("year"))
+    bits = "8-bit" if "fp8" in run.word("precision") else ""
+    parts = (*own, graphs, overlap, bits, run.text("year"))
     return " ".join(part for part in parts if part)

@@ -9,7 +9,7 @@ from itertools import product
 from planner.confidence.classes import has_experts
 from planner.confidence.frameworks import FrameworkRule
 from planner.configurations.training_rules import END_CHUNKS
-from planner.enums import ComputePrecision, Offload, Precision, Recompute
+from planner.enums import ComputePrecision, Fp8Recipe, Offload, Precision, Recompute
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -37,13 +37,16 @@ _PRECISIONS = {
     "int4": "bf16",
 }
 _RECOMPUTE = {code.word: code for code in Recompute}
-_OFFLOAD = {
-    **{code.word: code for code in Offload},
-    "": Offload.NONE,
-    "no": Offload.NONE,
-    "0": Offload.NONE,
-    "optimizer+params": Offload.OPTIMIZER_WEIGHTS,
+# Kinds of offload that a cell joins by +, in the words of sources.
+_OFFLOADED = {
+    **dict.fromkeys(("optimizer", "optimizer_cpu", "optim"), "optimizer"),
+    **dict.fromkeys(("params", "param", "weights", "params_cpu", "weights_cpu"), "weights"),
+    **dict.fromkeys(("activations", "activations_cpu", "residual"), "activations"),
+    "nvme": "nvme",
 }
+# In the order in which the words of codes join them.
+_OFFLOAD_PARTS = ("optimizer", "weights", "activations", "nvme")
+_NO_OFFLOAD = ("", "no", "0", "none")
 # Sources that say ZeRO or FSDP offloads to the host without saying what.
 _CPU_OFFLOAD = ("cpu", "cpu_offload", "zero_cpu_offload", "1")
 
@@ -69,6 +72,7 @@ class Layout:
     sequence_parallel: bool
     flash_attention: bool
     fp8_attention: bool
+    fp8_recipe: Fp8Recipe
 
     @property
     def data_parallel(self) -> float:
@@ -101,7 +105,7 @@ def layouts(context: Open) -> list[Layout]:
     run = context.run
     precisions = _precisions(run, context.gpu)
     found = [
-        replace(layout, precision=precision)
+        replace(layout, precision=precision, fp8_recipe=_recipe(run, precision))
         for parallel in _parallel(context)
         for layout in _batches(context, parallel)
         for precision in precisions
@@ -145,6 +149,7 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         sequence_parallel=False,
         flash_attention=since(context.rule.flash_attention_from, year) if flash is None else flash,
         fp8_attention=bool(context.run.flag("fp8_attention")),
+        fp8_recipe=Fp8Recipe.AUTO,
     )
 
 
@@ -256,9 +261,18 @@ def _offload(run: Run) -> Offload:
     word = run.word("offload")
     if word in _CPU_OFFLOAD:
         return Offload.OPTIMIZER_WEIGHTS if run.word("zero_stage") == "3" else Offload.OPTIMIZER
-    if word not in _OFFLOAD:
+    if word in _NO_OFFLOAD:
+        return Offload.NONE
+    known = {code.word: code for code in Offload}
+    parts = {_OFFLOADED.get(part.strip(), part) for part in word.split("+")}
+    if "weights" in parts or "nvme" in parts:
+        # Weights are offloaded with what updates them.
+        parts.add("optimizer")
+    joined = "_".join(part for part in _OFFLOAD_PARTS if part in parts)
+    code = known.get(word, known.get(joined))
+    if code is None or not (word in known or parts <= set(_OFFLOAD_PARTS)):
         raise NotPredicted(f"offload of {word} is not modelled yet")
-    return _OFFLOAD[word]
+    return code
 
 
 def _sequence_parallel(context: Open, layout: Layout) -> list[bool]:
@@ -279,6 +293,22 @@ def _precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
     if not words:
         return _likely_precisions(run, gpu)
     return [_precision(word, gpu) for word in words.split("/")]
+
+
+def _recipe(run: Run, precision: ComputePrecision) -> Fp8Recipe:
+    """How products in 8 bit are scaled: as the run says, or the word for its precision.
+
+    Tables that call some runs mxfp8 mean one factor per tensor by fp8.
+    """
+    if precision is not ComputePrecision.FP8:
+        return Fp8Recipe.AUTO
+    words = run.word("precision").split("/")
+    word = run.word("fp8_recipe") or ("mxfp8" if "mxfp8" in words else "delayed")
+    known = {code.word: code for code in Fp8Recipe}
+    code = known.get(Fp8Recipe.meant(word))
+    if code is None:
+        raise NotPredicted(f"fp8_recipe {word!r} is not one of {', '.join(known)}")
+    return code
 
 
 def _precision(word: str, gpu: GpuSpec) -> ComputePrecision:

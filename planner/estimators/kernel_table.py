@@ -1,0 +1,271 @@
+"""The one table of a GPU's kernels: seconds by kind, format and sizes, of training and serving.
+
+What the GPU's silicon reaches stands in its efficiency files, what software shows of it in
+`Shown`, from a framework or an engine profile. Where these say the same, both workloads take the
+same time for the same kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from planner.arrays import FloatArray, Numeric
+from planner.enums import AttentionKernels, Precision
+from planner.estimators.efficiencies import nearest_head
+from planner.estimators.kernel_rows import (
+    SIXTEEN_BIT_BYTES,
+    Rows,
+    Shown,
+    clock,
+    num_multiprocessors,
+)
+from planner.formulas.attention import wave_fill_factor
+from planner.formulas.interpolation import trilinear
+from planner.formulas.roofline import memory_bound_time, roofline_time, tiled_gemm_flops
+from planner.specs.gemm_table import GemmTable
+from planner.specs.gpu import GpuSpec
+
+_VECTOR_ROWS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelTable:
+    """Kernels of a GPU as some software shows them.
+
+    ``memory_efficiency`` replaces the reached share of the memory bandwidth; ``gemm_table``:
+    measured 16-bit products.
+    """
+
+    gpu: GpuSpec
+    shown: Shown = field(default_factory=Shown)
+    gemm_table: GemmTable | None = None
+    memory_efficiency: float | None = None
+
+    def dense(
+        self,
+        rows: Numeric,
+        columns: Numeric,
+        depth: Numeric,
+        e: Rows,
+        output_bytes: Numeric = 2.0,
+    ) -> FloatArray:
+        """Seconds of ``C[rows, columns] = A B`` in formats of `dense_rows`, casts of A included."""
+        m, n, k = rows, np.asarray(columns), np.asarray(depth)
+        return self._dense(m, n, k, e, output_bytes) + self.casts(m * k, e)
+
+    def casts(self, elements: Numeric, e: Rows) -> FloatArray:
+        """Seconds in which kernels of their own quantize so many activations."""
+        if not np.any(e["cast_bytes"]):
+            return np.zeros(())
+        return np.where(e["cast_bytes"] > 0, self.memory_time(e["cast_bytes"] * elements), 0.0)
+
+    def experts(
+        self,
+        *,
+        pairs: Numeric,
+        local_experts: Numeric,
+        hidden_size: int,
+        width: Numeric,
+        matrices: int,
+        e: Rows,
+        touched_share: Numeric = 1.0,
+    ) -> FloatArray:
+        """Seconds of all matrices of a rank's experts on ``pairs`` of a token and an expert.
+
+        ``touched_share``: of its experts, those that have tokens.
+        """
+        local = np.asarray(local_experts)
+        touched = np.maximum(touched_share * local, np.minimum(pairs, 1.0))
+        rows = np.maximum(pairs / local, 1e-9)
+        padding = (1 + e["width_offset"] / width) * (1 + touched_share * e["row_offset"] / rows)
+        time = self._roofline(
+            e,
+            2.0 * matrices * hidden_size * width * pairs * padding,
+            matrices * hidden_size * width * touched * e["weight"],
+        )
+        if not np.any(e["permute_passes"]):
+            return time
+        return time + memory_bound_time(
+            num_bytes=2.0 * e["permute_passes"] * hidden_size * pairs,
+            memory_bandwidth=self.gpu.memory_bandwidth,
+            bandwidth_fraction=e["read_fraction"],
+            latency=0.0,
+        )
+
+    def attention(
+        self,
+        *,
+        flops: Numeric,
+        num_bytes: Numeric,
+        sequences: Numeric,
+        num_heads: Numeric,
+        sequence_length: Numeric,
+        head_dim: int,
+        kernels: AttentionKernels,
+    ) -> FloatArray:
+        """Seconds of a fused attention kernel in 16 bit, forward."""
+        e = nearest_head(self.gpu.efficiency.attention, head_dim)
+        fill = wave_fill_factor(
+            sequences=sequences,
+            num_heads=num_heads,
+            sequence_length=sequence_length,
+            num_multiprocessors=num_multiprocessors(self.gpu),
+            wave_fill=e["wave_fill"],
+        )
+        offset = 1 + e["sequence_offset"] / sequence_length
+        reached = e["compute_fraction"] * self.attention_rate(kernels) * self._attention_clock
+        row = {**e, "compute_fraction": reached, "peak": np.asarray(self.sixteen_bit_peak)}
+        return self._roofline(row, flops * fill * offset, num_bytes)
+
+    def memory_time(self, num_bytes: Numeric, kernels: float = 1.0) -> FloatArray:
+        """Seconds of ``kernels`` memory-bound kernels that move ``num_bytes`` together."""
+        e = self.gpu.efficiency.memory_bound
+        return memory_bound_time(
+            num_bytes=num_bytes,
+            memory_bandwidth=self.gpu.memory_bandwidth,
+            bandwidth_fraction=self.bandwidth_fraction(e.bandwidth_fraction),
+            latency=kernels * e.latency,
+        )
+
+    def bandwidth_fraction(self, measured: Numeric) -> Numeric:
+        """The reached share of the memory bandwidth, or what the user says of it."""
+        return measured if self.memory_efficiency is None else self.memory_efficiency
+
+    @property
+    def sixteen_bit_peak(self) -> float:
+        """Dense peak [FLOP/s] in 16 bit; NaN where the GPU has none."""
+        peaks = self.gpu.peak_flops
+        return peaks.get(Precision.BF16, peaks.get(Precision.FP16, float("nan")))
+
+    def attention_rate(self, kernels: AttentionKernels) -> float:
+        """Rate of attention kernels over that of kernels written for this GPU."""
+        e = self.gpu.efficiency
+        if kernels is AttentionKernels.NATIVE:
+            return 1.0
+        if kernels is AttentionKernels.FLASH_ATTENTION_2 and e.flash_attention_2_fraction:
+            return e.flash_attention_2_fraction
+        return e.portable_attention_fraction
+
+    @property
+    def _attention_clock(self) -> float:
+        e = self.gpu.efficiency
+        return e.sustained_attention_fraction or clock(e, Precision.BF16, 1.0)
+
+    def without_casts(
+        self,
+        rows: Numeric,
+        columns: Numeric,
+        depth: Numeric,
+        e: Rows,
+        output_bytes: Numeric = 2.0,
+    ) -> FloatArray:
+        """The same where others cast A: operators of their own."""
+        return self._dense(rows, np.asarray(columns), np.asarray(depth), e, output_bytes)
+
+    def _dense(
+        self, m: Numeric, n: FloatArray, k: FloatArray, e: Rows, output_bytes: Numeric
+    ) -> FloatArray:
+        flops = tiled_gemm_flops(
+            rows=m,
+            columns=n,
+            depth=k,
+            row_offset=e["row_offset"],
+            column_offset=e["column_offset"],
+            depth_offset=e["depth_offset"],
+            area_floor=e["area_floor"],
+        )
+        moved = e["weight"] * n * k + e["activation"] * m * k
+        loads = self._most_bandwidth_fraction(m)
+        if self.gemm_table is None or not np.any(e["tabulated"]):
+            return self._roofline(e, flops, moved + output_bytes * m * n, loads)
+        moved_in = moved + SIXTEEN_BIT_BYTES * m * n
+        in_table = self._tabulated((m, n, k), e, flops, moved_in, loads)
+        in_table = self._with_wider_output(in_table, e, m * n, output_bytes)
+        if np.all(e["tabulated"]):
+            return in_table
+        untold = self._roofline(e, flops, moved + output_bytes * m * n, loads)
+        return np.where(e["tabulated"] > 0, in_table, untold)
+
+    def _tabulated(
+        self,
+        sizes: tuple[Numeric, FloatArray, FloatArray],
+        e: Rows,
+        flops: FloatArray,
+        moved: FloatArray,
+        most_bandwidth_fraction: Numeric,
+    ) -> FloatArray:
+        """Seconds of a product of the table's sizes.
+
+        What software shows, and another memory than that of the GPU of the table, change it as much
+        as they change the form that is fitted to all sizes.
+        """
+        table = self.gemm_table
+        assert table is not None
+        logs = [np.log(np.asarray(size, dtype=np.float64)) for size in sizes]
+        work = np.exp(trilinear(table.sizes, table.work, logs))
+        measured = self.gpu.efficiency.gemm["bf16"]
+        rate = measured.compute_fraction * e["clock"]
+        time = np.asarray(work / (e["peak"] * rate))
+        bandwidth = self.gpu.efficiency.gemm_table_bandwidth or self.gpu.memory_bandwidth
+        if self._is_plain and bandwidth == self.gpu.memory_bandwidth:
+            return time
+        form = self._roofline(e, flops, moved, most_bandwidth_fraction)
+        as_measured = roofline_time(
+            flops=flops,
+            num_bytes=moved,
+            peak_flops=e["peak"],
+            memory_bandwidth=bandwidth,
+            compute_fraction=rate,
+            bandwidth_fraction=measured.bandwidth_fraction,
+            latency=measured.latency,
+            sharpness=measured.sharpness,
+        )
+        return np.asarray(time * (form / as_measured))
+
+    def _with_wider_output(
+        self, time: FloatArray, e: Rows, elements: FloatArray, output_bytes: Numeric
+    ) -> FloatArray:
+        """With the bytes that a product's output has above the two of the table's."""
+        wider = np.maximum(np.asarray(output_bytes) - SIXTEEN_BIT_BYTES, 0.0)
+        if not np.any(wider):
+            return time
+        fraction = self.bandwidth_fraction(e["bandwidth_fraction"])
+        more = wider * elements / (self.gpu.memory_bandwidth * fraction)
+        q = e["sharpness"]
+        return np.asarray((time**q + more**q) ** (1 / q))
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether 16-bit products run as they were measured, but for the clock."""
+        s = self.shown
+        rates = (s.compute, s.dense_compute, s.bandwidth, s.latency, s.dense_latency)
+        return all(rate == 1.0 for rate in rates) and s.vector_bandwidth == 0
+
+    def _roofline(
+        self,
+        e: Rows,
+        flops: Numeric,
+        moved: Numeric,
+        most_bandwidth_fraction: Numeric = np.inf,
+    ) -> FloatArray:
+        reached = np.minimum(e["bandwidth_fraction"], most_bandwidth_fraction)
+        return roofline_time(
+            flops=flops,
+            num_bytes=moved,
+            peak_flops=e["peak"],
+            memory_bandwidth=self.gpu.memory_bandwidth,
+            compute_fraction=e["compute_fraction"],
+            bandwidth_fraction=self.bandwidth_fraction(reached),
+            latency=e["latency"],
+            sharpness=e["sharpness"],
+        )
+
+    def _most_bandwidth_fraction(self, rows: Numeric) -> Numeric:
+        """What the multiprocessors load at most in products of few rows."""
+        each, multiprocessors = self.shown.vector_bandwidth, self.gpu.num_multiprocessors
+        if each == 0 or multiprocessors is None:
+            return np.inf
+        loaded = multiprocessors * each / self.gpu.memory_bandwidth
+        return np.where(np.asarray(rows) <= _VECTOR_ROWS, loaded, np.inf)

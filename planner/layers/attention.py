@@ -1,0 +1,245 @@
+"""Softmax attention as operators: multi-head, grouped-query, latent, sparse.
+
+References
+----------
+.. [1] J. Ainslie et al., "GQA: Training generalized multi-query transformer models from
+   multi-head checkpoints," 2023, arXiv:2305.13245, section 2.2.
+.. [2] DeepSeek-AI, "DeepSeek-V2: A strong, economical, and efficient mixture-of-experts language
+   model," 2024, arXiv:2405.04434, equations 37-47.
+.. [3] DeepSeek-AI, "DeepSeek-V3.2: Pushing the frontier of open large language models," 2025,
+   arXiv:2512.02556, equation 1.
+.. [4] Z. Qiu et al., "Gated attention for large language models: Non-linearity, sparsity, and
+   attention-sink-free," 2025, arXiv:2505.06708, section 2.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.enums import AdapterTargets, AttentionKind
+from planner.layers.linear_attention import linear_attention
+from planner.layers.operators import (
+    AttentionCore,
+    BlockExchange,
+    Elementwise,
+    Holder,
+    IndexScores,
+    Op,
+    Product,
+    Split,
+    Weights,
+)
+from planner.layers.residual import norm, residual
+from planner.layers.sizes import Columns, Element, Kept, Part, Spread, columns, kept, plain
+from planner.specs.model import AttentionSpec, LayerGroup
+
+
+def attention_block(h: int, group: LayerGroup, rotary: bool) -> Iterator[Op]:
+    """From the norm before the attention to the residual after it; nothing where it has none."""
+    if not (attention := group.attention):
+        return
+    alone = group.parallel_residual or not group.feed_forward
+    sets = group.norms_per_layer - (0 if alone else group.norms_per_layer // 2)
+    yield norm("attention_norm", h, sets, group.norm_bias)
+    if attention.has_state:
+        yield from linear_attention(h, attention)
+    else:
+        yield from _softmax_attention(h, attention, rotary)
+    yield residual("attention_residual", h)
+    yield BlockExchange(name="attention_tensor_parallel", module="attention")
+
+
+def value_dim(attention: AttentionSpec) -> int:
+    """Size of a value head."""
+    return attention.v_head_dim or attention.head_dim
+
+
+def _softmax_attention(h: int, attention: AttentionSpec, rotary: bool) -> Iterator[Op]:
+    """From the projections to the output projection."""
+    values = attention.num_attention_heads * value_dim(attention)
+    is_latent = attention.kind is AttentionKind.LATENT
+    yield from (_latent if is_latent else _projections)(h, attention)
+    if rotary:
+        yield _rotary(attention, is_latent)
+    yield from _indexer(h, attention)
+    yield _core(attention, is_latent)
+    if attention.attn_output_gate:
+        yield Elementwise(
+            name="output_gate",
+            module="attention",
+            columns=plain(values),
+            spread=Spread.TENSOR,
+            forward=3,
+            backward=5,
+            keeps=(kept(2 * values),),
+        )
+    yield Product(
+        name="attention_output",
+        module="attention_output",
+        depth=values,
+        columns=columns(Part(name="output", count=h, adapter=AdapterTargets.ATTENTION)),
+        split=Split.ROWS,
+        bias=h if attention.output_bias else 0,
+        holder=Holder.ATTENTION,
+        reads="values",
+        keeps=(kept(values),),
+    )
+
+
+def block_input(h: int) -> Kept:
+    """The normed input of an attention block, which its projections need."""
+    return kept(h, Element.ATTENTION_INPUT, Spread.TOKENS, remade=True)
+
+
+def _projections(h: int, attention: AttentionSpec) -> Iterator[Op]:
+    """Queries, keys and values in one product [1]_, with the gate of the output [4]_."""
+    a, g, d = attention.num_attention_heads, attention.num_key_value_heads, attention.head_dim
+    parts = [
+        Part(name="q", count=a, width=d, adapter=AdapterTargets.QUERY_VALUE),
+        Part(name="k", count=g, width=d, copied=True, adapter=AdapterTargets.ATTENTION),
+        Part(name="v", count=g, width=d, copied=True, adapter=AdapterTargets.QUERY_VALUE),
+    ]
+    if attention.attn_output_gate:
+        parts.append(Part(name="gate", count=a, width=d))
+    yield Product(
+        name="qkv",
+        module="qkv",
+        depth=h,
+        columns=Columns(tuple(parts)),
+        bias=(a + 2 * g) * d if attention.qkv_bias else 0,
+        holder=Holder.ATTENTION,
+        reads="residual",
+        keeps=(block_input(h),),
+    )
+    heads_normed = (a + g) if attention.qk_norm_per_head else 2
+    normed = d * heads_normed if attention.qk_norm else 0
+    sinks = a if attention.sinks else 0
+    if normed + sinks:
+        yield Weights(
+            name="head_norms",
+            module="attention",
+            weights=normed + sinks,
+            holder=Holder.ATTENTION,
+            sharded=True,
+        )
+
+
+def _latent(h: int, attention: AttentionSpec) -> Iterator[Op]:
+    """Projections down to latents, with their norms, and up to heads [2]_."""
+    a, d, rope = attention.num_attention_heads, attention.head_dim, attention.qk_rope_head_dim
+    rank_q, rank_kv = attention.q_lora_rank, attention.kv_lora_rank
+    up = d - rope + value_dim(attention)
+    read = (block_input(h),)
+    if rank_q:
+        yield _down("q_down", h, rank_q, read)
+    yield Product(
+        name="q_up",
+        module="qkv",
+        depth=rank_q or h,
+        columns=columns(Part(name="q", count=a, width=d, adapter=AdapterTargets.QUERY_VALUE)),
+        weights=rank_q,
+        holder=Holder.ATTENTION,
+        reads="query_latent",
+        cheap=True,
+        keeps=(kept(rank_q, spread=Spread.TOKENS),) if rank_q else read,
+    )
+    yield _down("kv_down", h, rank_kv + rope, ())
+    yield Product(
+        name="kv_up",
+        module="qkv",
+        depth=rank_kv,
+        columns=columns(Part(name="kv", count=a, width=up, adapter=AdapterTargets.QUERY_VALUE)),
+        weights=rank_kv,
+        holder=Holder.ATTENTION,
+        reads="key_latent",
+        cheap=True,
+        keeps=(kept(rank_kv + rope, spread=Spread.TOKENS),),
+    )
+
+
+def _down(name: str, h: int, width: int, keeps: tuple[Kept, ...]) -> Product:
+    """A projection to a latent: each rank makes all of it, of the tokens it holds."""
+    return Product(
+        name=name,
+        module="qkv",
+        depth=h,
+        columns=plain(width),
+        split=Split.NONE,
+        rows=Spread.TOKENS,
+        holder=Holder.ATTENTION,
+        reads="residual",
+        keeps=keeps,
+    )
+
+
+def _rotary(attention: AttentionSpec, is_latent: bool) -> Op:
+    """Rotation of queries and keys; the one rotary key of a latent is too little to count."""
+    rotated = attention.qk_rope_head_dim or attention.head_dim
+    parts = [Part(name="q", count=attention.num_attention_heads, width=rotated)]
+    if not is_latent:
+        heads = attention.num_key_value_heads
+        parts.append(Part(name="k", count=heads, width=rotated, copied=True))
+    return Elementwise(
+        name="rope",
+        module="rope",
+        columns=Columns(tuple(parts)),
+        spread=Spread.TENSOR,
+        forward=2,
+        backward=2,
+    )
+
+
+def _indexer(h: int, attention: AttentionSpec) -> Iterator[Op]:
+    """What chooses the keys of sparse attention [3]_.
+
+    Queries come from the query latent; one key head has a layer norm with a bias; each query head
+    has a weight per token.
+    """
+    if not attention.index_topk:
+        return
+    heads, d = attention.index_n_heads, attention.index_head_dim
+    yield Product(
+        name="index_q",
+        module="indexer",
+        depth=attention.q_lora_rank,
+        columns=columns(Part(name="index", count=heads, width=d)),
+        split=Split.NONE,
+        holder=Holder.ATTENTION,
+        reads="query_latent",
+    )
+    yield IndexScores(
+        name="index_scores",
+        module="indexer",
+        heads=heads,
+        head_dim=d,
+        weights=h * d + 2 * d + h * heads,
+        holder=Holder.ATTENTION,
+        sharded=True,
+    )
+
+
+def _core(attention: AttentionSpec, is_latent: bool) -> AttentionCore:
+    """Scores, softmax, values; queries, keys and values are kept, and the softmax or its sums."""
+    a, g = attention.num_attention_heads, attention.num_key_value_heads
+    d, dv = attention.head_dim, value_dim(attention)
+    read = columns(
+        Part(name="q", count=a, width=d), Part(name="kv", count=g, width=d + dv, copied=True)
+    )
+    return AttentionCore(
+        name="attention_core",
+        module="attention",
+        heads=a,
+        key_value_heads=g,
+        qk_dim=d,
+        v_dim=dv,
+        latent_width=attention.kv_lora_rank + attention.qk_rope_head_dim if is_latent else 0,
+        rope_dim=attention.qk_rope_head_dim,
+        sliding_window=attention.sliding_window,
+        index_topk=attention.index_topk,
+        index_dim=attention.index_head_dim,
+        keeps=(
+            kept(read, remade=is_latent),
+            kept(a, Element.STATISTIC),
+            kept(a, Element.SCORE),
+        ),
+    )

@@ -1,0 +1,170 @@
+"""The feed-forward block as operators: dense, shared experts, routed experts.
+
+References
+----------
+.. [1] N. Shazeer, "GLU variants improve transformer," 2020, arXiv:2002.05202, equation 6.
+.. [2] A. Q. Jiang et al., "Mixtral of experts," 2024, arXiv:2401.04088, section 2.1.
+.. [3] DeepSeek-AI, "DeepSeek-V3 technical report," 2024, arXiv:2412.19437, equations 13-16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from planner.enums import AdapterTargets
+from planner.layers.operators import (
+    BlockExchange,
+    Elementwise,
+    ExpertBias,
+    ExpertExchange,
+    Experts,
+    Holder,
+    Op,
+    Permute,
+    Product,
+    Split,
+    Weights,
+)
+from planner.layers.residual import norm, residual
+from planner.layers.sizes import Columns, Element, Part, Spread, kept, plain
+from planner.specs.model import FeedForwardSpec, LayerGroup
+
+
+def feed_forward_block(h: int, group: LayerGroup) -> Iterator[Op]:
+    """From the norm before the feed-forward to the residual after it; nothing where it has none."""
+    if not (feed_forward := group.feed_forward):
+        return
+    if not group.parallel_residual:
+        sets = group.norms_per_layer if not group.attention else group.norms_per_layer // 2
+        yield norm("feed_forward_norm", h, sets, group.norm_bias, in_feed_forward=True)
+    for op in _from_input_to_output(h, feed_forward):
+        yield replace(op, in_feed_forward=True)
+    yield residual("feed_forward_residual", h)
+
+
+def _from_input_to_output(h: int, feed_forward: FeedForwardSpec) -> Iterator[Op]:
+    """The block without norm and residual; its first product keeps what all of it reads."""
+    operators: list[Op] = []
+    if feed_forward.num_experts:
+        operators += _experts(h, feed_forward)
+    if feed_forward.shared_width:
+        operators += _dense(h, feed_forward, feed_forward.shared_width)
+    read = kept(h, Element.FEED_FORWARD_INPUT, Spread.TOKENS, remade=True)
+    first, *others = operators
+    yield replace(first, keeps=(read, *first.keeps))
+    yield from others
+
+
+def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[Op]:
+    """Every matrix beside the last, a function of their outputs, the last [1]_."""
+    names = ("gate", "up") if feed_forward.gated else ("up",)
+    inputs = len(names)
+    adapter = AdapterTargets.ALL_LINEAR
+    yield Product(
+        name="_".join(names),
+        module="feed_forward",
+        depth=h,
+        columns=Columns(tuple(Part(name=n, count=width, adapter=adapter) for n in names)),
+        bias=inputs * width if feed_forward.bias else 0,
+        holder=Holder.FEED_FORWARD,
+        reads="feed_forward",
+    )
+    yield Elementwise(
+        name="activation",
+        module="activation",
+        columns=plain(width),
+        spread=Spread.TENSOR,
+        forward=inputs + 1,
+        backward=2 * inputs + 1,
+        keeps=(kept(inputs * width, Element.ACTIVATION_INPUT),),
+    )
+    yield Product(
+        name="down",
+        module="feed_forward",
+        depth=width,
+        columns=Columns((Part(name="down", count=h, adapter=adapter),)),
+        split=Split.ROWS,
+        bias=h if feed_forward.bias else 0,
+        holder=Holder.FEED_FORWARD,
+        reads="activation",
+        keeps=(kept(width, Element.FEED_FORWARD_INPUT),),
+    )
+    yield BlockExchange(name="feed_forward_tensor_parallel", module="feed_forward")
+
+
+def _experts(h: int, feed_forward: FeedForwardSpec) -> Iterator[Op]:
+    """Router, dispatch, routed experts, combine [2]_."""
+    k, width = feed_forward.num_experts_per_tok, feed_forward.expert_inputs(h)
+    yield from _router(h, feed_forward)
+    if feed_forward.moe_latent_size:
+        yield _latent("latent_down", h, width)
+        yield replace(_latent("latent_up", width, h), keeps=(kept(width, spread=Spread.TOKENS),))
+    yield Permute(name="permute", module="experts", columns=plain(width), per_token=k)
+    yield _routed(feed_forward, k, width)
+    if feed_forward.bias:
+        yield ExpertBias(name="expert_bias", module="experts", columns=plain(width), per_token=k)
+    yield ExpertExchange(
+        name="experts_all_to_all", module="experts", columns=plain(width), per_token=k
+    )
+
+
+def _router(h: int, feed_forward: FeedForwardSpec) -> Iterator[Op]:
+    """Scores of all experts, whole on every rank; the bias may steer the load only [3]_."""
+    experts = feed_forward.num_experts
+    yield Product(
+        name="router",
+        module="router",
+        depth=h,
+        columns=plain(experts),
+        split=Split.NONE,
+        rows=Spread.TOKENS,
+        bias=experts if feed_forward.router_bias else 0,
+        holder=Holder.ROUTER,
+        sharded=False,
+        sixteen_bit=True,
+        reads="feed_forward",
+        # Logits and probabilities.
+        keeps=(kept(2 * experts, Element.FP32, Spread.TOKENS),),
+    )
+    if feed_forward.shared_expert_gate:
+        yield Weights(name="shared_expert_gate", module="router", weights=h, holder=Holder.ROUTER)
+
+
+def _latent(name: str, depth: int, width: int) -> Product:
+    """A projection to what experts read, or back, whole on every rank."""
+    return Product(
+        name=name,
+        module="experts",
+        depth=depth,
+        columns=plain(width),
+        split=Split.NONE,
+        rows=Spread.TOKENS,
+        holder=Holder.ROUTER,
+        sharded=False,
+        reads="feed_forward" if name == "latent_down" else "expert_outputs",
+    )
+
+
+def _routed(feed_forward: FeedForwardSpec, k: int, inputs: int) -> Experts:
+    """Matrices of the experts, which keep what was sent to them and what they made of it."""
+    width, of_activation = feed_forward.moe_intermediate_size, 2 if feed_forward.gated else 1
+    bias = of_activation * width + inputs if feed_forward.bias else 0
+    element, spread = Element.FEED_FORWARD_INPUT, Spread.EXPERTS
+    return Experts(
+        name="experts",
+        module="experts",
+        num_experts=feed_forward.num_experts,
+        per_token=k,
+        depth=inputs,
+        width=width,
+        matrices=of_activation + 1,
+        bias=bias,
+        holder=Holder.EXPERTS,
+        keeps=(
+            kept(k * inputs, element, spread),
+            kept(k * inputs, Element.EXPERT_OUTPUT, spread),
+            kept(k * of_activation * width, Element.ACTIVATION_INPUT, spread),
+            kept(k * width, element, spread, remade=True),
+        ),
+    )

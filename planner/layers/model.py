@@ -1,0 +1,107 @@
+"""The layers and the ends of a model as operators, made once for each spec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import TypeVar
+
+from planner.enums import PositionEmbedding
+from planner.layers import ends
+from planner.layers.attention import attention_block
+from planner.layers.feed_forward import feed_forward_block
+from planner.layers.operators import AttentionCore, Experts, Op, Scan
+from planner.layers.sizes import Element, Kept, Part, columns
+from planner.specs.model import LayerGroup, ModelSpec
+
+Kind = TypeVar("Kind", bound=Op)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Layer:
+    """A layer, or an end of a model, as the list of its operators."""
+
+    operators: tuple[Op, ...]
+
+    @cached_property
+    def core(self) -> AttentionCore | None:
+        """Its softmax attention; None where it has none."""
+        return next(self.of(AttentionCore), None)
+
+    @cached_property
+    def scan(self) -> Scan | None:
+        """Its linear attention or Mamba-2; None where it has none."""
+        return next(self.of(Scan), None)
+
+    @cached_property
+    def experts(self) -> Experts | None:
+        """Its routed experts; None where it has none."""
+        return next(self.of(Experts), None)
+
+    @cached_property
+    def kept(self) -> tuple[tuple[Kept, bool], ...]:
+        """What it keeps for its backward pass, added up by kind, and if its feed-forward does.
+
+        What enters the norm of the feed-forward is no part of that.
+        """
+        sums: dict[tuple[object, ...], list[tuple[Kept, bool]]] = {}
+        for op in self.operators:
+            for each in op.keeps:
+                own = op.in_feed_forward and each.element is not Element.RESIDUAL
+                key = (each.element, each.spread, each.remade, own)
+                sums.setdefault(key, []).append((each, own))
+        return tuple((_together([each for each, _ in same]), same[0][1]) for same in sums.values())
+
+    def of(self, kind: type[Kind]) -> Iterator[Kind]:
+        """Its operators of a kind."""
+        return (op for op in self.operators if isinstance(op, kind))
+
+
+def _together(kept: list[Kept]) -> Kept:
+    """The sum of what is kept alike."""
+    split = sum(each.columns.split for each in kept)
+    copied = (part for each in kept for part in each.columns.copied)
+    return replace(kept[0], columns=columns(Part(name="", count=split), *copied))
+
+
+@lru_cache(maxsize=4096)
+def describe(hidden_size: int, group: LayerGroup, rotary: bool = True) -> Layer:
+    """One layer of ``group`` in a model of this width, with or without rotary positions."""
+    return Layer(
+        operators=(
+            *attention_block(hidden_size, group, rotary),
+            *feed_forward_block(hidden_size, group),
+        )
+    )
+
+
+def layer_of(model: ModelSpec, group: LayerGroup) -> Layer:
+    """One layer of a group of ``model``."""
+    rotary = model.position_embedding is PositionEmbedding.ROTARY
+    return describe(model.hidden_size, group, rotary)
+
+
+@lru_cache(maxsize=256)
+def embedding_of(model: ModelSpec) -> Layer:
+    """What stands before the first layer of ``model``."""
+    return _end(ends.embedding(model))
+
+
+@lru_cache(maxsize=256)
+def logits_of(model: ModelSpec) -> Layer:
+    """What stands after its last layer."""
+    return _end(ends.logits(model))
+
+
+@lru_cache(maxsize=256)
+def prediction_of(model: ModelSpec) -> Layer:
+    """What a module of multi-token prediction has beside its layers."""
+    return _end(ends.prediction(model))
+
+
+def _end(operators: Iterator[Op]) -> Layer:
+    """Nothing at an end is computed again, and nothing is kept that layers would keep."""
+    return Layer(
+        operators=tuple(replace(op, repeatable=False, cheap=False, keeps=()) for op in operators)
+    )

@@ -1,0 +1,287 @@
+"""The kinds of operators that a layer is a list of.
+
+Sizes are those of the whole model: what a rank has of them follows from how they are spread.
+Nothing here knows a GPU, a framework or a configuration; folds bring those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from planner.layers.sizes import Columns, Kept, Part, Spread, columns
+
+
+class Holder(StrEnum):
+    """The part of a model's parameters that an operator's weights count in."""
+
+    ATTENTION = "attention"
+    FEED_FORWARD = "feed_forward"
+    EXPERTS = "experts"
+    ROUTER = "router"
+    NORMS = "norms"
+    EMBEDDING = "embedding"
+    LOGITS = "logits"
+    PREDICTION = "prediction"
+
+
+class Split(StrEnum):
+    """The side of a matrix that tensor parallelism divides."""
+
+    COLUMNS = "columns"
+    ROWS = "rows"
+    NONE = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Op:
+    """What every operator has.
+
+    ``weights``: parameters, counted in ``holder``; tensor parallelism divides them if
+    ``sharded``. ``keeps``: what it keeps for the backward pass. ``cheap``: selective recomputation
+    may repeat it. ``in_feed_forward``: recomputation of feed-forward blocks repeats it.
+    ``repeatable``: full recomputation does.
+    """
+
+    name: str
+    module: str
+    holder: Holder = Holder.NORMS
+    weights: int = 0
+    sharded: bool = False
+    keeps: tuple[Kept, ...] = ()
+    cheap: bool = False
+    in_feed_forward: bool = False
+    repeatable: bool = True
+
+    @property
+    def parameters(self) -> int:
+        """All parameters that it holds."""
+        return self.weights
+
+    @property
+    def met(self) -> int:
+        """Those of them that one token meets."""
+        return self.parameters
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights(Op):
+    """Parameters whose own work is too little to describe: norms of heads, sinks, gates."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product(Op):
+    """A product with a matrix of ``depth`` rows and ``columns``, for the tokens of ``rows``.
+
+    ``bias``: numbers added to the outputs, part of the weights. ``tied``: the matrix is another
+    operator's, and counted there. ``sixteen_bit``: no recipe quantizes it. ``reads``: what it is
+    multiplied with; products that read the same can be joined, and their adapters with them.
+    ``depth_adapter``: whether a matrix split by rows may have an adapter.
+    """
+
+    depth: int
+    columns: Columns
+    split: Split = Split.COLUMNS
+    rows: Spread = Spread.TENSOR
+    bias: int = 0
+    tied: bool = False
+    sharded: bool = True
+    sixteen_bit: bool = False
+    reads: str = ""
+
+    @property
+    def parameters(self) -> int:
+        """Matrix, bias and other weights."""
+        matrix = 0 if self.tied else self.depth * self.columns.whole
+        return matrix + self.bias + self.weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elementwise(Op):
+    """A memory-bound kernel over ``columns`` of each token.
+
+    ``forward`` and ``backward`` are how many 16-bit tensors of that size a fused kernel reads and
+    writes.
+    """
+
+    columns: Columns
+    spread: Spread
+    forward: int
+    backward: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookup(Elementwise):
+    """Rows of a table, which get gradients and pass none on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionCore(Op):
+    """Scores, softmax and weighted values of softmax attention, with its exchange of tokens.
+
+    Sizes of heads are those of the expanded form. ``latent_width``: numbers per token of the
+    latent that is cached in place of keys and values, of which the last ``rope_dim`` are the keys'
+    rotary part; 0 without latent. ``sliding_window`` and ``index_topk`` are the most keys that a
+    query sees, None and 0 where it sees all; ``index_dim`` numbers per token are cached to choose.
+    """
+
+    heads: int
+    key_value_heads: int
+    qk_dim: int
+    v_dim: int
+    latent_width: int = 0
+    rope_dim: int = 0
+    sliding_window: int | None = None
+    index_topk: int = 0
+    index_dim: int = 0
+
+    @property
+    def latent_rank(self) -> int:
+        """Numbers of the latent that keys and values are expanded from; 0 without latent."""
+        return self.latent_width - self.rope_dim if self.latent_width else 0
+
+    @property
+    def most_keys(self) -> int | None:
+        """Keys that a query sees at most; None: all."""
+        return self.sliding_window or self.index_topk or None
+
+    @property
+    def key_value_columns(self) -> Columns:
+        """Keys and values of one token."""
+        return columns(
+            Part(name="kv", count=self.key_value_heads, width=self.qk_dim + self.v_dim, copied=True)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexScores(Op):
+    """Scores of all keys before a query by ``heads`` of ``head_dim``, which choose what it reads.
+
+    Every rank scores with all heads.
+    """
+
+    heads: int
+    head_dim: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scan(Op):
+    """The recurrence of linear attention or of Mamba-2 over a state of fixed size.
+
+    ``delta_rule``: the gated delta net. ``mixed``: numbers of queries, keys and values, which a
+    convolution over ``taps`` tokens mixes; ``projected``: of all that it reads.
+    """
+
+    heads: int
+    key_heads: int
+    key_dim: int
+    value_dim: int
+    taps: int
+    projected: int
+    delta_rule: bool
+
+    @property
+    def keys(self) -> int:
+        """Numbers of the keys of one token, and of its queries."""
+        return self.key_heads * self.key_dim
+
+    @property
+    def values(self) -> int:
+        """Numbers of the values of one token, and of its output."""
+        return self.heads * self.value_dim
+
+    @property
+    def mixed(self) -> int:
+        """Numbers of the queries, keys and values of one token."""
+        return 2 * self.keys + self.values
+
+    @property
+    def expanded_keys(self) -> int:
+        """Numbers of keys with one head for each head of values."""
+        return self.heads * self.key_dim
+
+    @property
+    def state(self) -> int:
+        """Numbers in the state of one sequence."""
+        return self.values * self.key_dim
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experts(Op):
+    """All matrices of routed experts, each on the tokens sent to it.
+
+    ``depth`` is the width of what an expert reads and writes, ``width`` that between its matrices;
+    ``bias``: numbers added in one expert.
+    """
+
+    num_experts: int
+    per_token: int
+    depth: int
+    width: int
+    matrices: int
+    bias: int
+
+    @property
+    def one(self) -> int:
+        """Parameters of one expert."""
+        return self.matrices * self.depth * self.width + self.bias
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of all experts."""
+        return self.num_experts * self.one
+
+    @property
+    def met(self) -> int:
+        """Parameters of the experts that a token visits."""
+        return self.per_token * self.one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Permute(Op):
+    """Sorting ``columns`` of each copy of a token by expert, and back after the experts."""
+
+    columns: Columns
+    per_token: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertBias(Op):
+    """Adding the weighted bias of each expert to its outputs, where kernels of their own do."""
+
+    columns: Columns
+    per_token: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertExchange(Op):
+    """``columns`` of each token's copies go to their experts and come back."""
+
+    columns: Columns
+    per_token: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockExchange(Op):
+    """What tensor parallelism exchanges around a block that ends in a row-split product."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadExchange(Op):
+    """Context parallelism trades tokens for heads: ``columns`` before a scan and after it."""
+
+    columns: Columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabularyReduce(Op):
+    """The sum over shards of the vocabulary: of embeddings forward, of gradients ``backward``."""
+
+    backward: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss(Op):
+    """Softmax and cross-entropy over ``columns`` of logits."""
+
+    columns: Columns

@@ -1,0 +1,126 @@
+"""One table of kernels per GPU: training and serving take the same time for the same kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from serving_cases import serving_setting
+
+from planner.enums import ComputePrecision, Quantization
+from planner.estimators.inference.kernels import Kernels
+from planner.estimators.machine import Machine
+
+NEUTRAL = {
+    "sustained_clock": 1.0,
+    "compute_fraction": 1.0,
+    "weight_bandwidth_fraction": 1.0,
+    "quantized_bandwidth_fraction": 1.0,
+    "kernel_latency_fraction": 1.0,
+    "fused_quantization": False,
+    "elementwise_passes": 1.0,
+    "vector_bandwidth": 0.0,
+}
+NO_FACTORS: dict[str, Any] = {
+    f"{name}_by_architecture": {}
+    for name in ("kernel_latency", "dense_latency", "expert_latency", "expert_padding")
+} | {"linear_compute_by_architecture": {}}
+PRODUCTS = [(8192, 8192, 8192), (64, 4096, 4096), (4096, 1024, 28672), (1, 8192, 1024)]
+
+
+def neutral(gpu: str, **execution: Any) -> tuple[Machine, Kernels]:
+    """A machine, and its kernels as an engine that shows all of them runs them."""
+    setting = serving_setting("llama-7b", gpu)
+    values = dataclasses.replace(setting.engine.execution, **(NEUTRAL | execution))
+    engine = dataclasses.replace(setting.engine, execution=values, **NO_FACTORS)
+    return setting.machine, Kernels(machine=setting.machine, engine=engine)
+
+
+def codes(training: ComputePrecision, serving: Quantization) -> Any:
+    return np.asarray(training, dtype=np.int8), np.asarray(serving, dtype=np.int8)
+
+
+@pytest.mark.parametrize("sizes", PRODUCTS)
+@pytest.mark.parametrize(
+    ("gpu", "training", "serving"),
+    [
+        ("a100-sxm-80gb", ComputePrecision.BF16, Quantization.W16A16),
+        ("a100-sxm-40gb", ComputePrecision.BF16, Quantization.W16A16),
+        ("h100-sxm-80gb", ComputePrecision.BF16, Quantization.W16A16),
+        ("h100-sxm-80gb", ComputePrecision.FP8, Quantization.FP8),
+        ("b200-sxm-180gb", ComputePrecision.FP8, Quantization.FP8),
+        ("b200-sxm-180gb", ComputePrecision.FP4, Quantization.NVFP4),
+        ("mi355x", ComputePrecision.FP4, Quantization.NVFP4),
+    ],
+)
+def test_a_product_takes_as_long_in_training_as_in_serving(
+    gpu: str, training: ComputePrecision, serving: Quantization, sizes: tuple[int, int, int]
+) -> None:
+    machine, kernels = neutral(gpu)
+    precision, quantization = codes(training, serving)
+    trained = machine.gemm_time(*sizes, precision)
+    if training == ComputePrecision.FP8:  # its casts are an operator of their own
+        trained = trained + machine.memory_time(3.0 * sizes[0] * sizes[2])
+    served = kernels.linear(*sizes, kernels.matrices(quantization))
+    assert served == pytest.approx(trained, rel=1e-12)
+
+
+@pytest.mark.parametrize("gpu", ["a100-sxm-80gb", "h100-sxm-80gb", "b200-sxm-180gb"])
+def test_experts_take_as_long_in_training_as_in_serving(gpu: str) -> None:
+    """But for the sorting of tokens, which is an operator of its own in training."""
+    machine, kernels = neutral(gpu)
+    precision, quantization = codes(ComputePrecision.BF16, Quantization.W16A16)
+    tokens, local, width = 1e9, 8, 1024
+    trained = machine.grouped_gemm_time(tokens, local, 4096, width, 3, precision)
+    served = kernels.experts(
+        tokens=tokens,
+        pairs=tokens,
+        num_experts=local,
+        num_experts_per_tok=1,
+        local_experts=local,
+        hidden_size=4096,
+        width=width,
+        matrices=3,
+        quantization=quantization,
+        dispersion=0.0,
+    )
+    e = machine.gpu.efficiency.grouped_gemm["bf16"]
+    sorted_bytes = 2.0 * e.permute_passes * 4096 * tokens
+    sorting = sorted_bytes / (machine.gpu.memory_bandwidth * e.bandwidth_fraction)
+    assert served == pytest.approx(trained + sorting, rel=1e-9)
+
+
+def test_a_burst_is_faster_than_hours_of_training_by_the_clock() -> None:
+    machine, kernels = neutral("h100-sxm-80gb", sustained_clock=0.0)
+    precision, quantization = codes(ComputePrecision.BF16, Quantization.W16A16)
+    latency = machine.gpu.efficiency.gemm["bf16"].latency
+    burst = kernels.linear(16384, 16384, 16384, kernels.matrices(quantization)) - latency
+    hours = machine.gemm_time(16384, 16384, 16384, precision) - latency
+    clock = machine.gpu.efficiency.sustained_compute_fraction
+    assert burst / hours == pytest.approx(clock, rel=1e-3)
+
+
+def test_latency_of_one_kind_of_kernel_leaves_the_other_kinds() -> None:
+    setting = serving_setting("llama-7b", "h100-sxm-80gb", engine="tensorrt-llm")
+    engine = dataclasses.replace(
+        setting.engine, **(NO_FACTORS | {"dense_latency_by_architecture": {"hopper": 3.0}})
+    )
+    plain = dataclasses.replace(setting.engine, **NO_FACTORS)
+    shown = [Kernels(machine=setting.machine, engine=e) for e in (plain, engine)]
+    code = np.asarray(Quantization.W16A16, dtype=np.int8)
+    dense = [float(k.linear(1, 1, 1, k.matrices(code))) for k in shown]
+    assert dense[1] == pytest.approx(3 * dense[0], rel=1e-3)
+    assert shown[0].elementwise(1e6) == shown[1].elementwise(1e6)
+
+
+def test_the_table_of_one_memory_is_read_for_another() -> None:
+    """Products of few rows of an A100 with the slower memory take longer by its bandwidth."""
+    precision = np.asarray(ComputePrecision.BF16, dtype=np.int8)
+    seconds = {
+        gpu: float(neutral(gpu)[0].gemm_time(1, 16384, 16384, precision))
+        for gpu in ("a100-sxm-80gb", "a100-sxm-40gb")
+    }
+    ratio = seconds["a100-sxm-40gb"] / seconds["a100-sxm-80gb"]
+    assert ratio == pytest.approx(2039 / 1555, rel=0.02)
