@@ -72,7 +72,7 @@ def test_peers_over_pcie_need_no_buffers() -> None:
 def test_logs_say_how_sure_room_is() -> None:
     found = [one for one in logged_endings() if one.keys[-1][1] == "vLLM"]
     assert len(found) >= 10
-    assert all(abs(one.error) < 0.03 for one in found)
+    assert all(abs(one.error) < 0.06 for one in found)
     others = [Ending(keys=one.keys[:2], publisher="x", room=0.2, error=error, ran_out=False)
               for one, error in zip(found[:8], np.linspace(-0.2, 0.2, 8), strict=True)]  # fmt: skip
     made = fits([*others, *found])
