@@ -15,7 +15,7 @@ from planner.confidence.intervals import Confidence
 from planner.confidence.quantiles import MEDIAN, quantile
 from planner.optimize.result_columns import FOLLOWING
 from planner.optimize.source import Candidates, Source
-from planner.terms import term_of_column
+from planner.terms import glossary, percentile_of, term_of_column
 
 _PERCENTILE = re.compile(r"_p\d+$")
 # Limits that are called otherwise than their result column.
@@ -100,4 +100,9 @@ def _followed() -> Mapping[str, tuple[str, bool]]:
             for column in columns:
                 term = term_of_column(column)
                 found[term.term if term else column] = (quantity, in_proportion)
-    return found | {limit: found[column] for limit, column in _COLUMN_OF.items()}
+    of_limits = {limit: found[column] for limit, column in _COLUMN_OF.items()}
+    # What a share of the requests does not exceed errs as the mean does.
+    quantiles = ((name, percentile_of(name)) for name in glossary())
+    return (
+        found | of_limits | {name: found[of[0]] for name, of in quantiles if of and of[0] in found}
+    )

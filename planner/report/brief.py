@@ -22,7 +22,7 @@ from planner.plan import Plan
 from planner.report.compared import print_comparisons
 from planner.report.console import GOOD, make_table, print_folded
 from planner.report.electricity import told_columns
-from planner.report.front import of_objective, print_short_front
+from planner.report.front import limited, of_objective, print_short_front
 from planner.report.overview import question_title, sureness_lines
 from planner.report.reproduce import estimate_command, folded
 from planner.report.short import share, short_plan
@@ -138,7 +138,8 @@ def recommended_pairs(
         of_objective(plan, objective.name, row) for objective in plan.problem.objectives
     )
     goal = of_objective(plan, plan.problem.objectives[0].name, row)
-    told_of = (*told_of, *told_columns(row), *([] if goal == "num_gpus" else [goal]))
+    goals = [] if goal == "num_gpus" else [goal]
+    told_of = (*told_of, *limited(plan, row), *told_columns(row), *goals)
     ends = intervals(row, sure)
     pairs = {} if plan.counts else {"GPUs": text.count(row["num_gpus"])}
     pairs |= {

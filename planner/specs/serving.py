@@ -12,6 +12,7 @@ from planner.specs.checked import checked
 
 Tokens = Annotated[int, Field(ge=1, le=100_000_000)]
 MOST_DRAFTED = 64
+Variation = Annotated[float, Field(ge=0, le=10)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -21,11 +22,12 @@ class ServingWorkload:
 
     ``request_rate`` [1/s] is that of the whole deployment; without it, clients hold a fixed
     number of requests in flight. ``prefix_cache_hit_rate``: share of the prompt found in the
-    cache. ``draft_tokens`` are proposed per step and each is accepted with
-    ``acceptance_rate``; making them takes ``draft_cost`` of a step's time. ``lora_rank``: of
-    adapters served beside the model. ``expert_dispersion``: variance of the experts'
-    popularity over its squared mean; 0 is balanced routing. ``burst_share``: share of the requests
-    that arrive together before any has finished, as at the start of a benchmark.
+    cache. ``input_variation`` and ``output_variation``: coefficients of variation of the lengths,
+    whose means the tokens are; 0 where all are equal. ``draft_tokens`` are proposed per step and
+    each is accepted with ``acceptance_rate``; making them takes ``draft_cost`` of a step's time.
+    ``lora_rank``: of adapters served beside the model. ``expert_dispersion``: variance of the
+    experts' popularity over its squared mean; 0 is balanced routing. ``burst_share``: share of
+    the requests that arrive together before any has finished, as at the start of a benchmark.
     ``equal_lengths``: all requests have the very same lengths, so that those which start
     together end together. ``equal_prompts``: they have the very same tokens, so that those of a
     step choose the experts of one request. ``redundant_experts``: copies of routed experts in a
@@ -36,6 +38,8 @@ class ServingWorkload:
     output_tokens: Tokens
     request_rate: Annotated[float, Field(gt=0, lt=1e9)] | None = None
     prefix_cache_hit_rate: Share = 0.0
+    input_variation: Variation = 0.0
+    output_variation: Variation = 0.0
     draft_tokens: Annotated[int, Field(ge=0, le=MOST_DRAFTED)] = 0
     acceptance_rate: Share = 0.0
     draft_cost: Annotated[float, Field(ge=0, le=10)] = 0.0

@@ -28,6 +28,7 @@ from planner.estimators.inference.disaggregated_run import (
     Pools,
     disaggregated_run,
 )
+from planner.estimators.inference.pool_percentiles import PoolSpread
 from planner.estimators.inference.prefix import prefix_share
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw, power_draw
@@ -131,7 +132,7 @@ class PoolSource(Source):
             prefill=prefill,
             decode=decode,
             transfer_time=moved,
-            load=run.load,
+            run=run,
             promises=Promises(
                 num_gpus=c.num_gpus,
                 request_rate=run.request_rate,
@@ -196,7 +197,20 @@ class PoolDeployments(Deployments):
     prefill: PrefillWorkers
     decode: DecodeWorkers
     transfer_time: FloatArray
-    load: FloatArray
+    run: DisaggregatedRun
+
+    @property
+    def load(self) -> FloatArray:
+        """Share of the time in which the prefill workers compute prompts."""
+        return self.run.load
+
+    def percentile(self, quantity: str, share: float) -> FloatArray:
+        """What a share of the requests does not exceed of a time [s]."""
+        decode = self.decode
+        spread = PoolSpread(
+            setting=self.setting, run=self.run, fixed=decode.fixed, slope=decode.slope
+        )
+        return spread.percentile(quantity, share)
 
     @property
     def complexity(self) -> IndexArray:

@@ -20,6 +20,7 @@ from planner.estimators.inference.estimate import (
     serving_rejections,
 )
 from planner.estimators.inference.memory import serving_memory
+from planner.estimators.inference.percentiles import percentile
 from planner.estimators.inference.prefix import prefix_share
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw, power_draw
@@ -143,6 +144,10 @@ class Replicas(Deployments):
     """Deployments of replicas that do all."""
 
     estimate: ServingEstimate
+
+    def percentile(self, quantity: str, share: float) -> FloatArray:
+        """What a share of the requests does not exceed of a time [s]."""
+        return percentile(self.estimate, quantity, share)
 
     @property
     def complexity(self) -> IndexArray:

@@ -191,7 +191,7 @@ def memory(world: ServingWorld, c: Replica) -> Memory:
     w, engine = world.workload, world.engine
     held = weights(world, c)
     longest = cache(world, c, w.input_tokens + w.output_tokens)
-    mean = cache(world, c, w.input_tokens + w.output_tokens / 2)
+    mean = cache(world, c, w.input_tokens + w.output_tokens / 2 * (1 + w.output_variation**2))
     typical = mean + (longest - mean) / sqrt(max(c.concurrency, 1.0))
     if engine.scheduler.whole_requests or not engine.scheduler.continuous:
         typical = longest

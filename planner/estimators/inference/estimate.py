@@ -16,7 +16,6 @@ from planner.configurations.serving_rules import (
 from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
 from planner.estimators.inference.serving import Served, served_at_concurrency
 from planner.estimators.inference.setting import ServingSetting
-from planner.formulas.queueing import mean_wait, waiting_percentile
 
 SERVING_REJECTIONS = tuple(rule.name for rule in SERVING_REJECTING)
 
@@ -66,17 +65,6 @@ class ServingEstimate:
     def peak_memory(self) -> FloatArray:
         """Bytes on the fullest GPU."""
         return self.memory.total
-
-    def time_to_first_token(self, share: float) -> FloatArray:
-        """The time to first token that a ``share`` of the requests does not exceed [s].
-
-        The queue of prompts spreads; what every request waits for does not.
-        """
-        served = self.served
-        service = served.phases.prefill
-        mean = mean_wait(utilization=np.minimum(served.utilization, 0.98), service_time=service)
-        wait = waiting_percentile(share=share, utilization=served.utilization, wait=mean)
-        return served.time_to_first_token - mean + wait
 
 
 def evaluate_serving(

@@ -106,7 +106,9 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
     reserved = np.asarray(reserved_bytes(setting, c))
     lengths = setting.workload
     longest = _cache_bytes(setting, c, lengths.input_tokens + lengths.output_tokens)
-    mean = _cache_bytes(setting, c, lengths.input_tokens + lengths.output_tokens / 2)
+    # A long answer is met the more often.
+    half_way = lengths.output_tokens * (1 + lengths.output_variation**2) / 2
+    mean = _cache_bytes(setting, c, lengths.input_tokens + half_way)
     # Of few sequences all may be long at once; of many some are always short.
     typical = mean + (longest - mean) / np.sqrt(np.maximum(c.concurrency, 1.0))
     if setting.engine.scheduler.whole_requests or not setting.engine.scheduler.continuous:

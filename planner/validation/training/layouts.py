@@ -296,11 +296,14 @@ def _precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
 
 
 def _recipe(run: Run, precision: ComputePrecision) -> Fp8Recipe:
-    """How products in 8 bit are scaled: as the run says, or the word for its precision."""
+    """How products in 8 bit are scaled: as the run says, or the word for its precision.
+
+    Tables that call some runs mxfp8 mean one factor per tensor by fp8.
+    """
     if precision is not ComputePrecision.FP8:
         return Fp8Recipe.AUTO
     words = run.word("precision").split("/")
-    word = run.word("fp8_recipe") or ("mxfp8" if "mxfp8" in words else "auto")
+    word = run.word("fp8_recipe") or ("mxfp8" if "mxfp8" in words else "delayed")
     known = {code.word: code for code in Fp8Recipe}
     code = known.get(Fp8Recipe.meant(word))
     if code is None:
