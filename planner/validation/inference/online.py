@@ -52,12 +52,11 @@ def online_runs(cases: Sequence[InferenceCase]) -> Outcome:
     at_once = np.array([_comes_at_once(case) for case in cases])
     if not at_once.any():
         return outcome
-    found = outcome.quantities
-    first = np.where(at_once, _burst_wait(cases), found["time_to_first_token_s"])
-    longer = first - found["time_to_first_token_s"]
-    latency = found["request_latency_s"] + longer
+    means = outcome.quantities
+    first = np.where(at_once, _burst_wait(cases), means["time_to_first_token_s"])
+    latency = means["request_latency_s"] + first - means["time_to_first_token_s"]
     values = {"time_to_first_token_s": first, "request_latency_s": latency}
-    return replace(outcome, quantities={**found, **values})
+    return replace(outcome, quantities={**means, **values})
 
 
 def _comes_at_once(case: InferenceCase) -> bool:
@@ -74,17 +73,17 @@ def _burst_wait(cases: Sequence[InferenceCase]) -> FloatArray:
     number = np.maximum(number / Columns.of(cases).replicas, 1.0)
     size = np.minimum(_largest_wave(cases), number)
     setting, c = _at(cases, size[:, None])
-    costs, wave = phases(setting, c, size[:, None]), wave_time(setting, c)
+    costs = phases(setting, c, size[:, None])
     wave, lone, queued = (
         np.broadcast_to(value, (len(cases), 1))[:, 0]
-        for value in (wave, costs.prompt_time, costs.queued)
+        for value in (wave_time(setting, c), costs.prompt_time, costs.queued)
     )
     waves = np.floor(number / size)
     rest = number - waves * size
     # Of full waves and of the last one: when they start, and the prompts before one's own.
     starts = waves * (size * (waves - 1) / 2 + rest) * wave / number
     before = (waves * size**2 + rest**2) / 2 / number * queued
-    return starts + before + lone + request_overhead(setting)
+    return np.asarray(starts + before + lone + request_overhead(setting))
 
 
 def _ending(cases: Sequence[InferenceCase], outcome: Outcome, offered: BoolArray) -> Outcome:
