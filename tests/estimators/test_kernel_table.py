@@ -183,8 +183,6 @@ def test_factors_of_groups_are_written_by_rows_and_by_columns() -> None:
         ("fsdp", "b200-sxm-180gb", Fp8Recipe.DELAYED),
     ],
 )
-def test_a_framework_has_a_recipe_for_each_gpu(
-    framework: str, gpu: str, recipe: Fp8Recipe
-) -> None:
+def test_a_framework_has_a_recipe_for_each_gpu(framework: str, gpu: str, recipe: Fp8Recipe) -> None:
     profile = load_framework(framework).spec
     assert profile.recipe_on(scales_groups=load_gpu(gpu).scales_groups) is recipe
