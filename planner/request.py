@@ -101,6 +101,8 @@ class Request:
     input_tokens: int | None = None
     output_tokens: int | None = None
     request_rate: float | None = None
+    input_variation: float = 0.0
+    output_variation: float = 0.0
     prefix_cache_hit_rate: float = 0.0
     draft_tokens: int = 0
     acceptance_rate: float = 0.0

@@ -99,7 +99,10 @@ def adapter_launches(share: Share, group: LayerGroup) -> float:
     count = len(adapted_matrices(share.setting, group))
     time = count * execution.adapter_launch_time
     if workload.adapter is AdapterKind.QLORA:
-        time += sum(group.num_matrices) * execution.dequantize_launch_time
+        time += (
+            sum(layer_of(share.setting.model, group).num_matrices)
+            * execution.dequantize_launch_time
+        )
     return time
 
 
@@ -178,7 +181,7 @@ def _prefix(share: Share, group: LayerGroup) -> Iterator[Operator]:
 def _dequantizations(share: Share, group: LayerGroup) -> Iterator[Operator]:
     """Every frozen matrix becomes 16-bit before each product that reads it."""
     layer = layer_parameters(share.hidden_size, group)
-    attention, feed_forward = group.num_matrices
+    attention, feed_forward = layer_of(share.setting.model, group).num_matrices
     local = layer.feed_forward / share.tensor_parallel + layer.experts / share.expert_parallel
     sizes = (
         ("attention_dequantize", layer.attention / share.tensor_parallel, attention),

@@ -10,10 +10,9 @@ from planner.arrays import FloatArray, Numeric
 from planner.estimators.operators import Operator, timed
 from planner.estimators.share import Share, repeats_outputs
 from planner.layers.model import Layer
-from planner.layers.operators import Elementwise, Lookup, Loss, Op, Product, Split
+from planner.layers.operators import Elementwise, Holder, Lookup, Loss, Op, Product, Split
 from planner.layers.sizes import Columns, Spread
 
-_ENDS = ("embedding", "logits")
 SIXTEEN_BIT = 2.0
 """Bytes of a number that layers read and write."""
 
@@ -76,12 +75,6 @@ def lookup(share: Share, op: Lookup, layer: Layer) -> Iterator[Operator]:
     )
 
 
-def _is_frozen(share: Share, op: Op) -> bool:
-    """Whether the weights of an operator stay as they are; those of both ends may be trained."""
-    workload = share.setting.workload
-    return workload.is_frozen and not (workload.saves_ends and op.module in _ENDS)
-
-
 def loss(share: Share, op: Loss, layer: Layer) -> Iterator[Operator]:
     """The passes of a framework over all logits, half of them backward."""
     logits = share.tokens * op.columns.on_rank(share.tensor_parallel)
@@ -95,6 +88,13 @@ def numbers(share: Share, columns: Columns, spread: Spread) -> FloatArray:
     if spread is Spread.TENSOR:
         return np.asarray(share.tokens * columns.on_rank(share.tensor_parallel))
     return share.own_tokens * columns.whole
+
+
+def _is_frozen(share: Share, op: Op) -> bool:
+    """Whether weights get no gradient; embedding and logits may be trained beside adapters."""
+    workload = share.setting.workload
+    saved = workload.saves_ends and op.holder in (Holder.EMBEDDING, Holder.LOGITS)
+    return workload.is_frozen and not saved
 
 
 def _moved(share: Share, op: Elementwise, tensors: int) -> FloatArray:

@@ -150,10 +150,15 @@ def adapter_times(
 
 
 def _attention_kernels(group: LayerGroup) -> int:
-    """Queries, keys, values and output; layers with a state join the first three."""
-    if not group.attention:
+    """Queries, keys, values and output; layers with a state join the first three.
+
+    Latents: keys and values down and up, the output; queries at once, or down and up; an indexer.
+    """
+    if not (attention := group.attention):
         return 0
-    return 2 if group.attention.kind in ("linear", "mamba2") else 4
+    if attention.kind == "latent":
+        return 4 + (attention.q_lora_rank > 0) + (attention.index_topk > 0)
+    return 2 if attention.kind in ("linear", "mamba2") else 4
 
 
 def launches(world: World, layout: Layout, group: LayerGroup) -> float:
