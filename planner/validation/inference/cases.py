@@ -29,6 +29,7 @@ from planner.validation.library import Library, spelled, without_variant
 from planner.validation.models import NotPredicted, first_line, model_of
 from planner.validation.prediction import Case
 from planner.validation.runs import Run
+from planner.workloads.engine_options import eager, limited
 
 _LONGEST = 100_000_000
 _HIGHEST_RATE = 1e6
@@ -165,6 +166,8 @@ class InferenceCase(Case):
             self.cluster,
             self.rule.profile,
             self.engine.execution.weight_bandwidth_fraction,
+            self.engine.execution.decode_launch_time,
+            self.engine.memory,
             self.engine.scheduler,
             *self.traffic.of_all,
         )
@@ -350,9 +353,13 @@ def _scheduled(engine: EngineProfile, run: Run) -> EngineProfile:
     """The engine with what a run says of its scheduler."""
     names = ("poll_interval", "batch_wait", *SCHEDULED)
     given: dict[str, Any] = {name: int(run.number(name) or 0) for name in names if run.text(name)}
+    if run.flag("enforce_eager"):
+        engine = eager(engine)
     if not given:
         return engine
     try:
+        if "max_num_seqs" in given:
+            engine = limited(engine, given["max_num_seqs"])
         return replace(engine, scheduler=replace(engine.scheduler, **given))
     except ValueError as error:
         raise NotPredicted(f"impossible scheduler: {first_line(error)}") from error
