@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,9 +21,12 @@ from planner.configurations.training import TrainingConfigurations
 from planner.enums import (
     AttentionKind,
     ComputePrecision,
+    MainPrecision,
     Offload,
+    OptimizerKind,
     Precision,
     Recompute,
+    StatePrecision,
     ZeroStage,
 )
 from planner.specs.framework import FrameworkProfile
@@ -177,7 +181,33 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
         found["recompute"] = c.recompute == Recompute.FEED_FORWARD
     if not f.fp8_attention:
         found["fp8_attention"] = c.fp8_attention
+    return found | _unsupported_states(c, f)
+
+
+def _unsupported_states(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
+    """The same of optimizers and formats of what they keep."""
+    found = {}
+    if np.any(c.optimizer):
+        found["optimizer"] = _not_among(c.optimizer, OptimizerKind, f.optimizers)
+    if np.any(told := c.optimizer_state_precision):
+        found["optimizer_state_precision"] = _not_among(told, StatePrecision, f.state_precisions)
+    if np.any(told := c.main_params_precision):
+        found["main_params_precision"] = _not_among(told, MainPrecision, f.main_precisions)
+    if np.any(told := c.main_grads_precision):
+        found["main_grads_precision"] = _not_among(told, MainPrecision, f.main_precisions)
+    if not f.optimizer_in_backward:
+        found["optimizer_in_backward"] = c.optimizer_in_backward
     return found
+
+
+def _not_among(
+    codes: CodeArray,
+    kinds: type[OptimizerKind | StatePrecision | MainPrecision],
+    words: Sequence[str],
+) -> BoolArray:
+    """Where codes are neither their default nor one of some words."""
+    lacking = [kind != 0 and kind.word not in words for kind in kinds]
+    return np.asarray(np.array(lacking)[codes])
 
 
 def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -194,6 +224,13 @@ def _sharded_from(kind: Offload, profile: FrameworkProfile) -> int:
     if kind.of_weights:
         return profile.states.weights_sharded_from
     return ZeroStage.OPTIMIZER if kind.of_states else ZeroStage.NONE
+
+
+def _in_backward(c: TrainingConfigurations, _: Context) -> BoolArray:
+    if not np.any(c.optimizer_in_backward):
+        return np.zeros((), dtype=np.bool_)
+    waits = (c.num_micro_batches > 1) | (c.pipeline_parallel > 1) | (c.offload != Offload.NONE)
+    return np.asarray(c.optimizer_in_backward & waits)
 
 
 def _offload(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -293,11 +330,16 @@ RULES: tuple[Rule, ...] = tuple(
             f"{_WIDEST_FP8_HEAD}, and a GPU with such kernels",
             _fp8_attention,
         ),
+        (
+            "optimizer_in_backward",
+            "optimizer_in_backward needs one micro-batch per step, no pipeline and no offload",
+            _in_backward,
+        ),
         ("framework", "the framework does not support this combination", _framework),
         (
             "offload",
-            "the framework cannot offload this, or not at this zero_stage (drives: 3), or the GPU's "
-            "link to its host is not known",
+            "the framework cannot offload this, or not at this zero_stage (drives: 3), or the "
+            "GPU's link to its host is not known",
             _offload,
         ),
         ("precision", "the GPU lacks this precision", _precision),

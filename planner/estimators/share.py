@@ -55,6 +55,7 @@ class Share:
     sequence_parallel: BoolArray
     flash_attention: BoolArray
     fp8_attention: BoolArray
+    main_grads: CodeArray
     recomputation: Recomputation
 
     @classmethod
@@ -71,6 +72,7 @@ class Share:
             sequence_parallel=c.sequence_parallel,
             flash_attention=c.flash_attention,
             fp8_attention=c.fp8_attention,
+            main_grads=c.main_grads_precision,
             recomputation=Recomputation.of(c, setting.model.num_hidden_layers),
         )
 
@@ -102,7 +104,7 @@ class Share:
     @cached_property
     def gradients(self) -> Gradients:
         """What the framework does with gradients in each precision."""
-        return Gradients.of(self.setting.framework, self.precision)
+        return Gradients.of(self.setting.framework, self.precision, self.main_grads)
 
     @cached_property
     def tensor_group(self) -> Group:

@@ -67,6 +67,13 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {"num_gpus": 16, "tensor_parallel": 16},
         {"model": "llama-3-8b"},
     ),
+    # Gradients that are added up over micro-batches cannot go as soon as they are there.
+    (
+        "optimizer_in_backward",
+        {"num_gpus": 8, "optimizer_in_backward": True, "global_batch_size": 16},
+        {"num_gpus": 8, "optimizer_in_backward": True, "global_batch_size": 8},
+        {"framework": "torchtitan"},
+    ),
     # Forty ranks hold each key five times, but 13,824 columns do not divide.
     (
         "intermediate_size",

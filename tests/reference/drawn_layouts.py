@@ -11,7 +11,14 @@ from scalar_machine import Layout, World
 
 from planner import Request
 from planner.configurations.training import NAMES, TrainingConfigurations
-from planner.enums import ComputePrecision, Offload, Recompute
+from planner.enums import (
+    ComputePrecision,
+    MainPrecision,
+    Offload,
+    OptimizerKind,
+    Recompute,
+    StatePrecision,
+)
 from planner.estimators.share import Setting
 from planner.plan import make_plan
 from planner.specs.catalogue import Catalogue, names
@@ -88,6 +95,10 @@ def make_table(layouts: list[Layout]) -> TrainingConfigurations:
         "recompute": lambda word: Recompute[word.upper()],
         "offload": lambda word: Offload[word.upper()],
         "precision": lambda word: ComputePrecision[word.upper()],
+        "optimizer": lambda word: OptimizerKind[word.upper()],
+        "optimizer_state_precision": lambda word: StatePrecision[word.upper()],
+        "main_params_precision": lambda word: MainPrecision[word.upper()],
+        "main_grads_precision": lambda word: MainPrecision[word.upper()],
     }
     plain = codes.get
     return TrainingConfigurations.of(
@@ -130,6 +141,11 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         flash_attention=choose([True, True, False]),
         fp8_attention=kernels and precision in ("fp8", "fp4") and choose([True, False]),
         data_parallel_replicas=choose([1, 1, 2, 4]) if f.hybrid_sharding and d > 1 else 1,
+        optimizer=choose(["adam", *(kind for kind in f.optimizers if kind != "muon")]),
+        optimizer_state_precision=choose(["framework", *f.state_precisions]),
+        main_params_precision=choose(["framework", "framework", *f.main_precisions]),
+        main_grads_precision=choose(["framework", "framework", *f.main_precisions]),
+        optimizer_in_backward=f.optimizer_in_backward and m == p == 1 and choose([True, False]),
     )
 
 
@@ -153,6 +169,11 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         flash_attention=choose([True, False]),
         fp8_attention=choose([True, False, False]),
         data_parallel_replicas=choose([1, 2, 3]),
+        optimizer=choose(["adam", "adam", *OptimizerKind.words()]),
+        optimizer_state_precision=choose(["framework", "framework", *StatePrecision.words()]),
+        main_params_precision=choose(["framework", "framework", *MainPrecision.words()]),
+        main_grads_precision=choose(["framework", "framework", *MainPrecision.words()]),
+        optimizer_in_backward=choose([False, False, True]),
     )
 
 

@@ -23,6 +23,7 @@ _SAME = {
     "lora_r": "--lora_r",
     "lora_target_modules": "--lora_target_modules",
     "activation_offloading": "--activation_offloading",
+    "optimizer": "--optim",
     "attn_implementation": "--attn_implementation",
     "deepspeed": "--deepspeed",
     "fsdp": "--fsdp",

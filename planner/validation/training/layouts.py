@@ -9,12 +9,21 @@ from itertools import product
 from planner.confidence.classes import has_experts
 from planner.confidence.frameworks import FrameworkRule
 from planner.configurations.training_rules import END_CHUNKS
-from planner.enums import ComputePrecision, Offload, Precision, Recompute
+from planner.enums import (
+    ComputePrecision,
+    MainPrecision,
+    Offload,
+    OptimizerKind,
+    Precision,
+    Recompute,
+    StatePrecision,
+)
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.validation.models import NotPredicted
 from planner.validation.runs import Run
+from planner.validation.training.optimizers import told_states
 
 # A run without a year is taken to be of now.
 _YEAR = 2025
@@ -72,6 +81,11 @@ class Layout:
     sequence_parallel: bool
     flash_attention: bool
     fp8_attention: bool
+    optimizer: OptimizerKind = OptimizerKind.ADAM
+    optimizer_state_precision: StatePrecision = StatePrecision.FRAMEWORK
+    main_params_precision: MainPrecision = MainPrecision.FRAMEWORK
+    main_grads_precision: MainPrecision = MainPrecision.FRAMEWORK
+    optimizer_in_backward: bool = False
 
     @property
     def data_parallel(self) -> float:
@@ -148,6 +162,7 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         sequence_parallel=False,
         flash_attention=since(context.rule.flash_attention_from, year) if flash is None else flash,
         fp8_attention=bool(context.run.flag("fp8_attention")),
+        **told_states(context.run),
     )
 
 
