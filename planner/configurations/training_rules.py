@@ -32,6 +32,7 @@ from planner.enums import (
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
+from planner.specs.pipeline_layout import layers_of_chunks
 from planner.specs.workload import TrainingWorkload
 
 
@@ -72,7 +73,21 @@ def _heads(c: TrainingConfigurations, context: Context) -> BoolArray:
     return violated
 
 
+def _layout(c: TrainingConfigurations, context: Context) -> BoolArray:
+    layout = context.workload.pipeline_layout
+    if not layout:
+        return np.zeros((), dtype=np.bool_)
+    sizes = layers_of_chunks(layout)
+    # A chunk without any layer holds the embedding or the loss.
+    empty = 0 in sizes[1:-1]
+    fits = sum(sizes) == context.model.num_hidden_layers
+    chunks = c.pipeline_parallel * c.virtual_pipeline
+    return np.asarray((chunks != len(sizes)) | (not fits) | empty)
+
+
 def _layers(c: TrainingConfigurations, context: Context) -> BoolArray:
+    if context.workload.pipeline_layout:
+        return np.zeros((), dtype=np.bool_)
     v = c.virtual_pipeline
     places = context.model.num_hidden_layers + np.where(v > 1, END_CHUNKS, 0)
     return np.asarray(c.pipeline_parallel * v > places)
@@ -91,6 +106,8 @@ def _interleaved_batch(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def _interleaved_layers(c: TrainingConfigurations, context: Context) -> BoolArray:
+    if context.workload.pipeline_layout:
+        return np.zeros((), dtype=np.bool_)
     chunks = c.pipeline_parallel * c.virtual_pipeline
     layers = context.model.num_hidden_layers
     most = np.ceil(layers / chunks)
@@ -273,6 +290,12 @@ RULES: tuple[Rule, ...] = tuple(
             _heads,
         ),
         ("intermediate_size", "tensor_parallel must divide the feed-forward width", uneven_widths),
+        (
+            "pipeline_layout",
+            "pipeline_layout has pipeline_parallel x virtual_pipeline chunks, of all layers of the "
+            "model, and none without layers inside",
+            _layout,
+        ),
         (
             "num_hidden_layers",
             "pipeline_parallel x virtual_pipeline cannot exceed the layers, or with "

@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.errors import LaunchError
 from planner.launch.gpus import gpus_of, require_split
-from planner.launch.targets.megatron_layout import stages_of
+from planner.launch.targets.megatron_layout import stages_of, told_layout
 from planner.launch.targets.megatron_shape import shape_read
 from planner.launch.understood import Answers, Reading
 from planner.optimizer_names import optimizer_of
@@ -65,6 +65,7 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
     if all(map(reading.has, _BOTH_OFFLOADS)):
         values["offload"] = "optimizer_activations"
     values |= _optimizer(reading)
+    _set(values, "pipeline_layout", told_layout(reading, values, shape["num_hidden_layers"]))
     values["dropout"] = _dropout(reading)
     defaults = {
         name: f"{said[name]}, as {framework} does without an option"

@@ -9,11 +9,13 @@ from functools import cached_property
 from planner.confidence.classes import scale
 from planner.confidence.frameworks import FrameworkRule, framework_rule
 from planner.enums import AdapterKind, AdapterTargets
+from planner.errors import SpecError
 from planner.estimators.machine import Machine
 from planner.estimators.share import Setting
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import MOST_MODULES, ModelSpec
 from planner.specs.multi_token import with_mtp
+from planner.specs.pipeline_layout import layers_of_chunks
 from planner.specs.workload import TrainingWorkload
 from planner.validation.columns import MemoryKind
 from planner.validation.hardware import run_cluster
@@ -58,6 +60,7 @@ class TrainingCase(Case):
     own_loss: bool = False
     adapter: AdapterKind = AdapterKind.NONE
     lora_rank: int = _LORA_RANK
+    pipeline_layout: str = ""
 
     @property
     def software(self) -> FrameworkRule:
@@ -76,6 +79,7 @@ class TrainingCase(Case):
             self.adapter,
             self.lora_rank,
             self.rule.lora_targets,
+            self.pipeline_layout,
         )
 
     @property
@@ -92,6 +96,7 @@ class TrainingCase(Case):
                 adapter=self.adapter,
                 lora_rank=self.lora_rank,
                 lora_targets=AdapterTargets(self.rule.lora_targets),
+                pipeline_layout=self.pipeline_layout,
             ),
         )
 
@@ -157,8 +162,20 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         own_loss=with_loss != shipped,
         adapter=adapter,
         lora_rank=run.count("lora_rank") or _LORA_RANK,
+        pipeline_layout=_pipeline_layout(run),
         catalogue=library.catalogue,
     )
+
+
+def _pipeline_layout(run: Run) -> str:
+    """The layout that a run states."""
+    layout = run.text("pipeline_layout")
+    if layout:
+        try:
+            layers_of_chunks(layout)
+        except SpecError as error:
+            raise NotPredicted(str(error)) from error
+    return layout
 
 
 def _trained(run: Run, model: ModelSpec, rule: FrameworkRule, adapter: AdapterKind) -> ModelSpec:

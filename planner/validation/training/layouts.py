@@ -8,7 +8,6 @@ from itertools import product
 
 from planner.confidence.classes import has_experts
 from planner.confidence.frameworks import FrameworkRule
-from planner.configurations.training_rules import END_CHUNKS
 from planner.enums import (
     ComputePrecision,
     MainPrecision,
@@ -222,10 +221,9 @@ def _virtual(context: Open, layout: Layout) -> list[int]:
     p = layout.pipeline_parallel
     if p == 1 or not context.profile.interleaved_schedule:
         return [1]
-    layers = context.model.num_hidden_layers
     if given:
-        # Some count embedding and loss as layers of the pipeline: 94 layers on 96 places.
-        return [max(1, min(given, (layers + END_CHUNKS) // p))]
+        return [given]
+    layers = context.model.num_hidden_layers
     micro_batches = layout.global_batch_size / (layout.data_parallel * layout.micro_batch_size)
     if micro_batches % p:
         return [1]
