@@ -33,6 +33,7 @@ class TrainingConfigurations(ConfigurationTable):
     sequence_parallel: BoolArray
     flash_attention: BoolArray
     fp8_attention: BoolArray
+    fp8_recipe: CodeArray
     optimizer: CodeArray
     optimizer_state_precision: CodeArray
     main_params_precision: CodeArray

@@ -129,7 +129,7 @@ def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParame
     """Memory of every configuration, on each of its candidate stages."""
     groups = share.setting.model.layer_groups
     kept = [layer_bytes(share, group) for group in groups]
-    whole = [all_bytes(share, group, core_recomputed=False) for group in groups]
+    whole = [all_bytes(share, group) for group in groups]
     state = _state_parts(share, c, parameters)
     candidates = range(len(parameters.dense))
     moved = [moved_activations(share, group, c) for group in groups]

@@ -8,10 +8,17 @@ import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, Numeric, add, largest
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import ComputePrecision, MainPrecision, OptimizerKind, StatePrecision, ZeroStage
+from planner.enums import (
+    ComputePrecision,
+    Fp8Recipe,
+    MainPrecision,
+    OptimizerKind,
+    StatePrecision,
+    ZeroStage,
+)
 from planner.estimators.gradients import Gradients
 from planner.estimators.sharding import StageParameters
-from planner.estimators.share import Setting, compute_bytes
+from planner.estimators.share import Setting, compute_bytes, recipe_of
 from planner.formulas.optimizers import block_scaled_bytes, newton_schulz_flops
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Experts, Product, Split
@@ -94,13 +101,20 @@ def _copy_bytes(states: States, c: TrainingConfigurations) -> FloatArray:
 def _stored_bytes(setting: Setting, c: TrainingConfigurations, usual: Numeric) -> Numeric:
     """Weights of layers as they lie there between steps.
 
-    In 4 bits they lie in both orientations, as the products of both passes read them. Hopper and
-    scales per block need both in 8 bits, too, which are as many bytes as 16 bits.
+    In 4 bits they lie in both orientations, as the products of both passes read them. In 8 bits
+    with one scale for a matrix one is enough where products take either; Hopper and scales of
+    groups need both, which are as many bytes as 16 bits.
     """
     if setting.workload.is_frozen or not setting.framework.states.quantized_weights:
         return usual
     in_four = 2 * compute_bytes(np.asarray(ComputePrecision.FP4))
-    return np.where(c.precision == ComputePrecision.FP4, in_four, usual)
+    stored = np.where(c.precision == ComputePrecision.FP4, in_four, usual)
+    gpu = setting.machine.gpu
+    if not gpu.scales_groups:
+        return stored
+    recipe = recipe_of(setting, c)
+    one_scale = (recipe == Fp8Recipe.TENSORWISE) | (recipe == Fp8Recipe.DELAYED)
+    return np.where((c.precision == ComputePrecision.FP8) & one_scale, 1.0, stored)
 
 
 def _weight_bytes(states: States, c: TrainingConfigurations) -> FloatArray:

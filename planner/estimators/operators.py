@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from planner.arrays import FloatArray, Numeric, add
-from planner.enums import ComputePrecision
 from planner.estimators.recomputation import Recomputation
-from planner.estimators.share import Share, elementwise_bytes
+from planner.estimators.share import Share
+from planner.layers.operators import Op
 
 COLLECTIVES = ("tensor_parallel", "context_parallel", "expert_parallel")
 
@@ -36,10 +36,6 @@ class Operator:
     selective: Numeric = 0.0
     in_feed_forward: bool = False
 
-    def repeating(self, share: Numeric) -> Operator:
-        """The same, of which selective recomputation repeats at least this share."""
-        return replace(self, selective=np.maximum(self.selective, share))
-
     def repeated(self, again: Recomputation) -> FloatArray:
         """Seconds of the repeated forward, the mean over the layers."""
         if not self.repeatable:
@@ -50,67 +46,26 @@ class Operator:
         return np.where(again.any_full, again.full * self.forward, partly)
 
 
-def linear(
-    share: Share,
-    name: str,
-    module: str,
+def timed(
+    op: Op,
     *,
-    rows: Numeric,
-    columns: Numeric,
-    depth: Numeric,
-    repeatable: bool = True,
-    sixteen_bit: bool = False,
+    forward: FloatArray,
+    backward: FloatArray,
+    flops: FloatArray | None = None,
+    part: str = "compute",
+    selective: Numeric = 0.0,
 ) -> Operator:
-    """A matrix multiplication; its backward computes both gradients, of a frozen one the data's.
-
-    In fp8 its operands are cast first, in fp4 by the kernels; the weight gradient accumulates
-    in place, unless other kernels do it.
-    """
-    machine = share.setting.machine
-    is_fp8 = share.precision == ComputePrecision.FP8
-    precision = share.precision
-    if sixteen_bit:
-        is_fp8 = np.zeros((), dtype=np.bool_)
-        precision = machine.sixteen_bit
-    accumulated = np.where(
-        np.asarray(share.gradients.accumulation_traffic) > 0, 2.0, 2 * share.gradients.kept
-    )
-    forward = machine.gemm_time(rows, columns, depth, precision)
-    data_gradient = machine.gemm_time(rows, depth, columns, precision)
-    weight_gradient = machine.gemm_time(columns, depth, rows, precision, output_bytes=accumulated)
-    if share.setting.workload.is_frozen:
-        weight_gradient = np.zeros(())
-    cast_input = np.where(is_fp8, machine.memory_time(3.0 * rows * np.asarray(depth)), 0.0)
-    cast_output = np.where(is_fp8, machine.memory_time(3.0 * rows * np.asarray(columns)), 0.0)
+    """What a described operator takes."""
     return Operator(
-        name=name,
-        module=module,
-        forward=forward + cast_input,
-        backward=data_gradient + weight_gradient + cast_output,
-        flops=np.asarray(2.0 * rows * np.asarray(columns) * depth),
-        repeatable=repeatable,
-        selective=share.setting.framework.execution.selective_share,
-    )
-
-
-def elementwise(
-    share: Share,
-    name: str,
-    module: str,
-    *,
-    elements: Numeric,
-    forward_bytes: float,
-    backward_bytes: float,
-) -> Operator:
-    """A memory-bound operator; bytes are per element and of fused kernels."""
-    machine = share.setting.machine
-    return Operator(
-        name=name,
-        module=module,
-        forward=machine.memory_time(elementwise_bytes(share, elements, forward_bytes)),
-        backward=machine.memory_time(elementwise_bytes(share, elements, backward_bytes)),
-        flops=np.zeros(()),
-        selective=share.setting.framework.execution.selective_share,
+        name=op.name,
+        module=op.module,
+        forward=forward,
+        backward=backward,
+        flops=np.zeros(()) if flops is None else flops,
+        part=part,
+        repeatable=op.repeatable,
+        selective=selective,
+        in_feed_forward=op.in_feed_forward,
     )
 
 
@@ -133,18 +88,6 @@ def gradient_accumulation(
         backward=np.where(traffic > 0, once * (1 - 1 / num_micro_batches), 0.0),
         flops=nothing,
         repeatable=False,
-    )
-
-
-def tensor_collectives(share: Share, module: str) -> Iterator[Operator]:
-    """What tensor parallelism exchanges around one attention or feed-forward block."""
-    yield Operator(
-        name=f"{module}_tensor_parallel",
-        module=module,
-        part="tensor_parallel",
-        forward=share.block_exchange,
-        backward=share.block_exchange,
-        flops=np.zeros(()),
     )
 
 

@@ -10,10 +10,9 @@ from planner.arrays import FloatArray, add, largest
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import ZeroStage
 from planner.estimators.adapters import adapter_block, adapter_launches
-from planner.estimators.attention_block import attention_block, softmax_launches
+from planner.estimators.attention_core import softmax_launches
 from planner.estimators.data_parallel import DataParallelTime, data_parallel_time
-from planner.estimators.ends import embedding_block, logits_block, prediction_block
-from planner.estimators.feed_forward_block import feed_forward_block
+from planner.estimators.layer_operators import layer_operators
 from planner.estimators.model_states import ModelStates, muon_time
 from planner.estimators.offload import (
     HostCopies,
@@ -35,6 +34,7 @@ from planner.estimators.share import Share
 from planner.estimators.step_time import Block, StepTime
 from planner.formulas.overlap import exposed_time, partly_hidden
 from planner.formulas.pipeline import bubble_time
+from planner.layers.model import embedding_of, layer_of, logits_of, prediction_of
 from planner.specs.framework import Overlap
 
 _Passes = tuple[FloatArray, FloatArray]
@@ -100,9 +100,9 @@ def _blocks(
     launch = setting.framework.execution.layer_launch_time
     blocks = []
     for index, group in enumerate(setting.model.layer_groups):
+        layer = layer_of(setting.model, group)
         operators: Iterable[Operator] = (
-            *attention_block(share, group),
-            *feed_forward_block(share, group),
+            *layer_operators(share, layer),
             *adapter_block(share, group),
             *gradient_accumulation(
                 share, _trained_in_layer(parameters, index), c.num_micro_batches
@@ -111,11 +111,11 @@ def _blocks(
         of_block = launch / 2
         launches = (
             of_block * group.num_blocks,
-            softmax_launches(share, group),
+            softmax_launches(share, layer.core),
             adapter_launches(share, group),
         )
         of_feed_forward = of_block if group.feed_forward else 0.0
-        waits = setting.framework.execution.expert_host_wait if group.num_experts else 0.0
+        waits = setting.framework.execution.expert_host_wait if layer.experts else 0.0
         time = layer_time(operators, share.recomputation, add(launches), of_feed_forward, waits)
         gathers = exchange.layer_forward[index], exchange.layer_backward[index]
         moves = copies.layer_forward[index], copies.layer_backward[index]
@@ -138,16 +138,17 @@ def _end_blocks(
     exchange: DataParallelTime,
     copies: HostCopies,
 ) -> Iterable[Block]:
-    modules = share.setting.model.mtp_num_layers
+    model = share.setting.model
     on_stages = {
-        embedding_block: (1.0, parameters.is_first),
-        logits_block: (1.0, parameters.is_last),
+        embedding_of(model): (1.0, parameters.is_first),
+        logits_of(model): (1.0, parameters.is_last),
     }
-    if modules:
-        on_stages[prediction_block] = (float(modules), parameters.is_last)
+    if model.mtp_num_layers:
+        on_stages[prediction_of(model)] = (float(model.mtp_num_layers), parameters.is_last)
     summed = tuple(gradient_accumulation(share, parameters.trained.end, c.num_micro_batches))
-    for block, (whole, is_there) in on_stages.items():
-        time = layer_time((*block(share), *summed), share.recomputation, 0.0)
+    for end, (whole, is_there) in on_stages.items():
+        operators = (*layer_operators(share, end), *summed)
+        time = layer_time(operators, share.recomputation, 0.0)
         gathers = exchange.end_forward, exchange.end_backward
         gather = _shown_gather(share, time, gathers)
         offload = _shown_copies(share, time, gathers, (copies.end_forward, copies.end_backward))

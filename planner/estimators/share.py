@@ -9,13 +9,16 @@ import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import ComputePrecision
+from planner.enums import ComputePrecision, Fp8Recipe
 from planner.estimators.gradients import Gradients
 from planner.estimators.machine import Group, Machine
 from planner.estimators.recomputation import Recomputation
 from planner.formulas.overlap import partly_hidden
+from planner.layers.model import Layer
+from planner.layers.sizes import heads_on_rank
 from planner.specs.framework import FrameworkProfile
-from planner.specs.model import LayerGroup, ModelSpec
+from planner.specs.model import ModelSpec
+from planner.specs.quantization import training_format
 from planner.specs.workload import TrainingWorkload
 
 _COMPUTE_BYTES = {
@@ -52,6 +55,7 @@ class Share:
     expert_parallel: FloatArray
     sequences: FloatArray
     precision: CodeArray
+    kernel_format: CodeArray
     sequence_parallel: BoolArray
     flash_attention: BoolArray
     fp8_attention: BoolArray
@@ -69,6 +73,7 @@ class Share:
             expert_parallel=c.expert_parallel,
             sequences=c.micro_batch_size,
             precision=c.precision,
+            kernel_format=_kernel_format(setting, c),
             sequence_parallel=c.sequence_parallel,
             flash_attention=c.flash_attention,
             fp8_attention=c.fp8_attention,
@@ -136,13 +141,24 @@ class Share:
 
     def key_value_heads(self, num_key_value_heads: int) -> FloatArray:
         """Key-value heads on this GPU; fewer heads than ranks are replicated."""
-        return np.maximum(num_key_value_heads / self.tensor_parallel, 1.0)
+        return np.asarray(heads_on_rank(num_key_value_heads, self.tensor_parallel))
 
 
-def repeats_outputs(share: Share, group: LayerGroup) -> Numeric:
+def _kernel_format(setting: Setting, c: TrainingConfigurations) -> CodeArray:
+    """Which kernels multiply, where ``TRAINING_FORMATS`` has them."""
+    return training_format(c.precision, recipe_of(setting, c))
+
+
+def recipe_of(setting: Setting, c: TrainingConfigurations) -> CodeArray:
+    """How each configuration scales what it multiplies in 8 bit."""
+    own = setting.framework.recipe_on(scales_groups=setting.machine.gpu.scales_groups)
+    return np.where(c.fp8_recipe == Fp8Recipe.AUTO, own, c.fp8_recipe)
+
+
+def repeats_outputs(share: Share, layer: Layer) -> Numeric:
     """1 where selective recomputation repeats what makes a layer's outputs at little cost."""
     execution = share.setting.framework.execution
-    if not (execution.selective_outputs and group.num_experts):
+    if not (execution.selective_outputs and layer.experts):
         return 0.0
     return np.where(share.flash_attention, 1.0, 0.0)
 
@@ -150,9 +166,3 @@ def repeats_outputs(share: Share, group: LayerGroup) -> Numeric:
 def compute_bytes(precision: CodeArray) -> FloatArray:
     """Bytes per element of each precision code, scales included."""
     return np.asarray(_BYTES_BY_CODE[precision])
-
-
-def elementwise_bytes(share: Share, elements: Numeric, bytes_per_element: float) -> FloatArray:
-    """Traffic of elementwise kernels, as the framework fuses them."""
-    passes = share.setting.framework.execution.elementwise_passes
-    return np.asarray(elements * np.asarray(bytes_per_element * passes))

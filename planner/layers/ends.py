@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from planner.enums import PositionEmbedding
 from planner.layers.operators import (
-    Elementwise,
     Holder,
+    Lookup,
     Loss,
     Op,
     Product,
@@ -31,7 +31,7 @@ from planner.specs.model import ModelSpec
 def embedding(model: ModelSpec) -> Iterator[Op]:
     """Lookup of tokens and of learned positions [2]_, and the norm after it."""
     h = model.hidden_size
-    yield Elementwise(
+    yield Lookup(
         name="embedding",
         module="embedding",
         columns=plain(h),

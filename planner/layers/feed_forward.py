@@ -100,10 +100,10 @@ def _experts(h: int, feed_forward: FeedForwardSpec) -> Iterator[Op]:
     if feed_forward.moe_latent_size:
         yield _latent("latent_down", h, width)
         yield replace(_latent("latent_up", width, h), keeps=(kept(width, spread=Spread.TOKENS),))
-    yield Permute(name="permute", module="experts", columns=plain(width))
+    yield Permute(name="permute", module="experts", columns=plain(width), per_token=k)
     yield _routed(feed_forward, k, width)
     if feed_forward.bias:
-        yield ExpertBias(name="expert_bias", module="experts", columns=plain(width))
+        yield ExpertBias(name="expert_bias", module="experts", columns=plain(width), per_token=k)
     yield ExpertExchange(
         name="experts_all_to_all", module="experts", columns=plain(width), per_token=k
     )
@@ -161,7 +161,6 @@ def _routed(feed_forward: FeedForwardSpec, k: int, inputs: int) -> Experts:
         matrices=of_activation + 1,
         bias=bias,
         holder=Holder.EXPERTS,
-        cheap=True,
         keeps=(
             kept(k * inputs, element, spread),
             kept(k * inputs, Element.EXPERT_OUTPUT, spread),

@@ -12,6 +12,7 @@ from planner.layers import ends
 from planner.layers.attention import attention_block
 from planner.layers.feed_forward import feed_forward_block
 from planner.layers.operators import AttentionCore, Experts, Op, Scan
+from planner.layers.sizes import Element, Kept, Part, columns
 from planner.specs.model import LayerGroup, ModelSpec
 
 Kind = TypeVar("Kind", bound=Op)
@@ -38,9 +39,30 @@ class Layer:
         """Its routed experts; None where it has none."""
         return next(self.of(Experts), None)
 
+    @cached_property
+    def kept(self) -> tuple[tuple[Kept, bool], ...]:
+        """What it keeps for its backward pass, added up by kind, and if its feed-forward does.
+
+        What enters the norm of the feed-forward is no part of that.
+        """
+        sums: dict[tuple[object, ...], list[tuple[Kept, bool]]] = {}
+        for op in self.operators:
+            for each in op.keeps:
+                own = op.in_feed_forward and each.element is not Element.RESIDUAL
+                key = (each.element, each.spread, each.remade, own)
+                sums.setdefault(key, []).append((each, own))
+        return tuple((_together([each for each, _ in same]), same[0][1]) for same in sums.values())
+
     def of(self, kind: type[Kind]) -> Iterator[Kind]:
         """Its operators of a kind."""
         return (op for op in self.operators if isinstance(op, kind))
+
+
+def _together(kept: list[Kept]) -> Kept:
+    """The sum of what is kept alike."""
+    split = sum(each.columns.split for each in kept)
+    copied = (part for each in kept for part in each.columns.copied)
+    return replace(kept[0], columns=columns(Part(name="", count=split), *copied))
 
 
 @lru_cache(maxsize=4096)

@@ -111,6 +111,11 @@ class Elementwise(Op):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Lookup(Elementwise):
+    """Rows of a table, which get gradients and pass none on."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttentionCore(Op):
     """Scores, softmax and weighted values of softmax attention, with its exchange of tokens.
 
@@ -234,9 +239,10 @@ class Experts(Op):
 
 @dataclass(frozen=True, kw_only=True)
 class Permute(Op):
-    """Sorting ``columns`` of each token by expert before the experts, and back after them."""
+    """Sorting ``columns`` of each copy of a token by expert, and back after the experts."""
 
     columns: Columns
+    per_token: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,6 +250,7 @@ class ExpertBias(Op):
     """Adding the weighted bias of each expert to its outputs, where kernels of their own do."""
 
     columns: Columns
+    per_token: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from planner.enums import AttentionKernels
+from planner.enums import AttentionKernels, Fp8Recipe
 from planner.specs.checked import checked
 from planner.specs.quantity import Bytes, BytesOrZero, Fraction, Ratio, Seconds, Share
 
@@ -123,8 +123,8 @@ class States:
     main_weight: BytesOrZero = 0.0
     """What of ``optimizer`` is a copy of the weights in more bits."""
     quantized_weights: bool = False
-    """Weights of layers lie in the format that their products read, and the copy in more bits with
-    the optimizer."""
+    """Weights of layers lie in the format that their products read, in both orientations where
+    products need both, and the copy in more bits with the optimizer."""
     weights_sharded_from: Annotated[int, Field(ge=2, le=3)] = 3
     """The ZeRO stage from which weights are sharded between steps. FSDP does so from 2, where it
     gathers them once per micro-batch and keeps them until the backward pass ends."""
@@ -241,6 +241,10 @@ class FrameworkProfile:
     """It can repeat the feed-forward blocks alone."""
     fp8_attention: bool = False
     """It has attention kernels in 8 bit."""
+    fp8_recipe: str = Fp8Recipe.DELAYED.word
+    """How it scales what it multiplies in 8 bit where nothing is said."""
+    fp8_recipe_of_groups: str = ""
+    """The same on GPUs whose products scale groups of 32 numbers themselves, if it is another."""
     optimizers: tuple[str, ...] = ("adam",)
     """The optimizers that it has."""
     state_precisions: tuple[str, ...] = ()
@@ -261,3 +265,8 @@ class FrameworkProfile:
     """Other names of it."""
     notes: str = ""
     """What else is to know."""
+
+    def recipe_on(self, *, scales_groups: bool) -> Fp8Recipe:
+        """How it scales what it multiplies in 8 bit on a GPU that scales groups itself or not."""
+        word = (scales_groups and self.fp8_recipe_of_groups) or self.fp8_recipe
+        return Fp8Recipe[word.upper()]

@@ -13,6 +13,7 @@ from planner import Request
 from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.enums import (
     ComputePrecision,
+    Fp8Recipe,
     MainPrecision,
     Offload,
     OptimizerKind,
@@ -95,6 +96,7 @@ def make_table(layouts: list[Layout]) -> TrainingConfigurations:
         "recompute": lambda word: Recompute[word.upper()],
         "offload": lambda word: Offload[word.upper()],
         "precision": lambda word: ComputePrecision[word.upper()],
+        "fp8_recipe": lambda word: Fp8Recipe[word.upper()],
         "optimizer": lambda word: OptimizerKind[word.upper()],
         "optimizer_state_precision": lambda word: StatePrecision[word.upper()],
         "main_params_precision": lambda word: MainPrecision[word.upper()],
@@ -122,6 +124,10 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
     precision = choose([word for word in PRECISIONS if word in setting.machine.gpu.peak_flops])
     blocks = ["feed_forward"] if f.feed_forward_recompute else []
     recompute = choose(["none", "selective", "full", *blocks])
+    gpu = setting.machine.gpu
+    recipes = ["auto", "delayed", "tensorwise", "rowwise"]
+    recipes += ["mxfp8"] * gpu.scales_groups
+    recipes += ["blockwise"] * ("fp8_block" in gpu.efficiency.quantized_gemm)
     kernels = f.fp8_attention and setting.machine.gpu.efficiency.fp8_attention is not None
     return Layout(
         num_gpus=t * p * c * d,
@@ -140,6 +146,7 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         sequence_parallel=t > 1 and choose([True, True, False]),
         flash_attention=choose([True, True, False]),
         fp8_attention=kernels and precision in ("fp8", "fp4") and choose([True, False]),
+        fp8_recipe=choose(recipes) if precision == "fp8" else "auto",
         data_parallel_replicas=choose([1, 1, 2, 4]) if f.hybrid_sharding and d > 1 else 1,
         optimizer=choose(["adam", *(kind for kind in f.optimizers if kind != "muon")]),
         optimizer_state_precision=choose(["framework", *f.state_precisions]),
@@ -168,6 +175,7 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         sequence_parallel=choose([True, False]),
         flash_attention=choose([True, False]),
         fp8_attention=choose([True, False, False]),
+        fp8_recipe=choose(["auto", "auto", *Fp8Recipe.words()]),
         data_parallel_replicas=choose([1, 2, 3]),
         optimizer=choose(["adam", "adam", *OptimizerKind.words()]),
         optimizer_state_precision=choose(["framework", "framework", *StatePrecision.words()]),

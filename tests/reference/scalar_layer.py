@@ -10,6 +10,7 @@ from scalar_machine import (
     Layout,
     World,
     all_to_all,
+    cast,
     collective,
     elementwise,
     fused_attention,
@@ -18,6 +19,7 @@ from scalar_machine import (
     key_heads,
     of_gradients,
     own_tokens,
+    recipe_of,
     send,
     shown,
     tokens,
@@ -181,13 +183,13 @@ def _linear(
     precision = precision or layout.precision
     by_itself = of_gradients(world, layout, "accumulation_traffic") > 0
     accumulated = 2.0 if by_itself else 2 * of_gradients(world, layout, "gradient")
-    forward = gemm(world, rows, columns, depth, precision)
-    backward = gemm(world, rows, depth, columns, precision)
+    recipe = recipe_of(world, layout)
+    forward = gemm(world, rows, columns, depth, precision, recipe=recipe)
+    backward = gemm(world, rows, depth, columns, precision, recipe=recipe)
     if not frozen(world):
-        backward += gemm(world, columns, depth, rows, precision, accumulated)
-    if precision == "fp8":  # a cast reads 16 bit and writes 8
-        forward += elementwise(world, 3 * rows * depth)
-        backward += elementwise(world, 3 * rows * columns)
+        backward += gemm(world, columns, depth, rows, precision, accumulated, recipe)
+    forward += cast(world, rows * depth, precision, recipe)
+    backward += cast(world, rows * columns, precision, recipe)
     share = world.framework.execution.selective_share
     return Op(forward=forward, backward=backward, selective=share)
 
@@ -309,7 +311,10 @@ def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
     pairs, width = own * mlp.num_experts_per_tok, mlp.moe_intermediate_size
     matrices = 3 if mlp.gated else 2
     local = mlp.num_experts / e
-    experts = grouped_gemm(world, pairs, local, h, width, matrices, layout.precision)
+    recipe, bits = recipe_of(world, layout), layout.precision
+    experts = grouped_gemm(world, pairs, local, h, width, matrices, bits, recipe)
+    cast_inputs = cast(world, pairs * (h + width), bits, recipe)
+    cast_outputs = cast(world, pairs * (h + (matrices - 1) * width), bits, recipe)
     experts += local * world.framework.execution.expert_launch_time
     activation = elementwise(world, 2 * matrices * pairs * width)
     gradients = 1 if frozen(world) else 2
@@ -331,6 +336,9 @@ def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
         "router": router,
         **{f"latent_{name}": op for name, op in latent.items()},
         "permute": Op(forward=permute, backward=permute),
-        "experts": Op(forward=experts + activation, backward=gradients * experts + 2 * activation),
+        "experts": Op(
+            forward=experts + activation + cast_inputs,
+            backward=gradients * experts + 2 * activation + cast_outputs,
+        ),
         "all_to_all": Op(forward=there_and_back, backward=there_and_back, part="expert_parallel"),
     }

@@ -30,7 +30,19 @@ def stored_bytes(world: World, layout: Layout, in_layer: bool) -> float:
     frozen = world.workload.adapter != "none"
     if in_layer and states.quantized_weights and layout.precision == "fp4" and not frozen:
         return 2 * 0.5625
+    if in_layer and states.quantized_weights and not frozen and _has_one_copy(world, layout):
+        return 1.0
     return min(states.weight, 2) if layout.main_params_precision == "bf16" else states.weight
+
+
+def _has_one_copy(world: World, layout: Layout) -> bool:
+    """In 8 bits with one scale for a matrix, on GPUs whose products take either orientation."""
+    if layout.precision != "fp8" or not world.gpu.scales_groups:
+        return False
+    framework = world.framework
+    own = framework.fp8_recipe_of_groups or framework.fp8_recipe
+    recipe = own if layout.fp8_recipe == "auto" else layout.fp8_recipe
+    return recipe in ("delayed", "tensorwise")
 
 
 def update_traffic(world: World, layout: Layout) -> float:

@@ -96,7 +96,12 @@ def _options(world: World, c: Layout) -> set[str]:
     wide = any(core.head_dim > 192 for core in cores if core.kind not in ("linear", "mamba2"))
     kernels = world.gpu.efficiency.fp8_attention is not None and not wide
     usable = kernels and c.flash_attention and c.precision in ("fp8", "fp4")
+    lacks = {
+        "mxfp8": "fp4" not in world.gpu.peak_flops,
+        "blockwise": "fp8_block" not in world.gpu.efficiency.quantized_gemm,
+    }.get(c.fp8_recipe, False)
     return _named(
+        fp8_recipe=lacks or (c.fp8_recipe != "auto" and c.precision != "fp8"),
         recompute_num_layers=some and (c.recompute != "full" or not part),
         fp8_attention=c.fp8_attention and not usable,
         optimizer_in_backward=c.optimizer_in_backward

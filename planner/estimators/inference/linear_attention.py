@@ -10,7 +10,8 @@ from planner.arrays import FloatArray
 from planner.enums import AttentionKernels
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Rank
-from planner.estimators.linear_attention import scan_work
+from planner.estimators.scans import scan_work
+from planner.layers.linear_attention import scan_of
 from planner.specs.model import AttentionSpec
 
 _STATE_BYTES = 4.0
@@ -56,7 +57,7 @@ def _linear_scan(layer: LayerContext, attention: AttentionSpec) -> StepOperator:
     rank, batch, t = layer.rank, layer.rank.batch, layer.rank.configurations.tensor_parallel
     tokens = rank.prompt_tokens
     prompts = batch.prompts * rank.prompt_share
-    flops, moved = scan_work(attention, tokens, t)
+    flops, moved = scan_work(scan_of(attention), tokens, t)
     time = layer.kernels.prompt_kernel(
         flops=flops,
         num_bytes=moved + 2.0 * prompts * state_bytes(rank, attention),

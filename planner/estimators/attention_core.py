@@ -1,0 +1,182 @@
+"""The core of attention in training: scores and values, scans, and what chooses keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from planner.arrays import FloatArray, Numeric
+from planner.enums import AttentionKernels
+from planner.estimators.operators import Operator, timed
+from planner.estimators.scans import scan_work
+from planner.estimators.share import Share
+from planner.formulas.attention import (
+    attention_core_bytes,
+    attention_core_flops,
+    mean_keys_per_query,
+    unfused_softmax_bytes,
+)
+from planner.formulas.overlap import exposed_time
+from planner.layers.model import Layer
+from planner.layers.operators import AttentionCore, IndexScores, Scan
+
+# Casts to fp32 and back, scale, mask and softmax move 36 bytes per score where the fused kernel
+# moves 4; they are 5 kernels more beside about 18 of a layer.
+_FALLBACK_PASSES = 16.0
+_FALLBACK_LAUNCHES = 5 / 18
+_BACKWARD_FLOPS = 2.5  # FlashAttention-2 recomputes the scores: five products for two
+# The backward pass makes the states again, then as many products for each gradient.
+_SCAN_BACKWARD = 2.5
+
+
+def attention_core(share: Share, op: AttentionCore, layer: Layer) -> Iterator[Operator]:
+    """Scores, softmax and weighted values, fused or not; with context parallelism, their ring."""
+    fused_forward, flops = _fused(share, op)
+    unfused_forward, unfused_flops = _unfused(share, op)
+    fused = share.flash_attention
+    machine = share.setting.machine
+    slowdown = machine.gpu.efficiency.attention_backward_fraction
+    faster_forward, faster_backward = machine.fp8_attention_rates(share.fp8_attention)
+    fused_backward = _BACKWARD_FLOPS * fused_forward / slowdown
+    core = timed(
+        op,
+        forward=np.where(fused, fused_forward / faster_forward, unfused_forward),
+        backward=np.where(fused, fused_backward / faster_backward, 2 * unfused_forward),
+        flops=np.where(fused, flops, unfused_flops),
+        selective=np.where(fused, 0.0, 1.0),
+    )
+    yield core
+    yield _ring_exchange(share, op, core)
+
+
+def index_scores(share: Share, op: IndexScores, layer: Layer) -> Iterator[Operator]:
+    """Scores of all keys before a query, which choose those that sparse attention reads.
+
+    Every rank scores with all heads of the indexer; its gradient does so twice.
+    """
+    s = share.setting.workload.sequence_length
+    keys = mean_keys_per_query(sequence_length=s, sliding_window=s, causal=True)
+    machine = share.setting.machine
+    flops = 2.0 * op.heads * op.head_dim * share.tokens * keys
+    written = machine.memory_time(8.0 * share.tokens * keys, kernels=2)
+    time = np.maximum(flops / machine.peak(machine.sixteen_bit), written)
+    yield timed(op, forward=time, backward=2 * time, flops=flops)
+
+
+def scan(share: Share, op: Scan, layer: Layer) -> Iterator[Operator]:
+    """The chunked scan over the sequence, in kernels that are not written for one GPU."""
+    flops, moved = scan_work(op, share.tokens, share.tensor_parallel)
+    forward = share.setting.machine.attention_time(
+        flops,
+        moved,
+        share.sequences,
+        op.heads / share.tensor_parallel,
+        share.setting.workload.sequence_length,
+        op.value_dim,
+        kernels=AttentionKernels.PORTABLE,
+    )
+    yield timed(op, forward=forward, backward=_SCAN_BACKWARD * forward, flops=flops)
+
+
+def softmax_launches(share: Share, core: AttentionCore | None) -> Numeric:
+    """Seconds of the host for a softmax that falls back to several kernels, forward."""
+    if core is None:
+        return 0.0
+    extra = _FALLBACK_LAUNCHES * share.setting.framework.execution.layer_launch_time
+    return np.where(share.flash_attention, 0.0, extra * _falls_back(share, core))
+
+
+def _falls_back(share: Share, op: AttentionCore) -> FloatArray:
+    """1 where the unfused attention has no softmax kernel for its batches and heads, else 0."""
+    matrices = share.sequences * op.heads / share.tensor_parallel
+    multiple = share.setting.framework.execution.softmax_multiple
+    return np.where(np.mod(matrices, multiple) != 0, 1.0, 0.0)
+
+
+def _fused(share: Share, op: AttentionCore) -> tuple[FloatArray, FloatArray]:
+    s = share.setting.workload.sequence_length
+    heads = op.heads / share.tensor_parallel
+    keys = mean_keys_per_query(sequence_length=s, sliding_window=op.most_keys or s, causal=True)
+    dims = {"qk_head_dim": op.qk_dim, "v_head_dim": op.v_dim}
+    flops = attention_core_flops(
+        num_queries=share.tokens, keys_per_query=keys, num_heads=heads, **dims
+    )
+    moved = attention_core_bytes(
+        num_queries=share.tokens,
+        num_heads=heads,
+        num_key_value_heads=share.key_value_heads(op.key_value_heads),
+        **dims,
+    )
+    time = share.setting.machine.attention_time(
+        flops,
+        moved,
+        share.sequences,
+        heads,
+        s,
+        op.qk_dim,
+        kernels=share.setting.framework.execution.attention_kernels,
+    )
+    return time, flops
+
+
+def _unfused(share: Share, op: AttentionCore) -> tuple[FloatArray, FloatArray]:
+    """Seconds of the forward pass and its FLOPs; zero where all attention is fused."""
+    if np.all(share.flash_attention):
+        return np.zeros(()), np.zeros(())
+    s = share.setting.workload.sequence_length
+    machine = share.setting.machine
+    heads = op.heads / share.tensor_parallel
+    batch = share.sequences * heads
+    scores = _batched_product(share, batch * s, s, op.qk_dim, op)
+    values = _batched_product(share, batch * s, op.v_dim, s, op)
+    passes = share.setting.framework.execution.softmax_passes
+    softmax = machine.memory_time(
+        unfused_softmax_bytes(
+            sequences=share.sequences,
+            num_heads=heads,
+            sequence_length=s,
+            passes=passes + _FALLBACK_PASSES * _falls_back(share, op),
+        )
+    )
+    flops = attention_core_flops(
+        num_queries=share.tokens,
+        keys_per_query=s,
+        num_heads=heads,
+        qk_head_dim=op.qk_dim,
+        v_head_dim=op.v_dim,
+    )
+    return scores + values + softmax, flops
+
+
+def _batched_product(
+    share: Share, rows: FloatArray, columns: int, depth: int, op: AttentionCore
+) -> FloatArray:
+    """Seconds of the products of all heads, on tensor cores where the size of a head suits them."""
+    machine = share.setting.machine
+    time = machine.gemm_time(rows, columns, depth, machine.sixteen_bit)
+    if op.qk_dim % share.setting.framework.execution.head_dim_multiple == 0:
+        return time
+    return np.maximum(time, machine.vector_product_time(rows, columns, depth))
+
+
+def _ring_exchange(share: Share, op: AttentionCore, core: Operator) -> Operator:
+    """Keys and values go round the context-parallel ring behind the attention core."""
+    machine, overlap = share.setting.machine, share.setting.framework.overlap
+    c = share.context_parallel
+    block = 2.0 * share.tokens * op.key_value_columns.on_rank(share.tensor_parallel)
+    distance = share.tensor_parallel * c - 1
+    forward = (c - 1) * machine.send_time(block, distance)
+    backward = 2 * forward
+    hide = {"interference": overlap.interference}
+    return Operator(
+        name="attention_context_parallel",
+        module="attention",
+        part="context_parallel",
+        forward=np.asarray(exposed_time(communication=forward, computation=core.forward, **hide)),
+        backward=np.asarray(
+            exposed_time(communication=backward, computation=core.backward, **hide)
+        ),
+        flops=np.zeros(()),
+        selective=core.selective,
+    )

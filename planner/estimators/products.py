@@ -1,0 +1,104 @@
+"""Matrix products and memory-bound kernels of training, forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from planner.arrays import FloatArray, Numeric
+from planner.estimators.operators import Operator, timed
+from planner.estimators.share import Share, repeats_outputs
+from planner.layers.model import Layer
+from planner.layers.operators import Elementwise, Lookup, Loss, Op, Product, Split
+from planner.layers.sizes import Columns, Spread
+
+SIXTEEN_BIT = 2.0
+"""Bytes of a number that layers read and write."""
+
+
+def product(share: Share, op: Product, layer: Layer) -> Iterator[Operator]:
+    """A matrix multiplication; its backward computes both gradients, of a frozen one the data's.
+
+    Operands in fewer bits are cast first, if the product's kernel does not; the weight gradient
+    accumulates in place, unless other kernels do it.
+    """
+    machine = share.setting.machine
+    rows, columns, depth = product_sizes(share, op)
+    precision = machine.sixteen_bit if op.sixteen_bit else share.kernel_format
+    accumulated = np.where(
+        np.asarray(share.gradients.accumulation_traffic) > 0, 2.0, 2 * share.gradients.kept
+    )
+    forward = machine.gemm_time(rows, columns, depth, precision)
+    data_gradient = machine.gemm_time(rows, depth, columns, precision)
+    weight_gradient = machine.gemm_time(columns, depth, rows, precision, output_bytes=accumulated)
+    if share.setting.workload.is_frozen:
+        weight_gradient = np.zeros(())
+    yield timed(
+        op,
+        forward=forward + machine.cast_time(rows * depth, precision),
+        backward=data_gradient + weight_gradient + machine.cast_time(rows * columns, precision),
+        flops=np.asarray(2.0 * rows * columns * depth),
+        selective=_repeated(share, op, layer),
+    )
+
+
+def product_sizes(share: Share, op: Product) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Rows, columns and depth of a product on one rank."""
+    rows = share.tokens if op.rows is Spread.TENSOR else share.own_tokens
+    t = share.tensor_parallel
+    columns = op.columns.on_rank(t) if op.split is Split.COLUMNS else op.columns.whole
+    depth = op.depth / t if op.split is Split.ROWS else op.depth
+    return rows, np.asarray(columns), np.asarray(depth)
+
+
+def elementwise(share: Share, op: Elementwise, layer: Layer) -> Iterator[Operator]:
+    """A memory-bound operator, as the framework fuses it."""
+    forward, backward = (_moved(share, op, tensors) for tensors in (op.forward, op.backward))
+    machine = share.setting.machine
+    yield timed(
+        op,
+        forward=machine.memory_time(forward),
+        backward=machine.memory_time(backward),
+        selective=_repeated(share, op, layer),
+    )
+
+
+def lookup(share: Share, op: Lookup, layer: Layer) -> Iterator[Operator]:
+    """Reading rows of a table, and adding to their gradients unless it is frozen."""
+    machine, nothing = share.setting.machine, np.zeros(())
+    backward = machine.memory_time(_moved(share, op, op.backward))
+    yield timed(
+        op,
+        forward=machine.memory_time(_moved(share, op, op.forward)),
+        backward=nothing if share.setting.workload.is_frozen else backward,
+    )
+
+
+def loss(share: Share, op: Loss, layer: Layer) -> Iterator[Operator]:
+    """The passes of a framework over all logits, half of them backward."""
+    logits = share.tokens * op.columns.on_rank(share.tensor_parallel)
+    passes = share.setting.framework.execution.loss_passes
+    traffic = share.setting.machine.memory_time(SIXTEEN_BIT * passes * logits)
+    yield timed(op, forward=traffic / 2, backward=traffic / 2)
+
+
+def numbers(share: Share, columns: Columns, spread: Spread) -> FloatArray:
+    """Numbers of these columns that a rank has in a micro-batch."""
+    if spread is Spread.TENSOR:
+        return np.asarray(share.tokens * columns.on_rank(share.tensor_parallel))
+    return share.own_tokens * columns.whole
+
+
+def _moved(share: Share, op: Elementwise, tensors: int) -> FloatArray:
+    """Bytes of reading and writing so many tensors, as often as the framework's kernels do."""
+    passes = share.setting.framework.execution.elementwise_passes
+    return numbers(share, op.columns, op.spread) * (SIXTEEN_BIT * tensors * passes)
+
+
+def _repeated(share: Share, op: Op, layer: Layer) -> Numeric:
+    """Share of an operator that selective recomputation repeats."""
+    everywhere = share.setting.framework.execution.selective_share
+    if not op.cheap:
+        return everywhere
+    return np.maximum(everywhere, repeats_outputs(share, layer))
