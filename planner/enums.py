@@ -243,11 +243,22 @@ class PipelineSchedule(_Code):
 
 
 class AdapterKind(StrEnum):
-    """What is trained: every weight, or low-rank adapters of frozen ones (4-bit for qlora)."""
+    """What is trained: every weight, or what stands beside frozen ones (4-bit for qlora).
+
+    Low-rank adapters; ``PROMPT``: embeddings of virtual tokens before each sequence; ``PREFIX``:
+    keys and values of virtual tokens in each layer.
+    """
 
     NONE = "none"
     LORA = "lora"
     QLORA = "qlora"
+    PROMPT = "prompt"
+    PREFIX = "prefix"
+
+    @property
+    def is_low_rank(self) -> bool:
+        """Whether matrices have adapters of a rank."""
+        return self in (AdapterKind.LORA, AdapterKind.QLORA)
 
 
 class AdapterTargets(StrEnum):
@@ -259,6 +270,13 @@ class AdapterTargets(StrEnum):
     QUERY_VALUE = "query_value"
     ATTENTION = "attention"
     ALL_LINEAR = "all_linear"
+
+
+class SavedModules(StrEnum):
+    """What is trained whole beside an adapter: nothing, or embedding and logits."""
+
+    NONE = "none"
+    EMBEDDINGS = "embeddings"
 
 
 class LinkKind(StrEnum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -102,8 +102,9 @@ def evaluate(
     if broken is None:
         broken = broken_rule(setting, c)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        share = Share.of(setting, c)
-        parameters = stage_parameters(setting.model, c, setting)
+        computed = _computed(setting)
+        share = Share.of(computed, c)
+        parameters = stage_parameters(setting.model, c, computed)
         memory = peak_memory(share, c, parameters)
         time = step_time(share, c, parameters)
         total = time.total
@@ -123,6 +124,14 @@ def evaluate(
         step_time=total,
         rejected_by=rejected_by,
     )
+
+
+def _computed(setting: Setting) -> Setting:
+    """The setting with the tokens that sequences are computed with."""
+    work = setting.workload
+    if work.computed_length == work.sequence_length:
+        return setting
+    return replace(setting, workload=replace(work, sequence_length=work.computed_length))
 
 
 def broken_rule(setting: Setting, configurations: TrainingConfigurations) -> CodeArray:

@@ -10,9 +10,10 @@ from planner.arrays import FloatArray, Numeric
 from planner.estimators.operators import Operator, timed
 from planner.estimators.share import Share, repeats_outputs
 from planner.layers.model import Layer
-from planner.layers.operators import Elementwise, Lookup, Loss, Op, Product, Split
+from planner.layers.operators import Elementwise, Holder, Lookup, Loss, Op, Product, Split
 from planner.layers.sizes import Columns, Spread
 
+_ENDS = ("embedding", "logits")
 SIXTEEN_BIT = 2.0
 """Bytes of a number that layers read and write."""
 
@@ -32,7 +33,7 @@ def product(share: Share, op: Product, layer: Layer) -> Iterator[Operator]:
     forward = machine.gemm_time(rows, columns, depth, precision)
     data_gradient = machine.gemm_time(rows, depth, columns, precision)
     weight_gradient = machine.gemm_time(columns, depth, rows, precision, output_bytes=accumulated)
-    if share.setting.workload.is_frozen:
+    if _is_frozen(share, op):
         weight_gradient = np.zeros(())
     yield timed(
         op,
@@ -71,8 +72,14 @@ def lookup(share: Share, op: Lookup, layer: Layer) -> Iterator[Operator]:
     yield timed(
         op,
         forward=machine.memory_time(_moved(share, op, op.forward)),
-        backward=nothing if share.setting.workload.is_frozen else backward,
+        backward=nothing if _is_frozen(share, op) else backward,
     )
+
+
+def _is_frozen(share: Share, op: Op) -> bool:
+    """Whether the weights of an operator stay as they are; those of both ends may be trained."""
+    workload = share.setting.workload
+    return workload.is_frozen and not (workload.saves_ends and op.module in _ENDS)
 
 
 def loss(share: Share, op: Loss, layer: Layer) -> Iterator[Operator]:
@@ -88,6 +95,13 @@ def numbers(share: Share, columns: Columns, spread: Spread) -> FloatArray:
     if spread is Spread.TENSOR:
         return np.asarray(share.tokens * columns.on_rank(share.tensor_parallel))
     return share.own_tokens * columns.whole
+
+
+def _is_frozen(share: Share, op: Op) -> bool:
+    """Whether weights get no gradient; embedding and logits may be trained beside adapters."""
+    workload = share.setting.workload
+    saved = workload.saves_ends and op.holder in (Holder.EMBEDDING, Holder.LOGITS)
+    return workload.is_frozen and not saved
 
 
 def _moved(share: Share, op: Elementwise, tensors: int) -> FloatArray:

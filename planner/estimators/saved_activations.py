@@ -103,7 +103,9 @@ def _layer(share: Share, group: LayerGroup) -> Layer:
 
 
 def _attention_input(share: Share) -> Numeric:
-    """Bytes per element of what a linear layer keeps of its input."""
+    """Bytes per element of what a linear layer keeps of its input; none where none is adapted."""
+    if share.setting.workload.has_virtual_tokens:
+        return 0.0
     return share.linear_input_bytes if share.setting.framework.memory.fp8_inputs else 2.0
 
 

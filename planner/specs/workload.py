@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from planner.enums import AdapterKind, AdapterTargets
+from planner.enums import AdapterKind, AdapterTargets, SavedModules
 from planner.specs.checked import checked
 
 
@@ -14,6 +14,9 @@ from planner.specs.checked import checked
 class TrainingWorkload:
     """A training run: sequences, batch, tokens, and what of the model is trained.
 
+    ``global_batch_size`` is the default in sequences; a search space may list others.
+    ``modules_to_save`` are trained whole beside an adapter. ``double_quantization``: scales of
+    4-bit weights are quantized too. ``virtual_tokens`` are those of prompt and prefix tuning.
     ``pipeline_layout``: layers of each chunk of a pipeline as Megatron-Core writes them, or their
     numbers; as the framework deals them where empty. ``global_batch_size`` is the default in
     sequences; a search space may list others.
@@ -27,8 +30,28 @@ class TrainingWorkload:
     adapter: AdapterKind = AdapterKind.NONE
     lora_rank: Annotated[int, Field(ge=1, le=100_000)] = 16
     lora_targets: AdapterTargets = AdapterTargets.ATTENTION
+    modules_to_save: SavedModules = SavedModules.NONE
+    double_quantization: bool = True
+    virtual_tokens: Annotated[int, Field(ge=0, le=100_000)] = 0
 
     @property
     def is_frozen(self) -> bool:
         """Whether the model's own weights stay as they are."""
         return self.adapter is not AdapterKind.NONE
+
+    @property
+    def saves_ends(self) -> bool:
+        """Whether embedding and logits are trained beside an adapter."""
+        return self.is_frozen and self.modules_to_save is SavedModules.EMBEDDINGS
+
+    @property
+    def has_virtual_tokens(self) -> bool:
+        """Whether virtual tokens are trained, and no matrix has an adapter."""
+        return self.is_frozen and not self.adapter.is_low_rank
+
+    @property
+    def computed_length(self) -> int:
+        """Tokens that a sequence is computed with: those of a prompt stand before its own."""
+        return self.sequence_length + (
+            self.virtual_tokens if self.adapter is AdapterKind.PROMPT else 0
+        )
