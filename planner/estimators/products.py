@@ -13,7 +13,6 @@ from planner.layers.model import Layer
 from planner.layers.operators import Elementwise, Holder, Lookup, Loss, Op, Product, Split
 from planner.layers.sizes import Columns, Spread
 
-_ENDS = ("embedding", "logits")
 SIXTEEN_BIT = 2.0
 """Bytes of a number that layers read and write."""
 
@@ -74,12 +73,6 @@ def lookup(share: Share, op: Lookup, layer: Layer) -> Iterator[Operator]:
         forward=machine.memory_time(_moved(share, op, op.forward)),
         backward=nothing if _is_frozen(share, op) else backward,
     )
-
-
-def _is_frozen(share: Share, op: Op) -> bool:
-    """Whether the weights of an operator stay as they are; those of both ends may be trained."""
-    workload = share.setting.workload
-    return workload.is_frozen and not (workload.saves_ends and op.module in _ENDS)
 
 
 def loss(share: Share, op: Loss, layer: Layer) -> Iterator[Operator]:
