@@ -30,18 +30,18 @@ def training_cells(run: Run, library: Library) -> dict[str, str]:
         cells["likely_precision"] = "fp8"
     if recipe := _recipes().get(run.text("id")):
         cells["fp8_recipe"] = recipe
-    cells |= _optimizers().get(run.text("id"), {})
+    cells |= _settings().get(run.text("id"), {})
     if benchmark and _stores_inputs(run, benchmark[1]):
         cells["fp8_activation_inputs"] = "1"
     return cells
 
 
 @cache
-def _optimizers() -> dict[str, dict[str, str]]:
-    """Cells of runs whose notes name their optimizer in the words beside them."""
+def _settings() -> dict[str, dict[str, str]]:
+    """Cells of runs whose notes, or the script they name, say it in the words beside them."""
     return {
         row["id"]: {name: cell for name, cell in row.items() if cell and name not in _BESIDE}
-        for row in read_table("optimizers.csv")
+        for row in read_table("training_settings.csv")
     }
 
 
