@@ -90,6 +90,9 @@ class Request:
     modules_to_save: str | None = None
     double_quantization: bool = True
     virtual_tokens: int | None = None
+    padding: str | None = None
+    mean_sample_length: int | None = None
+    sample_length_deviation: int | None = None
     flops_efficiency: float | str | None = None
     reliability: str | None = None
 

@@ -12,7 +12,7 @@ from planner.specs.model import ModelSpec
 from planner.specs.multi_token import with_mtp
 from planner.specs.pipeline_layout import layers_of_chunks
 from planner.specs.workload import TrainingWorkload
-from planner.workloads.adapters import adapter_fields, adapter_kind, mtp_num_layers
+from planner.workloads.adapters import adapter_fields, adapter_kind, mtp_num_layers, sample_fields
 from planner.workloads.base import Question
 from planner.workloads.notes import Notes
 from planner.workloads.place import gpu_counts
@@ -85,7 +85,10 @@ def _work(
     if request.pipeline_layout:
         _check_layout(model, request)
     told = {"dropout": request.dropout, "pipeline_layout": request.pipeline_layout or ""}
-    return check_spec(TrainingWorkload, {**values, **told, **adapter}, where="the workload")
+    samples = sample_fields(request, s, notes.defaults)
+    return check_spec(
+        TrainingWorkload, {**values, **told, **adapter, **samples}, where="the workload"
+    )
 
 
 def _check_layout(model: ModelSpec, request: Request) -> None:
