@@ -203,7 +203,8 @@ class KernelTable:
         """
         table = self.gemm_table
         assert table is not None
-        logs = [np.log(np.asarray(size, dtype=np.float64)) for size in sizes]
+        # A step without prompts, or without answers, has products of no rows.
+        logs = [np.log(np.maximum(size, 1.0)) for size in sizes]
         work = np.exp(trilinear(table.sizes, table.work, logs))
         measured = self.gpu.efficiency.gemm["bf16"]
         rate = measured.compute_fraction * e["clock"]
