@@ -8,6 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray
+from planner.configurations.precision_rules import (
+    WIDEST_FP8_HEAD,
+    fp8_attention,
+    fp8_recipe,
+    lacking_precision,
+)
 from planner.configurations.rule import (
     OUT_OF_HOST_MEMORY,
     Rule,
@@ -20,12 +26,9 @@ from planner.configurations.rule import (
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import (
     AttentionKind,
-    ComputePrecision,
-    Fp8Recipe,
     MainPrecision,
     Offload,
     OptimizerKind,
-    Precision,
     Recompute,
     StatePrecision,
     ZeroStage,
@@ -51,8 +54,6 @@ class Context:
     logits_in_layers: int = 1
 
 
-# cuDNN's attention in 8 bit: 128, or 192 for the keys of latent attention.
-_WIDEST_FP8_HEAD = 192
 END_CHUNKS = 2
 """Chunks of an interleaved schedule that may hold no layer: of the embedding, of the logits."""
 
@@ -175,27 +176,6 @@ def _recomputed_layers(c: TrainingConfigurations, context: Context) -> BoolArray
     return np.asarray((layers > 0) & ((c.recompute != Recompute.FULL) | all_of_stage))
 
 
-def _fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
-    if not np.any(c.fp8_attention):
-        return np.zeros((), dtype=np.bool_)
-    widest = max((a.head_dim for a in context.model.attentions if not a.has_state), default=0)
-    lacking = context.gpu.efficiency.fp8_attention is None or widest > _WIDEST_FP8_HEAD
-    wider = c.precision < ComputePrecision.FP8
-    return np.asarray(c.fp8_attention & (lacking | wider | ~c.flash_attention))
-
-
-def _fp8_recipe(c: TrainingConfigurations, context: Context) -> BoolArray:
-    """Exponents of groups of 32 are of GPUs that have 4 bit, too; each recipe is of 8 bit."""
-    if not np.any(c.fp8_recipe):
-        return np.zeros((), dtype=np.bool_)
-    violated = (c.fp8_recipe != Fp8Recipe.AUTO) & (c.precision != ComputePrecision.FP8)
-    if not context.gpu.scales_groups:
-        violated = violated | (c.fp8_recipe == Fp8Recipe.MXFP8)
-    if "fp8_block" not in context.gpu.efficiency.quantized_gemm:
-        violated = violated | (c.fp8_recipe == Fp8Recipe.BLOCKWISE)
-    return np.asarray(violated)
-
-
 def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
     """Where configurations ask a framework for what it lacks, by parameter."""
     in_pipeline = (c.pipeline_parallel > 1) & ~np.isin(c.zero_stage, f.pipeline_zero_stages)
@@ -289,12 +269,6 @@ def _offload(c: TrainingConfigurations, context: Context) -> BoolArray:
     return np.asarray(violated)
 
 
-def _precision(c: TrainingConfigurations, context: Context) -> BoolArray:
-    peaks = context.gpu.peak_flops
-    lacking = [Precision(code.word) not in peaks for code in ComputePrecision]
-    return np.asarray(lacking)[c.precision]
-
-
 RULES: tuple[Rule, ...] = tuple(
     Rule(name=name, description=description, violated=violated)
     for name, description, violated in (
@@ -380,14 +354,14 @@ RULES: tuple[Rule, ...] = tuple(
         (
             "fp8_attention",
             "fp8_attention needs flash_attention, precision fp8 or fp4, heads of at most "
-            f"{_WIDEST_FP8_HEAD}, and a GPU with such kernels",
-            _fp8_attention,
+            f"{WIDEST_FP8_HEAD}, and a GPU with such kernels",
+            fp8_attention,
         ),
         (
             "fp8_recipe",
             "fp8_recipe needs precision fp8; mxfp8 a GPU that scales groups of 32 itself, "
             "blockwise one with kernels for it",
-            _fp8_recipe,
+            fp8_recipe,
         ),
         (
             "optimizer_in_backward",
@@ -401,7 +375,7 @@ RULES: tuple[Rule, ...] = tuple(
             "GPU's link to its host is not known",
             _offload,
         ),
-        ("precision", "the GPU lacks this precision", _precision),
+        ("precision", "the GPU lacks this precision", lacking_precision),
     )
 )
 
