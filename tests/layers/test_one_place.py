@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from planner.estimators.layer_operators import KINDS_TIMED
+from planner.layers.operators import Op
+
 ESTIMATORS = Path(__file__).parents[2] / "planner" / "estimators"
 KINDS = {"AttentionKind", "AttentionSpec", "FeedForwardSpec", "PositionEmbedding"}
 FIELDS = {
@@ -40,3 +43,11 @@ def test_estimators_ask_descriptions_and_not_specs(path: Path) -> None:
         assert asked, "it may leave the list of what is allowed"
     else:
         assert asked == set()
+
+
+def _all_kinds(kind: type[Op]) -> set[type[Op]]:
+    return {kind}.union(*(_all_kinds(each) for each in kind.__subclasses__()))
+
+
+def test_training_times_every_kind_of_operator() -> None:
+    assert set(KINDS_TIMED) == _all_kinds(Op) - {Op}
