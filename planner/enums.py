@@ -250,6 +250,19 @@ class SavedModules(StrEnum):
     EMBEDDINGS = "embeddings"
 
 
+class Padding(StrEnum):
+    """How samples of different lengths fill sequences.
+
+    ``PACKED``: several fill each; ``LONGEST``: padded to the longest of a micro-batch; ``FULL``:
+    to the sequence; ``NONE``: one after the other without padding, each attends to itself alone.
+    """
+
+    PACKED = "packed"
+    LONGEST = "longest"
+    FULL = "full"
+    NONE = "none"
+
+
 class LinkKind(StrEnum):
     """How the GPUs of a node reach each other; ``NETWORK``: only as nodes do."""
 

@@ -15,6 +15,7 @@ from planner.enums import (
     AdapterTargets,
     ComputePrecision,
     Contract,
+    Padding,
     Quantization,
     SavedModules,
 )
@@ -45,6 +46,7 @@ _WORDS: dict[str, Sequence[str]] = {
     "adapter": (*AdapterKind, ALL),
     "lora_targets": [*AdapterTargets],
     "modules_to_save": [*SavedModules],
+    "padding": [*Padding],
     "driver": DRIVERS,
     "sampler": SAMPLERS,
     "wrapper": WRAPPERS,

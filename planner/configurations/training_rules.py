@@ -340,9 +340,7 @@ RULES: tuple[Rule, ...] = tuple(
     )
 )
 
-OUT_OF_MEMORY = predicted(
-    "out_of_memory", "the fullest GPU is not sure enough to have the memory that it needs"
-)
+OUT_OF_MEMORY = predicted("out_of_memory", "the fullest GPU needs more memory than it surely has")
 
 REJECTING: tuple[Rule, ...] = (*RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
 """All that rejects a configuration before the user's limits, in order."""

@@ -124,7 +124,7 @@ def _activation_input(share: Share) -> Numeric:
 def _score(share: Share) -> Numeric:
     """Bytes per query and head of all its scores, none where a fused kernel makes them again."""
     workload = share.setting.workload
-    scores = score_bytes(num_keys=workload.sequence_length, dropout=workload.dropout)
+    scores = score_bytes(num_keys=share.sequence_length, dropout=workload.dropout)
     return np.where(share.flash_attention, 0.0, scores)
 
 

@@ -6,8 +6,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from planner.enums import AdapterKind, AdapterTargets, SavedModules
+from planner.enums import AdapterKind, AdapterTargets, Padding, SavedModules
 from planner.specs.checked import checked
+
+USUAL_DEVIATION = 0.8
+"""Standard deviation of samples' lengths over their mean: 3,234 and 2,547 tokens in the benchmark
+of modelscope/ms-swift@cdb169b78, docs/source_en/LLM/Benchmark.md."""
 
 
 @checked
@@ -17,6 +21,8 @@ class TrainingWorkload:
     ``global_batch_size`` is the default in sequences; a search space may list others.
     ``modules_to_save`` are trained whole beside an adapter. ``double_quantization``: scales of
     4-bit weights are quantized too. ``virtual_tokens`` are those of prompt and prefix tuning.
+    ``mean_sample_length`` and ``sample_length_deviation`` are those of samples that do not fill
+    their sequences, which cut off longer ones.
     """
 
     sequence_length: Annotated[int, Field(ge=1, le=100_000_000)]
@@ -29,6 +35,9 @@ class TrainingWorkload:
     modules_to_save: SavedModules = SavedModules.NONE
     double_quantization: bool = True
     virtual_tokens: Annotated[int, Field(ge=0, le=100_000)] = 0
+    padding: Padding = Padding.PACKED
+    mean_sample_length: Annotated[int, Field(ge=0, le=100_000_000)] = 0
+    sample_length_deviation: Annotated[int, Field(ge=0, le=100_000_000)] = 0
 
     @property
     def is_frozen(self) -> bool:
@@ -46,8 +55,11 @@ class TrainingWorkload:
         return self.is_frozen and not self.adapter.is_low_rank
 
     @property
+    def prompt_tokens(self) -> int:
+        """Virtual tokens that stand before those of each sequence."""
+        return self.virtual_tokens if self.adapter is AdapterKind.PROMPT else 0
+
+    @property
     def computed_length(self) -> int:
-        """Tokens that a sequence is computed with: those of a prompt stand before its own."""
-        return self.sequence_length + (
-            self.virtual_tokens if self.adapter is AdapterKind.PROMPT else 0
-        )
+        """Tokens that the longest sequences are computed with."""
+        return self.sequence_length + self.prompt_tokens

@@ -6,11 +6,11 @@ from collections.abc import MutableMapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from planner.enums import AdapterKind, AdapterTargets, SavedModules
+from planner.enums import AdapterKind, AdapterTargets, Padding, SavedModules
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.request import Request
 from planner.specs.model import MOST_MODULES, ModelSpec
-from planner.specs.workload import TrainingWorkload
+from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload
 
 # Where nobody says so, and the most: the rank of MLPerf's task, the tokens of PEFT's examples.
 _COUNTS = {"lora_rank": (16, 100_000), "virtual_tokens": (20, 100_000)}
@@ -78,6 +78,48 @@ def adapter_words(work: TrainingWorkload) -> str:
     if work.adapter.is_low_rank:
         words = f"{work.adapter} of rank {work.lora_rank} on {work.lora_targets}"
     return f"{words}, embedding and logits" if work.saves_ends else words
+
+
+def sample_fields(
+    request: Request, sequence_length: int, defaults: MutableMapping[str, str]
+) -> dict[str, Any]:
+    """The samples of a workload; what nobody gave goes into ``defaults``.
+
+    Raises
+    ------
+    SearchSpaceError
+        One of them is unknown, impossible or useless.
+    """
+    padding = _word("padding", request.padding or Padding.PACKED, Padding)
+    mean, deviation = request.mean_sample_length, request.sample_length_deviation
+    if padding is Padding.PACKED:
+        if mean is not None or deviation is not None:
+            raise SearchSpaceError(
+                "Samples that are packed fill their sequences: mean_sample_length needs padding "
+                "longest, full or none."
+            )
+        return {}
+    if mean is None or not _is_whole(mean, 1, sequence_length):
+        raise SearchSpaceError(
+            f"padding {padding} needs mean_sample_length, a whole number of tokens from 1 to "
+            f"those of a sequence, {sequence_length:,}."
+        )
+    if deviation is None:
+        deviation = round(USUAL_DEVIATION * mean)
+        defaults["sample_length_deviation"] = f"{deviation:,} (default: 0.8 of the mean)"
+    return {
+        "padding": padding,
+        "mean_sample_length": mean,
+        "sample_length_deviation": deviation,
+    }
+
+
+def sample_answers(work: TrainingWorkload) -> dict[str, Any]:
+    """What a plan says of samples that do not fill their sequences."""
+    if work.padding is Padding.PACKED:
+        return {}
+    names = ("mean_sample_length", "sample_length_deviation")
+    return {"padding": str(work.padding), **{name: getattr(work, name) for name in names}}
 
 
 def _refuse_useless(request: Request, kind: AdapterKind) -> None:

@@ -26,7 +26,7 @@ from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
 from planner.terms import plain_values, terms_of
 from planner.text import large
-from planner.workloads.adapters import adapter_answers, adapter_words
+from planner.workloads.adapters import adapter_answers, adapter_words, sample_answers
 from planner.workloads.base import Scene, Wording, Workload, judged_once
 from planner.workloads.place import share_of_peak
 from planner.workloads.training_question import SINGLE, ask_training
@@ -188,6 +188,7 @@ def _settled(source: Source) -> dict[str, Any]:
         "total_tokens": work.total_tokens,
         "reliability": source.asked["reliability"],
     }
+    answers |= sample_answers(work)
     if not work.is_frozen:
         return answers | {"mtp_num_layers": setting.model.mtp_num_layers}
     return answers | adapter_answers(work) | {"adapter": str(work.adapter)}

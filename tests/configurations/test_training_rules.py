@@ -249,6 +249,14 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         FP8,
         {"gpu": "h100-sxm-80gb", "model": "gemma-2-9b"},
     ),
+    ("fp8_recipe", {"fp8_recipe": 3}, {**FP8, "fp8_recipe": 3}, {"gpu": "h100-sxm-80gb"}),
+    # Hopper has no products that scale groups of 32.
+    (
+        "fp8_recipe",
+        {**FP8, "fp8_recipe": 5},
+        {**FP8, "fp8_recipe": 4},
+        {"gpu": "h100-sxm-80gb"},
+    ),
     (
         "framework",
         {"recompute": 2, "recompute_num_layers": 4},

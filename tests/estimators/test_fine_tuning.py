@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import planner
+from planner.errors import SearchSpaceError
 from planner.estimators.estimate import Estimate
 from planner.estimators.flops import adapter_parameter_count, matmul_parameters
 from planner.formulas.adapters import NF4_BYTES
@@ -191,3 +192,53 @@ def test_layers_that_are_spread_take_turns() -> None:
     layers = 32 * (4 * 4096**2 + 3 * 4096 * 11008) * 2
     assert total(one, "weights") - total(two, "weights") == pytest.approx(layers / 2, rel=0.06)
     assert total(two, "activations") == pytest.approx(total(one, "activations") / 2)
+
+
+SAMPLES = {"adapter": "lora", "mean_sample_length": 300, "sample_length_deviation": 240}
+FOUR = {"recompute": "full", "micro_batch_size": 4}
+
+
+def test_padding_is_computed_and_not_trained() -> None:
+    """Padded to the sequence, a step is as long as a packed one, and trains the samples alone."""
+    packed = tuned(adapter="lora", settings=FOUR)
+    padded = tuned(**SAMPLES, padding="full", settings=FOUR)
+    assert seconds(padded) == pytest.approx(seconds(packed), rel=1e-12)
+    assert padded.peak_memory == pytest.approx(packed.peak_memory, rel=1e-12)
+    ratio = np.ravel(padded.tokens_per_second / packed.tokens_per_second)[0]
+    assert ratio == pytest.approx(290 / 1024, rel=0.02)  # of 300 tokens, 1,024 at most
+
+
+def test_less_padding_is_faster_and_none_takes_less_memory() -> None:
+    kinds = ("full", "longest", "none")
+    full, longest, none = (tuned(**SAMPLES, padding=kind, settings=FOUR) for kind in kinds)
+    assert seconds(full) > seconds(longest) > seconds(none)
+    assert full.peak_memory == pytest.approx(longest.peak_memory)
+    assert none.peak_memory < 0.95 * longest.peak_memory
+    assert none.tokens_per_second > longest.tokens_per_second > full.tokens_per_second
+
+
+def test_a_sample_alone_is_never_padded() -> None:
+    settings = {"recompute": "full", "micro_batch_size": 1}
+    longest, equal = (
+        tuned(**{**SAMPLES, "sample_length_deviation": 1}, padding=kind, settings=settings)
+        for kind in ("longest", "none")
+    )
+    assert seconds(longest) == pytest.approx(seconds(equal), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"padding": "longest"}, "needs mean_sample_length"),
+        ({"mean_sample_length": 100}, "Samples that are packed fill their sequences"),
+        ({"padding": "full", "mean_sample_length": 4096}, "from 1 to those of a sequence, 1,024"),
+        ({"modules_to_save": "embeddings"}, "modules_to_save needs an adapter"),
+        ({"adapter": "lora", "virtual_tokens": 5}, "virtual_tokens needs an adapter: prompt"),
+        ({"adapter": "lora", "double_quantization": False}, "needs an adapter: qlora"),
+        ({"adapter": "prompt", "lora_rank": 8}, "lora_rank needs an adapter: lora or qlora"),
+        ({"adapter": "prompt", "framework": "nemo"}, "trains no virtual tokens"),
+    ],
+)
+def test_what_says_nothing_is_refused(asked, said) -> None:
+    with pytest.raises(SearchSpaceError, match=said):
+        tuned(**asked)

@@ -13,6 +13,7 @@ from scalar_activations import kept_bytes, repeated_layers
 from scalar_adapters import (
     frozen_counts,
     launches,
+    saves,
     trained_in_end,
     trained_in_layer,
     trained_in_stages,
@@ -211,8 +212,14 @@ def _end_of_step(world: World, layout: Layout, window: float) -> float:
         gather = _exchange(world, layout, "all_gather", states.weight_on_wire, counts)
         between = gather if states.weights_sharded_from > 2 else 0.0
         longest = max(longest, [reduce, scatter + gather, between, 0.0][layout.zero_stage])
+    if overlap.data_parallel == 0:
+        return longest
+    late = 0.0  # nothing is computed behind the gradients of a saved embedding
+    if saves(world):
+        late = longest * trained_in_end(world, layout)[0] / trained_in_stages(world, layout)[0][0]
+    longest -= late
     behind = shown(longest, window, overlap.interference)
-    return overlap.data_parallel * behind + (1 - overlap.data_parallel) * longest
+    return late + overlap.data_parallel * behind + (1 - overlap.data_parallel) * longest
 
 
 def _optimizer(world: World, layout: Layout) -> float:

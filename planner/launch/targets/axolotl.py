@@ -17,6 +17,7 @@ from planner.launch.trainer.writing import (
     adapter_notes,
     adapter_quantities,
     adapter_remarks,
+    fill_quantities,
     has_adapter,
     nested,
 )
@@ -59,7 +60,7 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         "model": job.hub_name or "MODEL",
         "gradient_accumulation_steps": job.accumulation_steps,
         "sequence_length": job["sequence_length"],
-        "packing": True,
+        **fill_quantities(job),
         "training_steps": job.training_steps,
         "precision_kept": True if job["precision"] == "fp4" else None,
         "offload": "activations" if "activations" in job["offload"] else None,

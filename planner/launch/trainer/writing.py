@@ -120,6 +120,12 @@ def _quantizes_twice(job: Job) -> bool | None:
     return None if job["adapter"] != "qlora" else job["double_quantization"] is not False
 
 
+def fill_quantities(job: Job) -> dict[str, Any]:
+    """How samples fill sequences: several in each, or as they are padded."""
+    padding = job["padding"] or "packed"
+    return {"packing": True} if padding == "packed" else {"padding": padding}
+
+
 def names_shared_experts(job: Job) -> bool:
     """Whether shared experts can have adapters without the routed ones."""
     return family_of(job.model) == "qwen2_moe"
@@ -154,7 +160,7 @@ def script_quantities(job: Job) -> Mapping[str, Any]:
         "micro_batch_size": job["micro_batch_size"],
         "gradient_accumulation_steps": job.accumulation_steps,
         "trl_length": length if supervised else None,
-        "packing": True if supervised else None,
+        **(fill_quantities(job) if supervised else {}),
         "block_length": None if supervised else length,
         "training_steps": job.training_steps,
         "precision": job["precision"],

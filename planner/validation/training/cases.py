@@ -11,13 +11,13 @@ from planner.confidence.classes import scale
 from planner.confidence.fits import MemoryErrors, memory_errors
 from planner.confidence.frameworks import FrameworkRule, framework_rule
 from planner.confidence.intervals import TRAINING_TABLES
-from planner.enums import AdapterKind, AdapterTargets, SavedModules
+from planner.enums import AdapterKind, AdapterTargets, Padding, SavedModules
 from planner.estimators.machine import Machine
 from planner.estimators.share import Setting
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import MOST_MODULES, ModelSpec
 from planner.specs.multi_token import with_mtp
-from planner.specs.workload import TrainingWorkload
+from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload
 from planner.validation.columns import MemoryKind
 from planner.validation.hardware import run_cluster
 from planner.validation.library import Library
@@ -49,6 +49,15 @@ CHUNKED_LOSS = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
+class Samples:
+    """Lengths of samples that do not fill their sequences, and how these are padded."""
+
+    padding: Padding = Padding.PACKED
+    mean_length: int = 0
+    deviation: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainingCase(Case):
     """A run as the estimator sees it: what is the same for all its plausible layouts, and these.
 
@@ -66,6 +75,7 @@ class TrainingCase(Case):
     lora_rank: int = _LORA_RANK
     modules_to_save: SavedModules = SavedModules.NONE
     double_quantization: bool = True
+    samples: Samples = Samples()
 
     @property
     def software(self) -> FrameworkRule:
@@ -86,6 +96,7 @@ class TrainingCase(Case):
             self.rule.lora_targets,
             self.modules_to_save,
             self.double_quantization,
+            self.samples,
         )
 
     @property
@@ -104,6 +115,9 @@ class TrainingCase(Case):
                 lora_targets=AdapterTargets(self.rule.lora_targets),
                 modules_to_save=self.modules_to_save,
                 double_quantization=self.double_quantization,
+                padding=self.samples.padding,
+                mean_sample_length=self.samples.mean_length,
+                sample_length_deviation=self.samples.deviation,
             ),
         )
 
@@ -174,6 +188,7 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         lora_rank=run.count("lora_rank") or _LORA_RANK,
         modules_to_save=_saved_modules(run, adapter),
         double_quantization=run.flag("double_quantization") is not False,
+        samples=_samples(run),
         catalogue=library.catalogue,
     )
 
@@ -196,6 +211,18 @@ def _saved_modules(run: Run, adapter: AdapterKind) -> SavedModules:
     if word not in [*SavedModules]:
         raise NotPredicted(f"modules_to_save of {word} is not modelled: none or embeddings are")
     return SavedModules(word)
+
+
+def _samples(run: Run) -> Samples:
+    """The samples of a run; packed where it gives no mean length."""
+    word, mean = run.word("padding"), run.number("mean_sample_length")
+    if word and word not in [*Padding]:
+        raise NotPredicted(f"padding of {word} is not modelled: packed, longest, full, none are")
+    if not mean or word in ("", Padding.PACKED):
+        return Samples()
+    deviation = run.number("sample_length_deviation")
+    deviation = USUAL_DEVIATION * mean if deviation is None else deviation
+    return Samples(padding=Padding(word), mean_length=round(mean), deviation=round(deviation))
 
 
 def is_fine_tuning(run: Run) -> bool:
