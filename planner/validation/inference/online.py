@@ -174,6 +174,7 @@ def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, FloatArray]:
     # Requests in the replica when the last comes, and the share of the time with all places full.
     held = arriving * late * served_rate
     full = np.clip(1 - most[lines, last] / np.maximum(held, 1e-300), 0.0, 1.0)
+    full = np.where(np.isfinite(offered), full, 1.0)
     queue = arriving / 2 * late * full**2
     found: FloatArray = _GRID[below] * (_GRID[first] / _GRID[below]) ** part
     return found, queue
