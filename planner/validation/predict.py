@@ -44,9 +44,9 @@ def ranges(prediction: Prediction, kind: Kind) -> dict[str, Range]:
     case = prediction.case
     if case is None or prediction.reason:
         return {}
-    found = {}
+    found, near = {}, prediction.basis
     for name, value in prediction.values.items():
-        low, high = interval_of(kind.interval_names[name], case.keys, kind.tables)
+        low, high = interval_of(kind.interval_names[name], case.keys, kind.tables, near)
         if name in RATES:
             low, high = 1 / high, 1 / low if low else float("inf")
         found[name] = Range(value=value, low=value * low, high=value * high)
