@@ -16,7 +16,6 @@ from publishers import publisher
 from planner.confidence.classes import has_experts
 from planner.confidence.intervals import FEWEST_ROWS, LEVEL
 from planner.validation.compare import Row
-from planner.validation.impossible import why_impossible
 from planner.validation.inference.cases import InferenceCase, Mode
 from planner.validation.kinds import STEP_TIME, TOKEN_TIME, TRAINING_KIND, Compared
 from planner.validation.prediction import Case
@@ -131,7 +130,7 @@ def residuals(rows: Sequence[Row]) -> list[Residual]:
     return [
         _residual(row, case, one, ratio)
         for row in rows
-        if (case := row.prediction.case) is not None and not why_impossible(row.run, case)
+        if (case := row.prediction.case) is not None and not row.prediction.impossible
         for one in row.kind.compared
         if (ratio := row.ratio(one)) is not None and abs(math.log(ratio)) < LARGEST
     ]
