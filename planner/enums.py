@@ -206,6 +206,35 @@ class Offload(_Code):
         return self.word.removesuffix("_activations"), Offload.ACTIVATIONS.word
 
 
+class OptimizerKind(_Code):
+    """What updates the weights. ``SGD`` keeps nothing, ``MOMENTUM`` one number per weight."""
+
+    ADAM = 0
+    SGD = 1
+    MOMENTUM = 2
+    LION = 3
+    ADAFACTOR = 4
+    MUON = 5
+
+
+class StatePrecision(_Code):
+    """Format of the optimizer's moments; ``FRAMEWORK``: as the framework keeps them."""
+
+    FRAMEWORK = 0
+    FP32 = 1
+    BF16 = 2
+    FP8 = 3
+    INT8 = 4
+
+
+class MainPrecision(_Code):
+    """Format of the weights that are updated, or of the gradients that are added up."""
+
+    FRAMEWORK = 0
+    FP32 = 1
+    BF16 = 2
+
+
 class PipelineSchedule(_Code):
     """Order of forward and backward chunks on a pipeline stage."""
 
@@ -214,11 +243,22 @@ class PipelineSchedule(_Code):
 
 
 class AdapterKind(StrEnum):
-    """What is trained: every weight, or low-rank adapters of frozen ones (4-bit for qlora)."""
+    """What is trained: every weight, or what stands beside frozen ones (4-bit for qlora).
+
+    Low-rank adapters; ``PROMPT``: embeddings of virtual tokens before each sequence; ``PREFIX``:
+    keys and values of virtual tokens in each layer.
+    """
 
     NONE = "none"
     LORA = "lora"
     QLORA = "qlora"
+    PROMPT = "prompt"
+    PREFIX = "prefix"
+
+    @property
+    def is_low_rank(self) -> bool:
+        """Whether matrices have adapters of a rank."""
+        return self in (AdapterKind.LORA, AdapterKind.QLORA)
 
 
 class AdapterTargets(StrEnum):
@@ -230,6 +270,26 @@ class AdapterTargets(StrEnum):
     QUERY_VALUE = "query_value"
     ATTENTION = "attention"
     ALL_LINEAR = "all_linear"
+
+
+class SavedModules(StrEnum):
+    """What is trained whole beside an adapter: nothing, or embedding and logits."""
+
+    NONE = "none"
+    EMBEDDINGS = "embeddings"
+
+
+class Padding(StrEnum):
+    """How samples of different lengths fill sequences.
+
+    ``PACKED``: several fill each; ``LONGEST``: padded to the longest of a micro-batch; ``FULL``:
+    to the sequence; ``NONE``: one after the other without padding, each attends to itself alone.
+    """
+
+    PACKED = "packed"
+    LONGEST = "longest"
+    FULL = "full"
+    NONE = "none"
 
 
 class LinkKind(StrEnum):

@@ -83,9 +83,16 @@ class Request:
     global_batch_size: int | None = None
     total_tokens: float | None = None
     dropout: bool = False
+    pipeline_layout: str | None = None
     mtp_num_layers: int | None = None
     adapter: str | tuple[str, ...] = "none"
     lora_targets: str | None = None
+    modules_to_save: str | None = None
+    double_quantization: bool = True
+    virtual_tokens: int | None = None
+    padding: str | None = None
+    mean_sample_length: int | None = None
+    sample_length_deviation: int | None = None
     flops_efficiency: float | str | None = None
     reliability: str | None = None
 
@@ -101,6 +108,10 @@ class Request:
     draft_tokens: int = 0
     acceptance_rate: float = 0.0
     draft_cost: float = 0.0
+    draft_model: str | None = None
+    max_num_seqs: int | None = None
+    enforce_eager: bool = False
+    redundant_experts: int | None = None
 
     @property
     def limit_confidence(self) -> float:

@@ -47,6 +47,8 @@ class ServingContext:
 def _heads(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     t = c.tensor_parallel
     violated = np.zeros((), dtype=np.bool_)
+    if context.engine.pads_heads:
+        return violated
     for attention in context.model.attentions:
         heads, shared = attention.split_heads
         violated = violated | indivisible(heads, t)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,14 +22,18 @@ from planner.enums import (
     AttentionKind,
     ComputePrecision,
     Fp8Recipe,
+    MainPrecision,
     Offload,
+    OptimizerKind,
     Precision,
     Recompute,
+    StatePrecision,
     ZeroStage,
 )
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
+from planner.specs.pipeline_layout import layers_of_chunks
 from planner.specs.workload import TrainingWorkload
 
 
@@ -69,7 +74,21 @@ def _heads(c: TrainingConfigurations, context: Context) -> BoolArray:
     return violated
 
 
+def _layout(c: TrainingConfigurations, context: Context) -> BoolArray:
+    layout = context.workload.pipeline_layout
+    if not layout:
+        return np.zeros((), dtype=np.bool_)
+    sizes = layers_of_chunks(layout)
+    # A chunk without any layer holds the embedding or the loss.
+    empty = 0 in sizes[1:-1]
+    fits = sum(sizes) == context.model.num_hidden_layers
+    chunks = c.pipeline_parallel * c.virtual_pipeline
+    return np.asarray((chunks != len(sizes)) | (not fits) | empty)
+
+
 def _layers(c: TrainingConfigurations, context: Context) -> BoolArray:
+    if context.workload.pipeline_layout:
+        return np.zeros((), dtype=np.bool_)
     v = c.virtual_pipeline
     places = context.model.num_hidden_layers + np.where(v > 1, END_CHUNKS, 0)
     return np.asarray(c.pipeline_parallel * v > places)
@@ -81,6 +100,11 @@ def _virtual(c: TrainingConfigurations, context: Context) -> BoolArray:
     return np.asarray((c.virtual_pipeline > 1) & unsupported)
 
 
+def _layer_split(c: TrainingConfigurations, _: Context) -> BoolArray:
+    useless = (c.pipeline_parallel == 1) | (c.virtual_pipeline > 1)
+    return np.asarray(c.layer_split & useless)
+
+
 def _interleaved_batch(c: TrainingConfigurations, _: Context) -> BoolArray:
     return np.asarray(
         (c.virtual_pipeline > 1) & indivisible(c.num_micro_batches, c.pipeline_parallel)
@@ -88,6 +112,8 @@ def _interleaved_batch(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def _interleaved_layers(c: TrainingConfigurations, context: Context) -> BoolArray:
+    if context.workload.pipeline_layout:
+        return np.zeros((), dtype=np.bool_)
     chunks = c.pipeline_parallel * c.virtual_pipeline
     layers = context.model.num_hidden_layers
     most = np.ceil(layers / chunks)
@@ -104,7 +130,7 @@ def _sequence_length(c: TrainingConfigurations, context: Context) -> BoolArray:
     cp = c.context_parallel
     pieces = np.where(cp > 1, 2 * cp, 1.0)
     split = np.where(c.sequence_parallel, c.tensor_parallel, 1.0)
-    return indivisible(context.workload.sequence_length, pieces * split)
+    return indivisible(context.workload.computed_length, pieces * split)
 
 
 def _ring_without_flash(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -175,8 +201,10 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
     in_pipeline = (c.pipeline_parallel > 1) & ~np.isin(c.zero_stage, f.pipeline_zero_stages)
     found = {
         "zero_stage": ~np.isin(c.zero_stage, f.zero_stages) | in_pipeline,
-        "pipeline_parallel": in_pipeline if f.pipeline_parallel else c.pipeline_parallel > 1,
+        "pipeline_parallel": in_pipeline if f.pipeline_parallel else _no_pipeline(c, f),
     }
+    if not f.layer_split:
+        found["layer_split"] = c.layer_split
     for name in ("tensor_parallel", "context_parallel", "expert_parallel"):
         if not getattr(f, name):
             found[name] = getattr(c, name) > 1
@@ -190,7 +218,38 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
         found["recompute"] = c.recompute == Recompute.FEED_FORWARD
     if not f.fp8_attention:
         found["fp8_attention"] = c.fp8_attention
+    return found | _unsupported_states(c, f)
+
+
+def _unsupported_states(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
+    """The same of optimizers and formats of what they keep."""
+    found = {}
+    if np.any(c.optimizer):
+        found["optimizer"] = _not_among(c.optimizer, OptimizerKind, f.optimizers)
+    if np.any(told := c.optimizer_state_precision):
+        found["optimizer_state_precision"] = _not_among(told, StatePrecision, f.state_precisions)
+    if np.any(told := c.main_params_precision):
+        found["main_params_precision"] = _not_among(told, MainPrecision, f.main_precisions)
+    if np.any(told := c.main_grads_precision):
+        found["main_grads_precision"] = _not_among(told, MainPrecision, f.main_precisions)
+    if not f.optimizer_in_backward:
+        found["optimizer_in_backward"] = c.optimizer_in_backward
     return found
+
+
+def _no_pipeline(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:
+    """Pipelines of a framework without a schedule for them; its stages may take turns."""
+    return (c.pipeline_parallel > 1) & ~(c.layer_split & f.layer_split)
+
+
+def _not_among(
+    codes: CodeArray,
+    kinds: type[OptimizerKind | StatePrecision | MainPrecision],
+    words: Sequence[str],
+) -> BoolArray:
+    """Where codes are neither their default nor one of some words."""
+    lacking = [kind != 0 and kind.word not in words for kind in kinds]
+    return np.asarray(np.array(lacking)[codes])
 
 
 def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -207,6 +266,13 @@ def _sharded_from(kind: Offload, profile: FrameworkProfile) -> int:
     if kind.of_weights:
         return profile.states.weights_sharded_from
     return ZeroStage.OPTIMIZER if kind.of_states else ZeroStage.NONE
+
+
+def _in_backward(c: TrainingConfigurations, _: Context) -> BoolArray:
+    if not np.any(c.optimizer_in_backward):
+        return np.zeros((), dtype=np.bool_)
+    waits = (c.num_micro_batches > 1) | (c.pipeline_parallel > 1) | (c.offload != Offload.NONE)
+    return np.asarray(c.optimizer_in_backward & waits)
 
 
 def _offload(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -250,6 +316,12 @@ RULES: tuple[Rule, ...] = tuple(
         ),
         ("intermediate_size", "tensor_parallel must divide the feed-forward width", uneven_widths),
         (
+            "pipeline_layout",
+            "pipeline_layout has pipeline_parallel x virtual_pipeline chunks, of all layers of the "
+            "model, and none without layers inside",
+            _layout,
+        ),
+        (
             "num_hidden_layers",
             "pipeline_parallel x virtual_pipeline cannot exceed the layers, or with "
             "virtual_pipeline > 1 the layers, the embedding and the loss",
@@ -259,6 +331,11 @@ RULES: tuple[Rule, ...] = tuple(
             "virtual_pipeline",
             "virtual_pipeline > 1 needs pipeline_parallel > 1 and an interleaved schedule",
             _virtual,
+        ),
+        (
+            "layer_split",
+            "layer_split needs pipeline_parallel > 1 without virtual_pipeline",
+            _layer_split,
         ),
         (
             "interleaved_micro_batches",
@@ -312,6 +389,11 @@ RULES: tuple[Rule, ...] = tuple(
             "blockwise one with kernels for it",
             _fp8_recipe,
         ),
+        (
+            "optimizer_in_backward",
+            "optimizer_in_backward needs one micro-batch per step, no pipeline and no offload",
+            _in_backward,
+        ),
         ("framework", "the framework does not support this combination", _framework),
         (
             "offload",
@@ -323,9 +405,7 @@ RULES: tuple[Rule, ...] = tuple(
     )
 )
 
-OUT_OF_MEMORY = predicted(
-    "out_of_memory", "the fullest GPU is not sure enough to have the memory that it needs"
-)
+OUT_OF_MEMORY = predicted("out_of_memory", "the fullest GPU needs more memory than it surely has")
 
 REJECTING: tuple[Rule, ...] = (*RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
 """All that rejects a configuration before the user's limits, in order."""

@@ -226,6 +226,8 @@ class EngineProfile:
     """It can give experts to GPUs."""
     attention_data_parallel: bool = True
     """It can give requests to GPUs in attention that share experts."""
+    pads_heads: bool = False
+    """It adds heads of zeros where tensor parallelism does not divide those of a model."""
     tensor_parallel_across_nodes: bool = False
     """Its tensor parallelism may leave the fast fabric of a node."""
     redundant_experts: bool = False

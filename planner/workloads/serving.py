@@ -22,12 +22,13 @@ from planner.workloads.assumed import assumed_limits
 from planner.workloads.base import Question, Scene, Workload
 from planner.workloads.batches import BatchSource, batch_once, largest_batch, most_concurrent
 from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
+from planner.workloads.engine_options import with_options
 from planner.workloads.place import Place
 from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolSource
 from planner.workloads.replicas import ReplicaSource
 from planner.workloads.serving_once import serve_once
-from planner.workloads.serving_question import SINGLE, ask_serving, tried_types
+from planner.workloads.serving_question import SINGLE, ask_serving, draft_of, tried_types
 from planner.workloads.serving_space import serving_mesh
 from planner.workloads.serving_words import BATCH_WORDS, SERVING_WORDS
 
@@ -153,8 +154,9 @@ def _setting(scene: Scene, place: Place) -> ServingSetting:
     setting = ServingSetting(
         machine=place.machine,
         model=question.model,
-        engine=scene.profile,
+        engine=with_options(scene.profile, question.request),
         workload=question.work,
+        draft=draft_of(question.request, question.model, place.machine.catalogue),
     )
     share = sure_share(PUBLISHED, setting, 1, question.request.confidence)
     return replace(setting, sure_share=share)
@@ -167,7 +169,7 @@ def _mesh(scene: Scene, settings: Mapping[str, Any]) -> Any:
         settings,
         counts=question.counts or None,
         model=question.model,
-        engine=scene.profile,
+        engine=with_options(scene.profile, question.request),
     )
 
 

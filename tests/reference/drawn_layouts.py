@@ -11,10 +11,19 @@ from scalar_machine import Layout, World
 
 from planner import Request
 from planner.configurations.training import NAMES, TrainingConfigurations
-from planner.enums import ComputePrecision, Offload, Recompute
+from planner.enums import (
+    ComputePrecision,
+    Fp8Recipe,
+    MainPrecision,
+    Offload,
+    OptimizerKind,
+    Recompute,
+    StatePrecision,
+)
 from planner.estimators.share import Setting
 from planner.plan import make_plan
 from planner.specs.catalogue import Catalogue, names
+from planner.specs.workload import TrainingWorkload
 
 MODELS = {
     "llama-7b": {},
@@ -41,6 +50,10 @@ ADAPTERS = (
     "lora:64:all_linear",
     "qlora:16:attention",
     "qlora:1:all_linear",
+    "lora:8:attention:embeddings",
+    "qlora:4:attention:plain",
+    "prompt:64",
+    "prefix:100",
 )
 # As in nodes with four network interfaces for eight of these.
 SHARED_NICS = ("a100-sxm-80gb",)
@@ -53,11 +66,18 @@ FRAMEWORKS = tuple(name for name in ALL_FRAMEWORKS if name not in ALIKE)
 
 @cache
 def make_setting(model: str, gpu: str, framework: str, adapter: str = "none") -> Setting:
-    """``adapter``: its kind, rank and targets, joined by colons; on any framework."""
+    """``adapter``: its kind, rank and targets, joined by colons; on any framework.
+
+    Modules to save may follow, or ``plain`` for scales in 32 bits; of virtual tokens their number.
+    """
     kind, *rest = adapter.split(":")
     asked: dict[str, Any] = {"adapter": kind}
-    if rest:
+    if kind in ("prompt", "prefix"):
+        asked["virtual_tokens"] = int(rest[0])
+    elif rest:
         asked |= {"lora_rank": int(rest[0]), "lora_targets": rest[1]}
+        asked["modules_to_save"] = "embeddings" if "embeddings" in rest else None
+        asked["double_quantization"] = "plain" not in rest
     of_adapters = framework if kind == "none" else "hf-trainer"
     request = Request(
         model=model, num_gpus=8, gpu=gpu, framework=of_adapters, **MODELS[model], **asked
@@ -79,8 +99,14 @@ def make_world(setting: Setting) -> World:
         cluster=setting.machine.cluster,
         model=setting.model,
         framework=setting.framework,
-        workload=setting.workload,
+        workload=_computed(setting.workload),
     )
+
+
+def _computed(work: TrainingWorkload) -> TrainingWorkload:
+    """Prompts stand before the tokens of every sequence."""
+    before = work.virtual_tokens if work.adapter == "prompt" else 0
+    return replace(work, sequence_length=work.sequence_length + before)
 
 
 def make_table(layouts: list[Layout]) -> TrainingConfigurations:
@@ -88,6 +114,11 @@ def make_table(layouts: list[Layout]) -> TrainingConfigurations:
         "recompute": lambda word: Recompute[word.upper()],
         "offload": lambda word: Offload[word.upper()],
         "precision": lambda word: ComputePrecision[word.upper()],
+        "fp8_recipe": lambda word: Fp8Recipe[word.upper()],
+        "optimizer": lambda word: OptimizerKind[word.upper()],
+        "optimizer_state_precision": lambda word: StatePrecision[word.upper()],
+        "main_params_precision": lambda word: MainPrecision[word.upper()],
+        "main_grads_precision": lambda word: MainPrecision[word.upper()],
     }
     plain = codes.get
     return TrainingConfigurations.of(
@@ -102,7 +133,8 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
     """A layout that suits the framework; most of them break no rule."""
     f = setting.framework
     t = choose([1, 2, 4, 8, 16]) if f.tensor_parallel else 1
-    p = choose([1, 1, 2, 3, 4, 5, 8, 13, 16, 20, 31, 32]) if f.pipeline_parallel else 1
+    deep = f.pipeline_parallel or f.layer_split
+    p = choose([1, 1, 2, 3, 4, 5, 8, 13, 16, 20, 31, 32]) if deep else 1
     c = choose([1, 1, 2, 4]) if f.context_parallel else 1
     d = choose([1, 2, 3, 4, 16])
     v = choose([1, 1, 2, 3]) if p > 1 and f.interleaved_schedule else 1
@@ -111,6 +143,10 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
     precision = choose([word for word in PRECISIONS if word in setting.machine.gpu.peak_flops])
     blocks = ["feed_forward"] if f.feed_forward_recompute else []
     recompute = choose(["none", "selective", "full", *blocks])
+    gpu = setting.machine.gpu
+    recipes = ["auto", "delayed", "tensorwise", "rowwise"]
+    recipes += ["mxfp8"] * gpu.scales_groups
+    recipes += ["blockwise"] * ("fp8_block" in gpu.efficiency.quantized_gemm)
     kernels = f.fp8_attention and setting.machine.gpu.efficiency.fp8_attention is not None
     return Layout(
         num_gpus=t * p * c * d,
@@ -118,6 +154,7 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         context_parallel=c,
         pipeline_parallel=p,
         virtual_pipeline=v,
+        layer_split=p > 1 and f.layer_split,
         expert_parallel=choose([1, 1, 2, 4, 8]) if f.expert_parallel else 1,
         micro_batch_size=b,
         global_batch_size=d * b * m,
@@ -129,7 +166,13 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         sequence_parallel=t > 1 and choose([True, True, False]),
         flash_attention=choose([True, True, False]),
         fp8_attention=kernels and precision in ("fp8", "fp4") and choose([True, False]),
+        fp8_recipe=choose(recipes) if precision == "fp8" else "auto",
         data_parallel_replicas=choose([1, 1, 2, 4]) if f.hybrid_sharding and d > 1 else 1,
+        optimizer=choose(["adam", *(kind for kind in f.optimizers if kind != "muon")]),
+        optimizer_state_precision=choose(["framework", *f.state_precisions]),
+        main_params_precision=choose(["framework", "framework", *f.main_precisions]),
+        main_grads_precision=choose(["framework", "framework", *f.main_precisions]),
+        optimizer_in_backward=f.optimizer_in_backward and m == p == 1 and choose([True, False]),
     )
 
 
@@ -141,6 +184,7 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         context_parallel=choose([1, 2, 3]),
         pipeline_parallel=choose([1, 2, 3, 8, 64]),
         virtual_pipeline=choose([1, 2, 5]),
+        layer_split=choose([True, False, False]),
         expert_parallel=choose([1, 2, 3, 8, 16]),
         micro_batch_size=choose([1, 3, 4]),
         global_batch_size=choose([1, 24, 96, 100]),
@@ -152,7 +196,13 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         sequence_parallel=choose([True, False]),
         flash_attention=choose([True, False]),
         fp8_attention=choose([True, False, False]),
+        fp8_recipe=choose(["auto", "auto", *Fp8Recipe.words()]),
         data_parallel_replicas=choose([1, 2, 3]),
+        optimizer=choose(["adam", "adam", *OptimizerKind.words()]),
+        optimizer_state_precision=choose(["framework", "framework", *StatePrecision.words()]),
+        main_params_precision=choose(["framework", "framework", *MainPrecision.words()]),
+        main_grads_precision=choose(["framework", "framework", *MainPrecision.words()]),
+        optimizer_in_backward=choose([False, False, True]),
     )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from scalar_activations import repeats_outputs
-from scalar_adapters import adapter_times, frozen
+from scalar_adapters import adapter_times, frozen, saves
 from scalar_machine import (
     Layout,
     World,
     all_to_all,
+    cast,
     collective,
     elementwise,
     fused_attention,
@@ -18,6 +19,7 @@ from scalar_machine import (
     key_heads,
     of_gradients,
     own_tokens,
+    recipe_of,
     send,
     shown,
     tokens,
@@ -123,7 +125,7 @@ def embedding(world: World, layout: Layout) -> Ops:
     """Lookup, and the sum over vocabulary shards."""
     h, n = world.model.hidden_size, tokens(world, layout)
     lookup = _once(_memory(world, own_tokens(world, layout) * h, 4, 10))
-    if frozen(world):
+    if frozen(world) and not saves(world):
         lookup = replace(lookup, backward=0.0)
     total = collective(world, "all_reduce", 2 * n * h, layout.tensor_parallel, 1)
     reduce = Op(forward=total, backward=0.0, part="tensor_parallel", full=0.0)
@@ -134,7 +136,8 @@ def logits(world: World, layout: Layout) -> Ops:
     """Final norm, logits in 16 bit, cross-entropy, and the sum of input gradients."""
     h, n = world.model.hidden_size, tokens(world, layout)
     columns = world.model.vocab_size / layout.tensor_parallel
-    final = _linear(world, layout, n, columns, h, precision=world.sixteen_bit)
+    bits, is_frozen = world.sixteen_bit, frozen(world) and not saves(world)
+    final = _linear(world, layout, n, columns, h, precision=bits, is_frozen=is_frozen)
     loss = elementwise(world, 2 * world.framework.execution.loss_passes * n * columns) / 2
     total = collective(world, "all_reduce", 2 * n * h, layout.tensor_parallel, 1)
     return {
@@ -176,18 +179,20 @@ def _linear(
     columns: float,
     depth: float,
     precision: str | None = None,
+    is_frozen: bool | None = None,
 ) -> Op:
     """Forward C = A B; backward both gradients, the weights' one accumulated in place."""
+    is_frozen = frozen(world) if is_frozen is None else is_frozen
     precision = precision or layout.precision
     by_itself = of_gradients(world, layout, "accumulation_traffic") > 0
     accumulated = 2.0 if by_itself else 2 * of_gradients(world, layout, "gradient")
-    forward = gemm(world, rows, columns, depth, precision)
-    backward = gemm(world, rows, depth, columns, precision)
-    if not frozen(world):
-        backward += gemm(world, columns, depth, rows, precision, accumulated)
-    if precision == "fp8":  # a cast reads 16 bit and writes 8
-        forward += elementwise(world, 3 * rows * depth)
-        backward += elementwise(world, 3 * rows * columns)
+    recipe = recipe_of(world, layout)
+    forward = gemm(world, rows, columns, depth, precision, recipe=recipe)
+    backward = gemm(world, rows, depth, columns, precision, recipe=recipe)
+    if not is_frozen:
+        backward += gemm(world, columns, depth, rows, precision, accumulated, recipe)
+    forward += cast(world, rows * depth, precision, recipe)
+    backward += cast(world, rows * columns, precision, recipe)
     share = world.framework.execution.selective_share
     return Op(forward=forward, backward=backward, selective=share)
 
@@ -309,7 +314,10 @@ def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
     pairs, width = own * mlp.num_experts_per_tok, mlp.moe_intermediate_size
     matrices = 3 if mlp.gated else 2
     local = mlp.num_experts / e
-    experts = grouped_gemm(world, pairs, local, h, width, matrices, layout.precision)
+    recipe, bits = recipe_of(world, layout), layout.precision
+    experts = grouped_gemm(world, pairs, local, h, width, matrices, bits, recipe)
+    cast_inputs = cast(world, pairs * (h + width), bits, recipe)
+    cast_outputs = cast(world, pairs * (h + (matrices - 1) * width), bits, recipe)
     experts += local * world.framework.execution.expert_launch_time
     activation = elementwise(world, 2 * matrices * pairs * width)
     gradients = 1 if frozen(world) else 2
@@ -331,6 +339,9 @@ def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
         "router": router,
         **{f"latent_{name}": op for name, op in latent.items()},
         "permute": Op(forward=permute, backward=permute),
-        "experts": Op(forward=experts + activation, backward=gradients * experts + 2 * activation),
+        "experts": Op(
+            forward=experts + activation + cast_inputs,
+            backward=gradients * experts + 2 * activation + cast_outputs,
+        ),
         "all_to_all": Op(forward=there_and_back, backward=there_and_back, part="expert_parallel"),
     }

@@ -52,6 +52,7 @@ def _schedule(world: World, c: Layout) -> set[str]:
     return _named(
         num_hidden_layers=p * v > layers + (2 if v > 1 else 0),
         virtual_pipeline=v > 1 and (p == 1 or not supported),
+        layer_split=c.layer_split and (p == 1 or v > 1),
         interleaved_micro_batches=v > 1 and c.num_micro_batches % p != 0,
         interleaved_layers=v > 1 and most * p * v - layers > lighter,
     )
@@ -96,9 +97,16 @@ def _options(world: World, c: Layout) -> set[str]:
     wide = any(core.head_dim > 192 for core in cores if core.kind not in ("linear", "mamba2"))
     kernels = world.gpu.efficiency.fp8_attention is not None and not wide
     usable = kernels and c.flash_attention and c.precision in ("fp8", "fp4")
+    lacks = {
+        "mxfp8": "fp4" not in world.gpu.peak_flops,
+        "blockwise": "fp8_block" not in world.gpu.efficiency.quantized_gemm,
+    }.get(c.fp8_recipe, False)
     return _named(
+        fp8_recipe=lacks or (c.fp8_recipe != "auto" and c.precision != "fp8"),
         recompute_num_layers=some and (c.recompute != "full" or not part),
         fp8_attention=c.fp8_attention and not usable,
+        optimizer_in_backward=c.optimizer_in_backward
+        and (c.num_micro_batches > 1 or c.pipeline_parallel > 1 or c.offload != "none"),
     )
 
 
@@ -107,11 +115,18 @@ def _support(world: World, c: Layout) -> set[str]:
     lacking = c.zero_stage not in profile.zero_stages
     lacking |= c.pipeline_parallel > 1 and c.zero_stage not in profile.pipeline_zero_stages
     for kind in ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"):
-        lacking |= getattr(c, kind) > 1 and not getattr(profile, kind)
+        in_turns = kind == "pipeline_parallel" and c.layer_split and profile.layer_split
+        lacking |= getattr(c, kind) > 1 and not getattr(profile, kind) and not in_turns
+    lacking |= c.layer_split and not profile.layer_split
     lacking |= c.data_parallel_replicas > 1 and not profile.hybrid_sharding
     lacking |= c.recompute_num_layers > 0 and not profile.partial_recompute
     lacking |= c.recompute == "feed_forward" and not profile.feed_forward_recompute
     lacking |= c.fp8_attention and not profile.fp8_attention
+    lacking |= c.optimizer not in profile.optimizers
+    lacking |= c.optimizer_state_precision not in ("framework", *profile.state_precisions)
+    for told in (c.main_params_precision, c.main_grads_precision):
+        lacking |= told not in ("framework", *profile.main_precisions)
+    lacking |= c.optimizer_in_backward and not profile.optimizer_in_backward
     precision = c.precision not in world.gpu.peak_flops
     return _named(framework=lacking, offload=_no_offload(world, c), precision=precision)
 

@@ -24,7 +24,7 @@ from planner.units import GIB
 from planner.validation.columns import MemoryKind
 from planner.validation.hardware import run_cluster
 from planner.validation.inference.deployments import Deployment, deployment
-from planner.validation.inference.engines import eager, scheduled, slower, weight_scale
+from planner.validation.inference.engines import scheduled, slower, weight_scale
 from planner.validation.library import Library, spelled, without_variant
 from planner.validation.models import NotPredicted, model_of
 from planner.validation.prediction import Case
@@ -178,6 +178,7 @@ class InferenceCase(Case):
             self.rule.profile,
             self.engine.execution.weight_bandwidth_fraction,
             self.engine.execution.decode_launch_time,
+            self.engine.memory,
             self.engine.scheduler,
             *self.traffic.of_all,
         )
@@ -257,7 +258,7 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
         model=model,
         gpu=gpu,
         cluster=run_cluster(run, gpu),
-        engine=slower(eager(engine, run), scale),
+        engine=slower(engine, scale),
         rule=rule,
         traffic=traffic,
         replica=replica if mode is not Mode.DISAGGREGATED else replace(replica, replicas=1.0),

@@ -11,27 +11,21 @@ from planner.validation.columns import SCHEDULED
 from planner.validation.inference.deployments import Deployment
 from planner.validation.models import NotPredicted, first_line
 from planner.validation.runs import Run
+from planner.workloads.engine_options import eager, limited
 
 
 def scheduled(engine: EngineProfile, run: Run) -> EngineProfile:
-    """The engine with what a run says of its scheduler."""
+    """The engine with what a run says of its scheduler and of its graphs."""
     names = ("poll_interval", "batch_wait", *SCHEDULED)
     given: dict[str, Any] = {name: int(run.number(name) or 0) for name in names if run.text(name)}
-    if not given:
-        return engine
+    if run.flag("enforce_eager"):
+        engine = eager(engine)
     try:
-        return replace(engine, scheduler=replace(engine.scheduler, **given))
+        if "max_num_seqs" in given:
+            engine = limited(engine, given["max_num_seqs"])
+        return replace(engine, scheduler=replace(engine.scheduler, **given)) if given else engine
     except ValueError as error:
         raise NotPredicted(f"impossible scheduler: {first_line(error)}") from error
-
-
-def eager(engine: EngineProfile, run: Run) -> EngineProfile:
-    """The engine as it launches steps without captured graphs."""
-    execution = engine.execution
-    if not run.flag("enforce_eager"):
-        return engine
-    launched = max(execution.decode_launch_time, execution.prefill_launch_time)
-    return replace(engine, execution=replace(execution, decode_launch_time=launched))
 
 
 def weight_scale(run: Run, replica: Deployment) -> float:

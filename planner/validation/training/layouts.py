@@ -8,13 +8,25 @@ from itertools import product
 
 from planner.confidence.classes import has_experts
 from planner.confidence.frameworks import FrameworkRule
-from planner.configurations.training_rules import END_CHUNKS
-from planner.enums import ComputePrecision, Fp8Recipe, Offload, Precision, Recompute
+from planner.enums import (
+    AdapterKind,
+    ComputePrecision,
+    Fp8Recipe,
+    MainPrecision,
+    Offload,
+    OptimizerKind,
+    Precision,
+    Recompute,
+    StatePrecision,
+)
+from planner.estimators.parameters import count_parameters
+from planner.formulas.adapters import NF4_BYTES
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.validation.models import NotPredicted
 from planner.validation.runs import Run
+from planner.validation.training.optimizers import told_states
 
 # A run without a year is taken to be of now.
 _YEAR = 2025
@@ -24,6 +36,7 @@ _MOST_CONTEXT_PARALLEL = 8
 _MOST_MICRO_BATCH = 16
 _MOST_VIRTUAL = 12
 _MICRO_BATCHES_PER_STAGE = 4
+_WEIGHT_BYTES = 2.0
 _PRECISIONS = {
     "mxfp8": "fp8",
     "fp8-cs": "fp8",
@@ -60,6 +73,7 @@ class Layout:
     context_parallel: int
     pipeline_parallel: int
     virtual_pipeline: int
+    layer_split: bool
     expert_parallel: int
     micro_batch_size: int
     global_batch_size: float
@@ -73,6 +87,11 @@ class Layout:
     flash_attention: bool
     fp8_attention: bool
     fp8_recipe: Fp8Recipe
+    optimizer: OptimizerKind = OptimizerKind.ADAM
+    optimizer_state_precision: StatePrecision = StatePrecision.FRAMEWORK
+    main_params_precision: MainPrecision = MainPrecision.FRAMEWORK
+    main_grads_precision: MainPrecision = MainPrecision.FRAMEWORK
+    optimizer_in_backward: bool = False
 
     @property
     def data_parallel(self) -> float:
@@ -124,8 +143,33 @@ def _parallel(context: Open) -> Iterator[Layout]:
     splits = product(_tensor(context), _pipeline(context), _context(context))
     for tensor, pipeline, ring in splits:
         layout = _bare(context, num_gpus, tensor, pipeline, ring)
-        if _fits_gpus(layout, run):
+        if _fits_gpus(layout, run) and not _must_spread(context):
             yield from _switched(context, layout)
+    if num_gpus > 1 and (run.flag("layer_split") or _may_spread(context)):
+        layout = _bare(context, num_gpus, 1, num_gpus, 1)
+        yield from _switched(context, replace(layout, layer_split=True))
+
+
+def _must_spread(context: Open) -> bool:
+    """Whether layers are spread: the run says so, or a GPU has no room for a copy of them."""
+    if context.run.flag("layer_split"):
+        return True
+    quantized = context.run.word("workload") == AdapterKind.QLORA
+    width = NF4_BYTES if quantized else _WEIGHT_BYTES
+    whole = width * count_parameters(context.model).total
+    return _may_spread(context) and whole > context.gpu.memory_capacity
+
+
+def _may_spread(context: Open) -> bool:
+    """Whether layers may be spread over the GPUs: Trainer does so where nothing shards.
+
+    It copies the model where its user starts a process for each GPU, and spreads it else.
+    """
+    run, sharded = context.run, ("deepspeed", "fsdp", "zero")
+    said = run.text("zero_stage") or run.text("data_parallel") or run.flag("layer_split") is False
+    named = any(word in run.word("framework") for word in sharded)
+    several = (run.count("num_gpus") or 1) > 1
+    return several and context.profile.layer_split and not (said or named)
 
 
 def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -> Layout:
@@ -137,6 +181,7 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         context_parallel=ring,
         pipeline_parallel=pipeline,
         virtual_pipeline=1,
+        layer_split=False,
         expert_parallel=context.run.count("expert_parallel") or 1,
         micro_batch_size=1,
         global_batch_size=1,
@@ -150,6 +195,7 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         flash_attention=since(context.rule.flash_attention_from, year) if flash is None else flash,
         fp8_attention=bool(context.run.flag("fp8_attention")),
         fp8_recipe=Fp8Recipe.AUTO,
+        **told_states(context.run),
     )
 
 
@@ -209,10 +255,9 @@ def _virtual(context: Open, layout: Layout) -> list[int]:
     p = layout.pipeline_parallel
     if p == 1 or not context.profile.interleaved_schedule:
         return [1]
-    layers = context.model.num_hidden_layers
     if given:
-        # Some count embedding and loss as layers of the pipeline: 94 layers on 96 places.
-        return [max(1, min(given, (layers + END_CHUNKS) // p))]
+        return [given]
+    layers = context.model.num_hidden_layers
     micro_batches = layout.global_batch_size / (layout.data_parallel * layout.micro_batch_size)
     if micro_batches % p:
         return [1]
@@ -245,6 +290,8 @@ def _zero_stage(context: Open, layout: Layout) -> int:
     if layout.data_parallel * layout.context_parallel == 1:
         return 0
     given = context.run.number("zero_stage")
+    if layout.layer_split or (given is None and _may_spread(context)):
+        return 0
     return context.profile.default_zero_stage if given is None else int(given)
 
 
@@ -296,11 +343,14 @@ def _precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
 
 
 def _recipe(run: Run, precision: ComputePrecision) -> Fp8Recipe:
-    """How products in 8 bit are scaled: as the run says, or the word for its precision."""
+    """How products in 8 bit are scaled: as the run says, or the word for its precision.
+
+    Tables that call some runs mxfp8 mean one factor per tensor by fp8.
+    """
     if precision is not ComputePrecision.FP8:
         return Fp8Recipe.AUTO
     words = run.word("precision").split("/")
-    word = run.word("fp8_recipe") or ("mxfp8" if "mxfp8" in words else "auto")
+    word = run.word("fp8_recipe") or ("mxfp8" if "mxfp8" in words else "delayed")
     known = {code.word: code for code in Fp8Recipe}
     code = known.get(Fp8Recipe.meant(word))
     if code is None:
