@@ -32,7 +32,7 @@ from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Share
 from planner.estimators.step_time import Block, StepTime
 from planner.formulas.overlap import exposed_time, partly_hidden
-from planner.formulas.pipeline import bubble_time
+from planner.formulas.pipeline import bubble_time, turns_time
 from planner.layers.model import embedding_of, layer_of, logits_of, prediction_of
 from planner.specs.framework import Overlap
 
@@ -57,10 +57,8 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
     )
     slowest = largest(stages)
     whole = add((*(block.total * block.whole for block in blocks), c.pipeline_parallel * transfer))
-    bubble = bubble_time(
-        all_stages=whole, slowest_stage=slowest, virtual_pipeline=c.virtual_pipeline
-    )
-    data_parallel = _shown_exchange(share, exchange, slowest)
+    bubble = _bubble(c, whole, slowest)
+    data_parallel = _shown_exchange(share, exchange, slowest, late_share(share, parameters))
     optimizer = _optimizer_time(share, c, parameters)
     overhead = _overhead(share, c, parameters)
     m = c.num_micro_batches
@@ -79,6 +77,19 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
         overhead=overhead,
         slow_nodes=slow_nodes,
     )
+
+
+def _bubble(c: TrainingConfigurations, whole: FloatArray, slowest: FloatArray) -> FloatArray:
+    """Idle time of the slowest stage, of its schedule or while others take their turns."""
+    bubble = bubble_time(
+        all_stages=whole, slowest_stage=slowest, virtual_pipeline=c.virtual_pipeline
+    )
+    if not np.any(c.layer_split):
+        return bubble
+    turns = turns_time(
+        all_stages=whole, slowest_stage=slowest, num_micro_batches=c.num_micro_batches
+    )
+    return np.where(c.layer_split, turns, bubble)
 
 
 def _copies(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> HostCopies:
@@ -206,16 +217,31 @@ def _pipeline_transfer(share: Share, c: TrainingConfigurations) -> FloatArray:
     return np.where(p > 1, shown, 0.0)
 
 
-def _shown_exchange(share: Share, exchange: DataParallelTime, window: FloatArray) -> FloatArray:
+def late_share(share: Share, parameters: StageParameters) -> FloatArray:
+    """Share of the exchanged gradients that only the end of a backward pass makes.
+
+    Those of a saved embedding, half of all and more beside adapters. In frameworks that train
+    every weight they are part of what measured overlap leaves.
+    """
+    trained = parameters.trained
+    if not share.setting.workload.saves_ends:
+        return np.zeros(())
+    first = np.where(parameters.is_first, trained.end / trained.dense, 0.0)
+    return np.asarray(np.max(first, axis=0) if first.ndim > trained.end.ndim else first)
+
+
+def _shown_exchange(
+    share: Share, exchange: DataParallelTime, window: FloatArray, late: FloatArray
+) -> FloatArray:
     """What shows of the exchange at the end of a step behind one micro-batch of a stage."""
     overlap = _overlap(share)
-    longest = exchange.step
+    at_end, longest = late * exchange.step, (1 - late) * exchange.step
     if overlap.data_parallel == 0:
-        return longest
+        return exchange.step
     behind = exposed_time(
         communication=longest, computation=window, interference=overlap.interference
     )
-    return overlap.data_parallel * behind + (1 - overlap.data_parallel) * longest
+    return at_end + overlap.data_parallel * behind + (1 - overlap.data_parallel) * longest
 
 
 def _optimizer_time(

@@ -72,3 +72,16 @@ def micro_batches_in_flight(
     p, v, r = pipeline_parallel, np.asarray(virtual_pipeline, dtype=np.float64), stage
     interleaved = (2 * (p - r - 1) + (v - 1) * p + 1) / v
     return np.minimum(num_micro_batches, np.where(v > 1, interleaved, p - r))
+
+
+def turns_time(
+    *, all_stages: Numeric, slowest_stage: Numeric, num_micro_batches: Numeric
+) -> FloatArray:
+    r"""Idle time of the slowest stage where stages take turns.
+
+    .. math:: m (T - t)
+
+    Every one of m micro-batches passes all stages, which last T together, before the next one
+    starts; t is the slowest stage.
+    """
+    return np.asarray(num_micro_batches * (np.asarray(all_stages) - slowest_stage))

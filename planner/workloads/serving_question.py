@@ -23,6 +23,8 @@ _TOKENS = 1024
 _TYPES = ("quantization", "kv_cache")
 _OF_WORKLOAD = (
     "request_rate",
+    "input_variation",
+    "output_variation",
     "prefix_cache_hit_rate",
     "draft_tokens",
     "acceptance_rate",

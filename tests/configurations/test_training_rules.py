@@ -53,6 +53,18 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {},
     ),
     ("attention_heads", {"num_gpus": 3, "tensor_parallel": 3}, TWO, {}),
+    (
+        "layer_split",
+        {"layer_split": True},
+        {**PIPELINE, "layer_split": True},
+        {"framework": "hf-trainer"},
+    ),
+    (
+        "framework",
+        {**PIPELINE},
+        {**PIPELINE, "layer_split": True},
+        {"framework": "hf-trainer"},
+    ),
     # 40 heads with 8 keys and values: five ranks can share the heads, not the keys.
     (
         "attention_heads",
@@ -236,6 +248,14 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {**FP8, "fp8_attention": True},
         FP8,
         {"gpu": "h100-sxm-80gb", "model": "gemma-2-9b"},
+    ),
+    ("fp8_recipe", {"fp8_recipe": 3}, {**FP8, "fp8_recipe": 3}, {"gpu": "h100-sxm-80gb"}),
+    # Hopper has no products that scale groups of 32.
+    (
+        "fp8_recipe",
+        {**FP8, "fp8_recipe": 5},
+        {**FP8, "fp8_recipe": 4},
+        {"gpu": "h100-sxm-80gb"},
     ),
     (
         "framework",

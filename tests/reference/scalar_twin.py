@@ -13,6 +13,7 @@ from scalar_activations import kept_bytes, repeated_layers
 from scalar_adapters import (
     frozen_counts,
     launches,
+    saves,
     trained_in_end,
     trained_in_layer,
     trained_in_stages,
@@ -59,7 +60,8 @@ def _tied(time: float, times: list[float]) -> bool:
 def _of_step(world: World, layout: Layout, of_stage: Parts, times: list[float]) -> Parts:
     profile, slowest, m = world.framework, max(times), layout.num_micro_batches
     parts = {name: m * seconds for name, seconds in of_stage.items()}
-    parts["pipeline_bubble"] = (sum(times) - slowest) / layout.virtual_pipeline
+    idle = m if layout.layer_split else 1 / layout.virtual_pipeline
+    parts["pipeline_bubble"] = (sum(times) - slowest) * idle
     parts["data_parallel"] = _end_of_step(world, layout, slowest)
     parts["optimizer"] = _optimizer(world, layout)
     overhead = profile.execution.step_overhead + m * profile.execution.micro_batch_overhead
@@ -210,8 +212,14 @@ def _end_of_step(world: World, layout: Layout, window: float) -> float:
         gather = _exchange(world, layout, "all_gather", states.weight_on_wire, counts)
         between = gather if states.weights_sharded_from > 2 else 0.0
         longest = max(longest, [reduce, scatter + gather, between, 0.0][layout.zero_stage])
+    if overlap.data_parallel == 0:
+        return longest
+    late = 0.0  # nothing is computed behind the gradients of a saved embedding
+    if saves(world):
+        late = longest * trained_in_end(world, layout)[0] / trained_in_stages(world, layout)[0][0]
+    longest -= late
     behind = shown(longest, window, overlap.interference)
-    return overlap.data_parallel * behind + (1 - overlap.data_parallel) * longest
+    return late + overlap.data_parallel * behind + (1 - overlap.data_parallel) * longest
 
 
 def _optimizer(world: World, layout: Layout) -> float:
@@ -285,6 +293,8 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
 def _in_flight(layout: Layout, stage: int) -> float:
     """Micro-batches a stage holds: counts the forward chunks before its first backward one."""
     p, v, m = layout.pipeline_parallel, layout.virtual_pipeline, layout.num_micro_batches
+    if layout.layer_split:
+        return 1
     if v == 1:
         return min(m, p - stage)
     warm_up_chunks = 2 * (p - 1 - stage) + (v - 1) * p

@@ -9,7 +9,9 @@ from itertools import product
 from planner.confidence.classes import has_experts
 from planner.confidence.frameworks import FrameworkRule
 from planner.configurations.training_rules import END_CHUNKS
-from planner.enums import ComputePrecision, Fp8Recipe, Offload, Precision, Recompute
+from planner.enums import AdapterKind, ComputePrecision, Fp8Recipe, Offload, Precision, Recompute
+from planner.estimators.parameters import count_parameters
+from planner.formulas.adapters import NF4_BYTES
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -24,6 +26,7 @@ _MOST_CONTEXT_PARALLEL = 8
 _MOST_MICRO_BATCH = 16
 _MOST_VIRTUAL = 12
 _MICRO_BATCHES_PER_STAGE = 4
+_WEIGHT_BYTES = 2.0
 _PRECISIONS = {
     "mxfp8": "fp8",
     "fp8-cs": "fp8",
@@ -60,6 +63,7 @@ class Layout:
     context_parallel: int
     pipeline_parallel: int
     virtual_pipeline: int
+    layer_split: bool
     expert_parallel: int
     micro_batch_size: int
     global_batch_size: float
@@ -124,8 +128,33 @@ def _parallel(context: Open) -> Iterator[Layout]:
     splits = product(_tensor(context), _pipeline(context), _context(context))
     for tensor, pipeline, ring in splits:
         layout = _bare(context, num_gpus, tensor, pipeline, ring)
-        if _fits_gpus(layout, run):
+        if _fits_gpus(layout, run) and not _must_spread(context):
             yield from _switched(context, layout)
+    if num_gpus > 1 and (run.flag("layer_split") or _may_spread(context)):
+        layout = _bare(context, num_gpus, 1, num_gpus, 1)
+        yield from _switched(context, replace(layout, layer_split=True))
+
+
+def _must_spread(context: Open) -> bool:
+    """Whether layers are spread: the run says so, or a GPU has no room for a copy of them."""
+    if context.run.flag("layer_split"):
+        return True
+    quantized = context.run.word("workload") == AdapterKind.QLORA
+    width = NF4_BYTES if quantized else _WEIGHT_BYTES
+    whole = width * count_parameters(context.model).total
+    return _may_spread(context) and whole > context.gpu.memory_capacity
+
+
+def _may_spread(context: Open) -> bool:
+    """Whether layers may be spread over the GPUs: Trainer does so where nothing shards.
+
+    It copies the model where its user starts a process for each GPU, and spreads it else.
+    """
+    run, sharded = context.run, ("deepspeed", "fsdp", "zero")
+    said = run.text("zero_stage") or run.text("data_parallel") or run.flag("layer_split") is False
+    named = any(word in run.word("framework") for word in sharded)
+    several = (run.count("num_gpus") or 1) > 1
+    return several and context.profile.layer_split and not (said or named)
 
 
 def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -> Layout:
@@ -137,6 +166,7 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         context_parallel=ring,
         pipeline_parallel=pipeline,
         virtual_pipeline=1,
+        layer_split=False,
         expert_parallel=context.run.count("expert_parallel") or 1,
         micro_batch_size=1,
         global_batch_size=1,
@@ -245,6 +275,8 @@ def _zero_stage(context: Open, layout: Layout) -> int:
     if layout.data_parallel * layout.context_parallel == 1:
         return 0
     given = context.run.number("zero_stage")
+    if layout.layer_split or (given is None and _may_spread(context)):
+        return 0
     return context.profile.default_zero_stage if given is None else int(given)
 
 
