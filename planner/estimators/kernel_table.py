@@ -28,6 +28,7 @@ from planner.specs.gemm_table import GemmTable
 from planner.specs.gpu import GpuSpec
 
 _VECTOR_ROWS = 8
+_LEAST_SIZE = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,8 +204,8 @@ class KernelTable:
         """
         table = self.gemm_table
         assert table is not None
-        # A step without prompts, or without answers, has products of no rows.
-        logs = [np.log(np.maximum(size, 1.0)) for size in sizes]
+        # A product of no rows takes no time, whatever the table gives for it.
+        logs = [np.log(np.maximum(size, _LEAST_SIZE)) for size in sizes]
         work = np.exp(trilinear(table.sizes, table.work, logs))
         measured = self.gpu.efficiency.gemm["bf16"]
         rate = measured.compute_fraction * e["clock"]
