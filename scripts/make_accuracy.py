@@ -39,9 +39,11 @@ runs that ship with the package. [Accuracy](accuracy.md) says what to make of th
 - *mean* and *median* are those of |predicted / measured - 1|; *bias* is the median of
   predicted / measured - 1: above 0, we say slower, or more memory, than was measured; for
   throughput, more of it.
-- *within* is the share of runs inside the {LEVEL:.0%} interval.
+- *within* is the share of runs inside the {LEVEL:.0%} interval, *score* the mean interval score on
+  the logarithm: its width, and {2 / (1 - LEVEL):.0f} times what is beyond it; less is better.
+- Runs whose columns cannot be their layout are left out.
 - Models without a name of their own, given by their sizes alone, stand together under *gpt*."""
-_COLUMNS = ("runs", "predicted", "mean", "median", "bias", "within")
+_COLUMNS = ("runs", "predicted", "mean", "median", "bias", "within", "score")
 _GROUPS: Mapping[str, Callable[[Row], str | None]] = {
     "software": lambda row: row.software,
     "GPU": lambda row: case.gpu.name if (case := row.prediction.case) else None,
@@ -69,7 +71,8 @@ def shipped_rows() -> list[Sequence[Row]]:
 
 
 def _section(title: str, compared: Compared, rows: Sequence[Row]) -> Iterator[str]:
-    known = [row for row in rows if row.first_measured(compared.names) is not None]
+    measured = (row for row in rows if row.first_measured(compared.names) is not None)
+    known = [row for row in measured if not row.prediction.impossible]
     every = group_errors("all", known, compared)
     if every.predicted < _ENOUGH:
         return
@@ -114,6 +117,7 @@ def _cells(found: Errors) -> Iterator[str]:
     yield _percent(found.median)
     yield _percent(found.bias, sign="+")
     yield _percent(found.within, digits=0)
+    yield f"{found.score:.2f}" if math.isfinite(found.score) else ""
 
 
 def _percent(share: float, digits: int = 1, sign: str = "") -> str:

@@ -10,12 +10,12 @@ model or of its parameters:
 from __future__ import annotations
 
 import csv
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from memory_fits import Ending, endings, fits, judged, logged_endings
-from residuals import Cell, cells, held_when_left_out, layout_factors, residuals
+from residuals import Cell, Held, cells, held_when_left_out, layout_factors, residuals, widening
 
 import planner.confidence
 from planner.confidence.intervals import LEVEL, Tables
@@ -45,6 +45,10 @@ def _make(rows: Sequence[Row]) -> None:
     header = ("quantity", *kind.tables.keys, "level", "low", "high", "rows", "basis")
     _write(kind.tables.intervals, header, [*made, *_layouts(rows)])
     _write(kind.tables.calibrated, ("profile", "gpu_class", "kind", "rows"), _calibrated(rows))
+    wider = [
+        (*key, f"{factor:.3f}", runs) for key, (factor, runs) in sorted(widening(found).items())
+    ]
+    _write(kind.tables.widening, ("quantity", "basis", "factor", "rows"), wider)
     for compared in kind.compared:
         _print_held(compared.interval, held_when_left_out(found, compared.interval))
 
@@ -77,7 +81,7 @@ def _make_fits(tables: Tables, found: Sequence[Ending], usual: float | None) -> 
 
 def _line(cell: Cell) -> tuple[object, ...]:
     ends = (f"{cell.low:.4f}", f"{cell.high:.4f}")
-    return (cell.quantity, *cell.keys, LEVEL, *ends, cell.rows, cell.basis)
+    return (cell.quantity, *cell.keys, LEVEL, *ends, cell.rows, "publishers")
 
 
 def _layouts(rows: Sequence[Row]) -> Iterator[tuple[object, ...]]:
@@ -85,12 +89,22 @@ def _layouts(rows: Sequence[Row]) -> Iterator[tuple[object, ...]]:
         yield ("layout", *keys, LEVEL, f"{1 / factor:.4f}", f"{factor:.4f}", pairs, "pairs")
 
 
-def _print_held(quantity: str, held: dict[str, tuple[int, int]]) -> None:
-    total = sum(runs for runs, _ in held.values())
-    inside = sum(inside for _, inside in held.values())
-    print(f"{quantity}: {inside / total:.1%} of {total} left-out runs held")
-    for source, (runs, right) in sorted(held.items(), key=lambda item: -item[1][0]):
-        print(f"  {source:50} {runs:5} runs, {right / runs:.0%}")
+def _print_held(quantity: str, held: Sequence[Held]) -> None:
+    """Cover and mean interval score: of all runs, of those no fit saw, by basis and publisher."""
+    print(f"{quantity}: {_cover(held)} left out with their publishers")
+    print(f"  {_cover([one for one in held if not one.residual.calibration])} that no fit saw")
+    for name in ("basis", "fold"):
+        groups: defaultdict[str, list[Held]] = defaultdict(list)
+        for one in held:
+            groups[getattr(one.residual, name)].append(one)
+        for group, members in sorted(groups.items(), key=lambda item: -len(item[1])):
+            print(f"  {group:50} {_cover(members)}")
+
+
+def _cover(held: Sequence[Held]) -> str:
+    inside = sum(one.inside for one in held) / max(len(held), 1)
+    score = sum(one.score for one in held) / max(len(held), 1)
+    return f"{inside:.1%} of {len(held):,} inside, interval score {score:.3f}"
 
 
 def _calibrated(rows: Iterable[Row]) -> list[tuple[object, ...]]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 from compile_runs import COLLECTION
-from conformal import conformal_factors
+from pooling import Errors, Keys, left_out, pooled
+from publishers import publisher
 
 from planner.confidence.classes import has_experts
 from planner.confidence.intervals import FEWEST_ROWS, LEVEL
@@ -23,47 +23,44 @@ from planner.validation.regret import layout_problems
 
 # Orders of magnitude are no residuals but rows that say something else than they seem to.
 LARGEST = math.log(10)
-FEWEST_SHAPES = 3
-Keys = tuple[str, ...]
-Ends = tuple[float, float]
+# The kinds of runs by the places of their keys, the widest first: scale of training or mode of
+# inference, then software, then class of GPU.
+_LEVELS: tuple[tuple[int, ...], ...] = ((), (2,), (0, 2), (0, 1, 2))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Residual:
     """Logarithm of measured over predicted of one run, and what kind of run it is.
 
-    ``source`` is the first word of the run's: the same figures recur over releases and
-    tables of a publisher. ``fold`` is what is left out together, ``shape`` the model it is of.
+    ``fold`` is what is left out together: its publisher.
     """
 
     quantity: str
     keys: Keys
-    source: str
     fold: str
-    shape: str
     calibration: bool
+    basis: str
     value: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """An interval for a kind of run.
-
-    ``basis``: ``runs`` where the parameters were calibrated on runs of the kind and of several
-    shapes, which then count one by one; else ``sources``, which count together.
-    """
+    """An interval for a kind of run, and the runs of the kind."""
 
     quantity: str
     keys: Keys
     low: float
     high: float
     rows: int
-    basis: str
 
-    @property
-    def width(self) -> float:
-        """Logarithm of the ratio of its ends."""
-        return math.log(self.high / self.low)
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """Whether intervals made without its publisher hold a run, and their interval score."""
+
+    residual: Residual
+    inside: bool
+    score: float
 
 
 def layout_factors(rows: Sequence[Row]) -> dict[Keys, tuple[float, int]]:
@@ -126,134 +123,84 @@ def apart(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
 
 
 def residuals(rows: Sequence[Row]) -> list[Residual]:
-    """The residuals of what is compared of every row, absurd ones left out.
+    """The residuals of what is compared of every row.
 
-    Publishers are left out whole; one whose runs alone calibrate a profile, and the
-    collections of serving runs, model by model.
+    Absurd ones are left out, and layouts that cannot be.
     """
-    compared = rows[0].kind.compared
-    alone = {flag: _alone(rows, flag) for flag in {one.calibration for one in compared}}
     return [
-        _residual(row, case, one, ratio, alone[one.calibration])
+        _residual(row, case, one, ratio)
         for row in rows
-        if (case := row.prediction.case) is not None
-        for one in compared
+        if (case := row.prediction.case) is not None and not row.prediction.impossible
+        for one in row.kind.compared
         if (ratio := row.ratio(one)) is not None and abs(math.log(ratio)) < LARGEST
     ]
 
 
-def cells(found: Iterable[Residual]) -> list[Cell]:
-    """The intervals of every kind of run with enough rows or sources, general ones first."""
-    kinds: defaultdict[tuple[str, Keys], list[Residual]] = defaultdict(list)
-    for residual in found:
-        for keys in _kinds(residual.keys):
-            kinds[residual.quantity, keys].append(residual)
-    ordered = sorted(kinds, key=lambda kind: (kind[0], sum(map(bool, kind[1])), kind[1]))
-    made = [cell for kind in ordered for cell in _cell(*kind, kinds[kind])]
-    # Few sources of a kind give wide ends: then the kind says less than all runs together.
-    widest = {cell.quantity: cell.width for cell in made if not any(cell.keys)}
-    return [cell for cell in made if cell.width <= widest.get(cell.quantity, math.inf)]
+def cells(found: Sequence[Residual]) -> list[Cell]:
+    """The intervals of every kind of run with enough runs, general ones first."""
+    return [
+        Cell(quantity=name, keys=keys, low=math.exp(low), high=math.exp(high), rows=rows)
+        for name in _quantities(found)
+        for keys, (low, high, rows) in sorted(
+            pooled(_errors(found, name)).ends.items(),
+            key=lambda kind: (sum(map(bool, kind[0])), kind[0]),
+        )
+        if rows >= FEWEST_ROWS
+    ]
 
 
-def held_when_left_out(found: Sequence[Residual], quantity: str) -> dict[str, tuple[int, int]]:
-    """Per source: its runs, and those that intervals made without them hold.
+def widening(found: Sequence[Residual]) -> dict[tuple[str, str], tuple[float, int]]:
+    """By quantity and basis what its intervals are wider by, and the runs that tell it."""
+    return {
+        (name, basis): factor
+        for name in _quantities(found)
+        for basis, factor in pooled(_errors(found, name)).widening.items()
+    }
 
-    A source whose runs alone calibrate its framework is left out model by model.
+
+def held_when_left_out(found: Sequence[Residual], quantity: str) -> list[Held]:
+    """Each run of a quantity, and what intervals made without its publisher say of it.
+
+    The collections of serving runs are left out model by model.
     """
+    errors = _errors(found, quantity)
+    out = left_out(errors)
+    inside, scores = out.inside(errors.values), out.scores(errors.values)
     mine = [residual for residual in found if residual.quantity == quantity]
-    folds: defaultdict[str, list[Residual]] = defaultdict(list)
-    for residual in mine:
-        folds[residual.fold].append(residual)
-    held: defaultdict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
-    for fold, members in folds.items():
-        others = cells(residual for residual in mine if residual.fold != fold)
-        for residual in members:
-            runs, inside = held[residual.source]
-            low, high = _ends(others, residual.keys)
-            held[residual.source] = runs + 1, inside + (low <= residual.value <= high)
-    return dict(held)
+    return [
+        Held(residual=residual, inside=bool(inside[at]), score=float(scores[at]))
+        for at, residual in enumerate(mine)
+    ]
 
 
-def _residual(row: Row, case: Case, compared: Compared, ratio: float, alone: Set[str]) -> Residual:
-    source = _publisher(row)
-    shape = f"{case.model.name} {case.model.num_hidden_layers} {case.model.hidden_size}"
-    fold = f"{source} {shape}" if source in alone else source
+def _quantities(found: Iterable[Residual]) -> list[str]:
+    return sorted({residual.quantity for residual in found})
+
+
+def _errors(found: Iterable[Residual], quantity: str) -> Errors:
+    mine = [residual for residual in found if residual.quantity == quantity]
+    return Errors(
+        values=np.array([residual.value for residual in mine]),
+        levels=[[_part(residual.keys, places) for residual in mine] for places in _LEVELS],
+        folds=np.array([residual.fold for residual in mine]),
+        fitted=np.array([residual.calibration for residual in mine]),
+        bases=np.array([residual.basis for residual in mine]),
+    )
+
+
+def _part(keys: Keys, places: Sequence[int]) -> Keys:
+    return tuple(key if at in places else "" for at, key in enumerate(keys))
+
+
+def _residual(row: Row, case: Case, compared: Compared, ratio: float) -> Residual:
+    source = publisher(row)
+    # The models of a publisher of nearly all kinds of serving runs differ as sources do.
+    fold = f"{source} {case.model.name}" if source == COLLECTION else source
     return Residual(
         quantity=compared.interval,
         keys=case.keys,
-        # The models of a publisher of many kinds of serving runs differ as sources do.
-        source=source if row.kind is TRAINING_KIND else fold,
         fold=fold,
-        shape=shape,
         calibration=bool(row.run.flag(compared.calibration)),
+        basis=row.prediction.basis,
         value=-math.log(ratio),
     )
-
-
-def _alone(rows: Iterable[Row], flag: str) -> set[str]:
-    """Publishers whose runs alone calibrate a profile, and the collections of serving runs."""
-    publishers: defaultdict[str, set[str]] = defaultdict(set)
-    for row in rows:
-        case = row.prediction.case
-        if case is not None and row.run.flag(flag):
-            software = case.software
-            name = software.label if row.kind is TRAINING_KIND else software.profile
-            publishers[name].add(_publisher(row))
-    alone = {name for names in publishers.values() if len(names) == 1 for name in names}
-    return alone | {COLLECTION}
-
-
-def _publisher(row: Row) -> str:
-    return row.run.text("publisher") or row.run.text("source")
-
-
-@cache
-def _kinds(keys: Keys) -> tuple[Keys, ...]:
-    """Every kind a run belongs to: each key given or left open."""
-    return tuple(
-        tuple(key if given else "" for key, given in zip(keys, chosen, strict=True))
-        for chosen in product((False, True), repeat=len(keys))
-    )
-
-
-def _cell(quantity: str, keys: Keys, members: Sequence[Residual]) -> Iterator[Cell]:
-    if len(members) < FEWEST_ROWS:
-        return
-    calibrated = sum(residual.calibration for residual in members) >= FEWEST_ROWS
-    # One model's runs say how far they are from each other, not how far the next model is.
-    several = len({(residual.source, residual.shape) for residual in members}) >= FEWEST_SHAPES
-    basis = "runs" if calibrated and several and keys[0] and keys[1] else "sources"
-    low, high = _runs_ends(members) if basis == "runs" else _sources_ends(members, any(keys))
-    if low > 0 and math.isfinite(high):
-        yield Cell(quantity=quantity, keys=keys, low=low, high=high, rows=len(members), basis=basis)
-
-
-def _runs_ends(members: Sequence[Residual]) -> Ends:
-    return conformal_factors([residual.value for residual in members], LEVEL)
-
-
-def _sources_ends(members: Sequence[Residual], special: bool) -> Ends:
-    """The ends for a run of a new source; a source counts by the square root of its runs.
-
-    Where all runs together have too few sources, the new one counts less.
-    """
-    sizes = Counter(residual.source for residual in members)
-    weights = [sizes[residual.source] ** -0.5 for residual in members]
-    mean = sum(weights) / len(sizes)
-    values = [residual.value for residual in members]
-    ends = (0.0, math.inf)
-    for share in (1.0,) if special else (1.0, 0.5, 0.0):
-        ends = conformal_factors(values, LEVEL, weights, share * mean)
-        if ends[0] > 0 and math.isfinite(ends[1]):
-            break
-    return ends
-
-
-def _ends(found: Iterable[Cell], keys: Keys) -> Ends:
-    """Logarithms of the ends of the most specific interval for ``keys``."""
-    kinds = set(_kinds(keys))
-    mine = [cell for cell in found if cell.keys in kinds]
-    if not mine:
-        return -math.inf, math.inf
-    best = max(mine, key=lambda cell: (sum(map(bool, cell.keys)), tuple(map(bool, cell.keys))))
-    return math.log(best.low), math.log(best.high)

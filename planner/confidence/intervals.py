@@ -11,7 +11,7 @@ from typing import Protocol
 from planner.confidence.tables import read_table
 
 LEVEL = 0.9
-FEWEST_ROWS = 20
+FEWEST_ROWS = 5
 
 
 class Rule(Protocol):
@@ -32,12 +32,16 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Tables:
-    """The files of a kind of runs: of intervals by ``keys``, of what was calibrated, of fits."""
+    """The files of a kind of runs: of intervals by ``keys``, of what was calibrated, of fits.
+
+    ``widening`` has what intervals are wider by where runs like these are far.
+    """
 
     keys: tuple[str, ...]
     intervals: str
     calibrated: str
     fits: str
+    widening: str
     defaults: str = "fit_defaults.csv"
 
 
@@ -46,12 +50,14 @@ TRAINING_TABLES = Tables(
     intervals="intervals.csv",
     calibrated="calibrated.csv",
     fits="fits.csv",
+    widening="widening.csv",
 )
 INFERENCE_TABLES = Tables(
     keys=("engine", "gpu_class", "mode", "kind"),
     intervals="inference_intervals.csv",
     calibrated="engines_calibrated.csv",
     fits="inference_fits.csv",
+    widening="inference_widening.csv",
 )
 
 
@@ -102,10 +108,13 @@ def basis_of(rule: Rule, silicon: str, kind: str, tables: Tables) -> str:
 
 
 @cache
-def interval_of(quantity: str, keys: tuple[str, ...], tables: Tables) -> tuple[float, float]:
+def interval_of(
+    quantity: str, keys: tuple[str, ...], tables: Tables, basis: str = ""
+) -> tuple[float, float]:
     """The factors of the most specific interval with enough rows behind it.
 
-    ``keys`` are the values of those of the ``tables``.
+    ``keys`` are the values of those of the ``tables``. The further the runs are that a prediction
+    of a ``basis`` rests on, the wider it is.
     """
     matching = [
         row
@@ -116,7 +125,14 @@ def interval_of(quantity: str, keys: tuple[str, ...], tables: Tables) -> tuple[f
     if not matching:
         return 0.0, math.inf
     best = max(matching, key=lambda row: row.weight)
-    return best.low, best.high
+    wider = _widening(tables).get((quantity, basis), 1.0)
+    return math.exp(-wider * -math.log(best.low)), math.exp(wider * math.log(best.high))
+
+
+@cache
+def _widening(tables: Tables) -> dict[tuple[str, str], float]:
+    rows = read_table(tables.widening)
+    return {(row["quantity"], row["basis"]): float(row["factor"]) for row in rows}
 
 
 @cache

@@ -60,10 +60,11 @@ def _of_training(setting: Any, num_gpus: int) -> Confidence:
     size = scale(num_gpus, setting.machine.cluster.gpus_per_node)
     keys = (rule.label, silicon, size, kind)
     quantities = ("step_time", "peak_memory")
+    basis = basis_of(rule, silicon, kind, TRAINING_TABLES)
     return Confidence(
-        factors={name: interval_of(name, keys, TRAINING_TABLES) for name in quantities},
+        factors={name: interval_of(name, keys, TRAINING_TABLES, basis) for name in quantities},
         layout=interval_of("layout", keys, TRAINING_TABLES)[1],
-        basis=basis_of(rule, silicon, kind, TRAINING_TABLES),
+        basis=basis,
     )
 
 
@@ -74,11 +75,12 @@ def _of_inference(setting: Any, mode: str) -> Confidence:
     kind = "moe" if has_experts(setting.model) else "dense"
     keys = (rule.label, silicon, mode, kind)
     quantities = ("time_to_first_token", "time_per_output_token", "peak_memory")
-    factors = {name: interval_of(name, keys, INFERENCE_TABLES) for name in quantities}
-    slow = interval_of("throughput", keys, INFERENCE_TABLES)
+    basis = basis_of(rule, silicon, kind, INFERENCE_TABLES)
+    factors = {name: interval_of(name, keys, INFERENCE_TABLES, basis) for name in quantities}
+    slow = interval_of("throughput", keys, INFERENCE_TABLES, basis)
     factors["throughput"] = (1 / slow[1], 1 / slow[0] if slow[0] else math.inf)
     return Confidence(
         factors=factors,
         layout=interval_of("layout", keys, INFERENCE_TABLES)[1],
-        basis=basis_of(rule, silicon, kind, INFERENCE_TABLES),
+        basis=basis,
     )

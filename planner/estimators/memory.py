@@ -198,10 +198,39 @@ def _stage_memory(
         reserved=np.asarray(memory.reserved),
         fragmentation_share=np.asarray(memory.fragmentation),
     )
-    if share.setting.framework.states.gradients_persist and not memory.optimizer_temporary:
-        return (backward,)
-    temporary = np.where(on_host, 0.0, state("temporary", stage))
-    return _moments(share, c, backward, temporary)
+    moments: tuple[MemoryBreakdown, ...] = (backward,)
+    if not share.setting.framework.states.gradients_persist or memory.optimizer_temporary:
+        temporary = np.where(on_host, 0.0, state("temporary", stage))
+        moments = _moments(share, c, backward, temporary)
+    if not memory.loaded_whole:
+        return moments
+    return (*moments, _loading(share, c, parameters, stage, backward))
+
+
+def _loading(
+    share: Share,
+    c: TrainingConfigurations,
+    parameters: StageParameters,
+    stage: int,
+    backward: MemoryBreakdown,
+) -> MemoryBreakdown:
+    """A GPU that holds the whole model beside the shard that it will keep; nothing else."""
+    zero, profile = np.zeros(()), share.setting.framework
+    whole = parameters.dense[stage] + parameters.experts[stage]
+    is_sharded = (c.zero_stage >= profile.states.weights_sharded_from) & (
+        parameters.dense_group.size > 1
+    )
+    loaded = np.where(is_sharded, profile.memory.loaded_whole * whole, 0.0)
+    return replace(
+        backward,
+        weights=backward.weights + loaded,
+        gradients=zero,
+        optimizer_states=zero,
+        allocated_activations=zero,
+        working=zero,
+        gathered=zero,
+        communication_buffers=zero,
+    )
 
 
 def _buffers(share: Share, parameters: StageParameters, stage: int) -> FloatArray:

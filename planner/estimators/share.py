@@ -141,6 +141,11 @@ class Share:
             hidden=overlap.tensor_parallel,
         )
 
+    @cached_property
+    def fused(self) -> FloatArray:
+        """1 where one kernel computes attention, else 0."""
+        return np.where(self.flash_attention, 1.0, 0.0)
+
     def key_value_heads(self, num_key_value_heads: int) -> FloatArray:
         """Key-value heads on this GPU; fewer heads than ranks are replicated."""
         return np.asarray(heads_on_rank(num_key_value_heads, self.tensor_parallel))
@@ -162,7 +167,7 @@ def repeats_outputs(share: Share, layer: Layer) -> Numeric:
     execution = share.setting.framework.execution
     if not (execution.selective_outputs and layer.experts):
         return 0.0
-    return np.where(share.flash_attention, 1.0, 0.0)
+    return share.fused
 
 
 def compute_bytes(precision: CodeArray) -> FloatArray:

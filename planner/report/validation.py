@@ -39,7 +39,8 @@ def print_validation(console: Console, kind: Kind, rows: Sequence[Row]) -> None:
     console.print()
     console.print(
         f"MAPE: mean of |predicted / measured - 1|. Bias: median of predicted / measured - 1. "
-        f"Within: share inside the {LEVEL:.0%} interval. {kind.footnote}"
+        f"Within: share inside the {LEVEL:.0%} interval; score: its width in logarithms and what "
+        f"lies beyond it, less is better. {kind.footnote}"
     )
 
 
@@ -79,7 +80,7 @@ def _cell(text: str) -> str:
 
 def _new_columns(runs: Runs) -> list[str]:
     new = [name for quantity in runs.quantities for name in _ends(quantity)]
-    return [*new, f"{PREDICTED}fits", *ADDED]
+    return [*new, f"{PREDICTED}fits", f"{PREDICTED}fit_probability", *ADDED]
 
 
 def _cells(runs: Runs, row: Row) -> dict[str, str]:
@@ -94,8 +95,10 @@ def _cells(runs: Runs, row: Row) -> dict[str, str]:
     return {
         **cells,
         f"{PREDICTED}fits": fits,
+        f"{PREDICTED}fit_probability": _number(prediction.fit_probability),
         "basis": prediction.basis,
         "not_predicted_reason": prediction.reason,
+        "impossible_layout": prediction.impossible,
         "assumed": "; ".join(row.assumed),
     }
 
@@ -118,7 +121,7 @@ def print_errors(
     print_title(console, title)
     table = make_table(console, gap=1)
     table.add_column("", no_wrap=True)
-    for header in ("rows", "pred.", "MAPE", "median", "bias", "within"):
+    for header in ("rows", "pred.", "MAPE", "median", "bias", "within", "score"):
         table.add_column(header, justify="right", no_wrap=True)
     if with_regret:
         table.add_column("regret", justify="right", no_wrap=True)
@@ -135,6 +138,7 @@ def _row(found: Errors, with_regret: bool) -> Iterator[str]:
     yield _percent(found.median)
     yield _percent(found.bias, sign="+")
     yield _percent(found.within, digits=0)
+    yield f"{found.score:.2f}" if math.isfinite(found.score) else "-"
     if with_regret:
         yield _percent(found.regret)
 
@@ -170,6 +174,10 @@ def print_reasons(console: Console, rows: Sequence[Row]) -> None:
     if reasons:
         print_title(console, "Not predicted")
         _print_counts(console, reasons)
+    faults = Counter(one.impossible for one in predictions if one.impossible)
+    if faults:
+        print_title(console, f"Layouts that cannot be: {count(faults.total())}, not compared")
+        _print_counts(console, faults)
     choices = Counter(choice for row in rows for choice in row.assumed)
     if choices:
         print_title(console, "Assumed where rows leave it open")

@@ -19,7 +19,7 @@ from planner.validation.tables import FOLDER
 
 MEASURED = "measured_"
 # Columns that `planner validate --output` adds: its files can be read again.
-ADDED = ("basis", "not_predicted_reason", "assumed")
+ADDED = ("basis", "not_predicted_reason", "impossible_layout", "assumed")
 PREDICTED = "predicted_"
 # What a pool of workers, or a launch script, sets of the scheduler.
 SCHEDULED = ("max_num_batched_tokens", "max_num_seqs", "stream_interval")

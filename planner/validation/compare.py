@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.arrays import FloatArray
+from planner.confidence.intervals import LEVEL
 from planner.validation.assumed import assumed
 from planner.validation.columns import MEASURED
 from planner.validation.kinds import Compared, Kind, kind_of
@@ -72,7 +74,7 @@ class Row:
         """Predicted over measured, or None without either; ``as_time``: rates turned over."""
         quantity = self.first_measured(compared.names) or ""
         measured, predicted = self.measured.get(quantity), self.ranges.get(quantity)
-        if measured is None or predicted is None:
+        if measured is None or predicted is None or self.prediction.impossible:
             return None
         ratio = predicted.value / measured
         return 1 / ratio if as_time and quantity in RATES else ratio
@@ -81,9 +83,27 @@ class Row:
         """Whether the measurement lies in the interval, or None without either."""
         quantity = self.first_measured(compared.names) or ""
         measured, predicted = self.measured.get(quantity), self.ranges.get(quantity)
-        if measured is None or predicted is None:
+        if measured is None or predicted is None or self.prediction.impossible:
             return None
         return predicted.low <= measured <= predicted.high
+
+    def interval_score(self, compared: Compared) -> float | None:
+        """The interval score [1]_ of the logarithm, or None without either.
+
+        The width of the interval, and 2 / alpha times what the measurement is beyond it.
+
+        References
+        ----------
+        .. [1] T. Gneiting and A. Raftery, "Strictly proper scoring rules, prediction, and
+           estimation," 2007, J. Am. Stat. Assoc. 102, section 6.2.
+        """
+        quantity = self.first_measured(compared.names) or ""
+        if self.held(compared) is None or not self.ranges[quantity].low > 0:
+            return None
+        measured, found = math.log(self.measured[quantity]), self.ranges[quantity]
+        low, high = math.log(found.low), math.log(found.high)
+        beyond = max(low - measured, 0.0) + max(measured - high, 0.0)
+        return high - low + 2 / (1 - LEVEL) * beyond
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +111,8 @@ class Errors:
     """Errors of one group of rows, as fractions; NaN where nothing can be said.
 
     ``rows`` counts the rows with a measurement, ``predicted`` those of them with a
-    prediction. ``bias`` is the median of predicted / measured - 1. ``regret`` is the mean
-    over ``problems``.
+    prediction. ``bias`` is the median of predicted / measured - 1, ``score`` the mean interval
+    score. ``regret`` is the mean over ``problems``.
     """
 
     name: str
@@ -102,6 +122,7 @@ class Errors:
     median: float
     bias: float
     within: float
+    score: float = float("nan")
     regret: float = float("nan")
     problems: int = 0
 
@@ -128,16 +149,15 @@ def joined(runs: Runs, predictions: Sequence[Prediction]) -> list[Row]:
 def errors(rows: Sequence[Row], compared: Compared, group: str) -> list[Errors]:
     """Errors by ``source``, ``gpu``, a column or the software: the largest group first, then all.
 
-    Groups without a measurement are left out.
+    Groups without a measurement are left out, and so are rows whose layout cannot be.
     """
     groups: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        if row.first_measured(compared.names) is not None:
+        if row.first_measured(compared.names) is not None and not row.prediction.impossible:
             groups[_name(row, group)].append(row)
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     if len(ordered) > 1:
-        known = [row for row in rows if row.first_measured(compared.names) is not None]
-        ordered.append(("all", known))
+        ordered.append(("all", [row for members in groups.values() for row in members]))
     return [group_errors(name, members, compared) for name, members in ordered]
 
 
@@ -146,6 +166,7 @@ def group_errors(name: str, rows: Sequence[Row], compared: Compared) -> Errors:
     found = [row.ratio(compared, as_time=compared.as_time) for row in rows]
     ratios = np.asarray([ratio for ratio in found if ratio is not None])
     inside = [held for row in rows if (held := row.held(compared)) is not None]
+    scores = [one for row in rows if (one := row.interval_score(compared)) is not None]
     over = regrets(rows, compared) if compared.with_regret else []
     return Errors(
         name=name,
@@ -155,6 +176,7 @@ def group_errors(name: str, rows: Sequence[Row], compared: Compared) -> Errors:
         median=_median(np.abs(ratios - 1)),
         bias=_median(ratios - 1),
         within=_mean(np.asarray(inside, dtype=np.float64)),
+        score=_mean(np.asarray(scores)),
         regret=_mean(np.asarray(over)),
         problems=len(over),
     )
@@ -163,6 +185,7 @@ def group_errors(name: str, rows: Sequence[Row], compared: Compared) -> Errors:
 def memory_verdicts(rows: Iterable[Row]) -> MemoryVerdicts:
     """How often a run's ending, out of memory or not, is predicted wrongly."""
     known = [row for row in rows if row.ranges and row.ran_out is not None]
+    known = [row for row in known if not row.prediction.impossible]
     out = [row.prediction.fits for row in known if row.ran_out]
     ran = [row.prediction.fits for row in known if not row.ran_out]
     return MemoryVerdicts(

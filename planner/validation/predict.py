@@ -8,11 +8,15 @@ from dataclasses import replace
 
 from planner.confidence.intervals import basis_of, interval_of
 from planner.confidence.quantiles import SUREST
+from planner.validation.impossible import why_impossible
 from planner.validation.kinds import Kind, kind_of
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted
 from planner.validation.prediction import OUT_OF_MEMORY, RATES, Case, Prediction, Range
 from planner.validation.runs import Run, Runs
+
+IMPOSSIBLE = "impossible"
+"""In place of a basis where the columns of a run cannot be its layout."""
 
 Progress = Callable[[int], None]
 
@@ -31,8 +35,12 @@ def predict(
     for members in groups.values():
         predicted = kind.predict_group([case for _, case in members])
         for (index, case), prediction in zip(members, predicted, strict=True):
-            near = "" if prediction.reason else _basis(case, kind)
-            found[index] = replace(prediction, basis=near)
+            if prediction.reason:
+                found[index] = prediction
+                continue
+            fault = why_impossible(runs.rows[index], case)
+            near = IMPOSSIBLE if fault else _basis(case, kind)
+            found[index] = replace(prediction, basis=near, impossible=fault)
         done += len(members)
         if progress is not None:
             progress(done)
@@ -44,9 +52,9 @@ def ranges(prediction: Prediction, kind: Kind) -> dict[str, Range]:
     case = prediction.case
     if case is None or prediction.reason:
         return {}
-    found = {}
+    found, near = {}, prediction.basis
     for name, value in prediction.values.items():
-        low, high = interval_of(kind.interval_names[name], case.keys, kind.tables)
+        low, high = interval_of(kind.interval_names[name], case.keys, kind.tables, near)
         if name in RATES:
             low, high = 1 / high, 1 / low if low else float("inf")
         found[name] = Range(value=value, low=value * low, high=value * high)

@@ -71,8 +71,9 @@ class Case(ABC):
 class Prediction:
     """What is predicted for one run, by quantity in the units of the tables.
 
-    ``reason`` says why nothing is, else it is empty. The memory among ``values`` is of the kind
-    that the run's source reports; ``device_memory`` [bytes] is that of the whole device. The run
+    ``reason`` says why nothing is, else it is empty; ``impossible`` why the run's columns cannot be
+    its layout, so that what is predicted is about something else. The memory among ``values`` is of
+    the kind that the run's source reports; ``device_memory`` [bytes] is that of the whole device. The run
     needs ``needed_memory`` [bytes] to go on, of which programs may use the ``capacity``: with
     ``fit_probability`` it is there, and ``fits`` says whether that is sure enough.
     """
@@ -86,6 +87,7 @@ class Prediction:
     fits: bool = False
     basis: str = ""
     reason: str = ""
+    impossible: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from planner.estimators.layer_operators import KINDS_TIMED
+from planner.layers.operators import Op
+
 ESTIMATORS = Path(__file__).parents[2] / "planner" / "estimators"
 KINDS = {"AttentionKind", "AttentionSpec", "FeedForwardSpec", "PositionEmbedding"}
 FIELDS = {
@@ -14,8 +17,6 @@ FIELDS = {
     *("shared_intermediate_size", "shared_width", "moe_intermediate_size", "parallel_residual"),
     *("kv_lora_rank", "q_lora_rank", "linear_projected", "linear_mixed", "gated"),
 }
-# Parts of checkpoints in a format of their own, and buffers of a step in serving.
-ALLOWED = {"inference/formats.py", "inference/memory.py"}
 
 
 def _asked(path: Path) -> set[str]:
@@ -31,8 +32,12 @@ def _asked(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", sorted(ESTIMATORS.rglob("*.py")), ids=lambda path: path.name)
 def test_estimators_ask_descriptions_and_not_specs(path: Path) -> None:
-    asked = _asked(path)
-    if str(path.relative_to(ESTIMATORS)) in ALLOWED:
-        assert asked, "it may leave the list of what is allowed"
-    else:
-        assert asked == set()
+    assert _asked(path) == set()
+
+
+def _all_kinds(kind: type[Op]) -> set[type[Op]]:
+    return {kind}.union(*(_all_kinds(each) for each in kind.__subclasses__()))
+
+
+def test_training_times_every_kind_of_operator() -> None:
+    assert set(KINDS_TIMED) == _all_kinds(Op) - {Op}

@@ -285,11 +285,22 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
         "gathered": 0.0,
         "fragmentation": memory.fragmentation * temporary,
     }
-    moments = [loss_or_backward, optimizer_step]
+    moments = [loss_or_backward, optimizer_step, _loading(world, layout, stage, whole)]
     return max(
         (parts | {"total": sum(parts.values())} for parts in moments),
         key=lambda parts: parts["total"],
     )
+
+
+def _loading(world: World, layout: Layout, stage: int, whole: Parts) -> Parts:
+    """The whole model beside the shard that is kept of it, and nothing else."""
+    (ranks, _), _ = groups(layout)
+    weights = whole["weights"]
+    if layout.zero_stage >= world.framework.states.weights_sharded_from and ranks > 1:
+        weights += world.framework.memory.loaded_whole * sum(stage_parameters(world, layout)[stage])
+    zero = dict.fromkeys(("activations", "working", "gathered", "fragmentation"), 0.0)
+    gone = dict.fromkeys(("gradients", "optimizer_states", "communication_buffers"), 0.0)
+    return whole | zero | gone | {"weights": weights}
 
 
 def _in_flight(layout: Layout, stage: int) -> float:

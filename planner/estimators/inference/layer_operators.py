@@ -79,7 +79,7 @@ def _product(context: LayerContext, op: Product, layer: Layer) -> Iterator[StepO
     rows = _rows(context, op)
     columns = op.columns.on_rank(t) if op.split is Split.COLUMNS else op.columns.whole
     depth = op.depth / t if op.split is Split.ROWS else op.depth
-    code = _code(context, op)
+    code = _code(context, op, layer)
     yield context.linear(
         op.name, op.module, rows=rows, columns=columns, depth=depth, quantization=code
     )
@@ -101,7 +101,14 @@ def _joined(context: LayerContext, op: Product, layer: Layer) -> Iterator[StepOp
         columns = sum(each.columns.whole for each in same)
         rows = context.rank.tokens
         name = f"{op.module}_down"
-        yield context.linear(name, op.module, rows=rows, columns=columns, depth=op.depth)
+        yield context.linear(
+            name,
+            op.module,
+            rows=rows,
+            columns=columns,
+            depth=op.depth,
+            quantization=context.stored_code("attention"),
+        )
 
 
 def _expansion(context: LayerContext, op: Product, core: AttentionCore) -> Iterator[StepOperator]:
@@ -109,7 +116,10 @@ def _expansion(context: LayerContext, op: Product, core: AttentionCore) -> Itera
     rank, t = context.rank, context.rank.configurations.tensor_parallel
     prompt = rank.prompt_tokens
     columns = op.columns.on_rank(t)
-    yield context.linear(op.name, op.module, rows=prompt, columns=columns, depth=op.depth)
+    code = context.stored_code("attention")
+    yield context.linear(
+        op.name, op.module, rows=prompt, columns=columns, depth=op.depth, quantization=code
+    )
     for name, width in (("keys", core.qk_dim - core.rope_dim), ("values", core.v_dim)):
         yield context.linear(
             f"absorb_{name}",
@@ -132,11 +142,18 @@ def _adapters(context: LayerContext, op: Product, columns: FloatArray) -> Iterat
         )
 
 
-def _code(context: LayerContext, op: Product) -> CodeArray | None:
+def _code(context: LayerContext, op: Product, layer: Layer) -> CodeArray | None:
     """The type of a product where it is not that of the configuration's matrices."""
     if op.holder is Holder.LOGITS:
         return None if context.rank.setting.engine.quantized_ends else SIXTEEN_BIT
-    return SIXTEEN_BIT if op.sixteen_bit or op.holder is Holder.ROUTER else None
+    if op.sixteen_bit or op.holder is Holder.ROUTER:
+        return SIXTEEN_BIT
+    if op.holder is Holder.ATTENTION:
+        return context.stored_code("attention")
+    if op.holder is Holder.FEED_FORWARD:
+        has_experts = any(layer.of(Experts))
+        return context.stored_code("shared_experts" if has_experts else "feed_forward")
+    return None
 
 
 def _rows(context: LayerContext, op: Op) -> FloatArray:

@@ -55,7 +55,7 @@ def weight_bytes(setting: ServingSetting, configurations: ServingConfigurations)
     counts = count_parameters(model)
     one = np.where(p > 1, 0.5, 1.0)
     attention = sum(number * layer.attention for number, layer in groups)
-    parts = [dense_part(group.feed_forward) for group in model.layer_groups]
+    parts = [dense_part(layer_of(model, group)) for group in model.layer_groups]
     feed_forward = add(
         number * layer.feed_forward * formats.bytes_of(part, code)
         for part, (number, layer) in zip(parts, groups, strict=True)

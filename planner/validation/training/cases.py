@@ -327,7 +327,8 @@ def _software(run: Run) -> str:
     Trainer on one GPU keeps the states of its own optimizer then.
     """
     name = run.text("framework")
-    idle = run.count("num_gpus") == 1 and not (run.text("zero_stage") or run.text("offload"))
+    offloads = run.word("offload") not in ("", "none")
+    idle = run.count("num_gpus") == 1 and not (run.text("zero_stage") or offloads)
     return _BESIDE_TRAINER.sub("", name) if idle and is_fine_tuning(run) else name
 
 

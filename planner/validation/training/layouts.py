@@ -296,7 +296,9 @@ def _zero_stage(context: Open, layout: Layout) -> int:
 
 
 def _recompute(context: Open) -> list[Recompute]:
-    word = context.run.word("recompute") or context.rule.recompute or ""
+    alone, _, sharded = (context.rule.recompute or "").partition("/")
+    several = (context.run.count("num_gpus") or 1) > 1
+    word = context.run.word("recompute") or (several and sharded) or alone
     if word in _RECOMPUTE:
         return [_RECOMPUTE[word]]
     if word:
