@@ -18,7 +18,8 @@ class FrameworkRule:
     """Which profile stands for a framework, and what it does where a run does not say.
 
     ``nearest``: the profile is not of this framework, only the closest to it. A feature
-    is on from a year on, never if None. ``recompute`` or ``virtual_pipeline`` None: several
+    is on from a year on, never if None. ``recompute`` may be another with several GPUs, after a
+    slash. ``recompute`` or ``virtual_pipeline`` None: several
     values are plausible. ``sharded_profile`` stands for runs on more than one GPU.
     ``fused_loss_from``: the loss is one kernel; before, or if None, it runs as several that
     keep float32 copies of the logits. ``per_logit``: bytes where it is not the profile's loss.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,14 +22,18 @@ from planner.enums import (
     AttentionKind,
     ComputePrecision,
     Fp8Recipe,
+    MainPrecision,
     Offload,
+    OptimizerKind,
     Precision,
     Recompute,
+    StatePrecision,
     ZeroStage,
 )
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
+from planner.specs.pipeline_layout import layers_of_chunks
 from planner.specs.workload import TrainingWorkload
 
 
@@ -69,7 +74,21 @@ def _heads(c: TrainingConfigurations, context: Context) -> BoolArray:
     return violated
 
 
+def _layout(c: TrainingConfigurations, context: Context) -> BoolArray:
+    layout = context.workload.pipeline_layout
+    if not layout:
+        return np.zeros((), dtype=np.bool_)
+    sizes = layers_of_chunks(layout)
+    # A chunk without any layer holds the embedding or the loss.
+    empty = 0 in sizes[1:-1]
+    fits = sum(sizes) == context.model.num_hidden_layers
+    chunks = c.pipeline_parallel * c.virtual_pipeline
+    return np.asarray((chunks != len(sizes)) | (not fits) | empty)
+
+
 def _layers(c: TrainingConfigurations, context: Context) -> BoolArray:
+    if context.workload.pipeline_layout:
+        return np.zeros((), dtype=np.bool_)
     v = c.virtual_pipeline
     places = context.model.num_hidden_layers + np.where(v > 1, END_CHUNKS, 0)
     return np.asarray(c.pipeline_parallel * v > places)
@@ -93,6 +112,8 @@ def _interleaved_batch(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def _interleaved_layers(c: TrainingConfigurations, context: Context) -> BoolArray:
+    if context.workload.pipeline_layout:
+        return np.zeros((), dtype=np.bool_)
     chunks = c.pipeline_parallel * c.virtual_pipeline
     layers = context.model.num_hidden_layers
     most = np.ceil(layers / chunks)
@@ -197,12 +218,38 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
         found["recompute"] = c.recompute == Recompute.FEED_FORWARD
     if not f.fp8_attention:
         found["fp8_attention"] = c.fp8_attention
+    return found | _unsupported_states(c, f)
+
+
+def _unsupported_states(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
+    """The same of optimizers and formats of what they keep."""
+    found = {}
+    if np.any(c.optimizer):
+        found["optimizer"] = _not_among(c.optimizer, OptimizerKind, f.optimizers)
+    if np.any(told := c.optimizer_state_precision):
+        found["optimizer_state_precision"] = _not_among(told, StatePrecision, f.state_precisions)
+    if np.any(told := c.main_params_precision):
+        found["main_params_precision"] = _not_among(told, MainPrecision, f.main_precisions)
+    if np.any(told := c.main_grads_precision):
+        found["main_grads_precision"] = _not_among(told, MainPrecision, f.main_precisions)
+    if not f.optimizer_in_backward:
+        found["optimizer_in_backward"] = c.optimizer_in_backward
     return found
 
 
 def _no_pipeline(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:
     """Pipelines of a framework without a schedule for them; its stages may take turns."""
     return (c.pipeline_parallel > 1) & ~(c.layer_split & f.layer_split)
+
+
+def _not_among(
+    codes: CodeArray,
+    kinds: type[OptimizerKind | StatePrecision | MainPrecision],
+    words: Sequence[str],
+) -> BoolArray:
+    """Where codes are neither their default nor one of some words."""
+    lacking = [kind != 0 and kind.word not in words for kind in kinds]
+    return np.asarray(np.array(lacking)[codes])
 
 
 def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -219,6 +266,13 @@ def _sharded_from(kind: Offload, profile: FrameworkProfile) -> int:
     if kind.of_weights:
         return profile.states.weights_sharded_from
     return ZeroStage.OPTIMIZER if kind.of_states else ZeroStage.NONE
+
+
+def _in_backward(c: TrainingConfigurations, _: Context) -> BoolArray:
+    if not np.any(c.optimizer_in_backward):
+        return np.zeros((), dtype=np.bool_)
+    waits = (c.num_micro_batches > 1) | (c.pipeline_parallel > 1) | (c.offload != Offload.NONE)
+    return np.asarray(c.optimizer_in_backward & waits)
 
 
 def _offload(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -261,6 +315,12 @@ RULES: tuple[Rule, ...] = tuple(
             _heads,
         ),
         ("intermediate_size", "tensor_parallel must divide the feed-forward width", uneven_widths),
+        (
+            "pipeline_layout",
+            "pipeline_layout has pipeline_parallel x virtual_pipeline chunks, of all layers of the "
+            "model, and none without layers inside",
+            _layout,
+        ),
         (
             "num_hidden_layers",
             "pipeline_parallel x virtual_pipeline cannot exceed the layers, or with "
@@ -328,6 +388,11 @@ RULES: tuple[Rule, ...] = tuple(
             "fp8_recipe needs precision fp8; mxfp8 a GPU that scales groups of 32 itself, "
             "blockwise one with kernels for it",
             _fp8_recipe,
+        ),
+        (
+            "optimizer_in_backward",
+            "optimizer_in_backward needs one micro-batch per step, no pipeline and no offload",
+            _in_backward,
         ),
         ("framework", "the framework does not support this combination", _framework),
         (

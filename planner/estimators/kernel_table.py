@@ -28,6 +28,7 @@ from planner.specs.gemm_table import GemmTable
 from planner.specs.gpu import GpuSpec
 
 _VECTOR_ROWS = 8
+_LEAST_SIZE = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +204,8 @@ class KernelTable:
         """
         table = self.gemm_table
         assert table is not None
-        logs = [np.log(np.asarray(size, dtype=np.float64)) for size in sizes]
+        # A product of no rows takes no time, whatever the table gives for it.
+        logs = [np.log(np.maximum(size, _LEAST_SIZE)) for size in sizes]
         work = np.exp(trilinear(table.sizes, table.work, logs))
         measured = self.gpu.efficiency.gemm["bf16"]
         rate = measured.compute_fraction * e["clock"]

@@ -37,7 +37,7 @@ from planner.layers.operators import (
 def layer_operators(share: Share, layer: Layer) -> Iterator[Operator]:
     """What every operator of a layer or an end takes, with its exchanges."""
     for op in layer.operators:
-        yield from _KINDS[type(op)](share, op, layer)
+        yield from KINDS_TIMED[type(op)](share, op, layer)
 
 
 def _block_exchange(share: Share, op: BlockExchange, layer: Layer) -> Iterator[Operator]:
@@ -66,7 +66,7 @@ def _nothing(share: Share, op: Weights, layer: Layer) -> Iterator[Operator]:
     return iter(())
 
 
-_KINDS: dict[type[Op], Callable[[Share, Any, Layer], Iterator[Operator]]] = {
+KINDS_TIMED: dict[type[Op], Callable[[Share, Any, Layer], Iterator[Operator]]] = {
     AttentionCore: attention_core,
     BlockExchange: _block_exchange,
     Elementwise: elementwise,
@@ -83,3 +83,4 @@ _KINDS: dict[type[Op], Callable[[Share, Any, Layer], Iterator[Operator]]] = {
     VocabularyReduce: _vocabulary_reduce,
     Weights: _nothing,
 }
+"""The function of each kind of operator."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
@@ -68,23 +68,19 @@ def _repeated_bytes(share: Share, group: LayerGroup) -> FloatArray:
 
 def _sum(share: Share, group: LayerGroup, wanted: Callable[[Kept, bool], bool]) -> FloatArray:
     """Bytes of what is wanted, as the framework's allocator counts them."""
-    found = _bytes(share, _layer(share, group), wanted)
-    return add(found) * share.setting.framework.memory.kept_activations
-
-
-def _bytes(
-    share: Share, layer: Layer, wanted: Callable[[Kept, bool], bool]
-) -> Iterator[FloatArray]:
-    for kept, in_feed_forward in layer.kept:
+    split: list[Numeric] = []
+    own: list[Numeric] = []
+    for kept, in_feed_forward in _layer(share, group).kept:
         if not wanted(kept, in_feed_forward):
             continue
         element = _ELEMENTS[kept.element](share)
         if kept.spread is Spread.TENSOR:
-            width = kept.columns.on_rank(share.tensor_parallel)
-            yield kept_bytes(tokens=share.tokens, width=width, element_bytes=element)
+            split.append(kept.columns.on_rank(share.tensor_parallel) * element)
         else:
-            width = kept.columns.whole
-            yield kept_bytes(tokens=share.own_tokens, width=width, element_bytes=element)
+            own.append(kept.columns.whole * element)
+    every = kept_bytes(tokens=share.tokens, bytes_per_token=add(split))
+    of_own = kept_bytes(tokens=share.own_tokens, bytes_per_token=add(own))
+    return (every + of_own) * share.setting.framework.memory.kept_activations
 
 
 def _adapter_bytes(share: Share, group: LayerGroup) -> FloatArray:

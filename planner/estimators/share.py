@@ -60,6 +60,7 @@ class Share:
     sequence_parallel: BoolArray
     flash_attention: BoolArray
     fp8_attention: BoolArray
+    main_grads: CodeArray
     recomputation: Recomputation
 
     @classmethod
@@ -78,6 +79,7 @@ class Share:
             sequence_parallel=c.sequence_parallel,
             flash_attention=c.flash_attention,
             fp8_attention=c.fp8_attention,
+            main_grads=c.main_grads_precision,
             recomputation=Recomputation.of(c, setting.model.num_hidden_layers),
         )
 
@@ -109,7 +111,7 @@ class Share:
     @cached_property
     def gradients(self) -> Gradients:
         """What the framework does with gradients in each precision."""
-        return Gradients.of(self.setting.framework, self.precision)
+        return Gradients.of(self.setting.framework, self.precision, self.main_grads)
 
     @cached_property
     def tensor_group(self) -> Group:
@@ -139,6 +141,11 @@ class Share:
             hidden=overlap.tensor_parallel,
         )
 
+    @cached_property
+    def fused(self) -> FloatArray:
+        """1 where one kernel computes attention, else 0."""
+        return np.where(self.flash_attention, 1.0, 0.0)
+
     def key_value_heads(self, num_key_value_heads: int) -> FloatArray:
         """Key-value heads on this GPU; fewer heads than ranks are replicated."""
         return np.asarray(heads_on_rank(num_key_value_heads, self.tensor_parallel))
@@ -146,9 +153,13 @@ class Share:
 
 def _kernel_format(setting: Setting, c: TrainingConfigurations) -> CodeArray:
     """Which kernels multiply, where ``TRAINING_FORMATS`` has them."""
+    return training_format(c.precision, recipe_of(setting, c))
+
+
+def recipe_of(setting: Setting, c: TrainingConfigurations) -> CodeArray:
+    """How each configuration scales what it multiplies in 8 bit."""
     own = setting.framework.recipe_on(scales_groups=setting.machine.gpu.scales_groups)
-    recipe = np.where(c.fp8_recipe == Fp8Recipe.AUTO, own, c.fp8_recipe)
-    return training_format(c.precision, recipe)
+    return np.where(c.fp8_recipe == Fp8Recipe.AUTO, own, c.fp8_recipe)
 
 
 def repeats_outputs(share: Share, layer: Layer) -> Numeric:
@@ -156,7 +167,7 @@ def repeats_outputs(share: Share, layer: Layer) -> Numeric:
     execution = share.setting.framework.execution
     if not (execution.selective_outputs and layer.experts):
         return 0.0
-    return np.where(share.flash_attention, 1.0, 0.0)
+    return share.fused
 
 
 def compute_bytes(precision: CodeArray) -> FloatArray:

@@ -16,12 +16,12 @@ import numpy as np
 from planner.arrays import BoolArray, FloatArray, Numeric
 
 
-def kept_bytes(*, tokens: Numeric, width: Numeric, element_bytes: Numeric) -> FloatArray:
-    r"""Bytes of ``width`` numbers of so many tokens.
+def kept_bytes(*, tokens: Numeric, bytes_per_token: Numeric) -> FloatArray:
+    r"""Bytes that a GPU keeps of so many tokens.
 
-    .. math:: T w e
+    .. math:: T w
     """
-    return np.asarray(tokens * np.asarray(width) * element_bytes)
+    return np.asarray(tokens * np.asarray(bytes_per_token))
 
 
 def dropout_mask_bytes(*, dropout: bool | BoolArray) -> FloatArray:

@@ -137,6 +137,9 @@ class Scheduler:
     clustering: Share
     """Share of the requests of a closed loop that keep starting together, because the engine
     computes the prompts of a batch first and its answers end together."""
+    equal_clustering: Share = 0.0
+    """The least of that share where all requests have the same lengths: those whose prompts were
+    computed in one step end in one step."""
     poll_interval: Count = 1
     """Decode steps between two looks for new requests."""
     batch_wait: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 0

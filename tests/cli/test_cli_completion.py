@@ -38,7 +38,7 @@ def ask(capsys, monkeypatch, shell: str, *words: str) -> list[str]:
 
 CASES = {
     "command": (("est",), ["estimate"]),
-    "option": (("search", "--mod"), ["--model", "--mode"]),
+    "option": (("search", "--mod"), ["--model", "--modules-to-save", "--mode"]),
     "model": (("search", "--model", "llama-6"), ["llama-65b"]),
     "second GPU": (("search", "--gpu", "h100-sxm-80gb,b200"), ["h100-sxm-80gb,b200-sxm-180gb"]),
     "option with =": (("search", "--gpu", "=", "b200"), ["b200-sxm-180gb"]),

@@ -242,3 +242,17 @@ def test_a_sample_alone_is_never_padded() -> None:
 def test_what_says_nothing_is_refused(asked, said) -> None:
     with pytest.raises(SearchSpaceError, match=said):
         tuned(**asked)
+
+
+def test_who_loads_the_whole_model_holds_it_beside_its_shard() -> None:
+    """LitGPT's table: 7B on two GPUs takes a model and a half, whatever the micro-batch."""
+    asked = {"framework": "litgpt", "adapter": "lora", "num_gpus": 2, "global_batch_size": 8}
+    peaks = []
+    for micro_batch_size in (1, 2):
+        settings = {"recompute": "full", "zero_stage": 3, "micro_batch_size": micro_batch_size}
+        estimate = tuned(**asked, settings=settings)
+        assert total(estimate, "weights") > 1.5 * 2 * 6_738_415_616
+        peaks.append(float(np.ravel(estimate.peak_memory)[0]))
+    assert peaks[0] == peaks[1]
+    alone = tuned(**{**asked, "num_gpus": 1, "settings": {"recompute": "full"}})
+    assert total(alone, "weights") < 1.01 * 2 * 6_738_415_616

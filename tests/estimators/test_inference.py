@@ -195,7 +195,6 @@ def test_more_requests_are_slower_each_and_faster_together() -> None:
         ({"kv_cache": CacheType.FP8}, "kv_cache"),
         ({"expert_parallel": 2, "num_gpus": 2, "tensor_parallel": 2}, "expert_parallel"),
         ({"attention_data_parallel": 2, "num_gpus": 2}, "attention_data_parallel"),
-        ({"tensor_parallel": 16, "num_gpus": 16}, "fabric"),
         ({"concurrency": 100_000}, "out_of_memory"),
     ],
 )

@@ -7,18 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from planner.estimators.layer_operators import KINDS_TIMED
+from planner.layers.operators import Op
+
 ESTIMATORS = Path(__file__).parents[2] / "planner" / "estimators"
 KINDS = {"AttentionKind", "AttentionSpec", "FeedForwardSpec", "PositionEmbedding"}
 FIELDS = {
     *("has_state", "qk_rope_head_dim", "attn_output_gate", "moe_latent_size", "expert_inputs"),
     *("shared_intermediate_size", "shared_width", "moe_intermediate_size", "parallel_residual"),
     *("kv_lora_rank", "q_lora_rank", "linear_projected", "linear_mixed", "gated"),
-}
-# Serving asks specs itself.
-ALLOWED = {
-    *("inference/attention.py", "inference/feed_forward.py", "inference/formats.py"),
-    *("inference/linear_attention.py", "inference/memory.py", "inference/offload.py"),
-    *("inference/weights.py",),
 }
 
 
@@ -35,8 +32,12 @@ def _asked(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", sorted(ESTIMATORS.rglob("*.py")), ids=lambda path: path.name)
 def test_estimators_ask_descriptions_and_not_specs(path: Path) -> None:
-    asked = _asked(path)
-    if str(path.relative_to(ESTIMATORS)) in ALLOWED:
-        assert asked, "it may leave the list of what is allowed"
-    else:
-        assert asked == set()
+    assert _asked(path) == set()
+
+
+def _all_kinds(kind: type[Op]) -> set[type[Op]]:
+    return {kind}.union(*(_all_kinds(each) for each in kind.__subclasses__()))
+
+
+def test_training_times_every_kind_of_operator() -> None:
+    assert set(KINDS_TIMED) == _all_kinds(Op) - {Op}

@@ -11,7 +11,15 @@ from scalar_machine import Layout, World
 
 from planner import Request
 from planner.configurations.training import NAMES, TrainingConfigurations
-from planner.enums import ComputePrecision, Fp8Recipe, Offload, Recompute
+from planner.enums import (
+    ComputePrecision,
+    Fp8Recipe,
+    MainPrecision,
+    Offload,
+    OptimizerKind,
+    Recompute,
+    StatePrecision,
+)
 from planner.estimators.share import Setting
 from planner.plan import make_plan
 from planner.specs.catalogue import Catalogue, names
@@ -107,6 +115,10 @@ def make_table(layouts: list[Layout]) -> TrainingConfigurations:
         "offload": lambda word: Offload[word.upper()],
         "precision": lambda word: ComputePrecision[word.upper()],
         "fp8_recipe": lambda word: Fp8Recipe[word.upper()],
+        "optimizer": lambda word: OptimizerKind[word.upper()],
+        "optimizer_state_precision": lambda word: StatePrecision[word.upper()],
+        "main_params_precision": lambda word: MainPrecision[word.upper()],
+        "main_grads_precision": lambda word: MainPrecision[word.upper()],
     }
     plain = codes.get
     return TrainingConfigurations.of(
@@ -156,6 +168,11 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         fp8_attention=kernels and precision in ("fp8", "fp4") and choose([True, False]),
         fp8_recipe=choose(recipes) if precision == "fp8" else "auto",
         data_parallel_replicas=choose([1, 1, 2, 4]) if f.hybrid_sharding and d > 1 else 1,
+        optimizer=choose(["adam", *(kind for kind in f.optimizers if kind != "muon")]),
+        optimizer_state_precision=choose(["framework", *f.state_precisions]),
+        main_params_precision=choose(["framework", "framework", *f.main_precisions]),
+        main_grads_precision=choose(["framework", "framework", *f.main_precisions]),
+        optimizer_in_backward=f.optimizer_in_backward and m == p == 1 and choose([True, False]),
     )
 
 
@@ -181,6 +198,11 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         fp8_attention=choose([True, False, False]),
         fp8_recipe=choose(["auto", "auto", *Fp8Recipe.words()]),
         data_parallel_replicas=choose([1, 2, 3]),
+        optimizer=choose(["adam", "adam", *OptimizerKind.words()]),
+        optimizer_state_precision=choose(["framework", "framework", *StatePrecision.words()]),
+        main_params_precision=choose(["framework", "framework", *MainPrecision.words()]),
+        main_grads_precision=choose(["framework", "framework", *MainPrecision.words()]),
+        optimizer_in_backward=choose([False, False, True]),
     )
 
 

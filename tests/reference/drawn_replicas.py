@@ -46,6 +46,7 @@ WORKLOADS: list[dict[str, Any]] = [
     {"input_tokens": 3000, "output_tokens": 700, "prefix_cache_hit_rate": 0.4, "burst_share": 0.3},
     {"draft_tokens": 3, "acceptance_rate": 0.7, "draft_cost": 0.1, "request_rate": 4.0},
     {"request_rate": 4.0, "input_variation": 0.8, "output_variation": 1.2},
+    {"equal_lengths": True},
     {"input_tokens": 60, "output_tokens": 1, "equal_prompts": True, "expert_dispersion": 0.0},
 ]
 SCHEDULERS: list[dict[str, Any]] = [
@@ -53,6 +54,7 @@ SCHEDULERS: list[dict[str, Any]] = [
     {"poll_interval": 9, "batch_wait": 4, "max_num_seqs": 16, "clustering": 0.6},
     {"chunked_prefill": False, "pipeline_overlap": False, "whole_requests": True},
     {"continuous": False, "pipeline_tokens": 1024},
+    {"equal_clustering": 0.3},
 ]
 EXECUTIONS: list[dict[str, Any]] = [
     {},

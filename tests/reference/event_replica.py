@@ -12,6 +12,8 @@ import random
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import islice
 
 from planner.estimators.inference.serving import Phases
 
@@ -101,13 +103,17 @@ class Seen:
 
 @dataclass(kw_only=True)
 class Replica:
-    """A replica with ``places`` for sequences and steps of at most ``step_tokens``."""
+    """A replica with ``places`` for sequences and steps of at most ``step_tokens``.
+
+    Clients of a closed loop ask again after ``pause`` seconds on average.
+    """
 
     costs: StepCosts
     places: int
     step_tokens: int
     prompts: Lengths
     answers: Lengths
+    pause: float = 0.0
     seed: int = 1
     chance: random.Random = field(init=False)
 
@@ -151,14 +157,15 @@ class Replica:
         prompts: deque[Request] = deque()
         ending: dict[int, list[Request]] = {}
         done: list[Request] = []
-        coming = next(arrivals, None)
+        coming = [(one.arrival, 0, one) for one in islice(arrivals, None if closed else 1)]
         now, steps, decoding, area, since = 0.0, 0, 0, 0.0, 0.0
         while len(done) < number:
-            if not (waiting or prompts or decoding) and coming is not None:
-                now = max(now, coming.arrival)
-            while coming is not None and coming.arrival <= now:
-                waiting.append(coming)
-                coming = next(arrivals, None)
+            if not (waiting or prompts or decoding) and coming:
+                now = max(now, coming[0][0])
+            while coming and coming[0][0] <= now:
+                waiting.append(heappop(coming)[2])
+                if not closed:
+                    coming = [(one.arrival, 0, one) for one in islice(arrivals, 1)]
             while waiting and decoding + len(prompts) < self.places:
                 prompts.append(waiting.popleft())
             tokens, finished = self._fill(prompts, self.step_tokens - decoding)
@@ -182,7 +189,8 @@ class Replica:
                 request.end = now
                 done.append(request)
                 if closed:
-                    waiting.append(self.request(now))
+                    again = now + (self.chance.expovariate(1 / self.pause) if self.pause else 0.0)
+                    heappush(coming, (again, len(done), self.request(again)))
             if len(done) <= warm * number:
                 since, area = now, 0.0
         return _seen(done[int(warm * number) :], now - since, area)

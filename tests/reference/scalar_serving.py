@@ -162,7 +162,10 @@ def _starting_together(world: ServingWorld) -> float:
         return w.burst_share
     if w.equal_lengths and not scheduler.chunked_prefill:
         return 1.0
-    return w.burst_share + (1 - w.burst_share) * scheduler.clustering
+    often = scheduler.clustering
+    if w.equal_lengths and scheduler.equal_clustering > often:
+        often = scheduler.equal_clustering
+    return w.burst_share + (1 - w.burst_share) * often
 
 
 def answers(world: ServingWorld, c: Replica) -> Answers:

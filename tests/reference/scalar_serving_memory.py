@@ -77,6 +77,14 @@ def part_bytes(world: ServingWorld, word: str, part: str) -> float:
     return own
 
 
+def stored_form(world: ServingWorld, word: str, part: str) -> str:
+    """The format of a part of every layer: 16 bit where the served checkpoint leaves it so."""
+    plain = replace(world, model=replace(world.model, checkpoints=tuple(
+        replace(one, sixteen_bit_layers=0) for one in world.model.checkpoints
+    )))  # fmt: skip
+    return "w16a16" if part_bytes(plain, word, part) == 2.0 else word
+
+
 def weights(world: ServingWorld, c: Replica) -> float:
     """Of the fullest stage: layers rounded up; with several stages half of each end."""
     model = world.model

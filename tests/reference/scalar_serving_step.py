@@ -22,7 +22,7 @@ from scalar_serving_kernels import (
     product,
     prompt_attention,
 )
-from scalar_serving_memory import cached_bytes, key_heads, weights
+from scalar_serving_memory import cached_bytes, key_heads, stored_form, weights
 
 Operators = dict[str, float]
 
@@ -191,10 +191,13 @@ def _layer(world: ServingWorld, c: Replica, batch: StepBatch, own: _Share, group
 def _dense(world: ServingWorld, c: Replica, own: _Share, mlp: Any, width: int) -> Operators:
     h, local, inputs = world.model.hidden_size, width / c.tensor_parallel, 2 if mlp.gated else 1
     name = "gate_up" if mlp.gated else "up"
+    form = stored_form(
+        world, c.quantization, "shared_experts" if mlp.num_experts else "feed_forward"
+    )
     return {
-        name: product(world, own.tokens, inputs * local, h, c.quantization),
+        name: product(world, own.tokens, inputs * local, h, form),
         "activation": elementwise(world, 2 * (inputs + 1) * own.tokens * local),
-        "down": product(world, own.tokens, h, local, c.quantization),
+        "down": product(world, own.tokens, h, local, form),
     }
 
 
@@ -229,7 +232,7 @@ def _attention(
     d, dv = attention.head_dim, value_dim(attention)
     latent = attention.kind == "latent"
     held = cached_bytes(world, c, attention)
-    form, found = c.quantization, {}
+    form, found = stored_form(world, c.quantization, "attention"), {}
     if latent:
         rope, q, kv = attention.qk_rope_head_dim, attention.q_lora_rank, attention.kv_lora_rank
         decoded = own.tokens - own.new_tokens

@@ -31,9 +31,11 @@ class Met:
     decode_step: float
     load: float
     met: float
+    met_variance: float
     wait: float
     others: float
     stall: float
+    prompts: float
     running: float
     place_share: float
     place_time: float
@@ -54,14 +56,14 @@ def meets(demand: Demand, rate: float, decoding: float) -> Met:
     step = (d.fixed + d.slope * decoding) / d.stages
     load = min(rate * d.prompt, 0.98)
     second = d.prompt * (1 + d.variation * d.variation)
-    if d.mixes:
-        met = step / (1 - load) + load * second / (1 - load * load)
-    else:
-        prompts = (second + load * step * (1 - load)) / (1 - load * load)
-        met = (1 - load) * step + load * prompts
+    mean = step / (1 - load)
     others = max(d.clients - 1, 0.0)
-    if not d.is_open:
-        met = min(met, step + others * d.prompt)
+    met, varied = meets_step(d, step, load), step_variance(d, step, load)
+    prompts = load * mean * second
+    if d.is_open:
+        prompts /= (1 - load) ** 2
+    else:
+        met, varied = min(mean, step + others * d.prompt), prompts
     beside = step if d.mixes else 0.0
     before = load * met / 2
     after = min(before, d.prompt * d.per_step / 2)
@@ -79,15 +81,19 @@ def meets(demand: Demand, rate: float, decoding: float) -> Met:
         time = noise(load) / (most - rate) if most > rate else inf
     else:
         chance = min(others, 1.0)
+        if d.per_step >= 1:
+            wait = met / 2 + before + after
         wait = min(wait, step + others * (d.prompt + step / d.per_step))
     own = d.prompt + before + after + beside
     return Met(
         decode_step=step,
         load=load,
         met=met,
+        met_variance=varied,
         wait=wait * chance,
         others=(before + after) * chance,
-        stall=max(own - step / (1 - load), 0.0) * load / (1 - load) * chance,
+        stall=max(own - mean, 0.0) * load / (1 - load) * chance if d.is_open else 0.0,
+        prompts=prompts,
         running=variance,
         place_share=share_of_places,
         place_time=time,
@@ -112,21 +118,24 @@ def place_within(met: Met, share: float) -> float:
 def first_variance(demand: Demand, met: Met) -> float:
     """The step, the time in it, the prompts of others, the own prompt."""
     load, s, c = met.load, demand.prompt, demand.variation
-    step, second = met.decode_step, 1 + c * c
+    total = (0.5 + load) ** 2 * met.met_variance
+    total += (met.met_variance + met.met**2) / 12 + load * met.met * s * (1 + c * c)
+    longer = met.wait / max((0.5 + load) * met.met, 1e-300)
+    return total * longer * max(longer, 1) + (s * c) ** 2
+
+
+def step_variance(demand: Demand, step: float, load: float) -> float:
+    """Of the step that is met at a random time."""
+    s, second = demand.prompt, 1 + demand.variation**2
     unbounded = meets_step(demand, step, load)
     if demand.mixes:
         mean = step / (1 - load)
         spread = mean * (unbounded - mean)
         third = load * s * s * second**3 * mean + 3 * load**2 * s * second * spread
         moment = third / (1 - load**3) + 3 * mean * spread + mean**3
-        varied = max(moment / mean - unbounded**2, 0.0)
-    else:
-        prompts = (unbounded - (1 - load) * step) / max(load, 1e-12)
-        varied = load * (1 - load) * (prompts - step) ** 2 + load * prompts**2
-    total = (0.5 + load) ** 2 * varied
-    total += (varied + met.met**2) / 12 + load * met.met * s * second
-    longer = met.wait / max((0.5 + load) * met.met, 1e-300)
-    return total * longer * max(longer, 1) + (s * c) ** 2
+        return max(moment / mean - unbounded**2, 0.0)
+    prompts = (unbounded - (1 - load) * step) / max(load, 1e-12)
+    return load * (1 - load) * (prompts - step) ** 2 + load * prompts**2
 
 
 def meets_step(demand: Demand, step: float, load: float) -> float:
@@ -146,9 +155,7 @@ def token_variances(
     x = min(max(demand.fixed / own, 1e-3), 1.0)
     averaged = 2 * (x - 1 + exp(-x)) / x**2
     beside = (demand.slope / (1 - met.load)) ** 2 * met.running * averaged
-    second = demand.prompt * (1 + demand.variation**2)
-    mean = met.decode_step / (1 - met.load)
-    prompts = met.load * mean * second / (demand.steps * (1 - met.load) ** 2)
+    prompts = met.prompts / demand.steps
     return beside / drafted**2, prompts * (1 + answers**2) / drafted**2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -117,3 +118,28 @@ def test_waits_and_percentiles_are_those_of_a_simulation(
         for share in SHARES:
             found = at(percentile(estimate, share)) - (name != "per_token") * outside
             assert found == pytest.approx(Seen.within(values, share), rel=0.2), (name, share)
+
+
+@pytest.mark.parametrize(
+    ("engine", "clients"), [("vllm", 2), ("vllm", 16), ("vllm", 64), ("tgi", 2), ("tgi", 16)]
+)
+def test_a_closed_loop_of_clients_that_pause(engine: str, clients: int) -> None:
+    """As many requests come in a step as answers end in it, however long it takes."""
+    setting, c = deployment("llama-3.1-8b", 1, engine, (1024, 256), 0.5)
+    setting = replace(setting, workload=replace(setting.workload, request_rate=None))
+    estimate = evaluate_serving(setting, replace(c, concurrency=np.asarray(float(clients))))
+    served = estimate.served
+    seen = Replica(
+        costs=StepCosts.of(served.phases, 1024, setting.engine.scheduler.chunked_prefill),
+        places=128,
+        step_tokens=STEP_TOKENS,
+        prompts=Lengths(mean=1024, variation=0.5),
+        answers=Lengths(mean=256, variation=0.5),
+        pause=0.04,
+    ).closed(clients, 8000)
+    first = float(served.time_to_first_token) - setting.engine.execution.request_overhead
+    assert first == pytest.approx(Seen.mean(seen.first), rel=0.4)
+    assert float(served.request_rate) == pytest.approx(seen.rate, rel=0.05)
+    for share in SHARES:
+        token = float(time_per_output_token_percentile(estimate, share))
+        assert token == pytest.approx(Seen.within(seen.per_token, share), rel=0.1)

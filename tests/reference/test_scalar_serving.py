@@ -226,7 +226,11 @@ def test_memory_of_published_checkpoints(gpu: str, of_memory: dict[str, Any]) ->
             for n in (1, 60, 900)
         ]  # fmt: skip
         world, found = make_world(setting), serving_memory(setting, make_replicas(replicas))
+        batch = Batch.of_decode(np.asarray(30.0), np.asarray(900.0))
+        step = step_time(setting, make_replicas(replicas), batch, decoding=True)
         for row, c in enumerate(replicas):
+            other = scalar_serving_step.step(world, c, StepBatch(decoding=30, context=900), True)
+            assert same(at(step.total, row, 3), other.total), (name, c)
             expected = scalar_serving_memory.memory(world, c)
             for part, value in expected.parts.items():
                 assert same(at(getattr(found, part), row, 3), value), (name, part, c)

@@ -256,6 +256,22 @@ def test_lengths_and_prompts_are_as_the_row_says(case):
     assert not case().traffic.workload.equal_lengths
 
 
+def test_how_lengths_vary_and_what_caches_hold_is_as_the_row_says(case):
+    columns = {"input_variation": 0.7, "output_variation": 1.1, "prefix_cache_hit_rate": 0.3}
+    found = case(**{name: str(value) for name, value in columns.items()})
+    assert {name: getattr(found.traffic.workload, name) for name in columns} == columns
+    assert found.group != case().group
+    with pytest.raises(NotPredicted, match="prefix_cache_hit_rate must be from 0 to"):
+        case(prefix_cache_hit_rate="1")
+
+
+def test_eager_steps_are_launched_like_those_with_prompts(case):
+    eager = case(framework="vllm", enforce_eager="1").engine.execution
+    captured = case(framework="vllm").engine.execution
+    assert captured.decode_launch_time < captured.prefill_launch_time
+    assert eager.decode_launch_time == captured.prefill_launch_time
+
+
 def test_disaggregated_runs_have_two_pools(case):
     found = case(**DISAGGREGATED)
     assert found.mode is Mode.DISAGGREGATED

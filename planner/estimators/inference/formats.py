@@ -9,8 +9,8 @@ import numpy as np
 from planner.arrays import CodeArray, FloatArray
 from planner.enums import Quantization
 from planner.estimators.inference.setting import ServingSetting
+from planner.layers.model import Layer
 from planner.specs.checkpoint import Checkpoint
-from planner.specs.model import FeedForwardSpec
 from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES
 
 
@@ -35,9 +35,9 @@ class WeightFormats:
         return np.asarray(whole * SIXTEEN_BIT_BYTES + (1 - whole) * own)
 
 
-def dense_part(mlp: FeedForwardSpec | None) -> str:
+def dense_part(layer: Layer) -> str:
     """What the matrices of a feed-forward that every token passes are called."""
-    return "shared_experts" if mlp is not None and mlp.num_experts else "feed_forward"
+    return "shared_experts" if layer.experts else "feed_forward"
 
 
 def weight_formats(setting: ServingSetting) -> WeightFormats:

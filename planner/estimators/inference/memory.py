@@ -11,13 +11,14 @@ import numpy as np
 from planner.arrays import BoolArray, FloatArray, Numeric, add
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import LinkKind
-from planner.estimators.inference.attention import cached_bytes, window
+from planner.estimators.inference.attention_core import cached_bytes, window
 from planner.estimators.inference.drafts import draft_weights, drafter
-from planner.estimators.inference.linear_attention import state_bytes
+from planner.estimators.inference.scans import state_bytes
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
 from planner.estimators.inference.weights import weight_bytes
 from planner.formulas.kv_cache import paged_tokens
-from planner.specs.model import AttentionSpec, FeedForwardSpec
+from planner.layers.model import Layer, layer_of
+from planner.layers.operators import Experts, Holder, Product, Split
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,10 +216,11 @@ def _cache_bytes(setting: ServingSetting, c: ServingConfigurations, tokens: floa
     uneven = np.ceil(layers / c.pipeline_parallel) / layers
     parts = []
     for group in setting.model.layer_groups:
-        most = window(setting, group.attention) if group.attention else None
+        layer = layer_of(setting.model, group)
+        most = window(setting, layer.core) if layer.core else None
         kept = np.minimum(tokens, most or tokens)
         held = paged_tokens(tokens=kept, block_size=setting.engine.memory.block_size)
-        per_layer = held * cached_bytes(rank, group.attention) + state_bytes(rank, group.attention)
+        per_layer = held * cached_bytes(rank, layer.core) + state_bytes(rank, layer.scan)
         parts.append(group.num_hidden_layers * per_layer)
     own = add(parts) * uneven
     drafting = drafter(setting, c)
@@ -230,18 +232,18 @@ def _activation_bytes(
 ) -> FloatArray:
     """The largest layer's working set of a step, or what lives while its tokens are sampled."""
     model, memory, t = setting.model, setting.engine.memory, c.tensor_parallel
-    widths = [_attention_width(attention) for attention in model.attentions]
-    for mlp in model.feed_forwards:
-        widths.append((2 if mlp.gated else 1) * mlp.shared_width)
-        widths.append(2 * mlp.moe_intermediate_size * mlp.num_experts_per_tok)
-    layer = 2.0 * tokens * (4 * model.hidden_size + max(widths) / t)
+    described = [layer_of(model, group) for group in model.layer_groups]
+    widest = max(_widest(each) for each in described)
+    layer = 2.0 * tokens * (4 * model.hidden_size + widest / t)
     layer = layer * memory.activation_copies
     split = 1.0 if memory.gathered_logits else t
     logits = memory.logit_bytes * np.minimum(sampled, tokens) * model.vocab_size / split
     lasting: FloatArray = np.zeros(())
     if memory.expert_workspace:
-        for mlp in model.feed_forwards:
-            lasting = np.maximum(lasting, _expert_workspace(setting, c, mlp, tokens))
+        for each in described:
+            if each.experts:
+                workspace = _expert_workspace(model.hidden_size, c, each.experts, tokens)
+                lasting = np.maximum(lasting, workspace)
     queued: FloatArray = np.zeros(())
     if memory.queued_all_reduces:
         outputs = 2.0 * model.num_hidden_layers / c.pipeline_parallel
@@ -252,22 +254,29 @@ def _activation_bytes(
 
 
 def _expert_workspace(
-    setting: ServingSetting, c: ServingConfigurations, mlp: FeedForwardSpec, tokens: FloatArray
+    hidden_size: int, c: ServingConfigurations, experts: Experts, tokens: FloatArray
 ) -> FloatArray:
     """Bytes of the rows that a step gives to experts: inner products, activations, outputs.
 
     The first and the last share a buffer.
     """
-    rows = tokens * mlp.num_experts_per_tok
-    inner = mlp.moe_intermediate_size / c.expert_tensor_parallel
-    wide = (2 if mlp.gated else 1) * inner
-    shared = np.maximum(wide, setting.model.hidden_size) * (mlp.num_experts_per_tok > 0)
+    rows = tokens * experts.per_token
+    inner = experts.width / c.expert_tensor_parallel
+    shared = np.maximum((experts.matrices - 1) * inner, hidden_size)
     return np.asarray(2.0 * rows * (shared + inner))
 
 
-def _attention_width(attention: AttentionSpec) -> int:
-    heads = attention.num_attention_heads + 2 * attention.num_key_value_heads
-    return max(heads * attention.head_dim, attention.linear_projected if attention.has_state else 0)
+def _widest(layer: Layer) -> int:
+    """Most numbers per token that a layer has at once between its matrices."""
+    inner = [op for op in layer.of(Product) if op.holder is Holder.FEED_FORWARD]
+    widths = [op.columns.whole for op in inner if op.split is Split.COLUMNS]
+    if core := layer.core:
+        widths.append((core.heads + 2 * core.key_value_heads) * core.qk_dim)
+    if scan := layer.scan:
+        widths.append(scan.projected)
+    if experts := layer.experts:
+        widths.append(2 * experts.width * experts.per_token)
+    return max(widths)
 
 
 def step_tokens(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:

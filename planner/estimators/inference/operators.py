@@ -9,6 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, Numeric
+from planner.enums import Quantization
+from planner.estimators.inference.formats import weight_formats
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.inference.setting import Rank
 from planner.estimators.machine import Group
@@ -69,6 +71,18 @@ class LayerContext:
         return self.communication(
             f"{module}_all_reduce", module, "tensor_parallel", self._block_all_reduce
         )
+
+    def stored_code(self, part: str) -> CodeArray | None:
+        """The types of a part of the layers that the served checkpoint leaves in 16 bit."""
+        kept = self._kept.get(part)
+        if kept is None:
+            return None
+        code = self.rank.configurations.quantization
+        return np.where(kept[code] > 0, np.int8(Quantization.W16A16), code)
+
+    @cached_property
+    def _kept(self) -> Mapping[str, FloatArray]:
+        return weight_formats(self.rank.setting).kept
 
     @cached_property
     def _matrices(self) -> Mapping[str, FloatArray]:

@@ -14,7 +14,6 @@ from planner.formulas.queueing import (
     averaged_share,
     gamma_quantile,
     lognormal_quantile,
-    met_step_variance,
 )
 
 
@@ -103,17 +102,10 @@ def _first_variance(estimate: ServingEstimate) -> FloatArray:
     """
     served, w = estimate.served, estimate.setting.workload
     queue, prompt = served.queue, served.phases.added
-    mixes = estimate.setting.engine.scheduler.chunked_prefill
-    variance = met_step_variance(
-        decode_step=queue.decode_step,
-        load=queue.load,
-        work=prompt,
-        variation=w.input_variation,
-        mixes=mixes,
-    )
     second = prompt * (1 + w.input_variation**2)
-    step = variance + queue.met**2
-    met = (0.5 + queue.load) ** 2 * variance + step / 12 + queue.load * queue.met * second
+    step = queue.met_variance + queue.met**2
+    met = (0.5 + queue.load) ** 2 * queue.met_variance + step / 12
+    met = met + queue.load * queue.met * second
     # A queue of prompts that one step does not take spreads like its exponential wait, and
     # of requests that find nothing running only a share waits.
     longer = queue.wait / np.maximum((0.5 + queue.load) * queue.met, 1e-300)
@@ -137,7 +129,5 @@ def _token_variances(estimate: ServingEstimate) -> tuple[FloatArray, FloatArray]
     own = costs.decode_step(served.decoding)
     averaged = averaged_share(fixed=costs.fixed, step=own)
     beside = (costs.slope / (1 - queue.load)) ** 2 * queue.running * averaged
-    mean = queue.decode_step / (1 - queue.load)
-    second = costs.added * (1 + w.input_variation**2)
-    prompts = queue.load * mean * second / (steps * (1 - queue.load) ** 2)
-    return beside / tokens**2, prompts * (1 + w.output_variation**2) / tokens**2
+    prompts = queue.prompts / steps * (1 + w.output_variation**2)
+    return beside / tokens**2, prompts / tokens**2

@@ -296,7 +296,10 @@ def _together(setting: ServingSetting) -> float:
         return share
     if setting.workload.equal_lengths and not scheduler.chunked_prefill:
         return 1.0
-    return share + (1 - share) * scheduler.clustering
+    often = scheduler.clustering
+    if setting.workload.equal_lengths:
+        often = max(often, scheduler.equal_clustering)
+    return share + (1 - share) * often
 
 
 def request_overhead(setting: ServingSetting) -> float:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from planner.arrays import FloatArray, Numeric
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
-from planner.formulas.queueing import mean_wait, met_step, place_wait, running_variance
+from planner.formulas.queueing import (
+    mean_wait,
+    met_step,
+    met_step_variance,
+    place_wait,
+    running_variance,
+)
 
 # A queue of a closed loop is bounded by its clients, not by this.
 _BUSIEST = 0.98
@@ -36,19 +43,23 @@ class Queue:
     """What requests meet when they come; times in seconds.
 
     ``decode_step``: of the step without prompts; ``load``: share of the time that computes
-    prompts; ``met``: mean length of the step in which a request comes; ``wait``: until its own
+    prompts; ``met``: mean length of the step in which a request comes, ``met_variance`` its
+    variance; ``wait``: until its own
     prompt would be through if it were alone, beyond that time; ``others``: what the prompts
     that came with it add to its own step; ``stall``: what those that come meanwhile add to its
-    answer. ``running``: variance of the sequences that decode. A share ``place_share`` waits
+    answer; ``prompts``: variance of what prompts add to a step, of all steps. ``running``:
+    variance of the sequences that decode. A share ``place_share`` waits
     ``place_time`` for a place before.
     """
 
     decode_step: FloatArray
     load: FloatArray
     met: FloatArray
+    met_variance: FloatArray
     wait: FloatArray
     others: FloatArray
     stall: FloatArray
+    prompts: FloatArray
     running: FloatArray
     place_share: FloatArray
     place_time: FloatArray
@@ -67,45 +78,62 @@ def queue_of(
     rate: FloatArray,
     decoding: FloatArray,
 ) -> Queue:
-    """What requests meet that come at a ``rate`` [1/s] while so many decode."""
+    """What requests meet that come at a ``rate`` [1/s] while so many decode.
+
+    Requests of an open load come at random times, mostly in long steps, and long steps bring
+    more of them. In a closed loop as many come in a step as answers end in it, whatever it takes.
+    """
     w, c = setting.workload, configurations
     is_open = w.request_rate is not None
     mixes = setting.engine.scheduler.chunked_prefill
     step = (work.fixed + work.slope * decoding) / c.pipeline_parallel
     load = np.minimum(rate * work.prompt, _BUSIEST)
-    met = met_step(
-        decode_step=step, load=load, work=work.prompt, variation=w.input_variation, mixes=mixes
-    )
-    together = np.maximum(c.concurrency - 1, 0.0)
-    if not is_open:
-        met = np.minimum(met, step + together * work.prompt)
-    busy = -np.expm1(-c.concurrency) if is_open else np.minimum(together, 1.0)
-    others, wait = _wait(work, step if mixes else np.zeros(()), load, met, w.input_variation)
     mean = step / (1 - load)
+    beside = step if mixes else np.zeros(())
+    second = work.prompt * (1 + w.input_variation**2)
+    if not is_open:
+        together = np.maximum(c.concurrency - 1, 0.0)
+        met = np.minimum(mean, step + together * work.prompt)
+        busy = np.minimum(together, 1.0)
+        others, wait = _wait(work, beside, load, met, w.input_variation)
+        # What comes with one step fits the next, unless a prompt does not.
+        wait = np.where(work.per_step < 1, wait, met / 2 + others)
+        most = step + together * (work.prompt + step / work.per_step)
+        zero, prompts = np.zeros(()), load * mean * second
+        return Queue(
+            decode_step=step, load=load, met=met, met_variance=prompts,
+            wait=np.minimum(wait, most) * busy, others=others * busy, stall=zero,
+            prompts=prompts, running=zero, place_share=zero, place_time=zero,
+        )  # fmt: skip
+    busy = -np.expm1(-c.concurrency)
+    of_steps: dict[str, Any] = {
+        "decode_step": step, "load": load, "work": work.prompt, "variation": w.input_variation,
+        "mixes": mixes,
+    }  # fmt: skip
+    met = met_step(**of_steps)
+    others, wait = _wait(work, beside, load, met, w.input_variation)
     variance, noise = running_variance(
         running=decoding, load=load, fixed=work.fixed, slope=work.slope
     )
-    share, time = np.zeros(()), np.zeros(())
-    if is_open:
-        most = work.places / (_time_of_answers(work, work.places) + work.places * work.prompt)
-        share, time = place_wait(
-            running=decoding,
-            places=work.places,
-            variance=variance,
-            noise=noise,
-            spare_rate=most - rate,
-        )
-    else:
-        wait = np.minimum(wait, step + together * (work.prompt + step / work.per_step))
-    own = work.prompt + others + (step if mixes else 0.0)
+    most = work.places / (_time_of_answers(work, work.places) + work.places * work.prompt)
+    share, time = place_wait(
+        running=decoding,
+        places=work.places,
+        variance=variance,
+        noise=noise,
+        spare_rate=most - rate,
+    )
+    own = work.prompt + others + beside
     return Queue(
         decode_step=step,
         load=load,
         met=met,
+        met_variance=met_step_variance(**of_steps),
         wait=wait * busy,
         others=others * busy,
         stall=np.maximum(own - mean, 0.0) * load / (1 - load) * busy,
-        running=variance if is_open else np.zeros(()),
+        prompts=load * mean * second / (1 - load) ** 2,
+        running=variance,
         place_share=share,
         place_time=time,
     )

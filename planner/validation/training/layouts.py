@@ -8,8 +8,17 @@ from itertools import product
 
 from planner.confidence.classes import has_experts
 from planner.confidence.frameworks import FrameworkRule
-from planner.configurations.training_rules import END_CHUNKS
-from planner.enums import AdapterKind, ComputePrecision, Fp8Recipe, Offload, Precision, Recompute
+from planner.enums import (
+    AdapterKind,
+    ComputePrecision,
+    Fp8Recipe,
+    MainPrecision,
+    Offload,
+    OptimizerKind,
+    Precision,
+    Recompute,
+    StatePrecision,
+)
 from planner.estimators.parameters import count_parameters
 from planner.formulas.adapters import NF4_BYTES
 from planner.specs.framework import FrameworkProfile
@@ -17,6 +26,7 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.validation.models import NotPredicted
 from planner.validation.runs import Run
+from planner.validation.training.optimizers import told_states
 
 # A run without a year is taken to be of now.
 _YEAR = 2025
@@ -77,6 +87,11 @@ class Layout:
     flash_attention: bool
     fp8_attention: bool
     fp8_recipe: Fp8Recipe
+    optimizer: OptimizerKind = OptimizerKind.ADAM
+    optimizer_state_precision: StatePrecision = StatePrecision.FRAMEWORK
+    main_params_precision: MainPrecision = MainPrecision.FRAMEWORK
+    main_grads_precision: MainPrecision = MainPrecision.FRAMEWORK
+    optimizer_in_backward: bool = False
 
     @property
     def data_parallel(self) -> float:
@@ -180,6 +195,7 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         flash_attention=since(context.rule.flash_attention_from, year) if flash is None else flash,
         fp8_attention=bool(context.run.flag("fp8_attention")),
         fp8_recipe=Fp8Recipe.AUTO,
+        **told_states(context.run),
     )
 
 
@@ -239,10 +255,9 @@ def _virtual(context: Open, layout: Layout) -> list[int]:
     p = layout.pipeline_parallel
     if p == 1 or not context.profile.interleaved_schedule:
         return [1]
-    layers = context.model.num_hidden_layers
     if given:
-        # Some count embedding and loss as layers of the pipeline: 94 layers on 96 places.
-        return [max(1, min(given, (layers + END_CHUNKS) // p))]
+        return [given]
+    layers = context.model.num_hidden_layers
     micro_batches = layout.global_batch_size / (layout.data_parallel * layout.micro_batch_size)
     if micro_batches % p:
         return [1]
@@ -281,7 +296,9 @@ def _zero_stage(context: Open, layout: Layout) -> int:
 
 
 def _recompute(context: Open) -> list[Recompute]:
-    word = context.run.word("recompute") or context.rule.recompute or ""
+    alone, _, sharded = (context.rule.recompute or "").partition("/")
+    several = (context.run.count("num_gpus") or 1) > 1
+    word = context.run.word("recompute") or (several and sharded) or alone
     if word in _RECOMPUTE:
         return [_RECOMPUTE[word]]
     if word:
