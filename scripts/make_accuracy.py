@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from accuracy_targets import reached
 from spec_pages import plain, table
 
 import planner
@@ -54,13 +55,32 @@ _GROUPS: Mapping[str, Callable[[Row], str | None]] = {
 
 def accuracy_tables(tables: Iterable[Sequence[Row]]) -> str:
     """The text of the file, from the rows of each shipped table."""
-    parts = [_HEAD]
+    tables = [*tables]
+    parts = [_HEAD, *_targets(tables)]
     for title, rows in zip(_TITLES, tables, strict=True):
         parts.append(f"## {title}")
         for compared in rows[0].kind.compared:
             parts += _section(title, compared, rows)
         parts += _verdicts(title, rows)
     return "\n\n".join(parts) + "\n"
+
+
+def _targets(tables: Sequence[Sequence[Row]]) -> Iterator[str]:
+    """What is aimed at for sets of runs, and what is reached."""
+    yield "## Targets"
+    yield (
+        "Sets, figures and targets are rows of `scripts/published/accuracy_targets.csv`. Rows that "
+        "their source marks as noise, and layouts that cannot be, are left out. *unfitted* is the "
+        "figure of the runs that no parameter was fitted to."
+    )
+    lines = (
+        (
+            *(plain(one.name), one.figure, count(one.rows), _percent(one.reached)),
+            *(_percent(one.unfitted), _percent(one.target), "yes" if one.is_met else "no"),
+        )
+        for one in reached(tables)
+    )
+    yield table(("set", "figure", "runs", "reached", "unfitted", "target", "met"), lines)
 
 
 def shipped_rows() -> list[Sequence[Row]]:

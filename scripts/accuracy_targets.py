@@ -1,0 +1,133 @@
+"""What is aimed at for sets of published runs, and what is reached.
+
+``published/accuracy_targets.csv`` has a row for each figure. Empty cells leave nothing out; the
+others are patterns of the columns of their name, ``kind`` is dense or moe, and ``rated`` 1 are runs
+with a stated rate of requests. Figures: *mean* and *median* of |predicted / measured - 1|, *regret*
+as `planner.validation.compare`, the share *answered* of measured runs, the share *refused* of those
+that ran, and the share *said to fit* of those that ran out.
+
+Recipes, deployments, the room for a cache and weak scaling are not rows of these tables:
+`docs/recipes.md`, `tests/estimators/test_published_deployments.py`, `scripts/start_logs.py` and
+`tests/estimators` have them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.confidence.tables import read_table
+from planner.validation.compare import Row, group_errors, memory_verdicts
+from planner.validation.kinds import Compared
+
+_FOLDER = Path(__file__).parent / "published"
+_TABLES = ("training", "static", "serving")
+_AT_LEAST = ("answered",)
+_OF_MEMORY = ("refused", "said to fit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reached:
+    """A figure of a set of runs, as a share, beside what is aimed at.
+
+    ``unfitted`` is that of the runs that no parameter was fitted to.
+    """
+
+    name: str
+    figure: str
+    rows: int
+    reached: float
+    unfitted: float
+    target: float
+
+    @property
+    def is_met(self) -> bool:
+        """Whether it is as good as is aimed at."""
+        if self.figure in _AT_LEAST:
+            return self.reached >= self.target
+        return self.reached <= self.target
+
+
+def reached(tables: Sequence[Sequence[Row]]) -> list[Reached]:
+    """Every figure; the tables stand in the order of `make_accuracy.shipped_rows`."""
+    return [
+        _reached(wanted, tables[_TABLES.index(wanted["table"])])
+        for wanted in read_table("accuracy_targets.csv", _FOLDER)
+    ]
+
+
+def _reached(wanted: Mapping[str, str], rows: Sequence[Row]) -> Reached:
+    mine = [row for row in rows if _belongs(wanted, row)]
+    compared = next(one for one in rows[0].kind.compared if one.interval == wanted["quantity"])
+    figure = _FIGURES[wanted["figure"]]
+    number, value = figure(mine, compared)
+    return Reached(
+        name=wanted["set"],
+        figure=wanted["figure"],
+        rows=number,
+        reached=value,
+        unfitted=figure([row for row in mine if not row.run.flag(compared.calibration)], compared)[
+            1
+        ],
+        target=float(wanted["target"]),
+    )
+
+
+def _is_noise(row: Row) -> bool:
+    """Whether its source says that its speeds tell nothing (``published/noisy_sources.csv``)."""
+    known = {noisy["source"] for noisy in read_table("noisy_sources.csv", _FOLDER)}
+    return row.run.text("source") in known
+
+
+def _belongs(wanted: Mapping[str, str], row: Row) -> bool:
+    if row.prediction.impossible or (_is_noise(row) and wanted["figure"] not in _OF_MEMORY):
+        return False
+    patterns = ((name, wanted[name]) for name in ("source", "workload", "mode") if wanted[name])
+    if not all(re.search(pattern, row.run.text(name)) for name, pattern in patterns):
+        return False
+    if wanted["software"] and not re.search(wanted["software"], row.software):
+        return False
+    if wanted["rated"] and row.run.number("request_rate") is None:
+        return False
+    case = row.prediction.case
+    return not wanted["kind"] or (case is not None and case.kind == wanted["kind"])
+
+
+def _of_errors(name: str) -> Callable[[Sequence[Row], Compared], tuple[int, float]]:
+    def figure(rows: Sequence[Row], compared: Compared) -> tuple[int, float]:
+        found = group_errors("", list(_measured(rows, compared)), compared)
+        return found.predicted, getattr(found, name)
+
+    return figure
+
+
+def _answered(rows: Sequence[Row], compared: Compared) -> tuple[int, float]:
+    found = group_errors("", list(_measured(rows, compared)), compared)
+    return found.rows, found.predicted / found.rows if found.rows else math.nan
+
+
+def _refused(rows: Sequence[Row], _: Compared) -> tuple[int, float]:
+    found = memory_verdicts(rows)
+    return found.ran, found.said_to_run_out / found.ran if found.ran else math.nan
+
+
+def _said_to_fit(rows: Sequence[Row], _: Compared) -> tuple[int, float]:
+    found = memory_verdicts(rows)
+    return found.ran_out, found.said_to_fit / found.ran_out if found.ran_out else math.nan
+
+
+def _measured(rows: Sequence[Row], compared: Compared) -> Iterator[Row]:
+    return (row for row in rows if row.first_measured(compared.names) is not None)
+
+
+_FIGURES: Mapping[str, Callable[[Sequence[Row], Compared], tuple[int, float]]] = {
+    "mean": _of_errors("mape"),
+    "median": _of_errors("median"),
+    "regret": _of_errors("regret"),
+    "answered": _answered,
+    "refused": _refused,
+    "said to fit": _said_to_fit,
+}
