@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray
+from planner.configurations.option_rules import OPTION_RULES, unsupported_options
 from planner.configurations.rule import (
     OUT_OF_HOST_MEMORY,
     Rule,
@@ -113,7 +114,7 @@ def _ring_without_flash(c: TrainingConfigurations, _: Context) -> BoolArray:
 def _experts(c: TrainingConfigurations, context: Context) -> BoolArray:
     ranks = c.num_gpus / c.pipeline_parallel
     numbers = {group.num_experts for group in context.model.layer_groups} - {0}
-    violated = indivisible(ranks, c.expert_parallel)
+    violated = indivisible(ranks, c.expert_ranks)
     for number in numbers:
         violated = violated | indivisible(number, c.expert_parallel)
     return violated if numbers else np.asarray(c.expert_parallel > 1)
@@ -135,7 +136,7 @@ def _replicas(c: TrainingConfigurations, context: Context) -> BoolArray:
     ranks = c.data_parallel * c.context_parallel
     violated = (ranks <= replicas) | indivisible(ranks, replicas)
     if context.model.num_experts > 0:
-        copies = c.num_gpus / (c.pipeline_parallel * c.expert_parallel)
+        copies = c.num_gpus / (c.pipeline_parallel * c.expert_ranks)
         violated = violated | indivisible(copies, replicas)
     return np.asarray((replicas > 1) & (violated | (c.zero_stage == ZeroStage.NONE)))
 
@@ -177,7 +178,7 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
         found["recompute"] = c.recompute == Recompute.FEED_FORWARD
     if not f.fp8_attention:
         found["fp8_attention"] = c.fp8_attention
-    return found
+    return found | unsupported_options(c, f)
 
 
 def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -267,7 +268,8 @@ RULES: tuple[Rule, ...] = tuple(
         ("context_parallel", "context_parallel > 1 needs flash_attention", _ring_without_flash),
         (
             "expert_parallel",
-            "expert_parallel must divide the experts and the GPUs of a pipeline stage",
+            "expert_parallel must divide the experts and, times expert_tensor_parallel, the GPUs "
+            "of a pipeline stage",
             _experts,
         ),
         (
@@ -275,6 +277,7 @@ RULES: tuple[Rule, ...] = tuple(
             "experts with tensor_parallel > 1 need sequence_parallel",
             _experts_need_sequence,
         ),
+        *OPTION_RULES,
         ("zero_stage", "zero_stage > 0 needs more than one data-parallel rank", _zero),
         (
             "data_parallel_replicas",
@@ -296,8 +299,8 @@ RULES: tuple[Rule, ...] = tuple(
         ("framework", "the framework does not support this combination", _framework),
         (
             "offload",
-            "the framework cannot offload this, or not at this zero_stage (drives: 3), or the GPU's "
-            "link to its host is not known",
+            "the framework cannot offload this, or not at this zero_stage (drives: 3), or the "
+            "GPU's link to its host is not known",
             _offload,
         ),
         ("precision", "the GPU lacks this precision", _precision),

@@ -230,6 +230,7 @@ def _in_flight(c: TrainingConfigurations, rank: FloatArray) -> FloatArray:
         virtual_pipeline=c.virtual_pipeline,
         num_micro_batches=c.num_micro_batches,
         stage=rank,
+        from_both_ends=c.from_both_ends,
     )
 
 

@@ -48,6 +48,7 @@ def product(share: Share, op: Product, layer: Layer) -> Iterator[Operator]:
         backward=data_gradient + weight_gradient + cast_output,
         flops=np.asarray(2.0 * rows * columns * depth),
         selective=_repeated(share, op, layer),
+        weights=weight_gradient,
     )
 
 

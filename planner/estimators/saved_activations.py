@@ -84,7 +84,18 @@ def _bytes(
             yield kept_bytes(tokens=share.tokens, width=width, element_bytes=element)
         else:
             width = kept.columns.whole
+            if kept.spread is Spread.EXPERTS:
+                element = element * _dispatched(share, kept)
             yield kept_bytes(tokens=share.own_tokens, width=width, element_bytes=element)
+
+
+def _dispatched(share: Share, kept: Kept) -> FloatArray:
+    """Tokens of the experts on the fullest rank over its own copies of tokens.
+
+    Ranks that split experts have the inputs and outputs of all of them whole.
+    """
+    inside = kept.remade or kept.element is Element.ACTIVATION_INPUT
+    return share.expert_load * (1.0 if inside else share.expert_tensor_parallel)
 
 
 def _adapter_bytes(share: Share, group: LayerGroup) -> FloatArray:

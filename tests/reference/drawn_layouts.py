@@ -11,7 +11,14 @@ from scalar_machine import Layout, World
 
 from planner import Request
 from planner.configurations.training import NAMES, TrainingConfigurations
-from planner.enums import ComputePrecision, Offload, Recompute
+from planner.enums import (
+    ComputePrecision,
+    ContextExchange,
+    Offload,
+    PipelineSchedule,
+    Recompute,
+    TokenDispatcher,
+)
 from planner.estimators.share import Setting
 from planner.plan import make_plan
 from planner.specs.catalogue import Catalogue, names
@@ -88,6 +95,9 @@ def make_table(layouts: list[Layout]) -> TrainingConfigurations:
         "recompute": lambda word: Recompute[word.upper()],
         "offload": lambda word: Offload[word.upper()],
         "precision": lambda word: ComputePrecision[word.upper()],
+        "token_dispatcher": lambda word: TokenDispatcher[word.upper()],
+        "cp_comm_type": lambda word: ContextExchange[word.upper()],
+        "pipeline_schedule": lambda word: PipelineSchedule[word.upper()],
     }
     plain = codes.get
     return TrainingConfigurations.of(

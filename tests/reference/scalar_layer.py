@@ -206,7 +206,9 @@ def _tensor_exchange(world: World, layout: Layout) -> Op:
     num_bytes = 2 * tokens(world, layout) * world.model.hidden_size
     kinds = ("all_gather", "reduce_scatter") if layout.sequence_parallel else ("all_reduce",)
     time = sum(collective(world, kind, num_bytes, layout.tensor_parallel, 1) for kind in kinds)
-    time *= 1 - world.framework.overlap.tensor_parallel
+    overlap = world.framework.overlap
+    asynchronous = overlap.asynchronous_tensor_parallel if layout.tp_comm_overlap else 0.0
+    time *= 1 - max(overlap.tensor_parallel, asynchronous)
     return Op(forward=time, backward=time, part="tensor_parallel")
 
 
@@ -277,7 +279,14 @@ def _attention(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
         forward, backward = forward / rates.forward, backward / rates.backward
     ops = {"core": Op(forward=forward, backward=backward)}
     c = layout.context_parallel
-    if c > 1:  # arXiv:2310.01889: keys and values go round the ring behind the core
+    if c > 1 and layout.cp_comm_type == "a2a":  # arXiv:2309.14509
+        read = a * d + key_heads(attention, layout) * (d + dv)
+        there, back = (
+            all_to_all(world, 2 * tokens(world, layout) * width, c, stride=layout.tensor_parallel)
+            for width in (read, a * dv)
+        )
+        ops["ring"] = Op(forward=there + back, backward=there + back, part="context_parallel")
+    elif c > 1:  # arXiv:2310.01889: keys and values go round the ring behind the core
         keys = key_heads(attention, layout)
         block = 2 * tokens(world, layout) * keys * (d + dv)
         leaves = layout.tensor_parallel * c > world.cluster.scale_up.domain_size
@@ -288,6 +297,8 @@ def _attention(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
             backward=shown(2 * ring, backward, g),
             part="context_parallel",
         )
+        merges = (c - 1) * elementwise(world, 6 * tokens(world, layout) * a * dv)
+        ops["merges"] = Op(forward=merges, backward=merges)
     return ops
 
 

@@ -58,6 +58,14 @@ class Layout:
     sequence_parallel: bool = False
     flash_attention: bool = True
     fp8_attention: bool = False
+    expert_tensor_parallel: int = 1
+    overlap_expert_parallel: bool = False
+    token_dispatcher: str = "auto"
+    expert_capacity_factor: float = 0.0
+    expert_imbalance: float = 1.0
+    cp_comm_type: str = "p2p"
+    tp_comm_overlap: bool = False
+    pipeline_schedule: str = "one_forward_one_backward"
 
     @property
     def data_parallel(self) -> float:

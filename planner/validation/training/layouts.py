@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 from planner.confidence.classes import has_experts
 from planner.confidence.frameworks import FrameworkRule
+from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import END_CHUNKS
-from planner.enums import ComputePrecision, Offload, Precision, Recompute
+from planner.enums import (
+    ComputePrecision,
+    ContextExchange,
+    Offload,
+    PipelineSchedule,
+    Precision,
+    Recompute,
+    TokenDispatcher,
+)
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
+from planner.terms import glossary
 from planner.validation.models import NotPredicted
 from planner.validation.runs import Run
 
@@ -72,6 +83,14 @@ class Layout:
     sequence_parallel: bool
     flash_attention: bool
     fp8_attention: bool
+    expert_tensor_parallel: int = 1
+    overlap_expert_parallel: bool = False
+    token_dispatcher: TokenDispatcher = TokenDispatcher.AUTO
+    expert_capacity_factor: float = 0.0
+    expert_imbalance: float = 1.0
+    cp_comm_type: ContextExchange = ContextExchange.P2P
+    tp_comm_overlap: bool = False
+    pipeline_schedule: PipelineSchedule = PipelineSchedule.ONE_FORWARD_ONE_BACKWARD
 
     @property
     def data_parallel(self) -> float:
@@ -148,7 +167,38 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         sequence_parallel=False,
         flash_attention=since(context.rule.flash_attention_from, year) if flash is None else flash,
         fp8_attention=bool(context.run.flag("fp8_attention")),
+        **_options(context),
     )
+
+
+def _options(context: Open) -> dict[str, Any]:
+    """What few runs set, as a run or its framework says."""
+    run, plain = context.run, TrainingConfigurations.plain()
+    words = {
+        "cp_comm_type": run.word("cp_comm_type") or context.profile.cp_comm_type,
+        "pipeline_schedule": run.word("pipeline_schedule"),
+    }
+    return {
+        "expert_tensor_parallel": run.count("expert_tensor_parallel") or 1,
+        "overlap_expert_parallel": bool(run.flag("overlap_expert_parallel")),
+        "expert_capacity_factor": run.number("expert_capacity_factor") or 0.0,
+        "expert_imbalance": max(run.number("expert_imbalance") or 1.0, 1.0),
+        **{name: _code(name, word) if word else plain[name] for name, word in words.items()},
+    }
+
+
+def _code(name: str, word: str) -> Any:
+    """The code of a word of a parameter.
+
+    Raises
+    ------
+    NotPredicted
+        It has no such word.
+    """
+    known = {code.word: code for code in glossary()[name].codes}
+    if word not in known:
+        raise NotPredicted(f"{name} {word!r} is not {', '.join(known)}")
+    return known[word]
 
 
 def _fits_gpus(layout: Layout, run: Run) -> bool:
