@@ -101,7 +101,7 @@ class Estimated(Evaluation):
 
         if self.rejected_by:
             return self._why_not()
-        return _printed(width, lambda console: print_one(console, self.plan, self._row()))
+        return _printed(width, lambda console: print_one(console, self.plan, self))
 
     def compare_api(self) -> ApiComparison:
         """The deployment beside published prices per token of its model.
@@ -125,7 +125,7 @@ class Estimated(Evaluation):
 
         if self.rejected_by:
             return _preformatted(self._why_not())
-        return one_html(self.plan, self._row())
+        return one_html(self.plan, self)
 
     def _row(self) -> Mapping[str, Any]:
         return first_row(self.table())

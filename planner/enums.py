@@ -58,6 +58,22 @@ class ComputePrecision(_Code):
     FP4 = 3
 
 
+class Fp8Recipe(_Code):
+    """How training scales what it multiplies in 8 bit.
+
+    ``AUTO``: as the framework does on the GPU. ``DELAYED``: one factor per tensor, from steps
+    before; ``TENSORWISE``: one, from the tensor itself; ``ROWWISE``: one per row; ``BLOCKWISE``:
+    one per 128 x 128 weights and per 128 numbers of a token; ``MXFP8``: one per 32 numbers.
+    """
+
+    AUTO = 0
+    DELAYED = 1
+    TENSORWISE = 2
+    ROWWISE = 3
+    BLOCKWISE = 4
+    MXFP8 = 5
+
+
 class Quantization(_Code):
     """Types of the weights and of the activations that a matrix multiplication reads.
 
@@ -108,6 +124,10 @@ _ALIASES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("float16", "half"), "fp16"),
         **dict.fromkeys(("float8", "fp8_e4m3"), "fp8"),
         **dict.fromkeys(("nvfp4",), "fp4"),
+    },
+    "Fp8Recipe": {
+        **dict.fromkeys(("current", "per_tensor"), "tensorwise"),
+        **dict.fromkeys(("subchannel", "block"), "blockwise"),
     },
     "CacheType": {
         **dict.fromkeys(("fp16", "bfloat16", "float16", "half", "16bit", "auto"), "bf16"),

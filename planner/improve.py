@@ -18,7 +18,6 @@ from planner.optimize.recommendation import FURTHEST
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.result_rows import full_rows
 from planner.optimize.source import Candidates
-from planner.optimize.sureness import sure_factor
 from planner.plan import Plan, make_plan
 from planner.terms import Term, glossary, terms_of
 from planner.workloads.assumed import assumed_limits
@@ -205,13 +204,8 @@ def _best_by_distance(
 
 
 def _has_room(candidates: Candidates, rows: IndexArray, surely: float) -> BoolArray:
-    """Whether the fullest GPU has room, with the errors of published runs on the bad side."""
-    needed, free = (
-        candidates.at(values, rows)
-        for values in (candidates.memory[-1][0], candidates.value("memory_headroom"))
-    )
-    factor = sure_factor(candidates.source, "peak_memory", surely, 1) or 1.0
-    return np.asarray(needed * factor <= needed + free)
+    """Whether the fullest GPU has room in a share ``surely`` of runs."""
+    return np.asarray(candidates.at(candidates.value("fit_probability"), rows) >= surely)
 
 
 def _distance(candidates: Candidates, own: Mapping[str, Any], rows: IndexArray) -> FloatArray:

@@ -77,7 +77,7 @@ def make_plan(request: Request) -> Plan:
     SpecError, SearchSpaceError
         Something it names is unknown, faulty or impossible.
     """
-    sure = checked_confidence(request.confidence)
+    sure = checked_confidence(request.limit_confidence)
     workload, catalogue = workload_of(request.workload), Catalogue(request.specs)
     notes = Notes(catalogue)
     found = Outer(workload, _counted(request, catalogue), notes).search()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+_AS_PREDICTED = 0.5
 ALL = "all"
 """In place of the names of models, GPUs, frameworks and so on."""
 
@@ -36,8 +37,11 @@ class Request:
     objectives : one to three terms that are objectives of the workload; where there are none,
         what its plans are usually chosen by
     constraints : term that is a limit of the workload -> bound in SI units
-    confidence : share of published runs like these that would keep every limit, from 0.5 (the
-        prediction does) to 0.95; the GPUs for a ``request_rate`` are those that it takes then
+    confidence : share of published runs like these that would fit in memory and keep every limit,
+        from 0.5 (the prediction does) to 0.95; the GPUs for a ``request_rate`` are those that it
+        takes then. Where nobody gives one, limits are judged as predicted, and plans fit that do so
+        as surely as makes both wrong verdicts on published runs as rare
+        (`planner.confidence.fits.default_fit_confidence`)
     total_tokens : tokens of the run
     price : USD per GPU and hour, or text with that of several: ``"h100=1.9,b200=4"``
     contract, provider : on what terms GPUs are had, and from whom; where nobody says so,
@@ -62,7 +66,7 @@ class Request:
     settings: Mapping[str, Any] = field(default_factory=dict)
     objectives: tuple[str, ...] = ()
     constraints: Mapping[str, float] = field(default_factory=dict)
-    confidence: float = 0.5
+    confidence: float | None = None
     price: float | str | None = None
     contract: str | None = None
     provider: str | None = None
@@ -95,3 +99,12 @@ class Request:
     draft_tokens: int = 0
     acceptance_rate: float = 0.0
     draft_cost: float = 0.0
+    draft_model: str | None = None
+    max_num_seqs: int | None = None
+    enforce_eager: bool = False
+    redundant_experts: int | None = None
+
+    @property
+    def limit_confidence(self) -> float:
+        """The confidence that limits are judged at: where none is given, as predicted."""
+        return _AS_PREDICTED if self.confidence is None else self.confidence

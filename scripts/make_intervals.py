@@ -14,10 +14,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from memory_fits import Ending, endings, fits, judged
 from residuals import Cell, cells, held_when_left_out, layout_factors, residuals
 
 import planner.confidence
-from planner.confidence.intervals import LEVEL
+from planner.confidence.intervals import LEVEL, Tables
+from planner.confidence.tables import read_table
 from planner.validation.compare import Row, joined
 from planner.validation.predict import predict
 from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
@@ -27,9 +29,12 @@ FOLDER = Path(planner.confidence.__file__).parent
 
 def main() -> None:
     """Write the files of training and of inference."""
+    confidence = None
     for paths in ((SHIPPED,), SHIPPED_INFERENCE):
         tables = [read_runs(path) for path in paths]
-        _make([row for runs in tables for row in joined(runs, predict(runs))])
+        rows = [row for runs in tables for row in joined(runs, predict(runs))]
+        confidence = _make_fits(rows[0].kind.tables, endings(rows), confidence)
+        _make(rows)
 
 
 def _make(rows: Sequence[Row]) -> None:
@@ -40,6 +45,32 @@ def _make(rows: Sequence[Row]) -> None:
     _write(kind.tables.calibrated, ("profile", "gpu_class", "kind", "rows"), _calibrated(rows))
     for compared in kind.compared:
         _print_held(compared.interval, held_when_left_out(found, compared.interval))
+
+
+def _make_fits(tables: Tables, found: Sequence[Ending], usual: float | None) -> float:
+    """The errors that say how surely a plan fits, and how surely it must where nobody says.
+
+    That is ``usual`` where too few ran out to tell.
+    """
+    made = [
+        (*key, f"{center:.3f}", f"{spread:.4f}", runs, out)
+        for key, ((center, spread), runs, out) in fits(found).items()
+    ]
+    _write(tables.fits, ("kind", "software", "scale", "center", "spread", "rows", "ran_out"), made)
+    left_out = judged(found, usual)
+    others = [row for row in read_table(tables.defaults) if row["fits"] != tables.fits]
+    header = ("fits", "confidence", "ran", "refused", "ran_out", "said_to_fit")
+    counts = left_out.ran, left_out.refused, left_out.ran_out, left_out.said_to_fit
+    own = (tables.fits, f"{left_out.confidence:.3f}", *map(str, counts))
+    every = sorted([own, *(tuple(row[name] for name in header) for row in others)])
+    _write(tables.defaults, header, every)
+    read_table.cache_clear()
+    print(f"fits: Brier score {left_out.brier:.4f}, log score {left_out.log_score:.4f}")
+    print(f"  confidence {left_out.confidence:.3f}: {left_out.refused} of {left_out.ran} that ran")
+    print(f"  refused, {left_out.said_to_fit} of {left_out.ran_out} that ran out said to fit")
+    for low, runs, mean, ran in left_out.bins:
+        print(f"  from {low:.2f}: {runs:5} runs, mean {mean:.3f}, ran {ran:.3f}")
+    return left_out.confidence
 
 
 def _line(cell: Cell) -> tuple[object, ...]:

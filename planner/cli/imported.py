@@ -137,7 +137,6 @@ def _print(
     rewritten: Rewritten | None,
     notes: tuple[str, ...],
 ) -> None:
-    from planner.optimize.collector import first_row
     from planner.optimize.result_columns import fit_probability
     from planner.report.brief import print_one
     from planner.report.console import print_folded
@@ -155,7 +154,7 @@ def _print(
     elif given["full"]:
         print_estimate(console, plan, found)
     else:
-        print_one(console, plan, first_row(found.table()))
+        print_one(console, plan, found)
         print_wasted(console, row)
     print_change(
         console,

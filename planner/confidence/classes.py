@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from planner.enums import LinkKind, Precision
+from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 
@@ -35,3 +36,8 @@ def scale(num_gpus: int, gpus_per_node: int) -> str:
 def has_experts(model: ModelSpec) -> bool:
     """Whether any layer is a mixture of experts."""
     return model.num_experts > 0
+
+
+def batching(engine: EngineProfile) -> str:
+    """How requests meet on an engine: ``continuous`` where they wait for room, else ``static``."""
+    return "continuous" if engine.scheduler.continuous else "static"

@@ -32,22 +32,26 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Tables:
-    """The files of a kind of runs: of intervals by ``keys``, and of what was calibrated."""
+    """The files of a kind of runs: of intervals by ``keys``, of what was calibrated, of fits."""
 
     keys: tuple[str, ...]
     intervals: str
     calibrated: str
+    fits: str
+    defaults: str = "fit_defaults.csv"
 
 
 TRAINING_TABLES = Tables(
     keys=("framework", "gpu_class", "scale", "kind"),
     intervals="intervals.csv",
     calibrated="calibrated.csv",
+    fits="fits.csv",
 )
 INFERENCE_TABLES = Tables(
     keys=("engine", "gpu_class", "mode", "kind"),
     intervals="inference_intervals.csv",
     calibrated="engines_calibrated.csv",
+    fits="inference_fits.csv",
 )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from planner.confidence.classes import gpu_class, has_experts, scale
+from planner.confidence.classes import batching, gpu_class, has_experts, scale
 from planner.confidence.engines import rule_of_profile
+from planner.confidence.fits import MemoryErrors, default_fit_confidence, memory_errors
 from planner.confidence.frameworks import framework_rule
 from planner.confidence.intervals import (
     INFERENCE_TABLES,
@@ -16,7 +17,28 @@ from planner.confidence.intervals import (
     interval_of,
 )
 
-TRAINING = "training"
+TRAINING, INFERENCE = "training", "inference"
+
+
+def errors_of_memory(published: str, setting: Any, num_gpus: int) -> MemoryErrors:
+    """How needed over predicted memory of a setting on so many GPUs is distributed."""
+    if published == TRAINING:
+        rule = framework_rule(setting.framework.name)
+        kind = "moe" if has_experts(setting.model) else "dense"
+        size = scale(num_gpus, setting.machine.cluster.gpus_per_node)
+        return memory_errors(TRAINING_TABLES, rule.label, kind, size)
+    engine = rule_of_profile(setting.engine, setting.machine.gpu.name)
+    return memory_errors(INFERENCE_TABLES, engine.label, batching(setting.engine), "")
+
+
+def sure_share(published: str, setting: Any, num_gpus: int, confidence: float | None) -> float:
+    """The share of the usable memory that a prediction may reach to fit this surely.
+
+    None: as surely as makes both wrong verdicts on published runs as rare.
+    """
+    tables = TRAINING_TABLES if published == TRAINING else INFERENCE_TABLES
+    surely = default_fit_confidence(tables) if confidence is None else confidence
+    return errors_of_memory(published, setting, num_gpus).share(surely)
 
 
 def confidence(published: str, setting: Any, num_gpus: int) -> Confidence:

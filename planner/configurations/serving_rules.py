@@ -22,23 +22,33 @@ from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import compute_precision
-from planner.specs.serving import ServingWorkload
+from planner.specs.serving import ServingWorkload, redundant_experts
+
+# Of the experts of a layer, where nobody asked for copies; published deployments have a quarter.
+_MOST_COPIES = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServingContext:
-    """What the rules are judged against; ``domain_size``: GPUs on one fast fabric."""
+    """What the rules are judged against.
+
+    ``domain_size``: GPUs on one fast fabric; ``is_pool``: workers of a pool that hands caches on
+    or takes them.
+    """
 
     gpu: GpuSpec
     model: ModelSpec
     engine: EngineProfile
     workload: ServingWorkload
     domain_size: int
+    is_pool: bool = False
 
 
 def _heads(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     t = c.tensor_parallel
     violated = np.zeros((), dtype=np.bool_)
+    if context.engine.pads_heads:
+        return violated
     for attention in context.model.attentions:
         heads, shared = attention.split_heads
         violated = violated | indivisible(heads, t)
@@ -55,7 +65,13 @@ def _experts(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     numbers = {group.num_experts for group in context.model.layer_groups} - {0}
     violated = indivisible(c.stage_gpus, c.expert_parallel)
     for number in numbers:
-        violated = violated | indivisible(number, c.expert_parallel)
+        if context.engine.redundant_experts:
+            copies = redundant_experts(context.workload, number, c.expert_parallel)
+            uneven = indivisible(number + copies, c.expert_parallel)
+            asked = context.workload.redundant_experts is not None
+            violated = violated | uneven | ((copies > _MOST_COPIES * number) & (not asked))
+        else:
+            violated = violated | indivisible(number, c.expert_parallel)
     return violated if numbers else np.asarray(c.expert_parallel > 1)
 
 
@@ -102,7 +118,29 @@ def _engine(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     return violated
 
 
+def _pipelines_of_pools(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    refused = context.is_pool and not context.engine.pipelines_of_pools
+    return np.asarray((c.pipeline_parallel > 1) & refused)
+
+
+def _block_widths(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    block = np.asarray(float(context.engine.fp8_block))
+    violated = np.zeros((), dtype=np.bool_)
+    if not block:
+        return violated
+    dense = c.quantization == Quantization.FP8_BLOCK
+    experts = c.expert_quantization == Quantization.FP8_BLOCK
+    for mlp in context.model.feed_forwards:
+        widths = ((mlp.shared_width, c.tensor_parallel, dense),
+                  (mlp.moe_intermediate_size, c.expert_tensor_parallel, experts))  # fmt: skip
+        for width, ranks, is_scaled in widths:
+            violated = violated | (is_scaled & (ranks > 1) & indivisible(width / ranks, block))
+    return violated
+
+
 def _fabric(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    if context.engine.tensor_parallel_across_nodes:
+        return np.zeros((), dtype=np.bool_)
     return np.asarray(c.tensor_parallel > context.domain_size)
 
 
@@ -124,7 +162,8 @@ SERVING_RULES: tuple[Rule, ...] = tuple(
         ("num_hidden_layers", "pipeline_parallel cannot exceed the layers", _layers),
         (
             "expert_parallel",
-            "expert_parallel must divide the experts and the GPUs of a pipeline stage",
+            "expert_parallel must divide the GPUs of a pipeline stage and the experts with their "
+            "copies",
             _experts,
         ),
         (
@@ -137,7 +176,17 @@ SERVING_RULES: tuple[Rule, ...] = tuple(
         ("context_length", "input and output together exceed the model's positions", _positions),
         ("offload", "the GPU's link to its host is not known", _offload),
         ("engine", "the engine does not support this combination", _engine),
-        ("fabric", "tensor_parallel cannot leave the fast fabric of a node", _fabric),
+        (
+            "pipelines_of_pools",
+            "pools of this engine cannot hand on caches of pipeline stages",
+            _pipelines_of_pools,
+        ),
+        (
+            "block_widths",
+            "widths on a GPU must be whole blocks of the engine's 8-bit block scales",
+            _block_widths,
+        ),
+        ("fabric", "tensor_parallel of this engine cannot leave the fast fabric", _fabric),
     )
 )  # fmt: skip
 

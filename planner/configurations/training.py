@@ -34,6 +34,7 @@ class TrainingConfigurations(ConfigurationTable):
     sequence_parallel: BoolArray
     flash_attention: BoolArray
     fp8_attention: BoolArray
+    fp8_recipe: CodeArray
     expert_tensor_parallel: FloatArray
     overlap_expert_parallel: BoolArray
     token_dispatcher: CodeArray

@@ -21,6 +21,7 @@ from planner.configurations.training import TrainingConfigurations
 from planner.enums import (
     AttentionKind,
     ComputePrecision,
+    Fp8Recipe,
     Offload,
     Precision,
     Recompute,
@@ -156,6 +157,18 @@ def _fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
     lacking = context.gpu.efficiency.fp8_attention is None or widest > _WIDEST_FP8_HEAD
     wider = c.precision < ComputePrecision.FP8
     return np.asarray(c.fp8_attention & (lacking | wider | ~c.flash_attention))
+
+
+def _fp8_recipe(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """Exponents of groups of 32 are of GPUs that have 4 bit, too; each recipe is of 8 bit."""
+    if not np.any(c.fp8_recipe):
+        return np.zeros((), dtype=np.bool_)
+    violated = (c.fp8_recipe != Fp8Recipe.AUTO) & (c.precision != ComputePrecision.FP8)
+    if not context.gpu.scales_groups:
+        violated = violated | (c.fp8_recipe == Fp8Recipe.MXFP8)
+    if "fp8_block" not in context.gpu.efficiency.quantized_gemm:
+        violated = violated | (c.fp8_recipe == Fp8Recipe.BLOCKWISE)
+    return np.asarray(violated)
 
 
 def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
@@ -296,6 +309,12 @@ RULES: tuple[Rule, ...] = tuple(
             f"{_WIDEST_FP8_HEAD}, and a GPU with such kernels",
             _fp8_attention,
         ),
+        (
+            "fp8_recipe",
+            "fp8_recipe needs precision fp8; mxfp8 a GPU that scales groups of 32 itself, "
+            "blockwise one with kernels for it",
+            _fp8_recipe,
+        ),
         ("framework", "the framework does not support this combination", _framework),
         (
             "offload",
@@ -307,12 +326,8 @@ RULES: tuple[Rule, ...] = tuple(
     )
 )
 
-USABLE_SHARE = 0.945
-"""Share of a GPU's memory that may be expected to fill: chosen on published runs so that less than
-5 % of those that ran out are said to fit, and of those that ran to run out."""
-
 OUT_OF_MEMORY = predicted(
-    "out_of_memory", f"the fullest GPU needs more than {USABLE_SHARE:.1%} of its memory"
+    "out_of_memory", "the fullest GPU is not sure enough to have the memory that it needs"
 )
 
 REJECTING: tuple[Rule, ...] = (*RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)

@@ -6,15 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray
+from planner.arrays import CodeArray, FloatArray, Numeric
 from planner.configurations.rule import OUT_OF_HOST_MEMORY
 from planner.configurations.training import TrainingConfigurations
-from planner.configurations.training_rules import (
-    REJECTING,
-    USABLE_SHARE,
-    Context,
-    first_broken_rule,
-)
+from planner.configurations.training_rules import REJECTING, Context, first_broken_rule
 from planner.enums import ComputePrecision
 from planner.estimators.flops import model_flops_per_token, recomputed_flops_per_token
 from planner.estimators.memory import Memory, peak_memory
@@ -24,7 +19,6 @@ from planner.estimators.sharding import stage_parameters
 from planner.estimators.share import Setting, Share
 from planner.estimators.stages import logits_in_layers
 from planner.estimators.step_time import StepTime
-from planner.specs.gpu import GpuSpec
 
 REJECTIONS = tuple(rule.name for rule in REJECTING)
 
@@ -95,13 +89,14 @@ def evaluate(
     configurations: TrainingConfigurations,
     flops_efficiency: float | tuple[float, ...] | None = None,
     broken: CodeArray | None = None,
+    usable_share: Numeric = 1.0,
 ) -> Estimate:
     """Predict memory and time of every configuration, and what rejects it.
 
     ``flops_efficiency`` replaces the time model: it is the share of the dense peak that
     the whole step reaches, communication and bubble inside it; or one for each
     `ComputePrecision`. ``broken`` is the `broken_rule` of the configurations where it is known
-    already.
+    already. ``usable_share`` is the share of a GPU's memory that the predicted peak may reach.
     """
     c = configurations
     if broken is None:
@@ -114,7 +109,7 @@ def evaluate(
         total = time.total
         if flops_efficiency is not None:
             total = _flat_step_time(setting, c, flops_efficiency)
-        too_large = ~(memory.peak <= usable_memory(setting.machine.gpu))
+        too_large = ~(memory.peak <= usable_share * setting.machine.gpu.allocatable_memory)
         if c.any_offload:
             host_full = (broken == 0) & ~(memory.host <= setting.machine.host_memory)
             broken = np.where(host_full, _OUT_OF_HOST_MEMORY, broken)
@@ -128,11 +123,6 @@ def evaluate(
         step_time=total,
         rejected_by=rejected_by,
     )
-
-
-def usable_memory(gpu: GpuSpec) -> float:
-    """Bytes that the peak of a configuration may be expected to reach."""
-    return USABLE_SHARE * gpu.allocatable_memory
 
 
 def broken_rule(setting: Setting, configurations: TrainingConfigurations) -> CodeArray:

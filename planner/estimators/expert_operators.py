@@ -25,27 +25,32 @@ def experts(share: Share, op: Experts, layer: Layer) -> Iterator[Operator]:
     """All matrices of the experts on this GPU, each on the tokens sent to it.
 
     The fullest rank's, if routing is not balanced. Ranks that split experts compute a part of
-    the width of each for the tokens of all of them.
+    the width of each for the tokens of all of them. What goes into a product and the gradients
+    of what comes out of one are cast as the operands of other products are.
     """
     pairs, split = _pairs(share, op.per_token), share.expert_tensor_parallel
     local_experts = op.num_experts / share.expert_parallel
     machine = share.setting.machine
     matmul = machine.grouped_gemm_time(
-        pairs * split, local_experts, op.depth, op.width / split, op.matrices, share.precision
+        pairs * split, local_experts, op.depth, op.width / split, op.matrices, share.kernel_format
     )
     launches = share.setting.framework.execution.expert_launch_time
     matmul = matmul + launches * local_experts
     # It reads and writes as many tensors as there are matrices.
     activation = machine.memory_time(SIXTEEN_BIT * op.matrices * pairs * op.width)
+    inside = op.matrices - 1
+    depth = op.depth * split
+    cast_inputs = machine.cast_time(pairs * (depth + op.width), share.kernel_format)
+    cast_outputs = machine.cast_time(pairs * (depth + inside * op.width), share.kernel_format)
     backward = 2 * (matmul + activation)
     if share.setting.workload.is_frozen:
         backward = matmul + 2 * activation
     yield timed(
         op,
-        forward=matmul + activation,
-        backward=backward,
+        forward=matmul + activation + cast_inputs,
+        backward=backward + cast_outputs,
         flops=2.0 * op.matrices * op.depth * op.width * pairs,
-        selective=repeats_outputs(share, layer) * activation / (matmul + activation),
+        selective=repeats_outputs(share, layer) * activation / (matmul + activation + cast_inputs),
         weights=0.0 if share.setting.workload.is_frozen else matmul,
     )
 

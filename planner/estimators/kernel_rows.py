@@ -68,8 +68,8 @@ def num_multiprocessors(gpu: GpuSpec) -> int:
 def dense_rows(gpu: GpuSpec, formats: Sequence[KernelFormat], shown: Shown) -> Rows:
     """Shares, peaks [FLOP/s] and bytes per element of dense products in each format.
 
-    ``casts``: activations are cast by kernels of their own; ``tabulated``: sizes are those of a
-    table of measured products.
+    ``cast_bytes``: what kernels of their own move for an activation; ``tabulated``: sizes are
+    those of a table of measured products.
     """
     rows = _columns([_dense_row(gpu, form, shown) for form in formats])
     rows["area_floor"] = rows["area_floor"] * num_multiprocessors(gpu) * _TILE_AREA
@@ -120,7 +120,7 @@ def _dense_row(gpu: GpuSpec, form: KernelFormat, shown: Shown) -> dict[str, floa
         "peak": peak,
         "weight": form.weight,
         "activation": activation,
-        "casts": float(form.casts and is_bare and not shown.fused_casts),
+        "cast_bytes": form.cast_bytes if is_bare and not shown.fused_casts else 0.0,
         "tabulated": float(form.kernel == "bf16" and bool(gpu.efficiency.gemm_table)),
     }
 

@@ -27,7 +27,6 @@ from planner.formulas.roofline import memory_bound_time, roofline_time, tiled_ge
 from planner.specs.gemm_table import GemmTable
 from planner.specs.gpu import GpuSpec
 
-_CAST_BYTES = 3.0
 _VECTOR_ROWS = 8
 
 
@@ -52,12 +51,15 @@ class KernelTable:
         e: Rows,
         output_bytes: Numeric = 2.0,
     ) -> FloatArray:
-        """Seconds of ``C[rows, columns] = A B`` in formats of `dense_rows`, casts included."""
+        """Seconds of ``C[rows, columns] = A B`` in formats of `dense_rows`, casts of A included."""
         m, n, k = rows, np.asarray(columns), np.asarray(depth)
-        time = self._dense(m, n, k, e, output_bytes)
-        if not np.any(e["casts"]):
-            return time
-        return time + np.where(e["casts"] > 0, self.memory_time(_CAST_BYTES * m * k), 0.0)
+        return self._dense(m, n, k, e, output_bytes) + self.casts(m * k, e)
+
+    def casts(self, elements: Numeric, e: Rows) -> FloatArray:
+        """Seconds in which kernels of their own quantize so many activations."""
+        if not np.any(e["cast_bytes"]):
+            return np.zeros(())
+        return np.where(e["cast_bytes"] > 0, self.memory_time(e["cast_bytes"] * elements), 0.0)
 
     def experts(
         self,
@@ -150,6 +152,17 @@ class KernelTable:
     def _attention_clock(self) -> float:
         e = self.gpu.efficiency
         return e.sustained_attention_fraction or clock(e, Precision.BF16, 1.0)
+
+    def without_casts(
+        self,
+        rows: Numeric,
+        columns: Numeric,
+        depth: Numeric,
+        e: Rows,
+        output_bytes: Numeric = 2.0,
+    ) -> FloatArray:
+        """The same where others cast A: operators of their own."""
+        return self._dense(rows, np.asarray(columns), np.asarray(depth), e, output_bytes)
 
     def _dense(
         self, m: Numeric, n: FloatArray, k: FloatArray, e: Rows, output_bytes: Numeric

@@ -56,9 +56,16 @@ class Machine(Links):
         precision: CodeArray,
         output_bytes: Numeric = 2,
     ) -> FloatArray:
-        """Seconds of ``C[rows, columns] = A B`` under a sustained clock, casts left out."""
+        """Seconds of ``C[rows, columns] = A B`` under a sustained clock, `cast_time` left out.
+
+        ``precision``: a code of `ComputePrecision`, or of ``TRAINING_FORMATS``.
+        """
         e = chosen(self._dense, precision)
-        return self.kernels.dense(rows, columns, depth, e, output_bytes)
+        return self.kernels.without_casts(rows, columns, depth, e, output_bytes)
+
+    def cast_time(self, elements: Numeric, precision: CodeArray) -> FloatArray:
+        """Seconds in which kernels of their own quantize so many numbers for products."""
+        return self.kernels.casts(elements, chosen(self._dense, precision))
 
     def vector_product_time(self, rows: Numeric, columns: Numeric, depth: Numeric) -> FloatArray:
         """Seconds of a 16-bit product without tensor cores; 0 where its rate is not known."""

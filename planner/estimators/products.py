@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.arrays import FloatArray, Numeric
-from planner.enums import ComputePrecision
 from planner.estimators.operators import Operator, timed
 from planner.estimators.share import Share, repeats_outputs
 from planner.layers.model import Layer
@@ -16,22 +15,17 @@ from planner.layers.sizes import Columns, Spread
 
 SIXTEEN_BIT = 2.0
 """Bytes of a number that layers read and write."""
-_CAST = 3.0  # of 16 bit to 8: a read of 2 bytes, a write of 1
 
 
 def product(share: Share, op: Product, layer: Layer) -> Iterator[Operator]:
     """A matrix multiplication; its backward computes both gradients, of a frozen one the data's.
 
-    In fp8 its operands are cast first, in fp4 by the kernels; the weight gradient accumulates
-    in place, unless other kernels do it.
+    Operands in fewer bits are cast first, if the product's kernel does not; the weight gradient
+    accumulates in place, unless other kernels do it.
     """
     machine = share.setting.machine
     rows, columns, depth = product_sizes(share, op)
-    is_fp8 = share.precision == ComputePrecision.FP8
-    precision = share.precision
-    if op.sixteen_bit:
-        is_fp8 = np.zeros((), dtype=np.bool_)
-        precision = machine.sixteen_bit
+    precision = machine.sixteen_bit if op.sixteen_bit else share.kernel_format
     accumulated = np.where(
         np.asarray(share.gradients.accumulation_traffic) > 0, 2.0, 2 * share.gradients.kept
     )
@@ -40,12 +34,10 @@ def product(share: Share, op: Product, layer: Layer) -> Iterator[Operator]:
     weight_gradient = machine.gemm_time(columns, depth, rows, precision, output_bytes=accumulated)
     if share.setting.workload.is_frozen:
         weight_gradient = np.zeros(())
-    cast_input = np.where(is_fp8, machine.memory_time(_CAST * rows * depth), 0.0)
-    cast_output = np.where(is_fp8, machine.memory_time(_CAST * rows * columns), 0.0)
     yield timed(
         op,
-        forward=forward + cast_input,
-        backward=data_gradient + weight_gradient + cast_output,
+        forward=forward + machine.cast_time(rows * depth, precision),
+        backward=data_gradient + weight_gradient + machine.cast_time(rows * columns, precision),
         flops=np.asarray(2.0 * rows * columns * depth),
         selective=_repeated(share, op, layer),
         weights=weight_gradient,

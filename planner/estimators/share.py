@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import ComputePrecision
+from planner.enums import ComputePrecision, Fp8Recipe
 from planner.estimators.gradients import Gradients
 from planner.estimators.machine import Group, Machine
 from planner.estimators.recomputation import Recomputation
@@ -18,6 +18,7 @@ from planner.layers.model import Layer
 from planner.layers.sizes import heads_on_rank
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
+from planner.specs.quantization import training_format
 from planner.specs.workload import TrainingWorkload
 
 _COMPUTE_BYTES = {
@@ -54,6 +55,7 @@ class Share:
     expert_parallel: FloatArray
     sequences: FloatArray
     precision: CodeArray
+    kernel_format: CodeArray
     sequence_parallel: BoolArray
     flash_attention: BoolArray
     fp8_attention: BoolArray
@@ -75,6 +77,7 @@ class Share:
             expert_parallel=c.expert_parallel,
             sequences=c.micro_batch_size,
             precision=c.precision,
+            kernel_format=_kernel_format(setting, c),
             sequence_parallel=c.sequence_parallel,
             flash_attention=c.flash_attention,
             fp8_attention=c.fp8_attention,
@@ -156,6 +159,13 @@ class Share:
     def key_value_heads(self, num_key_value_heads: int) -> FloatArray:
         """Key-value heads on this GPU; fewer heads than ranks are replicated."""
         return np.asarray(heads_on_rank(num_key_value_heads, self.tensor_parallel))
+
+
+def _kernel_format(setting: Setting, c: TrainingConfigurations) -> CodeArray:
+    """Which kernels multiply, where ``TRAINING_FORMATS`` has them."""
+    own = setting.framework.recipe_on(scales_groups=setting.machine.gpu.scales_groups)
+    recipe = np.where(c.fp8_recipe == Fp8Recipe.AUTO, own, c.fp8_recipe)
+    return training_format(c.precision, recipe)
 
 
 def repeats_outputs(share: Share, layer: Layer) -> Numeric:

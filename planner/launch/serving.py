@@ -20,11 +20,13 @@ from planner.launch.benchmark import serving_benchmark
 from planner.launch.job import Job
 from planner.launch.target import Argument, Process, Variable
 from planner.specs.catalogue import Catalogue
+from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.serving import ServingWorkload
 from planner.terms import glossary
 from planner.units import GIB
+from planner.workloads.engine_options import eager, limited
 
 AGGREGATED, PREFILL_POOL, DECODE_POOL = "serve", "prefill", "decode"
 _FRONT_PORT = 8000
@@ -87,7 +89,24 @@ class Worker:
     @property
     def max_num_seqs(self) -> int:
         """Requests of one attention rank at once; more than the plan's where it does not divide."""
-        return math.ceil(float(self.values["concurrency"]) / self.ranks)
+        told = self.job["max_num_seqs"]
+        return int(told or math.ceil(float(self.values["concurrency"]) / self.ranks))
+
+    @property
+    def engine(self) -> EngineProfile:
+        """The engine as it is told to run."""
+        engine = self.job.profile
+        told = self.job["max_num_seqs"]
+        engine = limited(engine, int(told)) if told else engine
+        return eager(engine) if self.job["enforce_eager"] else engine
+
+    @property
+    def redundant_experts(self) -> int:
+        """Copies of experts in a layer."""
+        number, told = self.job.model.num_experts, self.job["redundant_experts"]
+        if not number or not self.job.profile.redundant_experts:
+            return 0
+        return int(told or 0) or -number % int(self.values["expert_parallel"])
 
     @property
     def max_num_batched_tokens(self) -> int:
@@ -111,11 +130,12 @@ class Worker:
             output_tokens=int(self.job["output_tokens"]),
             draft_tokens=int(self.job["draft_tokens"] or 0),
             lora_rank=int(self.job["lora_rank"] or 0),
+            redundant_experts=self.job["redundant_experts"],
         )
         setting = ServingSetting(
             machine=Machine(gpu=self.gpu, cluster=self.job.cluster),
             model=self.job.model,
-            engine=self.job.profile,
+            engine=self.engine,
             workload=work,
         )
         terms = glossary()
@@ -216,6 +236,8 @@ def common_quantities(worker: Worker) -> dict[str, Any]:
         "concurrency": concurrency if concurrency % worker.ranks else None,
         "max_num_seqs": worker.max_num_seqs,
         "max_num_batched_tokens": worker.max_num_batched_tokens,
+        "enforce_eager": bool(job["enforce_eager"]),
+        "redundant_experts": worker.redundant_experts or None,
         "max_model_len": _longest(job),
         "offloaded_gib": worker.offloaded_gib,
         "cache_on_host_gib": worker.cache_on_host_gib,

@@ -138,13 +138,15 @@ class Collector:
         rows = np.flatnonzero(codes == number)
         value, sign, bound = self._problem.limited(number, candidates)
         missed = candidates.at(value, rows)
-        nearest = 0 if np.isnan(missed).all() else int(np.nanargmin(sign * missed))
+        bounds = candidates.at(bound, rows)
+        away = sign * (missed - bounds)
+        nearest = 0 if np.isnan(away).all() else int(np.nanargmin(away))
         miss = NearestMiss(
             rejection=self._problem.rejections[number - 1],
             source=candidates.source,
             configuration=candidates.configurations.rows(rows[[nearest]]),
             value=float(missed[nearest]),
-            bound=bound,
+            bound=float(bounds[nearest]),
         )
         if number not in self._misses or miss.excess < self._misses[number].excess:
             self._misses[number] = miss

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from planner.arrays import BoolArray, FloatArray
 from planner.confidence.quantiles import MEDIAN
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.optimize.source import Candidates, Source
-from planner.optimize.sureness import sure_factor, sure_value
+from planner.optimize.sureness import limit_chance, sure_factor, sure_value
 from planner.terms import terms_of
 
 
@@ -45,11 +45,30 @@ class Constraint:
         """`` at 90 %``; empty where predictions are judged as they are."""
         return "" if self.confidence == MEDIAN else f" at {100 * self.confidence:g} %"
 
+    def chance(self, candidates: Candidates) -> float:
+        """The share of published runs like the one candidate that would keep it; NaN if unknown."""
+        return limit_chance(candidates, self.name, self.bound, self.sign)
+
     def violated(self, candidates: Candidates) -> BoolArray:
         """Where the bound does not hold; an unknown value does not hold it."""
         with np.errstate(invalid="ignore"):
             value = self.judged(candidates)
             return np.asarray(~(self.sign * value <= self.sign * self.bound))
+
+
+def limit_rows(
+    candidates: Candidates, limits: Iterable[Constraint]
+) -> list[dict[str, float | str | None]]:
+    """Each limit of the one candidate: name, bound in SI units, the probability that it is kept."""
+    chances = ((limit, limit.chance(candidates)) for limit in limits)
+    return [
+        {
+            "name": limit.name,
+            "bound": limit.bound,
+            "probability": chance if np.isfinite(chance) else None,
+        }
+        for limit, chance in chances
+    ]
 
 
 def constraints(

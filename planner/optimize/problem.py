@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, IndexArray
+from planner.arrays import CodeArray, FloatArray, IndexArray, Numeric
 from planner.optimize.constraints import Constraint
 from planner.optimize.objectives import Objective
 from planner.optimize.source import Candidates, Source
@@ -99,10 +99,11 @@ class Problem:
             [candidates.at(o.sign * candidates.value(o.name), rows) for o in self.objectives]
         ).T
 
-    def limited(self, number: int, candidates: Candidates) -> tuple[FloatArray, int, float]:
+    def limited(self, number: int, candidates: Candidates) -> tuple[FloatArray, int, Numeric]:
         """Value, sign (1 from above, -1 from below) and bound of rejection ``number``, in SI.
 
-        The value is the one at the confidence of the limit.
+        The value is the one at the confidence of the limit; of memory, what is predicted, against
+        what may be predicted.
         """
         place = number - self.first_soft
         if place < len(MEMORIES):

@@ -8,11 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from planner.confidence.chance import chance_below
 from planner.confidence.intervals import Confidence
 from planner.optimize.source import Columns, Source
-
-_MEMORY = "peak_memory_gib"
 
 # By the quantity whose published errors they share: columns that are in proportion to it, and
 # those that are in proportion to its inverse.
@@ -138,12 +135,6 @@ def _with_intervals(table: Mapping[str, Any], sources: Sequence[Source], which: 
 
 
 def fit_probability(row: Mapping[str, Any]) -> float:
-    """The share of published runs of the kind that would have had enough memory for a row.
-
-    NaN where there are none.
-    """
-    names = (_MEMORY, "memory_headroom_gib", *ends_of(_MEMORY))
-    needed, free, low, high = (
-        math.nan if row.get(name) is None else float(row[name]) for name in names
-    )
-    return chance_below(needed + free, needed, (low, high))
+    """The probability that a row's memory is enough; NaN where it is not known."""
+    known = row.get("fit_probability")
+    return math.nan if known is None else float(known)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, IndexArray
+from planner.arrays import CodeArray, FloatArray, IndexArray, Numeric
 from planner.confidence.intervals import Confidence
 from planner.confidence.plans import confidence
 from planner.configurations.enumerate import OpenMesh
@@ -22,7 +22,7 @@ from planner.specs.site import Site
 Columns: TypeAlias = dict[str, Any]
 """One list or array per result column; names of terms with the unit at the end."""
 
-Need: TypeAlias = tuple[FloatArray, float]
+Need: TypeAlias = tuple[FloatArray, Numeric]
 """Bytes that are needed, and those that may be used."""
 
 

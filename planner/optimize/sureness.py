@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from functools import cache
 
 import numpy as np
 
 from planner.arrays import FloatArray
+from planner.confidence.chance import chance_below
 from planner.confidence.intervals import Confidence
 from planner.confidence.quantiles import MEDIAN, quantile
 from planner.optimize.result_columns import FOLLOWING
 from planner.optimize.source import Candidates, Source
-from planner.terms import term_of_column
+from planner.terms import glossary, percentile_of, term_of_column
 
+_PERCENTILE = re.compile(r"_p\d+$")
 # Limits that are called otherwise than their result column.
 _COLUMN_OF = {"request_rate": "requests_per_s"}
 
@@ -25,16 +29,16 @@ def sure_factor(source: Source, name: str, confidence: float, sign: int) -> floa
     published error is known of, such as memory that stays free; None where errors are known of
     it, but not for runs like those of this source.
     """
-    if confidence == MEDIAN or name not in _followed():
+    if confidence == MEDIAN or _mean_of(name) not in _followed():
         return 1.0
     return factor_at(source.confidence(max(source.counts, default=1)), name, confidence, sign)
 
 
 def factor_at(sure: Confidence | None, name: str, confidence: float, sign: int) -> float | None:
     """The same with the confidence in predictions known."""
-    if confidence == MEDIAN or name not in _followed():
+    if confidence == MEDIAN or _mean_of(name) not in _followed():
         return 1.0
-    quantity, in_proportion = _followed()[name]
+    quantity, in_proportion = _followed()[_mean_of(name)]
     ends = sure.factors.get(quantity) if sure else None
     if ends is None:
         return None
@@ -58,6 +62,30 @@ def sure_value(candidates: Candidates, name: str, confidence: float, sign: int) 
     return np.asarray(sum(values[1:], start=values[0]))
 
 
+def limit_chance(candidates: Candidates, name: str, bound: float, sign: int) -> float:
+    """The share of published runs like the one candidate that would keep a limit.
+
+    The bound is in SI units; NaN where no errors are known.
+    """
+    sure = candidates.source.confidence(float(np.ravel(candidates.value("num_gpus"))[0]))
+    total, low, high = 0.0, 0.0, 0.0
+    for followed, part in candidates.addends(name).items():
+        quantity, in_proportion = _followed().get(_mean_of(followed), ("", True))
+        ends = sure.factors.get(quantity) if sure else None
+        if ends is None or not ends[0] > 0:
+            return math.nan
+        value = float(np.ravel(part)[0])
+        below, above = ends if in_proportion else (1 / ends[1], 1 / ends[0])
+        total, low, high = total + value, low + value * below, high + value * above
+    kept = chance_below(bound, total, (low, high))
+    return kept if sign > 0 else 1 - kept
+
+
+def _mean_of(name: str) -> str:
+    """The quantity that a percentile is of: it errs as that does."""
+    return _PERCENTILE.sub("", name)
+
+
 def is_unknown(source: Source, name: str, confidence: float, sign: int) -> bool:
     """Whether a limited quantity has errors, but none of runs like those of this source."""
     return sure_factor(source, name, confidence, sign) is None
@@ -72,4 +100,9 @@ def _followed() -> Mapping[str, tuple[str, bool]]:
             for column in columns:
                 term = term_of_column(column)
                 found[term.term if term else column] = (quantity, in_proportion)
-    return found | {limit: found[column] for limit, column in _COLUMN_OF.items()}
+    of_limits = {limit: found[column] for limit, column in _COLUMN_OF.items()}
+    # What a share of the requests does not exceed errs as the mean does.
+    quantiles = ((name, percentile_of(name)) for name in glossary())
+    return (
+        found | of_limits | {name: found[of[0]] for name, of in quantiles if of and of[0] in found}
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray
+from planner.arrays import CodeArray, FloatArray, Numeric
 from planner.optimize.problem import MEMORIES, Problem
 from planner.optimize.source import Candidates
 
@@ -25,13 +25,15 @@ def violations(problem: Problem, candidates: Candidates, codes: CodeArray) -> Fl
         if rows.size:
             value, _, bound = problem.limited(number, candidates)
             is_memory = number < soft + len(MEMORIES)
-            graded[rows] = relative_excess(candidates.at(value, rows), bound) + is_memory
+            graded[rows] = (
+                relative_excess(candidates.at(value, rows), candidates.at(bound, rows)) + is_memory
+            )
     return graded
 
 
-def relative_excess(value: FloatArray, bound: float) -> FloatArray:
+def relative_excess(value: FloatArray, bound: Numeric) -> FloatArray:
     """Distance over distance plus bound: near 0 just beyond the bound, 1 if unknown."""
     distance = np.abs(value - bound)
     with np.errstate(invalid="ignore"):
-        share = distance / (distance + abs(bound))
-    return np.maximum(np.nan_to_num(share, nan=1.0), _SMALLEST)
+        share = distance / (distance + np.abs(bound))
+    return np.asarray(np.maximum(np.nan_to_num(share, nan=1.0), _SMALLEST))

@@ -14,19 +14,22 @@ from rich.text import Text
 
 from planner import text
 from planner.confidence.intervals import Confidence
+from planner.optimize.collector import first_row
 from planner.optimize.result import SearchResult, row_of
 from planner.optimize.result_columns import intervals
+from planner.optimize.source import Candidates
 from planner.plan import Plan
 from planner.report.compared import print_comparisons
 from planner.report.console import GOOD, make_table, print_folded
 from planner.report.electricity import told_columns
-from planner.report.front import of_objective, print_short_front
+from planner.report.front import limited, of_objective, print_short_front
 from planner.report.overview import question_title, sureness_lines
 from planner.report.reproduce import estimate_command, folded
 from planner.report.short import share, short_plan
-from planner.report.sure import beyond, says_nothing
+from planner.report.sure import fits_words, limits_line, says_nothing
 from planner.report.told import label, told
 from planner.units import GIB
+from planner.workloads.base import Evaluation
 
 _MOST_ASSUMED = 4
 _GAP = 2
@@ -41,7 +44,7 @@ def print_brief(console: Console, plan: Plan, result: SearchResult, top: int) ->
     if result.recommended is None or result.fastest is None:
         return
     row = row_of(result.recommended)
-    _print_recommended(console, plan, row)
+    _print_recommended(console, plan, result.recommended, row)
     _print_fastest(console, plan, row, row_of(result.fastest))
     print_comparisons(console, plan, result)
     print_short_front(console, plan, result, top, row)
@@ -82,24 +85,29 @@ def assumed_line(plan: Plan) -> str:
     return f"Assumed: {'; '.join(words)}" if words else ""
 
 
-def _print_recommended(console: Console, plan: Plan, row: Mapping[str, Any]) -> None:
+def _print_recommended(
+    console: Console, plan: Plan, candidates: Candidates, row: Mapping[str, Any]
+) -> None:
     console.print()
     console.print(Text.assemble(("Recommended: ", GOOD), (short_plan(plan, row), GOOD)))
-    _print_reached(console, plan, row)
+    _print_reached(console, plan, candidates, row)
 
 
-def print_one(console: Console, plan: Plan, row: Mapping[str, Any]) -> None:
+def print_one(console: Console, plan: Plan, found: Evaluation) -> None:
     """The question of one configuration, and what it reaches and costs."""
+    candidates, row = found.candidates, first_row(found.table())
     print_brief_question(console, plan)
     console.print()
     console.print(short_plan(plan, row), style="bold")
-    _print_reached(console, plan, row)
+    _print_reached(console, plan, candidates, row)
 
 
-def _print_reached(console: Console, plan: Plan, row: Mapping[str, Any]) -> None:
+def _print_reached(
+    console: Console, plan: Plan, candidates: Candidates, row: Mapping[str, Any]
+) -> None:
     sure = plan.source_of(row).confidence(row["num_gpus"])
     console.print(_beside(console, recommended_pairs(plan, row, sure)))
-    for line in sure_lines(plan, row, sure):
+    for line in sure_lines(plan, candidates, sure):
         print_folded(console, line)
 
 
@@ -130,7 +138,8 @@ def recommended_pairs(
         of_objective(plan, objective.name, row) for objective in plan.problem.objectives
     )
     goal = of_objective(plan, plan.problem.objectives[0].name, row)
-    told_of = (*told_of, *told_columns(row), *([] if goal == "num_gpus" else [goal]))
+    goals = [] if goal == "num_gpus" else [goal]
+    told_of = (*told_of, *limited(plan, row), *told_columns(row), *goals)
     ends = intervals(row, sure)
     pairs = {} if plan.counts else {"GPUs": text.count(row["num_gpus"])}
     pairs |= {
@@ -145,18 +154,17 @@ def recommended_pairs(
         words = f"{within} of {capacity:.1f} GiB"
         if high <= capacity:
             words += f" ({ends[_MEMORY][0]:.1f} to {high:.1f})"
+        words = ", ".join(filter(None, (words, fits_words(row))))
         pairs[label(_MEMORY)] = words
     return pairs
 
 
-def sure_lines(plan: Plan, row: Mapping[str, Any], sure: Confidence | None) -> list[str]:
-    """What the brackets mean, and of the memory how much more than predicted would fit."""
+def sure_lines(plan: Plan, candidates: Candidates, sure: Confidence | None) -> list[str]:
+    """What the brackets mean, and how surely the one plan keeps each limit."""
     if sure is None:
         return []
     lines = [f"In brackets: 9 of 10 published runs like this lie there (basis: {sure.basis})."]
-    if memory := beyond(row, sure, _capacity(plan, row)):
-        lines.append(f"Memory: {memory}.")
-    return lines
+    return [*filter(None, (*lines, limits_line(candidates, plan.problem.constraints)))]
 
 
 def _capacity(plan: Plan, row: Mapping[str, Any]) -> float:

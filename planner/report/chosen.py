@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.optimize.collector import known_value
+from planner.optimize.constraints import limit_rows
 from planner.optimize.result import Comparison, SearchResult, row_of
 from planner.optimize.result_rows import full_rows
 from planner.optimize.source import Candidates
@@ -21,6 +22,7 @@ def chosen_plans(plan: Plan, result: SearchResult) -> dict[str, Any]:
     return {
         "recommended": _pinned(plan, result.recommended),
         "recommended_row": _row(plan, result.recommended),
+        "recommended_limits": _limits(plan, result.recommended),
         "fastest": _pinned(plan, result.fastest),
         "fastest_row": _row(plan, result.fastest),
         "comparisons": {
@@ -38,6 +40,10 @@ def _row(plan: Plan, candidates: Candidates | None) -> dict[str, Any] | None:
         return None
     (row,) = full_rows(candidates.columns(), plan.problem.sources)
     return row
+
+
+def _limits(plan: Plan, candidates: Candidates | None) -> list[dict[str, Any]]:
+    return [] if candidates is None else limit_rows(candidates, plan.problem.constraints)
 
 
 def _compared(plan: Plan, compared: Comparison) -> dict[str, Any]:

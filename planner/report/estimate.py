@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from planner.optimize.collector import first_row
+from planner.optimize.constraints import limit_rows
 from planner.plan import Plan
 from planner.report.configuration import settings_text
 from planner.report.console import print_title
@@ -56,5 +57,8 @@ def write_estimate(
     with row_files(None, path) as files:
         files.add(result_blocks(plan, found.table()))
         files.finish(
-            plan_manifest(plan, command), operators=details_of(plan).operators(found), **more
+            plan_manifest(plan, command),
+            operators=details_of(plan).operators(found),
+            limits=limit_rows(found.candidates, plan.problem.constraints),
+            **more,
         )

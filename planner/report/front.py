@@ -19,7 +19,7 @@ from planner.report.console import GOOD, TIE, print_folded, print_title
 from planner.report.fitted import Column, print_fitted
 from planner.report.short import SHORT_WORDS, degrees
 from planner.report.sure import ties
-from planner.terms import glossary, term_of_column, terms_of
+from planner.terms import glossary, percentile_of, term_of_column, terms_of
 
 # What does not tell rows apart that something else does not tell, too.
 _REDUNDANT = ("gradient_accumulation_steps", "pipeline_schedule")
@@ -150,10 +150,17 @@ def _columns(
 ) -> list[Column]:
     """The ranks of rows, what varies in them, the objectives and other results."""
     goals = _goals(plan, shown)
-    wanted = dict.fromkeys([*varying, *goals, *plan.workload.wording.results(plan.counts)])
+    results = plan.workload.wording.results(plan.counts)
+    wanted = dict.fromkeys([*varying, *goals, *limited(plan, shown), *results])
     marks = [TIE if rank.endswith("=") else "" for rank in ranks]
     first = Column(name="#", header="#", cells=ranks, numeric=True, styles=marks)
     return [first, *(_column(name, shown[name]) for name in wanted if name in shown)]
+
+
+def limited(plan: Plan, table: Mapping[str, Any]) -> list[str]:
+    """The columns of limits on what a share of the requests does not exceed."""
+    names = {limit.name for limit in plan.problem.constraints if percentile_of(limit.name)}
+    return [column for column in table if (term := term_of_column(column)) and term.term in names]
 
 
 def _goals(plan: Plan, shown: Mapping[str, Any]) -> list[str]:

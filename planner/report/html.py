@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from planner.optimize.collector import first_row
 from planner.optimize.result import SearchResult, row_of
+from planner.optimize.source import Candidates
 from planner.plan import Plan
 from planner.report.brief import (
     assumed_line,
@@ -19,6 +21,7 @@ from planner.report.compared import compared_lines
 from planner.report.fitted import Column
 from planner.report.front import short_front
 from planner.report.short import short_plan
+from planner.workloads.base import Evaluation
 
 # Half transparent: the page's own colour shows through.
 _MARKED = "background: rgba(46, 160, 67, 0.2); font-weight: bold"
@@ -34,7 +37,7 @@ def answer_html(plan: Plan, result: SearchResult, top: int) -> str:
     rows = zip(*(column.cells for column in front.columns), strict=True)
     return _page(
         _question(plan),
-        _told(plan, row, f"Recommended: {short_plan(plan, row)}"),
+        _told(plan, result.recommended, row, f"Recommended: {short_plan(plan, row)}"),
         _lines(filter(None, [fastest_line(plan, row, row_of(result.fastest))])),
         _lines(compared_lines(plan, result)),
         f"<p><b>{escape(front.title)}</b></p>",
@@ -48,9 +51,10 @@ def answer_html(plan: Plan, result: SearchResult, top: int) -> str:
     )
 
 
-def one_html(plan: Plan, row: Mapping[str, Any]) -> str:
+def one_html(plan: Plan, found: Evaluation) -> str:
     """The question of one configuration, and what it reaches and costs."""
-    return _page(_question(plan), _told(plan, row, short_plan(plan, row)))
+    row = first_row(found.table())
+    return _page(_question(plan), _told(plan, found.candidates, row, short_plan(plan, row)))
 
 
 def columns_table(columns: Sequence[Column]) -> str:
@@ -76,11 +80,11 @@ def _question(plan: Plan) -> str:
     return f"<p><b>{escape(title)}</b></p>{_lines(lines)}"
 
 
-def _told(plan: Plan, row: Mapping[str, Any], title: str) -> str:
+def _told(plan: Plan, candidates: Candidates, row: Mapping[str, Any], title: str) -> str:
     sure = plan.source_of(row).confidence(row["num_gpus"])
     pairs = recommended_pairs(plan, row, sure)
     head = f'<p><span style="{_MARKED}">{escape(title)}</span></p>'
-    return head + _table(pairs.items()) + _lines(sure_lines(plan, row, sure))
+    return head + _table(pairs.items()) + _lines(sure_lines(plan, candidates, sure))
 
 
 def _lines(lines: Iterable[str]) -> str:

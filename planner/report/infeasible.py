@@ -13,6 +13,7 @@ from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
 from planner.plan import Plan
 from planner.report.overview import describe, where
+from planner.report.sure import fits_words
 from planner.units import GIB
 from planner.workloads.base import Evaluation
 
@@ -73,10 +74,11 @@ def _sentence(
     bound, value = limit_texts(miss, plan.problem)
     is_memory = name in plan.problem.sources[0].rejections
     room = wording.room(miss.row) if is_memory else ""
+    surely = fits_words(miss.row) if is_memory else ""
     if _is_alone(result):
-        return f"{words}: {', '.join(filter(None, (f'{value} against {bound}', room)))}"
+        return f"{words}: {', '.join(filter(None, (f'{value} against {bound}', surely, room)))}"
     what = f"need more than {bound}" if is_memory else f"miss {name} {bound}{_at(plan, name)}"
-    nearest = ", ".join(filter(None, (value, room, wording.in_short(miss.row))))
+    nearest = ", ".join(filter(None, (value, surely, room, wording.in_short(miss.row))))
     return f"{what} (nearest: {nearest})"
 
 

@@ -39,7 +39,7 @@ def print_question(console: Console, plan: Plan) -> None:
 
 def sureness_lines(plan: Plan) -> list[str]:
     """At which confidence limits are judged, where that is not the prediction."""
-    sure = plan.request.confidence
+    sure = plan.request.limit_confidence
     return [f"Limits: kept by {100 * sure:g} % of runs like these"] if sure > MEDIAN else []
 
 

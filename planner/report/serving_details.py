@@ -13,10 +13,7 @@ from rich.table import Table
 from planner import text
 from planner.estimators.inference.burst import Burst
 from planner.estimators.inference.estimate import ServingEstimate
-from planner.estimators.inference.percentiles import (
-    request_latency_percentile,
-    time_per_output_token_percentile,
-)
+from planner.estimators.inference.percentiles import percentile
 from planner.estimators.inference.serving import decode_batch
 from planner.estimators.inference.step import InferenceStep, step_time
 from planner.optimize.collector import first_row
@@ -54,24 +51,18 @@ def _deployment(console: Console, _: Plan, candidates: Candidates) -> None:
 def _latency_table(console: Console, estimate: ServingEstimate) -> Table:
     """Mean and percentiles of the latencies of the first row's requests."""
     served = estimate.served
-    rows = {
-        "time to first token": (served.time_to_first_token, estimate.time_to_first_token),
-        "time per output token": (
-            served.time_per_output_token,
-            lambda share: time_per_output_token_percentile(estimate, share),
-        ),
-        "request latency": (
-            estimate.request_latency,
-            lambda share: request_latency_percentile(estimate, share),
-        ),
+    means = {
+        "time_to_first_token": served.time_to_first_token,
+        "time_per_output_token": served.time_per_output_token,
+        "request_latency": estimate.request_latency,
     }
     table = make_table(console)
     table.add_column("of a request", no_wrap=True)
     for name in ("mean", *(f"p{100 * share:.0f}" for share in _SHARES)):
         table.add_column(name, justify="right", no_wrap=True)
-    for label, (mean, percentile) in rows.items():
-        cells = [text.duration(first(percentile(share))) for share in _SHARES]
-        table.add_row(label, text.duration(first(mean)), *cells)
+    for name, mean in means.items():
+        cells = [text.duration(first(percentile(estimate, name, share))) for share in _SHARES]
+        table.add_row(name.replace("_", " "), text.duration(first(mean)), *cells)
     return table
 
 

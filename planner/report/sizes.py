@@ -66,7 +66,7 @@ def question_lines(sizes: Sizes) -> list[str]:
     limits = _limits(sizes)
     if limits:
         lines.append(f"Limits: {'; '.join(limits)}")
-    sure = request.confidence
+    sure = request.limit_confidence
     lines.append(
         "Sized at the predictions: half of the runs like these keep them"
         if sure == MEDIAN
@@ -79,7 +79,7 @@ def best_lines(sizes: Sizes) -> list[str]:
     """The cheapest and the fewest GPUs of all, each with its margins in words."""
     if sizes.best is None:
         return ["No GPU does."]
-    sure, best = sizes.request.confidence, sizes.best
+    sure, best = sizes.request.limit_confidence, sizes.best
     lines = [_best_line("Cheapest", best, best.cheapest or best.fewest, sure)]
     fewest = min(sizes.found, key=lambda size: _fewest(size).num_gpus)
     if _fewest(fewest) is not (best.cheapest or best.fewest):
@@ -225,7 +225,7 @@ def _columns(sizes: Sizes) -> Iterator[Column]:
     if cost:
         head = "cost" if cost == "cost_usd" else "USD/h"
         yield column(cost, head, [_cost(fleet.row, cost) for _, _, fleet in lines])
-    sure = sizes.request.confidence
+    sure = sizes.request.limit_confidence
     at = f" {100 * sure:g}%" if sure > MEDIAN else ""
     limited = {margin.name for margin in lines[0][2].margins}
     if _TIME in lines[0][2].row and not limited & set(DEADLINES):

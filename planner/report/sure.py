@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from planner import text
 from planner.confidence.intervals import Confidence
-from planner.optimize.result_columns import intervals
+from planner.optimize.constraints import Constraint
+from planner.optimize.result_columns import fit_probability, intervals
+from planner.optimize.source import Candidates
 
 # What is told of one plan; other columns follow from these.
 _TOLD = (
@@ -36,8 +37,10 @@ def sure_pairs(row: Mapping[str, Any], sure: Confidence, capacity: float) -> dic
         for name in _TOLD
         if name in ends and not says_nothing(name, row)
     }
-    if memory := beyond(row, sure, capacity):
-        pairs["peak memory"] = memory
+    if ends.get(_MEMORY, (0.0, 0.0))[1] > capacity:
+        del pairs[_label(_MEMORY)]
+    if words := fits_words(row):
+        pairs["memory"] = words
     pairs["meaning"] = f"9 of 10 published runs like this lie there; basis: {sure.basis}"
     return pairs
 
@@ -47,16 +50,24 @@ def says_nothing(column: str, row: Mapping[str, Any]) -> bool:
     return column in _SAME_AS and row[column] == row.get(_SAME_AS[column])
 
 
-def beyond(row: Mapping[str, Any], sure: Confidence, capacity: float) -> str:
-    """How much more than predicted fits, where published runs needed more yet; else empty.
+def fits_words(row: Mapping[str, Any]) -> str:
+    """``fits with 97 %``; empty where nothing tells.
 
     An interval that ends beyond the memory says nothing of a plan that was predicted to fit.
     """
-    most = sure.factors.get("peak_memory", (1.0, 1.0))[1]
-    fits = capacity / row[_MEMORY] if row.get(_MEMORY) else np.inf
-    if most <= fits:
-        return ""
-    return f"{fits:.2f} x the prediction fits; 1 in 20 such runs needed more than {most:.2f} x"
+    probability = fit_probability(row)
+    return f"fits with {text.chance(probability)}" if math.isfinite(probability) else ""
+
+
+def limits_line(candidates: Candidates, limits: Sequence[Constraint]) -> str:
+    """How surely the one candidate keeps each limit, in words; empty where nothing tells."""
+    words = []
+    for limit in limits:
+        kept = limit.chance(candidates)
+        if math.isfinite(kept):
+            name, bound = limit.name.replace("_", " "), text.limit(limit.bound, limit.unit)
+            words.append(f"{name} {bound} with {text.chance(kept)}")
+    return f"Meets {', '.join(words)}." if words else ""
 
 
 def ties(values: Sequence[float], sure: Confidence | None) -> list[bool]:

@@ -190,7 +190,7 @@ def _margins(plan: Plan, candidates: Candidates) -> Iterator[Margin]:
             sure=_first(limit.judged(candidates)),
             is_known=not is_unknown(source, limit.name, limit.confidence, limit.sign),
         )
-    rate, confidence = plan.request.request_rate, plan.request.confidence
+    rate, confidence = plan.request.request_rate, plan.request.limit_confidence
     if rate is None or any(limit.name == RATE for limit in plan.problem.constraints):
         return
     yield Margin(

@@ -73,7 +73,7 @@ class Sizes:
     @cached_property
     def table(self) -> Mapping[str, list[Any]]:
         """A row for each choice as columns; what a row lacks is None."""
-        rows = [row for size in self.sizes for row in size.rows(self.request.confidence)]
+        rows = [row for size in self.sizes for row in size.rows(self.request.limit_confidence)]
         names = dict.fromkeys(name for row in rows for name in row)
         return {name: [row.get(name) for row in rows] for name in names}
 
@@ -263,7 +263,7 @@ def _check(request: Request, load: Load | None, said: Said) -> None:
     """Refuse questions that have no size as their answer, all faults at once."""
     faults = []
     try:
-        checked_confidence(request.confidence, said("confidence"))
+        checked_confidence(request.limit_confidence, said("confidence"))
     except SearchSpaceError as error:
         faults.append(str(error))
     faults += [

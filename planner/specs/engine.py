@@ -223,6 +223,17 @@ class EngineProfile:
     """It can give experts to GPUs."""
     attention_data_parallel: bool = True
     """It can give requests to GPUs in attention that share experts."""
+    pads_heads: bool = False
+    """It adds heads of zeros where tensor parallelism does not divide those of a model."""
+    tensor_parallel_across_nodes: bool = False
+    """Its tensor parallelism may leave the fast fabric of a node."""
+    redundant_experts: bool = False
+    """It can hold copies of experts, so that ranks have equal numbers of any number of them."""
+    pipelines_of_pools: bool = True
+    """Workers of a pool that hands its caches on, or takes them, can have pipeline stages."""
+    fp8_block: Annotated[int, Field(ge=0, le=10**4, strict=True)] = 0
+    """It refuses block-scaled 8-bit weights whose widths on a GPU are no multiple of this; 0: it
+    takes any."""
     quantized_ends: bool = False
     """Embedding and logits have the type of the layers, as in GGUF files."""
     sliding_windows: bool = True

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from planner.enums import AttentionKernels
+from planner.enums import AttentionKernels, Fp8Recipe
 from planner.specs.checked import checked
 from planner.specs.quantity import Bytes, BytesOrZero, Fraction, Ratio, Seconds, Share
 
@@ -239,6 +239,10 @@ class FrameworkProfile:
     """It can repeat the feed-forward blocks alone."""
     fp8_attention: bool = False
     """It has attention kernels in 8 bit."""
+    fp8_recipe: str = Fp8Recipe.DELAYED.word
+    """How it scales what it multiplies in 8 bit where nothing is said."""
+    fp8_recipe_of_groups: str = ""
+    """The same on GPUs whose products scale groups of 32 numbers themselves, if it is another."""
     expert_tensor_parallel: bool = False
     """It can split the matrices of experts between GPUs."""
     expert_overlap: bool = False
@@ -263,3 +267,8 @@ class FrameworkProfile:
     """Other names of it."""
     notes: str = ""
     """What else is to know."""
+
+    def recipe_on(self, *, scales_groups: bool) -> Fp8Recipe:
+        """How it scales what it multiplies in 8 bit on a GPU that scales groups itself or not."""
+        word = (scales_groups and self.fp8_recipe_of_groups) or self.fp8_recipe
+        return Fp8Recipe[word.upper()]

@@ -226,3 +226,8 @@ class GpuSpec:
     def allocatable_memory(self) -> float:
         """Bytes that programs find on the GPU."""
         return self.memory_capacity * self.allocatable_share
+
+    @property
+    def scales_groups(self) -> bool:
+        """Whether its products scale groups of 32 numbers themselves, as those in 4 bit do."""
+        return Precision.FP4 in self.peak_flops

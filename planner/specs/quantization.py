@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from planner.enums import CacheType, Precision, Quantization
+import numpy as np
+
+from planner.arrays import CodeArray
+from planner.enums import CacheType, ComputePrecision, Fp8Recipe, Precision, Quantization
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,8 +17,8 @@ class KernelFormat:
 
     ``compute`` lists precisions in the order of preference: the first that a GPU has is
     used. ``kernel`` is the row of the GPU's measured quantized kernels, ``experts`` that of
-    its grouped ones. ``casts``: the activations are quantized by a kernel of their own,
-    which the row does not contain.
+    its grouped ones. ``cast_bytes``: what kernels of their own, which the row does not contain,
+    move for an activation that they quantize; 0: the row contains them, or nothing is quantized.
     """
 
     weight: float
@@ -23,9 +26,11 @@ class KernelFormat:
     compute: tuple[Precision, ...]
     kernel: str
     experts: str
-    casts: bool = False
+    cast_bytes: float = 0.0
 
 
+# Reads two bytes, writes one.
+_CAST = 3.0
 _SIXTEEN = (Precision.BF16, Precision.FP16, Precision.FP32)
 _EIGHT = (Precision.FP8, Precision.INT8)
 
@@ -37,7 +42,7 @@ FORMATS: Mapping[Quantization, KernelFormat] = {
     ),
     Quantization.W8A8: KernelFormat(
         weight=1.0, activation=1.0, compute=(Precision.INT8,), kernel="int8", experts="fp8",
-        casts=True,
+        cast_bytes=_CAST,
     ),
     Quantization.W8A16: KernelFormat(
         weight=1.0, activation=2.0, compute=_SIXTEEN, kernel="int8_weight_only", experts="bf16"
@@ -48,15 +53,15 @@ FORMATS: Mapping[Quantization, KernelFormat] = {
     ),
     Quantization.W4A8: KernelFormat(
         weight=0.5 + 2 / 128, activation=1.0, compute=_EIGHT, kernel="int4_weight_only",
-        experts="fp8", casts=True,
+        experts="fp8", cast_bytes=_CAST,
     ),
     Quantization.W4A4: KernelFormat(
         weight=0.5 + 2 / 128, activation=0.5, compute=(Precision.INT4,),
-        kernel="int4_weight_only", experts="fp8", casts=True,
+        kernel="int4_weight_only", experts="fp8", cast_bytes=_CAST,
     ),
     Quantization.FP8: KernelFormat(
         weight=1.0, activation=1.0, compute=(Precision.FP8,), kernel="fp8", experts="fp8_tensor",
-        casts=True,
+        cast_bytes=_CAST,
     ),
     Quantization.FP8_BLOCK: KernelFormat(
         weight=1.0 + 4 / 128**2, activation=4.0, compute=(Precision.FP8,), kernel="fp8_block",
@@ -72,13 +77,38 @@ FORMATS: Mapping[Quantization, KernelFormat] = {
     ),
 }  # fmt: skip
 
-# By the codes of `ComputePrecision`.
+_FP8_TRAINING: Mapping[Fp8Recipe, KernelFormat] = {
+    Fp8Recipe.DELAYED: FORMATS[Quantization.FP8],
+    Fp8Recipe.TENSORWISE: FORMATS[Quantization.FP8],
+    # No faster than 16 bit, casts included: torchao's tables of training Llama-3 8B on H100 and
+    # torchtitan's of asynchronous tensor parallelism.
+    Fp8Recipe.ROWWISE: replace(
+        FORMATS[Quantization.W16A16], compute=(Precision.BF16, Precision.FP16)
+    ),
+    Fp8Recipe.BLOCKWISE: FORMATS[Quantization.FP8_BLOCK],
+    # A copy by rows and one by columns, each with an 8-bit exponent per 32 numbers.
+    Fp8Recipe.MXFP8: replace(
+        FORMATS[Quantization.FP8], weight=1.0 + 1 / 32, activation=1.0 + 1 / 32, experts="fp8",
+        cast_bytes=2.0 + 2 * (1.0 + 1 / 32),
+    ),
+}  # fmt: skip
+_OF_RECIPES = tuple(_FP8_TRAINING)
+
 TRAINING_FORMATS: tuple[KernelFormat, ...] = (
     replace(FORMATS[Quantization.W16A16], compute=(Precision.BF16,)),
     replace(FORMATS[Quantization.W16A16], compute=(Precision.FP16,)),
-    replace(FORMATS[Quantization.FP8], experts="fp8", casts=False),
+    FORMATS[Quantization.FP8],
     FORMATS[Quantization.NVFP4],
+    *_FP8_TRAINING.values(),
 )
+"""What training multiplies in: by the codes of `ComputePrecision`, then by recipes of fp8."""
+
+
+def training_format(precision: CodeArray, recipe: CodeArray) -> CodeArray:
+    """Where ``TRAINING_FORMATS`` has a precision; ``recipe`` is none but of fp8, and never auto."""
+    of_recipe = np.array([0, *(len(ComputePrecision) + i for i in range(len(_OF_RECIPES)))])
+    return np.where(precision == ComputePrecision.FP8, of_recipe[recipe], precision)
+
 
 SIXTEEN_BIT_BYTES = FORMATS[Quantization.W16A16].weight
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import numpy as np
 from pydantic import Field
 
+from planner.arrays import FloatArray
 from planner.specs.checked import checked
 
 Tokens = Annotated[int, Field(ge=1, le=100_000_000)]
 MOST_DRAFTED = 64
+Variation = Annotated[float, Field(ge=0, le=10)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -19,20 +22,24 @@ class ServingWorkload:
 
     ``request_rate`` [1/s] is that of the whole deployment; without it, clients hold a fixed
     number of requests in flight. ``prefix_cache_hit_rate``: share of the prompt found in the
-    cache. ``draft_tokens`` are proposed per step and each is accepted with
-    ``acceptance_rate``; making them takes ``draft_cost`` of a step's time. ``lora_rank``: of
-    adapters served beside the model. ``expert_dispersion``: variance of the experts'
-    popularity over its squared mean; 0 is balanced routing. ``burst_share``: share of the requests
-    that arrive together before any has finished, as at the start of a benchmark.
+    cache. ``input_variation`` and ``output_variation``: coefficients of variation of the lengths,
+    whose means the tokens are; 0 where all are equal. ``draft_tokens`` are proposed per step and
+    each is accepted with ``acceptance_rate``; making them takes ``draft_cost`` of a step's time.
+    ``lora_rank``: of adapters served beside the model. ``expert_dispersion``: variance of the
+    experts' popularity over its squared mean; 0 is balanced routing. ``burst_share``: share of
+    the requests that arrive together before any has finished, as at the start of a benchmark.
     ``equal_lengths``: all requests have the very same lengths, so that those which start
     together end together. ``equal_prompts``: they have the very same tokens, so that those of a
-    step choose the experts of one request.
+    step choose the experts of one request. ``redundant_experts``: copies of routed experts in a
+    layer beside them; as few as give all ranks equal numbers where not given.
     """
 
     input_tokens: Tokens
     output_tokens: Tokens
     request_rate: Annotated[float, Field(gt=0, lt=1e9)] | None = None
     prefix_cache_hit_rate: Share = 0.0
+    input_variation: Variation = 0.0
+    output_variation: Variation = 0.0
     draft_tokens: Annotated[int, Field(ge=0, le=MOST_DRAFTED)] = 0
     acceptance_rate: Share = 0.0
     draft_cost: Annotated[float, Field(ge=0, le=10)] = 0.0
@@ -41,3 +48,13 @@ class ServingWorkload:
     burst_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     equal_lengths: bool = False
     equal_prompts: bool = False
+    redundant_experts: Annotated[int, Field(ge=0, le=10_000)] | None = None
+
+
+def redundant_experts(
+    workload: ServingWorkload, num_experts: int, expert_parallel: FloatArray
+) -> FloatArray:
+    """Copies of a layer's experts: those that were asked for, or the fewest that fill all ranks."""
+    if workload.redundant_experts is not None:
+        return np.asarray(float(workload.redundant_experts))
+    return np.asarray(np.ceil(num_experts / expert_parallel) * expert_parallel - num_experts)

@@ -17,7 +17,7 @@ from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.groups import why
 from planner.optimize.other_terms import on_other_terms
 from planner.optimize.result import SearchResult, columns_of
-from planner.optimize.result_columns import fit_probability, full_columns
+from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Columns
 from planner.plan import Plan, make_plan
 from planner.report.infeasible import limit_texts
@@ -121,7 +121,7 @@ def _recommended(plan: Plan, first: Columns) -> dict[str, Any]:
     offer = plan.source_of(row).site.offer
     if offer is not None:
         row |= {"price_offers": offer.offers, "price_date": offer.when}
-    row |= {"fit_probability": fit_probability(row), "assumed": text.assumed_in_short(plan.assumed)}
+    row |= {"assumed": text.assumed_in_short(plan.assumed)}
     sure = plan.source_of(row).confidence(row["num_gpus"])
     if sure is not None:
         row |= {"tie_factor": float(sure.layout), "basis": sure.basis}

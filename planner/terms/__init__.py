@@ -142,6 +142,16 @@ class Term:
         return float(self.default) if self.type in ("share", "number") else int(self.default)
 
 
+def percentile_of(name: str) -> tuple[str, float] | None:
+    """Of a percentile of a quantity over the requests, that quantity and the share of them.
+
+    >>> percentile_of("time_to_first_token_p99"), percentile_of("time_to_first_token")
+    (('time_to_first_token', 0.99), None)
+    """
+    quantity, _, percent = name.rpartition("_p")
+    return (quantity, int(percent) / 100) if quantity and percent.isdecimal() else None
+
+
 @cache
 def glossary() -> dict[str, Term]:
     """All terms by name, in the order of ``terms.csv``."""

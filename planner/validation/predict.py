@@ -7,10 +7,11 @@ from collections.abc import Callable, Hashable
 from dataclasses import replace
 
 from planner.confidence.intervals import basis_of, interval_of
+from planner.confidence.quantiles import SUREST
 from planner.validation.kinds import Kind, kind_of
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted
-from planner.validation.prediction import MEMORY, OUT_OF_MEMORY, RATES, Case, Prediction, Range
+from planner.validation.prediction import OUT_OF_MEMORY, RATES, Case, Prediction, Range
 from planner.validation.runs import Run, Runs
 
 Progress = Callable[[int], None]
@@ -49,10 +50,9 @@ def ranges(prediction: Prediction, kind: Kind) -> dict[str, Range]:
         if name in RATES:
             low, high = 1 / high, 1 / low if low else float("inf")
         found[name] = Range(value=value, low=value * low, high=value * high)
-    factors = interval_of(kind.interval_names[MEMORY], case.keys, kind.tables)
-    out = [float(prediction.device_memory * factor > prediction.capacity) for factor in factors]
-    value = float(not prediction.fits)
-    found[OUT_OF_MEMORY] = Range(value=value, low=min(out[0], value), high=max(out[1], value))
+    value, chance = float(not prediction.fits), 1 - prediction.fit_probability
+    low, high = float(chance > SUREST), float(chance > 1 - SUREST)
+    found[OUT_OF_MEMORY] = Range(value=value, low=min(low, value), high=max(high, value))
     return found
 
 

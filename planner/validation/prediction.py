@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from planner.confidence.classes import gpu_class, has_experts
+from planner.confidence.fits import MemoryErrors
 from planner.confidence.intervals import Rule
 from planner.specs.catalogue import Catalogue
 from planner.specs.cluster import ClusterSpec
@@ -50,6 +51,11 @@ class Case(ABC):
     def keys(self) -> tuple[str, ...]:
         """What kind of run it is, by which the errors of similar runs are pooled."""
 
+    @property
+    @abstractmethod
+    def memory_errors(self) -> MemoryErrors:
+        """How needed over predicted memory of runs of this kind is distributed."""
+
     @cached_property
     def gpu_class(self) -> str:
         """The GPU's generation, or its vendor."""
@@ -66,14 +72,17 @@ class Prediction:
     """What is predicted for one run, by quantity in the units of the tables.
 
     ``reason`` says why nothing is, else it is empty. The memory among ``values`` is of the kind
-    that the run's source reports; ``fits``, ``device_memory`` and ``capacity`` [bytes] are about
-    the whole device, of which programs may use the capacity.
+    that the run's source reports; ``device_memory`` [bytes] is that of the whole device. The run
+    needs ``needed_memory`` [bytes] to go on, of which programs may use the ``capacity``: with
+    ``fit_probability`` it is there, and ``fits`` says whether that is sure enough.
     """
 
     case: Case | None = None
     values: Mapping[str, float] = field(default_factory=dict)
     device_memory: float = float("nan")
+    needed_memory: float = float("nan")
     capacity: float = float("nan")
+    fit_probability: float = float("nan")
     fits: bool = False
     basis: str = ""
     reason: str = ""

@@ -35,7 +35,7 @@ def sureness_notes(
     sources: Sequence[Source], limits: Sequence[Constraint], request: Request
 ) -> dict[str, str]:
     """What is said where a confidence is asked for that no published runs tell of."""
-    sure, judged = request.confidence, [(limit.name, limit.sign) for limit in limits]
+    sure, judged = request.limit_confidence, [(limit.name, limit.sign) for limit in limits]
     if request.request_rate is not None:
         judged.append(("request_rate", -1))
     unknown = dict.fromkeys(

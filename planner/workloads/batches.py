@@ -15,7 +15,7 @@ from planner.configurations.serving import ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
 from planner.enums import CacheType
 from planner.estimators.inference.estimate import broken_serving_rule
-from planner.estimators.inference.memory import ServingMemory, serving_memory
+from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
 from planner.estimators.inference.prefix import prefix_share
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.static import StaticBatch, static_batch
@@ -33,6 +33,7 @@ from planner.workloads.deployments import (
     Serving,
     asked,
     energy_columns,
+    fit_probability,
     memory_columns,
     needed_memory,
     parameter_columns,
@@ -88,8 +89,12 @@ class BatchSource(Source):
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             memory, static = serving_memory(self.setting, c), static_batch(self.setting, c)
         last = np.int8(len(self.rules))
-        for room, number in ((memory.room, last), (memory.host_room, last - 1)):
-            fits = room.holds_at_once(c.concurrency, c.attention_data_parallel)
+        surely = starts_surely(self.setting, memory, c)
+        for room, number, starts in (
+            (memory.room, last, surely),
+            (memory.host_room, last - 1, True),
+        ):
+            fits = room.holds_at_once(c.concurrency, c.attention_data_parallel) & starts
             codes = np.where((codes == 0) & ~fits, np.int8(number), codes)
         return Batches(source=self, configurations=c, rejected_by=codes, parts=memory, batch=static)
 
@@ -114,7 +119,12 @@ class Batches(Serving):
         """What whole requests need of the host's memory for a GPU, and of the fullest GPU's."""
         c = self.configurations
         cache = self.parts.room.longest * c.concurrency / c.attention_data_parallel
-        return needed_memory(self.source.setting, self.parts, cache)
+        return needed_memory(self.source.setting, self.parts, c, cache)
+
+    @property
+    def fit_probability(self) -> FloatArray:
+        """The probability that the fullest GPU has the memory it needs."""
+        return fit_probability(self.source.setting, self.parts, self.configurations)
 
     @property
     def prefill_latency(self) -> FloatArray:
@@ -197,6 +207,7 @@ class Batches(Serving):
             **energy_columns(self),
             **self._token_costs(),
             "memory_headroom_gib": self.memory_headroom / GIB,
+            "fit_probability": self.fit_probability,
         }
         return {
             **repeated(source.named, shape),

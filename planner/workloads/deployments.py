@@ -10,8 +10,13 @@ from typing import Any
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, add
+from planner.confidence.plans import INFERENCE, errors_of_memory
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
-from planner.estimators.inference.memory import SERVING_MEMORY_PARTS, ServingMemory
+from planner.estimators.inference.memory import (
+    SERVING_MEMORY_PARTS,
+    ServingMemory,
+    needed_to_start,
+)
 from planner.estimators.inference.prefix import cached_tokens
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw
@@ -20,6 +25,7 @@ from planner.formulas.power import carbon
 from planner.optimize.source import Candidates, Columns, Need
 from planner.specs.serving import ServingWorkload
 from planner.specs.site import Site
+from planner.terms import percentile_of, terms_of
 from planner.units import GIB, HOUR, KILOWATT, KILOWATT_HOUR
 from planner.workloads.columns import counts, floats, repeated, worded
 
@@ -27,6 +33,10 @@ MILLION = 1e6
 AGGREGATED, DISAGGREGATED = "aggregated", "disaggregated"
 MODES = (AGGREGATED, DISAGGREGATED)
 PARAMETERS = tuple(name for name in SERVING_NAMES if name != "num_gpus")
+PERCENTILES = {
+    name: found for name in terms_of("serve", "limit") if (found := percentile_of(name)) is not None
+}
+"""Limits on what a share of the requests does not exceed: the quantity and the share."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +131,11 @@ class Deployments(Serving):
         return self.promises.memory_headroom
 
     @property
+    @abstractmethod
+    def fit_probability(self) -> FloatArray:
+        """The probability that the fullest GPU has the memory that it needs to start."""
+
+    @property
     def cost_per_hour(self) -> FloatArray:
         """USD per second of all GPUs."""
         return self.promises.price
@@ -131,12 +146,21 @@ class Deployments(Serving):
         later = max(self.setting.workload.output_tokens - 1, 0)
         return self.time_to_first_token + later * self.time_per_output_token
 
+    @abstractmethod
+    def percentile(self, quantity: str, share: float) -> FloatArray:
+        """What a share of the requests does not exceed of a time of ``PERCENTILES`` [s]."""
+
     def addends(self, name: str) -> Mapping[str, FloatArray]:
-        """A latency as the wait for the first token and the time of the others."""
-        if name != "request_latency":
-            return super().addends(name)
+        """A latency as the wait for the first token and the time of the others.
+
+        A percentile errs as the mean of its quantity does.
+        """
+        quantity = PERCENTILES.get(name, (name,))[0]
+        if quantity != "request_latency":
+            return {quantity: self.value(name)}
         first = self.time_to_first_token
-        others = self.request_latency - first
+        with np.errstate(invalid="ignore"):
+            others = self.value(name) - first
         return {"time_to_first_token": first, "time_per_output_token": others}
 
     @property
@@ -198,9 +222,20 @@ class Deployments(Serving):
             "cost_per_hour_usd": self.cost_per_hour * HOUR,
             **energy_columns(self),
             "memory_headroom_gib": self.memory_headroom / GIB,
+            **{f"{name}_s": self.value(name) for name in PERCENTILES},
+            "fit_probability": self.fit_probability,
         }
         table = {name: floats(value, shape) for name, value in values.items()}
         return {"num_gpus": counts(self.num_gpus, shape), **table}
+
+
+def _percentile(quantity: str, share: float) -> property:
+    """What a share of the requests does not exceed, as an attribute [s]."""
+    return property(lambda candidates: candidates.percentile(quantity, share))
+
+
+for _name, _of in PERCENTILES.items():
+    setattr(Deployments, _name, _percentile(*_of))
 
 
 def energy_columns(candidates: Any) -> dict[str, FloatArray]:
@@ -265,11 +300,24 @@ def memory_columns(memory: ServingMemory, shape: tuple[int, ...]) -> Columns:
 
 
 def needed_memory(
-    setting: ServingSetting, memory: ServingMemory, cache: FloatArray
+    setting: ServingSetting, memory: ServingMemory, c: ServingConfigurations, cache: FloatArray
 ) -> tuple[Need, Need]:
-    """What is needed of the host's memory for a GPU, and of the GPU's own with a ``cache``."""
-    needed = memory.weights + memory.activations + memory.reserved + cache
+    """What is needed of the host's memory for a GPU, and of the GPU's own with a ``cache``.
+
+    What must be there to start counts as surely as the setting asks for.
+    """
+    start = needed_to_start(setting, memory, c) / setting.sure_share
+    needed = np.maximum(memory.weights + memory.activations + memory.reserved + cache, start)
     return (memory.host, setting.machine.host_memory), (needed, setting.usable_memory)
+
+
+def fit_probability(
+    setting: ServingSetting, memory: ServingMemory, c: ServingConfigurations
+) -> FloatArray:
+    """The probability that the fullest GPU has the memory that it needs to start."""
+    errors = errors_of_memory(INFERENCE, setting, 1)
+    needed = needed_to_start(setting, memory, c)
+    return errors.chance(predicted=needed, usable=setting.usable_memory)
 
 
 def cache_of(memory: ServingMemory, concurrency: FloatArray) -> FloatArray:

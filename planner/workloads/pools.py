@@ -28,6 +28,7 @@ from planner.estimators.inference.disaggregated_run import (
     Pools,
     disaggregated_run,
 )
+from planner.estimators.inference.pool_percentiles import PoolSpread
 from planner.estimators.inference.prefix import prefix_share
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw, power_draw
@@ -46,6 +47,7 @@ from planner.workloads.deployments import (
     Promises,
     asked,
     cache_of,
+    fit_probability,
     memory_columns,
     needed_memory,
     parameter_columns,
@@ -130,7 +132,7 @@ class PoolSource(Source):
             prefill=prefill,
             decode=decode,
             transfer_time=moved,
-            load=run.load,
+            run=run,
             promises=Promises(
                 num_gpus=c.num_gpus,
                 request_rate=run.request_rate,
@@ -195,7 +197,20 @@ class PoolDeployments(Deployments):
     prefill: PrefillWorkers
     decode: DecodeWorkers
     transfer_time: FloatArray
-    load: FloatArray
+    run: DisaggregatedRun
+
+    @property
+    def load(self) -> FloatArray:
+        """Share of the time in which the prefill workers compute prompts."""
+        return self.run.load
+
+    def percentile(self, quantity: str, share: float) -> FloatArray:
+        """What a share of the requests does not exceed of a time [s]."""
+        decode = self.decode
+        spread = PoolSpread(
+            setting=self.setting, run=self.run, fixed=decode.fixed, slope=decode.slope
+        )
+        return spread.percentile(quantity, share)
 
     @property
     def complexity(self) -> IndexArray:
@@ -210,7 +225,17 @@ class PoolDeployments(Deployments):
         decode = self.decode
         worker: Any = decode if np.any(decode.rejected_by) else self.prefill
         cache = cache_of(worker.memory, worker.configurations.concurrency)
-        return needed_memory(worker.setting, worker.memory, cache)
+        return needed_memory(worker.setting, worker.memory, worker.configurations, cache)
+
+    @property
+    def fit_probability(self) -> FloatArray:
+        """The probability that the fullest GPU of both kinds has the memory it needs.
+
+        They run the same model on the same engine: both fit if the one does that fits worse.
+        """
+        pools = (self.prefill, self.decode)
+        each = (fit_probability(one.setting, one.memory, one.configurations) for one in pools)
+        return np.minimum(*each)
 
     @property
     def draws(self) -> tuple[PowerDraw, ...]:

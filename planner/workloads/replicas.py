@@ -20,6 +20,7 @@ from planner.estimators.inference.estimate import (
     serving_rejections,
 )
 from planner.estimators.inference.memory import serving_memory
+from planner.estimators.inference.percentiles import percentile
 from planner.estimators.inference.prefix import prefix_share
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw, power_draw
@@ -36,6 +37,7 @@ from planner.workloads.deployments import (
     Promises,
     asked,
     cache_of,
+    fit_probability,
     memory_columns,
     needed_memory,
     parameter_columns,
@@ -143,6 +145,10 @@ class Replicas(Deployments):
 
     estimate: ServingEstimate
 
+    def percentile(self, quantity: str, share: float) -> FloatArray:
+        """What a share of the requests does not exceed of a time [s]."""
+        return percentile(self.estimate, quantity, share)
+
     @property
     def complexity(self) -> IndexArray:
         """How much about a plan is unusual: 0 for the plainest."""
@@ -153,7 +159,12 @@ class Replicas(Deployments):
         """What is needed of the host's memory for a GPU, and of the fullest GPU's own."""
         memory = self.estimate.memory
         cache = cache_of(memory, self.configurations.concurrency)
-        return needed_memory(self.setting, memory, cache)
+        return needed_memory(self.setting, memory, self.configurations, cache)
+
+    @property
+    def fit_probability(self) -> FloatArray:
+        """The probability that the fullest GPU has the memory it needs."""
+        return fit_probability(self.setting, self.estimate.memory, self.configurations)
 
     @property
     def draws(self) -> tuple[PowerDraw, ...]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from planner.confidence.plans import INFERENCE as PUBLISHED
+from planner.confidence.plans import sure_share
 from planner.configurations.choices import checked, listed
 from planner.configurations.serving import PREFILL
 from planner.errors import SearchSpaceError, did_you_mean
@@ -20,6 +22,7 @@ from planner.workloads.assumed import assumed_limits
 from planner.workloads.base import Question, Scene, Workload
 from planner.workloads.batches import BatchSource, batch_once, largest_batch, most_concurrent
 from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
+from planner.workloads.engine_options import with_options
 from planner.workloads.place import Place
 from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolSource
@@ -73,7 +76,7 @@ def _sources(scene: Scene) -> list[Source]:
                 site=scene.place.site,
             )
         )
-    return [_counted_on(source, request.confidence) for source in found]
+    return [_counted_on(source, request.limit_confidence) for source in found]
 
 
 def _counted_on(source: Source, confidence: float) -> Source:
@@ -148,12 +151,14 @@ def _beside(scene: Scene) -> Place:
 
 def _setting(scene: Scene, place: Place) -> ServingSetting:
     question = scene.question
-    return ServingSetting(
+    setting = ServingSetting(
         machine=place.machine,
         model=question.model,
-        engine=scene.profile,
+        engine=with_options(scene.profile, question.request),
         workload=question.work,
     )
+    share = sure_share(PUBLISHED, setting, 1, question.request.confidence)
+    return replace(setting, sure_share=share)
 
 
 def _mesh(scene: Scene, settings: Mapping[str, Any]) -> Any:
@@ -163,7 +168,7 @@ def _mesh(scene: Scene, settings: Mapping[str, Any]) -> Any:
         settings,
         counts=question.counts or None,
         model=question.model,
-        engine=scene.profile,
+        engine=with_options(scene.profile, question.request),
     )
 
 

@@ -7,11 +7,7 @@ import numpy as np
 from planner.configurations.serving import PoolConfigurations, ServingConfigurations
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.estimators.inference.burst import burst
-from planner.estimators.inference.estimate import ServingEstimate, evaluate_serving
-from planner.estimators.inference.percentiles import (
-    request_latency_percentile,
-    time_per_output_token_percentile,
-)
+from planner.estimators.inference.estimate import evaluate_serving
 from planner.optimize.source import Columns, Source
 from planner.workloads.base import Evaluation, only
 from planner.workloads.batches import LARGEST_BATCH
@@ -50,25 +46,14 @@ def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
     elif configurations.size > 1 and num_requests is not None:
         configurations = _for_burst(source, configurations, num_requests)
     candidates = source.judged(configurations)
-    more, served = _percentiles(candidates.estimate), None
+    more: Columns = {}
+    served = None
     if num_requests is not None:
         served = burst(candidates.estimate, num_requests)
         more |= {"burst_requests": [served.num_requests], "makespan_s": [served.makespan]}
         for name, share in SHARES.items():
             more[f"burst_request_latency_{name}_s"] = [served.request_latency(share)]
     return Evaluation(candidates=candidates, more=more, detail=served)
-
-
-def _percentiles(estimate: ServingEstimate) -> Columns:
-    more: Columns = {}
-    for name, share in SHARES.items():
-        for quantity, value in (
-            ("time_to_first_token", estimate.time_to_first_token(share)),
-            ("time_per_output_token", time_per_output_token_percentile(estimate, share)),
-            ("request_latency", request_latency_percentile(estimate, share)),
-        ):
-            more[f"{quantity}_{name}_s"] = np.ravel(value).tolist()
-    return more
 
 
 def _pools(source: PoolSource) -> PoolConfigurations:

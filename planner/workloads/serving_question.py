@@ -27,6 +27,7 @@ _OF_WORKLOAD = (
     "draft_tokens",
     "acceptance_rate",
     "draft_cost",
+    "redundant_experts",
 )
 
 

@@ -27,6 +27,8 @@ def requests(setting: ServingSetting) -> list[str]:
         words.append(f"{percent(work.prefix_cache_hit_rate)} of prompts cached")
     if work.draft_tokens:
         words.append(f"{work.draft_tokens} draft tokens accepted with {work.acceptance_rate:g}")
+    if work.redundant_experts:
+        words.append(f"{work.redundant_experts} copies of experts in a layer")
     if work.lora_rank:
         words.append(f"LoRA adapters of rank {work.lora_rank}")
     return [f"Requests: {', '.join(words)}"]

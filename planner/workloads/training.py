@@ -63,6 +63,7 @@ def _sources(scene: Scene) -> list[Source]:
             mesh=mesh,
             counts=question.counts,
             site=place.site,
+            fit_confidence=question.request.confidence,
             flops_efficiency=_flops_efficiency(question.request, gpu, mesh.values("precision")),
         )
     ]

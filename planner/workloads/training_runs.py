@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, IndexArray
+from planner.arrays import CodeArray, FloatArray, IndexArray, Numeric, of_each
+from planner.confidence.fits import MemoryErrors, chance
 from planner.confidence.intervals import Confidence
+from planner.confidence.plans import errors_of_memory, sure_share
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, RULES
 from planner.enums import PipelineSchedule
 from planner.estimators.cost import RunCost, run_cost
-from planner.estimators.estimate import Estimate, broken_rule, evaluate, usable_memory
+from planner.estimators.estimate import Estimate, broken_rule, evaluate
 from planner.estimators.goodput import calendar_factors
 from planner.estimators.memory import MEMORY_PARTS
 from planner.estimators.power import PowerDraw, power_draw
@@ -39,7 +41,8 @@ class TrainingSource(Source):
     """Layouts of a run on one GPU with one framework.
 
     ``flops_efficiency`` as `planner.estimators.estimate.evaluate` takes it;
-    ``site`` says on what terms its GPUs run.
+    ``site`` says on what terms its GPUs run. ``fit_confidence`` is how surely a plan must fit, as
+    `planner.confidence.plans.sure_share` takes it.
     """
 
     setting: Setting
@@ -48,6 +51,7 @@ class TrainingSource(Source):
     site: Site
     mode: str = ""
     flops_efficiency: float | tuple[float, ...] | None = None
+    fit_confidence: float | None = None
 
     rules = REJECTING
     num_rules = len(RULES)
@@ -63,7 +67,7 @@ class TrainingSource(Source):
     @property
     def identity(self) -> Any:
         """What has an equal text where trials mean the same."""
-        return self.setting, self.counts, self.site, self.flops_efficiency
+        return self.setting, self.counts, self.site, self.flops_efficiency, self.fit_confidence
 
     @property
     def asked(self) -> Mapping[str, Any]:
@@ -89,6 +93,25 @@ class TrainingSource(Source):
         boards = self.site.power.train
         return with_energy(sure, self.setting.machine, self.site, num_gpus, boards)
 
+    def sure_share(self, num_gpus: FloatArray) -> Numeric:
+        """The share of a GPU's memory that a peak may be predicted to reach to fit surely."""
+
+        def share(number: float) -> float:
+            return sure_share(self.published, self.setting, int(number), self.fit_confidence)
+
+        return of_each(num_gpus, share)
+
+    def fit_probability(self, num_gpus: FloatArray, peak: FloatArray) -> FloatArray:
+        """The probability that a GPU's memory is enough for peaks on so many GPUs."""
+        usable, own = self.setting.machine.gpu.allocatable_memory, self.setting
+
+        def errors(number: float) -> MemoryErrors:
+            return errors_of_memory(self.published, own, int(number))
+
+        center = of_each(num_gpus, lambda number: errors(number).center)
+        spread = of_each(num_gpus, lambda number: errors(number).spread)
+        return chance(predicted=peak, usable=usable, center=center, spread=spread)
+
     def broken(self, configurations: TrainingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
         return broken_rule(self.setting, configurations)
@@ -98,7 +121,11 @@ class TrainingSource(Source):
     ) -> TrainingRuns:
         """Predictions; ``broken`` is that of the configurations where it is known already."""
         estimate = evaluate(
-            self.setting, configurations, flops_efficiency=self.flops_efficiency, broken=broken
+            self.setting,
+            configurations,
+            flops_efficiency=self.flops_efficiency,
+            broken=broken,
+            usable_share=self.sure_share(configurations.num_gpus),
         )
         return TrainingRuns(
             source=self,
@@ -121,7 +148,13 @@ class TrainingRuns(Candidates):
     def memory(self) -> tuple[Need, Need]:
         """What is needed of the host's memory for a GPU, and of the fullest GPU's own."""
         memory, machine = self.estimate.memory, self.estimate.setting.machine
-        return (memory.host, machine.host_memory), (memory.peak, usable_memory(machine.gpu))
+        usable = self.source.sure_share(self.num_gpus) * machine.gpu.allocatable_memory
+        return (memory.host, machine.host_memory), (memory.peak, usable)
+
+    @property
+    def fit_probability(self) -> FloatArray:
+        """The probability that the fullest GPU has the memory it needs."""
+        return self.source.fit_probability(self.num_gpus, self.estimate.peak_memory)
 
     def moved(self, source: TrainingSource) -> TrainingRuns:
         """The same runs on other terms: no prediction depends on them."""
@@ -257,6 +290,7 @@ class TrainingRuns(Candidates):
             "tflops_per_gpu": estimate.model_flops_per_second_per_gpu / TERA,
             "peak_memory_gib": estimate.peak_memory / GIB,
             "memory_headroom_gib": self.memory_headroom / GIB,
+            "fit_probability": self.fit_probability,
             "host_memory_gib": estimate.memory.host / GIB,
             "time_to_train_days": run.time_to_train / DAY,
             "calendar_time_days": run.calendar_time / DAY,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from planner.enums import Precision
 from planner.validation.library import Library
 from planner.validation.runs import Run
+from published.tables import read_table
 
 _RELEASE = re.compile(r"performance summary (\d\d\.\d\d)|(MLPerf Training v\d\.\d)")
 # Every configuration that NVIDIA, AMD and their partners published of its language models since
@@ -25,9 +27,17 @@ def training_cells(run: Run, library: Library) -> dict[str, str]:
     benchmark = _BENCHMARK.match(run.text("source"))
     if benchmark and not run.text("precision") and _in_eight_bits(run, library):
         cells["likely_precision"] = "fp8"
+    if recipe := _recipes().get(run.text("id")):
+        cells["fp8_recipe"] = recipe
     if benchmark and _stores_inputs(run, benchmark[1]):
         cells["fp8_activation_inputs"] = "1"
     return cells
+
+
+@cache
+def _recipes() -> dict[str, str]:
+    """How runs scale products in 8 bit, whose notes say it in the words beside it."""
+    return {row["id"]: row["fp8_recipe"] for row in read_table("fp8_recipes.csv")}
 
 
 def _in_eight_bits(run: Run, library: Library) -> bool:

@@ -12,7 +12,13 @@ from planner.formulas.kv_cache import (
     latent_cache_bytes_per_token,
     paged_tokens,
 )
-from planner.formulas.queueing import decoding_sequences, mean_wait, waiting_percentile
+from planner.formulas.queueing import (
+    decoding_sequences,
+    gamma_quantile,
+    lognormal_quantile,
+    mean_wait,
+    normal_tail,
+)
 from planner.formulas.routing import accepted_tokens, experts_touched, fullest_rank_factor
 
 
@@ -103,6 +109,23 @@ def test_waits_as_in_a_simulated_queue() -> None:
         waits.append(wait)
     mean = mean_wait(utilization=0.6, service_time=1.0)
     assert mean == pytest.approx(np.mean(waits), rel=0.05)
-    ninety = waiting_percentile(share=0.9, utilization=0.6, wait=mean)
-    assert ninety == pytest.approx(np.quantile(waits, 0.9), rel=0.15)
-    assert waiting_percentile(share=0.3, utilization=0.6, wait=mean) == 0
+    varied = mean_wait(utilization=0.6, service_time=1.0, variation=1.0)
+    assert varied == pytest.approx(0.6 / (1 - 0.6))  # exponential service
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
+def test_quantiles_as_of_drawn_numbers(share: float) -> None:
+    random = np.random.default_rng(2)
+    gammas = random.gamma(1.5, 2.0, size=400_000)
+    found = gamma_quantile(share=share, mean=3.0, variance=6.0)
+    assert found == pytest.approx(np.quantile(gammas, share), rel=0.02)
+    drawn = random.lognormal(0.5, 0.6, size=400_000)
+    variance = float(np.expm1(0.36) * np.exp(1.36))
+    found = lognormal_quantile(share=share, mean=float(np.exp(0.68)), variance=variance)
+    assert found == pytest.approx(np.quantile(drawn, share), rel=0.02)
+
+
+def test_the_tail_of_a_normal_variable() -> None:
+    scores = np.array([-1.0, 0.0, 1.0, 2.326348])
+    expected = [0.841345, 0.5, 0.158655, 0.01]
+    assert normal_tail(scores) == pytest.approx(expected, rel=0.003)

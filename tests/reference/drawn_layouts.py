@@ -14,6 +14,7 @@ from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.enums import (
     ComputePrecision,
     ContextExchange,
+    Fp8Recipe,
     Offload,
     PipelineSchedule,
     Recompute,
@@ -95,6 +96,7 @@ def make_table(layouts: list[Layout]) -> TrainingConfigurations:
         "recompute": lambda word: Recompute[word.upper()],
         "offload": lambda word: Offload[word.upper()],
         "precision": lambda word: ComputePrecision[word.upper()],
+        "fp8_recipe": lambda word: Fp8Recipe[word.upper()],
         "token_dispatcher": lambda word: TokenDispatcher[word.upper()],
         "cp_comm_type": lambda word: ContextExchange[word.upper()],
         "pipeline_schedule": lambda word: PipelineSchedule[word.upper()],
@@ -121,6 +123,10 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
     precision = choose([word for word in PRECISIONS if word in setting.machine.gpu.peak_flops])
     blocks = ["feed_forward"] if f.feed_forward_recompute else []
     recompute = choose(["none", "selective", "full", *blocks])
+    gpu = setting.machine.gpu
+    recipes = ["auto", "delayed", "tensorwise", "rowwise"]
+    recipes += ["mxfp8"] * gpu.scales_groups
+    recipes += ["blockwise"] * ("fp8_block" in gpu.efficiency.quantized_gemm)
     kernels = f.fp8_attention and setting.machine.gpu.efficiency.fp8_attention is not None
     return Layout(
         num_gpus=t * p * c * d,
@@ -139,8 +145,31 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         sequence_parallel=t > 1 and choose([True, True, False]),
         flash_attention=choose([True, True, False]),
         fp8_attention=kernels and precision in ("fp8", "fp4") and choose([True, False]),
+        fp8_recipe=choose(recipes) if precision == "fp8" else "auto",
         data_parallel_replicas=choose([1, 1, 2, 4]) if f.hybrid_sharding and d > 1 else 1,
+        **draw_options(choose, setting, t, p, v),
     )
+
+
+def draw_options(choose: Any, setting: Setting, t: int, p: int, v: int) -> dict[str, Any]:
+    """What few plans set; half of the layouts have none of it."""
+    f, plain = setting.framework, choose([True, False])
+    if plain:
+        return {}
+    sparse = setting.model.num_experts > 0
+    others = f.pipeline_schedules if p > 1 and v == 1 else ()
+    return {
+        "expert_tensor_parallel": choose([1, 2]) if f.expert_tensor_parallel and sparse else 1,
+        "overlap_expert_parallel": f.expert_overlap and sparse and choose([True, False]),
+        "token_dispatcher": choose(["auto", *f.token_dispatchers]) if sparse else "auto",
+        "expert_capacity_factor": choose([0.0, 1.0, 1.5]) if sparse else 0.0,
+        "expert_imbalance": choose([1.0, 1.25]) if sparse else 1.0,
+        "cp_comm_type": choose(["p2p", "a2a"]) if f.head_exchange else "p2p",
+        "tp_comm_overlap": f.overlap.asynchronous_tensor_parallel > 0
+        and t > 1
+        and choose([True, False]),
+        "pipeline_schedule": choose(["one_forward_one_backward", *others]),
+    }
 
 
 def draw_any_layout(choose: Any, setting: Setting) -> Layout:
@@ -162,7 +191,15 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         sequence_parallel=choose([True, False]),
         flash_attention=choose([True, False]),
         fp8_attention=choose([True, False, False]),
+        fp8_recipe=choose(["auto", "auto", *Fp8Recipe.words()]),
         data_parallel_replicas=choose([1, 2, 3]),
+        expert_tensor_parallel=choose([1, 1, 2, 3]),
+        overlap_expert_parallel=choose([True, False, False]),
+        token_dispatcher=choose(["auto", "auto", "auto", "allgather", "flex"]),
+        expert_imbalance=choose([1.0, 1.0, 1.5]),
+        cp_comm_type=choose(["p2p", "p2p", "a2a"]),
+        tp_comm_overlap=choose([True, False, False]),
+        pipeline_schedule=choose([PipelineSchedule(code).word for code in (0, 0, 0, 0, 2, 3)]),
     )
 
 

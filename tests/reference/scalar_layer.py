@@ -10,14 +10,17 @@ from scalar_machine import (
     Layout,
     World,
     all_to_all,
+    cast,
     collective,
     elementwise,
+    expert_load,
     fused_attention,
     gemm,
     grouped_gemm,
     key_heads,
     of_gradients,
     own_tokens,
+    recipe_of,
     send,
     shown,
     tokens,
@@ -38,6 +41,7 @@ class Op:
     selective: float = 0.0
     feed_forward: float = 0.0
     full: float = 1.0
+    weights: float = 0.0
 
     def repeated(self, recompute: str, layers: float) -> float:
         """Under full recomputation that share of the layers."""
@@ -58,7 +62,7 @@ def layer(world: World, layout: Layout, group: LayerGroup) -> Ops:
         ops |= _feed_forward_block(world, layout, group.feed_forward, group.parallel_residual)
     if repeats_outputs(world, layout, group):
         mlp = group.feed_forward
-        pairs = own_tokens(world, layout) * mlp.num_experts_per_tok
+        pairs = own_tokens(world, layout) * mlp.num_experts_per_tok * expert_load(layout)
         matrices = 3 if mlp.gated else 2
         activation = elementwise(world, 2 * matrices * pairs * mlp.moe_intermediate_size)
         again_of_experts = activation / ops["experts"].forward
@@ -181,15 +185,17 @@ def _linear(
     precision = precision or layout.precision
     by_itself = of_gradients(world, layout, "accumulation_traffic") > 0
     accumulated = 2.0 if by_itself else 2 * of_gradients(world, layout, "gradient")
-    forward = gemm(world, rows, columns, depth, precision)
-    backward = gemm(world, rows, depth, columns, precision)
+    recipe = recipe_of(world, layout)
+    forward = gemm(world, rows, columns, depth, precision, recipe=recipe)
+    backward = gemm(world, rows, depth, columns, precision, recipe=recipe)
+    weights = 0.0
     if not frozen(world):
-        backward += gemm(world, columns, depth, rows, precision, accumulated)
-    if precision == "fp8":  # a cast reads 16 bit and writes 8
-        forward += elementwise(world, 3 * rows * depth)
-        backward += elementwise(world, 3 * rows * columns)
+        weights = gemm(world, columns, depth, rows, precision, accumulated, recipe)
+    backward += weights
+    forward += cast(world, rows * depth, precision, recipe)
+    backward += cast(world, rows * columns, precision, recipe)
     share = world.framework.execution.selective_share
-    return Op(forward=forward, backward=backward, selective=share)
+    return Op(forward=forward, backward=backward, selective=share, weights=weights)
 
 
 def accumulation(world: World, layout: Layout, counts: tuple[float, float]) -> Ops:
@@ -314,19 +320,24 @@ def _mlp(world: World, layout: Layout, mlp: FeedForwardSpec, width: int) -> Ops:
 
 
 def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
-    """Balanced routing: each GPU's own tokens leave k times and as many arrive."""
+    """Each GPU's own tokens leave k times; at the fullest as many and more arrive."""
     hidden, own, e = world.model.hidden_size, own_tokens(world, layout), layout.expert_parallel
-    h = mlp.moe_latent_size or hidden
-    pairs, width = own * mlp.num_experts_per_tok, mlp.moe_intermediate_size
+    h, split = mlp.moe_latent_size or hidden, layout.expert_tensor_parallel
+    pairs = own * mlp.num_experts_per_tok * expert_load(layout)
+    width = mlp.moe_intermediate_size
     matrices = 3 if mlp.gated else 2
     local = mlp.num_experts / e
-    experts = grouped_gemm(world, pairs, local, h, width, matrices, layout.precision)
+    recipe, bits = recipe_of(world, layout), layout.precision
+    part = width / split
+    experts = grouped_gemm(world, pairs * split, local, h, part, matrices, bits, recipe)
+    cast_inputs = cast(world, pairs * split * (h + part), bits, recipe)
+    cast_outputs = cast(world, pairs * split * (h + (matrices - 1) * part), bits, recipe)
     experts += local * world.framework.execution.expert_launch_time
     activation = elementwise(world, 2 * matrices * pairs * width)
     gradients = 1 if frozen(world) else 2
     passes = world.framework.execution.permute_passes
     permute = sum(elementwise(world, passes * 4 * pairs * h) for _ in ("there", "back"))
-    there_and_back = 2 * all_to_all(world, 2 * pairs * h, e, mlp.num_experts_per_tok)
+    there_and_back = _expert_exchange(world, layout, h, mlp.num_experts_per_tok)
     there_and_back *= 1 - world.framework.overlap.expert_parallel
     router = _linear(world, layout, own, mlp.num_experts, hidden, precision=world.sixteen_bit)
     latent: Ops = {}
@@ -342,6 +353,27 @@ def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
         "router": router,
         **{f"latent_{name}": op for name, op in latent.items()},
         "permute": Op(forward=permute, backward=permute),
-        "experts": Op(forward=experts + activation, backward=gradients * experts + 2 * activation),
+        "experts": Op(
+            forward=experts + activation + cast_inputs,
+            backward=gradients * experts + 2 * activation + cast_outputs,
+            weights=0.0 if frozen(world) else experts,
+        ),
         "all_to_all": Op(forward=there_and_back, backward=there_and_back, part="expert_parallel"),
     }
+
+
+def _expert_exchange(world: World, layout: Layout, h: int, copies: int) -> float:
+    """Tokens there and back, by dispatcher; ranks that split experts gather and add up."""
+    own, e = own_tokens(world, layout), layout.expert_parallel
+    split = layout.expert_tensor_parallel
+    named, ranks = layout.token_dispatcher, e * split
+    if named == "allgather":
+        whole = 2 * own * h * ranks
+        kinds = ("all_gather", "reduce_scatter")
+        return sum(collective(world, kind, whole, ranks, 1) for kind in kinds)
+    once = world.framework.execution.deduplicated_dispatch if named == "auto" else named == "flex"
+    num_bytes = 2 * own * copies * expert_load(layout) * h
+    seconds = 2 * all_to_all(world, num_bytes, e, copies if once else None, stride=split)
+    for kind in ("all_gather", "reduce_scatter"):
+        seconds += collective(world, kind, num_bytes * split, split, 1)
+    return seconds

@@ -18,6 +18,15 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.model import AttentionSpec, ModelSpec
 from planner.specs.workload import TrainingWorkload
 
+# The kernel of fp8 products by recipe, that of experts, bytes of a weight and of an activation,
+# and what casts move for a number.
+RECIPES = {
+    "delayed": ("fp8", "fp8_tensor", 1.0, 1.0, 3.0),
+    "tensorwise": ("fp8", "fp8_tensor", 1.0, 1.0, 3.0),
+    "rowwise": ("bf16", "bf16", 2.0, 2.0, 0.0),
+    "blockwise": ("fp8_block", "fp8", 1 + 4 / 128**2, 4.0, 0.0),
+    "mxfp8": ("fp8", "fp8", 33 / 32, 33 / 32, 2 + 66 / 32),
+}
 COMPUTE_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5 + 1 / 16}
 PASSES = {"all_reduce": 2, "custom_all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 
@@ -58,6 +67,7 @@ class Layout:
     sequence_parallel: bool = False
     flash_attention: bool = True
     fp8_attention: bool = False
+    fp8_recipe: str = "auto"
     expert_tensor_parallel: int = 1
     overlap_expert_parallel: bool = False
     token_dispatcher: str = "auto"
@@ -86,6 +96,11 @@ def own_tokens(world: World, layout: Layout) -> float:
     """Those whose residual stream the GPU holds: sequence parallelism splits them."""
     split = layout.tensor_parallel if layout.sequence_parallel else 1
     return tokens(world, layout) / split
+
+
+def expert_load(layout: Layout) -> float:
+    """Tokens of the fullest rank of experts over the mean; what exceeds the capacity is dropped."""
+    return min(layout.expert_imbalance, layout.expert_capacity_factor or math.inf)
 
 
 def of_gradients(world: World, layout: Layout, name: str) -> float:
@@ -139,11 +154,14 @@ def gemm(
     depth: float,
     precision: str,
     output_bytes: float = 2,
+    recipe: str = "delayed",
 ) -> float:
     """2mnk FLOPs; each operand passes memory once, in the bits it is computed in.
 
     Products in 16 bits may be those of a table, their output beyond 2 bytes beside them.
     """
+    if precision == "fp8" and recipe == "rowwise":
+        precision = world.sixteen_bit
     table = world.gpu.efficiency.gemm_table
     if table and precision in ("bf16", "fp16"):
         e = world.gpu.efficiency.gemm["bf16"]
@@ -156,15 +174,32 @@ def gemm(
         return (compute**e.sharpness + traffic**e.sharpness) ** (1 / e.sharpness)
     weight = COMPUTE_BYTES[precision]
     cast = 3.0 if precision == "fp4" else weight  # reads two bytes, writes and reads the fp4 ones
+    kernel = {"fp4": "nvfp4", "fp8": "fp8"}.get(precision, "bf16")
+    if precision == "fp8":
+        kernel, _, weight, cast, _ = RECIPES[recipe]
     num_bytes = weight * columns * depth + cast * rows * depth + output_bytes * rows * columns
     tiled = world.gpu.efficiency.quantized_gemm
-    if precision == "fp4" and "nvfp4" in tiled:
-        e = tiled["nvfp4"]
+    if kernel not in world.gpu.efficiency.gemm and kernel in tiled:
+        e = tiled[kernel]
         floor = e.area_floor * (world.gpu.num_multiprocessors or 128) * 128 * 128
         area = (rows + e.row_offset) * (columns + e.column_offset) + floor
         return roofline(world, e, 2 * area * (depth + e.depth_offset), num_bytes, precision)
-    e = _by_precision(world.gpu.efficiency.gemm, precision)
+    e = world.gpu.efficiency.gemm.get(kernel) or _by_precision(world.gpu.efficiency.gemm, precision)
     return roofline(world, e, 2 * rows * columns * depth, num_bytes, precision)
+
+
+def recipe_of(world: World, layout: Layout) -> str:
+    """That of the layout, or the framework's own, which may be another one for groups of 32."""
+    if layout.fp8_recipe != "auto":
+        return layout.fp8_recipe
+    groups = "fp4" in world.gpu.peak_flops and world.framework.fp8_recipe_of_groups
+    return groups or world.framework.fp8_recipe
+
+
+def cast(world: World, numbers: float, precision: str, recipe: str) -> float:
+    """What kernels of their own take to write numbers in fp8."""
+    moved = RECIPES[recipe][4] if precision == "fp8" else 0.0
+    return elementwise(world, moved * numbers) if moved else 0.0
 
 
 Product = tuple[float, float, float]
@@ -190,13 +225,20 @@ def plain_product(
 
 
 def grouped_gemm(
-    world: World, pairs: float, experts: float, h: int, width: int, matrices: int, precision: str
-) -> float:
+    world: World, pairs: float, experts: float, h: int, width: int, matrices: int, precision: str,
+    recipe: str = "delayed",
+) -> float:  # fmt: skip
     """The roofline on padded rows and widths, the experts' weights read once."""
-    e = _by_precision(world.gpu.efficiency.grouped_gemm, precision)
+    table, weight = world.gpu.efficiency.grouped_gemm, COMPUTE_BYTES[precision]
+    e = _by_precision(table, precision)
+    if precision == "fp8":
+        _, kernel, weight, _, _ = RECIPES[recipe]
+        if recipe == "rowwise":
+            precision = world.sixteen_bit
+        e = table.get(kernel) or table.get("fp8") or table["bf16"]
     padding = (1 + e.width_offset / width) * (1 + e.row_offset / (pairs / experts))
     flops = 2 * matrices * h * width * pairs * padding
-    read = COMPUTE_BYTES[precision] * matrices * h * width * experts
+    read = weight * matrices * h * width * experts
     return roofline(world, e, flops, read, precision)
 
 
@@ -211,7 +253,13 @@ def fused_attention(world: World, attention: AttentionSpec, layout: Layout) -> f
     written_for = world.framework.execution.attention_kernels
     kernel = SimpleNamespace(heads=a, head_dim=attention.head_dim, kernels=written_for)
     num_bytes = 2 * n * (a + key_heads(attention, layout)) * dims
-    return fused_kernel(world, layout, kernel, 2 * n * mean_keys * a * dims, num_bytes)
+    c, steps = layout.context_parallel, 1.0
+    if layout.cp_comm_type == "a2a":
+        kernel.heads = a / c
+    else:  # a kernel for the keys of each rank of the ring, two side by side
+        steps = max(c / 2, 1)
+    flops = 2 * n * mean_keys * a * dims
+    return steps * fused_kernel(world, layout, kernel, flops / steps, num_bytes / steps)
 
 
 def fused_kernel(
@@ -288,7 +336,7 @@ def all_to_all(
     if domains > 1:
         wait = out.base_latency + out.latency_per_doubling * max(math.log2(domains / 2), 0)
         seconds_across = piece * (size - local) / network_rate(world)
-        if copies and world.framework.execution.deduplicated_dispatch:
+        if copies:
             seconds_across *= domains * (1 - (1 - 1 / domains) ** copies) / copies
     volume = piece * (size - 1)
     ramp = 1 + math.sqrt(e.ramp_bytes / volume)

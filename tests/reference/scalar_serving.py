@@ -6,12 +6,13 @@ Part of the naive twin of serving.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, floor, hypot, log, log2, sqrt
-from statistics import NormalDist
+from math import ceil, floor, hypot, log2
 
 import scalar_serving_memory
+import scalar_waits
 from scalar_serving_kernels import Replica, ServingWorld
 from scalar_serving_step import Step, StepBatch, step
+from scalar_waits import Demand, Met
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,8 @@ class Costs:
     prefill: float
     queued: float
     together: float
+    added: float
+    parts: float
 
     def decode(self, sequences: float) -> float:
         return self.fixed + self.slope * sequences
@@ -44,6 +47,8 @@ class Answers:
     first: float
     per_token: float
     rate: float
+    demand: Demand
+    met: Met
 
 
 def per_step(world: ServingWorld) -> float:
@@ -64,7 +69,7 @@ def new_tokens(world: ServingWorld) -> float:
 def decoding_batch(world: ServingWorld, sequences: float) -> StepBatch:
     """Half of the answer is written on average."""
     w = world.workload
-    half_way = w.input_tokens + w.output_tokens / 2
+    half_way = w.input_tokens + w.output_tokens / 2 * (1 + w.output_variation**2)
     return StepBatch(decoding=sequences, context=half_way, per_sequence=1 + w.draft_tokens)
 
 
@@ -118,6 +123,9 @@ def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
     between = scheduler.poll_interval + scheduler.batch_wait
     prompts = min(max(between * whole / decode_steps(world), 1.0), most)
     gathered = single + (full - single) * (prompts - 1) / max(most - 1, 1.0)
+    added = full / most
+    if most > 1 and ranks == 1:
+        added = max((full - single) / max(most - 1, 1e-9), full / most / 2)
     return Costs(
         fixed=fixed,
         slope=slope,
@@ -125,6 +133,8 @@ def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
         prefill=gathered / prompts / p,
         queued=full / most / p,
         together=most,
+        added=added / p,
+        parts=parts,
     )
 
 
@@ -137,79 +147,114 @@ def _starting_together(world: ServingWorld) -> float:
     return w.burst_share + (1 - w.burst_share) * scheduler.clustering
 
 
-def constant_service_wait(load: float, service: float) -> float:
-    """Pollaczek and Khinchine: rho s / (2 (1 - rho))."""
-    load = min(load, 1 - 1e-9)
-    return load * service / (2 * (1 - load))
-
-
 def answers(world: ServingWorld, c: Replica) -> Answers:
     """A replica that always holds its requests, as far as memory and scheduler let it."""
-    scheduler = world.engine.scheduler
+    scheduler, w = world.engine.scheduler, world.workload
     places = min(
         scalar_serving_memory.memory(world, c).most_sequences,
         scheduler.max_num_seqs * c.attention_data_parallel,
     )
-    running = min(c.concurrency, max(places, 1.0))
+    places = max(places, 1.0)
+    running = min(c.concurrency, places)
     found, steps, together = (
         costs(world, c, running),
         decode_steps(world),
         _starting_together(world),
     )
+    demand = Demand(
+        fixed=found.fixed,
+        slope=found.slope,
+        prompt=found.added,
+        per_step=max(c.step_tokens - running, 1.0) / new_tokens(world),
+        steps=steps,
+        places=places,
+        stages=c.pipeline_parallel,
+        clients=c.concurrency,
+        is_open=w.request_rate is not None,
+        mixes=scheduler.chunked_prefill,
+        variation=w.input_variation,
+    )
 
-    def flow(decoding: float) -> tuple[float, float, float]:
-        each = found.decode(decoding)
-        rate = decoding / (steps * each + decoding * found.prefill)
-        queue = constant_service_wait(min(rate * found.queued, 0.98), found.prefill)
+    def finished(sequences: float) -> float:
+        return sequences / (steps * found.decode(sequences) + sequences * found.prefill)
+
+    def flow(decoding: float) -> tuple[float, Met, float]:
+        steady = decoding
+        if demand.is_open:
+            load = min(finished(decoding) * found.added, 0.98)
+            steady /= 1 + scalar_waits.noise(load) * found.slope / found.fixed
+        each, rate = found.decode(steady), finished(steady)
+        met = scalar_waits.meets(demand, rate, decoding)
         waited = scheduler.batch_wait * each
         others = rate * waited
-        looks = scheduler.poll_interval * each / 2
+        looks = (scheduler.poll_interval - 1) * each / 2
         looks += waited * (1 + others / 2) / (1 + others)
-        return each, rate, found.prompt_time + queue * (1 - together) + looks
+        rest = (ceil(found.parts - 1e-9) - found.parts) * met.decode_step
+        return rate, met, found.prompt_time + rest + met.wait * (1 - together) + looks
 
     decoding = running
     for _ in range(12):
-        _, rate, prompt = flow(decoding)
-        decoding = (decoding + min(max(running - rate * prompt, 0.5), running)) / 2
-    each, rate, prompt = flow(decoding)
+        rate, met, prompt = flow(decoding)
+        left = running - rate * (prompt + met.stall)
+        decoding = (decoding + min(max(left, 0.5), running)) / 2
+    rate, met, prompt = flow(decoding)
     outside = max(c.concurrency - running, 0.0) / rate
     last = (running + found.together) / 2 * found.queued
     burst = together * max(last - found.prefill, 0.0)
     stall = decoding * found.prefill / steps * (1 - together / 2)
+    stall += met.stall * (1 + w.output_variation**2) / steps
     return Answers(
         costs=found,
         decoding=decoding,
         utilization=min(rate * found.prefill, 1.0),
-        wait=prompt - found.prompt_time + outside,
+        wait=prompt - found.prompt_time + outside + met.place_wait,
         first=prompt + outside + burst + world.execution.request_overhead,
-        per_token=(each + stall) / per_step(world),
+        per_token=(found.decode(decoding) + stall) / per_step(world),
         rate=rate,
+        demand=demand,
+        met=met,
     )
 
 
 def first_token_within(served: Answers, share: float) -> float:
-    """A share 1 - rho does not wait; the waits of the others are exponential."""
-    mean = constant_service_wait(min(served.utilization, 0.98), served.costs.prefill)
-    load = min(max(served.utilization, 1e-9), 1 - 1e-9)
-    return served.first - mean + mean / load * log(max(load / (1 - share), 1.0))
+    """What all wait alike, a gamma variable of the rest, and the wait for a place."""
+    varied = served.costs.prefill if served.demand.variation > 0 else 0.0
+    rest = max(served.met.wait + varied, 0.0)
+    variance = scalar_waits.first_variance(served.demand, served.met)
+    bulk = served.first - rest + scalar_waits.gamma_within(share, rest, variance)
+    places = scalar_waits.place_within(served.met, share)
+    return max(bulk, served.first + places) if places > 0 else bulk
+
+
+def _token_variances(world: ServingWorld, served: Answers) -> tuple[float, float]:
+    answers = world.workload.output_variation
+    drafted = per_step(world)
+    return scalar_waits.token_variances(
+        served.demand, served.met, served.decoding, answers, drafted
+    )
 
 
 def per_token_within(world: ServingWorld, served: Answers, share: float) -> float:
-    """t + z w sqrt(K) / n, no faster than a step over one sequence."""
-    others = max(served.decoding - 1, 0.0)
-    spread = served.costs.prefill * sqrt(others) / max(world.workload.output_tokens, 1)
+    """Two spreads as independent, no faster than a step over one sequence."""
+    beside, prompts = _token_variances(world, served)
+    mean = served.per_token
+    stalled = max(served.met.load * mean, 1e-100)
+    first = scalar_waits.lognormal_within(share, mean, beside) - mean
+    second = scalar_waits.lognormal_within(share, stalled, prompts) - stalled
+    sign = (first + second > 0) - (first + second < 0)
     least = served.costs.decode(1.0) / per_step(world)
-    return max(served.per_token + NormalDist().inv_cdf(share) * spread, least)
+    return max(mean + sign * hypot(first, second), least)
 
 
 def latency_within(world: ServingWorld, served: Answers, share: float) -> float:
-    """The mean and the two spreads, as independent."""
-    later = max(world.workload.output_tokens - 1, 0)
-    mean = served.first + (world.workload.output_tokens - 1) * served.per_token
-    first = first_token_within(served, share) - served.first
-    rest = later * (per_token_within(world, served, share) - served.per_token)
-    sign = (first + rest > 0) - (first + rest < 0)
-    return mean + sign * hypot(first, rest)
+    """Lognormal, by the first token, the time per token and the lengths of answers."""
+    answer = max(world.workload.output_tokens - 1, 0) * served.per_token
+    spread = sum(_token_variances(world, served)) / served.per_token**2
+    lengths = world.workload.output_variation**2
+    variance = scalar_waits.first_variance(served.demand, served.met)
+    variance += answer**2 * (lengths + spread)
+    bulk = scalar_waits.lognormal_within(share, served.first + answer, variance)
+    return bulk + scalar_waits.place_within(served.met, share)
 
 
 def burst(world: ServingWorld, c: Replica, requests: int) -> tuple[list[float], list[float], float]:

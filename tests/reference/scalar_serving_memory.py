@@ -87,11 +87,17 @@ def weights(world: ServingWorld, c: Replica) -> float:
         of_attention = scalar_parameters.attention_parameters(model, group)
         one = of_attention * part_bytes(world, c.quantization, "attention") / c.tensor_parallel
         mlp, h = group.feed_forward, model.hidden_size
+        one += _of_latent(world, c, group.attention)
         width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
         part = "shared_experts" if mlp.num_experts else "feed_forward"
         dense = part_bytes(world, c.quantization, part)
         one += _mlp(h, width, mlp) * dense / c.tensor_parallel
         routed = mlp.num_experts * _mlp(h, mlp.moe_intermediate_size, mlp)
+        if mlp.num_experts and world.engine.redundant_experts:
+            slots = ceil(mlp.num_experts / c.expert_parallel) * c.expert_parallel
+            if world.workload.redundant_experts is not None:
+                slots = mlp.num_experts + world.workload.redundant_experts
+            routed *= slots / mlp.num_experts
         one += routed * part_bytes(world, c.expert_quantization, "experts") / c.stage_gpus
         small = group.norms_per_layer * h + mlp.num_experts * (h + (1 if mlp.router_bias else 0))
         total += group.num_hidden_layers * (one + 2 * small) * share
@@ -99,6 +105,17 @@ def weights(world: ServingWorld, c: Replica) -> float:
     bytes_each = narrow if world.engine.quantized_ends else 2.0
     both = ends * model.vocab_size * model.hidden_size * bytes_each / c.tensor_parallel
     return total + (both / 2 if c.pipeline_parallel > 1 else both)
+
+
+def _of_latent(world: ServingWorld, c: Replica, a: Any) -> float:
+    """Whole projections into the latent space, and copies of those out of it."""
+    if a.kind != "latent":
+        return 0.0
+    down = world.model.hidden_size * (a.q_lora_rank + a.kv_lora_rank + a.qk_rope_head_dim)
+    copied = down * part_bytes(world, c.quantization, "attention")
+    whole = copied - copied / c.tensor_parallel
+    heads = a.num_attention_heads / c.tensor_parallel
+    return whole + 2.0 * a.kv_lora_rank * heads * (a.head_dim - a.qk_rope_head_dim + value_dim(a))
 
 
 def _mlp(h: int, width: int, mlp: Any) -> int:
@@ -174,7 +191,7 @@ def memory(world: ServingWorld, c: Replica) -> Memory:
     w, engine = world.workload, world.engine
     held = weights(world, c)
     longest = cache(world, c, w.input_tokens + w.output_tokens)
-    mean = cache(world, c, w.input_tokens + w.output_tokens / 2)
+    mean = cache(world, c, w.input_tokens + w.output_tokens / 2 * (1 + w.output_variation**2))
     typical = mean + (longest - mean) / sqrt(max(c.concurrency, 1.0))
     if engine.scheduler.whole_requests or not engine.scheduler.continuous:
         typical = longest

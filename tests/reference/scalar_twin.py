@@ -8,6 +8,7 @@ this looks at all of them.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from scalar_activations import kept_bytes, repeated_layers
 from scalar_adapters import (
@@ -34,6 +35,8 @@ from scalar_parameters import end_parameters, groups, layer_parameters, stage_pa
 
 Parts = dict[str, float]
 
+_WAYS = ("forward", "backward")
+
 
 def step_time(world: World, layout: Layout) -> Parts:
     """Exposed seconds of a step by part, with their sum as ``total``."""
@@ -46,20 +49,39 @@ def step_times(world: World, layout: Layout) -> list[Parts]:
     The slowest stage runs its m micro-batches; filling and draining takes every other
     stage once, or 1/v of it with v chunks per stage.
     """
-    per_stage = [stage_parts(world, layout, stage) for stage in range(layout.pipeline_parallel)]
+    every = range(layout.pipeline_parallel)
+    asides: list[Parts] = [{"weights": 0.0, "backward": 0.0} for _ in every]
+    per_stage = [stage_parts(world, layout, stage, asides[stage]) for stage in every]
     times = [sum(parts.values()) for parts in per_stage]
-    slowest = [parts for parts, time in zip(per_stage, times, strict=True) if _tied(time, times)]
-    return [_of_step(world, layout, parts, times) for parts in slowest]
+    slowest = [stage for stage in every if _tied(times[stage], times)]
+    return [
+        _of_step(world, layout, per_stage[stage], times, _idle(layout, times, asides, stage))
+        for stage in slowest
+    ]
+
+
+def _idle(layout: Layout, times: list[float], asides: list[Parts], slowest: int) -> float:
+    """Filling and draining; with DualPipe and a zero bubble weights' gradients wait their turn."""
+    p, weights = layout.pipeline_parallel, [aside["weights"] for aside in asides]
+    if layout.pipeline_schedule == "dualpipe":
+        backward = sum(aside["backward"] for aside in asides)
+        return max((p / 2 - 1) * (sum(times) + backward - 3 * sum(weights)) / p, 0.0)
+    others = sum(times) - times[slowest]
+    if layout.pipeline_schedule == "zero_bubble":
+        return max(others - 2 * (sum(weights) - weights[slowest]), 0.0)
+    return others / layout.virtual_pipeline
 
 
 def _tied(time: float, times: list[float]) -> bool:
     return time >= max(times) * (1 - 1e-9)
 
 
-def _of_step(world: World, layout: Layout, of_stage: Parts, times: list[float]) -> Parts:
+def _of_step(
+    world: World, layout: Layout, of_stage: Parts, times: list[float], idle: float
+) -> Parts:
     profile, slowest, m = world.framework, max(times), layout.num_micro_batches
     parts = {name: m * seconds for name, seconds in of_stage.items()}
-    parts["pipeline_bubble"] = (sum(times) - slowest) / layout.virtual_pipeline
+    parts["pipeline_bubble"] = idle
     parts["data_parallel"] = _end_of_step(world, layout, slowest)
     parts["optimizer"] = _optimizer(world, layout)
     overhead = profile.execution.step_overhead + m * profile.execution.micro_batch_overhead
@@ -73,8 +95,12 @@ def _of_step(world: World, layout: Layout, of_stage: Parts, times: list[float]) 
     return parts | {"total": sum(parts.values())}
 
 
-def stage_parts(world: World, layout: Layout, stage: int) -> Parts:
-    """Seconds of one micro-batch on one stage, forward and backward."""
+def stage_parts(world: World, layout: Layout, stage: int, aside: Parts | None = None) -> Parts:
+    """Seconds of one micro-batch on one stage, forward and backward.
+
+    Those of the backward pass, and of its gradients of weights, are added up in ``aside``.
+    """
+    aside = {"weights": 0.0, "backward": 0.0} if aside is None else aside
     model, last = world.model, layout.pipeline_parallel - 1
     launch = world.framework.execution.layer_launch_time
     parts: Parts = {}
@@ -88,17 +114,19 @@ def stage_parts(world: World, layout: Layout, stage: int) -> Parts:
         again = repeated_layers(world, layout) * time
         if layout.recompute == "feed_forward" and group.feed_forward:
             again = launch / 2
-        ops = layer(world, layout, group) | added
+        ops = _behind_others(world, layout, layer(world, layout, group) | added)
         sparse = group.feed_forward is not None and group.feed_forward.num_experts > 0
         host = world.framework.execution.expert_host_wait * sparse
-        _add(parts, world, layout, ops, index, launch=time, launch_again=again, host_wait=host)
+        _add(
+            parts, aside, world, layout, ops, index, launch=time, launch_again=again, host_wait=host
+        )
     added = accumulation(world, layout, trained_in_end(world, layout))
     if stage == 0:
-        _add(parts, world, layout, embedding(world, layout) | added)
+        _add(parts, aside, world, layout, embedding(world, layout) | added)
     if stage == last:
-        _add(parts, world, layout, logits(world, layout) | added)
+        _add(parts, aside, world, layout, logits(world, layout) | added)
         for _ in range(model.mtp_num_layers):
-            _add(parts, world, layout, prediction(world, layout) | added)
+            _add(parts, aside, world, layout, prediction(world, layout) | added)
     if last > 0:
         num_bytes = 2 * own_tokens(world, layout) * model.hidden_size
         distance = layout.num_gpus / layout.pipeline_parallel
@@ -109,8 +137,23 @@ def stage_parts(world: World, layout: Layout, stage: int) -> Parts:
     return parts
 
 
+def _behind_others(world: World, layout: Layout, ops: Ops) -> Ops:
+    """The exchange of experts beside the mean pass of another micro-batch through the layer."""
+    if not (layout.overlap_expert_parallel or layout.pipeline_schedule == "dualpipe"):
+        return ops
+    window = sum(op.forward + op.backward for op in ops.values() if op.part == "compute") / 2
+    g = world.framework.overlap.interference
+    hidden = {
+        name: replace(op, **{way: shown(getattr(op, way), window, g) for way in _WAYS})
+        for name, op in ops.items()
+        if op.part == "expert_parallel"
+    }
+    return ops | hidden
+
+
 def _add(
     parts: Parts,
+    aside: Parts,
     world: World,
     layout: Layout,
     ops: Ops,
@@ -137,6 +180,8 @@ def _add(
     )
     parts["launch_wait"] = parts.get("launch_wait", 0.0) + sum(waits)
     windows = forward + waits[0], backward + waits[1]
+    aside["weights"] += sum(op.weights for op in ops.values())
+    aside["backward"] += windows[1]
     transfers = _transfers(world, layout, group)
     gather = _gather(world, transfers, windows)
     parts["weight_gather"] = parts.get("weight_gather", 0.0) + gather
@@ -285,6 +330,8 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
 def _in_flight(layout: Layout, stage: int) -> float:
     """Micro-batches a stage holds: counts the forward chunks before its first backward one."""
     p, v, m = layout.pipeline_parallel, layout.virtual_pipeline, layout.num_micro_batches
+    if layout.pipeline_schedule == "dualpipe":
+        return min(m, p + 1)
     if v == 1:
         return min(m, p - stage)
     warm_up_chunks = 2 * (p - 1 - stage) + (v - 1) * p

@@ -29,6 +29,7 @@ from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.percentiles import (
     request_latency_percentile,
     time_per_output_token_percentile,
+    time_to_first_token_percentile,
 )
 from planner.estimators.inference.serving import wave_time
 from planner.estimators.inference.setting import Batch
@@ -144,14 +145,16 @@ def test_continuous_batching_and_its_spread(
             check(getattr(found.served.phases, name), value, name)
         for name in ("decoding", "utilization", "wait"):
             check(getattr(found.served, name), getattr(expected, name), name)
-        check(found.served.time_to_first_token, expected.first, "first")
+        check(found.served.placed_first, expected.first, "first")
+        for name, value in vars(expected.met).items():
+            check(getattr(found.served.queue, name), value, name)
         check(found.served.time_per_output_token, expected.per_token, "per_token")
         check(found.served.request_rate, expected.rate, "rate")
         alone = wave_time(setting, make_replicas([c]))
         assert same(float(alone[0]), _wave(world, c)), c
         for share in (0.5, 0.9, 0.99):
             first = scalar_serving.first_token_within(expected, share)
-            check(found.time_to_first_token(share), first, "first")
+            check(time_to_first_token_percentile(found, share), first, "first")
             each = scalar_serving.per_token_within(world, expected, share)
             check(time_per_output_token_percentile(found, share), each, "per_token")
             latency = scalar_serving.latency_within(world, expected, share)
@@ -166,7 +169,7 @@ def _wave(world: ServingWorld, c: Replica) -> float:
 @pytest.mark.parametrize("requests", [7, 333])
 @pytest.mark.parametrize(("model", "replicas"), [CASES[0], CASES[2]])
 def test_bursts(model: str, replicas: list[Replica], requests: int) -> None:
-    for workload, scheduler in zip(WORKLOADS, SCHEDULERS, strict=True):
+    for workload, scheduler in zip(WORKLOADS, [*SCHEDULERS, {}], strict=True):
         setting = make_setting(model, scheduler=scheduler, **workload)
         world = make_world(setting)
         for c in replicas:

@@ -89,7 +89,7 @@ def prefill_workers(
             prompt_time=prompt,
             service_time=service,
             transfer_time=cache_transfer_time(alone, c, inside_fabric),
-            rejected_by=serving_rejections(alone, c, memory),
+            rejected_by=serving_rejections(alone, c, memory, is_pool=True),
         )
 
 
@@ -139,7 +139,7 @@ def decode_workers(
             time_per_output_token=step / tokens_per_step(setting),
             request_rate=places / (decode_steps(setting) * step),
             transfer_time=cache_transfer_time(setting, c, inside_fabric),
-            rejected_by=serving_rejections(setting, c, memory),
+            rejected_by=serving_rejections(setting, c, memory, is_pool=True),
         )
 
 

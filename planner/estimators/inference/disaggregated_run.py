@@ -40,7 +40,8 @@ class Pools:
 class DisaggregatedRun:
     """Means over the requests of the whole deployment; times in seconds.
 
-    ``load``: share of the time in which the prefill workers compute prompts.
+    ``load``: share of the time in which the prefill workers compute prompts; ``prompt``: time of
+    one; ``wait``: for a worker, and for a place among the sequences of another.
     """
 
     time_to_first_token: FloatArray
@@ -48,6 +49,8 @@ class DisaggregatedRun:
     request_rate: FloatArray
     prefill_workers: FloatArray
     load: FloatArray
+    prompt: FloatArray
+    wait: FloatArray
 
 
 def disaggregated_run(
@@ -82,6 +85,8 @@ def disaggregated_run(
         request_rate=rate,
         prefill_workers=number,
         load=rate * service / number,
+        prompt=alone,
+        wait=np.maximum(left - alone, 0.0) + burst,
     )
 
 

@@ -13,10 +13,9 @@ from planner.configurations.serving_rules import (
     ServingContext,
     first_broken_serving_rule,
 )
-from planner.estimators.inference.memory import ServingMemory, serving_memory
+from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
 from planner.estimators.inference.serving import Served, served_at_concurrency
 from planner.estimators.inference.setting import ServingSetting
-from planner.formulas.queueing import mean_wait, waiting_percentile
 
 SERVING_REJECTIONS = tuple(rule.name for rule in SERVING_REJECTING)
 
@@ -67,17 +66,6 @@ class ServingEstimate:
         """Bytes on the fullest GPU."""
         return self.memory.total
 
-    def time_to_first_token(self, share: float) -> FloatArray:
-        """The time to first token that a ``share`` of the requests does not exceed [s].
-
-        The queue of prompts spreads; what every request waits for does not.
-        """
-        served = self.served
-        service = served.phases.prefill
-        mean = mean_wait(utilization=np.minimum(served.utilization, 0.98), service_time=service)
-        wait = waiting_percentile(share=share, utilization=served.utilization, wait=mean)
-        return served.time_to_first_token - mean + wait
-
 
 def evaluate_serving(
     setting: ServingSetting, configurations: ServingConfigurations
@@ -97,7 +85,7 @@ def evaluate_serving(
 
 
 def broken_serving_rule(
-    setting: ServingSetting, configurations: ServingConfigurations
+    setting: ServingSetting, configurations: ServingConfigurations, *, is_pool: bool = False
 ) -> CodeArray:
     """One-based number in ``SERVING_REJECTIONS`` of the first rule each breaks, else 0."""
     context = ServingContext(
@@ -106,17 +94,23 @@ def broken_serving_rule(
         engine=setting.engine,
         workload=setting.workload,
         domain_size=setting.machine.cluster.scale_up.domain_size,
+        is_pool=is_pool,
     )
     return first_broken_serving_rule(configurations, context)
 
 
 def serving_rejections(
-    setting: ServingSetting, configurations: ServingConfigurations, memory: ServingMemory
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    memory: ServingMemory,
+    *,
+    is_pool: bool = False,
 ) -> CodeArray:
     """As `broken_serving_rule`, and whether the requests find room in the memory."""
-    broken = broken_serving_rule(setting, configurations)
+    broken = broken_serving_rule(setting, configurations, is_pool=is_pool)
     last = len(SERVING_REJECTIONS)
-    for room, number in ((memory.room, last), (memory.host_room, last - 1)):
-        too_large = ~(room.holds(room.sequence) >= configurations.concurrency)
+    surely = starts_surely(setting, memory, configurations)
+    for room, number, starts in ((memory.room, last, surely), (memory.host_room, last - 1, True)):
+        too_large = ~((room.holds(room.sequence) >= configurations.concurrency) & starts)
         broken = np.where((broken == 0) & too_large, np.int8(number), broken)
     return broken

@@ -76,6 +76,10 @@ class ServingMemory:
         """The peak."""
         return add(getattr(self, name) for name in SERVING_MEMORY_PARTS)
 
+    def needed_for(self, sequences: Numeric) -> FloatArray:
+        """What the fullest GPU needs for so many whole sequences on it."""
+        return self.weights + self.activations + self.reserved + self.room.longest * sequences
+
     @property
     def most_sequences(self) -> FloatArray:
         """Sequences of mean length that a replica and its hosts have room for."""
@@ -102,7 +106,9 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
     reserved = np.asarray(reserved_bytes(setting, c))
     lengths = setting.workload
     longest = _cache_bytes(setting, c, lengths.input_tokens + lengths.output_tokens)
-    mean = _cache_bytes(setting, c, lengths.input_tokens + lengths.output_tokens / 2)
+    # A long answer is met the more often.
+    half_way = lengths.output_tokens * (1 + lengths.output_variation**2) / 2
+    mean = _cache_bytes(setting, c, lengths.input_tokens + half_way)
     # Of few sequences all may be long at once; of many some are always short.
     typical = mean + (longest - mean) / np.sqrt(np.maximum(c.concurrency, 1.0))
     if setting.engine.scheduler.whole_requests or not setting.engine.scheduler.continuous:
@@ -154,6 +160,26 @@ def _kept(
     enough = usual_room.holds(usual_room.sequence) >= c.concurrency
     size = np.where(enough, usual_room.size, room.size)
     return np.where(enough, usual, own), replace(room, size=size)
+
+
+def needed_to_start(
+    setting: ServingSetting, memory: ServingMemory, configurations: ServingConfigurations
+) -> FloatArray:
+    """Bytes without which the fullest GPU runs nothing.
+
+    A continuous engine makes requests wait for room in its cache, others need room for all.
+    """
+    c = configurations
+    waits = setting.engine.scheduler.continuous
+    return memory.needed_for(1.0 if waits else c.concurrency / c.attention_data_parallel)
+
+
+def starts_surely(
+    setting: ServingSetting, memory: ServingMemory, configurations: ServingConfigurations
+) -> BoolArray:
+    """Whether the memory is there for that as surely as the setting asks for."""
+    needed = needed_to_start(setting, memory, configurations)
+    return np.asarray(needed <= setting.sure_share * setting.usable_memory)
 
 
 def _room(

@@ -11,7 +11,7 @@ from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.memory import ServingMemory
 from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import step_time
-from planner.formulas.queueing import mean_wait
+from planner.estimators.inference.waits import Queue, Work, queue_of, steady_share
 from planner.formulas.routing import accepted_tokens
 
 _ROUNDS = 12
@@ -24,7 +24,8 @@ class Phases:
     A decode step over B sequences lasts ``fixed + slope B`` seconds. A request's prompt takes
     ``prompt_time`` once it is looked at, beside B sequences where the engine mixes them, and
     adds ``prefill`` seconds to the engine's work, ``queued`` where a queue fills the steps
-    with ``together`` of them.
+    with ``together`` of them, ``added`` to a step that has one already. ``parts``: steps that a
+    prompt takes where it fills them.
     """
 
     fixed: FloatArray
@@ -33,6 +34,8 @@ class Phases:
     prefill: FloatArray
     queued: FloatArray
     together: FloatArray
+    added: FloatArray
+    parts: FloatArray
 
     def decode_step(self, sequences: Numeric) -> FloatArray:
         """Seconds of a step over so many sequences."""
@@ -48,7 +51,8 @@ class Served:
     """Means over the requests of one replica; times in seconds.
 
     ``decoding``: sequences in a step; ``utilization``: share of the engine's time in which
-    prompts are computed; ``wait``: seconds a prompt queues.
+    prompts are computed; ``wait``: seconds a prompt queues; ``placed_first``: from its place
+    among the sequences to the first token; ``queue``: what it meets.
     """
 
     phases: Phases
@@ -56,9 +60,15 @@ class Served:
     decoding: FloatArray
     utilization: FloatArray
     wait: FloatArray
-    time_to_first_token: FloatArray
+    placed_first: FloatArray
     time_per_output_token: FloatArray
     request_rate: FloatArray
+    queue: Queue
+
+    @property
+    def time_to_first_token(self) -> FloatArray:
+        """Seconds from arrival to the first token."""
+        return self.placed_first + self.queue.place_wait
 
     def request_latency(self, output_tokens: Numeric) -> FloatArray:
         """Seconds from arrival to the last token."""
@@ -83,9 +93,9 @@ def new_tokens(setting: ServingSetting) -> FloatArray:
 
 
 def decode_batch(setting: ServingSetting, sequences: FloatArray) -> Batch:
-    """Sequences half-way through their answers."""
+    """Sequences half-way through their answers; a long one is met the more often."""
     w = setting.workload
-    context = np.asarray(w.input_tokens + w.output_tokens / 2)
+    context = np.asarray(w.input_tokens + w.output_tokens * (1 + w.output_variation**2) / 2)
     return Batch.of_decode(sequences, context, 1.0 + w.draft_tokens)
 
 
@@ -151,6 +161,8 @@ def phases(
     full = full * np.maximum(most * new / room, 1.0)
     prompts = np.clip(_gathered(setting, whole), 1.0, most)
     together = single + (full - single) * (prompts - 1) / np.maximum(most - 1, 1.0)
+    # Ranks compute prompts side by side: one more beside a lone one takes nothing.
+    more = np.maximum((full - single) / np.maximum(most - 1, 1e-9), full / most / 2)
     return Phases(
         fixed=times[0] - slope * whole,
         slope=slope,
@@ -158,6 +170,8 @@ def phases(
         prefill=together / prompts / p,
         queued=full / most / p,
         together=most,
+        added=np.where((most > 1) & (ranks == 1), more, full / most) / p,
+        parts=parts,
     )
 
 
@@ -189,56 +203,76 @@ def served_at_concurrency(
     """
     c, scheduler = configurations, setting.engine.scheduler
     room = np.minimum(memory.most_sequences, scheduler.max_num_seqs * c.attention_data_parallel)
-    running = np.minimum(c.concurrency, np.maximum(room, 1.0))
+    places = np.maximum(room, 1.0)
+    running = np.minimum(c.concurrency, places)
     costs = phases(setting, c, running)
     steps = decode_steps(setting)
+    work = Work(
+        fixed=costs.fixed,
+        slope=costs.slope,
+        prompt=costs.added,
+        per_step=np.maximum(c.replica_step_tokens - running, 1.0) / new_tokens(setting),
+        steps=steps,
+        places=places,
+    )
+    together = _together(setting)
     decoding = running
     for _ in range(_ROUNDS):
-        step = costs.decode_step(decoding)
-        rate = decoding / (steps * step + decoding * costs.prefill)
-        prompt = _first_token_time(setting, costs, rate, step)
-        decoding = 0.5 * (decoding + np.clip(running - rate * prompt, 0.5, running))
-    step = costs.decode_step(decoding)
-    rate = decoding / (steps * step + decoding * costs.prefill)
-    prompt = _first_token_time(setting, costs, rate, step)
+        rate, queue, prompt = _flow(setting, c, costs, work, decoding)
+        left = running - rate * (prompt + queue.stall)
+        decoding = 0.5 * (decoding + np.clip(left, 0.5, running))
+    rate, queue, prompt = _flow(setting, c, costs, work, decoding)
     queued = np.maximum(c.concurrency - running, 0.0) / rate
-    together = _together(setting)
     last = (running + costs.together) / 2 * costs.queued
     burst = together * np.maximum(last - costs.prefill, 0.0)
     # Prompts that come together stall each other, not the answers: half of them come first.
     stall = decoding * costs.prefill / steps * (1 - together / 2)
-    per_token = (step + stall) / tokens_per_step(setting)
+    stall = stall + queue.stall * (1 + setting.workload.output_variation**2) / steps
+    per_token = (costs.decode_step(decoding) + stall) / tokens_per_step(setting)
     return Served(
         phases=costs,
         in_flight=c.concurrency,
         decoding=decoding,
         utilization=np.minimum(rate * costs.prefill, 1.0),
-        wait=prompt - costs.prompt_time + queued,
-        time_to_first_token=prompt + queued + burst + request_overhead(setting),
+        wait=prompt - costs.prompt_time + queued + queue.place_wait,
+        placed_first=prompt + queued + burst + request_overhead(setting),
         time_per_output_token=per_token,
         request_rate=rate,
+        queue=queue,
     )
 
 
-def _first_token_time(
-    setting: ServingSetting, costs: Phases, rate: FloatArray, step: FloatArray
-) -> FloatArray:
-    """The scheduler's look at what has come, the queue of prompts, the prompt itself."""
-    busy = np.minimum(rate * costs.queued, 0.98)
-    wait = mean_wait(utilization=busy, service_time=costs.prefill) * (1 - _together(setting))
+def _flow(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    costs: Phases,
+    work: Work,
+    decoding: FloatArray,
+) -> tuple[FloatArray, Queue, FloatArray]:
+    """Requests per second, what they meet, and seconds until a prompt with a place is through."""
+    steady = decoding
+    if setting.workload.request_rate is not None:
+        first = decoding / (work.steps * costs.decode_step(decoding) + decoding * costs.prefill)
+        steady = decoding * steady_share(work, first)
+    step = costs.decode_step(steady)
+    rate = steady / (work.steps * step + steady * costs.prefill)
+    queue = queue_of(setting, configurations, work, rate, decoding)
+    rounded = (np.ceil(costs.parts - 1e-9) - costs.parts) * queue.decode_step
     between = _scheduled_after(setting, rate, step)
-    return costs.prompt_time + wait + between
+    wait = queue.wait * (1 - _together(setting))
+    return rate, queue, costs.prompt_time + rounded + wait + between
 
 
 def _scheduled_after(setting: ServingSetting, rate: FloatArray, step: FloatArray) -> FloatArray:
-    """Seconds until the scheduler looks, and until a batch of prompts that it waits for is full.
+    """Seconds of steps that pass without a look, and until a batch that it waits for is full.
 
     The first of a batch waits the whole time, those that come meanwhile half of it.
     """
     scheduler = setting.engine.scheduler
     whole = scheduler.batch_wait * step
     others = rate * whole
-    return scheduler.poll_interval * step / 2 + whole * (1 + others / 2) / (1 + others)
+    looks = (scheduler.poll_interval - 1) * step / 2
+    return looks + whole * (1 + others / 2) / (1 + others)
 
 
 def _together(setting: ServingSetting) -> float:

@@ -25,12 +25,17 @@ _CACHE_BYTES = np.array([CACHE_BYTES[code] for code in CacheType])
 
 @dataclass(frozen=True, kw_only=True)
 class ServingSetting:
-    """Everything that is the same for all configurations of a search."""
+    """Everything that is the same for all configurations of a search.
+
+    ``sure_share``: the share of the usable memory that what must be there to start may be
+    predicted to take.
+    """
 
     machine: Machine
     model: ModelSpec
     engine: EngineProfile
     workload: ServingWorkload
+    sure_share: float = 1.0
 
     @cached_property
     def kernels(self) -> Kernels:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from planner.enums import Offload
 from planner.launch.benchmark import measured
 from planner.launch.job import Job
 from planner.launch.option_table import Remark, Settings
@@ -12,7 +13,7 @@ from planner.launch.target import Argument, Draft, File, Process, Target
 from planner.launch.trainer.reading import is_accelerate_document, trainer_answers
 from planner.launch.trainer.writing import (
     adapter_notes,
-    is_supervised,
+    moved_activations,
     nested,
     require_even_copies,
     script_arguments,
@@ -80,7 +81,7 @@ def _fsdp(job: Job) -> dict[str, Any]:
         "sharded_weights": job["zero_stage"] == 3,
         "fsdp_wrap": "TRANSFORMER_BASED_WRAP",
         "fsdp_state": "SHARDED_STATE_DICT",
-        "fsdp_offload": True if job["offload"] == "optimizer_weights" else None,
+        "fsdp_offload": True if Offload[job["offload"].upper()].of_weights else None,
         "fsdp_recompute": True if _repeats_inside(job) else None,
     }
 
@@ -92,12 +93,13 @@ def _repeats_inside(job: Job) -> bool:
 
 
 def _deepspeed(job: Job) -> dict[str, Any]:
-    stage, offload = int(job["zero_stage"]), job["offload"]
+    stage, offload = int(job["zero_stage"]), Offload[job["offload"].upper()]
+    where = "nvme" if offload.to_drives else "cpu"
     return {
         "deepspeed_stage": stage,
         "deepspeed_accumulation": job.accumulation_steps,
-        "deepspeed_optimizer": "cpu" if offload.startswith("optimizer") else "none",
-        "deepspeed_weights": "cpu" if offload == "optimizer_weights" else "none",
+        "deepspeed_optimizer": where if offload.of_states else "none",
+        "deepspeed_weights": where if offload.of_weights else "none",
         "deepspeed_init": stage == 3,
         "deepspeed_save": True if stage == 3 else None,
     }
@@ -119,7 +121,6 @@ def _draft(job: Job, settings: Settings) -> Draft:
     job.require_even_nodes()
     require_even_copies(job)
     inside = _repeats_inside(job)
-    offload = job["offload"] if job["offload"] == "activations" and is_supervised(job) else None
     is_sharded_4_bits = _kind(job) == "FSDP" and job["adapter"] == "qlora"
     fp8 = job["precision"] in ("fp8", "fp4")
     script = script_settings(
@@ -129,7 +130,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
         precision_kept=True if job["precision"] == "fp4" else None,
         recompute="none" if inside else job["recompute"],
         fp8_attention=None,
-        offload=offload,
+        offload=moved_activations(job),
         quantized_storage="bfloat16" if is_sharded_4_bits else None,
     )
     unexpressed, left = script_remarks(job)

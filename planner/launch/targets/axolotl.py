@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from planner.enums import Offload
 from planner.errors import LaunchError
 from planner.launch.benchmark import measured
 from planner.launch.job import Job
@@ -61,7 +62,7 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         "packing": True,
         "training_steps": job.training_steps,
         "precision_kept": True if job["precision"] == "fp4" else None,
-        "offload": job["offload"] if job["offload"] == "activations" else None,
+        "offload": "activations" if "activations" in job["offload"] else None,
         "adapter": job["adapter"],
         "lora_rank": job["lora_rank"] if adapter else None,
         "lora_alpha": 2 * job["lora_rank"] if adapter else None,
@@ -84,7 +85,7 @@ def _fsdp(job: Job) -> dict[str, Any]:
         "sharded_weights": job["zero_stage"] == 3,
         "fsdp_wrap": "TRANSFORMER_BASED_WRAP",
         "fsdp_state": "SHARDED_STATE_DICT",
-        "fsdp_offload": True if job["offload"] == "optimizer_weights" else None,
+        "fsdp_offload": True if Offload[job["offload"].upper()].of_weights else None,
         # Layers are repeated in FSDP's own units: gradient_checkpointing would gather them twice.
         "fsdp_recompute": True if inside else None,
         "recompute": "none" if inside else job["recompute"],

@@ -16,8 +16,8 @@ from planner.launch.trainer.reading import (
 )
 from planner.launch.trainer.writing import (
     adapter_notes,
-    is_supervised,
     json_file,
+    moved_activations,
     nested,
     script_arguments,
     script_files,
@@ -62,7 +62,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
         # What the file cannot say is told once.
         precision=job["precision"] if job["precision"] in _WRITTEN else "bf16",
         fp8_attention=None,
-        offload=job["offload"] if job["offload"] == "activations" and is_supervised(job) else None,
+        offload=moved_activations(job),
         quantized_storage=(
             "bfloat16" if job["zero_stage"] == 3 and job["adapter"] == "qlora" else None
         ),

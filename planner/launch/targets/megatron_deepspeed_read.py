@@ -179,9 +179,10 @@ def _offload(reading: Reading, config: Mapping[str, Given]) -> str:
     def is_moved(key: str) -> bool:
         return _text(config.get(f"zero_optimization.{key}.device")) in _OFFLOADED
 
+    checkpoints = _is_true(config.get("activation_checkpointing.cpu_checkpointing"))
+    activations = checkpoints or reading.has("--checkpoint-in-cpu")
     if is_moved("offload_param") or reading.text("--remote-device") in _OFFLOADED:
         return "optimizer_weights"
     if is_moved("offload_optimizer") or reading.has("--cpu-optimizer"):
-        return "optimizer"
-    checkpoints = _is_true(config.get("activation_checkpointing.cpu_checkpointing"))
-    return "activations" if checkpoints or reading.has("--checkpoint-in-cpu") else "none"
+        return "optimizer_activations" if activations else "optimizer"
+    return "activations" if activations else "none"

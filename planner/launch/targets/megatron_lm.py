@@ -134,7 +134,7 @@ def precision_words(job: Job) -> dict[str, Any]:
 
 
 def _offloaded(job: Job) -> str | None:
-    if job["offload"] != "activations":
+    if "activations" not in job["offload"]:
         return None
     experts = job.model.num_experts and job["recompute"] != "feed_forward"
     return "qkv_linear core_attn attn_proj" + (" expert_fc1 moe_act" if experts else "")
@@ -178,7 +178,7 @@ def environment_of(job: Job) -> dict[str, str]:
     is_split = job["tensor_parallel"] > 1 or job["context_parallel"] > 1
     if is_split and int(job["zero_stage"]) <= 1:
         found["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
-    if job["offload"] == "activations":
+    if "activations" in job["offload"]:
         # Transformer Engine from 2.10 on would offload weights too.
         found["NVTE_CPU_OFFLOAD_V1"] = "1"
     return found

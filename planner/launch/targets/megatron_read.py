@@ -42,6 +42,7 @@ def answers(reading: Reading) -> Answers:
 
 
 _NARROW = "--grad-reduce-in-bf16"
+_BOTH_OFFLOADS = ("--optimizer-cpu-offload", "--fine-grained-activation-offloading")
 
 
 def read_megatron(reading: Reading, framework: str) -> Answers:
@@ -60,6 +61,8 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
     _set(values, "virtual_pipeline", _chunks(reading, shape, notes))
     _set(values, "precision", "bf16" if "precision" not in values else None)
     values |= _recomputation(reading, values)
+    if all(map(reading.has, _BOTH_OFFLOADS)):
+        values["offload"] = "optimizer_activations"
     values["dropout"] = _dropout(reading)
     defaults = {
         name: f"{said[name]}, as {framework} does without an option"

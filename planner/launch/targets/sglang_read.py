@@ -112,6 +112,10 @@ def _put_batch(told: Told, ranks: int, pool: str) -> None:
         told.assume("max_num_batched_tokens", max(step // ranks, 1), why)
     else:
         told.values["max_num_batched_tokens"] = max(tokens // ranks, 1)
+    if reading.value("enforce_eager") == "true":
+        told.values["enforce_eager"] = True
+    if copies := whole(reading.value("redundant_experts")):
+        told.values["redundant_experts"] = copies
     if reading.value("prefix_caching") == "true" and pool != PREFILL_POOL:
         told.notes.append(
             "Prefixes are cached: give --prefix-cache-hit-rate, the share of prompts found there."

@@ -120,6 +120,8 @@ def _put_batch(told: Told, ranks: int) -> None:
     else:
         told.values["concurrency"] = seqs * ranks
         told.take("--max-num-seqs")
+    if told.reading.value("enforce_eager") == "true":
+        told.values["enforce_eager"] = True
     tokens = whole(told.reading.value("max_num_batched_tokens"))
     if tokens is None:
         tokens = 2048 if not is_large else 8192 if memory < _LARGEST else 16384

@@ -61,6 +61,16 @@ def _is_fsdp(said: Said) -> bool:
 
 
 def _offload(said: Said, legacy: list[str], is_fsdp: bool) -> str:
+    of_file = said.texts.get("activation_checkpointing.cpu_checkpointing")
+    activations = of_file == "true" or said.of("script", "offload") == "activations"
+    found = _states_away(said, legacy, is_fsdp)
+    if not activations or found.endswith("nvme"):
+        return found
+    return "activations" if found == "none" else f"{found}_activations"
+
+
+def _states_away(said: Said, legacy: list[str], is_fsdp: bool) -> str:
+    """What of optimizer states and weights is not on the GPUs."""
     if is_fsdp:
         weights = said.of("script", "offload") == "optimizer_weights" or "offload" in legacy
         if weights or said.of("accelerate", "fsdp_offload") == "true":
@@ -71,13 +81,11 @@ def _offload(said: Said, legacy: list[str], is_fsdp: bool) -> str:
         for name in ("optimizer", "param")
     }
     away = {name for name, where in device.items() if where in ("cpu", "nvme")}
+    drives = "_nvme" if "nvme" in device.values() else ""
     if "param" in away:
-        return "optimizer_weights"
+        return "optimizer_weights" + drives
     if "optimizer" in away or said.texts.get("zero_optimization.cpu_offload") == "true":
-        return "optimizer"
-    of_file = said.texts.get("activation_checkpointing.cpu_checkpointing")
-    if of_file == "true" or said.of("script", "offload") == "activations":
-        return "activations"
+        return "optimizer" + drives
     return "none"
 
 

@@ -63,6 +63,12 @@ def require_even_copies(job: Job) -> None:
         )
 
 
+def moved_activations(job: Job) -> str | None:
+    """The word of the script's option that moves activations to the host, where one is needed."""
+    moves = "activations" in job["offload"] and is_supervised(job)
+    return "activations" if moves else None
+
+
 def is_supervised(job: Job) -> bool:
     """Whether TRL's script starts it; else ``run_clm.py`` does, from a ``config.json``.
 

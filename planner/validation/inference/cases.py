@@ -10,7 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from planner.confidence.classes import batching
 from planner.confidence.engines import EngineRule, engine_rule
+from planner.confidence.fits import MemoryErrors, memory_errors
+from planner.confidence.intervals import INFERENCE_TABLES
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.specs.engine import EngineProfile
@@ -180,6 +183,11 @@ class InferenceCase(Case):
     def keys(self) -> tuple[str, ...]:
         """Engine, class of GPU, mode, dense or a mixture of experts."""
         return (self.rule.label, self.gpu_class, self.mode.value, self.kind)
+
+    @property
+    def memory_errors(self) -> MemoryErrors:
+        """By engine, and how requests meet there."""
+        return memory_errors(INFERENCE_TABLES, self.rule.label, batching(self.engine), "")
 
 
 def setting_of(

@@ -13,7 +13,13 @@ from planner.estimators.inference.memory import sequence_bytes, serving_memory
 from planner.validation.inference.cases import InferenceCase, setting_of
 from planner.validation.inference.deployments import Deployment, configurations
 from planner.validation.inference.online import fitting_cache
-from planner.validation.inference.outcome import Columns, Outcome, rates, whole_memory
+from planner.validation.inference.outcome import (
+    Columns,
+    Outcome,
+    needed_memory,
+    rates,
+    whole_memory,
+)
 
 
 def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
@@ -60,7 +66,7 @@ def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
         quantities={name: _whole(value, requests) for name, value in quantities.items()},
         memory=_whole(whole_memory(memory, columns.weight_scale), requests),
         reserved=_whole(memory.reserved, requests),
-        fits=np.broadcast_to(memory.most_sequences >= 1, requests.shape),
+        needed=needed_memory(memory, columns),
     )
 
 

@@ -15,11 +15,21 @@ from planner.estimators.inference.serving import Served, served_at_concurrency, 
 from planner.estimators.inference.setting import ServingSetting
 from planner.validation.inference.cases import InferenceCase, setting_of
 from planner.validation.inference.deployments import configurations
-from planner.validation.inference.outcome import Columns, Outcome, in_waves, rates, whole_memory
+from planner.validation.inference.outcome import (
+    Columns,
+    Outcome,
+    in_waves,
+    needed_memory,
+    rates,
+    whole_memory,
+)
 from planner.validation.prediction import RATES
 
 # Concurrencies that are tried where none is given: half powers of two.
 _GRID: FloatArray = 2.0 ** np.arange(0.0, 13.5, 0.5)
+
+# A share of requests that wait for a place, above which they come faster than they are served.
+_OVERLOADED = 0.5
 
 
 def online_runs(cases: Sequence[InferenceCase]) -> Outcome:
@@ -155,7 +165,8 @@ def _outcome(cases: Sequence[InferenceCase], concurrency: FloatArray, queue: Flo
     memory = serving_memory(setting, c)
     served = served_at_concurrency(setting, c, memory)
     token = np.broadcast_to(served.time_per_output_token, concurrency.shape)
-    first = served.time_to_first_token + queue
+    number = np.array([case.traffic.num_requests or np.inf for case in cases])
+    first = served.placed_first + queue + _place_wait(columns, number, served)
     latency = first + np.maximum(columns.output_tokens - 1, 0.0) * token
     shape = concurrency.shape
     quantities = {
@@ -168,8 +179,18 @@ def _outcome(cases: Sequence[InferenceCase], concurrency: FloatArray, queue: Flo
         quantities={name: np.broadcast_to(value, shape) for name, value in quantities.items()},
         memory=np.broadcast_to(whole_memory(memory, columns.weight_scale), shape),
         reserved=np.broadcast_to(memory.reserved, shape),
-        fits=np.broadcast_to(memory.most_sequences >= 1, shape),
+        needed=needed_memory(memory, columns),
     )
+
+
+def _place_wait(columns: Columns, number: FloatArray, served: Served) -> FloatArray:
+    """The wait for a place in a run that ends before a long queue has built up.
+
+    Where requests come faster than they are served, `_at_rates` counts the queue.
+    """
+    longest = number / columns.replicas / served.request_rate / 2
+    often = served.queue.place_share >= _OVERLOADED
+    return np.where(often, 0.0, np.minimum(served.queue.place_wait, longest))
 
 
 def fitting_cache(

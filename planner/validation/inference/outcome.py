@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray
+from planner.arrays import BoolArray, FloatArray, Numeric
 from planner.estimators.inference.memory import ServingMemory
 from planner.validation.inference.cases import InferenceCase
 
@@ -16,13 +16,14 @@ from planner.validation.inference.cases import InferenceCase
 class Outcome:
     """A column per quantity, in the units of the tables; memory in bytes on a GPU.
 
-    ``reserved`` is what the allocator does not see of ``memory``.
+    ``reserved`` is what the allocator does not see of ``memory``; ``needed`` is what a run needs
+    to start, or to go on where it cannot wait for room.
     """
 
     quantities: Mapping[str, FloatArray]
     memory: FloatArray
     reserved: FloatArray
-    fits: BoolArray
+    needed: FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,3 +85,9 @@ def in_waves(
 def whole_memory(memory: ServingMemory, scale: FloatArray) -> FloatArray:
     """The peak with weights larger than those of the format by ``scale``."""
     return np.asarray(memory.total + memory.weights * (scale - 1))
+
+
+def needed_memory(memory: ServingMemory, columns: Columns, sequences: Numeric = 1.0) -> FloatArray:
+    """What so many whole sequences on a GPU need, with weights of the runs' own size."""
+    needed = memory.needed_for(sequences) + memory.weights * (columns.weight_scale - 1)
+    return np.broadcast_to(needed, columns.weight_scale.shape)

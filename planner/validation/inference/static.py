@@ -13,7 +13,14 @@ from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.static import static_batch
 from planner.validation.inference.cases import MICRO_BATCHES, InferenceCase, setting_of
 from planner.validation.inference.deployments import configurations
-from planner.validation.inference.outcome import Columns, Outcome, in_waves, rates, whole_memory
+from planner.validation.inference.outcome import (
+    Columns,
+    Outcome,
+    in_waves,
+    needed_memory,
+    rates,
+    whole_memory,
+)
 
 # Copies of the inputs of a graph that ggml's scheduler keeps (GGML_SCHED_MAX_COPIES).
 _IN_FLIGHT = 4.0
@@ -45,6 +52,8 @@ def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
         latency = in_waves(batch, running, latency, lambda rest: _latency(columns, *times(rest)))
     else:
         latency = latency * batch / running
+    logits = _logits(cases, c)
+    kept = 1.0 if scheduler.continuous else batch / c.attention_data_parallel
     return Outcome(
         quantities={
             "time_to_first_token_s": first,
@@ -52,9 +61,9 @@ def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
             "request_latency_s": latency,
             **rates(columns, request_rate=batch / latency, decode_rate=running / token),
         },
-        memory=whole_memory(memory, columns.weight_scale) + _logits(cases, c),
+        memory=whole_memory(memory, columns.weight_scale) + logits,
         reserved=np.broadcast_to(memory.reserved, batch.shape),
-        fits=np.broadcast_to(room >= (1.0 if scheduler.continuous else batch), batch.shape),
+        needed=needed_memory(memory, columns, kept) + (0.0 if scheduler.continuous else logits),
     )
 
 

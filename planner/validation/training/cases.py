@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from planner.confidence.classes import scale
+from planner.confidence.fits import MemoryErrors, memory_errors
 from planner.confidence.frameworks import FrameworkRule, framework_rule
+from planner.confidence.intervals import TRAINING_TABLES
 from planner.enums import AdapterKind, AdapterTargets
 from planner.estimators.machine import Machine
 from planner.estimators.share import Setting
@@ -109,6 +111,11 @@ class TrainingCase(Case):
     def keys(self) -> tuple[str, ...]:
         """Framework, class of GPU, scale, dense or a mixture of experts."""
         return (self.rule.label, self.gpu_class, self.scale, self.kind)
+
+    @property
+    def memory_errors(self) -> MemoryErrors:
+        """By framework, dense or experts, and scale."""
+        return memory_errors(TRAINING_TABLES, self.rule.label, self.kind, self.scale)
 
 
 def training_case(run: Run, library: Library) -> TrainingCase:

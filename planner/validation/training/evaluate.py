@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from planner.confidence.fits import default_fit_confidence
+from planner.confidence.intervals import TRAINING_TABLES
 from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.configurations.training_rules import RULES
-from planner.estimators.estimate import REJECTIONS, Estimate, evaluate, usable_memory
+from planner.estimators.estimate import REJECTIONS, Estimate, evaluate
 from planner.units import GIB
 from planner.validation.columns import MemoryKind
 from planner.validation.prediction import MEMORY, Prediction
@@ -25,6 +27,9 @@ _OUTSIDE: dict[MemoryKind, tuple[str, ...]] = {
     MemoryKind.RESERVED: ("reserved", "communication_buffers"),
     MemoryKind.ALLOCATED: ("reserved", "communication_buffers", "fragmentation"),
 }
+LIKELY_SHARE = 0.945
+"""Layouts that are predicted to fill more of the memory are believed in only where all do."""
+
 # What makes a row's numbers contradict each other; other rules its framework need not share.
 _IMPOSSIBLE = ("gpu_count", "precision")
 
@@ -32,7 +37,7 @@ _IMPOSSIBLE = ("gpu_count", "precision")
 def predict_training_group(cases: Sequence[TrainingCase]) -> Iterable[Prediction]:
     """Predictions for cases of one group, in their order."""
     every = [layout for case in cases for layout in case.layouts]
-    estimate = evaluate(cases[0].setting, _configurations(every))
+    estimate = evaluate(cases[0].setting, _configurations(every), usable_share=LIKELY_SHARE)
     table = _table(estimate, len(every))
     start = 0
     for case in cases:
@@ -74,8 +79,9 @@ def _summed_up(case: TrainingCase, rows: dict[str, Any]) -> Prediction:
     def mean(name: str) -> float:
         return float(np.exp(np.sum(weights * np.log(rows[name][usable]))))
 
-    device, capacity = mean("device"), usable_memory(case.gpu)
+    device, capacity = mean("device"), case.gpu.allocatable_memory
     tokens = mean("tokens_per_second")
+    chance = float(case.memory_errors.chance(predicted=device, usable=capacity))
     return Prediction(
         case=case,
         values={
@@ -85,8 +91,10 @@ def _summed_up(case: TrainingCase, rows: dict[str, Any]) -> Prediction:
             MEMORY: mean(case.memory_kind) / GIB,
         },
         device_memory=device,
+        needed_memory=device,
         capacity=capacity,
-        fits=device <= capacity,
+        fit_probability=chance,
+        fits=chance >= default_fit_confidence(TRAINING_TABLES),
     )
 
 

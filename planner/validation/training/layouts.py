@@ -14,6 +14,7 @@ from planner.configurations.training_rules import END_CHUNKS
 from planner.enums import (
     ComputePrecision,
     ContextExchange,
+    Fp8Recipe,
     Offload,
     PipelineSchedule,
     Precision,
@@ -83,6 +84,7 @@ class Layout:
     sequence_parallel: bool
     flash_attention: bool
     fp8_attention: bool
+    fp8_recipe: Fp8Recipe
     expert_tensor_parallel: int = 1
     overlap_expert_parallel: bool = False
     token_dispatcher: TokenDispatcher = TokenDispatcher.AUTO
@@ -123,7 +125,7 @@ def layouts(context: Open) -> list[Layout]:
     run = context.run
     precisions = _precisions(run, context.gpu)
     found = [
-        replace(layout, precision=precision)
+        replace(layout, precision=precision, fp8_recipe=_recipe(run, precision))
         for parallel in _parallel(context)
         for layout in _batches(context, parallel)
         for precision in precisions
@@ -167,6 +169,7 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         sequence_parallel=False,
         flash_attention=since(context.rule.flash_attention_from, year) if flash is None else flash,
         fp8_attention=bool(context.run.flag("fp8_attention")),
+        fp8_recipe=Fp8Recipe.AUTO,
         **_options(context),
     )
 
@@ -341,6 +344,22 @@ def _precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
     if not words:
         return _likely_precisions(run, gpu)
     return [_precision(word, gpu) for word in words.split("/")]
+
+
+def _recipe(run: Run, precision: ComputePrecision) -> Fp8Recipe:
+    """How products in 8 bit are scaled: as the run says, or the word for its precision.
+
+    Tables that call some runs mxfp8 mean one factor per tensor by fp8.
+    """
+    if precision is not ComputePrecision.FP8:
+        return Fp8Recipe.AUTO
+    words = run.word("precision").split("/")
+    word = run.word("fp8_recipe") or ("mxfp8" if "mxfp8" in words else "delayed")
+    known = {code.word: code for code in Fp8Recipe}
+    code = known.get(Fp8Recipe.meant(word))
+    if code is None:
+        raise NotPredicted(f"fp8_recipe {word!r} is not one of {', '.join(known)}")
+    return code
 
 
 def _precision(word: str, gpu: GpuSpec) -> ComputePrecision:

@@ -1,0 +1,148 @@
+"""What a request waits for before its prompt: the running step, other prompts, a place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import FloatArray, Numeric
+from planner.configurations.serving import ServingConfigurations
+from planner.estimators.inference.setting import ServingSetting
+from planner.formulas.queueing import mean_wait, met_step, place_wait, running_variance
+
+# A queue of a closed loop is bounded by its clients, not by this.
+_BUSIEST = 0.98
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What the requests of a replica ask of its steps; times in seconds.
+
+    A step over B sequences takes ``fixed + slope B`` and ``prompt`` for every prompt in it;
+    ``per_step`` prompts fill one. ``steps``: that an answer takes. ``places``: for sequences.
+    """
+
+    fixed: FloatArray
+    slope: FloatArray
+    prompt: FloatArray
+    per_step: FloatArray
+    steps: FloatArray
+    places: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """What requests meet when they come; times in seconds.
+
+    ``decode_step``: of the step without prompts; ``load``: share of the time that computes
+    prompts; ``met``: mean length of the step in which a request comes; ``wait``: until its own
+    prompt would be through if it were alone, beyond that time; ``others``: what the prompts
+    that came with it add to its own step; ``stall``: what those that come meanwhile add to its
+    answer. ``running``: variance of the sequences that decode. A share ``place_share`` waits
+    ``place_time`` for a place before.
+    """
+
+    decode_step: FloatArray
+    load: FloatArray
+    met: FloatArray
+    wait: FloatArray
+    others: FloatArray
+    stall: FloatArray
+    running: FloatArray
+    place_share: FloatArray
+    place_time: FloatArray
+
+    @property
+    def place_wait(self) -> FloatArray:
+        """Mean seconds of all requests until there is a place."""
+        with np.errstate(invalid="ignore"):
+            return np.where(self.place_share > 0, self.place_share * self.place_time, 0.0)
+
+
+def queue_of(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    work: Work,
+    rate: FloatArray,
+    decoding: FloatArray,
+) -> Queue:
+    """What requests meet that come at a ``rate`` [1/s] while so many decode."""
+    w, c = setting.workload, configurations
+    is_open = w.request_rate is not None
+    mixes = setting.engine.scheduler.chunked_prefill
+    step = (work.fixed + work.slope * decoding) / c.pipeline_parallel
+    load = np.minimum(rate * work.prompt, _BUSIEST)
+    met = met_step(
+        decode_step=step, load=load, work=work.prompt, variation=w.input_variation, mixes=mixes
+    )
+    together = np.maximum(c.concurrency - 1, 0.0)
+    if not is_open:
+        met = np.minimum(met, step + together * work.prompt)
+    busy = -np.expm1(-c.concurrency) if is_open else np.minimum(together, 1.0)
+    others, wait = _wait(work, step if mixes else np.zeros(()), load, met, w.input_variation)
+    mean = step / (1 - load)
+    variance, noise = running_variance(
+        running=decoding, load=load, fixed=work.fixed, slope=work.slope
+    )
+    share, time = np.zeros(()), np.zeros(())
+    if is_open:
+        most = work.places / (_time_of_answers(work, work.places) + work.places * work.prompt)
+        share, time = place_wait(
+            running=decoding,
+            places=work.places,
+            variance=variance,
+            noise=noise,
+            spare_rate=most - rate,
+        )
+    else:
+        wait = np.minimum(wait, step + together * (work.prompt + step / work.per_step))
+    own = work.prompt + others + (step if mixes else 0.0)
+    return Queue(
+        decode_step=step,
+        load=load,
+        met=met,
+        wait=wait * busy,
+        others=others * busy,
+        stall=np.maximum(own - mean, 0.0) * load / (1 - load) * busy,
+        running=variance if is_open else np.zeros(()),
+        place_share=share,
+        place_time=time,
+    )
+
+
+def _wait(
+    work: Work, step: FloatArray, load: FloatArray, met: FloatArray, variation: float
+) -> tuple[FloatArray, FloatArray]:
+    """What others add to a request's own step, and its wait before and in that step.
+
+    Half of the step that it meets is left. The prompts that came before it in that step are
+    computed before its own, those that came after it in the same step as long as that has
+    room. Where one step does not take what comes, prompts queue at a server that takes
+    them one after the other, each with its share of the ``step`` beside it.
+    """
+    before = load * met / 2
+    after = np.minimum(before, work.prompt * work.per_step / 2)
+    share = step / work.per_step
+    alone = work.prompt + share
+    busy = np.minimum(load * alone / work.prompt, _BUSIEST)
+    queue = mean_wait(utilization=busy, service_time=alone, variation=variation) + step / 2
+    gated = met / 2 + before + after
+    return before + after, np.maximum(gated, queue + np.minimum(share, 0.5 * step))
+
+
+def _time_of_answers(work: Work, sequences: Numeric) -> FloatArray:
+    return np.asarray(work.steps * (work.fixed + work.slope * sequences))
+
+
+def steady_share(work: Work, rate: FloatArray) -> FloatArray:
+    r"""Share of the mean sequences at which as many would end if their number stood still.
+
+    .. math:: \left(1 + \kappa \frac{b}{a}\right)^{-1}
+
+    A replica gains less from more sequences than it loses from fewer, so that their number
+    must be larger on average; the second order of the same diffusion as `running_variance`.
+    """
+    load = np.minimum(rate * work.prompt, _BUSIEST)
+    noise = 0.5 * (1 + 1 / (1 - load) ** 2)
+    return np.asarray(1 / (1 + noise * work.slope / work.fixed))

@@ -1,0 +1,218 @@
+"""From runs that ran or ran out to the probability that a plan fits.
+
+What is needed over what is predicted is taken as log-logistic (`planner.confidence.fits`). A run
+that says what it needed tells its density; one that only ran says that it needed less than the
+memory, one that ran out that it needed more. Runs of few publishers are drawn to the wider kind.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from publishers import publisher
+
+from planner.arrays import BoolArray, FloatArray
+from planner.confidence.classes import batching
+from planner.validation.compare import Row
+from planner.validation.inference.cases import InferenceCase
+from planner.validation.prediction import MEMORY
+
+FEWEST_RAN_OUT = 50
+"""Runs that ran out, below which a table says too little to balance verdicts by."""
+FEWEST = 5
+"""Runs that tell anything of what a kind needs, below which the wider kind stands for it."""
+# Standard deviations of how kinds differ from wider ones: of the center in spreads of the wider
+# kind, and of the logarithm of the spread. Chosen by the log score of publishers left out.
+_CENTERS, _SPREADS = 1.0, 0.3
+# Runs that need less than this share of the memory tell nothing: all plausible errors are smaller.
+_FAR = 1.0
+_ABSURD = math.log(10)
+Key = tuple[str, str, str]
+Fit = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """How a run ended: ``room`` is the logarithm of the usable over the predicted memory.
+
+    ``error`` is that of measured over predicted memory, NaN where it was not measured. ``keys``
+    are the kinds it belongs to, the widest first.
+    """
+
+    keys: tuple[Key, ...]
+    publisher: str
+    room: float
+    error: float
+    ran_out: bool
+
+    @property
+    def tells(self) -> bool:
+        """Whether its ending says something of the errors."""
+        return self.ran_out or not math.isnan(self.error) or self.room < _FAR
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """How well probabilities of publishers left out hold, and the default that follows.
+
+    ``brier`` and ``log_score`` are means over the runs. ``refused`` of those that ran and
+    ``said_to_fit`` of those that ran out are judged wrongly at the ``confidence`` where these
+    shares are closest. ``bins``: the least probability, the runs, their mean, the share that ran.
+    """
+
+    brier: float
+    log_score: float
+    confidence: float
+    ran: int
+    refused: int
+    ran_out: int
+    said_to_fit: int
+    bins: tuple[tuple[float, int, float, float], ...]
+
+
+def endings(rows: Sequence[Row]) -> list[Ending]:
+    """Those of all rows that say whether they ran, or how much memory they needed."""
+    return [found for row in rows if (found := _ending(row)) is not None]
+
+
+def fits(found: Sequence[Ending]) -> dict[Key, tuple[Fit, int, int]]:
+    """Center and spread of every kind with enough runs, these runs, and those that ran out."""
+    kinds: defaultdict[Key, list[Ending]] = defaultdict(list)
+    wider: dict[Key, Key] = {}
+    for ending in found:
+        if ending.tells:
+            for at, key in enumerate(ending.keys):
+                kinds[key].append(ending)
+                wider[key] = ending.keys[max(at - 1, 0)]
+    made: dict[Key, tuple[Fit, int, int]] = {}
+    for key in sorted(kinds, key=lambda key: (sum(map(bool, key)), key)):
+        members = kinds[key]
+        above = wider[key]
+        while above not in made and above != wider[above]:
+            above = wider[above]
+        if len(members) < FEWEST and any(key):
+            continue
+        prior = made[above][0] if any(key) else None
+        out = sum(one.ran_out for one in members)
+        made[key] = _fitted(members, prior), len(members), out
+    return made
+
+
+def judged(found: Sequence[Ending], confidence: float | None = None) -> Judged:
+    """Each run by what the other publishers' runs say, at a confidence or at the balanced one."""
+    chances = _left_out(found)
+    ran = np.array([not one.ran_out for one in found])
+    with np.errstate(divide="ignore"):
+        scores = -np.log(np.where(ran, chances, 1 - chances).clip(1e-12))
+    if confidence is None or (~ran).sum() >= FEWEST_RAN_OUT:
+        confidence = _balanced(chances, ran)
+    return Judged(
+        brier=float(np.mean((chances - ran) ** 2)),
+        log_score=float(np.mean(scores)),
+        confidence=confidence,
+        ran=int(ran.sum()),
+        refused=int((chances[ran] < confidence).sum()),
+        ran_out=int((~ran).sum()),
+        said_to_fit=int((chances[~ran] >= confidence).sum()),
+        bins=tuple(_bins(chances, ran)),
+    )
+
+
+def _ending(row: Row) -> Ending | None:
+    prediction, case = row.prediction, row.prediction.case
+    measured = row.ratio(next(one for one in row.kind.compared if MEMORY in one.names))
+    if case is None or prediction.reason or (row.ran_out is None and measured is None):
+        return None
+    error = -math.log(measured) if measured else math.nan
+    if not prediction.needed_memory > 0:
+        return None
+    label = case.software.label
+    if isinstance(case, InferenceCase):
+        scale, whole = "", (batching(case.engine), label, "")
+    else:
+        scale = case.keys[2]
+        whole = (case.kind, label, scale)
+    levels = range(4 if scale else 3)
+    return Ending(
+        keys=tuple(_key(whole, level) for level in levels),
+        publisher=publisher(row),
+        room=math.log(prediction.capacity / prediction.needed_memory),
+        error=error if abs(error) < _ABSURD else math.nan,
+        ran_out=bool(row.ran_out),
+    )
+
+
+def _key(whole: Key, level: int) -> Key:
+    kind, software, scale = (name if at < level else "" for at, name in enumerate(whole))
+    return kind, software, scale
+
+
+def _left_out(found: Sequence[Ending]) -> FloatArray:
+    """The probability that each run fits, told by other publishers' runs."""
+    chances = np.full(len(found), np.nan)
+    for name in dict.fromkeys(one.publisher for one in found):
+        known = fits([one for one in found if one.publisher != name])
+        for at, one in enumerate(found):
+            if one.publisher == name:
+                center, spread = next(known[key][0] for key in one.keys[::-1] if key in known)
+                chances[at] = 1 / (1 + math.exp(-(one.room - center) / spread))
+    return chances
+
+
+def _balanced(chances: FloatArray, ran: BoolArray) -> float:
+    """The confidence at which the larger share of wrong verdicts is least, to three digits.
+
+    Of several that are as good the one with the least sum, which refuses the fewest.
+    """
+    tried = np.arange(0.05, 0.95, 0.001)
+    refused = np.searchsorted(np.sort(chances[ran]), tried) / max(ran.sum(), 1)
+    fit = 1 - np.searchsorted(np.sort(chances[~ran]), tried) / max((~ran).sum(), 1)
+    order = np.lexsort((tried, refused + fit, np.maximum(refused, fit).round(9)))
+    return round(float(tried[order[0]]), 3)
+
+
+def _bins(chances: FloatArray, ran: BoolArray) -> Iterator[tuple[float, int, float, float]]:
+    edges = (0.0, 0.2, 0.5, 0.65, 0.8, 0.9, 0.97, 0.99, 1.01)
+    for low, high in pairwise(edges):
+        inside = (chances >= low) & (chances < high)
+        if inside.any():
+            yield low, int(inside.sum()), float(chances[inside].mean()), float(ran[inside].mean())
+
+
+def _fitted(members: Sequence[Ending], prior: Fit | None) -> Fit:
+    """The likeliest center and spread, on ever finer grids; publishers count by sqrt(runs)."""
+    sizes: Mapping[str, int] = Counter(one.publisher for one in members)
+    weights = np.array([sizes[one.publisher] ** -0.5 for one in members])
+    room, error, out = (
+        np.array([getattr(one, name) for one in members]) for name in ("room", "error", "ran_out")
+    )
+    centers, logs = np.linspace(-0.5, 0.5, 41), np.linspace(math.log(0.01), math.log(0.6), 33)
+    for _ in range(3):
+        center, log = (axis.ravel()[:, None] for axis in np.meshgrid(centers, logs, indexing="ij"))
+        total = _log_likelihood(center, np.exp(log), room, error, out) @ weights
+        if prior is not None:
+            total -= 0.5 * ((center[:, 0] - prior[0]) / (_CENTERS * prior[1])) ** 2
+            total -= 0.5 * ((log[:, 0] - math.log(prior[1])) / _SPREADS) ** 2
+        best = int(np.argmax(total))
+        found = float(center[best, 0]), float(log[best, 0])
+        steps = centers[1] - centers[0], logs[1] - logs[0]
+        centers, logs = (
+            np.linspace(at - step, at + step, 11) for at, step in zip(found, steps, strict=True)
+        )
+    return found[0], math.exp(found[1])
+
+
+def _log_likelihood(
+    center: FloatArray, spread: FloatArray, room: FloatArray, error: FloatArray, out: BoolArray
+) -> FloatArray:
+    measured = ~np.isnan(error)
+    away = (np.where(measured, error, room) - center) / spread
+    below, above = -np.logaddexp(0, -away), -np.logaddexp(0, away)
+    return np.asarray(
+        np.where(measured, below + above - np.log(spread), np.where(out, above, below))
+    )

@@ -1,0 +1,261 @@
+"""One layer of each kind, operator by operator, its sizes worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.enums import AdapterTargets
+from planner.layers.model import Layer, describe
+from planner.layers.operators import Elementwise, Op, Product
+from planner.layers.sizes import Element, Part, Spread, columns
+from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
+
+H = 64
+
+
+def _layer(attention: dict | None, feed_forward: dict | None, **group: object) -> Layer:
+    return describe(
+        H,
+        LayerGroup(
+            num_hidden_layers=1,
+            attention=AttentionSpec(**attention) if attention else None,
+            feed_forward=FeedForwardSpec(**feed_forward) if feed_forward else None,
+            **group,
+        ),
+    )
+
+
+def _told(op: Op) -> tuple:
+    """Name and sizes: rows and columns of a matrix, numbers and tensors of a kernel."""
+    if isinstance(op, Product):
+        return op.name, op.depth, op.columns.whole, op.split.value
+    if isinstance(op, Elementwise):
+        return op.name, op.columns.whole, op.forward, op.backward
+    return (op.name,)
+
+
+def _kept(layer: Layer, spread: Spread) -> dict[str, int]:
+    """Numbers per token that are kept so, by what they are."""
+    found: dict[str, int] = {}
+    for op in layer.operators:
+        for each in op.keeps:
+            if each.spread is spread:
+                found[each.element.value] = found.get(each.element, 0) + each.columns.whole
+    return found
+
+
+GQA = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+DENSE = {"intermediate_size": 256}
+
+
+def test_dense_layer_with_grouped_queries() -> None:
+    layer = _layer(GQA, DENSE)
+    assert [_told(op) for op in layer.operators] == [
+        ("attention_norm", 64, 2, 3),
+        ("qkv", 64, 64 + 2 * 32, "columns"),
+        ("rope", 64 + 32, 2, 2),
+        ("attention_core",),
+        ("attention_output", 64, 64, "rows"),
+        ("attention_residual", 64, 3, 3),
+        ("attention_tensor_parallel",),
+        ("feed_forward_norm", 64, 2, 3),
+        ("gate_up", 64, 2 * 256, "columns"),
+        ("activation", 256, 3, 5),
+        ("down", 256, 64, "rows"),
+        ("feed_forward_tensor_parallel",),
+        ("feed_forward_residual", 64, 3, 3),
+    ]
+    assert _kept(layer, Spread.TOKENS) == {
+        "residual": 2 * 64,
+        "attention_input": 64,
+        "feed_forward_input": 64,
+        "dropout_mask": 2 * 64,
+    }
+    # Queries, keys, values and the output's input; one statistic or row of scores per head.
+    assert _kept(layer, Spread.TENSOR) == {
+        "sixteen_bit": 64 + 2 * 32 + 64,
+        "statistic": 4,
+        "score": 4,
+        "activation_input": 2 * 256,
+        "feed_forward_input": 256,
+    }
+
+
+def test_every_rank_has_a_key_head_and_a_value_head() -> None:
+    qkv = next(_layer(GQA, None).of(Product))
+    assert [qkv.columns.on_rank(t) for t in (1, 2, 4)] == [128, 64, 16 + 32]
+
+
+def test_latent_attention_with_an_indexer() -> None:
+    attention = {
+        "kind": "latent",
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "head_dim": 24,
+        "qk_rope_head_dim": 8,
+        "v_head_dim": 16,
+        "q_lora_rank": 32,
+        "kv_lora_rank": 12,
+        "index_n_heads": 2,
+        "index_head_dim": 8,
+        "index_topk": 128,
+    }
+    layer = _layer(attention, None)
+    assert [_told(op) for op in layer.operators] == [
+        ("attention_norm", 64, 2, 3),
+        ("q_down", 64, 32, "none"),
+        ("q_up", 32, 4 * 24, "columns"),
+        ("kv_down", 64, 12 + 8, "none"),
+        ("kv_up", 12, 4 * (16 + 16), "columns"),
+        ("rope", 4 * 8, 2, 2),
+        ("index_q", 32, 2 * 8, "none"),
+        ("index_scores",),
+        ("attention_core",),
+        ("attention_output", 64, 64, "rows"),
+        ("attention_residual", 64, 3, 3),
+        ("attention_tensor_parallel",),
+    ]
+    core = layer.core
+    assert core is not None
+    assert (core.latent_width, core.latent_rank, core.rope_dim) == (20, 12, 8)
+    assert (core.most_keys, core.index_dim) == (128, 8)
+    assert [op.name for op in layer.operators if op.cheap] == ["attention_norm", "q_up", "kv_up"]
+    assert _kept(layer, Spread.TOKENS)["sixteen_bit"] == 32 + 20
+    assert _kept(layer, Spread.TENSOR)["sixteen_bit"] == 4 * (24 + 24 + 16) + 64
+
+
+STATE = {
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 16,
+    "linear_conv_kernel_dim": 4,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "gates", "filters"), [("linear", 2 * 4, 4), ("mamba2", 4, 5)], ids=["delta", "mamba2"]
+)
+def test_layers_with_a_state(kind: str, gates: int, filters: int) -> None:
+    layer = _layer({**STATE, "kind": kind}, None)
+    mixed, values = 2 * 16 + 64, 64
+    assert [_told(op) for op in layer.operators] == [
+        ("attention_norm", 64, 2, 3),
+        ("linear_qkvz", 64, mixed + values + gates, "columns"),
+        ("convolution", mixed, 2, 4),
+        ("linear_scan",),
+        ("gated_norm", values, 3, 5),
+        ("attention_output", values, 64, "rows"),
+        ("attention_context_parallel",),
+        ("attention_residual", 64, 3, 3),
+        ("attention_tensor_parallel",),
+    ]
+    scan = layer.scan
+    assert scan is not None
+    assert (scan.state, scan.mixed, scan.expanded_keys) == (64 * 8, mixed, 4 * 8)
+    convolution = next(op for op in layer.operators if op.name == "convolution")
+    assert convolution.weights == filters * mixed
+    kept = (mixed + values + gates) + mixed + values + values
+    assert _kept(layer, Spread.TENSOR) == {"sixteen_bit": kept}
+    assert layer.core is None
+
+
+def test_experts_with_a_shared_expert_and_a_latent() -> None:
+    feed_forward = {
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 96,
+        "moe_latent_size": 32,
+        "shared_intermediate_size": 128,
+        "shared_expert_gate": True,
+        "bias": True,
+    }
+    layer = _layer(None, feed_forward)
+    assert [_told(op) for op in layer.operators] == [
+        ("feed_forward_norm", 64, 2, 3),
+        ("router", 64, 8, "none"),
+        ("shared_expert_gate",),
+        ("latent_down", 64, 32, "none"),
+        ("latent_up", 32, 64, "none"),
+        ("permute",),
+        ("experts",),
+        ("expert_bias",),
+        ("experts_all_to_all",),
+        ("gate_up", 64, 2 * 128, "columns"),
+        ("activation", 128, 3, 5),
+        ("down", 128, 64, "rows"),
+        ("feed_forward_tensor_parallel",),
+        ("feed_forward_residual", 64, 3, 3),
+    ]
+    experts = layer.experts
+    assert experts is not None
+    assert (experts.depth, experts.width, experts.matrices) == (32, 96, 3)
+    assert experts.parameters == 8 * (3 * 32 * 96 + 2 * 96 + 32)
+    assert experts.met * 4 == experts.parameters
+    assert _kept(layer, Spread.EXPERTS) == {
+        "feed_forward_input": 2 * 32 + 2 * 96,
+        "expert_output": 2 * 32,
+        "activation_input": 2 * 2 * 96,
+    }
+    # The block's input is kept once, by what reads it first.
+    assert _kept(layer, Spread.TOKENS)["feed_forward_input"] == 64
+    of_block = [op.name for op in layer.operators if not op.in_feed_forward]
+    assert of_block == ["feed_forward_residual"]
+
+
+def test_parallel_residual_has_one_norm() -> None:
+    layer = _layer(GQA, {**DENSE, "gated": False}, norms_per_layer=1, parallel_residual=True)
+    names = [op.name for op in layer.operators]
+    assert "feed_forward_norm" not in names
+    assert names[7:10] == ["up", "activation", "down"]
+    kept = _kept(layer, Spread.TOKENS)
+    assert (kept["residual"], kept["feed_forward_input"]) == (64, 64)
+
+
+def test_a_norm_without_weights_of_its_own_keeps_nothing() -> None:
+    layer = _layer(GQA, DENSE, norms_per_layer=1)
+    assert [bool(op.keeps) for op in layer.operators if op.module == "norm"] == [True, False]
+
+
+def test_what_is_kept_adds_up_by_kind() -> None:
+    layer = _layer(GQA, DENSE)
+    summed = {
+        (each.element, each.spread): each.columns.whole
+        for each, in_feed_forward in layer.kept
+        if in_feed_forward
+    }
+    assert summed == {
+        (Element.FEED_FORWARD_INPUT, Spread.TOKENS): 64,
+        (Element.ACTIVATION_INPUT, Spread.TENSOR): 512,
+        (Element.FEED_FORWARD_INPUT, Spread.TENSOR): 256,
+    }
+
+
+def test_parts_that_adapters_choose() -> None:
+    parts = [
+        (part.name, part.adapter)
+        for product in _layer(GQA, DENSE).of(Product)
+        for part in product.columns.parts
+    ]
+    query_value, attention, every = AdapterTargets
+    assert parts == [
+        ("q", query_value),
+        ("k", attention),
+        ("v", query_value),
+        ("output", attention),
+        ("gate", every),
+        ("up", every),
+        ("down", every),
+    ]
+
+
+def test_a_description_is_made_once() -> None:
+    assert _layer(GQA, DENSE) is _layer(GQA, DENSE)
+
+
+def test_columns_of_a_rank_are_a_share_of_all_where_nothing_is_copied() -> None:
+    split = columns(Part(name="a", count=8, width=16), Part(name="b", count=64))
+    assert (split.whole, split.on_rank(4)) == (192, 48)

@@ -1,0 +1,42 @@
+"""What kind of attention or feed-forward a layer has is asked in one place: its description."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ESTIMATORS = Path(__file__).parents[2] / "planner" / "estimators"
+KINDS = {"AttentionKind", "AttentionSpec", "FeedForwardSpec", "PositionEmbedding"}
+FIELDS = {
+    *("has_state", "qk_rope_head_dim", "attn_output_gate", "moe_latent_size", "expert_inputs"),
+    *("shared_intermediate_size", "shared_width", "moe_intermediate_size", "parallel_residual"),
+    *("kv_lora_rank", "q_lora_rank", "linear_projected", "linear_mixed", "gated"),
+}
+# Serving asks specs itself.
+ALLOWED = {
+    *("inference/attention.py", "inference/feed_forward.py", "inference/formats.py"),
+    *("inference/linear_attention.py", "inference/memory.py", "inference/offload.py"),
+    *("inference/weights.py",),
+}
+
+
+def _asked(path: Path) -> set[str]:
+    """Kinds that a file imports, and fields of specs that it reads."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            found |= KINDS & {alias.name for alias in node.names}
+        elif isinstance(node, ast.Attribute):
+            found |= FIELDS & {node.attr}
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(ESTIMATORS.rglob("*.py")), ids=lambda path: path.name)
+def test_estimators_ask_descriptions_and_not_specs(path: Path) -> None:
+    asked = _asked(path)
+    if str(path.relative_to(ESTIMATORS)) in ALLOWED:
+        assert asked, "it may leave the list of what is allowed"
+    else:
+        assert asked == set()

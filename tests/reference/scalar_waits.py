@@ -1,0 +1,164 @@
+"""What a request waits for, and how waits spread, in plain floats; part of the naive twin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import erfc, exp, expm1, inf, log, pi, sqrt
+from statistics import NormalDist
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demand:
+    """A replica's steps, and what requests ask of them."""
+
+    fixed: float
+    slope: float
+    prompt: float
+    per_step: float
+    steps: float
+    places: float
+    stages: float
+    clients: float
+    is_open: bool
+    mixes: bool
+    variation: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Met:
+    """What a request meets."""
+
+    decode_step: float
+    load: float
+    met: float
+    wait: float
+    others: float
+    stall: float
+    running: float
+    place_share: float
+    place_time: float
+
+    @property
+    def place_wait(self) -> float:
+        return self.place_share * self.place_time if self.place_share > 0 else 0.0
+
+
+def noise(load: float) -> float:
+    """An arrival and its prompt, which stops all others, against a departure."""
+    stopped = 1 / (1 - load)
+    return (1 + stopped * stopped) / 2
+
+
+def meets(demand: Demand, rate: float, decoding: float) -> Met:
+    d = demand
+    step = (d.fixed + d.slope * decoding) / d.stages
+    load = min(rate * d.prompt, 0.98)
+    second = d.prompt * (1 + d.variation * d.variation)
+    if d.mixes:
+        met = step / (1 - load) + load * second / (1 - load * load)
+    else:
+        prompts = (second + load * step * (1 - load)) / (1 - load * load)
+        met = (1 - load) * step + load * prompts
+    others = max(d.clients - 1, 0.0)
+    if not d.is_open:
+        met = min(met, step + others * d.prompt)
+    beside = step if d.mixes else 0.0
+    before = load * met / 2
+    after = min(before, d.prompt * d.per_step / 2)
+    share = beside / d.per_step
+    alone = d.prompt + share
+    busy = min(load * alone / d.prompt, 0.98)
+    lined_up = busy * alone * (1 + d.variation**2) / (2 * (1 - busy)) + beside / 2
+    wait = max(met / 2 + before + after, lined_up + min(share, beside / 2))
+    share_of_places, time, variance = 0.0, 0.0, 0.0
+    if d.is_open:
+        chance = -expm1(-d.clients)
+        variance = noise(load) * decoding * (d.fixed + d.slope * decoding) / d.fixed
+        most = d.places / (d.steps * (d.fixed + d.slope * d.places) + d.places * d.prompt)
+        share_of_places = tail((d.places - decoding) / sqrt(variance))
+        time = noise(load) / (most - rate) if most > rate else inf
+    else:
+        chance = min(others, 1.0)
+        wait = min(wait, step + others * (d.prompt + step / d.per_step))
+    own = d.prompt + before + after + beside
+    return Met(
+        decode_step=step,
+        load=load,
+        met=met,
+        wait=wait * chance,
+        others=(before + after) * chance,
+        stall=max(own - step / (1 - load), 0.0) * load / (1 - load) * chance,
+        running=variance,
+        place_share=share_of_places,
+        place_time=time,
+    )
+
+
+def tail(score: float) -> float:
+    """Borjesson and Sundberg's share above a score; within 0.3 % of the true one."""
+    z = abs(score)
+    above = exp(-z * z / 2) / sqrt(2 * pi) / (0.661 * z + 0.339 * sqrt(z * z + 5.51))
+    assert above == 0 or abs(above / (erfc(z / sqrt(2)) / 2) - 1) < 0.003 or z > 30
+    return above if score >= 0 else 1 - above
+
+
+def place_within(met: Met, share: float) -> float:
+    """Of those that wait for a place, the waits are exponential."""
+    if met.place_share <= 1 - share:
+        return 0.0
+    return log(met.place_share / (1 - share)) * met.place_time
+
+
+def first_variance(demand: Demand, met: Met) -> float:
+    """The step, the time in it, the prompts of others, the own prompt."""
+    load, s, c = met.load, demand.prompt, demand.variation
+    step, second = met.decode_step, 1 + c * c
+    unbounded = meets_step(demand, step, load)
+    if demand.mixes:
+        mean = step / (1 - load)
+        spread = mean * (unbounded - mean)
+        third = load * s * s * second**3 * mean + 3 * load**2 * s * second * spread
+        moment = third / (1 - load**3) + 3 * mean * spread + mean**3
+        varied = max(moment / mean - unbounded**2, 0.0)
+    else:
+        prompts = (unbounded - (1 - load) * step) / max(load, 1e-12)
+        varied = load * (1 - load) * (prompts - step) ** 2 + load * prompts**2
+    total = (0.5 + load) ** 2 * varied
+    total += (varied + met.met**2) / 12 + load * met.met * s * second
+    longer = met.wait / max((0.5 + load) * met.met, 1e-300)
+    return total * longer * max(longer, 1) + (s * c) ** 2
+
+
+def meets_step(demand: Demand, step: float, load: float) -> float:
+    """The step that is met where clients do not bound it."""
+    second = demand.prompt * (1 + demand.variation**2)
+    if demand.mixes:
+        return step / (1 - load) + load * second / (1 - load**2)
+    prompts = (second + load * step * (1 - load)) / (1 - load**2)
+    return (1 - load) * step + load * prompts
+
+
+def token_variances(
+    demand: Demand, met: Met, decoding: float, answers: float, drafted: float
+) -> tuple[float, float]:
+    """By the sequences beside, averaged over an answer, and by the prompts that come."""
+    own = demand.fixed + demand.slope * decoding
+    x = min(max(demand.fixed / own, 1e-3), 1.0)
+    averaged = 2 * (x - 1 + exp(-x)) / x**2
+    beside = (demand.slope / (1 - met.load)) ** 2 * met.running * averaged
+    second = demand.prompt * (1 + demand.variation**2)
+    mean = met.decode_step / (1 - met.load)
+    prompts = met.load * mean * second / (demand.steps * (1 - met.load) ** 2)
+    return beside / drafted**2, prompts * (1 + answers**2) / drafted**2
+
+
+def gamma_within(share: float, mean: float, variance: float) -> float:
+    mean = max(mean, 1e-100)
+    inverse = min(variance / mean**2, 1e4)
+    return mean * max(1 - inverse / 9 + NormalDist().inv_cdf(share) * sqrt(inverse) / 3, 0) ** 3
+
+
+def lognormal_within(share: float, mean: float, variance: float) -> float:
+    mean = max(mean, 1e-100)
+    log_variance = log(1 + variance / mean**2)
+    return mean * exp(NormalDist().inv_cdf(share) * sqrt(log_variance) - log_variance / 2)

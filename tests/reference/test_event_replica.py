@@ -1,0 +1,119 @@
+"""The closed forms of waits and their spread against a simulation, request by request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from event_replica import Lengths, Replica, Seen, StepCosts
+
+from planner.configurations.serving import ServingConfigurations
+from planner.enums import CacheType, Quantization
+from planner.estimators.inference.estimate import ServingEstimate, evaluate_serving
+from planner.estimators.inference.percentiles import (
+    request_latency_percentile,
+    time_per_output_token_percentile,
+    time_to_first_token_percentile,
+)
+from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.machine import Machine
+from planner.specs.catalogue import default_cluster, load_gpu
+from planner.specs.model_catalogue import load_model
+from planner.specs.profile import load_engine
+from planner.specs.serving import ServingWorkload
+
+STEP_TOKENS = 8192
+REQUESTS = 20_000
+SHARES = (0.5, 0.9, 0.99)
+PERCENTILES: dict[str, Callable[[ServingEstimate, float], Any]] = {
+    "first": time_to_first_token_percentile,
+    "per_token": time_per_output_token_percentile,
+    "latency": request_latency_percentile,
+}
+# Model, GPUs, engine, tokens in, tokens out: dense on one GPU and on four, experts, long
+# answers, long prompts, and an engine that stops decoding for prompts.
+DEPLOYMENTS = [
+    ("llama-3.1-8b", 1, "vllm", 1024, 256),
+    ("llama-3.1-8b", 1, "vllm", 4000, 300),
+    ("llama-3.1-70b", 4, "vllm", 1024, 256),
+    ("llama-3.1-70b", 4, "vllm", 256, 1024),
+    ("mixtral-8x7b", 2, "vllm", 1024, 256),
+    ("llama-3.1-8b", 1, "tgi", 1024, 256),
+]
+
+
+def deployment(
+    model: str, num_gpus: int, engine: str, tokens: tuple[int, int], variation: float
+) -> tuple[ServingSetting, ServingConfigurations]:
+    """Poisson arrivals at H100s, and every number of requests in flight."""
+    gpu = load_gpu("h100-sxm-80gb")
+    setting = ServingSetting(
+        machine=Machine(gpu=gpu, cluster=default_cluster(gpu)),
+        model=load_model(model),
+        engine=load_engine(engine).spec,
+        workload=ServingWorkload(
+            input_tokens=tokens[0],
+            output_tokens=tokens[1],
+            input_variation=variation,
+            output_variation=variation,
+            request_rate=1.0,
+        ),
+    )
+    return setting, ServingConfigurations.of(
+        num_gpus=num_gpus,
+        tensor_parallel=num_gpus,
+        pipeline_parallel=1,
+        attention_data_parallel=1,
+        expert_parallel=1,
+        concurrency=np.arange(1.0, 700.0),
+        max_num_batched_tokens=STEP_TOKENS,
+        quantization=Quantization.W16A16,
+        expert_quantization=Quantization.W16A16,
+        kv_cache=CacheType.BF16,
+        weight_offload=0.0,
+        kv_offload=0.0,
+    )
+
+
+@pytest.mark.parametrize("load", [0.3, 0.5, 0.8, 0.9])
+@pytest.mark.parametrize("variation", [0.0, 1.0])
+@pytest.mark.parametrize(("model", "num_gpus", "engine", "prompt", "answer"), DEPLOYMENTS)
+def test_waits_and_percentiles_are_those_of_a_simulation(
+    model: str, num_gpus: int, engine: str, prompt: int, answer: int, variation: float, load: float
+) -> None:
+    setting, c = deployment(model, num_gpus, engine, (prompt, answer), variation)
+    estimate = evaluate_serving(setting, c)
+    fits = np.flatnonzero(
+        (estimate.rejected_by == 0) & (c.concurrency <= setting.engine.scheduler.max_num_seqs)
+    )
+    row = int(np.argmax(estimate.request_rate >= load * estimate.request_rate[fits[-1]]))
+
+    def at(values: Any) -> float:
+        return float(np.broadcast_to(values, c.shape)[row])
+
+    served = estimate.served
+    phases = type(served.phases)(
+        **{name: np.asarray(at(value)) for name, value in vars(served.phases).items()}
+    )
+    places = min(at(estimate.memory.most_sequences), setting.engine.scheduler.max_num_seqs)
+    seen = Replica(
+        costs=StepCosts.of(phases, prompt, setting.engine.scheduler.chunked_prefill),
+        places=int(places),
+        step_tokens=STEP_TOKENS,
+        prompts=Lengths(mean=prompt, variation=variation),
+        answers=Lengths(mean=answer, variation=variation),
+    ).poisson(at(estimate.request_rate), REQUESTS)
+
+    outside = setting.engine.execution.request_overhead
+    first = at(served.time_to_first_token) - outside
+    assert first == pytest.approx(Seen.mean(seen.first), rel=0.1)
+    assert at(served.time_per_output_token) == pytest.approx(Seen.mean(seen.per_token), rel=0.1)
+    if load > 0.8:
+        return
+    for name, percentile in PERCENTILES.items():
+        values = getattr(seen, name)
+        for share in SHARES:
+            found = at(percentile(estimate, share)) - (name != "per_token") * outside
+            assert found == pytest.approx(Seen.within(values, share), rel=0.2), (name, share)

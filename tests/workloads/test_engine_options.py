@@ -1,0 +1,59 @@
+"""What a question tells an engine: sequences at once, graphs, copies of experts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import planner
+from planner.specs.profile import load_engine
+from planner.workloads.engine_options import eager, limited
+
+ASKED: dict[str, Any] = {
+    "workload": "serve", "model": "llama-3.2-1b", "gpu": "h100-sxm-80gb", "engine": "vllm",
+    "num_gpus": 1, "input_tokens": 512, "output_tokens": 512,
+}  # fmt: skip
+
+
+def estimated(concurrency: int, **more: Any) -> Any:
+    return planner.estimate(**ASKED, settings={"concurrency": concurrency}, **more).candidates
+
+
+def test_without_graphs_the_host_sets_the_pace_of_small_models() -> None:
+    graphs, alone = estimated(4), estimated(4, enforce_eager=True)
+    assert alone.time_per_output_token > 1.15 * graphs.time_per_output_token
+    engine = load_engine("vllm").spec
+    assert eager(engine).execution.decode_launch_time == engine.execution.prefill_launch_time
+
+
+def test_requests_beyond_the_engine_s_sequences_wait() -> None:
+    free, few = estimated(64), estimated(64, max_num_seqs=8)
+    assert few.time_to_first_token > 5 * free.time_to_first_token
+    assert few.time_per_output_token < free.time_per_output_token
+    assert estimated(64, max_num_seqs=64).time_per_output_token == free.time_per_output_token
+
+
+def test_fewer_sequences_leave_more_room() -> None:
+    usual, few = (estimated(4, **more).estimate.memory for more in ({}, {"max_num_seqs": 16}))
+    saved = usual.activations - few.activations
+    assert few.room.size - usual.room.size == saved > 0
+    profile = limited(load_engine("vllm").spec, 16)
+    assert (profile.scheduler.max_num_seqs, profile.memory.profiled_seqs) == (16, 16)
+
+
+def test_copies_of_experts_take_memory() -> None:
+    layout = {"tensor_parallel": 1, "attention_data_parallel": 64, "expert_parallel": 64,
+              "concurrency": 64}  # fmt: skip
+
+    def weights(copies: int | None) -> float:
+        found = planner.estimate(
+            workload="serve", model="deepseek-v3", gpu="h200", engine="sglang", num_gpus=64,
+            settings=layout, redundant_experts=copies,
+        )  # fmt: skip
+        assert found.rejected_by == ""
+        return float(found.candidates.estimate.memory.weights[0])
+
+    none, many = weights(None), weights(64)
+    # 256 experts fill 64 ranks; 64 copies are one more for each, in 58 layers of 8 bits.
+    assert weights(0) == none
+    expert = 3 * 7168 * 2048 * (1 + 4 / 128**2)
+    assert round((many - none) / expert, 3) == 58
