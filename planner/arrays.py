@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import reduce
 from operator import attrgetter
 from typing import TypeAlias
@@ -44,14 +44,6 @@ def _fits_in(array: FloatArray, total: FloatArray) -> bool:
     missing = total.ndim - array.ndim
     sizes = zip(array.shape, total.shape[missing:], strict=False)
     return missing >= 0 and all(size in (1, whole) for size, whole in sizes)
-
-
-def of_each(values: Numeric, of: Callable[[float], float]) -> Numeric:
-    """What a function of one number gives for each of an array with few different numbers."""
-    array = np.asarray(values, dtype=np.float64)
-    distinct, place = np.unique(array, return_inverse=True)
-    found = np.array([of(value) for value in distinct.tolist()])
-    return float(found[0]) if len(found) == 1 else found[place].reshape(array.shape)
 
 
 def first_true(conditions: Iterable[BoolArray]) -> CodeArray:

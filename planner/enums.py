@@ -232,11 +232,22 @@ class ContextExchange(_Code):
 
 
 class AdapterKind(StrEnum):
-    """What is trained: every weight, or low-rank adapters of frozen ones (4-bit for qlora)."""
+    """What is trained: every weight, or what stands beside frozen ones (4-bit for qlora).
+
+    Low-rank adapters; ``PROMPT``: embeddings of virtual tokens before each sequence; ``PREFIX``:
+    keys and values of virtual tokens in each layer.
+    """
 
     NONE = "none"
     LORA = "lora"
     QLORA = "qlora"
+    PROMPT = "prompt"
+    PREFIX = "prefix"
+
+    @property
+    def is_low_rank(self) -> bool:
+        """Whether matrices have adapters of a rank."""
+        return self in (AdapterKind.LORA, AdapterKind.QLORA)
 
 
 class AdapterTargets(StrEnum):
@@ -248,6 +259,26 @@ class AdapterTargets(StrEnum):
     QUERY_VALUE = "query_value"
     ATTENTION = "attention"
     ALL_LINEAR = "all_linear"
+
+
+class SavedModules(StrEnum):
+    """What is trained whole beside an adapter: nothing, or embedding and logits."""
+
+    NONE = "none"
+    EMBEDDINGS = "embeddings"
+
+
+class Padding(StrEnum):
+    """How samples of different lengths fill sequences.
+
+    ``PACKED``: several fill each; ``LONGEST``: padded to the longest of a micro-batch; ``FULL``:
+    to the sequence; ``NONE``: one after the other without padding, each attends to itself alone.
+    """
+
+    PACKED = "packed"
+    LONGEST = "longest"
+    FULL = "full"
+    NONE = "none"
 
 
 class LinkKind(StrEnum):

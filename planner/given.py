@@ -38,7 +38,11 @@ _MOST_AT_ONCE = 10**7
 _BURST_OF = ("serve",)
 _FIELDS = tuple(field.name for field in fields(Request))
 _OF_OPTUNA = ("trials", "seed", "sampler", "storage")
-NEEDS = {"acceptance_rate": "draft_tokens", "draft_cost": "draft_tokens"}
+NEEDS = {
+    "acceptance_rate": "draft_tokens",
+    "draft_cost": "draft_tokens",
+    "draft_model": "draft_tokens",
+}
 """Questions that do nothing without another."""
 
 

@@ -86,6 +86,12 @@ class Request:
     mtp_num_layers: int | None = None
     adapter: str | tuple[str, ...] = "none"
     lora_targets: str | None = None
+    modules_to_save: str | None = None
+    double_quantization: bool = True
+    virtual_tokens: int | None = None
+    padding: str | None = None
+    mean_sample_length: int | None = None
+    sample_length_deviation: int | None = None
     flops_efficiency: float | str | None = None
     reliability: str | None = None
 
@@ -95,6 +101,8 @@ class Request:
     input_tokens: int | None = None
     output_tokens: int | None = None
     request_rate: float | None = None
+    input_variation: float = 0.0
+    output_variation: float = 0.0
     prefix_cache_hit_rate: float = 0.0
     draft_tokens: int = 0
     acceptance_rate: float = 0.0

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from memory_fits import Ending, endings, fits, judged
+from memory_fits import Ending, endings, fits, judged, logged_endings
 from residuals import Cell, cells, held_when_left_out, layout_factors, residuals
 
 import planner.confidence
@@ -33,7 +33,9 @@ def main() -> None:
     for paths in ((SHIPPED,), SHIPPED_INFERENCE):
         tables = [read_runs(path) for path in paths]
         rows = [row for runs in tables for row in joined(runs, predict(runs))]
-        confidence = _make_fits(rows[0].kind.tables, endings(rows), confidence)
+        logged = logged_endings() if paths is SHIPPED_INFERENCE else []
+        found = [*endings(rows), *logged]
+        confidence = _make_fits(rows[0].kind.tables, found, confidence)
         _make(rows)
 
 

@@ -15,6 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 from publishers import publisher
+from start_logs import logged_errors
 
 from planner.arrays import BoolArray, FloatArray
 from planner.confidence.classes import batching
@@ -41,7 +42,7 @@ class Ending:
     """How a run ended: ``room`` is the logarithm of the usable over the predicted memory.
 
     ``error`` is that of measured over predicted memory, NaN where it was not measured. ``keys``
-    are the kinds it belongs to, the widest first.
+    are the kinds it belongs to, the widest first; ``of_software``: it tells of the last alone.
     """
 
     keys: tuple[Key, ...]
@@ -49,6 +50,7 @@ class Ending:
     room: float
     error: float
     ran_out: bool
+    of_software: bool = False
 
     @property
     def tells(self) -> bool:
@@ -80,6 +82,24 @@ def endings(rows: Sequence[Row]) -> list[Ending]:
     return [found for row in rows if (found := _ending(row)) is not None]
 
 
+def logged_endings() -> list[Ending]:
+    """Those of engines that logged at their start what they had left for a cache."""
+    found = []
+    for engine, source, room, error in logged_errors():
+        keys = [("", "", ""), ("continuous", "", ""), ("continuous", engine, "")]
+        found.append(
+            Ending(
+                keys=tuple(keys),
+                publisher=source,
+                room=room,
+                error=error,
+                ran_out=False,
+                of_software=True,
+            )
+        )
+    return found
+
+
 def fits(found: Sequence[Ending]) -> dict[Key, tuple[Fit, int, int]]:
     """Center and spread of every kind with enough runs, these runs, and those that ran out."""
     kinds: defaultdict[Key, list[Ending]] = defaultdict(list)
@@ -87,7 +107,8 @@ def fits(found: Sequence[Ending]) -> dict[Key, tuple[Fit, int, int]]:
     for ending in found:
         if ending.tells:
             for at, key in enumerate(ending.keys):
-                kinds[key].append(ending)
+                if not ending.of_software or at == len(ending.keys) - 1:
+                    kinds[key].append(ending)
                 wider[key] = ending.keys[max(at - 1, 0)]
     made: dict[Key, tuple[Fit, int, int]] = {}
     for key in sorted(kinds, key=lambda key: (sum(map(bool, key)), key)):

@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from planner.enums import AdapterKind, AdapterTargets, ComputePrecision, Contract, Quantization
+from planner.enums import (
+    AdapterKind,
+    AdapterTargets,
+    ComputePrecision,
+    Contract,
+    Padding,
+    Quantization,
+    SavedModules,
+)
 from planner.given import DRIVERS, SAMPLERS
 from planner.inputs import full_name
 from planner.launch.names import TARGETS, WRAPPERS
@@ -37,6 +45,8 @@ _WORDS: dict[str, Sequence[str]] = {
     "contract": [*Contract],
     "adapter": (*AdapterKind, ALL),
     "lora_targets": [*AdapterTargets],
+    "modules_to_save": [*SavedModules],
+    "padding": [*Padding],
     "driver": DRIVERS,
     "sampler": SAMPLERS,
     "wrapper": WRAPPERS,

@@ -354,7 +354,9 @@ def _of_term(term: Term) -> tuple[Any, Any]:
     text = f"{bound}{term.description}."
     text = text[0].upper() + text[1:]
     if term.type == "flag":
-        return Annotated[bool, typer.Option(*term.options, help=text)], False
+        is_on = term.default == "true"
+        names = [f"{name}/--no-{name[2:]}" for name in term.options] if is_on else term.options
+        return Annotated[bool, typer.Option(*names, help=text)], is_on
     option = typer.Option(
         *term.options,
         help=text,

@@ -9,6 +9,9 @@ from functools import cache
 from planner.confidence.tables import read_table
 from planner.enums import AdapterTargets
 
+# TRL's max_length, where neither a run nor what is known of its framework says one.
+_SAMPLE_LENGTH = 1024
+
 
 @dataclass(frozen=True, kw_only=True)
 class FrameworkRule:
@@ -22,7 +25,8 @@ class FrameworkRule:
     ``memory_kind``: what the framework itself prints; empty if that is not known.
     ``adapter_profile`` stands for the framework where it trains an adapter, if another one
     does, ``fused_adapter_profile`` where it does so with fused kernels; ``lora_targets`` is
-    what it then adapts. ``trains_mtp``: its recipes train a model's multi-token prediction.
+    what it then adapts. ``sample_length``: tokens of a sample of fine-tuning. ``trains_mtp``: its
+    recipes train a model's multi-token prediction.
     """
 
     pattern: str
@@ -41,6 +45,7 @@ class FrameworkRule:
     fused_adapter_profile: str
     lora_targets: str
     trains_mtp: bool
+    sample_length: int
 
     def of_adapter(self, *, fused: bool) -> FrameworkRule:
         """The rule for a run that trains an adapter, with fused kernels or without."""
@@ -79,6 +84,7 @@ def _framework_rules() -> tuple[FrameworkRule, ...]:
             fused_adapter_profile=row["fused_adapter_profile"] or row["adapter_profile"],
             lora_targets=row["lora_targets"] or AdapterTargets.ATTENTION,
             trains_mtp=row["trains_mtp"] == "1",
+            sample_length=_year(row["sample_length"]) or _SAMPLE_LENGTH,
         )
         for row in read_table("frameworks.csv")
     )

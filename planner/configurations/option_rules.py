@@ -22,11 +22,9 @@ def unsupported_options(c: TrainingConfigurations, f: FrameworkProfile) -> dict[
     schedules = [code.word in f.pipeline_schedules for code in PipelineSchedule]
     usual = c.pipeline_schedule <= PipelineSchedule.INTERLEAVED
     rings = (c.cp_comm_type == ContextExchange.P2P) | f.head_exchange
-    found = {
-        "token_dispatcher": ~np.asarray(known)[c.token_dispatcher],
-        "pipeline_schedule": ~(usual | np.asarray(schedules)[c.pipeline_schedule]),
-        "cp_comm_type": ~np.asarray(rings),
-    }
+    found = {"token_dispatcher": ~np.asarray(known)[c.token_dispatcher]}
+    found["pipeline_schedule"] = ~(usual | np.asarray(schedules)[c.pipeline_schedule])
+    found["cp_comm_type"] = ~np.asarray(rings)
     if not f.expert_tensor_parallel:
         found["expert_tensor_parallel"] = c.expert_tensor_parallel > 1
     if not f.expert_overlap:

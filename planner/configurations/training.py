@@ -22,6 +22,7 @@ class TrainingConfigurations(ConfigurationTable):
     context_parallel: FloatArray
     pipeline_parallel: FloatArray
     virtual_pipeline: FloatArray
+    layer_split: BoolArray
     expert_parallel: FloatArray
     micro_batch_size: FloatArray
     global_batch_size: FloatArray

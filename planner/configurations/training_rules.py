@@ -82,6 +82,11 @@ def _virtual(c: TrainingConfigurations, context: Context) -> BoolArray:
     return np.asarray((c.virtual_pipeline > 1) & unsupported)
 
 
+def _layer_split(c: TrainingConfigurations, _: Context) -> BoolArray:
+    useless = (c.pipeline_parallel == 1) | (c.virtual_pipeline > 1)
+    return np.asarray(c.layer_split & useless)
+
+
 def _interleaved_batch(c: TrainingConfigurations, _: Context) -> BoolArray:
     return np.asarray(
         (c.virtual_pipeline > 1) & indivisible(c.num_micro_batches, c.pipeline_parallel)
@@ -105,7 +110,7 @@ def _sequence_length(c: TrainingConfigurations, context: Context) -> BoolArray:
     cp = c.context_parallel
     pieces = np.where(cp > 1, 2 * cp, 1.0)
     split = np.where(c.sequence_parallel, c.tensor_parallel, 1.0)
-    return indivisible(context.workload.sequence_length, pieces * split)
+    return indivisible(context.workload.computed_length, pieces * split)
 
 
 def _ring_without_flash(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -176,8 +181,10 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
     in_pipeline = (c.pipeline_parallel > 1) & ~np.isin(c.zero_stage, f.pipeline_zero_stages)
     found = {
         "zero_stage": ~np.isin(c.zero_stage, f.zero_stages) | in_pipeline,
-        "pipeline_parallel": in_pipeline if f.pipeline_parallel else c.pipeline_parallel > 1,
+        "pipeline_parallel": in_pipeline if f.pipeline_parallel else _no_pipeline(c, f),
     }
+    if not f.layer_split:
+        found["layer_split"] = c.layer_split
     for name in ("tensor_parallel", "context_parallel", "expert_parallel"):
         if not getattr(f, name):
             found[name] = getattr(c, name) > 1
@@ -192,6 +199,11 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
     if not f.fp8_attention:
         found["fp8_attention"] = c.fp8_attention
     return found | unsupported_options(c, f)
+
+
+def _no_pipeline(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:
+    """Pipelines of a framework without a schedule for them; its stages may take turns."""
+    return (c.pipeline_parallel > 1) & ~(c.layer_split & f.layer_split)
 
 
 def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -262,6 +274,11 @@ RULES: tuple[Rule, ...] = tuple(
             _virtual,
         ),
         (
+            "layer_split",
+            "layer_split needs pipeline_parallel > 1 without virtual_pipeline",
+            _layer_split,
+        ),
+        (
             "interleaved_micro_batches",
             "an interleaved schedule needs micro-batches in multiples of pipeline_parallel",
             _interleaved_batch,
@@ -326,9 +343,7 @@ RULES: tuple[Rule, ...] = tuple(
     )
 )
 
-OUT_OF_MEMORY = predicted(
-    "out_of_memory", "the fullest GPU is not sure enough to have the memory that it needs"
-)
+OUT_OF_MEMORY = predicted("out_of_memory", "the fullest GPU needs more memory than it surely has")
 
 REJECTING: tuple[Rule, ...] = (*RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
 """All that rejects a configuration before the user's limits, in order."""

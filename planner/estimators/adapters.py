@@ -15,7 +15,7 @@ from planner.estimators.share import Setting, Share
 from planner.formulas.adapters import adapter_parameters, dequantize_bytes
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Product, Split
-from planner.specs.model import LayerGroup
+from planner.specs.model import LayerGroup, ModelSpec
 
 _CHOSEN = {
     target: tuple(AdapterTargets)[: index + 1] for index, target in enumerate(AdapterTargets)
@@ -45,6 +45,8 @@ class Adapted:
 
 def adapted_matrices(setting: Setting, group: LayerGroup) -> tuple[Adapted, ...]:
     """The matrices of one layer that have an adapter, as the framework joins them."""
+    if setting.workload.has_virtual_tokens:
+        return ()
     found = _adapted(layer_of(setting.model, group), setting.workload.lora_targets)
     if setting.framework.execution.fused_projections:
         return tuple(_fused(found))
@@ -54,7 +56,14 @@ def adapted_matrices(setting: Setting, group: LayerGroup) -> tuple[Adapted, ...]
 def layer_adapter_parameters(
     setting: Setting, group: LayerGroup, tensor_parallel: Numeric
 ) -> FloatArray:
-    """Trained parameters of one layer on one tensor-parallel rank."""
+    """Trained parameters of one layer on one tensor-parallel rank.
+
+    Those of prefix tuning are keys and values of its virtual tokens.
+    """
+    if setting.workload.adapter is AdapterKind.PREFIX:
+        return np.asarray(
+            setting.workload.virtual_tokens * prefix_width(setting.model, group) / tensor_parallel
+        )
     found = []
     for matrix in adapted_matrices(setting, group):
         depth, columns = matrix.local(tensor_parallel)
@@ -63,11 +72,19 @@ def layer_adapter_parameters(
     return add(found)
 
 
+def prefix_width(model: ModelSpec, group: LayerGroup) -> float:
+    """Keys and values of a virtual token in a layer; 0 in one without a cache of them."""
+    core = layer_of(model, group).core
+    return float(core.key_value_heads * (core.qk_dim + core.v_dim)) if core else 0.0
+
+
 def adapter_block(share: Share, group: LayerGroup) -> Iterator[Operator]:
     """Adapters of a layer, and the dequantization of its frozen matrices."""
     workload = share.setting.workload
     if not workload.is_frozen:
         return
+    if workload.adapter is AdapterKind.PREFIX:
+        yield from _prefix(share, group)
     for matrix in adapted_matrices(share.setting, group):
         yield _adapter(share, matrix)
     if workload.adapter is AdapterKind.QLORA:
@@ -82,7 +99,10 @@ def adapter_launches(share: Share, group: LayerGroup) -> float:
     count = len(adapted_matrices(share.setting, group))
     time = count * execution.adapter_launch_time
     if workload.adapter is AdapterKind.QLORA:
-        time += sum(group.num_matrices) * execution.dequantize_launch_time
+        time += (
+            sum(layer_of(share.setting.model, group).num_matrices)
+            * execution.dequantize_launch_time
+        )
     return time
 
 
@@ -137,10 +157,31 @@ def _adapter(share: Share, matrix: Adapted) -> Operator:
     )
 
 
+def _prefix(share: Share, group: LayerGroup) -> Iterator[Operator]:
+    """Scores and values of every token with the virtual ones, which all of them attend to.
+
+    Two products forward, four backward, at the rate of a matrix product.
+    """
+    core, machine = layer_of(share.setting.model, group).core, share.setting.machine
+    if core is None:
+        return
+    rows = share.tokens * core.heads / share.tensor_parallel
+    v = share.setting.workload.virtual_tokens
+    both = machine.gemm_time(rows, v, core.qk_dim + core.v_dim, machine.sixteen_bit)
+    yield Operator(
+        name="prefix",
+        module="adapter",
+        forward=both,
+        backward=2.0 * both,
+        flops=np.asarray(2.0 * rows * v * (core.qk_dim + core.v_dim)),
+        selective=share.setting.framework.execution.selective_share,
+    )
+
+
 def _dequantizations(share: Share, group: LayerGroup) -> Iterator[Operator]:
     """Every frozen matrix becomes 16-bit before each product that reads it."""
     layer = layer_parameters(share.hidden_size, group)
-    attention, feed_forward = group.num_matrices
+    attention, feed_forward = layer_of(share.setting.model, group).num_matrices
     ranks = share.expert_parallel * share.expert_tensor_parallel
     local = layer.feed_forward / share.tensor_parallel + layer.experts / ranks
     sizes = (
@@ -152,7 +193,11 @@ def _dequantizations(share: Share, group: LayerGroup) -> Iterator[Operator]:
     for name, parameters, kernels in sizes:
         if not kernels:
             continue
-        traffic = dequantize_bytes(parameters=parameters, passes=passes)
+        traffic = dequantize_bytes(
+            parameters=parameters,
+            passes=passes,
+            double_quantization=share.setting.workload.double_quantization,
+        )
         time = machine.memory_time(traffic, kernels=kernels)
         yield Operator(
             name=name,

@@ -61,7 +61,7 @@ def index_scores(share: Share, op: IndexScores, layer: Layer) -> Iterator[Operat
 
     Every rank scores with all heads of the indexer; its gradient does so twice.
     """
-    s = share.setting.workload.sequence_length
+    s = share.sequence_length
     keys = mean_keys_per_query(sequence_length=s, sliding_window=s, causal=True)
     machine = share.setting.machine
     flops = 2.0 * op.heads * op.head_dim * share.tokens * keys
@@ -78,7 +78,7 @@ def scan(share: Share, op: Scan, layer: Layer) -> Iterator[Operator]:
         moved,
         share.sequences,
         op.heads / share.tensor_parallel,
-        share.setting.workload.sequence_length,
+        share.sequence_length,
         op.value_dim,
         kernels=AttentionKernels.PORTABLE,
     )
@@ -101,7 +101,7 @@ def _falls_back(share: Share, op: AttentionCore) -> FloatArray:
 
 
 def _fused(share: Share, op: AttentionCore) -> tuple[FloatArray, FloatArray]:
-    s = share.setting.workload.sequence_length
+    s = share.sequence_length
     heads = op.heads / share.tensor_parallel
     keys = mean_keys_per_query(sequence_length=s, sliding_window=op.most_keys or s, causal=True)
     dims = {"qk_head_dim": op.qk_dim, "v_head_dim": op.v_dim}
@@ -157,7 +157,7 @@ def _unfused(share: Share, op: AttentionCore) -> tuple[FloatArray, FloatArray]:
     """Seconds of the forward pass and its FLOPs; zero where all attention is fused."""
     if np.all(share.flash_attention):
         return np.zeros(()), np.zeros(())
-    s = share.setting.workload.sequence_length
+    s = share.sequence_length
     machine = share.setting.machine
     heads = op.heads / share.tensor_parallel
     batch = share.sequences * heads
@@ -183,7 +183,7 @@ def _unfused(share: Share, op: AttentionCore) -> tuple[FloatArray, FloatArray]:
 
 
 def _batched_product(
-    share: Share, rows: FloatArray, columns: int, depth: int, op: AttentionCore
+    share: Share, rows: Numeric, columns: Numeric, depth: Numeric, op: AttentionCore
 ) -> FloatArray:
     """Seconds of the products of all heads, on tensor cores where the size of a head suits them."""
     machine = share.setting.machine

@@ -10,7 +10,12 @@ from planner.arrays import FloatArray, add, largest
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import PipelineSchedule
 from planner.estimators.step_time import Block
-from planner.formulas.pipeline import bubble_time, dualpipe_bubble_time, zero_bubble_time
+from planner.formulas.pipeline import (
+    bubble_time,
+    dualpipe_bubble_time,
+    turns_time,
+    zero_bubble_time,
+)
 
 
 def pipeline_bubble(
@@ -29,6 +34,11 @@ def pipeline_bubble(
     usual = bubble_time(
         all_stages=whole, slowest_stage=slowest, virtual_pipeline=c.virtual_pipeline
     )
+    if np.any(c.layer_split):
+        turns = turns_time(
+            all_stages=whole, slowest_stage=slowest, num_micro_batches=c.num_micro_batches
+        )
+        usual = np.where(c.layer_split, turns, usual)
     schedule = c.pipeline_schedule
     if np.all(schedule <= PipelineSchedule.INTERLEAVED):
         return usual

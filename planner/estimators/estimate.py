@@ -15,8 +15,9 @@ from planner.estimators.flops import model_flops_per_token, recomputed_flops_per
 from planner.estimators.memory import Memory, peak_memory
 from planner.estimators.pretraining import step_time
 from planner.estimators.recomputation import Recomputation
+from planner.estimators.samples import fullest_and_mean_share, trained_length
 from planner.estimators.sharding import stage_parameters
-from planner.estimators.share import Setting, Share
+from planner.estimators.share import Setting
 from planner.estimators.stages import logits_in_layers
 from planner.estimators.step_time import StepTime
 
@@ -54,7 +55,7 @@ class Estimate:
     @property
     def tokens_per_step(self) -> FloatArray:
         """Trained tokens of one step."""
-        return self.configurations.global_batch_size * self.setting.workload.sequence_length
+        return self.configurations.global_batch_size * trained_length(self.setting.workload)
 
     @property
     def tokens_per_second(self) -> FloatArray:
@@ -102,10 +103,10 @@ def evaluate(
     if broken is None:
         broken = broken_rule(setting, c)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        share = Share.of(setting, c)
+        fullest, mean = fullest_and_mean_share(setting, c)
         parameters = stage_parameters(setting.model, c, setting)
-        memory = peak_memory(share, c, parameters)
-        time = step_time(share, c, parameters)
+        memory = peak_memory(fullest, c, parameters)
+        time = step_time(mean, c, parameters)
         total = time.total
         if flops_efficiency is not None:
             total = _flat_step_time(setting, c, flops_efficiency)
@@ -156,7 +157,7 @@ def _hardware_flops_per_token(setting: Setting, c: TrainingConfigurations) -> Fl
 def _flat_step_time(
     setting: Setting, c: TrainingConfigurations, flops_efficiency: float | tuple[float, ...]
 ) -> FloatArray:
-    tokens = c.global_batch_size * setting.workload.sequence_length
+    tokens = c.global_batch_size * trained_length(setting.workload)
     flops = tokens * _hardware_flops_per_token(setting, c)
     share = np.broadcast_to(flops_efficiency, len(ComputePrecision))[c.precision]
     return np.asarray(flops / (c.num_gpus * _peak(setting, c) * share))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from planner.arrays import BoolArray, FloatArray
+from planner.enums import AdapterKind
 from planner.estimators.adapters import layer_adapter_parameters
 from planner.estimators.parameters import count_parameters, logits_met
 from planner.estimators.recomputation import Recomputation
@@ -69,8 +70,9 @@ def model_flops_per_token(
     forward = 2.0 * matmul_parameters(model) + attention_flops_per_token(model, sequence_length)
     if setting is None or not setting.workload.is_frozen:
         return 3.0 * forward
-    saved = 2.0 * matmul_parameters(model)
-    return 3.0 * forward - saved + 6.0 * adapter_parameter_count(setting)
+    spared = 2.0 * matmul_parameters(model)
+    logits = model.vocab_size * model.hidden_size if setting.workload.saves_ends else 0
+    return 3.0 * forward - spared + 6.0 * _in_adapters(setting) + 2.0 * logits
 
 
 def _feed_forward_met(model: ModelSpec) -> int:
@@ -80,7 +82,22 @@ def _feed_forward_met(model: ModelSpec) -> int:
 
 
 def adapter_parameter_count(setting: Setting) -> int:
-    """Parameters of all adapters of a model: what is trained."""
+    """Parameters of all adapters of a model and of its saved modules: what is trained."""
+    return _in_adapters(setting) + saved_parameter_count(setting)
+
+
+def saved_parameter_count(setting: Setting) -> int:
+    """Parameters of embedding and logits where they are trained beside adapters."""
+    model = setting.model
+    if not setting.workload.saves_ends:
+        return 0
+    return (1 if model.tie_word_embeddings else 2) * model.vocab_size * model.hidden_size
+
+
+def _in_adapters(setting: Setting) -> int:
+    workload = setting.workload
+    if workload.adapter is AdapterKind.PROMPT:
+        return workload.virtual_tokens * setting.model.hidden_size
     return sum(
         group.num_hidden_layers * int(layer_adapter_parameters(setting, group, 1.0))
         for group in setting.model.layer_groups

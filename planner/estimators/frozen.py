@@ -9,7 +9,7 @@ from planner.configurations.training import TrainingConfigurations
 from planner.enums import AdapterKind, ZeroStage
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Setting, compute_bytes
-from planner.formulas.adapters import NF4_BYTES
+from planner.formulas.adapters import nf4_bytes
 from planner.formulas.model_states import sharded_bytes
 from planner.specs.workload import TrainingWorkload
 
@@ -20,7 +20,7 @@ END_BYTES = 2.0
 def layer_weight_bytes(workload: TrainingWorkload, precision: CodeArray) -> FloatArray:
     """Bytes per frozen parameter of a layer: as it is quantized, or multiplied."""
     if workload.adapter is AdapterKind.QLORA:
-        return np.asarray(NF4_BYTES)
+        return np.asarray(nf4_bytes(double_quantization=workload.double_quantization))
     return compute_bytes(precision)
 
 

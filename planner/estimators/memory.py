@@ -225,13 +225,16 @@ def _moments(
 
 
 def _in_flight(c: TrainingConfigurations, rank: FloatArray) -> FloatArray:
-    return micro_batches_in_flight(
+    in_flight = micro_batches_in_flight(
         pipeline_parallel=c.pipeline_parallel,
         virtual_pipeline=c.virtual_pipeline,
         num_micro_batches=c.num_micro_batches,
         stage=rank,
         from_both_ends=c.from_both_ends,
     )
+    if not np.any(c.layer_split):
+        return in_flight
+    return np.where(c.layer_split, np.minimum(in_flight, 1.0), in_flight)
 
 
 def _largest_held(values: list[FloatArray], counts: FloatArray) -> FloatArray:

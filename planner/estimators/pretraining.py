@@ -58,7 +58,7 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
     )
     slowest = largest(stages)
     bubble = pipeline_bubble(c, blocks, stages, transfer)
-    data_parallel = _shown_exchange(share, exchange, slowest)
+    data_parallel = _shown_exchange(share, exchange, slowest, late_share(share, parameters))
     optimizer = _optimizer_time(share, c, parameters)
     overhead = _overhead(share, c, parameters)
     m = c.num_micro_batches
@@ -232,16 +232,31 @@ def _pipeline_transfer(share: Share, c: TrainingConfigurations) -> FloatArray:
     return np.where(p > 1, shown, 0.0)
 
 
-def _shown_exchange(share: Share, exchange: DataParallelTime, window: FloatArray) -> FloatArray:
+def late_share(share: Share, parameters: StageParameters) -> FloatArray:
+    """Share of the exchanged gradients that only the end of a backward pass makes.
+
+    Those of a saved embedding, half of all and more beside adapters. In frameworks that train
+    every weight they are part of what measured overlap leaves.
+    """
+    trained = parameters.trained
+    if not share.setting.workload.saves_ends:
+        return np.zeros(())
+    first = np.where(parameters.is_first, trained.end / trained.dense, 0.0)
+    return np.asarray(np.max(first, axis=0) if first.ndim > trained.end.ndim else first)
+
+
+def _shown_exchange(
+    share: Share, exchange: DataParallelTime, window: FloatArray, late: FloatArray
+) -> FloatArray:
     """What shows of the exchange at the end of a step behind one micro-batch of a stage."""
     overlap = _overlap(share)
-    longest = exchange.step
+    at_end, longest = late * exchange.step, (1 - late) * exchange.step
     if overlap.data_parallel == 0:
-        return longest
+        return exchange.step
     behind = exposed_time(
         communication=longest, computation=window, interference=overlap.interference
     )
-    return overlap.data_parallel * behind + (1 - overlap.data_parallel) * longest
+    return at_end + overlap.data_parallel * behind + (1 - overlap.data_parallel) * longest
 
 
 def _optimizer_time(

@@ -10,7 +10,7 @@ from planner.arrays import FloatArray, Numeric
 from planner.estimators.operators import Operator, timed
 from planner.estimators.share import Share, repeats_outputs
 from planner.layers.model import Layer
-from planner.layers.operators import Elementwise, Lookup, Loss, Op, Product, Split
+from planner.layers.operators import Elementwise, Holder, Lookup, Loss, Op, Product, Split
 from planner.layers.sizes import Columns, Spread
 
 SIXTEEN_BIT = 2.0
@@ -32,7 +32,7 @@ def product(share: Share, op: Product, layer: Layer) -> Iterator[Operator]:
     forward = machine.gemm_time(rows, columns, depth, precision)
     data_gradient = machine.gemm_time(rows, depth, columns, precision)
     weight_gradient = machine.gemm_time(columns, depth, rows, precision, output_bytes=accumulated)
-    if share.setting.workload.is_frozen:
+    if _is_frozen(share, op):
         weight_gradient = np.zeros(())
     yield timed(
         op,
@@ -72,7 +72,7 @@ def lookup(share: Share, op: Lookup, layer: Layer) -> Iterator[Operator]:
     yield timed(
         op,
         forward=machine.memory_time(_moved(share, op, op.forward)),
-        backward=nothing if share.setting.workload.is_frozen else backward,
+        backward=nothing if _is_frozen(share, op) else backward,
     )
 
 
@@ -89,6 +89,13 @@ def numbers(share: Share, columns: Columns, spread: Spread) -> FloatArray:
     if spread is Spread.TENSOR:
         return np.asarray(share.tokens * columns.on_rank(share.tensor_parallel))
     return share.own_tokens * columns.whole
+
+
+def _is_frozen(share: Share, op: Op) -> bool:
+    """Whether weights get no gradient; embedding and logits may be trained beside adapters."""
+    workload = share.setting.workload
+    saved = workload.saves_ends and op.holder in (Holder.EMBEDDING, Holder.LOGITS)
+    return workload.is_frozen and not saved
 
 
 def _moved(share: Share, op: Elementwise, tensors: int) -> FloatArray:

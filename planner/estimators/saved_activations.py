@@ -114,7 +114,9 @@ def _layer(share: Share, group: LayerGroup) -> Layer:
 
 
 def _attention_input(share: Share) -> Numeric:
-    """Bytes per element of what a linear layer keeps of its input."""
+    """Bytes per element of what a linear layer keeps of its input; none where none is adapted."""
+    if share.setting.workload.has_virtual_tokens:
+        return 0.0
     return share.linear_input_bytes if share.setting.framework.memory.fp8_inputs else 2.0
 
 
@@ -137,7 +139,7 @@ def _activation_input(share: Share) -> Numeric:
 def _score(share: Share) -> Numeric:
     """Bytes per query and head of all its scores, none where a fused kernel makes them again."""
     workload = share.setting.workload
-    scores = score_bytes(num_keys=workload.sequence_length, dropout=workload.dropout)
+    scores = score_bytes(num_keys=share.sequence_length, dropout=workload.dropout)
     return np.where(share.flash_attention, 0.0, scores)
 
 

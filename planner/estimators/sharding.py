@@ -8,6 +8,7 @@ import numpy as np
 
 from planner.arrays import BoolArray, FloatArray, add
 from planner.configurations.training import TrainingConfigurations
+from planner.enums import AdapterKind
 from planner.estimators.adapters import layer_adapter_parameters
 from planner.estimators.machine import Group
 from planner.estimators.share import Setting
@@ -15,6 +16,8 @@ from planner.estimators.stages import StageLayers, stage_layers
 from planner.layers.model import Layer, embedding_of, layer_of, logits_of, prediction_of
 from planner.layers.operators import Experts, Product
 from planner.specs.model import ModelSpec
+
+_END_BYTES = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +29,8 @@ class StageParameters:
     layer of each group, ``end`` the embedding or logits matrix. ``is_first`` and
     ``is_last`` tell where embedding and logits stand. ZeRO shards over ``dense_group`` and
     ``expert_group``; ranks of ``dense_replicas`` and ``expert_replicas`` hold the same shard.
-    ``adapters`` are what is trained of it.
+    ``adapters`` are what is trained of it, saved modules counted as so many adapter parameters as
+    their states take (`saved_share`).
     """
 
     layers: StageLayers
@@ -65,15 +69,47 @@ def stage_parameters(
         layer_adapter_parameters(setting, group, c.tensor_parallel) for group in model.layer_groups
     )
     nothing = np.zeros(())
+    saved = saved_share(setting) * whole.end
     adapters = replace(
         whole,
-        dense=_on_stages(whole.layers, dense),
+        dense=_on_stages(whole.layers, dense)
+        + _saved_ends(model, whole, saved)
+        + _prompt(setting, whole),
         experts=np.zeros_like(whole.experts),
         layer_dense=dense,
         layer_experts=(nothing,) * len(dense),
-        end=nothing,
+        end=saved,
     )
     return replace(whole, adapters=adapters)
+
+
+def _prompt(setting: Setting, whole: StageParameters) -> FloatArray:
+    """Embeddings of virtual tokens, on the first stage."""
+    workload = setting.workload
+    if workload.adapter is not AdapterKind.PROMPT:
+        return np.zeros(())
+    return np.where(whole.is_first, float(workload.virtual_tokens * setting.model.hidden_size), 0.0)
+
+
+def saved_share(setting: Setting) -> float:
+    """States of a parameter of embedding and logits that is trained over those of an adapter's.
+
+    PEFT copies saved modules as they are, in 16 bits, and their gradients and moments are as
+    wide; adapters may be in 32 bits. 0 where neither end is trained.
+    """
+    if not setting.workload.saves_ends:
+        return 0.0
+    width = setting.framework.states.weight
+    return min(_END_BYTES / width, 1.0) if width else 1.0
+
+
+def _saved_ends(model: ModelSpec, whole: StageParameters, matrix: FloatArray) -> FloatArray:
+    """Trained copies of embedding and logits on each stage; tied ones that meet are one."""
+    if not np.any(matrix):
+        return np.zeros(())
+    first = np.where(whole.is_first, matrix, 0.0)
+    one = whole.is_first & model.tie_word_embeddings
+    return first + np.where(whole.is_last & ~one, matrix, 0.0)
 
 
 def _whole(model: ModelSpec, c: TrainingConfigurations) -> StageParameters:

@@ -54,6 +54,7 @@ class Share:
     context_parallel: FloatArray
     expert_parallel: FloatArray
     sequences: FloatArray
+    sequence_length: Numeric
     precision: CodeArray
     kernel_format: CodeArray
     sequence_parallel: BoolArray
@@ -76,6 +77,7 @@ class Share:
             context_parallel=c.context_parallel,
             expert_parallel=c.expert_parallel,
             sequences=c.micro_batch_size,
+            sequence_length=setting.workload.computed_length,
             precision=c.precision,
             kernel_format=_kernel_format(setting, c),
             sequence_parallel=c.sequence_parallel,
@@ -97,7 +99,7 @@ class Share:
     @cached_property
     def tokens(self) -> FloatArray:
         """Tokens whose linear layers this GPU takes part in."""
-        return self.sequences * self.setting.workload.sequence_length / self.context_parallel
+        return self.sequences * self.sequence_length / self.context_parallel
 
     @cached_property
     def split(self) -> FloatArray:

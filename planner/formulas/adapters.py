@@ -17,6 +17,8 @@ References
 ----------
 .. [1] T. Dettmers et al., "QLoRA," 2023, arXiv:2305.14314, section 3.
 """
+NF4_SINGLE_BYTES = 4 / 8 + 4 / _BLOCK
+"""Bytes per parameter of NF4 with an fp32 scale per block: 4.5 bits (ibid.)."""
 
 
 def adapter_parameters(*, depth: Numeric, columns: Numeric, lora_rank: Numeric) -> FloatArray:
@@ -32,11 +34,19 @@ def adapter_parameters(*, depth: Numeric, columns: Numeric, lora_rank: Numeric) 
     return np.asarray(r * (k + n))
 
 
-def dequantize_bytes(*, parameters: Numeric, passes: Numeric) -> FloatArray:
+def nf4_bytes(*, double_quantization: bool) -> float:
+    """Bytes per parameter of NF4: `NF4_BYTES`, or `NF4_SINGLE_BYTES` without the second step."""
+    return NF4_BYTES if double_quantization else NF4_SINGLE_BYTES
+
+
+def dequantize_bytes(
+    *, parameters: Numeric, passes: Numeric, double_quantization: bool = True
+) -> FloatArray:
     r"""Traffic of turning 4-bit weights into 16-bit ones: one read and one write, times passes.
 
     .. math:: N p (b + 2)
 
-    b is `NF4_BYTES`.
+    b is `nf4_bytes`.
     """
-    return np.asarray(parameters * (NF4_BYTES + 2.0) * passes)
+    b = nf4_bytes(double_quantization=double_quantization)
+    return np.asarray(parameters * (b + 2.0) * passes)

@@ -115,3 +115,16 @@ def micro_batches_in_flight(
     if np.any(from_both_ends):
         of_schedule = np.where(from_both_ends, p + 1, of_schedule)
     return np.minimum(num_micro_batches, of_schedule)
+
+
+def turns_time(
+    *, all_stages: Numeric, slowest_stage: Numeric, num_micro_batches: Numeric
+) -> FloatArray:
+    r"""Idle time of the slowest stage where stages take turns.
+
+    .. math:: m (T - t)
+
+    Every one of m micro-batches passes all stages, which last T together, before the next one
+    starts; t is the slowest stage.
+    """
+    return np.asarray(num_micro_batches * (np.asarray(all_stages) - slowest_stage))

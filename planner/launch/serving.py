@@ -101,6 +101,12 @@ class Worker:
         return eager(engine) if self.job["enforce_eager"] else engine
 
     @property
+    def draft(self) -> ModelSpec | None:
+        """The model that drafts tokens, where one is named."""
+        name, folder = self.job["draft_model"], self.job.pinned.specs_folder
+        return Catalogue(Path(folder) if folder else None).load_model(str(name)) if name else None
+
+    @property
     def redundant_experts(self) -> int:
         """Copies of experts in a layer."""
         number, told = self.job.model.num_experts, self.job["redundant_experts"]
@@ -136,6 +142,7 @@ class Worker:
             machine=Machine(gpu=self.gpu, cluster=self.job.cluster),
             model=self.job.model,
             engine=self.engine,
+            draft=self.draft,
             workload=work,
         )
         terms = glossary()
@@ -261,7 +268,9 @@ def _longest(job: Job) -> int:
 
 
 def draft_method(job: Job) -> str:
-    """Who drafts: modules of the model itself if it has any, else a smaller model."""
+    """Who drafts: a model that is named, else modules of the model itself, else any smaller one."""
+    if job["draft_model"]:
+        return "draft"
     return "mtp" if max(job.model.num_nextn_predict_layers, job.model.mtp_num_layers) else "draft"
 
 

@@ -109,6 +109,7 @@ def _projections(h: int, attention: AttentionSpec) -> Iterator[Op]:
         bias=(a + 2 * g) * d if attention.qkv_bias else 0,
         holder=Holder.ATTENTION,
         reads="residual",
+        joined=3,
         keeps=(block_input(h),),
     )
     heads_normed = (a + g) if attention.qk_norm_per_head else 2

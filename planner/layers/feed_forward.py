@@ -69,6 +69,7 @@ def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[Op]:
         bias=inputs * width if feed_forward.bias else 0,
         holder=Holder.FEED_FORWARD,
         reads="feed_forward",
+        joined=inputs,
     )
     yield Elementwise(
         name="activation",

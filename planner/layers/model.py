@@ -11,7 +11,7 @@ from planner.enums import PositionEmbedding
 from planner.layers import ends
 from planner.layers.attention import attention_block
 from planner.layers.feed_forward import feed_forward_block
-from planner.layers.operators import AttentionCore, Experts, Op, Scan
+from planner.layers.operators import AttentionCore, Experts, Op, Product, Scan
 from planner.layers.sizes import Element, Kept, Part, columns
 from planner.specs.model import LayerGroup, ModelSpec
 
@@ -52,6 +52,16 @@ class Layer:
                 key = (each.element, each.spread, each.remade, own)
                 sums.setdefault(key, []).append((each, own))
         return tuple((_together([each for each, _ in same]), same[0][1]) for same in sums.values())
+
+    @cached_property
+    def num_matrices(self) -> tuple[int, int]:
+        """Matrices of a checkpoint that may be quantized: outside the feed-forward, and in it."""
+        counts = [0, 0]
+        for product in self.of(Product):
+            counts[product.in_feed_forward] += 0 if product.sixteen_bit else product.joined
+        for experts in self.of(Experts):
+            counts[1] += experts.num_experts * experts.matrices
+        return counts[0], counts[1]
 
     def of(self, kind: type[Kind]) -> Iterator[Kind]:
         """Its operators of a kind."""

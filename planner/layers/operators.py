@@ -76,7 +76,7 @@ class Product(Op):
     ``bias``: numbers added to the outputs, part of the weights. ``tied``: the matrix is another
     operator's, and counted there. ``sixteen_bit``: no recipe quantizes it. ``reads``: what it is
     multiplied with; products that read the same can be joined, and their adapters with them.
-    ``depth_adapter``: whether a matrix split by rows may have an adapter.
+    ``joined``: matrices of a checkpoint that it is one product of.
     """
 
     depth: int
@@ -88,6 +88,7 @@ class Product(Op):
     sharded: bool = True
     sixteen_bit: bool = False
     reads: str = ""
+    joined: int = 1
 
     @property
     def parameters(self) -> int:

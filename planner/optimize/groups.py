@@ -89,7 +89,11 @@ def best_choice(problem: Problem, groups: Sequence[Group]) -> Choice | None:
         key = tuple(value for name, value in group.cell.items() if name != "mode")
         cells.setdefault(key, []).append(group)
     joined = (Simplest.joined(one.collector.simplest for one in cell) for cell in cells.values())
-    found = [(tuple(one.best.values), one.best, one) for one in joined if one.best is not None]
+    found = [
+        ((one.best.weighed, *one.best.values), one.best, one)
+        for one in joined
+        if one.best is not None
+    ]
     if not found:
         return None
     _, fastest, simplest = min(found, key=lambda one: one[0])

@@ -48,6 +48,15 @@ class Candidates(ABC):
         """The result columns of all rows, flat."""
 
     @property
+    def fit_probability(self) -> FloatArray:
+        """The probability that the memory is enough; NaN where nothing tells."""
+        return np.asarray(np.nan)
+
+    def fit_probability_at(self, rows: IndexArray) -> FloatArray:
+        """The same of some rows, at flat indices."""
+        return np.asarray(self.at(self.fit_probability, rows))
+
+    @property
     def complexity(self) -> IndexArray:
         """How much about a plan is unusual: 0 for the plainest; broadcasts to ``shape``."""
         return np.zeros((), dtype=np.intp)

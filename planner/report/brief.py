@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -149,11 +148,8 @@ def recommended_pairs(
     }
     if _MEMORY in row:
         capacity = _capacity(plan, row)
-        high = ends[_MEMORY][1] if _MEMORY in ends else np.inf
         within = told(_MEMORY, row[_MEMORY]).removesuffix(" GiB")
         words = f"{within} of {capacity:.1f} GiB"
-        if high <= capacity:
-            words += f" ({ends[_MEMORY][0]:.1f} to {high:.1f})"
         words = ", ".join(filter(None, (words, fits_words(row))))
         pairs[label(_MEMORY)] = words
     return pairs

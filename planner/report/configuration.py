@@ -10,7 +10,7 @@ from planner.terms import glossary, terms_of
 
 _FOLLOWS = {"pipeline_schedule": ("one_forward_one_backward", "interleaved")}
 # The rank of the first parameter of training that few plans set; at its default it is not told.
-_RARE = 28
+_RARE = 29
 
 
 def settings_text(plan: Plan, row: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from planner.confidence.intervals import Confidence
 from planner.optimize.constraints import Constraint
 from planner.optimize.result_columns import fit_probability, intervals
 from planner.optimize.source import Candidates
+from planner.report.told import limit_label
 
 # What is told of one plan; other columns follow from these.
 _TOLD = (
@@ -65,8 +66,8 @@ def limits_line(candidates: Candidates, limits: Sequence[Constraint]) -> str:
     for limit in limits:
         kept = limit.chance(candidates)
         if math.isfinite(kept):
-            name, bound = limit.name.replace("_", " "), text.limit(limit.bound, limit.unit)
-            words.append(f"{name} {bound} with {text.chance(kept)}")
+            bound = text.limit(limit.bound, limit.unit)
+            words.append(f"{limit_label(limit.name)} {bound} with {text.chance(kept)}")
     return f"Meets {', '.join(words)}." if words else ""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from planner import text
-from planner.terms import term_of_column
+from planner.terms import Term, glossary, term_of_column
 from planner.units import DAY, HOUR
 
 Ends = tuple[float, float]
@@ -30,6 +30,16 @@ def label(column: str) -> str:
     term = term_of_column(column)
     if term is None:
         return column.replace("_", " ")
+    return _without_units(term)
+
+
+def limit_label(name: str) -> str:
+    """A limit as the head of its column says it."""
+    term = glossary().get(name)
+    return name.replace("_", " ") if term is None else _without_units(term)
+
+
+def _without_units(term: Term) -> str:
     header = term.column_header.replace("- ", "-").replace(" /", "/").replace(" per s", "/s")
     words = header.split()
     kept = [word for word in words if word not in _UNITS]

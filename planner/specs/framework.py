@@ -229,6 +229,8 @@ class FrameworkProfile:
     """It can share sequences between GPUs."""
     expert_parallel: bool = True
     """It can give experts to GPUs."""
+    layer_split: bool = False
+    """It can spread layers over GPUs that work one after the other (device_map)."""
     interleaved_schedule: bool = True
     """It can give several stages of a pipeline to a GPU."""
     hybrid_sharding: bool = False
@@ -261,6 +263,8 @@ class FrameworkProfile:
     """Of the GPUs it runs on; all if none is named."""
     adapters: bool = False
     """It trains adapters."""
+    virtual_tokens: bool = False
+    """It trains virtual tokens of prompts and prefixes, too."""
     whole_models: bool = True
     """It is one to train all weights with; where nobody names one, others are tried."""
     aliases: tuple[str, ...] = ()

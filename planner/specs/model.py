@@ -172,17 +172,6 @@ class LayerGroup:
         """Attention and feed-forward, or one of them."""
         return (self.attention is not None) + (self.feed_forward is not None)
 
-    @property
-    def num_matrices(self) -> tuple[int, int]:
-        """Matrices of the attention and of the feed-forward of a layer, routed experts included."""
-        of_attention = 0 if self.attention is None else 2 if self.attention.has_state else 4
-        if self.feed_forward is None:
-            return of_attention, 0
-        each = 3 if self.feed_forward.gated else 2
-        dense = 1 if self.feed_forward.shared_width else 0
-        latent = 2 if self.feed_forward.moe_latent_size else 0
-        return of_attention, each * (dense + self.num_experts) + latent
-
 
 @checked
 class TrainingDefaults:

@@ -6,8 +6,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from planner.enums import AdapterKind, AdapterTargets
+from planner.enums import AdapterKind, AdapterTargets, Padding, SavedModules
 from planner.specs.checked import checked
+
+USUAL_DEVIATION = 0.8
+"""Standard deviation of samples' lengths over their mean: 3,234 and 2,547 tokens in the benchmark
+of modelscope/ms-swift@cdb169b78, docs/source_en/LLM/Benchmark.md."""
 
 
 @checked
@@ -15,6 +19,10 @@ class TrainingWorkload:
     """A training run: sequences, batch, tokens, and what of the model is trained.
 
     ``global_batch_size`` is the default in sequences; a search space may list others.
+    ``modules_to_save`` are trained whole beside an adapter. ``double_quantization``: scales of
+    4-bit weights are quantized too. ``virtual_tokens`` are those of prompt and prefix tuning.
+    ``mean_sample_length`` and ``sample_length_deviation`` are those of samples that do not fill
+    their sequences, which cut off longer ones.
     """
 
     sequence_length: Annotated[int, Field(ge=1, le=100_000_000)]
@@ -24,8 +32,34 @@ class TrainingWorkload:
     adapter: AdapterKind = AdapterKind.NONE
     lora_rank: Annotated[int, Field(ge=1, le=100_000)] = 16
     lora_targets: AdapterTargets = AdapterTargets.ATTENTION
+    modules_to_save: SavedModules = SavedModules.NONE
+    double_quantization: bool = True
+    virtual_tokens: Annotated[int, Field(ge=0, le=100_000)] = 0
+    padding: Padding = Padding.PACKED
+    mean_sample_length: Annotated[int, Field(ge=0, le=100_000_000)] = 0
+    sample_length_deviation: Annotated[int, Field(ge=0, le=100_000_000)] = 0
 
     @property
     def is_frozen(self) -> bool:
         """Whether the model's own weights stay as they are."""
         return self.adapter is not AdapterKind.NONE
+
+    @property
+    def saves_ends(self) -> bool:
+        """Whether embedding and logits are trained beside an adapter."""
+        return self.is_frozen and self.modules_to_save is SavedModules.EMBEDDINGS
+
+    @property
+    def has_virtual_tokens(self) -> bool:
+        """Whether virtual tokens are trained, and no matrix has an adapter."""
+        return self.is_frozen and not self.adapter.is_low_rank
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Virtual tokens that stand before those of each sequence."""
+        return self.virtual_tokens if self.adapter is AdapterKind.PROMPT else 0
+
+    @property
+    def computed_length(self) -> int:
+        """Tokens that the longest sequences are computed with."""
+        return self.sequence_length + self.prompt_tokens

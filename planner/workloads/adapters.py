@@ -6,13 +6,14 @@ from collections.abc import MutableMapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from planner.enums import AdapterKind, AdapterTargets
+from planner.enums import AdapterKind, AdapterTargets, Padding, SavedModules
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.request import Request
 from planner.specs.model import MOST_MODULES, ModelSpec
+from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload
 
-_LORA_RANK = 16
-_MOST_LORA_RANK = 100_000
+# Where nobody says so, and the most: the rank of MLPerf's task, the tokens of PEFT's examples.
+_COUNTS = {"lora_rank": (16, 100_000), "virtual_tokens": (20, 100_000)}
 
 _Words = TypeVar("_Words", bound=StrEnum)
 
@@ -37,28 +38,122 @@ def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict
         One of them is unknown, impossible, or useless without an adapter.
     """
     kind = adapter_kind(request)
-    given = {"lora_rank": request.lora_rank, "lora_targets": request.lora_targets}
+    _refuse_useless(request, kind)
     if kind is AdapterKind.NONE:
-        useless = [name for name, value in given.items() if value is not None]
-        if useless:
-            raise SearchSpaceError(f"{useless[0]} needs an adapter: lora or qlora.")
         return {"adapter": kind}
-    rank, targets = request.lora_rank, request.lora_targets
-    if rank is None:
-        rank = _LORA_RANK
-        defaults["lora_rank"] = f"{rank} (default)"
-    elif not _is_whole(rank, 1, _MOST_LORA_RANK):
-        raise SearchSpaceError(
-            f"lora_rank is a whole number from 1 to {_MOST_LORA_RANK:,}, not {rank!r}."
-        )
+    saved = _word("modules_to_save", request.modules_to_save or "none", SavedModules)
+    fields: dict[str, Any] = {"adapter": kind, "modules_to_save": saved}
+    if not kind.is_low_rank:
+        return fields | {
+            "lora_targets": AdapterTargets.QUERY_VALUE,
+            "virtual_tokens": _count("virtual_tokens", request.virtual_tokens, defaults),
+        }
+    if kind is AdapterKind.QLORA:
+        fields["double_quantization"] = request.double_quantization
+    targets = request.lora_targets
     if targets is None:
         targets = AdapterTargets.ATTENTION
         defaults["lora_targets"] = f"{targets} (default)"
-    return {
-        "adapter": kind,
-        "lora_rank": rank,
+    return fields | {
+        "lora_rank": _count("lora_rank", request.lora_rank, defaults),
         "lora_targets": _word("lora_targets", targets, AdapterTargets),
     }
+
+
+def adapter_answers(work: TrainingWorkload) -> dict[str, Any]:
+    """What a plan says of its adapter besides the kind; what is not as usual, only if so."""
+    found: dict[str, Any] = {"virtual_tokens": work.virtual_tokens}
+    if work.adapter.is_low_rank:
+        found = {"lora_rank": work.lora_rank, "lora_targets": str(work.lora_targets)}
+    if work.saves_ends:
+        found["modules_to_save"] = str(work.modules_to_save)
+    if not work.double_quantization:
+        found["double_quantization"] = False
+    return found
+
+
+def adapter_words(work: TrainingWorkload) -> str:
+    """What of a frozen model is trained, in words."""
+    words = f"{work.adapter} tuning of {work.virtual_tokens} virtual tokens"
+    if work.adapter.is_low_rank:
+        words = f"{work.adapter} of rank {work.lora_rank} on {work.lora_targets}"
+    return f"{words}, embedding and logits" if work.saves_ends else words
+
+
+def sample_fields(
+    request: Request, sequence_length: int, defaults: MutableMapping[str, str]
+) -> dict[str, Any]:
+    """The samples of a workload; what nobody gave goes into ``defaults``.
+
+    Raises
+    ------
+    SearchSpaceError
+        One of them is unknown, impossible or useless.
+    """
+    padding = _word("padding", request.padding or Padding.PACKED, Padding)
+    mean, deviation = request.mean_sample_length, request.sample_length_deviation
+    if padding is Padding.PACKED:
+        if mean is not None or deviation is not None:
+            raise SearchSpaceError(
+                "Samples that are packed fill their sequences: mean_sample_length needs padding "
+                "longest, full or none."
+            )
+        return {}
+    if mean is None or not _is_whole(mean, 1, sequence_length):
+        raise SearchSpaceError(
+            f"padding {padding} needs mean_sample_length, a whole number of tokens from 1 to "
+            f"those of a sequence, {sequence_length:,}."
+        )
+    if deviation is None:
+        deviation = round(USUAL_DEVIATION * mean)
+        defaults["sample_length_deviation"] = f"{deviation:,} (default: 0.8 of the mean)"
+    return {
+        "padding": padding,
+        "mean_sample_length": mean,
+        "sample_length_deviation": deviation,
+    }
+
+
+def sample_answers(work: TrainingWorkload) -> dict[str, Any]:
+    """What a plan says of samples that do not fill their sequences."""
+    if work.padding is Padding.PACKED:
+        return {}
+    names = ("mean_sample_length", "sample_length_deviation")
+    return {"padding": str(work.padding), **{name: getattr(work, name) for name in names}}
+
+
+def _refuse_useless(request: Request, kind: AdapterKind) -> None:
+    """Refuse what says nothing of this kind of adapter."""
+    low_rank, virtual = "an adapter: lora or qlora", "an adapter: prompt or prefix"
+    of_kind = {
+        "lora_rank": (request.lora_rank is None, kind.is_low_rank, low_rank),
+        "lora_targets": (request.lora_targets is None, kind.is_low_rank, low_rank),
+        "modules_to_save": (
+            request.modules_to_save in (None, "none"), kind is not AdapterKind.NONE, "an adapter"
+        ),
+        "virtual_tokens": (request.virtual_tokens is None, _is_virtual(kind), virtual),
+        "double_quantization": (
+            request.double_quantization, kind is AdapterKind.QLORA, "an adapter: qlora"
+        ),
+    }  # fmt: skip
+    for name, (is_default, suits, needed) in of_kind.items():
+        if not (is_default or suits):
+            raise SearchSpaceError(f"{name} needs {needed}.")
+
+
+def _is_virtual(kind: AdapterKind) -> bool:
+    return kind in (AdapterKind.PROMPT, AdapterKind.PREFIX)
+
+
+def _count(name: str, given: int | None, defaults: MutableMapping[str, str]) -> int:
+    """A number of an adapter, within its limits; the default is noted."""
+    usual, most = _COUNTS[name]
+    if given is None:
+        defaults[name] = f"{usual} (default)"
+        return usual
+    if not _is_whole(given, 1, most):
+        raise SearchSpaceError(f"{name} is a whole number from 1 to {most:,}, not {given!r}.")
+    return given
 
 
 def mtp_num_layers(request: Request, model: ModelSpec, defaults: MutableMapping[str, str]) -> int:

@@ -28,7 +28,7 @@ from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolSource
 from planner.workloads.replicas import ReplicaSource
 from planner.workloads.serving_once import serve_once
-from planner.workloads.serving_question import SINGLE, ask_serving, tried_types
+from planner.workloads.serving_question import SINGLE, ask_serving, draft_of, tried_types
 from planner.workloads.serving_space import serving_mesh
 from planner.workloads.serving_words import BATCH_WORDS, SERVING_WORDS
 
@@ -156,6 +156,7 @@ def _setting(scene: Scene, place: Place) -> ServingSetting:
         model=question.model,
         engine=with_options(scene.profile, question.request),
         workload=question.work,
+        draft=draft_of(question.request, question.model, place.machine.catalogue),
     )
     share = sure_share(PUBLISHED, setting, 1, question.request.confidence)
     return replace(setting, sure_share=share)

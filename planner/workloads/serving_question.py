@@ -23,6 +23,8 @@ _TOKENS = 1024
 _TYPES = ("quantization", "kv_cache")
 _OF_WORKLOAD = (
     "request_rate",
+    "input_variation",
+    "output_variation",
     "prefix_cache_hit_rate",
     "draft_tokens",
     "acceptance_rate",
@@ -48,6 +50,8 @@ def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Questio
     model = catalogue.load_model(str(request.model))
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
     work = _work(request, model, notes)
+    if (draft := draft_of(request, model, catalogue)) is not None:
+        notes.digests[f"model {draft.name}"] = text_digest(repr(draft))
     _note_quantization(request, model, notes)
     return Question(
         request=request,
@@ -77,6 +81,25 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
             "model file with more max_position_embeddings."
         )
     return workload
+
+
+def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelSpec | None:
+    """The model that drafts tokens, if one is named.
+
+    Raises
+    ------
+    SpecError
+        It is unknown or faulty, or has other tokens than the model.
+    """
+    if request.draft_model is None:
+        return None
+    draft = catalogue.load_model(request.draft_model)
+    if draft.vocab_size != model.vocab_size:
+        raise SpecError(
+            f"{draft.name} cannot draft for {model.name}: it has {draft.vocab_size:,} tokens, not "
+            f"{model.vocab_size:,}."
+        )
+    return draft
 
 
 def tried_types(question: Question, space: SearchSpace) -> dict[str, list[str]]:

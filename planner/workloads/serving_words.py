@@ -21,6 +21,9 @@ def requests(setting: ServingSetting) -> list[str]:
     """What is asked: the requests, in a line."""
     work = setting.workload
     words = [f"{work.input_tokens:,} tokens in, {work.output_tokens:,} out"]
+    if work.input_variation or work.output_variation:
+        varied = percent(work.input_variation), percent(work.output_variation)
+        words.append(f"lengths vary by {varied[0]} and {varied[1]}")
     if work.request_rate is not None:
         words.append(f"{work.request_rate:g} per second")
     if work.prefix_cache_hit_rate:

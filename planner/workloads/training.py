@@ -26,6 +26,7 @@ from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
 from planner.terms import plain_values, terms_of
 from planner.text import large
+from planner.workloads.adapters import adapter_answers, adapter_words, sample_answers
 from planner.workloads.base import Scene, Wording, Workload, judged_once
 from planner.workloads.place import share_of_peak
 from planner.workloads.training_question import SINGLE, ask_training
@@ -42,6 +43,10 @@ def _sources(scene: Scene) -> list[Source]:
     if question.work.is_frozen and not scene.profile.adapters:
         raise SearchSpaceError(
             f"{scene.profile.name} trains no adapters: leave out --framework or --adapter."
+        )
+    if question.work.has_virtual_tokens and not scene.profile.virtual_tokens:
+        raise SearchSpaceError(
+            f"{scene.profile.name} trains no virtual tokens: leave out --framework, or train lora."
         )
     mesh = mesh_of(
         scene.space,
@@ -165,6 +170,13 @@ def _flops_efficiency(
     return tuple(shares)
 
 
+def _suits(work: TrainingWorkload, framework: FrameworkProfile) -> bool:
+    """Whether a framework is one for what is trained."""
+    if work.has_virtual_tokens:
+        return framework.virtual_tokens
+    return framework.adapters if work.is_frozen else framework.whole_models
+
+
 def _settled(source: Source) -> dict[str, Any]:
     """Answers that a plan was made with where the user gave none."""
     setting: Setting = source.setting
@@ -176,10 +188,10 @@ def _settled(source: Source) -> dict[str, Any]:
         "total_tokens": work.total_tokens,
         "reliability": source.asked["reliability"],
     }
+    answers |= sample_answers(work)
     if not work.is_frozen:
         return answers | {"mtp_num_layers": setting.model.mtp_num_layers}
-    targets = {"lora_rank": work.lora_rank, "lora_targets": str(work.lora_targets)}
-    return answers | targets | {"adapter": str(work.adapter)}
+    return answers | adapter_answers(work) | {"adapter": str(work.adapter)}
 
 
 def _asked(setting: Setting) -> list[str]:
@@ -188,10 +200,7 @@ def _asked(setting: Setting) -> list[str]:
     if not work.is_frozen:
         return []
     count = large(adapter_parameter_count(setting))
-    return [
-        f"{work.adapter} of rank {work.lora_rank} on {work.lora_targets}: "
-        f"{count} parameters trained"
-    ]
+    return [f"{adapter_words(work)}: {count} parameters trained"]
 
 
 def _in_short(row: Mapping[str, Any]) -> str:
@@ -233,10 +242,8 @@ TRAIN = Workload(
     settled=_settled,
     once=judged_once,
     advice_rows=30_000_000,
-    adapters=tuple(AdapterKind),
-    suits=lambda question, framework: (
-        framework.adapters if question.work.is_frozen else framework.whole_models
-    ),
+    adapters=(AdapterKind.NONE, AdapterKind.LORA, AdapterKind.QLORA),
+    suits=lambda question, framework: _suits(question.work, framework),
     weighed=("calendar_time_days", "cost_usd", "num_gpus", "energy_kwh"),
     ties=("throughput", "step_time", "time_to_train", "gpu_hours", "cost"),
     wording=Wording(

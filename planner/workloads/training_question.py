@@ -11,7 +11,7 @@ from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
 from planner.specs.multi_token import with_mtp
 from planner.specs.workload import TrainingWorkload
-from planner.workloads.adapters import adapter_fields, adapter_kind, mtp_num_layers
+from planner.workloads.adapters import adapter_fields, adapter_kind, mtp_num_layers, sample_fields
 from planner.workloads.base import Question
 from planner.workloads.notes import Notes
 from planner.workloads.place import gpu_counts
@@ -81,8 +81,11 @@ def _work(
     _check_length(model, s)
     values = {"sequence_length": s, "global_batch_size": batch, "total_tokens": tokens}
     adapter = adapter_fields(request, notes.defaults)
+    samples = sample_fields(request, s, notes.defaults)
     return check_spec(
-        TrainingWorkload, {**values, "dropout": request.dropout, **adapter}, where="the workload"
+        TrainingWorkload,
+        {**values, "dropout": request.dropout, **adapter, **samples},
+        where="the workload",
     )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, IndexArray, Numeric, of_each
-from planner.confidence.fits import MemoryErrors, chance
+from planner.arrays import CodeArray, FloatArray, IndexArray, Numeric
+from planner.confidence.fits import chance
 from planner.confidence.intervals import Confidence
 from planner.confidence.plans import errors_of_memory, sure_share
 from planner.configurations.enumerate import OpenMesh
@@ -95,22 +95,31 @@ class TrainingSource(Source):
 
     def sure_share(self, num_gpus: FloatArray) -> Numeric:
         """The share of a GPU's memory that a peak may be predicted to reach to fit surely."""
-
-        def share(number: float) -> float:
-            return sure_share(self.published, self.setting, int(number), self.fit_confidence)
-
-        return of_each(num_gpus, share)
+        return self._of_counts(self._errors[2], num_gpus)
 
     def fit_probability(self, num_gpus: FloatArray, peak: FloatArray) -> FloatArray:
         """The probability that a GPU's memory is enough for peaks on so many GPUs."""
-        usable, own = self.setting.machine.gpu.allocatable_memory, self.setting
-
-        def errors(number: float) -> MemoryErrors:
-            return errors_of_memory(self.published, own, int(number))
-
-        center = of_each(num_gpus, lambda number: errors(number).center)
-        spread = of_each(num_gpus, lambda number: errors(number).spread)
+        center, spread = (self._of_counts(each, num_gpus) for each in self._errors[:2])
+        usable = self.setting.machine.gpu.allocatable_memory
         return chance(predicted=peak, usable=usable, center=center, spread=spread)
+
+    @cached_property
+    def _errors(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Center, spread and sure share of each number of GPUs, ascending."""
+        counts = sorted(set(self.counts))
+        errors = [errors_of_memory(self.published, self.setting, count) for count in counts]
+        shares = (
+            sure_share(self.published, self.setting, count, self.fit_confidence) for count in counts
+        )
+        center, spread = ([getattr(one, name) for one in errors] for name in ("center", "spread"))
+        return np.array(center), np.array(spread), np.array([*shares])
+
+    def _of_counts(self, each: FloatArray, num_gpus: FloatArray) -> Numeric:
+        """The entry of each number of GPUs."""
+        if len(each) == 1:
+            return float(each[0])
+        found: FloatArray = each[np.searchsorted(sorted(set(self.counts)), num_gpus)]
+        return found
 
     def broken(self, configurations: TrainingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
@@ -155,6 +164,12 @@ class TrainingRuns(Candidates):
     def fit_probability(self) -> FloatArray:
         """The probability that the fullest GPU has the memory it needs."""
         return self.source.fit_probability(self.num_gpus, self.estimate.peak_memory)
+
+    def fit_probability_at(self, rows: IndexArray) -> FloatArray:
+        """The same of some rows: gathered before anything is computed of the whole mesh."""
+        several = len(self.source.counts) > 1
+        num_gpus = self.at(self.num_gpus, rows) if several else self.num_gpus
+        return self.source.fit_probability(num_gpus, self.at(self.estimate.peak_memory, rows))
 
     def moved(self, source: TrainingSource) -> TrainingRuns:
         """The same runs on other terms: no prediction depends on them."""

@@ -20,7 +20,8 @@ _STATED = (
     "decode_rate", "kv_cache_precision", "request_rate", "num_requests", "max_num_seqs",
     "max_num_batched_tokens", "bits_per_weight", "memory_kind", "input_tokens", "output_tokens",
     "length_scale", "equal_lengths", "equal_prompts", "gpu_memory_gib", "nics_per_node",
-    "host_memory_gb",
+    "host_memory_gb", "input_variation", "output_variation", "prefix_cache_hit_rate",
+    "enforce_eager",
 )  # fmt: skip
 
 

@@ -18,6 +18,9 @@ FOUR = {"num_gpus": 4, "global_batch_size": 4}
 TWO = {"num_gpus": 2, "tensor_parallel": 2}
 PIPELINE = {"num_gpus": 2, "pipeline_parallel": 2}
 FP8 = {"precision": 2}
+EXPERTS = {"num_gpus": 2, "expert_parallel": 2, "global_batch_size": 2}
+MIXTRAL = {"model": "mixtral-8x7b"}
+STAGES = {"num_gpus": 4, "pipeline_parallel": 4}
 
 
 @cache
@@ -53,6 +56,18 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {},
     ),
     ("attention_heads", {"num_gpus": 3, "tensor_parallel": 3}, TWO, {}),
+    (
+        "layer_split",
+        {"layer_split": True},
+        {**PIPELINE, "layer_split": True},
+        {"framework": "hf-trainer"},
+    ),
+    (
+        "framework",
+        {**PIPELINE},
+        {**PIPELINE, "layer_split": True},
+        {"framework": "hf-trainer"},
+    ),
     # 40 heads with 8 keys and values: five ranks can share the heads, not the keys.
     (
         "attention_heads",
@@ -230,12 +245,58 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         FP8,
         {"gpu": "mi300x-192gb"},
     ),
+    (
+        "expert_tensor_parallel",
+        {**EXPERTS, "expert_tensor_parallel": 3, "num_gpus": 6, "global_batch_size": 6},
+        {**EXPERTS, "expert_tensor_parallel": 2, "num_gpus": 4, "global_batch_size": 4},
+        MIXTRAL,
+    ),
+    ("expert_parallel", {**EXPERTS, "expert_tensor_parallel": 2}, EXPERTS, MIXTRAL),
+    (
+        "overlap_expert_parallel",
+        {**EXPERTS, "overlap_expert_parallel": True, "recompute": 3},
+        {**EXPERTS, "overlap_expert_parallel": True},
+        MIXTRAL,
+    ),
+    ("overlap_expert_parallel", {"expert_imbalance": 1.5}, {}, {}),
+    (
+        "tp_comm_overlap",
+        {**TWO, "tp_comm_overlap": True},
+        {**TWO, "tp_comm_overlap": True, "sequence_parallel": True},
+        {"framework": "megatron-lm"},
+    ),
+    (
+        "cp_comm_type",
+        {"num_gpus": 64, "context_parallel": 64, "global_batch_size": 1, "cp_comm_type": 1},
+        {"num_gpus": 64, "context_parallel": 64, "global_batch_size": 1},
+        {"framework": "megatron-lm"},
+    ),
+    (
+        "pipeline_schedule",
+        {**STAGES, "pipeline_schedule": 3, "global_batch_size": 6},
+        {**STAGES, "pipeline_schedule": 3, "global_batch_size": 8},
+        {"framework": "hai-llm"},
+    ),
+    (
+        "framework",
+        {**STAGES, "pipeline_schedule": 2, "global_batch_size": 8},
+        {**STAGES, "global_batch_size": 8},
+        {"framework": "megatron-lm"},
+    ),
     # Heads of 256.
     (
         "fp8_attention",
         {**FP8, "fp8_attention": True},
         FP8,
         {"gpu": "h100-sxm-80gb", "model": "gemma-2-9b"},
+    ),
+    ("fp8_recipe", {"fp8_recipe": 3}, {**FP8, "fp8_recipe": 3}, {"gpu": "h100-sxm-80gb"}),
+    # Hopper has no products that scale groups of 32.
+    (
+        "fp8_recipe",
+        {**FP8, "fp8_recipe": 5},
+        {**FP8, "fp8_recipe": 4},
+        {"gpu": "h100-sxm-80gb"},
     ),
     (
         "framework",

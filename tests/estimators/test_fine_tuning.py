@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import planner
+from planner.errors import SearchSpaceError
 from planner.estimators.estimate import Estimate
 from planner.estimators.flops import adapter_parameter_count, matmul_parameters
 from planner.formulas.adapters import NF4_BYTES
@@ -30,6 +31,10 @@ def tuned(**request: Any) -> Estimate:
 
 def total(estimate: Estimate, part: str) -> float:
     return float(np.ravel(getattr(estimate.memory.fullest, part))[0])
+
+
+def seconds(estimate: Estimate) -> float:
+    return float(np.ravel(estimate.step_time)[0])
 
 
 @pytest.mark.parametrize(
@@ -121,3 +126,119 @@ def test_the_ideal_has_no_launches_and_one_pass() -> None:
     real = tuned(adapter="qlora")
     ideal = tuned(adapter="qlora", ideal=True)
     assert ideal.step_time < 0.7 * real.step_time
+
+
+def test_saved_modules_are_trained_in_16_bits_beside_their_frozen_copies() -> None:
+    """Weight and gradient 2, Adam 4, its temporary 2 bytes of embedding and logits."""
+    asked = {"adapter": "lora", "lora_rank": 8, "lora_targets": "query_value"}
+    plain, saved = tuned(**asked), tuned(**asked, modules_to_save="embeddings")
+    ends = 2 * 32000 * 4096
+    for part, width in (("weights", 2), ("gradients", 2), ("optimizer_states", 4)):
+        assert total(saved, part) - total(plain, part) == pytest.approx(width * ends, rel=1e-12)
+    assert saved.step_time > plain.step_time
+    assert adapter_parameter_count(saved.setting) == 4_194_304 + ends
+
+
+def test_tied_ends_are_saved_once() -> None:
+    asked = {"model": "gemma-2b", "adapter": "lora"}
+    plain, saved = tuned(**asked), tuned(**asked, modules_to_save="embeddings")
+    matrix = 256_000 * 2048
+    assert total(saved, "gradients") - total(plain, "gradients") == pytest.approx(2 * matrix)
+
+
+def test_scales_in_32_bits_take_three_eighths_of_a_bit_more() -> None:
+    asked = {"adapter": "qlora", "lora_rank": 8, "lora_targets": "query_value"}
+    double, single = tuned(**asked), tuned(**asked, double_quantization=False)
+    layers = 6_738_415_616 - 2 * 32000 * 4096 - 4096
+    more = layers * (4.5 / 8 - NF4_BYTES)
+    assert total(single, "weights") - total(double, "weights") == pytest.approx(more, rel=1e-9)
+    assert single.step_time > double.step_time
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [
+        pytest.param("prompt", 20 * 4096, id="an embedding per token"),
+        pytest.param("prefix", 20 * 32 * 2 * 4096, id="a key and a value per layer and token"),
+    ],
+)
+def test_virtual_tokens_are_what_is_trained(kind, count) -> None:
+    estimate = tuned(adapter=kind, virtual_tokens=20)
+    assert adapter_parameter_count(estimate.setting) == count
+    assert total(estimate, "gradients") == pytest.approx(4 * count)
+
+
+def test_prompts_are_computed_and_not_counted() -> None:
+    """A prompt as long as the sequences takes about twice the time, and none of the tokens."""
+    short, long = (tuned(adapter="prompt", virtual_tokens=count) for count in (1, 1024))
+    assert 1.8 < seconds(long) / seconds(short) < 2.5
+    per_step = np.ravel(long.tokens_per_second * long.step_time)[0]
+    assert per_step == pytest.approx(8 * 1024)
+
+
+def test_prefixes_are_read_by_every_token_and_computed_by_none() -> None:
+    none, prefix = (tuned(adapter="prefix", virtual_tokens=count) for count in (1, 4096))
+    assert 1.05 < seconds(prefix) / seconds(none) < 1.6
+
+
+def test_layers_that_are_spread_take_turns() -> None:
+    """Two GPUs hold half of the layers each, and are as fast as one."""
+    asked = {"adapter": "lora", "sequence_length": 512}
+    one = tuned(**asked)
+    settings = {"recompute": "full", "pipeline_parallel": 2, "layer_split": True}
+    two = tuned(**asked, num_gpus=2, settings=settings)
+    assert two.rejected_by == 0
+    assert seconds(two) / seconds(one) == pytest.approx(1, abs=0.05)
+    layers = 32 * (4 * 4096**2 + 3 * 4096 * 11008) * 2
+    assert total(one, "weights") - total(two, "weights") == pytest.approx(layers / 2, rel=0.06)
+    assert total(two, "activations") == pytest.approx(total(one, "activations") / 2)
+
+
+SAMPLES = {"adapter": "lora", "mean_sample_length": 300, "sample_length_deviation": 240}
+FOUR = {"recompute": "full", "micro_batch_size": 4}
+
+
+def test_padding_is_computed_and_not_trained() -> None:
+    """Padded to the sequence, a step is as long as a packed one, and trains the samples alone."""
+    packed = tuned(adapter="lora", settings=FOUR)
+    padded = tuned(**SAMPLES, padding="full", settings=FOUR)
+    assert seconds(padded) == pytest.approx(seconds(packed), rel=1e-12)
+    assert padded.peak_memory == pytest.approx(packed.peak_memory, rel=1e-12)
+    ratio = np.ravel(padded.tokens_per_second / packed.tokens_per_second)[0]
+    assert ratio == pytest.approx(290 / 1024, rel=0.02)  # of 300 tokens, 1,024 at most
+
+
+def test_less_padding_is_faster_and_none_takes_less_memory() -> None:
+    kinds = ("full", "longest", "none")
+    full, longest, none = (tuned(**SAMPLES, padding=kind, settings=FOUR) for kind in kinds)
+    assert seconds(full) > seconds(longest) > seconds(none)
+    assert full.peak_memory == pytest.approx(longest.peak_memory)
+    assert none.peak_memory < 0.95 * longest.peak_memory
+    assert none.tokens_per_second > longest.tokens_per_second > full.tokens_per_second
+
+
+def test_a_sample_alone_is_never_padded() -> None:
+    settings = {"recompute": "full", "micro_batch_size": 1}
+    longest, equal = (
+        tuned(**{**SAMPLES, "sample_length_deviation": 1}, padding=kind, settings=settings)
+        for kind in ("longest", "none")
+    )
+    assert seconds(longest) == pytest.approx(seconds(equal), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"padding": "longest"}, "needs mean_sample_length"),
+        ({"mean_sample_length": 100}, "Samples that are packed fill their sequences"),
+        ({"padding": "full", "mean_sample_length": 4096}, "from 1 to those of a sequence, 1,024"),
+        ({"modules_to_save": "embeddings"}, "modules_to_save needs an adapter"),
+        ({"adapter": "lora", "virtual_tokens": 5}, "virtual_tokens needs an adapter: prompt"),
+        ({"adapter": "lora", "double_quantization": False}, "needs an adapter: qlora"),
+        ({"adapter": "prompt", "lora_rank": 8}, "lora_rank needs an adapter: lora or qlora"),
+        ({"adapter": "prompt", "framework": "nemo"}, "trains no virtual tokens"),
+    ],
+)
+def test_what_says_nothing_is_refused(asked, said) -> None:
+    with pytest.raises(SearchSpaceError, match=said):
+        tuned(**asked)

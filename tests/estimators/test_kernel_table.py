@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 from serving_cases import serving_setting
 
-from planner.enums import ComputePrecision, Quantization
+from planner.enums import ComputePrecision, Fp8Recipe, Quantization
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.machine import Machine
+from planner.specs.catalogue import load_gpu
+from planner.specs.profile import load_framework
+from planner.specs.quantization import training_format
 
 NEUTRAL = {
     "sustained_clock": 1.0,
@@ -124,3 +127,62 @@ def test_the_table_of_one_memory_is_read_for_another() -> None:
     }
     ratio = seconds["a100-sxm-40gb"] / seconds["a100-sxm-80gb"]
     assert ratio == pytest.approx(2039 / 1555, rel=0.02)
+
+
+def format_of(recipe: Fp8Recipe) -> Any:
+    fp8 = np.asarray(ComputePrecision.FP8, dtype=np.int8)
+    return training_format(fp8, np.asarray(recipe, dtype=np.int8))
+
+
+def seconds(gpu: str, recipe: Fp8Recipe) -> tuple[float, float, float]:
+    """A product, a cast and grouped products of fp8 under a recipe."""
+    machine, form = neutral(gpu)[0], format_of(recipe)
+    return (
+        float(machine.gemm_time(8192, 8192, 8192, form)),
+        float(machine.cast_time(8192**2, form)),
+        float(machine.grouped_gemm_time(65536, 8, 4096, 1536, 3, form)),
+    )
+
+
+@pytest.mark.parametrize("gpu", ["h100-sxm-80gb", "b200-sxm-180gb"])
+def test_factors_per_row_are_no_faster_than_16_bit(gpu: str) -> None:
+    machine = neutral(gpu)[0]
+    bf16 = np.asarray(ComputePrecision.BF16, dtype=np.int8)
+    product, cast, grouped = seconds(gpu, Fp8Recipe.ROWWISE)
+    assert product == machine.gemm_time(8192, 8192, 8192, bf16)
+    assert grouped == machine.grouped_gemm_time(65536, 8, 4096, 1536, 3, bf16)
+    assert cast == 0
+    assert seconds(gpu, Fp8Recipe.TENSORWISE)[0] < 0.7 * product
+
+
+def test_experts_with_one_factor_per_tensor_use_a_faster_kernel_on_hopper() -> None:
+    tensor, block = (
+        seconds("h100-sxm-80gb", recipe)[2] for recipe in (Fp8Recipe.DELAYED, Fp8Recipe.BLOCKWISE)
+    )
+    assert tensor < 0.75 * block
+
+
+def test_factors_of_groups_are_written_by_rows_and_by_columns() -> None:
+    """Each cast reads 2 bytes and writes 1, or 1 and a 32nd twice."""
+    machine = neutral("b200-sxm-180gb")[0]
+    latency = machine.gpu.efficiency.memory_bound.latency
+    one, two = (
+        seconds("b200-sxm-180gb", recipe)[1] - latency
+        for recipe in (Fp8Recipe.DELAYED, Fp8Recipe.MXFP8)
+    )
+    assert two / one == pytest.approx((2 + 2 * 33 / 32) / 3)
+    assert seconds("b200-sxm-180gb", Fp8Recipe.BLOCKWISE)[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("framework", "gpu", "recipe"),
+    [
+        ("nemo", "h100-sxm-80gb", Fp8Recipe.DELAYED),
+        ("nemo", "gb200-nvl72", Fp8Recipe.MXFP8),
+        ("torchtitan", "h100-sxm-80gb", Fp8Recipe.TENSORWISE),
+        ("fsdp", "b200-sxm-180gb", Fp8Recipe.DELAYED),
+    ],
+)
+def test_a_framework_has_a_recipe_for_each_gpu(framework: str, gpu: str, recipe: Fp8Recipe) -> None:
+    profile = load_framework(framework).spec
+    assert profile.recipe_on(scales_groups=load_gpu(gpu).scales_groups) is recipe

@@ -252,6 +252,15 @@ def test_parts_that_adapters_choose() -> None:
     ]
 
 
+def test_matrices_of_a_checkpoint_that_may_be_quantized() -> None:
+    assert _layer(GQA, DENSE).num_matrices == (4, 3)
+    routed = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 96}
+    # The router stays in 16 bit.
+    assert _layer(None, routed).num_matrices == (0, 8 * 3)
+    latent = {**routed, "moe_latent_size": 32, "shared_intermediate_size": 64}
+    assert _layer(None, latent).num_matrices == (0, (8 + 1) * 3 + 2)
+
+
 def test_a_description_is_made_once() -> None:
     assert _layer(GQA, DENSE) is _layer(GQA, DENSE)
 

@@ -23,6 +23,7 @@ from planner.enums import (
 from planner.estimators.share import Setting
 from planner.plan import make_plan
 from planner.specs.catalogue import Catalogue, names
+from planner.specs.workload import TrainingWorkload
 
 MODELS = {
     "llama-7b": {},
@@ -49,6 +50,10 @@ ADAPTERS = (
     "lora:64:all_linear",
     "qlora:16:attention",
     "qlora:1:all_linear",
+    "lora:8:attention:embeddings",
+    "qlora:4:attention:plain",
+    "prompt:64",
+    "prefix:100",
 )
 # As in nodes with four network interfaces for eight of these.
 SHARED_NICS = ("a100-sxm-80gb",)
@@ -61,11 +66,18 @@ FRAMEWORKS = tuple(name for name in ALL_FRAMEWORKS if name not in ALIKE)
 
 @cache
 def make_setting(model: str, gpu: str, framework: str, adapter: str = "none") -> Setting:
-    """``adapter``: its kind, rank and targets, joined by colons; on any framework."""
+    """``adapter``: its kind, rank and targets, joined by colons; on any framework.
+
+    Modules to save may follow, or ``plain`` for scales in 32 bits; of virtual tokens their number.
+    """
     kind, *rest = adapter.split(":")
     asked: dict[str, Any] = {"adapter": kind}
-    if rest:
+    if kind in ("prompt", "prefix"):
+        asked["virtual_tokens"] = int(rest[0])
+    elif rest:
         asked |= {"lora_rank": int(rest[0]), "lora_targets": rest[1]}
+        asked["modules_to_save"] = "embeddings" if "embeddings" in rest else None
+        asked["double_quantization"] = "plain" not in rest
     of_adapters = framework if kind == "none" else "hf-trainer"
     request = Request(
         model=model, num_gpus=8, gpu=gpu, framework=of_adapters, **MODELS[model], **asked
@@ -87,8 +99,14 @@ def make_world(setting: Setting) -> World:
         cluster=setting.machine.cluster,
         model=setting.model,
         framework=setting.framework,
-        workload=setting.workload,
+        workload=_computed(setting.workload),
     )
+
+
+def _computed(work: TrainingWorkload) -> TrainingWorkload:
+    """Prompts stand before the tokens of every sequence."""
+    before = work.virtual_tokens if work.adapter == "prompt" else 0
+    return replace(work, sequence_length=work.sequence_length + before)
 
 
 def make_table(layouts: list[Layout]) -> TrainingConfigurations:
@@ -114,7 +132,8 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
     """A layout that suits the framework; most of them break no rule."""
     f = setting.framework
     t = choose([1, 2, 4, 8, 16]) if f.tensor_parallel else 1
-    p = choose([1, 1, 2, 3, 4, 5, 8, 13, 16, 20, 31, 32]) if f.pipeline_parallel else 1
+    deep = f.pipeline_parallel or f.layer_split
+    p = choose([1, 1, 2, 3, 4, 5, 8, 13, 16, 20, 31, 32]) if deep else 1
     c = choose([1, 1, 2, 4]) if f.context_parallel else 1
     d = choose([1, 2, 3, 4, 16])
     v = choose([1, 1, 2, 3]) if p > 1 and f.interleaved_schedule else 1
@@ -134,6 +153,7 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         context_parallel=c,
         pipeline_parallel=p,
         virtual_pipeline=v,
+        layer_split=p > 1 and f.layer_split,
         expert_parallel=choose([1, 1, 2, 4, 8]) if f.expert_parallel else 1,
         micro_batch_size=b,
         global_batch_size=d * b * m,
@@ -180,6 +200,7 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         context_parallel=choose([1, 2, 3]),
         pipeline_parallel=choose([1, 2, 3, 8, 64]),
         virtual_pipeline=choose([1, 2, 5]),
+        layer_split=choose([True, False, False]),
         expert_parallel=choose([1, 2, 3, 8, 16]),
         micro_batch_size=choose([1, 3, 4]),
         global_batch_size=choose([1, 24, 96, 100]),

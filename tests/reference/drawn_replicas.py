@@ -89,6 +89,7 @@ def make_world(setting: ServingSetting) -> ServingWorld:
         model=setting.model,
         engine=setting.engine,
         workload=setting.workload,
+        draft=setting.draft,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scalar_adapters import frozen, thin_matrices
+from scalar_adapters import frozen, thin_matrices, virtual
 from scalar_machine import (
     COMPUTE_BYTES,
     Layout,
@@ -77,6 +77,8 @@ def repeats_outputs(world: World, layout: Layout, group: LayerGroup) -> bool:
 
 def _element(world: World, layout: Layout) -> int:
     """Bytes per element of the kept input of a matrix."""
+    if virtual(world):
+        return 0
     return COMPUTE_BYTES[layout.precision] if world.framework.memory.fp8_inputs else 2
 
 

@@ -34,9 +34,33 @@ def frozen(world: World) -> bool:
     return world.workload.adapter != "none"
 
 
+def virtual(world: World) -> bool:
+    """Whether virtual tokens are trained: no matrix has an adapter."""
+    return world.workload.adapter in ("prompt", "prefix")
+
+
+def saves(world: World) -> bool:
+    return frozen(world) and world.workload.modules_to_save == "embeddings"
+
+
+def nf4(world: World) -> float:
+    """Without double quantization an fp32 scale per block of 64."""
+    return NF4 if world.workload.double_quantization else (64 * 4 + 32) / (64 * 8)
+
+
+def virtual_width(group: LayerGroup) -> int:
+    """A key and a value of each head that has some."""
+    core = group.attention
+    if not core or core.kind in ("linear", "mamba2"):
+        return 0
+    return core.num_key_value_heads * (core.head_dim + value_dim(core))
+
+
 def thin_matrices(world: World, layout: Layout, group: LayerGroup) -> dict[str, Thin]:
     """Tensor parallelism splits outputs, and the inputs of what ends a block."""
     found: dict[str, Thin] = {}
+    if virtual(world):
+        return found
     if group.attention:
         found |= _thin_attention(world, layout, group.attention)
     if group.feed_forward and world.workload.lora_targets == "all_linear":
@@ -96,6 +120,11 @@ def adapter_times(
     n, r, bits = tokens(world, layout), world.workload.lora_rank, world.sixteen_bit
     latency = world.gpu.efficiency.memory_bound.latency
     times = {}
+    if world.workload.adapter == "prefix" and virtual_width(group):
+        core, v = group.attention, world.workload.virtual_tokens
+        rows = n * core.num_attention_heads / layout.tensor_parallel
+        both = gemm(world, rows, v, core.head_dim + value_dim(core), bits)
+        times["prefix"] = both, 2 * both
     for name, matrix in thin_matrices(world, layout, group).items():
         k, m = matrix.depth, matrix.columns
         forward = gemm(world, n, r, k, bits) + gemm(world, n, m, r, bits)
@@ -114,17 +143,22 @@ def adapter_times(
             feed_forward_parameters(world.model, group, layout),
         )
         for name, (count, kernels) in zip(("attention", "feed_forward"), parts, strict=True):
-            traffic = (NF4 + 2) * passes * count
+            traffic = (nf4(world) + 2) * passes * count
             time = elementwise(world, traffic) + (kernels - 1) * latency
             times[f"{name}_dequantize"] = (time, time) if kernels else (0.0, 0.0)
     return times
 
 
 def _attention_kernels(group: LayerGroup) -> int:
-    """Queries, keys, values and output; layers with a state join the first three."""
-    if not group.attention:
+    """Queries, keys, values and output; layers with a state join the first three.
+
+    Latents: keys and values down and up, the output; queries at once, or down and up; an indexer.
+    """
+    if not (attention := group.attention):
         return 0
-    return 2 if group.attention.kind in ("linear", "mamba2") else 4
+    if attention.kind == "latent":
+        return 4 + (attention.q_lora_rank > 0) + (attention.index_topk > 0)
+    return 2 if attention.kind in ("linear", "mamba2") else 4
 
 
 def launches(world: World, layout: Layout, group: LayerGroup) -> float:
@@ -144,27 +178,36 @@ def trained_in_layer(world: World, layout: Layout, group: LayerGroup) -> Counts:
     if not frozen(world):
         return layer_parameters(world.model, group, layout)
     rank = world.workload.lora_rank
+    if world.workload.adapter == "prefix":
+        return world.workload.virtual_tokens * virtual_width(group) / layout.tensor_parallel, 0.0
     matrices = thin_matrices(world, layout, group).values()
     return sum(rank * (matrix.depth + matrix.columns) for matrix in matrices), 0.0
 
 
 def trained_in_end(world: World, layout: Layout) -> Counts:
     model = world.model
-    if frozen(world):
-        return 0.0, 0.0
-    return model.vocab_size * model.hidden_size / layout.tensor_parallel, 0.0
+    matrix = model.vocab_size * model.hidden_size / layout.tensor_parallel
+    if saves(world):  # in 16 bits, where adapters may be in 32
+        width = world.framework.states.weight
+        return matrix * (min(2 / width, 1) if width else 1), 0.0
+    return 0.0 if frozen(world) else matrix, 0.0
 
 
 def trained_in_stages(world: World, layout: Layout) -> list[Counts]:
     if not frozen(world):
         return stage_parameters(world, layout)
-    return [
-        (
-            sum(trained_in_layer(world, layout, world.model.layer_groups[i])[0] for i in layers),
-            0.0,
-        )
-        for layers in stages(world.model, layout)
-    ]
+    found = []
+    held, last = stages(world.model, layout), layout.pipeline_parallel - 1
+    for stage, layers in enumerate(held):
+        groups = [world.model.layer_groups[i] for i in layers]
+        count = sum(trained_in_layer(world, layout, group)[0] for group in groups)
+        tied = world.model.tie_word_embeddings and last == 0
+        ends = (stage == 0) + (stage == last) - tied
+        count += ends * trained_in_end(world, layout)[0]
+        if world.workload.adapter == "prompt" and stage == 0:
+            count += world.workload.virtual_tokens * world.model.hidden_size
+        found.append((count, 0.0))
+    return found
 
 
 def weight_bytes(world: World, layout: Layout) -> tuple[float, float]:
@@ -172,7 +215,7 @@ def weight_bytes(world: World, layout: Layout) -> tuple[float, float]:
     if not frozen(world):
         return (world.framework.states.weight_on_wire,) * 2
     if world.workload.adapter == "qlora":
-        return NF4, 2.0
+        return nf4(world), 2.0
     return COMPUTE_BYTES[layout.precision], 2.0
 
 

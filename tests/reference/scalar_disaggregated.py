@@ -10,7 +10,14 @@ from math import ceil, floor
 
 import scalar_machine
 import scalar_serving_memory
-from scalar_serving import decode_line, decode_steps, new_tokens, per_step, prompts_batch
+from scalar_serving import (
+    decode_line,
+    decode_steps,
+    drafting,
+    new_tokens,
+    per_step,
+    prompts_batch,
+)
 from scalar_serving_kernels import Replica, ServingWorld
 from scalar_serving_step import step
 
@@ -31,12 +38,14 @@ def prompt_times(world: ServingWorld, c: Replica) -> tuple[float, float]:
     """A prompt when each attention rank has one; a rank's time for one of a full queue."""
     new, ranks, p = new_tokens(world), c.attention_data_parallel, c.pipeline_parallel
     rounds = max(ceil(new / c.max_num_batched_tokens), 1)
-    one = step(world, c, prompts_batch(world, ranks, new * ranks / rounds, 0), False)
+    lone = prompts_batch(world, ranks, new * ranks / rounds, 0)
+    one, of_one = step(world, c, lone, False), drafting(world, c, lone)
     seqs = world.engine.scheduler.max_num_seqs * ranks
     full = max(min(floor(c.step_tokens / new), seqs), ranks / rounds)
-    many = step(world, c, prompts_batch(world, max(full, ranks), full * new, 0), False)
-    service = min(one.cycle(p) * rounds, many.cycle(p) * ranks / full)
-    return one.total * rounds, service / p
+    queue = prompts_batch(world, max(full, ranks), full * new, 0)
+    many = step(world, c, queue, False).cycle(p) + drafting(world, c, queue)
+    service = min((one.cycle(p) + of_one) * rounds, many * ranks / full)
+    return (one.total + of_one) * rounds, service / p
 
 
 def places_of(world: ServingWorld, c: Replica) -> float:

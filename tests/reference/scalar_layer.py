@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from scalar_activations import repeats_outputs
-from scalar_adapters import adapter_times, frozen
+from scalar_adapters import adapter_times, frozen, saves
 from scalar_machine import (
     Layout,
     World,
@@ -127,7 +127,7 @@ def embedding(world: World, layout: Layout) -> Ops:
     """Lookup, and the sum over vocabulary shards."""
     h, n = world.model.hidden_size, tokens(world, layout)
     lookup = _once(_memory(world, own_tokens(world, layout) * h, 4, 10))
-    if frozen(world):
+    if frozen(world) and not saves(world):
         lookup = replace(lookup, backward=0.0)
     total = collective(world, "all_reduce", 2 * n * h, layout.tensor_parallel, 1)
     reduce = Op(forward=total, backward=0.0, part="tensor_parallel", full=0.0)
@@ -138,7 +138,8 @@ def logits(world: World, layout: Layout) -> Ops:
     """Final norm, logits in 16 bit, cross-entropy, and the sum of input gradients."""
     h, n = world.model.hidden_size, tokens(world, layout)
     columns = world.model.vocab_size / layout.tensor_parallel
-    final = _linear(world, layout, n, columns, h, precision=world.sixteen_bit)
+    bits, is_frozen = world.sixteen_bit, frozen(world) and not saves(world)
+    final = _linear(world, layout, n, columns, h, precision=bits, is_frozen=is_frozen)
     loss = elementwise(world, 2 * world.framework.execution.loss_passes * n * columns) / 2
     total = collective(world, "all_reduce", 2 * n * h, layout.tensor_parallel, 1)
     return {
@@ -180,8 +181,10 @@ def _linear(
     columns: float,
     depth: float,
     precision: str | None = None,
+    is_frozen: bool | None = None,
 ) -> Op:
     """Forward C = A B; backward both gradients, the weights' one accumulated in place."""
+    is_frozen = frozen(world) if is_frozen is None else is_frozen
     precision = precision or layout.precision
     by_itself = of_gradients(world, layout, "accumulation_traffic") > 0
     accumulated = 2.0 if by_itself else 2 * of_gradients(world, layout, "gradient")
@@ -189,7 +192,7 @@ def _linear(
     forward = gemm(world, rows, columns, depth, precision, recipe=recipe)
     backward = gemm(world, rows, depth, columns, precision, recipe=recipe)
     weights = 0.0
-    if not frozen(world):
+    if not is_frozen:
         weights = gemm(world, columns, depth, rows, precision, accumulated, recipe)
     backward += weights
     forward += cast(world, rows * depth, precision, recipe)

@@ -55,6 +55,7 @@ class Layout:
     context_parallel: int = 1
     pipeline_parallel: int = 1
     virtual_pipeline: int = 1
+    layer_split: bool = False
     expert_parallel: int = 1
     micro_batch_size: int = 1
     global_batch_size: int = 1

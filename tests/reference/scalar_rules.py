@@ -52,6 +52,7 @@ def _schedule(world: World, c: Layout) -> set[str]:
     return _named(
         num_hidden_layers=p * v > layers + (2 if v > 1 else 0),
         virtual_pipeline=v > 1 and (p == 1 or not supported),
+        layer_split=c.layer_split and (p == 1 or v > 1),
         interleaved_micro_batches=v > 1 and c.num_micro_batches % p != 0,
         pipeline_schedule=_wrong_schedule(c),
         interleaved_layers=v > 1 and most * p * v - layers > lighter,
@@ -141,7 +142,9 @@ def _support(world: World, c: Layout) -> set[str]:
     lacking = c.zero_stage not in profile.zero_stages
     lacking |= c.pipeline_parallel > 1 and c.zero_stage not in profile.pipeline_zero_stages
     for kind in ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"):
-        lacking |= getattr(c, kind) > 1 and not getattr(profile, kind)
+        in_turns = kind == "pipeline_parallel" and c.layer_split and profile.layer_split
+        lacking |= getattr(c, kind) > 1 and not getattr(profile, kind) and not in_turns
+    lacking |= c.layer_split and not profile.layer_split
     lacking |= c.data_parallel_replicas > 1 and not profile.hybrid_sharding
     lacking |= c.recompute_num_layers > 0 and not profile.partial_recompute
     lacking |= c.recompute == "feed_forward" and not profile.feed_forward_recompute

@@ -89,6 +89,19 @@ def prompts_batch(world: ServingWorld, prompts: float, tokens: float, beside: fl
     )
 
 
+def drafting(world: ServingWorld, c: Replica, batch: StepBatch) -> float:
+    """Of the model that drafts: its tokens one after the other, or its prompts."""
+    found = scalar_serving_memory.drafter(world, c)
+    if found is None:
+        return 0.0
+    if batch.prompts:
+        return step(*found, replace(batch, decoding=0), False).total
+    total = 0.0
+    for _ in range(world.workload.draft_tokens):
+        total += step(*found, replace(batch, per_sequence=1), True).total
+    return total
+
+
 def decode_line(world: ServingWorld, c: Replica, sequences: float) -> tuple[float, float]:
     """The line through a step over so many sequences and one over half of them."""
     whole = max(sequences, 1.0)
@@ -96,7 +109,8 @@ def decode_line(world: ServingWorld, c: Replica, sequences: float) -> tuple[floa
     p, times = c.pipeline_parallel, []
     for number in (whole, half):
         one = step(world, c, decoding_batch(world, number / p), True)
-        times.append(one.cycle(min(number, p)) * (1 + world.workload.draft_cost))
+        verified = one.cycle(min(number, p)) * (1 + world.workload.draft_cost)
+        times.append(verified + drafting(world, c, decoding_batch(world, number)))
     slope = (times[0] - times[1]) / (whole - half)
     return times[0] - slope * whole, slope
 
@@ -113,13 +127,17 @@ def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
     beside, circulating, decode = 0.0, float(p), 0.0
     if scheduler.chunked_prefill:
         beside, circulating = whole / p, min(whole, p)
-        decode = (fixed + slope * whole) / (1 + world.workload.draft_cost)
+        whole_step = fixed + slope * whole - drafting(world, c, decoding_batch(world, whole))
+        decode = whole_step / (1 + world.workload.draft_cost)
     lone = step(world, c, prompts_batch(world, 1, one, beside), False)
     busy = max(filled / new, min(ranks, whole))
     queue = step(world, c, prompts_batch(world, busy, filled, beside), False)
     parts = max(new / one, 1.0)
-    single = max(lone.cycle(circulating) - decode, 0.0) * parts
-    full = max(queue.cycle(circulating) - decode, 0.0) * max(most * new / room, 1.0)
+    of_lone = drafting(world, c, prompts_batch(world, 1, one, beside))
+    of_queue = drafting(world, c, prompts_batch(world, busy, filled, beside))
+    single = (max(lone.cycle(circulating) - decode, 0.0) + of_lone) * parts
+    full = max(queue.cycle(circulating) - decode, 0.0) + of_queue
+    full *= max(most * new / room, 1.0)
     between = scheduler.poll_interval + scheduler.batch_wait
     prompts = min(max(between * whole / decode_steps(world), 1.0), most)
     gathered = single + (full - single) * (prompts - 1) / max(most - 1, 1.0)
@@ -129,7 +147,7 @@ def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
     return Costs(
         fixed=fixed,
         slope=slope,
-        prompt_time=lone.total * parts,
+        prompt_time=(lone.total + of_lone) * parts,
         prefill=gathered / prompts / p,
         queued=full / most / p,
         together=most,
@@ -313,5 +331,8 @@ def static(world: ServingWorld, c: Replica) -> tuple[float, float, float]:
         first += prefill.slowest_stage
     part = _micro_batch(world, c, 1)
     decode = _static_step(world, c, decoding_batch(world, part), True)
-    each = decode.cycle(c.concurrency / part) * (1 + w.draft_cost) / per_step(world)
+    each = decode.cycle(c.concurrency / part) * (1 + w.draft_cost)
+    each = (each + drafting(world, c, decoding_batch(world, c.concurrency))) / per_step(world)
+    prompt = prompts_batch(world, prompts, micro * new / rounds, 0)
+    first += drafting(world, c, prompt) * round(c.concurrency / micro * rounds)
     return first, each, first + max(w.output_tokens - 1, 0) * each

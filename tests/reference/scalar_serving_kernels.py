@@ -36,6 +36,7 @@ class ServingWorld:
     model: ModelSpec
     engine: EngineProfile
     workload: ServingWorkload
+    draft: ModelSpec | None = None
 
     @property
     def execution(self) -> Any:

@@ -5,7 +5,7 @@ Part of the naive twin of serving.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor, sqrt
 from typing import Any
 
@@ -134,7 +134,12 @@ def cache(world: ServingWorld, c: Replica, tokens: float) -> float:
         window = group.attention.sliding_window if world.engine.sliding_windows else None
         kept = min(tokens, window or tokens) + (world.engine.memory.block_size - 1) / 2
         found += group.num_hidden_layers * kept * cached_bytes(world, c, group.attention)
-    return found * ceil(model.num_hidden_layers / c.pipeline_parallel) / model.num_hidden_layers
+    more = drafter(world, c)
+    drafted = cache(*more, tokens) if more else 0.0
+    return (
+        drafted
+        + found * ceil(model.num_hidden_layers / c.pipeline_parallel) / model.num_hidden_layers
+    )
 
 
 def profiled(world: ServingWorld) -> int:
@@ -182,6 +187,21 @@ def activations(world: ServingWorld, c: Replica, sampled: float) -> float:
     return max(layer * memory.activation_copies, sampling) + queued
 
 
+def drafter(world: ServingWorld, c: Replica) -> tuple[ServingWorld, Replica] | None:
+    """The model that drafts, whole where its heads do not split."""
+    if world.draft is None:
+        return None
+    t, word = c.tensor_parallel, world.draft.quantization or "w16a16"
+    for group in world.draft.layer_groups:
+        for heads in (group.attention.num_attention_heads, group.attention.num_key_value_heads):
+            if heads % t and t % heads:
+                t = 1
+    own = replace(c, tensor_parallel=t, pipeline_parallel=1, expert_parallel=1, quantization=word,
+                  num_gpus=t * c.attention_data_parallel, weight_offload=0.0, kv_offload=0.0,
+                  expert_quantization=world.draft.expert_quantization or word)  # fmt: skip
+    return replace(world, model=world.draft, draft=None), own
+
+
 def _room(size: float, sequence: float, longest: float, whole: float) -> Room:
     return Room(size=size, sequence=sequence, longest=longest, whole=whole)
 
@@ -189,7 +209,8 @@ def _room(size: float, sequence: float, longest: float, whole: float) -> Room:
 def memory(world: ServingWorld, c: Replica) -> Memory:
     """Weights and cache by their shares on GPU and host."""
     w, engine = world.workload, world.engine
-    held = weights(world, c)
+    held, drafting = weights(world, c), drafter(world, c)
+    beside = weights(*drafting) if drafting else 0.0
     longest = cache(world, c, w.input_tokens + w.output_tokens)
     mean = cache(world, c, w.input_tokens + w.output_tokens / 2 * (1 + w.output_variation**2))
     typical = mean + (longest - mean) / sqrt(max(c.concurrency, 1.0))
@@ -204,7 +225,7 @@ def memory(world: ServingWorld, c: Replica) -> Memory:
     on_gpu, on_host = 1 - c.kv_offload, c.kv_offload
     of_host = world.cluster.host_memory_per_gpu or world.gpu.host.memory_per_gpu or float("inf")
     sizes = (on_gpu * typical / ranks, on_gpu * longest, on_gpu * longest / ranks)
-    left = usable - held * (1 - c.weight_offload) - reserved
+    left = usable - held * (1 - c.weight_offload) - beside - reserved
     room = _room(left - working, *sizes)
     if profiled(world):
         usual = activations(world, c, max(profiled(world), c.concurrency / ranks))
@@ -218,7 +239,7 @@ def memory(world: ServingWorld, c: Replica) -> Memory:
         whole=on_host * longest / ranks,
     )
     parts = {
-        "weights": held * (1 - c.weight_offload),
+        "weights": held * (1 - c.weight_offload) + beside,
         "kv_cache": min(room.sequence * c.concurrency, max(room.size, room.longest)),
         "activations": working,
         "reserved": reserved,

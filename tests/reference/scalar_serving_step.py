@@ -112,7 +112,7 @@ def _launched(
     number = group.num_experts if group.num_experts > 1 else 0
     each = execution.expert_loop_time * number
     if execution.quantized_launch_time:
-        of_attention, of_feed_forward = group.num_matrices
+        of_attention, of_feed_forward = _matrices(group)
         narrow = c.expert_quantization if number else c.quantization
         matrices = of_attention if c.quantization != "w16a16" else 0
         matrices += of_feed_forward if narrow != "w16a16" else 0
@@ -122,6 +122,23 @@ def _launched(
         return float(blocks * execution.decode_launch_time + each)
     routing = execution.expert_launch_time if number else 0.0
     return float(blocks * execution.prefill_launch_time + routing + each)
+
+
+def _matrices(group: Any) -> tuple[int, int]:
+    """Matrices of a checkpoint in the attention and in the feed-forward of a layer."""
+    a, mlp = group.attention, group.feed_forward
+    attention = 0
+    if a is not None and a.has_state:
+        attention = 2
+    elif a is not None and a.kind == "latent":
+        attention = 4 + (a.q_lora_rank > 0) + (a.index_topk > 0)
+    elif a is not None:
+        attention = 4
+    if mlp is None:
+        return attention, 0
+    each = 3 if mlp.gated else 2
+    dense = 1 if (mlp.shared_intermediate_size or not mlp.num_experts) else 0
+    return attention, each * (dense + mlp.num_experts) + (2 if mlp.moe_latent_size else 0)
 
 
 def host_wait(world: ServingWorld, c: Replica, batch: StepBatch, busy: float) -> float:

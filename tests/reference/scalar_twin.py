@@ -14,6 +14,7 @@ from scalar_activations import kept_bytes, repeated_layers
 from scalar_adapters import (
     frozen_counts,
     launches,
+    saves,
     trained_in_end,
     trained_in_layer,
     trained_in_stages,
@@ -67,6 +68,8 @@ def _idle(layout: Layout, times: list[float], asides: list[Parts], slowest: int)
         backward = sum(aside["backward"] for aside in asides)
         return max((p / 2 - 1) * (sum(times) + backward - 3 * sum(weights)) / p, 0.0)
     others = sum(times) - times[slowest]
+    if layout.layer_split:
+        return layout.num_micro_batches * others
     if layout.pipeline_schedule == "zero_bubble":
         return max(others - 2 * (sum(weights) - weights[slowest]), 0.0)
     return others / layout.virtual_pipeline
@@ -255,8 +258,14 @@ def _end_of_step(world: World, layout: Layout, window: float) -> float:
         gather = _exchange(world, layout, "all_gather", states.weight_on_wire, counts)
         between = gather if states.weights_sharded_from > 2 else 0.0
         longest = max(longest, [reduce, scatter + gather, between, 0.0][layout.zero_stage])
+    if overlap.data_parallel == 0:
+        return longest
+    late = 0.0  # nothing is computed behind the gradients of a saved embedding
+    if saves(world):
+        late = longest * trained_in_end(world, layout)[0] / trained_in_stages(world, layout)[0][0]
+    longest -= late
     behind = shown(longest, window, overlap.interference)
-    return overlap.data_parallel * behind + (1 - overlap.data_parallel) * longest
+    return late + overlap.data_parallel * behind + (1 - overlap.data_parallel) * longest
 
 
 def _optimizer(world: World, layout: Layout) -> float:
@@ -330,6 +339,8 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
 def _in_flight(layout: Layout, stage: int) -> float:
     """Micro-batches a stage holds: counts the forward chunks before its first backward one."""
     p, v, m = layout.pipeline_parallel, layout.virtual_pipeline, layout.num_micro_batches
+    if layout.layer_split:
+        return 1
     if layout.pipeline_schedule == "dualpipe":
         return min(m, p + 1)
     if v == 1:

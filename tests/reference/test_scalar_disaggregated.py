@@ -16,6 +16,7 @@ import planner
 from planner.estimators.inference.disaggregated import decode_workers, prefill_workers
 from planner.estimators.inference.disaggregated_run import Pools, disaggregated_run
 from planner.estimators.inference.setting import ServingSetting
+from planner.specs.model_catalogue import load_model
 from planner.specs.site import Site
 from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolSource
@@ -182,3 +183,16 @@ def test_a_pair_of_a_search_waits_for_the_slower_end_of_a_transfer() -> None:
         expected = scalar_disaggregated.serve(make_world(setting), d)
         first_token = float(found.time_to_first_token.ravel()[0])
         assert first_token == pytest.approx(expected["time_to_first_token"])
+
+
+def test_pools_whose_workers_draft_with_another_model() -> None:
+    plain = make_setting("llama-3.1-70b", draft_tokens=3, acceptance_rate=0.7)
+    setting = replace(plain, draft=load_model("llama-3.2-1b"))
+    world, slower = make_world(setting), 0
+    for d in deployments(DENSE[1:3]):
+        found = disaggregated_run(setting, pools_of(setting, d), np.array([d.requests]))
+        alone = disaggregated_run(plain, pools_of(plain, d), np.array([d.requests]))
+        slower += found.time_per_output_token[0] > alone.time_per_output_token[0]
+        for name, value in scalar_disaggregated.serve(world, d).items():
+            assert float(getattr(found, name)[0]) == pytest.approx(value, rel=1e-9), (name, d)
+    assert slower

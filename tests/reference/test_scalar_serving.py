@@ -36,6 +36,7 @@ from planner.estimators.inference.setting import Batch
 from planner.estimators.inference.static import static_batch
 from planner.estimators.inference.step import step_time
 from planner.specs.checkpoint import Checkpoint
+from planner.specs.model_catalogue import load_model
 
 CASES = [
     ("llama-2-70b", DENSE),
@@ -230,3 +231,32 @@ def test_memory_of_published_checkpoints(gpu: str, of_memory: dict[str, Any]) ->
             for part, value in expected.parts.items():
                 assert same(at(getattr(found, part), row, 3), value), (name, part, c)
             assert same(at(found.room.size, row, 3), expected.room.size), (name, c)
+
+
+@pytest.mark.parametrize("draft", ["llama-3.2-1b", "llama-3.1-8b"])
+def test_a_model_that_drafts(draft: str) -> None:
+    replicas = [
+        Replica(concurrency=5, weight_offload=0.5),
+        Replica(num_gpus=16, tensor_parallel=16, concurrency=40, quantization="fp8"),
+        Replica(num_gpus=8, tensor_parallel=4, pipeline_parallel=2, concurrency=16),
+    ]
+    more = {"draft_tokens": 3, "acceptance_rate": 0.7, "draft_cost": 0.02}
+    plain = make_setting("llama-3.1-70b", "b200-sxm-180gb", **more)
+    setting = replace(plain, draft=load_model(draft))
+    world, table = make_world(setting), make_replicas(replicas)
+    found, alone = evaluate_serving(setting, table), evaluate_serving(plain, table)
+    static = static_batch(setting, table)
+    for row, c in enumerate(replicas):
+        expected, memory = scalar_serving.answers(world, c), scalar_serving_memory.memory(world, c)
+        for name, value in memory.parts.items():
+            assert same(at(getattr(found.memory, name), row, 3), value), (name, c)
+        assert same(at(found.memory.room.longest, row, 3), memory.room.longest)
+        for name, value in vars(expected.costs).items():
+            assert same(at(getattr(found.served.phases, name), row, 3), value), (name, c)
+        first, each, latency = scalar_serving.static(world, c)
+        assert same(at(static.time_to_first_token, row, 3), first)
+        assert same(at(static.time_per_output_token, row, 3), each)
+        assert same(at(static.request_latency, row, 3), latency)
+    assert np.all(found.memory.weights > alone.memory.weights)
+    assert np.all(found.served.phases.fixed > alone.served.phases.fixed)
+    assert np.all(found.served.phases.prompt_time > alone.served.phases.prompt_time)

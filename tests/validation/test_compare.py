@@ -106,18 +106,16 @@ def test_the_interval_of_a_rate_is_that_of_its_time_turned_over(library):
 
 
 @pytest.mark.parametrize(
-    ("memory", "fits", "expected"),
+    ("probability", "fits", "expected"),
     [
-        (1e9, True, (0, 0, 0)),
-        (1e9, False, (0, 1, 1)),
-        (9e10, False, (1, 1, 1)),
-        (9e10, True, (0, 0, 1)),
+        (0.99, True, (0, 0, 0)),
+        (0.6, False, (0, 1, 1)),
+        (0.01, False, (1, 1, 1)),
+        (0.7, True, (0, 0, 1)),
     ],
 )
-def test_an_interval_holds_the_verdict_on_memory(library, memory, fits, expected):
+def test_an_interval_holds_the_verdict_on_memory(library, probability, fits, expected):
     case = training_case(run_of(), library)
-    found = Prediction(
-        case=case, values={MEMORY: 1.0}, device_memory=memory, capacity=4e10, fits=fits
-    )
+    found = Prediction(case=case, values={MEMORY: 1.0}, fit_probability=probability, fits=fits)
     out = ranges(found, TRAINING_KIND)["out_of_memory"]
     assert (out.low, out.value, out.high) == expected

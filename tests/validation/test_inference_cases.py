@@ -7,6 +7,7 @@ from planner.confidence.engines import engine_rule
 from planner.enums import CacheType, Quantization
 from planner.validation.inference.cases import Mode, inference_case
 from planner.validation.models import NotPredicted
+from planner.validation.runs import read_runs
 
 
 @pytest.fixture(scope="module")
@@ -280,3 +281,21 @@ def test_disaggregated_runs_have_two_pools(case):
 def test_what_cannot_be_predicted_says_why(case, changes, reason):
     with pytest.raises(NotPredicted, match=reason):
         case(**changes)
+
+
+def test_graphs_and_sequences_follow_the_row(tmp_path, library):
+    row = {"framework": "vllm", "model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "mode": "online",
+           "input_tokens": "100", "output_tokens": "100", "concurrency": "4",
+           "measured_time_per_output_token_s": "0.01"}  # fmt: skip
+
+    def engine_of(**more):
+        cells = row | more
+        path = tmp_path / "runs.csv"
+        path.write_text(f"{','.join(cells)}\n{','.join(cells.values())}\n", encoding="utf-8")
+        (run,) = read_runs(path).rows
+        return inference_case(run, library).engine
+
+    plain, told = engine_of(), engine_of(enforce_eager="1", max_num_seqs="24")
+    assert plain.execution.decode_launch_time == 0
+    assert told.execution.decode_launch_time == plain.execution.prefill_launch_time
+    assert (told.scheduler.max_num_seqs, told.memory.profiled_seqs) == (24, 24)

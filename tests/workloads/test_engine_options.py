@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import planner
+from planner.errors import SearchSpaceError, SpecError
 from planner.specs.profile import load_engine
 from planner.workloads.engine_options import eager, limited
 
@@ -57,3 +60,21 @@ def test_copies_of_experts_take_memory() -> None:
     assert weights(0) == none
     expert = 3 * 7168 * 2048 * (1 + 4 / 128**2)
     assert round((many - none) / expert, 3) == 58
+
+
+def test_a_model_that_drafts_by_name() -> None:
+    asked = {**ASKED, "model": "llama-3.1-8b", "draft_tokens": 4, "acceptance_rate": 0.7}
+
+    def found(**more: Any) -> Any:
+        return planner.estimate(**asked, settings={"concurrency": 2}, **more).candidates
+
+    free, drafted = found(), found(draft_model="meta-llama/Llama-3.2-1B")
+    assert drafted.time_per_output_token > 1.1 * free.time_per_output_token
+    more = drafted.estimate.memory.weights[0] - free.estimate.memory.weights[0]
+    assert round(more / 2e9, 2) == 1.24
+    with pytest.raises(SpecError, match="has 151,936 tokens, not 128,256"):
+        found(draft_model="qwen3-0.6b")
+    with pytest.raises(SearchSpaceError, match="draft_model needs draft_tokens"):
+        planner.estimate(**ASKED, draft_model="llama-3.2-1b")
+    best = planner.search(**{**asked, "num_gpus": 2}, draft_model="llama-3.2-1b")
+    assert best.recommended is not None

@@ -8,6 +8,7 @@ import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray
 from planner.configurations.serving import ServingConfigurations
+from planner.estimators.inference.drafts import drafted_prompt_time, drafting_time
 from planner.estimators.inference.estimate import serving_rejections
 from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
 from planner.estimators.inference.serving import (
@@ -106,13 +107,17 @@ def prefill_times(
     rounds = np.maximum(np.ceil(new * ranks / c.replica_step_tokens), 1.0)
     p, nothing = c.pipeline_parallel, np.zeros(())
     batch = prompt_batch(setting, ranks, new * ranks / rounds, nothing)
-    alone = step_time(setting, c, batch, decoding=False)
+    alone, drafted = (
+        step_time(setting, c, batch, decoding=False),
+        drafted_prompt_time(setting, c, batch),
+    )
     most = np.minimum(np.floor(c.replica_step_tokens / new), most_seqs * ranks)
     full = np.maximum(most, ranks / rounds)
     batch = prompt_batch(setting, np.maximum(full, ranks), full * new, nothing)
     queued = step_time(setting, c, batch, decoding=False).cycle(p)
-    service = np.minimum(alone.cycle(p) * rounds / ranks, queued / full)
-    return alone.total * rounds, service / p
+    queued = queued + drafted_prompt_time(setting, c, batch)
+    service = np.minimum((alone.cycle(p) + drafted) * rounds / ranks, queued / full)
+    return (alone.total + drafted) * rounds, service / p
 
 
 def decode_workers(
@@ -153,6 +158,7 @@ def decode_line(
     times = [
         step_time(setting, c, decode_batch(setting, n / p), decoding=True).cycle(np.minimum(n, p))
         * (1 + setting.workload.draft_cost)
+        + drafting_time(setting, c, decode_batch(setting, n))
         for n in (whole, half)
     ]
     slope = (times[0] - times[1]) / (whole - half)

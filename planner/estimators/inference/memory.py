@@ -12,6 +12,7 @@ from planner.arrays import BoolArray, FloatArray, Numeric, add
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import LinkKind
 from planner.estimators.inference.attention import cached_bytes, window
+from planner.estimators.inference.drafts import draft_weights, drafter
 from planner.estimators.inference.linear_attention import state_bytes
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
 from planner.estimators.inference.weights import weight_bytes
@@ -102,7 +103,7 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
     """Memory of every configuration."""
     c = configurations
     held = weight_bytes(setting, c).total
-    weights = held * (1 - c.weight_offload)
+    weights = held * (1 - c.weight_offload) + draft_weights(setting, c)
     reserved = np.asarray(reserved_bytes(setting, c))
     lengths = setting.workload
     longest = _cache_bytes(setting, c, lengths.input_tokens + lengths.output_tokens)
@@ -219,7 +220,9 @@ def _cache_bytes(setting: ServingSetting, c: ServingConfigurations, tokens: floa
         held = paged_tokens(tokens=kept, block_size=setting.engine.memory.block_size)
         per_layer = held * cached_bytes(rank, group.attention) + state_bytes(rank, group.attention)
         parts.append(group.num_hidden_layers * per_layer)
-    return add(parts) * uneven
+    own = add(parts) * uneven
+    drafting = drafter(setting, c)
+    return own if drafting is None else own + _cache_bytes(*drafting, tokens)
 
 
 def _activation_bytes(

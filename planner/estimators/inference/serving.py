@@ -8,6 +8,7 @@ import numpy as np
 
 from planner.arrays import FloatArray, Numeric
 from planner.configurations.serving import ServingConfigurations
+from planner.estimators.inference.drafts import drafted_prompt_time, drafting_time
 from planner.estimators.inference.memory import ServingMemory
 from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import step_time
@@ -139,6 +140,11 @@ def phases(
         * draft
         for batch in (whole, half)
     ]
+    verified = times[0] / draft
+    times = [
+        time + drafting_time(setting, c, decode_batch(setting, batch))
+        for time, batch in zip(times, (whole, half), strict=True)
+    ]
     slope = (times[0] - times[1]) / (whole - half)
     new = new_tokens(setting)
     room = np.maximum(c.replica_step_tokens - whole, 1.0)
@@ -149,14 +155,19 @@ def phases(
     parts = np.maximum(new / one, 1.0)
     busy = np.maximum(filled / new, np.minimum(ranks, whole))
     if setting.engine.scheduler.chunked_prefill:
-        beside, micro_batches, decode = whole / p, np.minimum(whole, p), times[0] / draft
+        beside, micro_batches, decode = whole / p, np.minimum(whole, p), verified
     else:
         beside, micro_batches, decode = np.zeros(()), p, np.zeros(())
-    prompt, queue = (
-        step_time(setting, c, prompt_batch(setting, prompts, tokens, beside), decoding=False)
+    batches = [
+        prompt_batch(setting, prompts, tokens, beside)
         for prompts, tokens in ((np.ones(()), one), (busy, filled))
+    ]
+    prompt, queue = (step_time(setting, c, batch, decoding=False) for batch in batches)
+    drafted = [drafted_prompt_time(setting, c, batch) for batch in batches]
+    single, full = (
+        np.maximum(step.cycle(micro_batches) - decode, 0.0) + more
+        for step, more in zip((prompt, queue), drafted, strict=True)
     )
-    single, full = (np.maximum(step.cycle(micro_batches) - decode, 0.0) for step in (prompt, queue))
     single = single * parts
     full = full * np.maximum(most * new / room, 1.0)
     prompts = np.clip(_gathered(setting, whole), 1.0, most)
@@ -166,7 +177,7 @@ def phases(
     return Phases(
         fixed=times[0] - slope * whole,
         slope=slope,
-        prompt_time=prompt.total * parts,
+        prompt_time=(prompt.total + drafted[0]) * parts,
         prefill=together / prompts / p,
         queued=full / most / p,
         together=most,

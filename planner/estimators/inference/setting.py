@@ -28,7 +28,7 @@ class ServingSetting:
     """Everything that is the same for all configurations of a search.
 
     ``sure_share``: the share of the usable memory that what must be there to start may be
-    predicted to take.
+    predicted to take. ``draft``: the model that drafts tokens.
     """
 
     machine: Machine
@@ -36,6 +36,7 @@ class ServingSetting:
     engine: EngineProfile
     workload: ServingWorkload
     sure_share: float = 1.0
+    draft: ModelSpec | None = None
 
     @cached_property
     def kernels(self) -> Kernels:

@@ -9,6 +9,7 @@ import numpy as np
 from planner.arrays import FloatArray, Numeric
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import CacheType
+from planner.estimators.inference.drafts import drafted_prompt_time, drafting_time
 from planner.estimators.inference.serving import (
     decode_batch,
     new_tokens,
@@ -55,9 +56,12 @@ def static_batch(setting: ServingSetting, configurations: ServingConfigurations)
     prompts = np.maximum(micro / rounds, np.minimum(micro, c.attention_data_parallel))
     prefill = _step(setting, c, prompt_batch(setting, prompts, size, np.zeros(())), False)
     first = prefill.total + (parts * rounds - 1) * prefill.slowest_stage
+    batch = prompt_batch(setting, prompts, size, np.zeros(()))
+    first = first + parts * rounds * drafted_prompt_time(setting, c, batch)
     decoding = _micro_batch(setting, c, np.ones(()))
     decode = _step(setting, c, decode_batch(setting, decoding), True)
     step = decode.cycle(c.concurrency / decoding) * (1 + w.draft_cost)
+    step = step + drafting_time(setting, c, decode_batch(setting, c.concurrency))
     again = c.kv_cache == CacheType.NONE
     longer = (w.input_tokens + w.output_tokens / 2) / w.input_tokens
     per_token = np.where(again, prefill.total * rounds * longer, step) / tokens_per_step(setting)

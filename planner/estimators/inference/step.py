@@ -15,6 +15,7 @@ from planner.estimators.inference.feed_forward import feed_forward_block
 from planner.estimators.inference.offload import offload_wait
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
+from planner.layers.model import layer_of
 from planner.specs.model import LayerGroup
 
 
@@ -124,7 +125,7 @@ def _quantized_launches(rank: Rank, group: LayerGroup) -> Numeric:
     c, time = rank.configurations, rank.setting.engine.execution.quantized_launch_time
     if time == 0:
         return 0.0
-    of_attention, of_feed_forward = group.num_matrices
+    of_attention, of_feed_forward = layer_of(rank.setting.model, group).num_matrices
     experts = c.expert_quantization if group.num_experts > 1 else c.quantization
     in_attention = np.where(c.quantization == Quantization.W16A16, 0, of_attention)
     return time * (in_attention + np.where(experts == Quantization.W16A16, 0, of_feed_forward))

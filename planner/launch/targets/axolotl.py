@@ -15,9 +15,10 @@ from planner.launch.targets import deepspeed
 from planner.launch.trainer.axolotl import axolotl_answers
 from planner.launch.trainer.writing import (
     adapter_notes,
+    adapter_quantities,
     adapter_remarks,
+    fill_quantities,
     has_adapter,
-    lora_modules,
     nested,
 )
 from planner.launch.yaml_text import yaml_text
@@ -53,21 +54,20 @@ def _has_file(job: Job) -> bool:
 
 
 def _quantities(job: Job) -> Mapping[str, Any]:
-    adapter = has_adapter(job)
+    adapter, low_rank = has_adapter(job), adapter_quantities(job)
     quantities = {
         **{name: value for name, value in job.pinned.parameters.items() if name != "offload"},
         "model": job.hub_name or "MODEL",
         "gradient_accumulation_steps": job.accumulation_steps,
         "sequence_length": job["sequence_length"],
-        "packing": True,
+        **fill_quantities(job),
         "training_steps": job.training_steps,
         "precision_kept": True if job["precision"] == "fp4" else None,
         "offload": "activations" if "activations" in job["offload"] else None,
         "adapter": job["adapter"],
-        "lora_rank": job["lora_rank"] if adapter else None,
-        "lora_alpha": 2 * job["lora_rank"] if adapter else None,
-        "lora_dropout": "0.0" if adapter else None,
-        "lora_modules": " ".join(lora_modules(job)) if adapter else None,
+        **low_rank,
+        "lora_alpha": 2 * low_rank["lora_rank"] if low_rank["lora_rank"] else None,
+        "lora_dropout": "0.0" if low_rank["lora_rank"] else None,
         "fused_kernels": True if job.profile.name == "HF Trainer Triton" and adapter else None,
         "optimizer": "adamw_torch_fused",
         "mtp_num_layers": job["mtp_num_layers"],
@@ -113,8 +113,9 @@ def _draft(job: Job, settings: Settings) -> Draft:
         )
     options = {each.option: each.text for each in settings.options}
     document = nested(options)
-    if modules := options.get("lora_target_modules"):
-        document["lora_target_modules"] = modules.split()
+    for name in ("lora_target_modules", "lora_modules_to_save"):
+        if modules := options.get(name):
+            document[name] = modules.split()
     document["datasets"] = [{"path": _DATASET, "type": "chat_template"}]
     notes = {each.option: each.note for each in settings.options if each.note}
     text = yaml_text(document, notes | {"datasets": _DATASET_NOTE})

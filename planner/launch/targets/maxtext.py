@@ -114,10 +114,19 @@ def _chunk(job: Job) -> int:
     return layers // chunks
 
 
+_QUANTIZATIONS = {
+    "delayed": "te_fp8_delayedscaling",
+    "tensorwise": "te_fp8_currentscaling",
+    "mxfp8": "te_mxfp8",
+}
+
+
 def _quantization(job: Job) -> str | None:
     if job["precision"] != "fp8":
         return None
-    return "te_mxfp8" if job.gpu.architecture == "blackwell" else "te_fp8_delayedscaling"
+    usual = "mxfp8" if job.gpu.architecture == "blackwell" else "delayed"
+    recipe = usual if job["fp8_recipe"] == "auto" else job["fp8_recipe"]
+    return _QUANTIZATIONS.get(recipe)
 
 
 def _draft(job: Job, settings: Settings) -> Draft:

@@ -126,11 +126,11 @@ def precision_words(job: Job) -> dict[str, Any]:
     """Format and scaling of products in 8 bit, as kernels of the GPU take them."""
     if job["precision"] != "fp8":
         return {}
-    if job.gpu.architecture in _MXFP8:
-        return {"fp8_format": "e4m3", "fp8_recipe": "mxfp8"}
     # Delayed scaling cannot repeat norms and activation functions of experts.
     repeats = job["recompute"] == "selective" and bool(job.model.num_experts)
-    return {"fp8_format": "hybrid", "fp8_recipe": "tensorwise" if repeats else "delayed"}
+    usual = "mxfp8" if job.gpu.architecture in _MXFP8 else "tensorwise" if repeats else "delayed"
+    recipe = usual if job["fp8_recipe"] == "auto" else job["fp8_recipe"]
+    return {"fp8_format": "e4m3" if recipe == "mxfp8" else "hybrid", "scaling": recipe}
 
 
 def _offloaded(job: Job) -> str | None:

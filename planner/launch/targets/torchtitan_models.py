@@ -145,7 +145,8 @@ def _converters(job: Job) -> list[str]:
         return [f'NVFP4LinearConverter.Config(fqns=["layers"], {compiled})']
     if job["precision"] != "fp8":
         return []
-    if job.gpu.architecture in _MXFP8:
+    usual = "mxfp8" if job.gpu.architecture in _MXFP8 else "tensorwise"
+    if (usual if job["fp8_recipe"] == "auto" else job["fp8_recipe"]) == "mxfp8":
         linear = f"MXFP8LinearConverter.Config({compiled})"
         experts = f"MXFP8GroupedExpertsConverter.Config({compiled})"
     else:

@@ -100,6 +100,10 @@ def _adapter(said: Said, found: Collected) -> None:
         found.notes.append("Weights in 8 bits are not predicted: they are taken as 16 bits.")
     if kind == "none":
         return
+    if said.of("script", "saved_modules"):
+        found.values["modules_to_save"] = "embeddings"
+    if kind == "qlora" and said.of("script", "double_quantization") == "false":
+        found.values["double_quantization"] = False
     rank = said.number("script", "lora_rank")
     if rank is None:
         default = _RANKS[said.is_supervised]

@@ -22,6 +22,8 @@ _SAME = {
     "load_in_8bit": "--load_in_8bit",
     "lora_r": "--lora_r",
     "lora_target_modules": "--lora_target_modules",
+    "lora_modules_to_save": "--lora_modules_to_save",
+    "bnb_config_kwargs.bnb_4bit_use_double_quant": "--use_bnb_nested_quant",
     "activation_offloading": "--activation_offloading",
     "attn_implementation": "--attn_implementation",
     "deepspeed": "--deepspeed",

@@ -28,7 +28,9 @@ _RATE = Variable(name="LEARNING_RATE", meaning="learning rate")
 _MODEL = Variable(name="MODEL_PATH", meaning="folder of the model's weights and config.json")
 _TOKENIZER = Variable(name="TOKENIZER", meaning="ORG/NAME or folder of the tokenizer")
 _RUN_CLM = Variable(name="RUN_CLM", meaning="path of run_clm.py of transformers' examples")
-_LISTS = ("lora_target_modules",)
+# Embedding and logits in most models of Transformers.
+_ENDS = ("embed_tokens", "lm_head")
+_LISTS = ("lora_target_modules", "lora_modules_to_save")
 
 _LEFT = (
     Remark(
@@ -100,6 +102,30 @@ def lora_modules(job: Job) -> tuple[str, ...]:
     return (*ends, *others)
 
 
+def adapter_quantities(job: Job) -> dict[str, Any]:
+    """What scripts of peft are told of low-rank adapters; nothing without one."""
+    names = ("lora_rank", "lora_modules", "saved_modules", "double_quantization")
+    if job["lora_rank"] is None or not has_adapter(job):
+        return dict.fromkeys(names)
+    saves = job["modules_to_save"] == "embeddings"
+    return {
+        "lora_rank": job["lora_rank"],
+        "lora_modules": " ".join(lora_modules(job)),
+        "saved_modules": " ".join(_ENDS) if saves else None,
+        "double_quantization": _quantizes_twice(job),
+    }
+
+
+def _quantizes_twice(job: Job) -> bool | None:
+    return None if job["adapter"] != "qlora" else job["double_quantization"] is not False
+
+
+def fill_quantities(job: Job) -> dict[str, Any]:
+    """How samples fill sequences: several in each, or as they are padded."""
+    padding = job["padding"] or "packed"
+    return {"packing": True} if padding == "packed" else {"padding": padding}
+
+
 def names_shared_experts(job: Job) -> bool:
     """Whether shared experts can have adapters without the routed ones."""
     return family_of(job.model) == "qwen2_moe"
@@ -128,13 +154,13 @@ def _latent(attention: AttentionSpec) -> tuple[tuple[str, ...], tuple[str, ...]]
 
 def script_quantities(job: Job) -> Mapping[str, Any]:
     """What the script is told: not how the job is split, which its launcher or a file tells."""
-    supervised, adapter = is_supervised(job), has_adapter(job)
+    supervised = is_supervised(job)
     length = job["sequence_length"]
     return {
         "micro_batch_size": job["micro_batch_size"],
         "gradient_accumulation_steps": job.accumulation_steps,
         "trl_length": length if supervised else None,
-        "packing": True if supervised else None,
+        **(fill_quantities(job) if supervised else {}),
         "block_length": None if supervised else length,
         "training_steps": job.training_steps,
         "precision": job["precision"],
@@ -144,8 +170,8 @@ def script_quantities(job: Job) -> Mapping[str, Any]:
         "recompute": job["recompute"],
         "recompute_num_layers": job["recompute_num_layers"],
         "adapter": job["adapter"],
-        "lora_rank": job["lora_rank"] if adapter else None,
-        "lora_modules": " ".join(lora_modules(job)) if adapter else None,
+        "layer_split": job["layer_split"],
+        **adapter_quantities(job),
         "fused_kernels": job.profile.name == "HF Trainer Triton",
         "mtp_num_layers": job["mtp_num_layers"],
         "dropout": job["dropout"],

@@ -19,19 +19,22 @@ from planner.estimators.machine import Machine
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
-from planner.specs.quantization import FORMATS
 from planner.specs.serving import MOST_DRAFTED, ServingWorkload
 from planner.units import GIB
-from planner.validation.columns import SCHEDULED, MemoryKind
+from planner.validation.columns import MemoryKind
 from planner.validation.hardware import run_cluster
 from planner.validation.inference.deployments import Deployment, deployment
+from planner.validation.inference.engines import scheduled, slower, weight_scale
 from planner.validation.library import Library, spelled, without_variant
-from planner.validation.models import NotPredicted, first_line, model_of
+from planner.validation.models import NotPredicted, model_of
 from planner.validation.prediction import Case
 from planner.validation.runs import Run
 
 _LONGEST = 100_000_000
 _HIGHEST_RATE = 1e6
+_LARGEST_SHARES = {
+    "input_variation": 10.0, "output_variation": 10.0, "prefix_cache_hit_rate": 0.999,
+}  # fmt: skip
 _LARGEST_MEMORY = 1e6
 # DeepSeek-V3's own module for drafts: 85 to 90 % of the first drafted tokens are accepted
 # (arXiv:2412.19437, section 5.4.3), fewer of those after it; it is one layer and the logits.
@@ -77,6 +80,9 @@ class Traffic:
     equal_lengths: bool
     equal_prompts: bool
     draft_tokens: int
+    input_variation: float = 0.0
+    output_variation: float = 0.0
+    prefix_cache_hit_rate: float = 0.0
 
     @cached_property
     def workload(self) -> ServingWorkload:
@@ -95,6 +101,9 @@ class Traffic:
             draft_tokens=self.draft_tokens,
             acceptance_rate=_acceptance(self.draft_tokens),
             draft_cost=_DRAFT_COST * self.draft_tokens,
+            input_variation=self.input_variation,
+            output_variation=self.output_variation,
+            prefix_cache_hit_rate=self.prefix_cache_hit_rate,
         )
 
     @property
@@ -106,6 +115,9 @@ class Traffic:
             self.equal_lengths,
             self.equal_prompts,
             self.draft_tokens,
+            self.input_variation,
+            self.output_variation,
+            self.prefix_cache_hit_rate,
         )
 
 
@@ -165,6 +177,8 @@ class InferenceCase(Case):
             self.cluster,
             self.rule.profile,
             self.engine.execution.weight_bandwidth_fraction,
+            self.engine.execution.decode_launch_time,
+            self.engine.memory,
             self.engine.scheduler,
             *self.traffic.of_all,
         )
@@ -235,16 +249,16 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
     model = served_model(run, library)
     version, year = run.text("framework_version"), run.number("year")
     rule = engine_rule(run.text("framework"), version, year, gpu.name, mode.value)
-    engine = _scheduled(library.engine(rule.profile), run)
+    engine = scheduled(library.engine(rule.profile), run)
     replica = deployment(run, model, gpu, engine, _prefix(run, mode))
     traffic = _traffic(run, mode)
-    scale = _weight_scale(run, replica)
+    scale = weight_scale(run, replica)
     return InferenceCase(
         mode=mode,
         model=model,
         gpu=gpu,
         cluster=run_cluster(run, gpu),
-        engine=_slower(engine, scale),
+        engine=slower(engine, scale),
         rule=rule,
         traffic=traffic,
         replica=replica if mode is not Mode.DISAGGREGATED else replace(replica, replicas=1.0),
@@ -336,7 +350,17 @@ def _traffic(run: Run, mode: Mode) -> Traffic:
         equal_lengths=bool(run.flag("equal_lengths")),
         equal_prompts=bool(run.flag("equal_prompts")),
         draft_tokens=drafted,
+        **_shares(run),
     )
+
+
+def _shares(run: Run) -> dict[str, float]:
+    """How lengths vary, and what a prefix cache holds."""
+    found = {name: run.number(name) or 0.0 for name in _LARGEST_SHARES}
+    for name, largest in _LARGEST_SHARES.items():
+        if not 0 <= found[name] <= largest:
+            raise NotPredicted(f"{name} must be from 0 to {largest:g}")
+    return found
 
 
 def _concurrency(run: Run, mode: Mode) -> float | None:
@@ -344,30 +368,3 @@ def _concurrency(run: Run, mode: Mode) -> float | None:
     if mode is Mode.STATIC:
         return given or 1.0
     return given
-
-
-def _scheduled(engine: EngineProfile, run: Run) -> EngineProfile:
-    """The engine with what a run says of its scheduler."""
-    names = ("poll_interval", "batch_wait", *SCHEDULED)
-    given: dict[str, Any] = {name: int(run.number(name) or 0) for name in names if run.text(name)}
-    if not given:
-        return engine
-    try:
-        return replace(engine, scheduler=replace(engine.scheduler, **given))
-    except ValueError as error:
-        raise NotPredicted(f"impossible scheduler: {first_line(error)}") from error
-
-
-def _weight_scale(run: Run, replica: Deployment) -> float:
-    bits = run.number("bits_per_weight")
-    if not bits:
-        return 1.0
-    return min(max(bits / 8 / FORMATS[replica.quantization].weight, 0.1), 4.0)
-
-
-def _slower(engine: EngineProfile, scale: float) -> EngineProfile:
-    """The engine reading weights that are larger than those of the format by ``scale``."""
-    if scale == 1.0:
-        return engine
-    fraction = min(engine.execution.weight_bandwidth_fraction / scale, 2.0)
-    return replace(engine, execution=replace(engine.execution, weight_bandwidth_fraction=fraction))

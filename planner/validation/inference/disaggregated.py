@@ -7,9 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.arrays import FloatArray
-from planner.estimators.inference.disaggregated import decode_line, prefill_times
+from planner.estimators.inference.disaggregated import (
+    cache_transfer_time,
+    decode_line,
+    prefill_times,
+)
 from planner.estimators.inference.disaggregated_run import Pools, disaggregated_run
-from planner.estimators.inference.memory import sequence_bytes, serving_memory
+from planner.estimators.inference.memory import serving_memory
 from planner.validation.inference.cases import InferenceCase, setting_of
 from planner.validation.inference.deployments import Deployment, configurations
 from planner.validation.inference.online import fitting_cache
@@ -40,11 +44,13 @@ def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
     seqs = np.array([float(case.replica.max_num_seqs) for case in cases])
     places = decoders * seqs * c.attention_data_parallel
     fixed, slope = decode_line(setting, c, np.minimum(places, requests) / decoders)
-    moved = sequence_bytes(setting, pool, setting.workload.input_tokens)
+    moved = np.maximum(
+        *(cache_transfer_time(setting, workers, inside_fabric=False) for workers in (pool, c))
+    )
     pools = Pools(
         prompt_time=prompt,
         service_time=service,
-        transfer_time=moved / setting.machine.cluster.scale_out.bandwidth,
+        transfer_time=moved,
         prefill_workers=np.array([_prefill_workers(case) for case in cases]),
         decode_workers=decoders,
         fixed=fixed,

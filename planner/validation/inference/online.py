@@ -11,7 +11,13 @@ from planner.arrays import BoolArray, FloatArray
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import CacheType
 from planner.estimators.inference.memory import ServingMemory, serving_memory
-from planner.estimators.inference.serving import Served, served_at_concurrency, wave_time
+from planner.estimators.inference.serving import (
+    Served,
+    phases,
+    request_overhead,
+    served_at_concurrency,
+    wave_time,
+)
 from planner.estimators.inference.setting import ServingSetting
 from planner.validation.inference.cases import InferenceCase, setting_of
 from planner.validation.inference.deployments import configurations
@@ -42,7 +48,42 @@ def online_runs(cases: Sequence[InferenceCase]) -> Outcome:
     found, queue = _at_rates(cases)
     concurrency = np.where(missing, found, concurrency)
     outcome = _outcome(cases, concurrency, np.where(missing, queue, 0.0))
-    return _ending(cases, outcome, missing)
+    outcome = _ending(cases, outcome, missing)
+    at_once = np.array([_comes_at_once(case) for case in cases])
+    if not at_once.any():
+        return outcome
+    means = outcome.quantities
+    first = np.where(at_once, _burst_wait(cases), means["time_to_first_token_s"])
+    latency = means["request_latency_s"] + first - means["time_to_first_token_s"]
+    values = {"time_to_first_token_s": first, "request_latency_s": latency}
+    return replace(outcome, quantities={**means, **values})
+
+
+def _comes_at_once(case: InferenceCase) -> bool:
+    """Whether the requests of a benchmark are offered without a pause between them."""
+    traffic = case.traffic
+    return (
+        traffic.concurrency is None and traffic.request_rate is None and bool(traffic.num_requests)
+    )
+
+
+def _burst_wait(cases: Sequence[InferenceCase]) -> FloatArray:
+    """Mean seconds to the first token of requests that come at once, in waves of the places."""
+    number = np.array([case.traffic.num_requests or 1.0 for case in cases])
+    number = np.maximum(number / Columns.of(cases).replicas, 1.0)
+    size = np.minimum(_largest_wave(cases), number)
+    setting, c = _at(cases, size[:, None])
+    costs = phases(setting, c, size[:, None])
+    wave, lone, queued = (
+        np.broadcast_to(value, (len(cases), 1))[:, 0]
+        for value in (wave_time(setting, c), costs.prompt_time, costs.queued)
+    )
+    waves = np.floor(number / size)
+    rest = number - waves * size
+    # Of full waves and of the last one: when they start, and the prompts before one's own.
+    starts = waves * (size * (waves - 1) / 2 + rest) * wave / number
+    before = (waves * size**2 + rest**2) / 2 / number * queued
+    return np.asarray(starts + before + lone + request_overhead(setting))
 
 
 def _ending(cases: Sequence[InferenceCase], outcome: Outcome, offered: BoolArray) -> Outcome:
@@ -110,7 +151,8 @@ def _scaled(outcome: Outcome, factor: FloatArray) -> Outcome:
 def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, FloatArray]:
     """The concurrency at which a replica finishes requests as fast as they come.
 
-    Where it cannot keep up, the largest, and half of what piles up over the run as a queue.
+    Where it cannot keep up, the largest, and the mean wait of what piles up over the run once
+    all places are taken.
     """
     memory, served = _mesh(cases)
     replicas = Columns.of(cases).replicas
@@ -126,8 +168,14 @@ def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, FloatArray]:
     lines = np.arange(len(cases))
     step = np.maximum(rising[lines, first] - rising[lines, below], 1e-300)
     part = np.clip((offered - rising[lines, below]) / step, 0.0, 1.0)
-    late = 1 / rising[lines, last] - 1 / offered
-    queue = np.where(np.isfinite(number), number, 0.0) / 2 * np.maximum(late, 0.0)
+    served_rate = rising[lines, last]
+    late = np.maximum(1 / served_rate - 1 / offered, 0.0)
+    arriving = np.where(np.isfinite(number), number, 0.0)
+    # Requests in the replica when the last comes, and the share of the time with all places full.
+    held = arriving * late * served_rate
+    full = np.clip(1 - most[lines, last] / np.maximum(held, 1e-300), 0.0, 1.0)
+    full = np.where(np.isfinite(offered), full, 1.0)
+    queue = arriving / 2 * late * full**2
     found: FloatArray = _GRID[below] * (_GRID[first] / _GRID[below]) ** part
     return found, queue
 
@@ -166,7 +214,8 @@ def _outcome(cases: Sequence[InferenceCase], concurrency: FloatArray, queue: Flo
     served = served_at_concurrency(setting, c, memory)
     token = np.broadcast_to(served.time_per_output_token, concurrency.shape)
     number = np.array([case.traffic.num_requests or np.inf for case in cases])
-    first = served.placed_first + queue + _place_wait(columns, number, served)
+    places = _places(cases, memory.most_sequences[..., None])[:, 0]
+    first = served.placed_first + queue + _place_wait(columns, number, places, served)
     latency = first + np.maximum(columns.output_tokens - 1, 0.0) * token
     shape = concurrency.shape
     quantities = {
@@ -183,12 +232,17 @@ def _outcome(cases: Sequence[InferenceCase], concurrency: FloatArray, queue: Flo
     )
 
 
-def _place_wait(columns: Columns, number: FloatArray, served: Served) -> FloatArray:
+def _place_wait(
+    columns: Columns, number: FloatArray, places: FloatArray, served: Served
+) -> FloatArray:
     """The wait for a place in a run that ends before a long queue has built up.
 
-    Where requests come faster than they are served, `_at_rates` counts the queue.
+    No more wait than do not find a place if nobody ends. Where requests come faster than they
+    are served, `_at_rates` counts the queue.
     """
-    longest = number / columns.replicas / served.request_rate / 2
+    each = number / columns.replicas
+    beyond = np.where(np.isfinite(each), np.maximum(1 - places / each, 0.0), 1.0)
+    longest = each / served.request_rate / 2 * beyond**2
     often = served.queue.place_share >= _OVERLOADED
     return np.where(often, 0.0, np.minimum(served.queue.place_wait, longest))
 

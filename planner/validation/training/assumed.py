@@ -20,6 +20,8 @@ def training_choices(run: Run, case: TrainingCase) -> Iterator[str]:
     """The choices that are made for runs of training alone, one text each."""
     if not run.text("workload"):
         yield "workload pretrain"
+    if not run.text("sequence_length"):
+        yield f"sequence_length {case.sequence_length}, usual for fine-tuning with it"
     yield from _layout(run, case.layouts)
     yield from _surroundings(run, case)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,13 +11,13 @@ from planner.confidence.classes import scale
 from planner.confidence.fits import MemoryErrors, memory_errors
 from planner.confidence.frameworks import FrameworkRule, framework_rule
 from planner.confidence.intervals import TRAINING_TABLES
-from planner.enums import AdapterKind, AdapterTargets
+from planner.enums import AdapterKind, AdapterTargets, Padding, SavedModules
 from planner.estimators.machine import Machine
 from planner.estimators.share import Setting
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import MOST_MODULES, ModelSpec
 from planner.specs.multi_token import with_mtp
-from planner.specs.workload import TrainingWorkload
+from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload
 from planner.validation.columns import MemoryKind
 from planner.validation.hardware import run_cluster
 from planner.validation.library import Library
@@ -35,6 +36,9 @@ _ADAPTERS = {
     "lora": AdapterKind.LORA,
     "qlora": AdapterKind.QLORA,
 }
+# Transformers' Trainer or PEFT with DeepSpeed.
+_BESIDE_TRAINER = re.compile(r"(?<=peft)\W+deepspeed|(?<=trainer)\W+deepspeed", re.IGNORECASE)
+_FROM_SCRATCH = ("", "pretrain", "pretraining")
 # Where a run does not say: the rank of MLPerf's LoRA task.
 _LORA_RANK = 16
 _LONGEST_SEQUENCE = 100_000_000
@@ -42,6 +46,15 @@ EAGER_LOSS = 14.0
 """Bytes per logit: 16 bits, a float32 copy, its log-softmax, and the gradients of both."""
 CHUNKED_LOSS = 0.5
 """Bytes per logit where the last layer and the loss take a part of the tokens at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples:
+    """Lengths of samples that do not fill their sequences, and how these are padded."""
+
+    padding: Padding = Padding.PACKED
+    mean_length: int = 0
+    deviation: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +73,9 @@ class TrainingCase(Case):
     own_loss: bool = False
     adapter: AdapterKind = AdapterKind.NONE
     lora_rank: int = _LORA_RANK
+    modules_to_save: SavedModules = SavedModules.NONE
+    double_quantization: bool = True
+    samples: Samples = Samples()
 
     @property
     def software(self) -> FrameworkRule:
@@ -78,6 +94,9 @@ class TrainingCase(Case):
             self.adapter,
             self.lora_rank,
             self.rule.lora_targets,
+            self.modules_to_save,
+            self.double_quantization,
+            self.samples,
         )
 
     @property
@@ -94,6 +113,11 @@ class TrainingCase(Case):
                 adapter=self.adapter,
                 lora_rank=self.lora_rank,
                 lora_targets=AdapterTargets(self.rule.lora_targets),
+                modules_to_save=self.modules_to_save,
+                double_quantization=self.double_quantization,
+                padding=self.samples.padding,
+                mean_sample_length=self.samples.mean_length,
+                sample_length_deviation=self.samples.deviation,
             ),
         )
 
@@ -132,10 +156,8 @@ def training_case(run: Run, library: Library) -> TrainingCase:
     gpu = library.gpu(run.text("gpu"))
     if gpu is None:
         raise NotPredicted(f"unknown GPU {run.text('gpu') or '(none given)'}")
-    length = run.count("sequence_length")
-    if length is None or length > _LONGEST_SEQUENCE:
-        raise NotPredicted("the sequence length is not given, or absurd")
     rule = framework_rule(_framework(run))
+    length = _length(run, rule)
     model = _trained(run, model_of(run, library), rule, adapter)
     loss = _loss(run, rule)
     rule = _rule(rule, run, adapter, loss)
@@ -164,8 +186,48 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         own_loss=with_loss != shipped,
         adapter=adapter,
         lora_rank=run.count("lora_rank") or _LORA_RANK,
+        modules_to_save=_saved_modules(run, adapter),
+        double_quantization=run.flag("double_quantization") is not False,
+        samples=_samples(run),
         catalogue=library.catalogue,
     )
+
+
+def _length(run: Run, rule: FrameworkRule) -> int:
+    """Tokens of a sequence; of fine-tuning that gives none, those usual for the framework."""
+    length = run.count("sequence_length")
+    if length is None and is_fine_tuning(run):
+        return rule.sample_length
+    if length is None or length > _LONGEST_SEQUENCE:
+        raise NotPredicted("the sequence length is not given, or absurd")
+    return length
+
+
+def _saved_modules(run: Run, adapter: AdapterKind) -> SavedModules:
+    """What a run trains whole beside an adapter."""
+    word = run.word("modules_to_save")
+    if adapter is AdapterKind.NONE or not word:
+        return SavedModules.NONE
+    if word not in [*SavedModules]:
+        raise NotPredicted(f"modules_to_save of {word} is not modelled: none or embeddings are")
+    return SavedModules(word)
+
+
+def _samples(run: Run) -> Samples:
+    """The samples of a run; packed where it gives no mean length."""
+    word, mean = run.word("padding"), run.number("mean_sample_length")
+    if word and word not in [*Padding]:
+        raise NotPredicted(f"padding of {word} is not modelled: packed, longest, full, none are")
+    if not mean or word in ("", Padding.PACKED):
+        return Samples()
+    deviation = run.number("sample_length_deviation")
+    deviation = USUAL_DEVIATION * mean if deviation is None else deviation
+    return Samples(padding=Padding(word), mean_length=round(mean), deviation=round(deviation))
+
+
+def is_fine_tuning(run: Run) -> bool:
+    """Whether weights that are there already are trained on."""
+    return run.word("workload") not in _FROM_SCRATCH
 
 
 def _trained(run: Run, model: ModelSpec, rule: FrameworkRule, adapter: AdapterKind) -> ModelSpec:
@@ -242,11 +304,21 @@ def memory_kind(run: Run) -> MemoryKind:
     return MemoryKind(framework_rule(_framework(run)).memory_kind or MemoryKind.DEVICE)
 
 
+def _software(run: Run) -> str:
+    """The framework as a run names it, without DeepSpeed where that shards and offloads nothing.
+
+    Trainer on one GPU keeps the states of its own optimizer then.
+    """
+    name = run.text("framework")
+    idle = run.count("num_gpus") == 1 and not (run.text("zero_stage") or run.text("offload"))
+    return _BESIDE_TRAINER.sub("", name) if idle and is_fine_tuning(run) else name
+
+
 def _framework(run: Run) -> str:
     """The framework, its version, GPU, switches, bits and year, as rules know them."""
     graphs = "by layer graphs" if run.word("cuda_graphs") == "layers" else ""
     overlap = "tp-comm-overlap" if run.flag("tp_comm_overlap") else ""
-    own = (run.text(name) for name in ("framework", "framework_version", "gpu"))
+    own = (run.text(name) for name in ("framework_version", "gpu"))
     bits = "8-bit" if "fp8" in run.word("precision") else ""
-    parts = (*own, graphs, overlap, bits, run.text("year"))
+    parts = (_software(run), *own, graphs, overlap, bits, run.text("year"))
     return " ".join(part for part in parts if part)

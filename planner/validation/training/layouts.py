@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
 
 from planner.confidence.classes import has_experts
 from planner.confidence.frameworks import FrameworkRule
-from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import END_CHUNKS
 from planner.enums import (
+    AdapterKind,
     ComputePrecision,
     ContextExchange,
     Fp8Recipe,
@@ -21,12 +20,14 @@ from planner.enums import (
     Recompute,
     TokenDispatcher,
 )
+from planner.estimators.parameters import count_parameters
+from planner.formulas.adapters import NF4_BYTES
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
-from planner.terms import glossary
 from planner.validation.models import NotPredicted
 from planner.validation.runs import Run
+from planner.validation.training.options import options_of
 
 # A run without a year is taken to be of now.
 _YEAR = 2025
@@ -36,6 +37,7 @@ _MOST_CONTEXT_PARALLEL = 8
 _MOST_MICRO_BATCH = 16
 _MOST_VIRTUAL = 12
 _MICRO_BATCHES_PER_STAGE = 4
+_WEIGHT_BYTES = 2.0
 _PRECISIONS = {
     "mxfp8": "fp8",
     "fp8-cs": "fp8",
@@ -72,6 +74,7 @@ class Layout:
     context_parallel: int
     pipeline_parallel: int
     virtual_pipeline: int
+    layer_split: bool
     expert_parallel: int
     micro_batch_size: int
     global_batch_size: float
@@ -144,8 +147,33 @@ def _parallel(context: Open) -> Iterator[Layout]:
     splits = product(_tensor(context), _pipeline(context), _context(context))
     for tensor, pipeline, ring in splits:
         layout = _bare(context, num_gpus, tensor, pipeline, ring)
-        if _fits_gpus(layout, run):
+        if _fits_gpus(layout, run) and not _must_spread(context):
             yield from _switched(context, layout)
+    if num_gpus > 1 and (run.flag("layer_split") or _may_spread(context)):
+        layout = _bare(context, num_gpus, 1, num_gpus, 1)
+        yield from _switched(context, replace(layout, layer_split=True))
+
+
+def _must_spread(context: Open) -> bool:
+    """Whether layers are spread: the run says so, or a GPU has no room for a copy of them."""
+    if context.run.flag("layer_split"):
+        return True
+    quantized = context.run.word("workload") == AdapterKind.QLORA
+    width = NF4_BYTES if quantized else _WEIGHT_BYTES
+    whole = width * count_parameters(context.model).total
+    return _may_spread(context) and whole > context.gpu.memory_capacity
+
+
+def _may_spread(context: Open) -> bool:
+    """Whether layers may be spread over the GPUs: Trainer does so where nothing shards.
+
+    It copies the model where its user starts a process for each GPU, and spreads it else.
+    """
+    run, sharded = context.run, ("deepspeed", "fsdp", "zero")
+    said = run.text("zero_stage") or run.text("data_parallel") or run.flag("layer_split") is False
+    named = any(word in run.word("framework") for word in sharded)
+    several = (run.count("num_gpus") or 1) > 1
+    return several and context.profile.layer_split and not (said or named)
 
 
 def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -> Layout:
@@ -157,6 +185,7 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         context_parallel=ring,
         pipeline_parallel=pipeline,
         virtual_pipeline=1,
+        layer_split=False,
         expert_parallel=context.run.count("expert_parallel") or 1,
         micro_batch_size=1,
         global_batch_size=1,
@@ -170,38 +199,8 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         flash_attention=since(context.rule.flash_attention_from, year) if flash is None else flash,
         fp8_attention=bool(context.run.flag("fp8_attention")),
         fp8_recipe=Fp8Recipe.AUTO,
-        **_options(context),
+        **options_of(context.run, context.profile),
     )
-
-
-def _options(context: Open) -> dict[str, Any]:
-    """What few runs set, as a run or its framework says."""
-    run, plain = context.run, TrainingConfigurations.plain()
-    words = {
-        "cp_comm_type": run.word("cp_comm_type") or context.profile.cp_comm_type,
-        "pipeline_schedule": run.word("pipeline_schedule"),
-    }
-    return {
-        "expert_tensor_parallel": run.count("expert_tensor_parallel") or 1,
-        "overlap_expert_parallel": bool(run.flag("overlap_expert_parallel")),
-        "expert_capacity_factor": run.number("expert_capacity_factor") or 0.0,
-        "expert_imbalance": max(run.number("expert_imbalance") or 1.0, 1.0),
-        **{name: _code(name, word) if word else plain[name] for name, word in words.items()},
-    }
-
-
-def _code(name: str, word: str) -> Any:
-    """The code of a word of a parameter.
-
-    Raises
-    ------
-    NotPredicted
-        It has no such word.
-    """
-    known = {code.word: code for code in glossary()[name].codes}
-    if word not in known:
-        raise NotPredicted(f"{name} {word!r} is not {', '.join(known)}")
-    return known[word]
 
 
 def _fits_gpus(layout: Layout, run: Run) -> bool:
@@ -296,6 +295,8 @@ def _zero_stage(context: Open, layout: Layout) -> int:
     if layout.data_parallel * layout.context_parallel == 1:
         return 0
     given = context.run.number("zero_stage")
+    if layout.layer_split or (given is None and _may_spread(context)):
+        return 0
     return context.profile.default_zero_stage if given is None else int(given)
 
 

@@ -1,0 +1,79 @@
+"""A smaller model that drafts tokens: its share of memory, and its time beside each step.
+
+It is split over the GPUs of tensor parallelism where they divide its heads, else every one has it
+whole; stages of a pipeline and attention ranks have it whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from planner.arrays import FloatArray
+from planner.configurations.serving import ServingConfigurations
+from planner.enums import Quantization
+from planner.estimators.inference.setting import Batch, ServingSetting
+from planner.estimators.inference.step import step_time
+from planner.estimators.inference.weights import weight_bytes
+
+
+def drafter(
+    setting: ServingSetting, c: ServingConfigurations
+) -> tuple[ServingSetting, ServingConfigurations] | None:
+    """The setting of the model that drafts and how it is split; None where there is none."""
+    if setting.draft is None:
+        return None
+    work = replace(setting.workload, draft_tokens=0, acceptance_rate=0.0, draft_cost=0.0)
+    own = replace(setting, model=setting.draft, workload=work, draft=None)
+    fits = np.ones((), dtype=np.bool_)
+    for attention in own.model.attentions:
+        for heads in attention.split_heads:
+            share = heads / c.tensor_parallel
+            fits = fits & ((share == np.floor(share)) | (1 / share == np.floor(1 / share)))
+    ones = np.ones_like(c.tensor_parallel)
+    words = {code.word: code for code in Quantization}
+    dense = words[own.model.quantization or Quantization.W16A16.word]
+    experts = words[own.model.expert_quantization or dense.word]
+    codes = np.zeros_like(c.quantization)
+    split = np.where(fits, c.tensor_parallel, 1.0)
+    return own, replace(
+        c,
+        num_gpus=split * c.attention_data_parallel,
+        tensor_parallel=split,
+        pipeline_parallel=ones,
+        expert_parallel=ones,
+        quantization=codes + np.int8(dense),
+        expert_quantization=codes + np.int8(experts),
+        weight_offload=np.zeros(()),
+        kv_offload=np.zeros(()),
+    )
+
+
+def draft_weights(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:
+    """Bytes of the weights of the model that drafts on a GPU."""
+    found = drafter(setting, c)
+    return np.zeros(()) if found is None else weight_bytes(*found).total
+
+
+def drafting_time(setting: ServingSetting, c: ServingConfigurations, batch: Batch) -> FloatArray:
+    """Seconds in which the sequences of a batch get the tokens that a decode step verifies.
+
+    Tokens are drafted one after the other, each in a step of its own.
+    """
+    found = drafter(setting, c)
+    if found is None:
+        return np.zeros(())
+    one = Batch.of_decode(batch.decoding, batch.context)
+    return setting.workload.draft_tokens * step_time(*found, one, decoding=True).total
+
+
+def drafted_prompt_time(
+    setting: ServingSetting, c: ServingConfigurations, batch: Batch
+) -> FloatArray:
+    """Seconds in which the model that drafts computes the prompts of a step, too."""
+    found = drafter(setting, c)
+    if found is None:
+        return np.zeros(())
+    alone = replace(batch, decoding=np.zeros(()))
+    return step_time(*found, alone, decoding=False).total

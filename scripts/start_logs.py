@@ -1,0 +1,96 @@
+"""What engines logged of their memory at the start: ``published/start_logs.csv``.
+
+Rows with ``fitted`` 1 gave parameters of engine profiles, the others did not. Sources are issues,
+pull requests and tables of logs; ``quantization`` is empty where it is that of the checkpoint.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from planner.configurations.serving import ServingConfigurations
+from planner.enums import CacheType, Quantization
+from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
+from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.machine import Machine
+from planner.specs.catalogue import Catalogue, default_cluster
+from planner.specs.serving import ServingWorkload
+from planner.units import GIB
+
+CATALOGUE = Catalogue(None)
+LONG = 2**16
+
+
+def start_logs() -> list[dict[str, str]]:
+    with (Path(__file__).parent / "published" / "start_logs.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def setting_of(row: dict[str, str]) -> ServingSetting:
+    gpu = CATALOGUE.load_gpu(row["gpu"]).spec
+    engine = CATALOGUE.load_engine(row["engine"]).spec
+    share = float(row["gpu_memory_utilization"])
+    return ServingSetting(
+        machine=Machine(gpu=gpu, cluster=default_cluster(gpu), catalogue=CATALOGUE),
+        model=CATALOGUE.load_model(row["model"]),
+        engine=replace(engine, memory=replace(engine.memory, gpu_memory_utilization=share)),
+        workload=ServingWorkload(input_tokens=1024, output_tokens=1024),
+    )
+
+
+def layout_of(row: dict[str, str], setting: ServingSetting) -> ServingConfigurations:
+    model = setting.model
+    word = row["quantization"] or model.quantization or "w16a16"
+    experts = row["quantization"] or model.expert_quantization or word
+    codes = {code.word: code for code in Quantization}
+    t, p = int(row["tensor_parallel"]), int(row["pipeline_parallel"])
+    values: dict[str, Any] = {
+        "num_gpus": t * p,
+        "tensor_parallel": t,
+        "pipeline_parallel": p,
+        "attention_data_parallel": 1,
+        "expert_parallel": 1,
+        "concurrency": 1,
+        "max_num_batched_tokens": int(row["max_num_batched_tokens"]),
+        "quantization": codes[word],
+        "expert_quantization": codes[experts],
+        "kv_cache": CacheType.BF16,
+        "weight_offload": 0,
+        "kv_offload": 0,
+    }
+    return ServingConfigurations.of(**{name: [value] for name, value in values.items()})
+
+
+def predicted(row: dict[str, str]) -> tuple[ServingMemory, float]:
+    """The memory, and the measured room in bytes or none."""
+    setting = setting_of(row)
+    layout = layout_of(row, setting)
+    each = float(sequence_bytes(setting, layout, LONG)[0]) / LONG
+    measured = float(row["measured_kv_cache_gib"] or 0) * GIB
+    return serving_memory(setting, layout), measured or each * float(
+        row["measured_kv_cache_tokens"] or np.nan
+    )
+
+
+def logged_errors() -> Iterator[tuple[str, str, float, float]]:
+    """Engine, source, and logarithms of usable and of needed over predicted memory of each log.
+
+    Memory is what one sequence of the plan needs on the fullest GPU: the engine had the room that
+    it logged, and all else was taken.
+    """
+    for row in start_logs():
+        memory, measured = predicted(row)
+        if not math.isfinite(measured):
+            continue
+        setting = setting_of(row)
+        needed = float(memory.needed_for(1.0)[0])
+        more = float(memory.room.size[0]) - measured
+        error = math.log1p(more / needed)
+        yield setting.engine.name, row["source"], math.log(setting.usable_memory / needed), error
