@@ -254,7 +254,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ("expert_parallel", {**EXPERTS, "expert_tensor_parallel": 2}, EXPERTS, MIXTRAL),
     (
         "overlap_expert_parallel",
-        {**EXPERTS, "overlap_expert_parallel": True, "recompute": 3},
+        {**EXPERTS, "overlap_expert_parallel": True, "recompute": 2},
         {**EXPERTS, "overlap_expert_parallel": True},
         MIXTRAL,
     ),

@@ -8,7 +8,6 @@ this looks at all of them.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from scalar_activations import kept_bytes, repeated_layers
 from scalar_adapters import (
@@ -33,10 +32,9 @@ from scalar_machine import (
 )
 from scalar_offload import STATES, WEIGHTS, moved_bytes, shown_copies, update
 from scalar_parameters import end_parameters, groups, layer_parameters, stage_parameters, stages
+from scalar_schedules import behind_others, idle_time
 
 Parts = dict[str, float]
-
-_WAYS = ("forward", "backward")
 
 
 def step_time(world: World, layout: Layout) -> Parts:
@@ -56,23 +54,9 @@ def step_times(world: World, layout: Layout) -> list[Parts]:
     times = [sum(parts.values()) for parts in per_stage]
     slowest = [stage for stage in every if _tied(times[stage], times)]
     return [
-        _of_step(world, layout, per_stage[stage], times, _idle(layout, times, asides, stage))
+        _of_step(world, layout, per_stage[stage], times, idle_time(layout, times, asides, stage))
         for stage in slowest
     ]
-
-
-def _idle(layout: Layout, times: list[float], asides: list[Parts], slowest: int) -> float:
-    """Filling and draining; with DualPipe and a zero bubble weights' gradients wait their turn."""
-    p, weights = layout.pipeline_parallel, [aside["weights"] for aside in asides]
-    if layout.pipeline_schedule == "dualpipe":
-        backward = sum(aside["backward"] for aside in asides)
-        return max((p / 2 - 1) * (sum(times) + backward - 3 * sum(weights)) / p, 0.0)
-    others = sum(times) - times[slowest]
-    if layout.layer_split:
-        return layout.num_micro_batches * others
-    if layout.pipeline_schedule == "zero_bubble":
-        return max(others - 2 * (sum(weights) - weights[slowest]), 0.0)
-    return others / layout.virtual_pipeline
 
 
 def _tied(time: float, times: list[float]) -> bool:
@@ -117,7 +101,7 @@ def stage_parts(world: World, layout: Layout, stage: int, aside: Parts | None = 
         again = repeated_layers(world, layout) * time
         if layout.recompute == "feed_forward" and group.feed_forward:
             again = launch / 2
-        ops = _behind_others(world, layout, layer(world, layout, group) | added)
+        ops = behind_others(world, layout, layer(world, layout, group) | added)
         sparse = group.feed_forward is not None and group.feed_forward.num_experts > 0
         host = world.framework.execution.expert_host_wait * sparse
         _add(
@@ -138,20 +122,6 @@ def stage_parts(world: World, layout: Layout, stage: int, aside: Parts | None = 
         transfer = 2 * layout.virtual_pipeline * send(world, num_bytes, leaves)
         parts["pipeline_transfer"] = exposed * transfer
     return parts
-
-
-def _behind_others(world: World, layout: Layout, ops: Ops) -> Ops:
-    """The exchange of experts beside the mean pass of another micro-batch through the layer."""
-    if not (layout.overlap_expert_parallel or layout.pipeline_schedule == "dualpipe"):
-        return ops
-    window = sum(op.forward + op.backward for op in ops.values() if op.part == "compute") / 2
-    g = world.framework.overlap.interference
-    hidden = {
-        name: replace(op, **{way: shown(getattr(op, way), window, g) for way in _WAYS})
-        for name, op in ops.items()
-        if op.part == "expert_parallel"
-    }
-    return ops | hidden
 
 
 def _add(
