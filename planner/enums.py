@@ -206,6 +206,35 @@ class Offload(_Code):
         return self.word.removesuffix("_activations"), Offload.ACTIVATIONS.word
 
 
+class OptimizerKind(_Code):
+    """What updates the weights. ``SGD`` keeps nothing, ``MOMENTUM`` one number per weight."""
+
+    ADAM = 0
+    SGD = 1
+    MOMENTUM = 2
+    LION = 3
+    ADAFACTOR = 4
+    MUON = 5
+
+
+class StatePrecision(_Code):
+    """Format of the optimizer's moments; ``FRAMEWORK``: as the framework keeps them."""
+
+    FRAMEWORK = 0
+    FP32 = 1
+    BF16 = 2
+    FP8 = 3
+    INT8 = 4
+
+
+class MainPrecision(_Code):
+    """Format of the weights that are updated, or of the gradients that are added up."""
+
+    FRAMEWORK = 0
+    FP32 = 1
+    BF16 = 2
+
+
 class PipelineSchedule(_Code):
     """Order of forward and backward chunks on a pipeline stage."""
 

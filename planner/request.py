@@ -83,6 +83,7 @@ class Request:
     global_batch_size: int | None = None
     total_tokens: float | None = None
     dropout: bool = False
+    pipeline_layout: str | None = None
     mtp_num_layers: int | None = None
     adapter: str | tuple[str, ...] = "none"
     lora_targets: str | None = None

@@ -38,6 +38,7 @@ _SIZES = {
     "expert_parallel": "ep",
     "micro_batch_size": "mbs",
 }
+_SCALED = {"fp8cs": "tensorwise", "fp8sc": "blockwise", "fp8mx": "mxfp8"}
 _HEAD = """# Vendors' layouts beside ours
 
 Made by `python scripts/make_recipes.py`. {recipes} layouts that NVIDIA tuned and ships
@@ -203,9 +204,15 @@ def layout_of(recipe: Mapping[str, str]) -> dict[str, Any]:
         **sizes,
         "recompute": _recompute(recipe),
         "precision": recipe["precision"],
+        **({"fp8_recipe": scaled} if (scaled := _scaled(recipe["recipe"])) else {}),
         "sequence_parallel": recipe["sequence_parallel"] == "True",
         "zero_stage": 1 if int(recipe["num_gpus"]) > own else 0,
     }
+
+
+def _scaled(name: str) -> str:
+    """How a recipe in 8 bit scales, by its name: current scaling, or groups of 32."""
+    return next((word for part, word in _SCALED.items() if part in name), "")
 
 
 def _recompute(recipe: Mapping[str, str]) -> str:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import BoolArray
+from planner.arrays import BoolArray, CodeArray
 from planner.configurations.rule import indivisible
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import ContextExchange, PipelineSchedule, Recompute, TokenDispatcher
+from planner.enums import (
+    ContextExchange,
+    MainPrecision,
+    OptimizerKind,
+    PipelineSchedule,
+    Recompute,
+    StatePrecision,
+    TokenDispatcher,
+)
 from planner.specs.framework import FrameworkProfile
 
 if TYPE_CHECKING:
@@ -77,6 +86,32 @@ def _schedule(c: TrainingConfigurations, _: Context) -> BoolArray:
     both_ends = (p % 2 != 0) | (m % 2 != 0) | (m < 2 * p)
     violated = (p == 1) | (c.virtual_pipeline > 1)
     return np.asarray(other & (violated | ((s == PipelineSchedule.DUALPIPE) & both_ends)))
+
+
+def unsupported_states(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
+    """The same of optimizers and of formats of what they keep."""
+    found = {}
+    if np.any(c.optimizer):
+        found["optimizer"] = _not_among(c.optimizer, OptimizerKind, f.optimizers)
+    if np.any(told := c.optimizer_state_precision):
+        found["optimizer_state_precision"] = _not_among(told, StatePrecision, f.state_precisions)
+    if np.any(told := c.main_params_precision):
+        found["main_params_precision"] = _not_among(told, MainPrecision, f.main_precisions)
+    if np.any(told := c.main_grads_precision):
+        found["main_grads_precision"] = _not_among(told, MainPrecision, f.main_precisions)
+    if not f.optimizer_in_backward:
+        found["optimizer_in_backward"] = c.optimizer_in_backward
+    return found
+
+
+def _not_among(
+    codes: CodeArray,
+    kinds: type[OptimizerKind | StatePrecision | MainPrecision],
+    words: Sequence[str],
+) -> BoolArray:
+    """Where codes are neither their default nor one of some words."""
+    lacking = [kind != 0 and kind.word not in words for kind in kinds]
+    return np.asarray(np.array(lacking)[codes])
 
 
 OPTION_RULES = (

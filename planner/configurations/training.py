@@ -36,6 +36,11 @@ class TrainingConfigurations(ConfigurationTable):
     flash_attention: BoolArray
     fp8_attention: BoolArray
     fp8_recipe: CodeArray
+    optimizer: CodeArray
+    optimizer_state_precision: CodeArray
+    main_params_precision: CodeArray
+    main_grads_precision: CodeArray
+    optimizer_in_backward: BoolArray
     expert_tensor_parallel: FloatArray
     overlap_expert_parallel: BoolArray
     token_dispatcher: CodeArray
@@ -56,6 +61,12 @@ class TrainingConfigurations(ConfigurationTable):
     def num_micro_batches(self) -> FloatArray:
         """Micro-batches of a step (gradient accumulation steps)."""
         return self.global_batch_size / (self.data_parallel * self.micro_batch_size)
+
+    @property
+    def any_own_states(self) -> bool:
+        """Whether any of them has another optimizer, or other formats, than its framework."""
+        own = (self.optimizer, self.optimizer_state_precision, self.main_params_precision)
+        return any(np.any(code) for code in (*own, self.main_grads_precision))
 
     @property
     def expert_ranks(self) -> FloatArray:

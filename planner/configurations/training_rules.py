@@ -7,7 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray
-from planner.configurations.option_rules import OPTION_RULES, unsupported_options
+from planner.configurations.option_rules import (
+    OPTION_RULES,
+    unsupported_options,
+    unsupported_states,
+)
 from planner.configurations.rule import (
     OUT_OF_HOST_MEMORY,
     Rule,
@@ -30,6 +34,7 @@ from planner.enums import (
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
+from planner.specs.pipeline_layout import layers_of_chunks
 from planner.specs.workload import TrainingWorkload
 
 
@@ -70,7 +75,21 @@ def _heads(c: TrainingConfigurations, context: Context) -> BoolArray:
     return violated
 
 
+def _layout(c: TrainingConfigurations, context: Context) -> BoolArray:
+    layout = context.workload.pipeline_layout
+    if not layout:
+        return np.zeros((), dtype=np.bool_)
+    sizes = layers_of_chunks(layout)
+    # A chunk without any layer holds the embedding or the loss.
+    empty = 0 in sizes[1:-1]
+    fits = sum(sizes) == context.model.num_hidden_layers
+    chunks = c.pipeline_parallel * c.virtual_pipeline
+    return np.asarray((chunks != len(sizes)) | (not fits) | empty)
+
+
 def _layers(c: TrainingConfigurations, context: Context) -> BoolArray:
+    if context.workload.pipeline_layout:
+        return np.zeros((), dtype=np.bool_)
     v = c.virtual_pipeline
     places = context.model.num_hidden_layers + np.where(v > 1, END_CHUNKS, 0)
     return np.asarray(c.pipeline_parallel * v > places)
@@ -94,6 +113,8 @@ def _interleaved_batch(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def _interleaved_layers(c: TrainingConfigurations, context: Context) -> BoolArray:
+    if context.workload.pipeline_layout:
+        return np.zeros((), dtype=np.bool_)
     chunks = c.pipeline_parallel * c.virtual_pipeline
     layers = context.model.num_hidden_layers
     most = np.ceil(layers / chunks)
@@ -198,7 +219,7 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
         found["recompute"] = c.recompute == Recompute.FEED_FORWARD
     if not f.fp8_attention:
         found["fp8_attention"] = c.fp8_attention
-    return found | unsupported_options(c, f)
+    return found | unsupported_states(c, f) | unsupported_options(c, f)
 
 
 def _no_pipeline(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:
@@ -220,6 +241,13 @@ def _sharded_from(kind: Offload, profile: FrameworkProfile) -> int:
     if kind.of_weights:
         return profile.states.weights_sharded_from
     return ZeroStage.OPTIMIZER if kind.of_states else ZeroStage.NONE
+
+
+def _in_backward(c: TrainingConfigurations, _: Context) -> BoolArray:
+    if not np.any(c.optimizer_in_backward):
+        return np.zeros((), dtype=np.bool_)
+    waits = (c.num_micro_batches > 1) | (c.pipeline_parallel > 1) | (c.offload != Offload.NONE)
+    return np.asarray(c.optimizer_in_backward & waits)
 
 
 def _offload(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -262,6 +290,12 @@ RULES: tuple[Rule, ...] = tuple(
             _heads,
         ),
         ("intermediate_size", "tensor_parallel must divide the feed-forward width", uneven_widths),
+        (
+            "pipeline_layout",
+            "pipeline_layout has pipeline_parallel x virtual_pipeline chunks, of all layers of the "
+            "model, and none without layers inside",
+            _layout,
+        ),
         (
             "num_hidden_layers",
             "pipeline_parallel x virtual_pipeline cannot exceed the layers, or with "
@@ -331,6 +365,11 @@ RULES: tuple[Rule, ...] = tuple(
             "fp8_recipe needs precision fp8; mxfp8 a GPU that scales groups of 32 itself, "
             "blockwise one with kernels for it",
             _fp8_recipe,
+        ),
+        (
+            "optimizer_in_backward",
+            "optimizer_in_backward needs one micro-batch per step, no pipeline and no offload",
+            _in_backward,
         ),
         ("framework", "the framework does not support this combination", _framework),
         (

@@ -36,7 +36,7 @@ def data_parallel_time(
 ) -> DataParallelTime:
     """Communication of every configuration over its data-parallel and expert groups."""
     states = setting.framework.states
-    gradients = Gradients.of(setting.framework, c.precision)
+    gradients = Gradients.of(setting.framework, c.precision, c.main_grads_precision)
     exchange = _Exchange(setting=setting, parameters=parameters)
     of_units = replace(exchange, most_nics=setting.framework.overlap.gather_nics)
     zero = c.zero_stage

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import CodeArray, Numeric
-from planner.enums import ComputePrecision
+from planner.enums import ComputePrecision, MainPrecision
 from planner.specs.framework import FrameworkProfile
+
+_MAIN_BYTES = np.array([np.nan, 4.0, 2.0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +26,16 @@ class Gradients:
     scattered: Numeric
 
     @classmethod
-    def of(cls, framework: FrameworkProfile, precision: CodeArray) -> Gradients:
-        """Those of a framework under each precision code."""
+    def of(
+        cls,
+        framework: FrameworkProfile,
+        precision: CodeArray,
+        main: CodeArray | None = None,
+    ) -> Gradients:
+        """Those of a framework under each precision code; ``main``: formats they are told to have.
+
+        As `planner.enums.MainPrecision`; they are reduced in that format, too.
+        """
         states = framework.states
         is_fp16 = precision == ComputePrecision.FP16
 
@@ -33,9 +43,14 @@ class Gradients:
             usual, in_fp16 = (float(getattr(s, name)) for s in (states, states.fp16 or states))
             return usual if usual == in_fp16 else np.where(is_fp16, in_fp16, usual)
 
+        def told(usual: Numeric) -> Numeric:
+            if main is None or not np.any(main):
+                return usual
+            return np.where(main == MainPrecision.FRAMEWORK, usual, _MAIN_BYTES[main])
+
         return cls(
-            kept=either("gradient"),
-            on_wire=either("gradient_on_wire"),
+            kept=told(either("gradient")),
+            on_wire=told(either("gradient_on_wire")),
             accumulation_traffic=either("accumulation_traffic"),
             scattered=either("scattered_gradients"),
         )

@@ -12,6 +12,7 @@ from planner.arrays import FloatArray, Numeric, add, largest
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import ZeroStage
 from planner.estimators.frozen import frozen_bytes, gathered_bytes, stage_gathered_bytes
+from planner.estimators.model_states import ModelStates
 from planner.estimators.offload import (
     HOST_GRADIENT_BYTES,
     host_bytes,
@@ -281,28 +282,36 @@ def _state_parts(
     share: Share, c: TrainingConfigurations, parameters: StageParameters
 ) -> Callable[[str, int], FloatArray]:
     states, memory = share.setting.framework.states, share.setting.framework.memory
-    trained = parameters.trained
-    rules: dict[str, tuple[Numeric, ZeroStage]] = {
-        "weight": (states.weight, ZeroStage(states.weights_sharded_from)),
-        "gradient": (share.gradients.kept, ZeroStage.GRADIENTS),
-        "optimizer": (states.optimizer, ZeroStage.OPTIMIZER),
-        "temporary": (memory.optimizer_temporary, ZeroStage.OPTIMIZER),
-        "host_gradient": (HOST_GRADIENT_BYTES, ZeroStage.OPTIMIZER),
+    trained, own_states = parameters.trained, ModelStates.of(share.setting, c)
+    gradient, temporary = share.gradients.kept, memory.optimizer_temporary
+    weights_from = ZeroStage(states.weights_sharded_from)
+    # Bytes per parameter of layers, and of embedding and logits.
+    rules: dict[str, tuple[Numeric, Numeric, ZeroStage]] = {
+        "weight": (own_states.weight, own_states.end_weight, weights_from),
+        "gradient": (gradient, gradient, ZeroStage.GRADIENTS),
+        "optimizer": (own_states.optimizer, own_states.end_optimizer, ZeroStage.OPTIMIZER),
+        "temporary": (temporary, temporary, ZeroStage.OPTIMIZER),
+        "host_gradient": (HOST_GRADIENT_BYTES, HOST_GRADIENT_BYTES, ZeroStage.OPTIMIZER),
     }
 
     def state(name: str, stage: int) -> FloatArray:
-        width, sharded_from = rules[name]
+        width, of_end, sharded_from = rules[name]
+        dense, experts = trained.dense[stage], trained.experts[stage]
+        if name == "gradient" and np.any(c.optimizer_in_backward):
+            dense, experts = _alive_at_once(c, trained, stage)
+        in_layers = dense if width is of_end else trained.dense_in_layers[stage]
         own = add(
             sharded_bytes(
-                parameters=count[stage],
-                bytes_per_parameter=width,
+                parameters=count,
+                bytes_per_parameter=each,
                 group_size=group.size,
                 zero_stage=c.zero_stage,
                 sharded_from=sharded_from,
             )
-            for count, group in (
-                (trained.dense, parameters.dense_group),
-                (trained.experts, parameters.expert_group),
+            for count, each, group in (
+                (in_layers, width, parameters.dense_group),
+                (dense - in_layers, of_end, parameters.dense_group),
+                (experts, width, parameters.expert_group),
             )
         )
         if name == "weight" and share.setting.workload.is_frozen:
@@ -310,6 +319,20 @@ def _state_parts(
         return own
 
     return state
+
+
+def _alive_at_once(
+    c: TrainingConfigurations, trained: StageParameters, stage: int
+) -> tuple[FloatArray, FloatArray]:
+    """Parameters whose gradients are there at once: of one layer, if updates do not wait."""
+    counts = trained.layers.counts[stage]
+    dense = np.maximum(_largest_held(list(trained.layer_dense), counts), trained.end)
+    experts = _largest_held(list(trained.layer_experts), counts)
+    now = c.optimizer_in_backward
+    return (
+        np.where(now, np.minimum(dense, trained.dense[stage]), trained.dense[stage]),
+        np.where(now, experts, trained.experts[stage]),
+    )
 
 
 def _gathered(

@@ -10,6 +10,7 @@ from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric, add
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import Offload, ZeroStage
 from planner.estimators.frozen import gathered_bytes
+from planner.estimators.model_states import ModelStates
 from planner.estimators.saved_activations import layer_bytes, layer_input_bytes
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Setting, Share
@@ -111,25 +112,25 @@ def host_copies(
     )
 
 
-def host_update_time(setting: Setting, c: TrainingConfigurations, owned: FloatArray) -> FloatArray:
+def host_update_time(
+    setting: Setting, c: TrainingConfigurations, owned: FloatArray, own: ModelStates
+) -> FloatArray:
     """Seconds of the optimizer on the host, and of bringing its ``owned`` weights back.
 
     States on drives are read and written while others are updated.
     """
     states, offloading = setting.framework.states, setting.framework.offloading
-    update = setting.machine.host_memory_time(
-        owned * states.optimizer_traffic, offloading.host_memory_fraction
-    )
-    passing = _drive_time(setting, c.offload, 2 * owned * states.optimizer)
+    update = setting.machine.host_memory_time(owned * own.traffic, offloading.host_memory_fraction)
+    passing = _drive_time(setting, c.offload, 2 * owned * own.optimizer)
     back = np.where(keeps_weights(c.offload), 0.0, owned * states.weight_on_wire)
     return np.maximum(update, passing) + _copy_time(setting, back)
 
 
 def streamed_states_time(
-    setting: Setting, c: TrainingConfigurations, owned: FloatArray
+    setting: Setting, c: TrainingConfigurations, owned: FloatArray, own: ModelStates
 ) -> FloatArray:
     """Seconds to bring optimizer states to the GPU, while others go back."""
-    num_bytes = owned * setting.framework.states.optimizer
+    num_bytes = owned * own.optimizer
     passing = _drive_time(setting, c.offload, 2 * num_bytes)
     return np.maximum(_copy_time(setting, num_bytes), passing)
 

@@ -15,6 +15,7 @@ from planner.estimators.attention_core import softmax_launches
 from planner.estimators.bubbles import pipeline_bubble
 from planner.estimators.data_parallel import DataParallelTime, data_parallel_time
 from planner.estimators.layer_operators import layer_operators
+from planner.estimators.model_states import ModelStates, muon_time
 from planner.estimators.offload import (
     HostCopies,
     host_copies,
@@ -272,13 +273,14 @@ def _optimizer_time(
         )
     ]
     most = np.max(add(owned), axis=0)
-    on_gpu = setting.machine.memory_time(setting.framework.states.optimizer_traffic * most)
+    own = ModelStates.of(setting, c)
+    on_gpu = setting.machine.memory_time(own.traffic * most) + muon_time(setting, c, parameters)
     if not c.any_offload or not np.any(keeps_states(c.offload)):
         return on_gpu
     if np.any(keeps_gradients(setting, c.offload)):
-        offloaded = host_update_time(setting, c, most)
+        offloaded = host_update_time(setting, c, most, own)
     else:
-        offloaded = np.maximum(on_gpu, streamed_states_time(setting, c, most))
+        offloaded = np.maximum(on_gpu, streamed_states_time(setting, c, most, own))
     return np.where(keeps_states(c.offload), offloaded, on_gpu)
 
 

@@ -62,7 +62,7 @@ def stage_parameters(
     model: ModelSpec, c: TrainingConfigurations, setting: Setting | None = None
 ) -> StageParameters:
     """What each stage holds under each configuration, with the adapters of a setting."""
-    whole = _whole(model, c)
+    whole = _whole(model, c, setting.workload.pipeline_layout if setting else "")
     if setting is None or not setting.workload.is_frozen:
         return whole
     dense = tuple(
@@ -112,11 +112,11 @@ def _saved_ends(model: ModelSpec, whole: StageParameters, matrix: FloatArray) ->
     return first + np.where(whole.is_last & ~one, matrix, 0.0)
 
 
-def _whole(model: ModelSpec, c: TrainingConfigurations) -> StageParameters:
+def _whole(model: ModelSpec, c: TrainingConfigurations, layout: str) -> StageParameters:
     # The stages come before the axes of the configurations, all of which must be there.
     axes = (1,) * len(c.shape)
     p, v = (np.multiply(x, np.ones(axes)) for x in (c.pipeline_parallel, c.virtual_pipeline))
-    layers = stage_layers(model, p, v)
+    layers = stage_layers(model, p, v, layout)
     is_first, is_last = layers.ranks == 0, layers.ranks == p - 1
     parts = [layer_of(model, group) for group in model.layer_groups]
     dense = tuple(_dense_share(layer, c.tensor_parallel) for layer in parts)

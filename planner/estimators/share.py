@@ -60,6 +60,7 @@ class Share:
     sequence_parallel: BoolArray
     flash_attention: BoolArray
     fp8_attention: BoolArray
+    main_grads: CodeArray
     expert_tensor_parallel: FloatArray
     expert_load: FloatArray
     token_dispatcher: CodeArray
@@ -83,6 +84,7 @@ class Share:
             sequence_parallel=c.sequence_parallel,
             flash_attention=c.flash_attention,
             fp8_attention=c.fp8_attention,
+            main_grads=c.main_grads_precision,
             expert_tensor_parallel=c.expert_tensor_parallel,
             expert_load=c.expert_load,
             token_dispatcher=c.token_dispatcher,
@@ -119,7 +121,7 @@ class Share:
     @cached_property
     def gradients(self) -> Gradients:
         """What the framework does with gradients in each precision."""
-        return Gradients.of(self.setting.framework, self.precision)
+        return Gradients.of(self.setting.framework, self.precision, self.main_grads)
 
     @cached_property
     def tensor_group(self) -> Group:
@@ -165,9 +167,13 @@ class Share:
 
 def _kernel_format(setting: Setting, c: TrainingConfigurations) -> CodeArray:
     """Which kernels multiply, where ``TRAINING_FORMATS`` has them."""
+    return training_format(c.precision, recipe_of(setting, c))
+
+
+def recipe_of(setting: Setting, c: TrainingConfigurations) -> CodeArray:
+    """How each configuration scales what it multiplies in 8 bit."""
     own = setting.framework.recipe_on(scales_groups=setting.machine.gpu.scales_groups)
-    recipe = np.where(c.fp8_recipe == Fp8Recipe.AUTO, own, c.fp8_recipe)
-    return training_format(c.precision, recipe)
+    return np.where(c.fp8_recipe == Fp8Recipe.AUTO, own, c.fp8_recipe)
 
 
 def repeats_outputs(share: Share, layer: Layer) -> Numeric:

@@ -13,6 +13,7 @@ from planner.configurations.training_rules import END_CHUNKS
 from planner.enums import Placement
 from planner.estimators.parameters import count_parameters, logits_met
 from planner.specs.model import LayerGroup, ModelSpec
+from planner.specs.pipeline_layout import layers_of_chunks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +31,16 @@ class StageLayers:
 
 
 def stage_layers(
-    model: ModelSpec, pipeline_parallel: FloatArray, virtual_pipeline: FloatArray
+    model: ModelSpec,
+    pipeline_parallel: FloatArray,
+    virtual_pipeline: FloatArray,
+    layout: str = "",
 ) -> StageLayers:
     """The stages of every pair of arguments, whose axes are the trailing ones.
 
-    Layers are dealt to the p v chunks as `chunk_sizes` says. Counts are zero where there are more
-    chunks than can be: one for each layer and, in an interleaved schedule, two that hold the
-    embedding or the logits alone.
+    Layers are dealt to the p v chunks as an explicit ``layout`` says, or `chunk_sizes`. Counts are
+    zero where there are more chunks than can be: one for each layer and, in an interleaved
+    schedule, two that hold the embedding or the logits alone.
     """
     p, v = np.broadcast_arrays(pipeline_parallel, virtual_pipeline)
     # A complex number is a pair that numpy sorts.
@@ -44,7 +48,8 @@ def stage_layers(
     pairs = sorted(set(each.tolist()), key=lambda pair: (pair.real, pair.imag))
     inverse = np.searchsorted(np.array(pairs), each)
     weights = _logits_weight(model)
-    found = [_candidates(model.layer_groups, weights, pair.real, pair.imag) for pair in pairs]
+    own = layers_of_chunks(layout) if layout else ()
+    found = [_candidates(model.layer_groups, weights, pair.real, pair.imag, own) for pair in pairs]
     most = max(len(ranks) for _, ranks in found)
     padded = [[_padded(array, most) for array in pair] for pair in found]
     counts, ranks = (
@@ -65,14 +70,22 @@ def _padded(stages: FloatArray, length: int) -> FloatArray:
 
 @lru_cache(maxsize=4096)
 def _candidates(
-    groups: tuple[LayerGroup, ...], weights: tuple[int, int], p: float, v: float
+    groups: tuple[LayerGroup, ...],
+    weights: tuple[int, int],
+    p: float,
+    v: float,
+    own: tuple[int, ...] = (),
 ) -> tuple[FloatArray, FloatArray]:
-    """Counts and ranks of the candidate stages of one pipeline."""
+    """Counts and ranks of the candidate stages of one pipeline; ``own``: explicit chunks."""
     kinds = layer_kinds(groups)
     chunks = int(p * v)
-    if chunks != p * v or chunks > len(kinds) + (END_CHUNKS if v > 1 else 0):
+    is_told = len(own) == chunks and sum(own) == len(kinds)
+    too_many = chunks > len(kinds) + (END_CHUNKS if v > 1 else 0)
+    if chunks != p * v or (too_many and not is_told):
         return np.zeros((3, len(groups))), np.zeros(3)
     sizes = chunk_sizes(len(kinds), chunks, *weights, interleaved=v > 1)
+    if is_told:
+        sizes = np.array(own)
     ends = np.cumsum(sizes)
     before = np.zeros((len(kinds) + 1, len(groups)))
     np.cumsum(np.eye(len(groups))[kinds], axis=0, out=before[1:])
@@ -91,11 +104,16 @@ def _inner(stages: FloatArray) -> list[int]:
     return kept or [0]
 
 
-def chunk_split(model: ModelSpec, pipeline_parallel: int, virtual_pipeline: int) -> list[int]:
+def chunk_split(
+    model: ModelSpec, pipeline_parallel: int, virtual_pipeline: int, layout: str = ""
+) -> list[int]:
     """Layers of each chunk of a pipeline, in the order of the model: chunk c is on stage c mod p.
 
+    An explicit ``layout`` says them itself.
     Layers of modules of multi-token prediction are the last of the last chunk.
     """
+    if layout and len(own := layers_of_chunks(layout)) == pipeline_parallel * virtual_pipeline:
+        return list(own)
     sizes = chunk_sizes(
         model.num_hidden_layers,
         pipeline_parallel * virtual_pipeline,

@@ -11,6 +11,7 @@ from planner.arrays import CodeArray, FloatArray, Numeric, add
 from planner.estimators.operators import COLLECTIVES, LayerTime, Operator
 from planner.estimators.recomputation import Recomputation
 
+_ONCE_A_STEP = ("pipeline_bubble", "data_parallel", "optimizer", "overhead", "slow_nodes")
 TIME_PARTS = (
     "forward",
     "backward",
@@ -20,13 +21,8 @@ TIME_PARTS = (
     "weight_gather",
     "offload",
     "pipeline_transfer",
-    "pipeline_bubble",
-    "data_parallel",
-    "optimizer",
-    "overhead",
-    "slow_nodes",
+    *_ONCE_A_STEP,
 )
-_ONCE_A_STEP = ("pipeline_bubble", "data_parallel", "optimizer", "overhead", "slow_nodes")
 _COMPUTING = ("forward", "backward", "recompute", "optimizer")
 
 

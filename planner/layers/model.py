@@ -40,6 +40,12 @@ class Layer:
         return next(self.of(Experts), None)
 
     @cached_property
+    def side_by_side(self) -> bool:
+        """Whether its blocks read the same norm and are added up together."""
+        names = {op.name for op in self.operators if op.in_feed_forward}
+        return bool(names) and "feed_forward_norm" not in names and self.core is not None
+
+    @cached_property
     def kept(self) -> tuple[tuple[Kept, bool], ...]:
         """What it keeps for its backward pass, added up by kind, and if its feed-forward does.
 

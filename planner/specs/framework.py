@@ -123,6 +123,11 @@ class States:
     """A weight that is gathered."""
     optimizer_traffic: Bytes
     """What the optimizer step reads and writes."""
+    main_weight: BytesOrZero = 0.0
+    """What of ``optimizer`` is a copy of the weights in more bits."""
+    quantized_weights: bool = False
+    """Weights of layers lie in the format that their products read, in both orientations where
+    products need both, and the copy in more bits with the optimizer."""
     weights_sharded_from: Annotated[int, Field(ge=2, le=3)] = 3
     """The ZeRO stage from which weights are sharded between steps. FSDP does so from 2, where it
     gathers them once per micro-batch and keeps them until the backward pass ends."""
@@ -245,6 +250,14 @@ class FrameworkProfile:
     """How it scales what it multiplies in 8 bit where nothing is said."""
     fp8_recipe_of_groups: str = ""
     """The same on GPUs whose products scale groups of 32 numbers themselves, if it is another."""
+    optimizers: tuple[str, ...] = ("adam",)
+    """The optimizers that it has."""
+    state_precisions: tuple[str, ...] = ()
+    """Formats that its optimizer states can be told to have."""
+    main_precisions: tuple[str, ...] = ()
+    """Formats that the weights it updates and the gradients it adds up can be told to have."""
+    optimizer_in_backward: bool = False
+    """It can update weights as soon as their gradients are there, and keep none of these."""
     expert_tensor_parallel: bool = False
     """It can split the matrices of experts between GPUs."""
     expert_overlap: bool = False

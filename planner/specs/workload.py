@@ -22,13 +22,16 @@ class TrainingWorkload:
     ``modules_to_save`` are trained whole beside an adapter. ``double_quantization``: scales of
     4-bit weights are quantized too. ``virtual_tokens`` are those of prompt and prefix tuning.
     ``mean_sample_length`` and ``sample_length_deviation`` are those of samples that do not fill
-    their sequences, which cut off longer ones.
+    their sequences, which cut off longer ones. ``pipeline_layout``: layers of each chunk of a
+    pipeline as Megatron-Core writes them, or their numbers; as the framework deals them where
+    empty.
     """
 
     sequence_length: Annotated[int, Field(ge=1, le=100_000_000)]
     global_batch_size: Annotated[int, Field(ge=1, le=100_000_000)]
     total_tokens: Annotated[float, Field(gt=0, lt=1e18)]
     dropout: bool = False
+    pipeline_layout: str = ""
     adapter: AdapterKind = AdapterKind.NONE
     lora_rank: Annotated[int, Field(ge=1, le=100_000)] = 16
     lora_targets: AdapterTargets = AdapterTargets.ATTENTION

@@ -10,6 +10,7 @@ from planner.specs.catalogue import Catalogue
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
 from planner.specs.multi_token import with_mtp
+from planner.specs.pipeline_layout import layers_of_chunks
 from planner.specs.workload import TrainingWorkload
 from planner.workloads.adapters import adapter_fields, adapter_kind, mtp_num_layers, sample_fields
 from planner.workloads.base import Question
@@ -81,12 +82,24 @@ def _work(
     _check_length(model, s)
     values = {"sequence_length": s, "global_batch_size": batch, "total_tokens": tokens}
     adapter = adapter_fields(request, notes.defaults)
+    if request.pipeline_layout:
+        _check_layout(model, request)
+    told = {"dropout": request.dropout, "pipeline_layout": request.pipeline_layout or ""}
     samples = sample_fields(request, s, notes.defaults)
     return check_spec(
-        TrainingWorkload,
-        {**values, "dropout": request.dropout, **adapter, **samples},
-        where="the workload",
+        TrainingWorkload, {**values, **told, **adapter, **samples}, where="the workload"
     )
+
+
+def _check_layout(model: ModelSpec, request: Request) -> None:
+    """Refuse a layout of other layers than those of the model and of its later tokens."""
+    held = sum(layers_of_chunks(request.pipeline_layout or ""))
+    later = model.num_nextn_predict_layers if request.mtp_num_layers is None else 0
+    possible = {model.num_hidden_layers + (request.mtp_num_layers or 0)}
+    possible |= {model.num_hidden_layers + later}
+    if held not in possible:
+        wanted = " or ".join(map(str, sorted(possible)))
+        raise SpecError(f"pipeline_layout has {held} layers, the model {wanted}.")
 
 
 def _default_batch(request: Request, model: ModelSpec, sequence_length: int) -> tuple[int, str]:

@@ -15,6 +15,7 @@ _RELEASE = re.compile(r"performance summary (\d\d\.\d\d)|(MLPerf Training v\d\.\
 # v3.1 computes in 8 or 4 bits.
 _BENCHMARK = re.compile(r"MLPerf Training v(\d)")
 _EIGHT_BIT_FROM = 2024
+_BESIDE = ("id", "words")
 _ADAPTERS = ("lora", "qlora")
 
 
@@ -29,9 +30,19 @@ def training_cells(run: Run, library: Library) -> dict[str, str]:
         cells["likely_precision"] = "fp8"
     if recipe := _recipes().get(run.text("id")):
         cells["fp8_recipe"] = recipe
+    cells |= _settings().get(run.text("id"), {})
     if benchmark and _stores_inputs(run, benchmark[1]):
         cells["fp8_activation_inputs"] = "1"
     return cells
+
+
+@cache
+def _settings() -> dict[str, dict[str, str]]:
+    """Cells of runs whose notes, or the script they name, say it in the words beside them."""
+    return {
+        row["id"]: {name: cell for name, cell in row.items() if cell and name not in _BESIDE}
+        for row in read_table("training_settings.csv")
+    }
 
 
 @cache

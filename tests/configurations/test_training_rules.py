@@ -18,6 +18,7 @@ FOUR = {"num_gpus": 4, "global_batch_size": 4}
 TWO = {"num_gpus": 2, "tensor_parallel": 2}
 PIPELINE = {"num_gpus": 2, "pipeline_parallel": 2}
 FP8 = {"precision": 2}
+FOUR_STAGES = {"num_gpus": 4, "pipeline_parallel": 4, "global_batch_size": 4}
 EXPERTS = {"num_gpus": 2, "expert_parallel": 2, "global_batch_size": 2}
 MIXTRAL = {"model": "mixtral-8x7b"}
 STAGES = {"num_gpus": 4, "pipeline_parallel": 4}
@@ -81,6 +82,20 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {"num_gpus": 64, "tensor_parallel": 64},
         {"num_gpus": 16, "tensor_parallel": 16},
         {"model": "llama-3-8b"},
+    ),
+    # Four chunks of the 32 layers are no two stages.
+    (
+        "pipeline_layout",
+        {**FOUR_STAGES, "pipeline_parallel": 2},
+        FOUR_STAGES,
+        {"pipeline_layout": "6,8,8,10"},
+    ),
+    # Gradients that are added up over micro-batches cannot go as soon as they are there.
+    (
+        "optimizer_in_backward",
+        {"num_gpus": 8, "optimizer_in_backward": True, "global_batch_size": 16},
+        {"num_gpus": 8, "optimizer_in_backward": True, "global_batch_size": 8},
+        {"framework": "torchtitan"},
     ),
     # Forty ranks hold each key five times, but 13,824 columns do not divide.
     (

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from published_runs import configuration, setting
 
+import planner
+from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters, layer_parameters
 from planner.estimators.sharding import stage_parameters
 from planner.estimators.stages import chunk_sizes, layer_kinds, stage_layers
@@ -183,3 +187,63 @@ def test_short_pipelines_repeat_the_first_stage_as_inner(pipeline: int) -> None:
     assert layers.ranks[LAST] == pipeline - 1
     for inner in layers.counts[1:-1]:
         assert inner.tolist() == layers.counts[FIRST].tolist()
+
+
+def _told(layout: str, **others: int) -> Any:
+    sizes = {"pipeline_parallel": 4, "micro_batch_size": 1, **others}
+    return planner.estimate(
+        model="llama-7b",
+        gpu="a100-sxm-80gb",
+        num_gpus=4,
+        framework="megatron-lm",
+        global_batch_size=16,
+        pipeline_layout=layout or None,
+        settings=sizes,
+    )
+
+
+def _counts(estimate: Any) -> set[float]:
+    """Layers of the stages that are looked at."""
+    c = estimate.configurations
+    held = stage_parameters(estimate.setting.model, c, estimate.setting).layers.counts[:, 0]
+    return {float(count.flat[0]) for count in held}
+
+
+def test_the_split_that_is_dealt_costs_the_same_where_it_is_told() -> None:
+    dealt, told = (_told(layout).candidates.estimate for layout in ("", "Et*8|(t*8|)*2t*8L"))
+    assert told.step_time == dealt.step_time
+    assert told.peak_memory == dealt.peak_memory
+
+
+@pytest.mark.parametrize("layout", ["6,8,8,10", "Et*6|(t*8|)*2t*10L"])
+def test_the_heaviest_told_stage_sets_the_pace_and_holds_most(layout: str) -> None:
+    """Ten layers of 32 on the last stage: as an even pipeline of 40 layers, or nearly so."""
+    even, told = (_told(each).candidates.estimate for each in ("", layout))
+    counts = _counts(told)
+    assert counts == {6.0, 8.0, 10.0}
+    ratio = float(np.max(told.step_time / even.step_time))
+    assert 1.1 < ratio < 10 / 8
+
+
+def test_ends_can_stand_alone() -> None:
+    """Chunks of the embedding and of the loss alone, as in layouts of Megatron-Bridge."""
+    told = _told("E|t*6|t*6|t*6|t*6|t*4|t*4|L", virtual_pipeline=2)
+    assert told.rejected_by == ""
+    counts = _counts(told.candidates.estimate)
+    assert counts == {6.0, 10.0}
+
+
+@pytest.mark.parametrize(
+    ("layout", "others"),
+    [("8,8,8,8", {"pipeline_parallel": 2}), ("16,0,8,8", {})],
+)
+def test_layouts_of_other_chunks_or_empty_ones_are_refused(
+    layout: str, others: dict[str, int]
+) -> None:
+    assert _told(layout, **others).rejected_by == "pipeline_layout"
+
+
+@pytest.mark.parametrize("layout", ["Et*8|t*8|t*8|t*7L", "t*16|Et*16L", "Et*16|t*16", "abc"])
+def test_layouts_that_are_none_are_faults(layout: str) -> None:
+    with pytest.raises(SpecError):
+        _told(layout)

@@ -14,12 +14,8 @@ FIELDS = {
     *("shared_intermediate_size", "shared_width", "moe_intermediate_size", "parallel_residual"),
     *("kv_lora_rank", "q_lora_rank", "linear_projected", "linear_mixed", "gated"),
 }
-# Serving asks specs itself.
-ALLOWED = {
-    *("inference/attention.py", "inference/feed_forward.py", "inference/formats.py"),
-    *("inference/linear_attention.py", "inference/memory.py", "inference/offload.py"),
-    *("inference/weights.py",),
-}
+# Parts of checkpoints in a format of their own, and buffers of a step in serving.
+ALLOWED = {"inference/formats.py", "inference/memory.py"}
 
 
 def _asked(path: Path) -> set[str]:

@@ -69,6 +69,11 @@ class Layout:
     flash_attention: bool = True
     fp8_attention: bool = False
     fp8_recipe: str = "auto"
+    optimizer: str = "adam"
+    optimizer_state_precision: str = "framework"
+    main_params_precision: str = "framework"
+    main_grads_precision: str = "framework"
+    optimizer_in_backward: bool = False
     expert_tensor_parallel: int = 1
     overlap_expert_parallel: bool = False
     token_dispatcher: str = "auto"
@@ -107,6 +112,9 @@ def expert_load(layout: Layout) -> float:
 def of_gradients(world: World, layout: Layout, name: str) -> float:
     """A number of the framework's states, that of fp16 training where it has its own."""
     states = world.framework.states
+    told = layout.main_grads_precision
+    if told != "framework" and name in ("gradient", "gradient_on_wire"):
+        return {"fp32": 4, "bf16": 2}[told]
     in_fp16 = layout.precision == "fp16" and states.fp16 is not None
     return getattr(states.fp16 if in_fp16 else states, name)
 

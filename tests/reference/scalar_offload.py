@@ -10,6 +10,7 @@ from __future__ import annotations
 from scalar_activations import kept_bytes
 from scalar_adapters import trained_in_end, trained_in_layer, trained_in_stages, weight_bytes
 from scalar_machine import Layout, World, own_tokens, shown
+from scalar_optimizers import state_bytes, update_traffic
 from scalar_parameters import groups, layer_parameters
 
 STATES = (
@@ -93,12 +94,17 @@ def update(world: World, layout: Layout, on_gpu: float) -> float:
     if not offloading.host_update:
         read = 0.0
         if layout.offload.endswith("nvme"):
-            read = 2 * most * states.optimizer / (world.cluster.drive_bandwidth or OTHER_DRIVES)
-        return max(on_gpu, copy(world, most * states.optimizer), read)
+            read = (
+                2
+                * most
+                * state_bytes(world, layout)
+                / (world.cluster.drive_bandwidth or OTHER_DRIVES)
+            )
+        return max(on_gpu, copy(world, most * state_bytes(world, layout)), read)
     rate = host_rate(world) * offloading.host_memory_fraction
     back = 0.0 if layout.offload in WEIGHTS else most * states.weight_on_wire
-    passing = most * states.optimizer_traffic / rate
+    passing = most * update_traffic(world, layout) / rate
     if layout.offload.endswith("nvme"):
         drives = world.cluster.drive_bandwidth or OTHER_DRIVES
-        passing = max(passing, 2 * most * states.optimizer / drives)
+        passing = max(passing, 2 * most * state_bytes(world, layout) / drives)
     return passing + copy(world, back)

@@ -134,6 +134,8 @@ def _options(world: World, c: Layout) -> set[str]:
         fp8_recipe=lacks or (c.fp8_recipe != "auto" and c.precision != "fp8"),
         recompute_num_layers=some and (c.recompute != "full" or not part),
         fp8_attention=c.fp8_attention and not usable,
+        optimizer_in_backward=c.optimizer_in_backward
+        and (c.num_micro_batches > 1 or c.pipeline_parallel > 1 or c.offload != "none"),
     )
 
 
@@ -149,6 +151,11 @@ def _support(world: World, c: Layout) -> set[str]:
     lacking |= c.recompute_num_layers > 0 and not profile.partial_recompute
     lacking |= c.recompute == "feed_forward" and not profile.feed_forward_recompute
     lacking |= c.fp8_attention and not profile.fp8_attention
+    lacking |= c.optimizer not in profile.optimizers
+    lacking |= c.optimizer_state_precision not in ("framework", *profile.state_precisions)
+    for told in (c.main_params_precision, c.main_grads_precision):
+        lacking |= told not in ("framework", *profile.main_precisions)
+    lacking |= c.optimizer_in_backward and not profile.optimizer_in_backward
     lacking |= c.expert_tensor_parallel > 1 and not profile.expert_tensor_parallel
     lacking |= c.overlap_expert_parallel and not profile.expert_overlap
     lacking |= c.token_dispatcher not in ("auto", *profile.token_dispatchers)

@@ -11,6 +11,7 @@ import math
 
 from scalar_activations import kept_bytes, repeated_layers
 from scalar_adapters import (
+    frozen,
     frozen_counts,
     launches,
     saves,
@@ -31,6 +32,7 @@ from scalar_machine import (
     shown,
 )
 from scalar_offload import STATES, WEIGHTS, moved_bytes, shown_copies, update
+from scalar_optimizers import state_bytes, stored_bytes, update_traffic
 from scalar_parameters import end_parameters, groups, layer_parameters, stage_parameters, stages
 from scalar_schedules import behind_others, idle_time
 
@@ -245,7 +247,7 @@ def _optimizer(world: World, layout: Layout) -> float:
     owned = [
         dense / dense_ranks + own / expert_ranks for dense, own in trained_in_stages(world, layout)
     ]
-    on_gpu = elementwise(world, world.framework.states.optimizer_traffic * max(owned))
+    on_gpu = elementwise(world, update_traffic(world, layout) * max(owned))
     return update(world, layout, on_gpu)
 
 
@@ -323,17 +325,24 @@ def _states(world: World, layout: Layout, stage: int) -> Parts:
     """arXiv:1910.02054, section 5: each state is whole, or divided from some stage on."""
     states = world.framework.states
     names = {
-        "weights": (states.weight, states.weights_sharded_from),
+        "weights": (None, states.weights_sharded_from),
         "gradients": (of_gradients(world, layout, "gradient"), 2),
-        "optimizer_states": (states.optimizer, 1),
+        "optimizer_states": (state_bytes(world, layout), 1),
         "temporary": (world.framework.memory.optimizer_temporary, 1),
     }
     parts = {}
     for name, (width, sharded_from) in names.items():
         parts[name] = 0.0
-        counts = trained_in_stages(world, layout)[stage]
-        for count, (ranks, _) in zip(counts, groups(layout), strict=True):
-            parts[name] += width * count / (ranks if layout.zero_stage >= sharded_from else 1)
+        dense, experts = trained_in_stages(world, layout)[stage]
+        ends = 0.0 if frozen(world) else end_parameters(world.model, layout, stage)
+        if name == "gradients" and layout.optimizer_in_backward:
+            dense, experts = _largest_unit(world, layout, stage)
+            ends = 0.0
+        (dense_ranks, _), (expert_ranks, _) = groups(layout)
+        counts = ((dense - ends, dense_ranks), (ends, dense_ranks), (experts, expert_ranks))
+        for (count, ranks), in_layer in zip(counts, (True, False, True), strict=True):
+            each = stored_bytes(world, layout, in_layer) if width is None else width
+            parts[name] += each * count / (ranks if layout.zero_stage >= sharded_from else 1)
     for count, width, kind in frozen_counts(world, layout, stage):
         ranks = groups(layout)[kind][0] if layout.zero_stage >= states.weights_sharded_from else 1
         parts["weights"] += width * count / ranks
@@ -345,6 +354,15 @@ def _states(world: World, layout: Layout, stage: int) -> Parts:
         "temporary": host_updates,
     }
     return {name: 0.0 if away[name] else num_bytes for name, num_bytes in parts.items()}
+
+
+def _largest_unit(world: World, layout: Layout, stage: int) -> tuple[float, float]:
+    """Parameters of the layer or end that is largest: its gradients alone are there."""
+    whole = trained_in_stages(world, layout)[stage][0]
+    held = {world.model.layer_groups[index] for index in stages(world.model, layout)[stage]}
+    each = [trained_in_layer(world, layout, group) for group in held]
+    dense = max(*(one[0] for one in each), trained_in_end(world, layout)[0])
+    return min(dense, whole), max(one[1] for one in each)
 
 
 def _buffers(world: World, layout: Layout, stage: int) -> float:

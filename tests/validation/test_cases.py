@@ -10,6 +10,7 @@ from planner.enums import ComputePrecision, LinkKind, Recompute
 from planner.validation.columns import MemoryKind
 from planner.validation.models import NotPredicted
 from planner.validation.training.cases import memory_kind, training_case
+from planner.validation.training.evaluate import predict_training_group
 
 FP8 = {"gpu": "h100-sxm-80gb", "precision": "fp8"}
 
@@ -152,11 +153,15 @@ def test_an_unknown_precision_may_be_8_bits_where_the_gpu_has_them(library):
     assert precisions(gpu="h100-sxm-80gb", year="2022") == {ComputePrecision.BF16}
 
 
-def test_chunks_are_no_more_than_the_layers(library):
-    """Eight of them; two more chunks may hold the embedding and the loss alone."""
-    for given, taken in (("2", 2), ("3", 2)):
-        (layout,) = case(library, pipeline_parallel="4", virtual_pipeline=given).layouts
-        assert layout.virtual_pipeline == taken
+def test_stated_chunks_are_never_replaced(library):
+    """Eight layers; two more chunks may hold the embedding and the loss, twelve there cannot be."""
+    for given, reason in (("2", ""), ("3", "impossible layout: pipeline_parallel x virtual")):
+        found = case(library, pipeline_parallel="4", virtual_pipeline=given)
+        (layout,) = found.layouts
+        assert layout.virtual_pipeline == int(given)
+        (prediction,) = predict_training_group([found])
+        assert prediction.reason.startswith(reason)
+        assert bool(prediction.reason) is bool(reason)
     (layout,) = case(library, pipeline_parallel="2", virtual_pipeline="5").layouts
     assert layout.virtual_pipeline == 5
 

@@ -24,7 +24,7 @@ from planner.plan import make_plan
 
 # What was reached: more is welcome, less is a step back.
 ACCEPTED = 103
-FITTING = 94
+FITTING = 101
 RECOMMENDED = 37
 TIED = 98
 NEAR = 91

@@ -11,12 +11,13 @@ import numpy as np
 from planner.arrays import BoolArray, FloatArray, Numeric, add
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import LinkKind
-from planner.estimators.inference.attention import cached_bytes, window
+from planner.estimators.inference.attention_core import cached_bytes, window
 from planner.estimators.inference.drafts import draft_weights, drafter
-from planner.estimators.inference.linear_attention import state_bytes
+from planner.estimators.inference.scans import state_bytes
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
 from planner.estimators.inference.weights import weight_bytes
 from planner.formulas.kv_cache import paged_tokens
+from planner.layers.model import layer_of
 from planner.specs.model import AttentionSpec, FeedForwardSpec
 
 
@@ -215,10 +216,11 @@ def _cache_bytes(setting: ServingSetting, c: ServingConfigurations, tokens: floa
     uneven = np.ceil(layers / c.pipeline_parallel) / layers
     parts = []
     for group in setting.model.layer_groups:
-        most = window(setting, group.attention) if group.attention else None
+        layer = layer_of(setting.model, group)
+        most = window(setting, layer.core) if layer.core else None
         kept = np.minimum(tokens, most or tokens)
         held = paged_tokens(tokens=kept, block_size=setting.engine.memory.block_size)
-        per_layer = held * cached_bytes(rank, group.attention) + state_bytes(rank, group.attention)
+        per_layer = held * cached_bytes(rank, layer.core) + state_bytes(rank, layer.scan)
         parts.append(group.num_hidden_layers * per_layer)
     own = add(parts) * uneven
     drafting = drafter(setting, c)

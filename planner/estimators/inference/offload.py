@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from planner.arrays import BoolArray, FloatArray, Numeric, add
-from planner.enums import AttentionKind, CacheType
-from planner.estimators.inference.attention import cached_bytes, visible
+from planner.enums import CacheType
+from planner.estimators.inference.attention_core import cached_bytes, visible
 from planner.estimators.inference.setting import Rank
 from planner.estimators.inference.weights import weight_bytes
-from planner.specs.model import AttentionSpec
+from planner.layers.model import layer_of
+from planner.layers.operators import AttentionCore
 
 
 def offload_wait(rank: Rank, busy: FloatArray) -> FloatArray:
@@ -48,15 +49,17 @@ def _offloaded_cache(rank: Rank, for_each_head: bool = False) -> FloatArray:
     """
     sequences = rank.configurations.kv_offload * rank.decoding
     return add(
-        group.num_hidden_layers * _cache_of(rank, group.attention, for_each_head) * sequences
+        group.num_hidden_layers
+        * _cache_of(rank, layer_of(rank.setting.model, group).core, for_each_head)
+        * sequences
         for group in rank.setting.model.layer_groups
     )
 
 
-def _cache_of(rank: Rank, attention: AttentionSpec | None, for_each_head: bool) -> Numeric:
-    if attention is None or attention.has_state:
+def _cache_of(rank: Rank, core: AttentionCore | None, for_each_head: bool) -> Numeric:
+    if core is None:
         return 0.0
-    held = cached_bytes(rank, attention) * visible(rank, rank.batch.context, attention)
-    heads = attention.num_attention_heads / attention.num_key_value_heads
-    is_shared = attention.kind is not AttentionKind.LATENT and heads > 1
+    held = cached_bytes(rank, core) * visible(rank, rank.batch.context, core)
+    heads = core.heads / core.key_value_heads
+    is_shared = not core.latent_width and heads > 1
     return held * (1 + 2 * heads) if for_each_head and is_shared else held

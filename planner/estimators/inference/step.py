@@ -9,9 +9,7 @@ import numpy as np
 from planner.arrays import FloatArray, Numeric, add
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import Quantization
-from planner.estimators.inference.attention import attention_block
-from planner.estimators.inference.ends import end_operators
-from planner.estimators.inference.feed_forward import feed_forward_block
+from planner.estimators.inference.layer_operators import end_operators, layer_operators
 from planner.estimators.inference.offload import offload_wait
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
@@ -65,7 +63,7 @@ def step_time(
     layers = tuple(
         (
             group.num_hidden_layers,
-            (*attention_block(layer, group), *feed_forward_block(layer, group)),
+            tuple(layer_operators(layer, group)),
         )
         for group in setting.model.layer_groups
     )

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from planner.arrays import FloatArray, Numeric, add
 from planner.configurations.serving import ServingConfigurations
-from planner.enums import AttentionKind
 from planner.estimators.inference.formats import dense_part, weight_formats
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.parameters import count_parameters, layer_parameters
+from planner.layers.model import Layer, layer_of
+from planner.layers.operators import Product, Split
 from planner.specs.model import LayerGroup
 from planner.specs.quantization import SIXTEEN_BIT_BYTES
 from planner.specs.serving import redundant_experts
+
+_LATENT: Mapping[str, Callable[[Product], bool]] = {
+    "down": lambda op: op.reads == "residual" and op.split is Split.NONE,
+    "up": lambda op: op.reads == "key_latent",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +65,10 @@ def weight_bytes(setting: ServingSetting, configurations: ServingConfigurations)
         for group, (number, layer) in zip(model.layer_groups, groups, strict=True)
     )
     kept = formats.bytes_of("attention", code)
-    latent = add(_of_latent(group, hidden, t, kept) for group in model.layer_groups)
+    latent = add(
+        group.num_hidden_layers * _of_latent(layer_of(model, group), t, kept)
+        for group in model.layer_groups
+    )
     logits = counts.logits or counts.embedding * int(model.tie_word_embeddings)
     embedding = 0 if model.tie_word_embeddings else counts.embedding
     small = sum(number * (layer.router + layer.norms) for number, layer in groups)
@@ -79,17 +89,17 @@ def _copies(setting: ServingSetting, group: LayerGroup, c: ServingConfigurations
     return 1.0 + redundant_experts(setting.workload, number, c.expert_parallel) / number
 
 
-def _of_latent(group: LayerGroup, hidden: int, t: FloatArray, stored: FloatArray) -> FloatArray:
-    """Bytes that latent attention holds beside its share of the matrices, all layers of a group.
+def _of_latent(layer: Layer, t: FloatArray, stored: FloatArray) -> FloatArray:
+    """Bytes that latent attention holds in a layer beside its share of the matrices.
 
     Every rank has the projections into the latent space whole, and 16-bit copies of those out of
     it, which decoding folds into queries and outputs.
     """
-    a = group.attention
-    if a is None or a.kind is not AttentionKind.LATENT:
+    if layer.core is None or not layer.core.latent_width:
         return np.zeros(())
-    down = hidden * (a.q_lora_rank + a.kv_lora_rank + a.qk_rope_head_dim)
-    values = a.v_head_dim or a.head_dim
-    up = a.kv_lora_rank * a.num_attention_heads * (a.head_dim - a.qk_rope_head_dim + values)
-    more = down * (1 - 1 / t) * stored + up / t * SIXTEEN_BIT_BYTES
-    return np.asarray(group.num_hidden_layers * more)
+    matrices = {
+        name: sum(op.depth * op.columns.whole for op in layer.of(Product) if is_of(op))
+        for name, is_of in _LATENT.items()
+    }
+    more = matrices["down"] * (1 - 1 / t) * stored + matrices["up"] / t * SIXTEEN_BIT_BYTES
+    return np.asarray(more)

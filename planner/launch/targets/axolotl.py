@@ -22,6 +22,7 @@ from planner.launch.trainer.writing import (
     nested,
 )
 from planner.launch.yaml_text import yaml_text
+from planner.optimizer_names import transformers_name
 
 CONFIG = "axolotl.yaml"
 _BY_FSDP = ("HF Trainer FSDP", "HF Trainer bf16")
@@ -69,7 +70,8 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         "lora_alpha": 2 * low_rank["lora_rank"] if low_rank["lora_rank"] else None,
         "lora_dropout": "0.0" if low_rank["lora_rank"] else None,
         "fused_kernels": True if job.profile.name == "HF Trainer Triton" and adapter else None,
-        "optimizer": "adamw_torch_fused",
+        "optimizer": transformers_name(job["optimizer"], job["optimizer_state_precision"])
+        or "adamw_torch_fused",
         "mtp_num_layers": job["mtp_num_layers"],
         "dropout": job["dropout"],
         "zero_file": deepspeed.CONFIG if _has_file(job) else None,

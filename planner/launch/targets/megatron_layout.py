@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
-from planner.errors import LaunchError
+from planner.errors import LaunchError, SpecError
 from planner.estimators.stages import chunk_split
 from planner.launch.job import Job
-
-_REPEATED_GROUP = re.compile(r"\(([^()]+)\)\*(\d{1,4})")
-_REPEATED = re.compile(r"(.)\*(\d{1,4})")
-_LONGEST = 100_000
+from planner.launch.understood import Reading
+from planner.specs.pipeline_layout import chunks_of
 
 
 def split_words(job: Job) -> dict[str, Any]:
     """The split that was priced: nothing where it is even, else the two ends or a layout."""
     pp, vp = int(job["pipeline_parallel"]), int(job["virtual_pipeline"])
-    sizes, later = chunk_split(job.model, pp, vp), job.model.mtp_num_layers
+    sizes = chunk_split(job.model, pp, vp, job["pipeline_layout"] or "")
+    later = job.model.mtp_num_layers
     if pp == 1 or (len(set(sizes)) == 1 and not later):
         return {"virtual_pipeline": vp}
     most = max(sizes)
@@ -57,15 +57,32 @@ def stages_of(layout: str) -> list[str]:
     LaunchError
         It is none, or longer than any model.
     """
-    text = layout.replace(",", "").replace(" ", "")
-    for pattern in (_REPEATED_GROUP, _REPEATED):
-        counts = (int(number) * len(each) for each, number in pattern.findall(text))
-        if len(text) + sum(counts) > _LONGEST:
-            raise LaunchError(f"The layout {layout[:60]!r} of the pipeline has too many layers.")
-        text = pattern.sub(lambda found: found[1] * int(found[2]), text)
-    if set(text) - set("EtmL|"):
-        raise LaunchError(f"{layout[:60]!r} is no layout of a pipeline, as Et*3|(tt|)*29,m|L is.")
-    return text.split("|")
+    try:
+        return chunks_of(layout)
+    except SpecError as error:
+        raise LaunchError(str(error)) from error
+
+
+def told_layout(reading: Reading, values: Mapping[str, Any], layers: int | None) -> str | None:
+    """The layout that options tell, or that of the layers of the first and of the last stage.
+
+    None where a pipeline is split as it would be without them.
+    """
+    layout = reading.text("--pipeline-model-parallel-layout")
+    if layout:
+        return layout
+    ends = [reading.number(f"--decoder-{end}-pipeline-num-layers") for end in ("first", "last")]
+    stages = int(values.get("pipeline_parallel") or 1)
+    chunks = int(values.get("virtual_pipeline") or 1)
+    told = [end for end in ends if end is not None]
+    if not told or not layers or stages <= len(told):
+        return None
+    inner, left = divmod(layers - sum(told), stages - len(told))
+    if left or any(number % chunks for number in (inner, *told)):
+        return None
+    held = [inner] * stages
+    held[0], held[-1] = ends[0] or held[0], ends[1] or held[-1]
+    return layout_of([number // chunks for _ in range(chunks) for number in held])
 
 
 def _counted(found: re.Match[str]) -> str:

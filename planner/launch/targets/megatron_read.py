@@ -7,9 +7,10 @@ from typing import Any
 
 from planner.errors import LaunchError
 from planner.launch.gpus import gpus_of, require_split
-from planner.launch.targets.megatron_layout import stages_of
+from planner.launch.targets.megatron_layout import stages_of, told_layout
 from planner.launch.targets.megatron_shape import shape_read
 from planner.launch.understood import Answers, Reading
+from planner.optimizer_names import optimizer_of
 
 _AS_THEY_ARE = (
     *("tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel"),
@@ -63,6 +64,8 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
     values |= _recomputation(reading, values)
     if all(map(reading.has, _BOTH_OFFLOADS)):
         values["offload"] = "optimizer_activations"
+    values |= _optimizer(reading)
+    _set(values, "pipeline_layout", told_layout(reading, values, shape["num_hidden_layers"]))
     values["dropout"] = _dropout(reading)
     defaults = {
         name: f"{said[name]}, as {framework} does without an option"
@@ -80,9 +83,6 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
     if reading.value("precision") is None:
         notes.append("Neither --bf16 nor --fp16 is there: Megatron-LM then computes in 32 bit,")
         notes[-1] += " which is not planned; bf16 is taken."
-    if reading.has(_NARROW):
-        notes.append("Gradients are counted in 32 bit, as Megatron-LM keeps them without")
-        notes[-1] += f" {_NARROW}: with it they take 2 bytes less of each parameter of a GPU."
     if reading.value("hybrid_pattern") is not None:
         shape["num_hidden_layers"] = None
         notes.append("Layers of several kinds (--hybrid-layer-pattern) are not read: the model is")
@@ -180,6 +180,20 @@ def _chunks(reading: Reading, shape: dict[str, Any], notes: list[str]) -> int | 
     if places % (stages * each):
         notes.append(f"{layers} layers are no multiple of {stages} stages x {each} layers.")
     return max(places // (stages * each), 1)
+
+
+def _optimizer(reading: Reading) -> dict[str, Any]:
+    """The optimizer and the formats of its states, where options tell them."""
+    known = optimizer_of(reading.text("--optimizer") or "adam")
+    kind = None if known is None else known["optimizer"].word
+    if kind == "sgd":
+        kind = "momentum"
+    found = {"optimizer": kind}
+    if reading.has("--use-precision-aware-optimizer"):
+        found["optimizer_state_precision"] = reading.text("--exp-avg-dtype")
+    if reading.has(_NARROW):
+        found["main_grads_precision"] = "bf16"
+    return {name: word for name, word in found.items() if word not in (None, "adam", "fp16")}
 
 
 def _recomputation(reading: Reading, values: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from planner.launch.trainer.states import (
     states_said,
 )
 from planner.launch.understood import Answers
+from planner.optimizer_names import optimizer_of
 
 _TRL_LENGTH = 1024
 _RANKS = {True: 16, False: 8}
@@ -45,6 +46,7 @@ def answered(said: Said) -> Answers:
     kernels_said(said, found)
     precision_said(said, found)
     framework_said(said, found)
+    _optimizer(said, found)
     _told(said, found)
     told = {
         option
@@ -151,6 +153,17 @@ def _length(said: Said, found: Collected) -> None:
     length = found.values.get("sequence_length")
     if steps and batch and length:
         found.values["total_tokens"] = steps * batch * length
+
+
+def _optimizer(said: Said, found: Collected) -> None:
+    name = said.of("script", "optimizer_name")
+    if name is None:
+        return
+    known = optimizer_of(name)
+    if known is None:
+        found.notes.append(f"The optimizer {name} is taken as Adam.")
+        return
+    found.values.update({parameter: code.word for parameter, code in known.items() if code})
 
 
 def _told(said: Said, found: Collected) -> None:

@@ -25,6 +25,7 @@ _SAME = {
     "lora_modules_to_save": "--lora_modules_to_save",
     "bnb_config_kwargs.bnb_4bit_use_double_quant": "--use_bnb_nested_quant",
     "activation_offloading": "--activation_offloading",
+    "optimizer": "--optim",
     "attn_implementation": "--attn_implementation",
     "deepspeed": "--deepspeed",
     "fsdp": "--fsdp",

@@ -12,6 +12,7 @@ from planner.launch.config_json import config_json, family_of
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Setting, Settings
 from planner.launch.target import Argument, File, Variable
+from planner.optimizer_names import transformers_name
 from planner.specs.model import AttentionSpec
 
 CONFIG_FILE = "config.json"
@@ -175,6 +176,7 @@ def script_quantities(job: Job) -> Mapping[str, Any]:
         "fused_kernels": job.profile.name == "HF Trainer Triton",
         "mtp_num_layers": job["mtp_num_layers"],
         "dropout": job["dropout"],
+        "optimizer_name": transformers_name(job["optimizer"], job["optimizer_state_precision"]),
     }
 
 

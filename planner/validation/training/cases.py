@@ -12,11 +12,13 @@ from planner.confidence.fits import MemoryErrors, memory_errors
 from planner.confidence.frameworks import FrameworkRule, framework_rule
 from planner.confidence.intervals import TRAINING_TABLES
 from planner.enums import AdapterKind, AdapterTargets, Padding, SavedModules
+from planner.errors import SpecError
 from planner.estimators.machine import Machine
 from planner.estimators.share import Setting
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import MOST_MODULES, ModelSpec
 from planner.specs.multi_token import with_mtp
+from planner.specs.pipeline_layout import layers_of_chunks
 from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload
 from planner.validation.columns import MemoryKind
 from planner.validation.hardware import run_cluster
@@ -76,6 +78,7 @@ class TrainingCase(Case):
     modules_to_save: SavedModules = SavedModules.NONE
     double_quantization: bool = True
     samples: Samples = Samples()
+    pipeline_layout: str = ""
 
     @property
     def software(self) -> FrameworkRule:
@@ -97,6 +100,7 @@ class TrainingCase(Case):
             self.modules_to_save,
             self.double_quantization,
             self.samples,
+            self.pipeline_layout,
         )
 
     @property
@@ -118,6 +122,7 @@ class TrainingCase(Case):
                 padding=self.samples.padding,
                 mean_sample_length=self.samples.mean_length,
                 sample_length_deviation=self.samples.deviation,
+                pipeline_layout=self.pipeline_layout,
             ),
         )
 
@@ -189,6 +194,7 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         modules_to_save=_saved_modules(run, adapter),
         double_quantization=run.flag("double_quantization") is not False,
         samples=_samples(run),
+        pipeline_layout=_pipeline_layout(run),
         catalogue=library.catalogue,
     )
 
@@ -228,6 +234,17 @@ def _samples(run: Run) -> Samples:
 def is_fine_tuning(run: Run) -> bool:
     """Whether weights that are there already are trained on."""
     return run.word("workload") not in _FROM_SCRATCH
+
+
+def _pipeline_layout(run: Run) -> str:
+    """The layout that a run states."""
+    layout = run.text("pipeline_layout")
+    if layout:
+        try:
+            layers_of_chunks(layout)
+        except SpecError as error:
+            raise NotPredicted(str(error)) from error
+    return layout
 
 
 def _trained(run: Run, model: ModelSpec, rule: FrameworkRule, adapter: AdapterKind) -> ModelSpec:

@@ -31,7 +31,7 @@ LIKELY_SHARE = 0.945
 """Layouts that are predicted to fill more of the memory are believed in only where all do."""
 
 # What makes a row's numbers contradict each other; other rules its framework need not share.
-_IMPOSSIBLE = ("gpu_count", "precision")
+_IMPOSSIBLE = ("gpu_count", "precision", "num_hidden_layers", "pipeline_layout")
 
 
 def predict_training_group(cases: Sequence[TrainingCase]) -> Iterable[Prediction]:

@@ -8,16 +8,18 @@ from itertools import product
 
 from planner.confidence.classes import has_experts
 from planner.confidence.frameworks import FrameworkRule
-from planner.configurations.training_rules import END_CHUNKS
 from planner.enums import (
     AdapterKind,
     ComputePrecision,
     ContextExchange,
     Fp8Recipe,
+    MainPrecision,
     Offload,
+    OptimizerKind,
     PipelineSchedule,
     Precision,
     Recompute,
+    StatePrecision,
     TokenDispatcher,
 )
 from planner.estimators.parameters import count_parameters
@@ -27,6 +29,7 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.validation.models import NotPredicted
 from planner.validation.runs import Run
+from planner.validation.training.optimizers import told_states
 from planner.validation.training.options import options_of
 
 # A run without a year is taken to be of now.
@@ -88,6 +91,11 @@ class Layout:
     flash_attention: bool
     fp8_attention: bool
     fp8_recipe: Fp8Recipe
+    optimizer: OptimizerKind = OptimizerKind.ADAM
+    optimizer_state_precision: StatePrecision = StatePrecision.FRAMEWORK
+    main_params_precision: MainPrecision = MainPrecision.FRAMEWORK
+    main_grads_precision: MainPrecision = MainPrecision.FRAMEWORK
+    optimizer_in_backward: bool = False
     expert_tensor_parallel: int = 1
     overlap_expert_parallel: bool = False
     token_dispatcher: TokenDispatcher = TokenDispatcher.AUTO
@@ -199,6 +207,7 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         flash_attention=since(context.rule.flash_attention_from, year) if flash is None else flash,
         fp8_attention=bool(context.run.flag("fp8_attention")),
         fp8_recipe=Fp8Recipe.AUTO,
+        **told_states(context.run),
         **options_of(context.run, context.profile),
     )
 
@@ -259,10 +268,9 @@ def _virtual(context: Open, layout: Layout) -> list[int]:
     p = layout.pipeline_parallel
     if p == 1 or not context.profile.interleaved_schedule:
         return [1]
-    layers = context.model.num_hidden_layers
     if given:
-        # Some count embedding and loss as layers of the pipeline: 94 layers on 96 places.
-        return [max(1, min(given, (layers + END_CHUNKS) // p))]
+        return [given]
+    layers = context.model.num_hidden_layers
     micro_batches = layout.global_batch_size / (layout.data_parallel * layout.micro_batch_size)
     if micro_batches % p:
         return [1]

@@ -1,0 +1,127 @@
+"""Softmax attention in prefill and decode, and the cache it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from planner.arrays import FloatArray, Numeric
+from planner.estimators.inference.operators import LayerContext, StepOperator
+from planner.estimators.inference.setting import Rank, ServingSetting
+from planner.formulas.attention import attention_core_bytes, attention_core_flops
+from planner.formulas.kv_cache import cache_bytes_per_token, latent_cache_bytes_per_token
+from planner.layers.model import Layer
+from planner.layers.operators import AttentionCore, IndexScores
+
+_INDEX_BYTES = 1.0
+
+
+def cached_bytes(rank: Rank, op: AttentionCore | None) -> FloatArray:
+    """Bytes of one token of one sequence in this rank's cache of one layer."""
+    if op is None:
+        return np.zeros(())
+    if op.latent_width:
+        latent = latent_cache_bytes_per_token(
+            kv_lora_rank=op.latent_rank,
+            qk_rope_head_dim=op.rope_dim,
+            element_bytes=rank.cache_bytes,
+        )
+        return latent + _INDEX_BYTES * op.index_dim
+    return cache_bytes_per_token(
+        key_value_heads=rank.key_value_heads(op.key_value_heads),
+        qk_head_dim=op.qk_dim,
+        v_head_dim=op.v_dim,
+        element_bytes=rank.cache_bytes,
+    )
+
+
+def visible(rank: Rank, context: Numeric, op: AttentionCore) -> FloatArray:
+    """Cached tokens that a query attends to: at most a window, or the chosen ones."""
+    limit = window(rank.setting, op) or op.index_topk or np.inf
+    return np.minimum(context, limit)
+
+
+def window(setting: ServingSetting, op: AttentionCore) -> int | None:
+    """Tokens that the cache of a sequence keeps at most."""
+    return op.sliding_window if setting.engine.sliding_windows else None
+
+
+def attention_core(
+    context: LayerContext, op: AttentionCore, layer: Layer
+) -> Iterator[StepOperator]:
+    """Prompts attend by a fused kernel, new tokens by one that reads the cache."""
+    yield _prefill(context, op)
+    yield _decode(context, op)
+
+
+def index_scores(context: LayerContext, op: IndexScores, layer: Layer) -> Iterator[StepOperator]:
+    """Scores that choose which cached tokens sparse attention reads."""
+    rank, batch = context.rank, context.rank.batch
+    d, prompt, decoding = op.head_dim, rank.prompt_tokens, rank.decoding
+    pairs = prompt * batch.prefill_keys + decoding * batch.tokens_per_sequence * batch.context
+    moved = _INDEX_BYTES * d * (decoding * batch.context + prompt)
+    machine = context.kernels.machine
+    flops = 2.0 * op.heads * d * pairs
+    read = context.elementwise(op.name, op.module, num_bytes=moved + 8.0 * pairs)
+    time = np.maximum(read.time, flops / machine.peak(machine.sixteen_bit))
+    yield StepOperator(name=op.name, module=op.module, time=time, flops=flops)
+
+
+def _prefill(context: LayerContext, op: AttentionCore) -> StepOperator:
+    rank, batch = context.rank, context.rank.batch
+    heads = op.heads / rank.configurations.tensor_parallel
+    tokens = rank.prompt_tokens
+    prompts = batch.prompts * rank.prompt_share
+    dims = {"qk_head_dim": op.qk_dim, "v_head_dim": op.v_dim}
+    flops = attention_core_flops(
+        num_queries=tokens,
+        keys_per_query=visible(rank, batch.prefill_keys, op),
+        num_heads=heads,
+        **dims,
+    )
+    moved = attention_core_bytes(
+        num_queries=tokens,
+        num_heads=heads,
+        num_key_value_heads=rank.key_value_heads(op.key_value_heads),
+        **dims,
+    )
+    cached = prompts * batch.prefill_cached * cached_bytes(rank, op)
+    time = context.kernels.prefill_attention(
+        flops=flops,
+        num_bytes=moved + cached,
+        prompts=prompts,
+        heads=heads,
+        queries=tokens / np.maximum(prompts, 1e-9),
+        head_dim=op.qk_dim,
+    )
+    return StepOperator(name="attention_prefill", module=op.module, time=time, flops=flops)
+
+
+def _decode(context: LayerContext, op: AttentionCore) -> StepOperator:
+    rank, batch = context.rank, context.rank.batch
+    heads = op.heads / rank.configurations.tensor_parallel
+    sequences = rank.decoding
+    queries = sequences * batch.tokens_per_sequence
+    keys = visible(rank, batch.context, op)
+    qk, v, group = op.qk_dim, op.v_dim, heads / rank.key_value_heads(op.key_value_heads)
+    if op.latent_width:
+        qk, v, group = op.latent_width, op.latent_rank, np.ones(())
+    flops = attention_core_flops(
+        num_queries=queries, keys_per_query=keys, num_heads=heads, qk_head_dim=qk, v_head_dim=v
+    )
+    attended = cached_bytes(rank, op) - _INDEX_BYTES * op.index_dim
+    time = context.kernels.decode_attention(
+        sequences=sequences,
+        context=keys,
+        cache_bytes_per_token=attended * (1 - rank.configurations.kv_offload),
+        heads=heads,
+        group=group,
+        query_bytes=2.0 * queries * heads * (qk + v),
+        flops=flops,
+        cache=rank.configurations.kv_cache,
+    )
+    unpacking = context.kernels.cache_unpacking(sequences * keys * attended, rank.cache_bytes)
+    return StepOperator(
+        name="attention_decode", module=op.module, time=time + unpacking, flops=flops
+    )

@@ -1,0 +1,218 @@
+"""The operators of a layer or an end in a step of an engine: each kind by its own function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from planner.arrays import CodeArray, FloatArray
+from planner.estimators.inference.attention_core import (
+    attention_core,
+    cached_bytes,
+    index_scores,
+)
+from planner.estimators.inference.experts import exchange, experts
+from planner.estimators.inference.kernels import SIXTEEN_BIT
+from planner.estimators.inference.operators import LayerContext, StepOperator
+from planner.estimators.inference.scans import scan
+from planner.layers.model import Layer, embedding_of, layer_of, logits_of
+from planner.layers.operators import (
+    AttentionCore,
+    BlockExchange,
+    Elementwise,
+    ExpertBias,
+    ExpertExchange,
+    Experts,
+    HeadExchange,
+    Holder,
+    IndexScores,
+    Lookup,
+    Loss,
+    Op,
+    Permute,
+    Product,
+    Scan,
+    Split,
+    VocabularyReduce,
+    Weights,
+)
+from planner.specs.model import LayerGroup
+
+_NUMBER = 2.0  # bytes of one that layers read and write
+# What it reads and writes: the sum with the residual stream is part of the norm after it.
+_NORM_TENSORS = 4
+_SAMPLING_BYTES = 12.0  # fp32 logits are read by softmax, top-k and sampling
+_CHOICE_BYTES = 8.0  # scores of experts in fp32, and what is chosen of them
+# Parts of other kernels: sums of norms, gates of the attention before them.
+_FUSED = ("residual", "output_gate")
+# Prompts have one kernel, sequences that decode another.
+_KERNELS = {"convolution": 2}
+
+
+def layer_operators(context: LayerContext, group: LayerGroup) -> Iterator[StepOperator]:
+    """Those of one layer of a group."""
+    yield from _of(context, layer_of(context.rank.setting.model, group))
+
+
+def end_operators(context: LayerContext) -> Iterator[StepOperator]:
+    """Embedding, final norm, logits of the tokens to be sampled, sampling."""
+    model = context.rank.setting.model
+    yield from _of(context, embedding_of(model))
+    yield from _of(context, logits_of(model))
+
+
+def _of(context: LayerContext, layer: Layer) -> Iterator[StepOperator]:
+    for op in layer.operators:
+        yield from _KINDS[type(op)](context, op, layer)
+
+
+def _product(context: LayerContext, op: Product, layer: Layer) -> Iterator[StepOperator]:
+    core, t = layer.core, context.rank.configurations.tensor_parallel
+    if op.reads == "residual" and op.split is Split.NONE:
+        yield from _joined(context, op, layer)
+        return
+    if core and core.latent_width and op.reads == "key_latent":
+        yield from _expansion(context, op, core)
+        return
+    rows = _rows(context, op)
+    columns = op.columns.on_rank(t) if op.split is Split.COLUMNS else op.columns.whole
+    depth = op.depth / t if op.split is Split.ROWS else op.depth
+    code = _code(context, op)
+    yield context.linear(
+        op.name, op.module, rows=rows, columns=columns, depth=depth, quantization=code
+    )
+    if op.module == "router":
+        moved = _CHOICE_BYTES * rows * op.columns.whole
+        yield context.elementwise("choose_experts", "router", num_bytes=moved)
+    if core and op.reads == "residual":
+        yield from _adapters(context, op, np.asarray(columns))
+
+
+def _joined(context: LayerContext, op: Product, layer: Layer) -> Iterator[StepOperator]:
+    """Projections into latent spaces, whole on every rank: engines have one product of all."""
+    same = [
+        each
+        for each in layer.of(Product)
+        if each.reads == op.reads and each.split is Split.NONE and each.module == op.module
+    ]
+    if op is same[0]:
+        columns = sum(each.columns.whole for each in same)
+        rows = context.rank.tokens
+        name = f"{op.module}_down"
+        yield context.linear(name, op.module, rows=rows, columns=columns, depth=op.depth)
+
+
+def _expansion(context: LayerContext, op: Product, core: AttentionCore) -> Iterator[StepOperator]:
+    """Prompts expand the latent; decoding folds the expansion into queries and outputs."""
+    rank, t = context.rank, context.rank.configurations.tensor_parallel
+    prompt = rank.prompt_tokens
+    columns = op.columns.on_rank(t)
+    yield context.linear(op.name, op.module, rows=prompt, columns=columns, depth=op.depth)
+    for name, width in (("keys", core.qk_dim - core.rope_dim), ("values", core.v_dim)):
+        yield context.linear(
+            f"absorb_{name}",
+            op.module,
+            rows=rank.tokens - prompt,
+            columns=core.heads / t * width,
+            depth=op.depth,
+            quantization=SIXTEEN_BIT,
+        )
+
+
+def _adapters(context: LayerContext, op: Product, columns: FloatArray) -> Iterator[StepOperator]:
+    """Low-rank adapters beside the projections of a block's input."""
+    adapter, rows = context.rank.setting.workload.lora_rank, context.rank.tokens
+    if not adapter:
+        return
+    for name, wide, deep in (("down", adapter, op.depth), ("up", columns, adapter)):
+        yield context.linear(
+            f"lora_{name}", "lora", rows=rows, columns=wide, depth=deep, quantization=SIXTEEN_BIT
+        )
+
+
+def _code(context: LayerContext, op: Product) -> CodeArray | None:
+    """The type of a product where it is not that of the configuration's matrices."""
+    if op.holder is Holder.LOGITS:
+        return None if context.rank.setting.engine.quantized_ends else SIXTEEN_BIT
+    return SIXTEEN_BIT if op.sixteen_bit or op.holder is Holder.ROUTER else None
+
+
+def _rows(context: LayerContext, op: Op) -> FloatArray:
+    """Tokens of an operator: after the last layer those to be sampled."""
+    at_the_end = op.module == "logits" or op.name == "final_norm"
+    return context.rank.sampled if at_the_end else context.rank.tokens
+
+
+def _elementwise(context: LayerContext, op: Elementwise, layer: Layer) -> Iterator[StepOperator]:
+    if op.module in _FUSED or op.name in _FUSED:
+        return
+    t, rows = context.rank.configurations.tensor_parallel, _rows(context, op)
+    if op.module == "norm":
+        moved = _NUMBER * _NORM_TENSORS * rows * op.columns.whole
+    elif op.module == "rope":
+        # Of the keys, what is rotated is written to the cache by the same kernel.
+        queries = _NUMBER * op.forward * op.columns.split / t
+        moved = rows * (queries + _NUMBER * cached_bytes(context.rank, layer.core))
+    else:
+        moved = _NUMBER * op.forward * rows * op.columns.on_rank(t)
+    kernels = _KERNELS.get(op.name, 1)
+    yield context.elementwise(op.name, op.module, num_bytes=moved, kernels=kernels)
+
+
+def _lookup(context: LayerContext, op: Lookup, layer: Layer) -> Iterator[StepOperator]:
+    moved = _NUMBER * op.forward * context.rank.tokens * op.columns.whole
+    yield context.elementwise(op.name, op.module, num_bytes=moved)
+
+
+def _sampling(context: LayerContext, op: Loss, layer: Layer) -> Iterator[StepOperator]:
+    """Logits of all shards of the vocabulary come together, and tokens are drawn."""
+    logits = context.rank.sampled * op.columns.whole
+    time = context.collective("all_gather", _NUMBER * logits, context.rank.tensor_group)
+    yield context.communication("logits_gather", "logits", "tensor_parallel", time)
+    yield context.elementwise("sampling", "logits", num_bytes=_SAMPLING_BYTES * logits, kernels=3)
+
+
+def _block_exchange(
+    context: LayerContext, op: BlockExchange, layer: Layer
+) -> Iterator[StepOperator]:
+    """Experts' exchange adds up what shared ones made; blocks side by side may be added first."""
+    is_last = op.module == "feed_forward"
+    if is_last and layer.experts:
+        return
+    joined = context.rank.setting.engine.execution.joined_all_reduce
+    if not is_last and joined and layer.side_by_side:
+        return
+    yield context.tensor_all_reduce(op.module)
+
+
+def _vocabulary_reduce(
+    context: LayerContext, op: VocabularyReduce, layer: Layer
+) -> Iterator[StepOperator]:
+    if not op.backward:
+        yield context.tensor_all_reduce(op.module)
+
+
+def _nothing(context: LayerContext, op: Op, layer: Layer) -> Iterator[StepOperator]:
+    """Part of other kernels, or of training alone."""
+    return iter(())
+
+
+_KINDS: dict[type[Op], Callable[[LayerContext, Any, Layer], Iterator[StepOperator]]] = {
+    AttentionCore: attention_core,
+    BlockExchange: _block_exchange,
+    Elementwise: _elementwise,
+    ExpertBias: _nothing,
+    ExpertExchange: exchange,
+    Experts: experts,
+    HeadExchange: _nothing,
+    IndexScores: index_scores,
+    Lookup: _lookup,
+    Loss: _sampling,
+    Permute: _nothing,
+    Product: _product,
+    Scan: scan,
+    VocabularyReduce: _vocabulary_reduce,
+    Weights: _nothing,
+}

@@ -1,0 +1,178 @@
+"""Bytes per parameter of weights and optimizer states, by the options of a configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import CodeArray, FloatArray, Numeric, add, largest
+from planner.configurations.training import TrainingConfigurations
+from planner.enums import (
+    ComputePrecision,
+    Fp8Recipe,
+    MainPrecision,
+    OptimizerKind,
+    StatePrecision,
+    ZeroStage,
+)
+from planner.estimators.gradients import Gradients
+from planner.estimators.sharding import StageParameters
+from planner.estimators.share import Setting, compute_bytes, recipe_of
+from planner.formulas.optimizers import block_scaled_bytes, newton_schulz_flops
+from planner.layers.model import Layer, layer_of
+from planner.layers.operators import Experts, Product, Split
+from planner.specs.framework import States
+
+# Blocks of bitsandbytes and of torchao.
+_BLOCK = 256
+_STATE_BYTES = {
+    StatePrecision.FP32: 4.0,
+    StatePrecision.BF16: 2.0,
+    StatePrecision.FP8: 1.0,
+    StatePrecision.INT8: block_scaled_bytes(element_bytes=1, block=_BLOCK),
+}
+# Adafactor's second moment is a row and a column of each matrix. Muon's matrices have a momentum;
+# embedding and logits beside them are Adam's.
+_IN_LAYERS = {
+    OptimizerKind.ADAM: 2,
+    OptimizerKind.SGD: 0,
+    OptimizerKind.MOMENTUM: 1,
+    OptimizerKind.LION: 1,
+    OptimizerKind.ADAFACTOR: 0,
+    OptimizerKind.MUON: 1,
+}
+_LAYER_STATES = np.array([float(_IN_LAYERS[kind]) for kind in OptimizerKind])
+_END_STATES = np.where([kind is OptimizerKind.MUON for kind in OptimizerKind], 2.0, _LAYER_STATES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelStates:
+    """Bytes per parameter of layers and of embedding and logits; ``traffic`` of one update."""
+
+    weight: Numeric
+    end_weight: Numeric
+    optimizer: Numeric
+    end_optimizer: Numeric
+    traffic: Numeric
+
+    @classmethod
+    def of(cls, setting: Setting, c: TrainingConfigurations) -> ModelStates:
+        """Those of every configuration."""
+        states = setting.framework.states
+        if not c.any_own_states:
+            usual = states.optimizer
+            return cls(
+                weight=_stored_bytes(setting, c, states.weight),
+                end_weight=states.weight,
+                optimizer=usual,
+                end_optimizer=usual,
+                traffic=states.optimizer_traffic,
+            )
+        moment, copy = _moment_bytes(states, c), _copy_bytes(states, c)
+        optimizer = copy + _LAYER_STATES[c.optimizer] * moment
+        gradients = Gradients.of(setting.framework, c.precision, c.main_grads_precision)
+        own = Gradients.of(setting.framework, c.precision)
+        # What an update has beyond the framework's own is read and written, gradients are read.
+        beyond = 2 * (optimizer - states.optimizer) + gradients.kept - own.kept
+        weight = _weight_bytes(states, c)
+        return cls(
+            weight=_stored_bytes(setting, c, weight),
+            end_weight=weight,
+            optimizer=optimizer,
+            end_optimizer=copy + _END_STATES[c.optimizer] * moment,
+            traffic=states.optimizer_traffic + beyond,
+        )
+
+
+def _moment_bytes(states: States, c: TrainingConfigurations) -> FloatArray:
+    own = (states.optimizer - states.main_weight) / 2
+    widths = np.array([_STATE_BYTES.get(code, own) for code in StatePrecision])
+    return np.asarray(widths[c.optimizer_state_precision])
+
+
+def _copy_bytes(states: States, c: TrainingConfigurations) -> FloatArray:
+    """Of the weights that the optimizer updates, where they are not the weights themselves."""
+    in_32_bits = 0.0 if states.weight >= MAIN_BYTES[MainPrecision.FP32] else 4.0
+    widths = np.array([states.main_weight, in_32_bits, 0.0])
+    return np.asarray(widths[c.main_params_precision])
+
+
+def _stored_bytes(setting: Setting, c: TrainingConfigurations, usual: Numeric) -> Numeric:
+    """Weights of layers as they lie there between steps.
+
+    In 4 bits they lie in both orientations, as the products of both passes read them. In 8 bits
+    with one scale for a matrix one is enough where products take either; Hopper and scales of
+    groups need both, which are as many bytes as 16 bits.
+    """
+    if setting.workload.is_frozen or not setting.framework.states.quantized_weights:
+        return usual
+    in_four = 2 * compute_bytes(np.asarray(ComputePrecision.FP4))
+    stored = np.where(c.precision == ComputePrecision.FP4, in_four, usual)
+    gpu = setting.machine.gpu
+    if not gpu.scales_groups:
+        return stored
+    recipe = recipe_of(setting, c)
+    one_scale = (recipe == Fp8Recipe.TENSORWISE) | (recipe == Fp8Recipe.DELAYED)
+    return np.where((c.precision == ComputePrecision.FP8) & one_scale, 1.0, stored)
+
+
+def _weight_bytes(states: States, c: TrainingConfigurations) -> FloatArray:
+    """Weights that are updated themselves are as wide as the updated ones."""
+    narrow = c.main_params_precision == MainPrecision.BF16
+    return np.where(narrow, min(states.weight, 2.0), states.weight)
+
+
+MAIN_BYTES = {MainPrecision.FP32: 4.0, MainPrecision.BF16: 2.0}
+"""Bytes of a weight or a gradient in each precision."""
+
+
+def muon_time(
+    setting: Setting, c: TrainingConfigurations, parameters: StageParameters
+) -> FloatArray:
+    """Seconds in which Muon makes updates orthogonal, on the stage with most work.
+
+    Each rank does whole matrices as tensor parallelism leaves them, all of them where nothing is
+    sharded.
+    """
+    if not np.any(c.optimizer == OptimizerKind.MUON):
+        return np.zeros(())
+    sharded = c.zero_stage >= ZeroStage.OPTIMIZER
+    model = setting.model
+    per_layer = []
+    for group in model.layer_groups:
+        dense, experts = _newton_schulz(layer_of(model, group), c)
+        shares = (
+            flops / np.where(sharded, ranks.size, 1.0)
+            for flops, ranks in (
+                (dense, parameters.dense_group),
+                (experts, parameters.expert_group),
+            )
+        )
+        per_layer.append(add(shares))
+    counts = parameters.layers.counts
+    stages = range(len(parameters.dense))
+    most = largest(
+        add(count * flops for count, flops in zip(counts[stage], per_layer, strict=True))
+        for stage in stages
+    )
+    precision: CodeArray = setting.machine.sixteen_bit
+    width = float(model.hidden_size)
+    per_flop = setting.machine.gemm_time(width, width, width, precision) / (2 * width**3)
+    return np.where(c.optimizer == OptimizerKind.MUON, most * per_flop, 0.0)
+
+
+def _newton_schulz(layer: Layer, c: TrainingConfigurations) -> tuple[FloatArray, FloatArray]:
+    """Operations for the matrices of one layer on one rank: of all, of routed experts."""
+    t = c.tensor_parallel
+    dense = [np.zeros(())]
+    for product in layer.of(Product):
+        split = product.split if product.sharded else Split.NONE
+        rows = product.depth / np.where(split is Split.ROWS, t, 1.0)
+        columns = product.columns.whole / np.where(split is Split.COLUMNS, t, 1.0)
+        dense.append(newton_schulz_flops(rows=rows, columns=columns))
+    experts = [np.zeros(())]
+    for routed in layer.of(Experts):
+        each = newton_schulz_flops(rows=np.asarray(routed.depth), columns=np.asarray(routed.width))
+        experts.append(routed.matrices * routed.num_experts / c.expert_parallel * each)
+    return add(dense), add(experts)
