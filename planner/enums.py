@@ -240,6 +240,24 @@ class PipelineSchedule(_Code):
 
     ONE_FORWARD_ONE_BACKWARD = 0
     INTERLEAVED = 1
+    ZERO_BUBBLE = 2
+    DUALPIPE = 3
+
+
+class TokenDispatcher(_Code):
+    """How tokens get to their experts: as the framework does, or by a dispatcher by name."""
+
+    AUTO = 0
+    ALLGATHER = 1
+    ALLTOALL = 2
+    FLEX = 3
+
+
+class ContextExchange(_Code):
+    """How context-parallel ranks see all keys: these go round, or tokens are traded for heads."""
+
+    P2P = 0
+    A2A = 1
 
 
 class AdapterKind(StrEnum):

@@ -70,7 +70,7 @@ def checked(name: str, values: Iterable[Any]) -> list[Any]:
     )
     if not known:
         raise SearchSpaceError(f"There is no value for {name}.")
-    if term.type in ("count", "share"):
+    if term.type in ("count", "share", "number"):
         known.sort()
     return known
 

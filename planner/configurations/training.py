@@ -8,6 +8,7 @@ import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray
 from planner.configurations.table import ConfigurationTable
+from planner.enums import PipelineSchedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,14 @@ class TrainingConfigurations(ConfigurationTable):
     main_params_precision: CodeArray
     main_grads_precision: CodeArray
     optimizer_in_backward: BoolArray
+    expert_tensor_parallel: FloatArray
+    overlap_expert_parallel: BoolArray
+    token_dispatcher: CodeArray
+    expert_capacity_factor: FloatArray
+    expert_imbalance: FloatArray
+    cp_comm_type: CodeArray
+    tp_comm_overlap: BoolArray
+    pipeline_schedule: CodeArray
 
     @property
     def data_parallel(self) -> FloatArray:
@@ -58,6 +67,22 @@ class TrainingConfigurations(ConfigurationTable):
         """Whether any of them has another optimizer, or other formats, than its framework."""
         own = (self.optimizer, self.optimizer_state_precision, self.main_params_precision)
         return any(np.any(code) for code in (*own, self.main_grads_precision))
+
+    @property
+    def expert_ranks(self) -> FloatArray:
+        """GPUs that one copy of the routed experts is spread over."""
+        return self.expert_parallel * self.expert_tensor_parallel
+
+    @property
+    def expert_load(self) -> FloatArray:
+        """Tokens of the fullest rank of experts over the mean, those dropped left out."""
+        limit = np.where(self.expert_capacity_factor > 0, self.expert_capacity_factor, np.inf)
+        return np.minimum(self.expert_imbalance, limit)
+
+    @property
+    def from_both_ends(self) -> BoolArray:
+        """Where micro-batches enter the pipeline at both ends, and a GPU has two stages."""
+        return np.asarray(self.pipeline_schedule == PipelineSchedule.DUALPIPE)
 
     @property
     def any_offload(self) -> bool:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray
+from planner.configurations.option_rules import (
+    OPTION_RULES,
+    unsupported_options,
+    unsupported_states,
+)
 from planner.configurations.precision_rules import (
     WIDEST_FP8_HEAD,
     fp8_attention,
@@ -26,11 +30,8 @@ from planner.configurations.rule import (
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import (
     AttentionKind,
-    MainPrecision,
     Offload,
-    OptimizerKind,
     Recompute,
-    StatePrecision,
     ZeroStage,
 )
 from planner.specs.framework import FrameworkProfile
@@ -141,7 +142,7 @@ def _ring_without_flash(c: TrainingConfigurations, _: Context) -> BoolArray:
 def _experts(c: TrainingConfigurations, context: Context) -> BoolArray:
     ranks = c.num_gpus / c.pipeline_parallel
     numbers = {group.num_experts for group in context.model.layer_groups} - {0}
-    violated = indivisible(ranks, c.expert_parallel)
+    violated = indivisible(ranks, c.expert_ranks)
     for number in numbers:
         violated = violated | indivisible(number, c.expert_parallel)
     return violated if numbers else np.asarray(c.expert_parallel > 1)
@@ -163,7 +164,7 @@ def _replicas(c: TrainingConfigurations, context: Context) -> BoolArray:
     ranks = c.data_parallel * c.context_parallel
     violated = (ranks <= replicas) | indivisible(ranks, replicas)
     if context.model.num_experts > 0:
-        copies = c.num_gpus / (c.pipeline_parallel * c.expert_parallel)
+        copies = c.num_gpus / (c.pipeline_parallel * c.expert_ranks)
         violated = violated | indivisible(copies, replicas)
     return np.asarray((replicas > 1) & (violated | (c.zero_stage == ZeroStage.NONE)))
 
@@ -198,38 +199,12 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
         found["recompute"] = c.recompute == Recompute.FEED_FORWARD
     if not f.fp8_attention:
         found["fp8_attention"] = c.fp8_attention
-    return found | _unsupported_states(c, f)
-
-
-def _unsupported_states(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
-    """The same of optimizers and formats of what they keep."""
-    found = {}
-    if np.any(c.optimizer):
-        found["optimizer"] = _not_among(c.optimizer, OptimizerKind, f.optimizers)
-    if np.any(told := c.optimizer_state_precision):
-        found["optimizer_state_precision"] = _not_among(told, StatePrecision, f.state_precisions)
-    if np.any(told := c.main_params_precision):
-        found["main_params_precision"] = _not_among(told, MainPrecision, f.main_precisions)
-    if np.any(told := c.main_grads_precision):
-        found["main_grads_precision"] = _not_among(told, MainPrecision, f.main_precisions)
-    if not f.optimizer_in_backward:
-        found["optimizer_in_backward"] = c.optimizer_in_backward
-    return found
+    return found | unsupported_states(c, f) | unsupported_options(c, f)
 
 
 def _no_pipeline(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:
     """Pipelines of a framework without a schedule for them; its stages may take turns."""
     return (c.pipeline_parallel > 1) & ~(c.layer_split & f.layer_split)
-
-
-def _not_among(
-    codes: CodeArray,
-    kinds: type[OptimizerKind | StatePrecision | MainPrecision],
-    words: Sequence[str],
-) -> BoolArray:
-    """Where codes are neither their default nor one of some words."""
-    lacking = [kind != 0 and kind.word not in words for kind in kinds]
-    return np.asarray(np.array(lacking)[codes])
 
 
 def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -331,7 +306,8 @@ RULES: tuple[Rule, ...] = tuple(
         ("context_parallel", "context_parallel > 1 needs flash_attention", _ring_without_flash),
         (
             "expert_parallel",
-            "expert_parallel must divide the experts and the GPUs of a pipeline stage",
+            "expert_parallel must divide the experts and, times expert_tensor_parallel, the GPUs "
+            "of a pipeline stage",
             _experts,
         ),
         (
@@ -339,6 +315,7 @@ RULES: tuple[Rule, ...] = tuple(
             "experts with tensor_parallel > 1 need sequence_parallel",
             _experts_need_sequence,
         ),
+        *OPTION_RULES,
         ("zero_stage", "zero_stage > 0 needs more than one data-parallel rank", _zero),
         (
             "data_parallel_replicas",

@@ -182,7 +182,8 @@ def _dequantizations(share: Share, group: LayerGroup) -> Iterator[Operator]:
     """Every frozen matrix becomes 16-bit before each product that reads it."""
     layer = layer_parameters(share.hidden_size, group)
     attention, feed_forward = layer_of(share.setting.model, group).num_matrices
-    local = layer.feed_forward / share.tensor_parallel + layer.experts / share.expert_parallel
+    ranks = share.expert_parallel * share.expert_tensor_parallel
+    local = layer.feed_forward / share.tensor_parallel + layer.experts / ranks
     sizes = (
         ("attention_dequantize", layer.attention / share.tensor_parallel, attention),
         ("feed_forward_dequantize", local, feed_forward),

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.arrays import FloatArray, Numeric
-from planner.enums import AttentionKernels
+from planner.enums import AttentionKernels, ContextExchange
+from planner.estimators.machine import Group
 from planner.estimators.operators import Operator, timed
 from planner.estimators.scans import scan_work
 from planner.estimators.share import Share
@@ -25,6 +26,9 @@ from planner.layers.operators import AttentionCore, IndexScores, Scan
 # moves 4; they are 5 kernels more beside about 18 of a layer.
 _FALLBACK_PASSES = 16.0
 _FALLBACK_LAUNCHES = 5 / 18
+_STREAMS = 2.0
+# Two outputs are read in 16 bit, and their sum is written.
+_MERGE_BYTES = 6.0
 _BACKWARD_FLOPS = 2.5  # FlashAttention-2 recomputes the scores: five products for two
 # The backward pass makes the states again, then as many products for each gradient.
 _SCAN_BACKWARD = 2.5
@@ -47,6 +51,8 @@ def attention_core(share: Share, op: AttentionCore, layer: Layer) -> Iterator[Op
         selective=np.where(fused, 0.0, 1.0),
     )
     yield core
+    if np.any(share.context_parallel > 1):
+        yield _merge(share, op)
     yield _ring_exchange(share, op, core)
 
 
@@ -108,16 +114,43 @@ def _fused(share: Share, op: AttentionCore) -> tuple[FloatArray, FloatArray]:
         num_key_value_heads=share.key_value_heads(op.key_value_heads),
         **dims,
     )
-    time = share.setting.machine.attention_time(
-        flops,
-        moved,
+    steps, heads_at_once = _ring_step(share, heads)
+    time = steps * share.setting.machine.attention_time(
+        flops / steps,
+        moved / steps,
         share.sequences,
-        heads,
+        heads_at_once,
         s,
         op.qk_dim,
         kernels=share.setting.framework.execution.attention_kernels,
     )
     return time, flops
+
+
+def _ring_step(share: Share, heads: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Kernels of a pass that follow each other, and the heads of each.
+
+    A ring runs one for the keys and values of each rank, of which zigzag gives every rank equal
+    shares under the causal mask; two run side by side and fill the GPU (Transformer Engine's
+    context_parallel.py has two streams). Ranks that trade tokens for heads run one on fewer.
+    """
+    c, trades = share.context_parallel, share.cp_comm_type == ContextExchange.A2A
+    steps = np.where(trades, 1.0, np.maximum(c / _STREAMS, 1.0))
+    return steps, np.where(trades, heads / c, heads)
+
+
+def _merge(share: Share, op: AttentionCore) -> Operator:
+    """Rescaling and adding up the outputs of a ring's steps; backward, their gradients."""
+    merges = np.where(share.cp_comm_type == ContextExchange.A2A, 0.0, share.context_parallel - 1)
+    each = _MERGE_BYTES * share.tokens * (op.heads / share.tensor_parallel) * op.v_dim
+    time = merges * share.setting.machine.memory_time(each)
+    return Operator(
+        name="attention_ring_merge",
+        module="attention",
+        forward=time,
+        backward=time,
+        flops=np.zeros(()),
+    )
 
 
 def _unfused(share: Share, op: AttentionCore) -> tuple[FloatArray, FloatArray]:
@@ -169,14 +202,42 @@ def _ring_exchange(share: Share, op: AttentionCore, core: Operator) -> Operator:
     forward = (c - 1) * machine.send_time(block, distance)
     backward = 2 * forward
     hide = {"interference": overlap.interference}
+    trades = share.cp_comm_type == ContextExchange.A2A
+    traded = _head_exchange(share, op) if np.any(trades & (c > 1)) else np.zeros(())
     return Operator(
         name="attention_context_parallel",
         module="attention",
         part="context_parallel",
-        forward=np.asarray(exposed_time(communication=forward, computation=core.forward, **hide)),
-        backward=np.asarray(
-            exposed_time(communication=backward, computation=core.backward, **hide)
+        forward=np.where(
+            trades,
+            traded,
+            exposed_time(communication=forward, computation=core.forward, **hide),
+        ),
+        backward=np.where(
+            trades,
+            traded,
+            exposed_time(communication=backward, computation=core.backward, **hide),
         ),
         flops=np.zeros(()),
         selective=core.selective,
     )
+
+
+def _head_exchange(share: Share, op: AttentionCore) -> FloatArray:
+    """Tokens are traded for heads before the core, and back after it (Ulysses [1]_).
+
+    References
+    ----------
+    .. [1] S. A. Jacobs et al., "DeepSpeed Ulysses," 2023, arXiv:2309.14509, section 3.2.
+    """
+    t, c = share.tensor_parallel, share.context_parallel
+    keys = op.key_value_columns.on_rank(t)
+    read = op.heads * op.qk_dim / t + keys
+    written = op.heads * op.v_dim / t
+    group = Group(size=c, stride=t)
+    machine = share.setting.machine
+    there, back = (
+        machine.collective("all_to_all", 2.0 * share.tokens * width, group)
+        for width in (read, written)
+    )
+    return there + back

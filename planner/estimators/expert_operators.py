@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.arrays import FloatArray
+from planner.enums import TokenDispatcher
+from planner.estimators.machine import Group
 from planner.estimators.operators import Operator, timed
 from planner.estimators.products import SIXTEEN_BIT
 from planner.estimators.share import Share, repeats_outputs
@@ -22,22 +24,24 @@ _BIAS_BACKWARD = 1.5
 def experts(share: Share, op: Experts, layer: Layer) -> Iterator[Operator]:
     """All matrices of the experts on this GPU, each on the tokens sent to it.
 
-    Routing is taken as balanced. What goes into a product and the gradients of what comes out of
-    one are cast as the operands of other products are.
+    The fullest rank's, if routing is not balanced. Ranks that split experts compute a part of
+    the width of each for the tokens of all of them. What goes into a product and the gradients
+    of what comes out of one are cast as the operands of other products are.
     """
-    pairs = _pairs(share, op.per_token)
+    pairs, split = _pairs(share, op.per_token), share.expert_tensor_parallel
     local_experts = op.num_experts / share.expert_parallel
     machine = share.setting.machine
     matmul = machine.grouped_gemm_time(
-        pairs, local_experts, op.depth, op.width, op.matrices, share.kernel_format
+        pairs * split, local_experts, op.depth, op.width / split, op.matrices, share.kernel_format
     )
     launches = share.setting.framework.execution.expert_launch_time
     matmul = matmul + launches * local_experts
     # It reads and writes as many tensors as there are matrices.
     activation = machine.memory_time(SIXTEEN_BIT * op.matrices * pairs * op.width)
     inside = op.matrices - 1
-    cast_inputs = machine.cast_time(pairs * (op.depth + op.width), share.kernel_format)
-    cast_outputs = machine.cast_time(pairs * (op.depth + inside * op.width), share.kernel_format)
+    depth = op.depth * split
+    cast_inputs = machine.cast_time(pairs * (depth + op.width), share.kernel_format)
+    cast_outputs = machine.cast_time(pairs * (depth + inside * op.width), share.kernel_format)
     backward = 2 * (matmul + activation)
     if share.setting.workload.is_frozen:
         backward = matmul + 2 * activation
@@ -47,6 +51,7 @@ def experts(share: Share, op: Experts, layer: Layer) -> Iterator[Operator]:
         backward=backward + cast_outputs,
         flops=2.0 * op.matrices * op.depth * op.width * pairs,
         selective=repeats_outputs(share, layer) * activation / (matmul + activation + cast_inputs),
+        weights=0.0 if share.setting.workload.is_frozen else matmul,
     )
 
 
@@ -74,21 +79,54 @@ def expert_bias(share: Share, op: ExpertBias, layer: Layer) -> Iterator[Operator
 
 def expert_exchange(share: Share, op: ExpertExchange, layer: Layer) -> Iterator[Operator]:
     """Tokens go to their experts and come back."""
-    machine, framework = share.setting.machine, share.setting.framework
-    domains = machine.num_domains(share.expert_group)
-    sent = distinct_share(num_copies=op.per_token, num_domains=domains)
-    one_way = machine.collective(
-        "all_to_all",
-        SIXTEEN_BIT * _pairs(share, op.per_token) * op.columns.whole,
-        share.expert_group,
-        sent_across=sent if framework.execution.deduplicated_dispatch else 1.0,
+    bytes_of_pairs = SIXTEEN_BIT * _pairs(share, op.per_token) * op.columns.whole
+    time = np.where(
+        share.token_dispatcher == TokenDispatcher.ALLGATHER,
+        _gathered(share, op),
+        _sent(share, op, bytes_of_pairs),
     )
     there_and_back = partly_hidden(
-        communication=2 * one_way, hidden=framework.overlap.expert_parallel
+        communication=time, hidden=share.setting.framework.overlap.expert_parallel
     )
     yield timed(op, forward=there_and_back, backward=there_and_back, part="expert_parallel")
 
 
+def _sent(share: Share, op: ExpertExchange, bytes_of_pairs: FloatArray) -> FloatArray:
+    """An all-to-all each way; then ranks that split experts gather tokens and add up outputs."""
+    machine, framework = share.setting.machine, share.setting.framework
+    domains = machine.num_domains(share.expert_group)
+    once = distinct_share(num_copies=op.per_token, num_domains=domains)
+    own = float(TokenDispatcher.FLEX) if framework.execution.deduplicated_dispatch else 0.0
+    used = np.where(share.token_dispatcher == TokenDispatcher.AUTO, own, share.token_dispatcher)
+    one_way = machine.collective(
+        "all_to_all",
+        bytes_of_pairs,
+        share.expert_group,
+        sent_across=np.where(used == TokenDispatcher.FLEX, once, 1.0),
+    )
+    if np.all(share.expert_tensor_parallel == 1):
+        return 2 * one_way
+    whole = bytes_of_pairs * share.expert_tensor_parallel
+    gather, scatter = (
+        machine.collective(kind, whole, share.expert_tensor_group)
+        for kind in ("all_gather", "reduce_scatter")
+    )
+    return 2 * one_way + gather + scatter
+
+
+def _gathered(share: Share, op: ExpertExchange) -> FloatArray:
+    """Every token comes to every rank of the experts, and the outputs are added up on its own."""
+    if not np.any(share.token_dispatcher == TokenDispatcher.ALLGATHER):
+        return np.zeros(())
+    ranks = share.expert_parallel * share.expert_tensor_parallel
+    group = Group(size=ranks, stride=1)
+    whole = SIXTEEN_BIT * share.own_tokens * op.columns.whole * ranks
+    machine = share.setting.machine
+    return machine.collective("all_gather", whole, group) + machine.collective(
+        "reduce_scatter", whole, group
+    )
+
+
 def _pairs(share: Share, per_token: int) -> FloatArray:
-    """Tokens of a rank, once per expert that they visit."""
-    return np.asarray(share.own_tokens * per_token)
+    """Tokens that come to a rank, the fullest one, once per expert that they visit."""
+    return np.asarray(share.own_tokens * per_token * share.expert_load)

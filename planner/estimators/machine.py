@@ -80,7 +80,7 @@ class Machine(Links):
         pairs: Numeric,
         experts: Numeric,
         hidden_size: int,
-        width: int,
+        width: Numeric,
         matrices: int,
         precision: CodeArray,
     ) -> FloatArray:

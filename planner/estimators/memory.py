@@ -260,6 +260,7 @@ def _in_flight(c: TrainingConfigurations, rank: FloatArray) -> FloatArray:
         virtual_pipeline=c.virtual_pipeline,
         num_micro_batches=c.num_micro_batches,
         stage=rank,
+        from_both_ends=c.from_both_ends,
     )
     if not np.any(c.layer_split):
         return in_flight

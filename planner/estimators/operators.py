@@ -23,7 +23,8 @@ class Operator:
     ``flops`` those of the forward pass. ``part`` is ``compute`` or the parallelism that
     communicates. The backward pass runs the forward again under full recomputation if
     ``repeatable``, the share ``selective`` of it under selective recomputation, and under
-    that of feed-forward blocks those ``in_feed_forward``.
+    that of feed-forward blocks those ``in_feed_forward``. ``weights``: seconds of the backward
+    pass that make gradients of weights, which nothing waits for.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Operator:
     repeatable: bool = True
     selective: Numeric = 0.0
     in_feed_forward: bool = False
+    weights: FloatArray | float = 0.0
 
     def repeated(self, again: Recomputation) -> FloatArray:
         """Seconds of the repeated forward, the mean over the layers."""
@@ -54,6 +56,7 @@ def timed(
     flops: FloatArray | None = None,
     part: str = "compute",
     selective: Numeric = 0.0,
+    weights: FloatArray | float = 0.0,
 ) -> Operator:
     """What a described operator takes."""
     return Operator(
@@ -66,6 +69,7 @@ def timed(
         repeatable=op.repeatable,
         selective=selective,
         in_feed_forward=op.in_feed_forward,
+        weights=weights,
     )
 
 
@@ -104,6 +108,11 @@ class LayerTime:
     recompute: FloatArray
     launch_wait_forward: FloatArray
     launch_wait_backward: FloatArray
+
+    @property
+    def weights(self) -> FloatArray:
+        """Seconds of the backward pass that make gradients of weights."""
+        return add(np.asarray(o.weights) for o in self.operators)
 
     @property
     def forward_total(self) -> FloatArray:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from planner.arrays import FloatArray, add, largest
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import ZeroStage
+from planner.enums import PipelineSchedule, ZeroStage
 from planner.estimators.adapters import adapter_block, adapter_launches
 from planner.estimators.attention_core import softmax_launches
+from planner.estimators.bubbles import pipeline_bubble
 from planner.estimators.data_parallel import DataParallelTime, data_parallel_time
 from planner.estimators.layer_operators import layer_operators
 from planner.estimators.model_states import ModelStates, muon_time
@@ -33,7 +35,6 @@ from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Share
 from planner.estimators.step_time import Block, StepTime
 from planner.formulas.overlap import exposed_time, partly_hidden
-from planner.formulas.pipeline import bubble_time, turns_time
 from planner.layers.model import embedding_of, layer_of, logits_of, prediction_of
 from planner.specs.framework import Overlap
 
@@ -57,8 +58,7 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
         for stage in range(len(parameters.dense))
     )
     slowest = largest(stages)
-    whole = add((*(block.total * block.whole for block in blocks), c.pipeline_parallel * transfer))
-    bubble = _bubble(c, whole, slowest)
+    bubble = pipeline_bubble(c, blocks, stages, transfer)
     data_parallel = _shown_exchange(share, exchange, slowest, late_share(share, parameters))
     optimizer = _optimizer_time(share, c, parameters)
     overhead = _overhead(share, c, parameters)
@@ -80,17 +80,31 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
     )
 
 
-def _bubble(c: TrainingConfigurations, whole: FloatArray, slowest: FloatArray) -> FloatArray:
-    """Idle time of the slowest stage, of its schedule or while others take their turns."""
-    bubble = bubble_time(
-        all_stages=whole, slowest_stage=slowest, virtual_pipeline=c.virtual_pipeline
+def _behind_others(
+    share: Share, c: TrainingConfigurations, operators: Iterable[Operator]
+) -> tuple[Operator, ...]:
+    """Operators with what shows of the experts' exchange beside another micro-batch's layer.
+
+    DualPipe, and ``overlap_expert_parallel``, run the forward pass of one beside the backward
+    pass of another.
+    """
+    every = tuple(operators)
+    beside = c.overlap_expert_parallel | (c.pipeline_schedule == PipelineSchedule.DUALPIPE)
+    if not np.any(beside):
+        return every
+    window = add(o.forward + o.backward for o in every if o.part == "compute") / 2
+    g = _overlap(share).interference
+
+    def shown(time: FloatArray) -> FloatArray:
+        behind = exposed_time(communication=time, computation=window, interference=g)
+        return np.where(beside, behind, time)
+
+    return tuple(
+        replace(o, forward=shown(o.forward), backward=shown(o.backward))
+        if o.part == "expert_parallel"
+        else o
+        for o in every
     )
-    if not np.any(c.layer_split):
-        return bubble
-    turns = turns_time(
-        all_stages=whole, slowest_stage=slowest, num_micro_batches=c.num_micro_batches
-    )
-    return np.where(c.layer_split, turns, bubble)
 
 
 def _copies(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> HostCopies:
@@ -127,6 +141,7 @@ def _blocks(
         )
         of_feed_forward = of_block if group.feed_forward else 0.0
         waits = setting.framework.execution.expert_host_wait if layer.experts else 0.0
+        operators = _behind_others(share, c, operators)
         time = layer_time(operators, share.recomputation, add(launches), of_feed_forward, waits)
         gathers = exchange.layer_forward[index], exchange.layer_backward[index]
         moves = copies.layer_forward[index], copies.layer_backward[index]

@@ -40,6 +40,7 @@ def product(share: Share, op: Product, layer: Layer) -> Iterator[Operator]:
         backward=data_gradient + weight_gradient + machine.cast_time(rows * columns, precision),
         flops=np.asarray(2.0 * rows * columns * depth),
         selective=_repeated(share, op, layer),
+        weights=weight_gradient,
     )
 
 

@@ -77,10 +77,21 @@ def _sum(share: Share, group: LayerGroup, wanted: Callable[[Kept, bool], bool]) 
         if kept.spread is Spread.TENSOR:
             split.append(kept.columns.on_rank(share.tensor_parallel) * element)
         else:
+            if kept.spread is Spread.EXPERTS:
+                element = element * _dispatched(share, kept)
             own.append(kept.columns.whole * element)
     every = kept_bytes(tokens=share.tokens, bytes_per_token=add(split))
     of_own = kept_bytes(tokens=share.own_tokens, bytes_per_token=add(own))
     return (every + of_own) * share.setting.framework.memory.kept_activations
+
+
+def _dispatched(share: Share, kept: Kept) -> FloatArray:
+    """Tokens of the experts on the fullest rank over its own copies of tokens.
+
+    Ranks that split experts have the inputs and outputs of all of them whole.
+    """
+    inside = kept.remade or kept.element is Element.ACTIVATION_INPUT
+    return share.expert_load * (1.0 if inside else share.expert_tensor_parallel)
 
 
 def _adapter_bytes(share: Share, group: LayerGroup) -> FloatArray:

@@ -120,19 +120,21 @@ def _whole(model: ModelSpec, c: TrainingConfigurations, layout: str) -> StagePar
     is_first, is_last = layers.ranks == 0, layers.ranks == p - 1
     parts = [layer_of(model, group) for group in model.layer_groups]
     dense = tuple(_dense_share(layer, c.tensor_parallel) for layer in parts)
-    experts = tuple(_expert_share(layer, c.expert_parallel) for layer in parts)
+    experts = tuple(_expert_share(layer, c.expert_ranks) for layer in parts)
     ends = _end_parameters(model, c.tensor_parallel, is_first, is_last)
     ranks = c.tensor_parallel * c.context_parallel * c.data_parallel
     dense_group, expert_group = (
         Group(size=ranks / stride / c.data_parallel_replicas, stride=stride)
-        for stride in (c.tensor_parallel, c.expert_parallel)
+        for stride in (c.tensor_parallel, c.expert_ranks)
     )
+    # A GPU of DualPipe has a stage of each direction (arXiv:2412.19437, table 2).
+    copies = np.where(c.from_both_ends, 2.0, 1.0)
     return StageParameters(
         layers=layers,
         is_first=is_first,
         is_last=is_last,
-        dense=_on_stages(layers, dense) + ends,
-        experts=_on_stages(layers, experts),
+        dense=copies * (_on_stages(layers, dense) + ends),
+        experts=copies * _on_stages(layers, experts),
         layer_dense=dense,
         layer_experts=experts,
         end=model.vocab_size * model.hidden_size / c.tensor_parallel,

@@ -61,6 +61,11 @@ class Share:
     flash_attention: BoolArray
     fp8_attention: BoolArray
     main_grads: CodeArray
+    expert_tensor_parallel: FloatArray
+    expert_load: FloatArray
+    token_dispatcher: CodeArray
+    cp_comm_type: CodeArray
+    tp_comm_overlap: BoolArray
     recomputation: Recomputation
 
     @classmethod
@@ -80,6 +85,11 @@ class Share:
             flash_attention=c.flash_attention,
             fp8_attention=c.fp8_attention,
             main_grads=c.main_grads_precision,
+            expert_tensor_parallel=c.expert_tensor_parallel,
+            expert_load=c.expert_load,
+            token_dispatcher=c.token_dispatcher,
+            cp_comm_type=c.cp_comm_type,
+            tp_comm_overlap=c.tp_comm_overlap,
             recomputation=Recomputation.of(c, setting.model.num_hidden_layers),
         )
 
@@ -121,7 +131,12 @@ class Share:
     @cached_property
     def expert_group(self) -> Group:
         """Ranks that split the experts: consecutive GPUs of a pipeline stage."""
-        return Group(size=self.expert_parallel, stride=1)
+        return Group(size=self.expert_parallel, stride=self.expert_tensor_parallel)
+
+    @cached_property
+    def expert_tensor_group(self) -> Group:
+        """Ranks that split the matrices of each expert: consecutive GPUs."""
+        return Group(size=self.expert_tensor_parallel, stride=1)
 
     @cached_property
     def block_exchange(self) -> FloatArray:
@@ -138,7 +153,11 @@ class Share:
         )
         return partly_hidden(
             communication=np.where(self.sequence_parallel, gather + scatter, reduce),
-            hidden=overlap.tensor_parallel,
+            hidden=np.where(
+                self.tp_comm_overlap,
+                np.maximum(overlap.tensor_parallel, overlap.asynchronous_tensor_parallel),
+                overlap.tensor_parallel,
+            ),
         )
 
     @cached_property

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.plan import Plan
-from planner.terms import terms_of
+from planner.terms import glossary, terms_of
 
-_FOLLOWS = ("pipeline_schedule",)
+_FOLLOWS = {"pipeline_schedule": ("one_forward_one_backward", "interleaved")}
+# The rank of the first parameter of training that few plans set; at its default it is not told.
+_RARE = 29
 
 
 def settings_text(plan: Plan, row: Mapping[str, Any]) -> str:
@@ -18,5 +20,12 @@ def settings_text(plan: Plan, row: Mapping[str, Any]) -> str:
     return "  ".join(
         f"{name}={str(row[name]).lower() if isinstance(row[name], bool) else row[name]}"
         for name in names
-        if row.get(name) is not None and name not in _FOLLOWS
+        if row.get(name) is not None and not _goes_without_saying(name, row[name])
     )
+
+
+def _goes_without_saying(name: str, value: Any) -> bool:
+    """Whether it follows from others, or is the default of what few plans set."""
+    term = glossary().get(name)
+    is_rare = term is not None and bool(term.axis) and int(term.rank or 0) >= _RARE
+    return value in _FOLLOWS.get(name, ()) or (is_rare and term is not None and value == term.plain)

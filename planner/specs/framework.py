@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -85,6 +85,9 @@ class Overlap:
     """Gathering of sharded weights."""
     interference: Share
     """Share of the shorter of two overlapped activities that still shows."""
+    asynchronous_tensor_parallel: Share = 0.0
+    """Collectives of tensor parallelism where they run piece by piece behind the products beside
+    them (``tp_comm_overlap``); 0: it cannot."""
     gather_nics: Annotated[int, Field(ge=0)] = 0
     """Network interfaces of a node by which gathers of sharded weights and scatters of their
     gradients leave it; 0: those of all their GPUs there."""
@@ -258,6 +261,18 @@ class FrameworkProfile:
     """Formats that the weights it updates and the gradients it adds up can be told to have."""
     optimizer_in_backward: bool = False
     """It can update weights as soon as their gradients are there, and keep none of these."""
+    expert_tensor_parallel: bool = False
+    """It can split the matrices of experts between GPUs."""
+    expert_overlap: bool = False
+    """It can exchange the tokens of experts behind the computation of another micro-batch."""
+    head_exchange: bool = False
+    """Its context parallelism can trade tokens for heads (``cp_comm_type`` a2a)."""
+    cp_comm_type: Literal["p2p", "a2a"] = "p2p"
+    """The ``cp_comm_type`` that runs which say none have."""
+    token_dispatchers: tuple[str, ...] = ()
+    """The values of ``token_dispatcher`` that it knows beside auto."""
+    pipeline_schedules: tuple[str, ...] = ()
+    """The values of ``pipeline_schedule`` that it knows beside 1F1B, interleaved or not."""
     current: bool = False
     """It is one of today: tried where nobody names a framework."""
     vendors: tuple[str, ...] = ()

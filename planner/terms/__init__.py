@@ -124,7 +124,7 @@ class Term:
             return int(value) if self.is_level else self.codes(int(value)).word
         if self.type == "flag":
             return bool(value)
-        return float(value) if self.type == "share" else int(value)
+        return float(value) if self.type in ("share", "number") else int(value)
 
     def coded(self, word: Any) -> Any:
         """The value in an array of what is shown as ``word``."""
@@ -139,7 +139,7 @@ class Term:
             return self.default or None
         if self.type == "flag":
             return self.default == "true"
-        return float(self.default) if self.type == "share" else int(self.default)
+        return float(self.default) if self.type in ("share", "number") else int(self.default)
 
 
 def percentile_of(name: str) -> tuple[str, float] | None:

@@ -288,8 +288,9 @@ class TrainingRuns(Candidates):
             ("gradient_accumulation_steps", c.num_micro_batches),
         ):
             table[name] = np.broadcast_to(count, c.shape).ravel().astype(int).tolist()
-        schedules = [PipelineSchedule(interleaved).word for interleaved in (0, 1)]
-        table["pipeline_schedule"] = [schedules[n > 1] for n in table["virtual_pipeline"]]
+        interleaved = np.where(c.virtual_pipeline > 1, PipelineSchedule.INTERLEAVED, 0)
+        schedule = np.where(c.pipeline_schedule > interleaved, c.pipeline_schedule, interleaved)
+        table["pipeline_schedule"] = worded("pipeline_schedule", schedule, c.shape)
         return table
 
     def _predictions(self) -> Columns:

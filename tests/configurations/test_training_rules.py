@@ -19,6 +19,9 @@ TWO = {"num_gpus": 2, "tensor_parallel": 2}
 PIPELINE = {"num_gpus": 2, "pipeline_parallel": 2}
 FP8 = {"precision": 2}
 FOUR_STAGES = {"num_gpus": 4, "pipeline_parallel": 4, "global_batch_size": 4}
+EXPERTS = {"num_gpus": 2, "expert_parallel": 2, "global_batch_size": 2}
+MIXTRAL = {"model": "mixtral-8x7b"}
+STAGES = {"num_gpus": 4, "pipeline_parallel": 4}
 
 
 @cache
@@ -256,6 +259,44 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {**FP8, "fp8_attention": True},
         FP8,
         {"gpu": "mi300x-192gb"},
+    ),
+    (
+        "expert_tensor_parallel",
+        {**EXPERTS, "expert_tensor_parallel": 3, "num_gpus": 6, "global_batch_size": 6},
+        {**EXPERTS, "expert_tensor_parallel": 2, "num_gpus": 4, "global_batch_size": 4},
+        MIXTRAL,
+    ),
+    ("expert_parallel", {**EXPERTS, "expert_tensor_parallel": 2}, EXPERTS, MIXTRAL),
+    (
+        "overlap_expert_parallel",
+        {**EXPERTS, "overlap_expert_parallel": True, "recompute": 2},
+        {**EXPERTS, "overlap_expert_parallel": True},
+        MIXTRAL,
+    ),
+    ("overlap_expert_parallel", {"expert_imbalance": 1.5}, {}, {}),
+    (
+        "tp_comm_overlap",
+        {**TWO, "tp_comm_overlap": True},
+        {**TWO, "tp_comm_overlap": True, "sequence_parallel": True},
+        {"framework": "megatron-lm"},
+    ),
+    (
+        "cp_comm_type",
+        {"num_gpus": 64, "context_parallel": 64, "global_batch_size": 1, "cp_comm_type": 1},
+        {"num_gpus": 64, "context_parallel": 64, "global_batch_size": 1},
+        {"framework": "megatron-lm"},
+    ),
+    (
+        "pipeline_schedule",
+        {**STAGES, "pipeline_schedule": 3, "global_batch_size": 6},
+        {**STAGES, "pipeline_schedule": 3, "global_batch_size": 8},
+        {"framework": "hai-llm"},
+    ),
+    (
+        "framework",
+        {**STAGES, "pipeline_schedule": 2, "global_batch_size": 8},
+        {**STAGES, "global_batch_size": 8},
+        {"framework": "megatron-lm"},
     ),
     # Heads of 256.
     (

@@ -13,12 +13,15 @@ from planner import Request
 from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.enums import (
     ComputePrecision,
+    ContextExchange,
     Fp8Recipe,
     MainPrecision,
     Offload,
     OptimizerKind,
+    PipelineSchedule,
     Recompute,
     StatePrecision,
+    TokenDispatcher,
 )
 from planner.estimators.share import Setting
 from planner.plan import make_plan
@@ -119,6 +122,9 @@ def make_table(layouts: list[Layout]) -> TrainingConfigurations:
         "optimizer_state_precision": lambda word: StatePrecision[word.upper()],
         "main_params_precision": lambda word: MainPrecision[word.upper()],
         "main_grads_precision": lambda word: MainPrecision[word.upper()],
+        "token_dispatcher": lambda word: TokenDispatcher[word.upper()],
+        "cp_comm_type": lambda word: ContextExchange[word.upper()],
+        "pipeline_schedule": lambda word: PipelineSchedule[word.upper()],
     }
     plain = codes.get
     return TrainingConfigurations.of(
@@ -173,7 +179,29 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         main_params_precision=choose(["framework", "framework", *f.main_precisions]),
         main_grads_precision=choose(["framework", "framework", *f.main_precisions]),
         optimizer_in_backward=f.optimizer_in_backward and m == p == 1 and choose([True, False]),
+        **draw_options(choose, setting, t, p, v),
     )
+
+
+def draw_options(choose: Any, setting: Setting, t: int, p: int, v: int) -> dict[str, Any]:
+    """What few plans set; half of the layouts have none of it."""
+    f, plain = setting.framework, choose([True, False])
+    if plain:
+        return {}
+    sparse = setting.model.num_experts > 0
+    others = f.pipeline_schedules if p > 1 and v == 1 else ()
+    return {
+        "expert_tensor_parallel": choose([1, 2]) if f.expert_tensor_parallel and sparse else 1,
+        "overlap_expert_parallel": f.expert_overlap and sparse and choose([True, False]),
+        "token_dispatcher": choose(["auto", *f.token_dispatchers]) if sparse else "auto",
+        "expert_capacity_factor": choose([0.0, 1.0, 1.5]) if sparse else 0.0,
+        "expert_imbalance": choose([1.0, 1.25]) if sparse else 1.0,
+        "cp_comm_type": choose(["p2p", "a2a"]) if f.head_exchange else "p2p",
+        "tp_comm_overlap": f.overlap.asynchronous_tensor_parallel > 0
+        and t > 1
+        and choose([True, False]),
+        "pipeline_schedule": choose(["one_forward_one_backward", *others]),
+    }
 
 
 def draw_any_layout(choose: Any, setting: Setting) -> Layout:
@@ -203,6 +231,13 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         main_params_precision=choose(["framework", "framework", *MainPrecision.words()]),
         main_grads_precision=choose(["framework", "framework", *MainPrecision.words()]),
         optimizer_in_backward=choose([False, False, True]),
+        expert_tensor_parallel=choose([1, 1, 2, 3]),
+        overlap_expert_parallel=choose([True, False, False]),
+        token_dispatcher=choose(["auto", "auto", "auto", "allgather", "flex"]),
+        expert_imbalance=choose([1.0, 1.0, 1.5]),
+        cp_comm_type=choose(["p2p", "p2p", "a2a"]),
+        tp_comm_overlap=choose([True, False, False]),
+        pipeline_schedule=choose([PipelineSchedule(code).word for code in (0, 0, 0, 0, 2, 3)]),
     )
 
 

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from scalar_adapters import frozen, thin_matrices, virtual
-from scalar_machine import COMPUTE_BYTES, Layout, World, key_heads, own_tokens, tokens, value_dim
+from scalar_machine import (
+    COMPUTE_BYTES,
+    Layout,
+    World,
+    expert_load,
+    key_heads,
+    own_tokens,
+    tokens,
+    value_dim,
+)
 from scalar_state import State
 
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
@@ -131,11 +140,12 @@ def _feed_forward(world: World, layout: Layout, mlp: FeedForwardSpec) -> dict[st
         "down_input": element * n * f,
     }
     if mlp.num_experts:
-        pairs = own * mlp.num_experts_per_tok
+        pairs = own * mlp.num_experts_per_tok * expert_load(layout)
+        outside = pairs * layout.expert_tensor_parallel
         latent = mlp.moe_latent_size
         kept["expert_latents"] = 2 * own * latent
-        kept["dispatched"] = element * pairs * (latent or h)
-        kept["expert_outputs"] = world.framework.memory.expert_output * pairs * (latent or h)
+        kept["dispatched"] = element * outside * (latent or h)
+        kept["expert_outputs"] = world.framework.memory.expert_output * outside * (latent or h)
         kept["expert_activation_inputs"] = each * inputs * pairs * mlp.moe_intermediate_size
         kept["expert_down_inputs"] = element * pairs * mlp.moe_intermediate_size
         kept["router_logits_and_scores"] = 2 * 4 * own * mlp.num_experts

@@ -13,6 +13,7 @@ from scalar_machine import (
     cast,
     collective,
     elementwise,
+    expert_load,
     fused_attention,
     gemm,
     grouped_gemm,
@@ -40,6 +41,7 @@ class Op:
     selective: float = 0.0
     feed_forward: float = 0.0
     full: float = 1.0
+    weights: float = 0.0
 
     def repeated(self, recompute: str, layers: float) -> float:
         """Under full recomputation that share of the layers."""
@@ -60,7 +62,7 @@ def layer(world: World, layout: Layout, group: LayerGroup) -> Ops:
         ops |= _feed_forward_block(world, layout, group.feed_forward, group.parallel_residual)
     if repeats_outputs(world, layout, group):
         mlp = group.feed_forward
-        pairs = own_tokens(world, layout) * mlp.num_experts_per_tok
+        pairs = own_tokens(world, layout) * mlp.num_experts_per_tok * expert_load(layout)
         matrices = 3 if mlp.gated else 2
         activation = elementwise(world, 2 * matrices * pairs * mlp.moe_intermediate_size)
         again_of_experts = activation / ops["experts"].forward
@@ -189,12 +191,14 @@ def _linear(
     recipe = recipe_of(world, layout)
     forward = gemm(world, rows, columns, depth, precision, recipe=recipe)
     backward = gemm(world, rows, depth, columns, precision, recipe=recipe)
+    weights = 0.0
     if not is_frozen:
-        backward += gemm(world, columns, depth, rows, precision, accumulated, recipe)
+        weights = gemm(world, columns, depth, rows, precision, accumulated, recipe)
+    backward += weights
     forward += cast(world, rows * depth, precision, recipe)
     backward += cast(world, rows * columns, precision, recipe)
     share = world.framework.execution.selective_share
-    return Op(forward=forward, backward=backward, selective=share)
+    return Op(forward=forward, backward=backward, selective=share, weights=weights)
 
 
 def accumulation(world: World, layout: Layout, counts: tuple[float, float]) -> Ops:
@@ -211,7 +215,9 @@ def _tensor_exchange(world: World, layout: Layout) -> Op:
     num_bytes = 2 * tokens(world, layout) * world.model.hidden_size
     kinds = ("all_gather", "reduce_scatter") if layout.sequence_parallel else ("all_reduce",)
     time = sum(collective(world, kind, num_bytes, layout.tensor_parallel, 1) for kind in kinds)
-    time *= 1 - world.framework.overlap.tensor_parallel
+    overlap = world.framework.overlap
+    asynchronous = overlap.asynchronous_tensor_parallel if layout.tp_comm_overlap else 0.0
+    time *= 1 - max(overlap.tensor_parallel, asynchronous)
     return Op(forward=time, backward=time, part="tensor_parallel")
 
 
@@ -282,7 +288,14 @@ def _attention(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
         forward, backward = forward / rates.forward, backward / rates.backward
     ops = {"core": Op(forward=forward, backward=backward)}
     c = layout.context_parallel
-    if c > 1:  # arXiv:2310.01889: keys and values go round the ring behind the core
+    if c > 1 and layout.cp_comm_type == "a2a":  # arXiv:2309.14509
+        read = a * d + key_heads(attention, layout) * (d + dv)
+        there, back = (
+            all_to_all(world, 2 * tokens(world, layout) * width, c, stride=layout.tensor_parallel)
+            for width in (read, a * dv)
+        )
+        ops["ring"] = Op(forward=there + back, backward=there + back, part="context_parallel")
+    elif c > 1:  # arXiv:2310.01889: keys and values go round the ring behind the core
         keys = key_heads(attention, layout)
         block = 2 * tokens(world, layout) * keys * (d + dv)
         leaves = layout.tensor_parallel * c > world.cluster.scale_up.domain_size
@@ -293,6 +306,8 @@ def _attention(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
             backward=shown(2 * ring, backward, g),
             part="context_parallel",
         )
+        merges = (c - 1) * elementwise(world, 6 * tokens(world, layout) * a * dv)
+        ops["merges"] = Op(forward=merges, backward=merges)
     return ops
 
 
@@ -308,22 +323,24 @@ def _mlp(world: World, layout: Layout, mlp: FeedForwardSpec, width: int) -> Ops:
 
 
 def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
-    """Balanced routing: each GPU's own tokens leave k times and as many arrive."""
+    """Each GPU's own tokens leave k times; at the fullest as many and more arrive."""
     hidden, own, e = world.model.hidden_size, own_tokens(world, layout), layout.expert_parallel
-    h = mlp.moe_latent_size or hidden
-    pairs, width = own * mlp.num_experts_per_tok, mlp.moe_intermediate_size
+    h, split = mlp.moe_latent_size or hidden, layout.expert_tensor_parallel
+    pairs = own * mlp.num_experts_per_tok * expert_load(layout)
+    width = mlp.moe_intermediate_size
     matrices = 3 if mlp.gated else 2
     local = mlp.num_experts / e
     recipe, bits = recipe_of(world, layout), layout.precision
-    experts = grouped_gemm(world, pairs, local, h, width, matrices, bits, recipe)
-    cast_inputs = cast(world, pairs * (h + width), bits, recipe)
-    cast_outputs = cast(world, pairs * (h + (matrices - 1) * width), bits, recipe)
+    part = width / split
+    experts = grouped_gemm(world, pairs * split, local, h, part, matrices, bits, recipe)
+    cast_inputs = cast(world, pairs * split * (h + part), bits, recipe)
+    cast_outputs = cast(world, pairs * split * (h + (matrices - 1) * part), bits, recipe)
     experts += local * world.framework.execution.expert_launch_time
     activation = elementwise(world, 2 * matrices * pairs * width)
     gradients = 1 if frozen(world) else 2
     passes = world.framework.execution.permute_passes
     permute = sum(elementwise(world, passes * 4 * pairs * h) for _ in ("there", "back"))
-    there_and_back = 2 * all_to_all(world, 2 * pairs * h, e, mlp.num_experts_per_tok)
+    there_and_back = _expert_exchange(world, layout, h, mlp.num_experts_per_tok)
     there_and_back *= 1 - world.framework.overlap.expert_parallel
     router = _linear(world, layout, own, mlp.num_experts, hidden, precision=world.sixteen_bit)
     latent: Ops = {}
@@ -342,6 +359,24 @@ def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
         "experts": Op(
             forward=experts + activation + cast_inputs,
             backward=gradients * experts + 2 * activation + cast_outputs,
+            weights=0.0 if frozen(world) else experts,
         ),
         "all_to_all": Op(forward=there_and_back, backward=there_and_back, part="expert_parallel"),
     }
+
+
+def _expert_exchange(world: World, layout: Layout, h: int, copies: int) -> float:
+    """Tokens there and back, by dispatcher; ranks that split experts gather and add up."""
+    own, e = own_tokens(world, layout), layout.expert_parallel
+    split = layout.expert_tensor_parallel
+    named, ranks = layout.token_dispatcher, e * split
+    if named == "allgather":
+        whole = 2 * own * h * ranks
+        kinds = ("all_gather", "reduce_scatter")
+        return sum(collective(world, kind, whole, ranks, 1) for kind in kinds)
+    once = world.framework.execution.deduplicated_dispatch if named == "auto" else named == "flex"
+    num_bytes = 2 * own * copies * expert_load(layout) * h
+    seconds = 2 * all_to_all(world, num_bytes, e, copies if once else None, stride=split)
+    for kind in ("all_gather", "reduce_scatter"):
+        seconds += collective(world, kind, num_bytes * split, split, 1)
+    return seconds

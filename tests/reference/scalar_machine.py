@@ -74,6 +74,14 @@ class Layout:
     main_params_precision: str = "framework"
     main_grads_precision: str = "framework"
     optimizer_in_backward: bool = False
+    expert_tensor_parallel: int = 1
+    overlap_expert_parallel: bool = False
+    token_dispatcher: str = "auto"
+    expert_capacity_factor: float = 0.0
+    expert_imbalance: float = 1.0
+    cp_comm_type: str = "p2p"
+    tp_comm_overlap: bool = False
+    pipeline_schedule: str = "one_forward_one_backward"
 
     @property
     def data_parallel(self) -> float:
@@ -94,6 +102,11 @@ def own_tokens(world: World, layout: Layout) -> float:
     """Those whose residual stream the GPU holds: sequence parallelism splits them."""
     split = layout.tensor_parallel if layout.sequence_parallel else 1
     return tokens(world, layout) / split
+
+
+def expert_load(layout: Layout) -> float:
+    """Tokens of the fullest rank of experts over the mean; what exceeds the capacity is dropped."""
+    return min(layout.expert_imbalance, layout.expert_capacity_factor or math.inf)
 
 
 def of_gradients(world: World, layout: Layout, name: str) -> float:
@@ -249,7 +262,13 @@ def fused_attention(world: World, attention: AttentionSpec, layout: Layout) -> f
     written_for = world.framework.execution.attention_kernels
     kernel = SimpleNamespace(heads=a, head_dim=attention.head_dim, kernels=written_for)
     num_bytes = 2 * n * (a + key_heads(attention, layout)) * dims
-    return fused_kernel(world, layout, kernel, 2 * n * mean_keys * a * dims, num_bytes)
+    c, steps = layout.context_parallel, 1.0
+    if layout.cp_comm_type == "a2a":
+        kernel.heads = a / c
+    else:  # a kernel for the keys of each rank of the ring, two side by side
+        steps = max(c / 2, 1)
+    flops = 2 * n * mean_keys * a * dims
+    return steps * fused_kernel(world, layout, kernel, flops / steps, num_bytes / steps)
 
 
 def fused_kernel(
@@ -326,7 +345,7 @@ def all_to_all(
     if domains > 1:
         wait = out.base_latency + out.latency_per_doubling * max(math.log2(domains / 2), 0)
         seconds_across = piece * (size - local) / network_rate(world)
-        if copies and world.framework.execution.deduplicated_dispatch:
+        if copies:
             seconds_across *= domains * (1 - (1 - 1 / domains) ** copies) / copies
     volume = piece * (size - 1)
     ramp = 1 + math.sqrt(e.ramp_bytes / volume)

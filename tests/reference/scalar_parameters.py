@@ -100,8 +100,17 @@ def layer_parameters(model: ModelSpec, group: LayerGroup, layout: Layout) -> tup
         whole += mlp.num_experts * (h + (1 if mlp.router_bias else 0))
         whole += h if mlp.shared_expert_gate else 0
         whole += 2 * h * mlp.moe_latent_size
-        experts = mlp.num_experts * _expert(h, mlp) / layout.expert_parallel
+        experts = (
+            mlp.num_experts
+            * _expert(h, mlp)
+            / (layout.expert_parallel * layout.expert_tensor_parallel)
+        )
     return split / t + whole, experts
+
+
+def expert_ranks(layout: Layout) -> int:
+    """GPUs that one copy of the experts is spread over."""
+    return layout.expert_parallel * layout.expert_tensor_parallel
 
 
 def _expert(h: int, mlp: FeedForwardSpec) -> int:
@@ -126,7 +135,7 @@ def feed_forward_parameters(
         return 0.0, 0
     width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
     count = _mlp(h, width, mlp.gated, mlp.bias) / layout.tensor_parallel if width else 0.0
-    count += mlp.num_experts * _expert(h, mlp) / layout.expert_parallel
+    count += mlp.num_experts * _expert(h, mlp) / expert_ranks(layout)
     blocks = (1 if width else 0) + mlp.num_experts
     return count, blocks * (3 if mlp.gated else 2) + (2 if mlp.moe_latent_size else 0)
 
@@ -219,12 +228,13 @@ def stage_parameters(world: World, layout: Layout) -> list[tuple[float, float]]:
         dense, experts = end_parameters(model, layout, stage), 0.0
         for index in layers:
             dense, experts = dense + each[index][0], experts + each[index][1]
-        counts.append((dense, experts))
+        copies = 2 if layout.pipeline_schedule == "dualpipe" else 1
+        counts.append((copies * dense, copies * experts))
     return counts
 
 
 def groups(layout: Layout) -> tuple[tuple[float, float], tuple[float, float]]:
     """Size and stride of the ranks that shard one copy of the dense and of the expert weights."""
     of_copy = layout.num_gpus / layout.pipeline_parallel / layout.data_parallel_replicas
-    t, e = layout.tensor_parallel, layout.expert_parallel
+    t, e = layout.tensor_parallel, expert_ranks(layout)
     return (of_copy / t, t), (of_copy / e, e)

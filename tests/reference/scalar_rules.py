@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scalar_machine import Layout, World
+from scalar_machine import Layout, World, expert_load
 from scalar_offload import WEIGHTS
 from scalar_parameters import layers_like_logits
 
@@ -54,8 +54,24 @@ def _schedule(world: World, c: Layout) -> set[str]:
         virtual_pipeline=v > 1 and (p == 1 or not supported),
         layer_split=c.layer_split and (p == 1 or v > 1),
         interleaved_micro_batches=v > 1 and c.num_micro_batches % p != 0,
+        pipeline_schedule=_wrong_schedule(c),
         interleaved_layers=v > 1 and most * p * v - layers > lighter,
     )
+
+
+def _wrong_schedule(c: Layout) -> bool:
+    p, m = c.pipeline_parallel, c.num_micro_batches
+    if c.pipeline_schedule not in ("zero_bubble", "dualpipe"):
+        return False
+    both = p % 2 == 0 and m % 2 == 0 and m >= 2 * p
+    return p == 1 or c.virtual_pipeline > 1 or (c.pipeline_schedule == "dualpipe" and not both)
+
+
+def _odd_heads(world: World, c: Layout) -> bool:
+    cores = [g.attention for g in world.model.layer_groups if g.attention]
+    softmax = [core for core in cores if core.kind not in ("linear", "mamba2")]
+    ranks = c.tensor_parallel * c.context_parallel
+    return any(core.num_attention_heads % ranks for core in softmax)
 
 
 def _sequence(world: World, c: Layout) -> set[str]:
@@ -65,6 +81,8 @@ def _sequence(world: World, c: Layout) -> set[str]:
         sequence_parallel=c.sequence_parallel and c.tensor_parallel == 1,
         sequence_length=world.workload.sequence_length % pieces != 0,
         context_parallel=c.context_parallel > 1 and not c.flash_attention,
+        cp_comm_type=c.cp_comm_type == "a2a" and c.context_parallel > 1 and _odd_heads(world, c),
+        tp_comm_overlap=c.tp_comm_overlap and not (c.tensor_parallel > 1 and c.sequence_parallel),
     )
 
 
@@ -72,8 +90,18 @@ def _experts(world: World, c: Layout) -> set[str]:
     counts = [g.feed_forward.num_experts for g in world.model.layer_groups if g.feed_forward]
     sparse, e = any(counts), c.expert_parallel
     uneven = any(count % e for count in counts if count)
-    uneven |= (c.num_gpus // c.pipeline_parallel) % e != 0
+    uneven |= (c.num_gpus // c.pipeline_parallel) % (e * c.expert_tensor_parallel) != 0
+    widths = {
+        g.feed_forward.moe_intermediate_size
+        for g in world.model.layer_groups
+        if g.feed_forward and g.feed_forward.num_experts
+    }
+    part = any(width % c.expert_tensor_parallel for width in widths)
+    routed = c.token_dispatcher != "auto" or expert_load(c) != 1
+    alone = e == 1 or c.recompute == "full"
     return _named(
+        expert_tensor_parallel=part if sparse else c.expert_tensor_parallel > 1,
+        overlap_expert_parallel=(c.overlap_expert_parallel and alone) or (routed and not sparse),
         expert_parallel=uneven if sparse else e > 1,
         expert_sequence_parallel=sparse and c.tensor_parallel > 1 and not c.sequence_parallel,
     )
@@ -82,8 +110,9 @@ def _experts(world: World, c: Layout) -> set[str]:
 def _sharding(world: World, c: Layout) -> set[str]:
     ranks, replicas = c.data_parallel * c.context_parallel, c.data_parallel_replicas
     uneven = ranks % replicas != 0 or ranks // replicas < 2
+    expert_ranks = c.expert_parallel * c.expert_tensor_parallel
     if any(g.feed_forward.num_experts for g in world.model.layer_groups if g.feed_forward):
-        uneven |= c.num_gpus / (c.pipeline_parallel * c.expert_parallel) % replicas != 0
+        uneven |= c.num_gpus / c.pipeline_parallel / expert_ranks % replicas != 0
     return _named(
         zero_stage=c.zero_stage > 0 and ranks == 1,
         data_parallel_replicas=replicas > 1 and (uneven or c.zero_stage == 0),
@@ -127,6 +156,13 @@ def _support(world: World, c: Layout) -> set[str]:
     for told in (c.main_params_precision, c.main_grads_precision):
         lacking |= told not in ("framework", *profile.main_precisions)
     lacking |= c.optimizer_in_backward and not profile.optimizer_in_backward
+    lacking |= c.expert_tensor_parallel > 1 and not profile.expert_tensor_parallel
+    lacking |= c.overlap_expert_parallel and not profile.expert_overlap
+    lacking |= c.token_dispatcher not in ("auto", *profile.token_dispatchers)
+    lacking |= c.cp_comm_type == "a2a" and not profile.head_exchange
+    lacking |= c.tp_comm_overlap and not profile.overlap.asynchronous_tensor_parallel
+    usual = ("one_forward_one_backward", "interleaved")
+    lacking |= c.pipeline_schedule not in (*usual, *profile.pipeline_schedules)
     precision = c.precision not in world.gpu.peak_flops
     return _named(framework=lacking, offload=_no_offload(world, c), precision=precision)
 

@@ -34,6 +34,7 @@ from scalar_machine import (
 from scalar_offload import STATES, WEIGHTS, moved_bytes, shown_copies, update
 from scalar_optimizers import state_bytes, stored_bytes, update_traffic
 from scalar_parameters import end_parameters, groups, layer_parameters, stage_parameters, stages
+from scalar_schedules import behind_others, idle_time
 
 Parts = dict[str, float]
 
@@ -49,21 +50,27 @@ def step_times(world: World, layout: Layout) -> list[Parts]:
     The slowest stage runs its m micro-batches; filling and draining takes every other
     stage once, or 1/v of it with v chunks per stage.
     """
-    per_stage = [stage_parts(world, layout, stage) for stage in range(layout.pipeline_parallel)]
+    every = range(layout.pipeline_parallel)
+    asides: list[Parts] = [{"weights": 0.0, "backward": 0.0} for _ in every]
+    per_stage = [stage_parts(world, layout, stage, asides[stage]) for stage in every]
     times = [sum(parts.values()) for parts in per_stage]
-    slowest = [parts for parts, time in zip(per_stage, times, strict=True) if _tied(time, times)]
-    return [_of_step(world, layout, parts, times) for parts in slowest]
+    slowest = [stage for stage in every if _tied(times[stage], times)]
+    return [
+        _of_step(world, layout, per_stage[stage], times, idle_time(layout, times, asides, stage))
+        for stage in slowest
+    ]
 
 
 def _tied(time: float, times: list[float]) -> bool:
     return time >= max(times) * (1 - 1e-9)
 
 
-def _of_step(world: World, layout: Layout, of_stage: Parts, times: list[float]) -> Parts:
+def _of_step(
+    world: World, layout: Layout, of_stage: Parts, times: list[float], idle: float
+) -> Parts:
     profile, slowest, m = world.framework, max(times), layout.num_micro_batches
     parts = {name: m * seconds for name, seconds in of_stage.items()}
-    idle = m if layout.layer_split else 1 / layout.virtual_pipeline
-    parts["pipeline_bubble"] = (sum(times) - slowest) * idle
+    parts["pipeline_bubble"] = idle
     parts["data_parallel"] = _end_of_step(world, layout, slowest)
     parts["optimizer"] = _optimizer(world, layout)
     overhead = profile.execution.step_overhead + m * profile.execution.micro_batch_overhead
@@ -77,8 +84,12 @@ def _of_step(world: World, layout: Layout, of_stage: Parts, times: list[float]) 
     return parts | {"total": sum(parts.values())}
 
 
-def stage_parts(world: World, layout: Layout, stage: int) -> Parts:
-    """Seconds of one micro-batch on one stage, forward and backward."""
+def stage_parts(world: World, layout: Layout, stage: int, aside: Parts | None = None) -> Parts:
+    """Seconds of one micro-batch on one stage, forward and backward.
+
+    Those of the backward pass, and of its gradients of weights, are added up in ``aside``.
+    """
+    aside = {"weights": 0.0, "backward": 0.0} if aside is None else aside
     model, last = world.model, layout.pipeline_parallel - 1
     launch = world.framework.execution.layer_launch_time
     parts: Parts = {}
@@ -92,17 +103,19 @@ def stage_parts(world: World, layout: Layout, stage: int) -> Parts:
         again = repeated_layers(world, layout) * time
         if layout.recompute == "feed_forward" and group.feed_forward:
             again = launch / 2
-        ops = layer(world, layout, group) | added
+        ops = behind_others(world, layout, layer(world, layout, group) | added)
         sparse = group.feed_forward is not None and group.feed_forward.num_experts > 0
         host = world.framework.execution.expert_host_wait * sparse
-        _add(parts, world, layout, ops, index, launch=time, launch_again=again, host_wait=host)
+        _add(
+            parts, aside, world, layout, ops, index, launch=time, launch_again=again, host_wait=host
+        )
     added = accumulation(world, layout, trained_in_end(world, layout))
     if stage == 0:
-        _add(parts, world, layout, embedding(world, layout) | added)
+        _add(parts, aside, world, layout, embedding(world, layout) | added)
     if stage == last:
-        _add(parts, world, layout, logits(world, layout) | added)
+        _add(parts, aside, world, layout, logits(world, layout) | added)
         for _ in range(model.mtp_num_layers):
-            _add(parts, world, layout, prediction(world, layout) | added)
+            _add(parts, aside, world, layout, prediction(world, layout) | added)
     if last > 0:
         num_bytes = 2 * own_tokens(world, layout) * model.hidden_size
         distance = layout.num_gpus / layout.pipeline_parallel
@@ -115,6 +128,7 @@ def stage_parts(world: World, layout: Layout, stage: int) -> Parts:
 
 def _add(
     parts: Parts,
+    aside: Parts,
     world: World,
     layout: Layout,
     ops: Ops,
@@ -141,6 +155,8 @@ def _add(
     )
     parts["launch_wait"] = parts.get("launch_wait", 0.0) + sum(waits)
     windows = forward + waits[0], backward + waits[1]
+    aside["weights"] += sum(op.weights for op in ops.values())
+    aside["backward"] += windows[1]
     transfers = _transfers(world, layout, group)
     gather = _gather(world, transfers, windows)
     parts["weight_gather"] = parts.get("weight_gather", 0.0) + gather
@@ -308,6 +324,8 @@ def _in_flight(layout: Layout, stage: int) -> float:
     p, v, m = layout.pipeline_parallel, layout.virtual_pipeline, layout.num_micro_batches
     if layout.layer_split:
         return 1
+    if layout.pipeline_schedule == "dualpipe":
+        return min(m, p + 1)
     if v == 1:
         return min(m, p - stage)
     warm_up_chunks = 2 * (p - 1 - stage) + (v - 1) * p

@@ -75,10 +75,12 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         "lora_rank": job["lora_rank"] if is_adapted else None,
         "lora_targets": job["lora_targets"] if is_adapted else None,
         "wide_gradients": job.profile.states.gradient_on_wire > _NARROW,
-        "tensor_overlap": bool(job["sequence_parallel"]) and overlap.tensor_parallel > 0,
-        "token_dispatcher": _dispatcher(has_experts, execution.deduplicated_dispatch or merged),
+        "tensor_overlap": bool(job["sequence_parallel"])
+        and overlap.tensor_parallel > 0
+        and not job["tp_comm_overlap"],
+        "token_dispatcher": _dispatcher(job, execution.deduplicated_dispatch or merged),
         "flex_backend": ("hybridep" if merged else "deepep")
-        if has_experts and (execution.deduplicated_dispatch or merged)
+        if _dispatcher(job, execution.deduplicated_dispatch or merged) == "flex"
         else None,
         "loss_fusion": "te" if job.profile.memory.per_logit <= 4 else "native",  # bytes
         "recompute_modules": (shared.get("recompute_modules") or "").replace(" ", ",") or None,
@@ -86,8 +88,10 @@ def _quantities(job: Job) -> Mapping[str, Any]:
     }
 
 
-def _dispatcher(has_experts: bool, is_flexible: bool) -> str | None:
-    return None if not has_experts else "flex" if is_flexible else "alltoall"
+def _dispatcher(job: Job, is_flexible: bool) -> str | None:
+    if not job.model.num_experts:
+        return None
+    return megatron_lm.dispatcher(job) or ("flex" if is_flexible else "alltoall")
 
 
 def _needs_shape(job: Job) -> bool:

@@ -48,7 +48,7 @@ def backend_words(job: Job) -> dict[str, Any]:
 def run_words(job: Job) -> dict[str, Any]:
     """Those of the run: all but the model's shape."""
     has_experts = bool(job.model.num_experts)
-    tensor = int(job["tensor_parallel"])
+    tensor, split = int(job["tensor_parallel"]), int(job["expert_tensor_parallel"])
     return {
         **job.pinned.parameters,
         "virtual_pipeline": None,
@@ -57,7 +57,8 @@ def run_words(job: Job) -> dict[str, Any]:
         "sequence_length": job["sequence_length"],
         "train_iterations": job.training_steps,
         "save_interval": save_interval(job),
-        "expert_tensor_parallel": 1 if has_experts and tensor > 1 else None,
+        "expert_tensor_parallel": split if has_experts and max(tensor, split) > 1 else None,
+        "token_dispatcher": dispatcher(job) or "alltoall" if has_experts else None,
         "mtp_num_layers": job["mtp_num_layers"] or 0,
         "attention_dropout": _DROPOUT if job["dropout"] else "0.0",
         "hidden_dropout": _DROPOUT if job["dropout"] else "0.0",
@@ -67,6 +68,12 @@ def run_words(job: Job) -> dict[str, Any]:
         **precision_words(job),
         "offload_modules": _offloaded(job),
     }
+
+
+def dispatcher(job: Job) -> str | None:
+    """The plan's own way of tokens to experts; None where it is the framework's."""
+    named = str(job["token_dispatcher"])
+    return None if named == "auto" else named
 
 
 def save_interval(job: Job) -> int:

@@ -11,13 +11,16 @@ from planner.confidence.frameworks import FrameworkRule
 from planner.enums import (
     AdapterKind,
     ComputePrecision,
+    ContextExchange,
     Fp8Recipe,
     MainPrecision,
     Offload,
     OptimizerKind,
+    PipelineSchedule,
     Precision,
     Recompute,
     StatePrecision,
+    TokenDispatcher,
 )
 from planner.estimators.parameters import count_parameters
 from planner.formulas.adapters import NF4_BYTES
@@ -27,6 +30,7 @@ from planner.specs.model import ModelSpec
 from planner.validation.models import NotPredicted
 from planner.validation.runs import Run
 from planner.validation.training.optimizers import told_states
+from planner.validation.training.options import options_of
 
 # A run without a year is taken to be of now.
 _YEAR = 2025
@@ -92,6 +96,14 @@ class Layout:
     main_params_precision: MainPrecision = MainPrecision.FRAMEWORK
     main_grads_precision: MainPrecision = MainPrecision.FRAMEWORK
     optimizer_in_backward: bool = False
+    expert_tensor_parallel: int = 1
+    overlap_expert_parallel: bool = False
+    token_dispatcher: TokenDispatcher = TokenDispatcher.AUTO
+    expert_capacity_factor: float = 0.0
+    expert_imbalance: float = 1.0
+    cp_comm_type: ContextExchange = ContextExchange.P2P
+    tp_comm_overlap: bool = False
+    pipeline_schedule: PipelineSchedule = PipelineSchedule.ONE_FORWARD_ONE_BACKWARD
 
     @property
     def data_parallel(self) -> float:
@@ -196,6 +208,7 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         fp8_attention=bool(context.run.flag("fp8_attention")),
         fp8_recipe=Fp8Recipe.AUTO,
         **told_states(context.run),
+        **options_of(context.run, context.profile),
     )
 
 

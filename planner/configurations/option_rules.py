@@ -1,0 +1,145 @@
+"""Rules of what few training plans set: split experts, their exchange, rings, schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.arrays import BoolArray, CodeArray
+from planner.configurations.rule import indivisible
+from planner.configurations.training import TrainingConfigurations
+from planner.enums import (
+    ContextExchange,
+    MainPrecision,
+    OptimizerKind,
+    PipelineSchedule,
+    Recompute,
+    StatePrecision,
+    TokenDispatcher,
+)
+from planner.specs.framework import FrameworkProfile
+
+if TYPE_CHECKING:
+    from planner.configurations.training_rules import Context
+
+
+def unsupported_options(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
+    """Where configurations ask a framework for an option that it lacks, by parameter."""
+    known = [code.word in (*f.token_dispatchers, "auto") for code in TokenDispatcher]
+    schedules = [code.word in f.pipeline_schedules for code in PipelineSchedule]
+    usual = c.pipeline_schedule <= PipelineSchedule.INTERLEAVED
+    rings = (c.cp_comm_type == ContextExchange.P2P) | f.head_exchange
+    found = {"token_dispatcher": ~np.asarray(known)[c.token_dispatcher]}
+    found["pipeline_schedule"] = ~(usual | np.asarray(schedules)[c.pipeline_schedule])
+    found["cp_comm_type"] = ~np.asarray(rings)
+    if not f.expert_tensor_parallel:
+        found["expert_tensor_parallel"] = c.expert_tensor_parallel > 1
+    if not f.expert_overlap:
+        found["overlap_expert_parallel"] = c.overlap_expert_parallel
+    if not f.overlap.asynchronous_tensor_parallel:
+        found["tp_comm_overlap"] = c.tp_comm_overlap
+    return found
+
+
+def _split_experts(c: TrainingConfigurations, context: Context) -> BoolArray:
+    split = c.expert_tensor_parallel
+    blocks = [group.feed_forward for group in context.model.layer_groups if group.num_experts]
+    widths = {block.moe_intermediate_size for block in blocks if block}
+    if not widths:
+        return np.asarray(split > 1)
+    violated = np.zeros((), dtype=np.bool_)
+    for width in widths:
+        violated = violated | indivisible(width, split)
+    return violated
+
+
+def _routing(c: TrainingConfigurations, context: Context) -> BoolArray:
+    overlaps = c.overlap_expert_parallel
+    alone = (c.expert_parallel == 1) | (c.recompute == Recompute.FULL)
+    named = (c.token_dispatcher != TokenDispatcher.AUTO) | (c.expert_load != 1)
+    return np.asarray((overlaps & alone) | (named & (context.model.num_experts == 0)))
+
+
+def _asynchronous(c: TrainingConfigurations, _: Context) -> BoolArray:
+    return np.asarray(c.tp_comm_overlap & ((c.tensor_parallel == 1) | ~c.sequence_parallel))
+
+
+def _head_exchange(c: TrainingConfigurations, context: Context) -> BoolArray:
+    used = (c.cp_comm_type == ContextExchange.A2A) & (c.context_parallel > 1)
+    if not np.any(used):
+        return np.zeros((), dtype=np.bool_)
+    violated = np.zeros((), dtype=np.bool_)
+    for attention in context.model.attentions:
+        if not attention.has_state:
+            ranks = c.tensor_parallel * c.context_parallel
+            violated = violated | indivisible(attention.num_attention_heads, ranks)
+    return np.asarray(used & violated)
+
+
+def _schedule(c: TrainingConfigurations, _: Context) -> BoolArray:
+    s, p, m = c.pipeline_schedule, c.pipeline_parallel, c.num_micro_batches
+    other = s >= PipelineSchedule.ZERO_BUBBLE
+    if not np.any(other):
+        return np.zeros((), dtype=np.bool_)
+    both_ends = (p % 2 != 0) | (m % 2 != 0) | (m < 2 * p)
+    violated = (p == 1) | (c.virtual_pipeline > 1)
+    return np.asarray(other & (violated | ((s == PipelineSchedule.DUALPIPE) & both_ends)))
+
+
+def unsupported_states(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
+    """The same of optimizers and of formats of what they keep."""
+    found = {}
+    if np.any(c.optimizer):
+        found["optimizer"] = _not_among(c.optimizer, OptimizerKind, f.optimizers)
+    if np.any(told := c.optimizer_state_precision):
+        found["optimizer_state_precision"] = _not_among(told, StatePrecision, f.state_precisions)
+    if np.any(told := c.main_params_precision):
+        found["main_params_precision"] = _not_among(told, MainPrecision, f.main_precisions)
+    if np.any(told := c.main_grads_precision):
+        found["main_grads_precision"] = _not_among(told, MainPrecision, f.main_precisions)
+    if not f.optimizer_in_backward:
+        found["optimizer_in_backward"] = c.optimizer_in_backward
+    return found
+
+
+def _not_among(
+    codes: CodeArray,
+    kinds: type[OptimizerKind | StatePrecision | MainPrecision],
+    words: Sequence[str],
+) -> BoolArray:
+    """Where codes are neither their default nor one of some words."""
+    lacking = [kind != 0 and kind.word not in words for kind in kinds]
+    return np.asarray(np.array(lacking)[codes])
+
+
+OPTION_RULES = (
+    (
+        "expert_tensor_parallel",
+        "expert_tensor_parallel must divide the width of the experts",
+        _split_experts,
+    ),
+    (
+        "overlap_expert_parallel",
+        "token_dispatcher, expert_capacity_factor and expert_imbalance need experts, "
+        "overlap_expert_parallel needs expert_parallel > 1 and no full recomputation",
+        _routing,
+    ),
+    (
+        "tp_comm_overlap",
+        "tp_comm_overlap needs tensor_parallel > 1 and sequence_parallel",
+        _asynchronous,
+    ),
+    (
+        "cp_comm_type",
+        "cp_comm_type a2a needs heads of attention that tensor x context parallel divides",
+        _head_exchange,
+    ),
+    (
+        "pipeline_schedule",
+        "zero_bubble and dualpipe need pipeline_parallel > 1 and virtual_pipeline 1; dualpipe "
+        "an even pipeline_parallel and an even number of micro-batches, twice as many at least",
+        _schedule,
+    ),
+)

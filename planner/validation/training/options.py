@@ -1,0 +1,41 @@
+"""What few runs set beside their layout: split experts, their routing, rings and schedules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.configurations.training import TrainingConfigurations
+from planner.specs.framework import FrameworkProfile
+from planner.terms import glossary
+from planner.validation.models import NotPredicted
+from planner.validation.runs import Run
+
+
+def options_of(run: Run, profile: FrameworkProfile) -> dict[str, Any]:
+    """What few runs set, as a run or its framework says, in the words of ``Layout``.
+
+    Raises
+    ------
+    NotPredicted
+        A column has a word that is none of its parameter's.
+    """
+    plain = TrainingConfigurations.plain()
+    words = {
+        "cp_comm_type": run.word("cp_comm_type") or profile.cp_comm_type,
+        "pipeline_schedule": run.word("pipeline_schedule"),
+    }
+    return {
+        "expert_tensor_parallel": run.count("expert_tensor_parallel") or 1,
+        "overlap_expert_parallel": bool(run.flag("overlap_expert_parallel")),
+        "expert_capacity_factor": run.number("expert_capacity_factor") or 0.0,
+        "expert_imbalance": max(run.number("expert_imbalance") or 1.0, 1.0),
+        **{name: _code(name, word) if word else plain[name] for name, word in words.items()},
+    }
+
+
+def _code(name: str, word: str) -> Any:
+    """The code of a word of a parameter."""
+    known = {code.word: code for code in glossary()[name].codes}
+    if word not in known:
+        raise NotPredicted(f"{name} {word!r} is not {', '.join(known)}")
+    return known[word]
