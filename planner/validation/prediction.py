@@ -74,8 +74,8 @@ class Prediction:
     ``reason`` says why nothing is, else it is empty; ``impossible`` why the run's columns cannot be
     its layout, so that what is predicted is about something else. The memory among ``values`` is of
     the kind that the run's source reports; ``device_memory`` [bytes] is that of the whole device.
-    The run needs ``needed_memory`` [bytes] to go on, of which programs may use the ``capacity``: with
-    ``fit_probability`` it is there, and ``fits`` says whether that is sure enough.
+    The run needs ``needed_memory`` [bytes] to go on, of which programs may use the ``capacity``:
+    with ``fit_probability`` it is there, and ``fits`` says whether that is sure enough.
     """
 
     case: Case | None = None
