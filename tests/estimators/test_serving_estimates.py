@@ -165,6 +165,8 @@ def test_prompts_wait_for_others_to_be_computed_with():
 def test_requests_that_come_at_a_rate_do_not_start_together():
     """As often as they come, not as answers end; both replicas hold as many."""
     setting, c = pool(input_tokens=4000, output_tokens=500, settings={"concurrency": 64})
+    scheduler = replace(setting.engine.scheduler, clustering=0.5)
+    setting = replace(setting, engine=replace(setting.engine, scheduler=scheduler))
     memory = serving_memory(setting, c)
     waiting, coming = (
         served_at_concurrency(

@@ -105,6 +105,23 @@ def queue_of(
             wait=np.minimum(wait, most) * busy, others=others * busy, stall=zero,
             prompts=prompts, running=zero, place_share=zero, place_time=zero,
         )  # fmt: skip
+    return _open_queue(setting, c, work, rate, decoding)
+
+
+def _open_queue(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    work: Work,
+    rate: FloatArray,
+    decoding: FloatArray,
+) -> Queue:
+    """What requests meet that come at random."""
+    w, c = setting.workload, configurations
+    mixes = setting.engine.scheduler.chunked_prefill
+    step = (work.fixed + work.slope * decoding) / c.pipeline_parallel
+    load = np.minimum(rate * work.prompt, _BUSIEST)
+    mean, beside = step / (1 - load), step if mixes else np.zeros(())
+    second = work.prompt * (1 + w.input_variation**2)
     busy = -np.expm1(-c.concurrency)
     of_steps: dict[str, Any] = {
         "decode_step": step, "load": load, "work": work.prompt, "variation": w.input_variation,

@@ -176,6 +176,12 @@ def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, FloatArray]:
     full = np.clip(1 - most[lines, last] / np.maximum(held, 1e-300), 0.0, 1.0)
     full = np.where(np.isfinite(offered), full, 1.0)
     queue = arriving / 2 * late * full**2
+    # Prompts that come faster than they are computed wait, too, as far as there are places.
+    prompt = np.broadcast_to(served.phases.queued, rising.shape)[lines, last]
+    placed = np.minimum(arriving, most[lines, last])
+    queue = queue + np.where(
+        np.isfinite(offered), placed / 2 * np.maximum(prompt - 1 / offered, 0.0), 0.0
+    )
     found: FloatArray = _GRID[below] * (_GRID[first] / _GRID[below]) ** part
     return found, queue
 
