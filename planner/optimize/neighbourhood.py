@@ -34,7 +34,13 @@ def coarse_mesh(sizes: Sequence[int]) -> IndexArray:
         np.unique(np.linspace(0, size - 1, count).round().astype(np.intp))
         for size, count in zip(sizes, counts, strict=True)
     ]
-    return np.stack([g.ravel() for g in np.meshgrid(*spread, indexing="ij")], axis=1)
+    # An array has fewer axes than a space may have parameters.
+    varied = [place for place, values in enumerate(spread) if len(values) > 1]
+    grids = np.meshgrid(*(spread[place] for place in varied), indexing="ij")
+    mesh = np.zeros((grids[0].size if grids else 1, len(sizes)), dtype=np.intp)
+    for place, grid in zip(varied, grids, strict=True):
+        mesh[:, place] = grid.ravel()
+    return mesh
 
 
 def neighbours(row: IndexArray, sizes: Sequence[int], changes: int) -> IndexArray:

@@ -23,7 +23,7 @@ def options_by_section(text: str) -> dict[str, list[str]]:
     """The options that each section of a help explains."""
     parts = TITLE.split(text)
     return {
-        title: re.findall(r"^  (?:-\w, )?(--[a-z-]+)", rows, flags=re.MULTILINE)
+        title: re.findall(r"^  (?:-\w, )?(--[a-z0-9-]+)", rows, flags=re.MULTILINE)
         for title, rows in zip(parts[1::2], parts[2::2], strict=True)
     }
 
