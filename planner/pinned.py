@@ -14,7 +14,7 @@ from planner.given import make_request
 from planner.plan import Plan
 from planner.request import ALL, Request
 from planner.specs.load import read_toml
-from planner.terms import terms_of
+from planner.terms import plain_values, terms_of
 from planner.version import __version__
 from planner.workloads.registry import workload_names
 
@@ -30,7 +30,8 @@ class PinnedPlan:
     ``answers`` maps questions of the table of terms, ``parameters`` its parameters, to plain
     words and numbers; of disaggregated plans also those of the prefill workers. ``specs`` has the
     digests of the specs it was made with: with the same specs its estimate is the same to the
-    last bit. ``specs_folder`` is that of own specs, empty if there was none.
+    last bit. ``specs_folder`` is that of own specs, empty if there was none. ``defaulted`` are the
+    parameters that a file lacked, as one of an older version does, and that have their defaults.
     """
 
     workload: str
@@ -39,6 +40,7 @@ class PinnedPlan:
     specs: Mapping[str, str] = field(default_factory=dict)
     version: str = __version__
     specs_folder: str = ""
+    defaulted: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, plan: Plan, row: Mapping[str, Any]) -> Self:
@@ -77,18 +79,18 @@ class PinnedPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain words and numbers, as JSON takes them."""
-        return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
+        return {name: _plain(getattr(self, name)) for name in _file_parts()}
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any], where: str) -> Self:
-        """A plan out of what `to_dict` made.
+        """A plan out of what `to_dict` made, here or in an older version.
 
         Raises
         ------
         SpecError
-            Something is missing or unknown; the message names ``where``.
+            Something is unknown, or missing and without a default; the message names ``where``.
         """
-        known = {one.name for one in fields(cls)}
+        known = set(_file_parts())
         workload = table.get("workload")
         faults = [f"{where}: {name} is no part of a plan." for name in set(table) - known]
         if workload not in workload_names():
@@ -98,15 +100,19 @@ class PinnedPlan:
         parts = (("answers", ("question",)), ("parameters", ("parameter", "pool")))
         for part, kinds in parts:
             faults += _faults(where, part, table.get(part), terms_of(workload, *kinds))
-        lacking = set(terms_of(workload, "parameter")) - set(table.get("parameters", ()))
-        faults += [f"{where}: parameters.{name} is missing." for name in sorted(lacking)]
+        plain = plain_values(workload)
+        lacking = set(terms_of(workload, "parameter")) - set(table.get("parameters") or ())
+        needed = sorted(lacking - set(plain))
+        faults += [f"{where}: parameters.{name} is missing." for name in needed]
         if not isinstance(table.get("specs_folder", ""), str):
             faults.append(f"{where}: specs_folder is no text.")
         if "model" not in (table.get("answers") or {}):
             faults.append(f"{where}: answers.model is missing.")
         if faults:
             raise SpecError("\n".join(faults))
-        return cls(**table)
+        defaulted = tuple(name for name in plain if name in lacking)
+        values = {**{name: plain[name] for name in defaulted}, **table["parameters"]}
+        return cls(**{**table, "parameters": values, "defaulted": defaulted})
 
     def to_toml(self) -> str:
         """The text of a plan file."""
@@ -196,6 +202,11 @@ def _parameters(workload: str, row: Mapping[str, Any]) -> list[str]:
     """The parameters of a row, those of its pools among them if it has pools."""
     pools = terms_of(workload, "pool") if row.get("prefill_gpu") is not None else ()
     return [*terms_of(workload, "parameter"), *pools]
+
+
+def _file_parts() -> list[str]:
+    """What a plan file holds."""
+    return [one.name for one in fields(PinnedPlan) if one.name != "defaulted"]
 
 
 def _faults(where: str, part: str, table: Any, known: Mapping[str, Any]) -> list[str]:

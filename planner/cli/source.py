@@ -50,10 +50,20 @@ def found_in(given: Given) -> tuple[Path, Request] | None:
         asked = {**given_answers(given).questions, **parse_settings(given["settings"] or [])}
         return source, imported.request(asked, given["specs"], _how)
     pinned = _pinned(path, number, given["specs"])
+    _tell_defaulted(path, pinned)
     try:
         return path, pinned.request()
     except PlannerError as error:
         raise type(error)(f"{path}: {error}") from error
+
+
+def _tell_defaulted(path: Path, pinned: PinnedPlan) -> None:
+    """Say on stderr which parameters a plan of an older version leaves to their defaults."""
+    from planner.report.console import make_console, print_folded
+
+    if names := pinned.defaulted:
+        told = f"{path} lacks {len(names)} parameters, as plans of older versions do; each has"
+        print_folded(make_console(stderr=True), f"{told} its default: {', '.join(names)}.")
 
 
 def _how(name: str) -> str:

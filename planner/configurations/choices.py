@@ -37,6 +37,8 @@ def refuse_unknown(
         elif name in derived:
             degrees = "the number of GPUs and the other degrees"
             problem = f"{name} follows from {degrees}; set those instead."
+        elif name in glossary() and "question" in glossary()[name].kind:
+            problem = f"{name} is not a parameter of a space: give {glossary()[name].option_name}."
         else:
             names = [parameter for parameter in known if parameter != "num_gpus"]
             hint = suggestion(name, {parameter: glossary()[parameter] for parameter in names})

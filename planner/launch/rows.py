@@ -11,7 +11,7 @@ from typing import Any
 from planner.cells import cell_value
 from planner.errors import LaunchError
 from planner.pinned import PinnedPlan
-from planner.terms import glossary, terms_of
+from planner.terms import glossary, plain_values, terms_of
 
 _LARGEST_CELL = 2**20
 # A column that the results of one workload alone have.
@@ -73,8 +73,10 @@ def _pinned(path: Path, row: Mapping[str, Any], manifest: Mapping[str, Any]) -> 
     if workload is None or "model" not in row:
         raise LaunchError(f"{path}: its columns are not those of a result of planner.")
     pools = terms_of(workload, "pool") if row.get("prefill_gpu") else {}
+    plain = plain_values(workload)
     parameters = [*terms_of(workload, "parameter"), *pools]
-    if lacking := [name for name in parameters if row.get(name) is None]:
+    told = [name for name in parameters if row.get(name) is not None]
+    if lacking := [one for one in parameters if one not in told and one not in plain]:
         raise LaunchError(f"{path}: the row lacks {', '.join(lacking[:4])}: it is no whole plan.")
     asked = manifest.get("answers", {})
     answers = {name: value for name, value in asked.items() if name in glossary()}
@@ -87,7 +89,7 @@ def _pinned(path: Path, row: Mapping[str, Any], manifest: Mapping[str, Any]) -> 
     table = {
         "workload": workload,
         "answers": answers,
-        "parameters": {name: row[name] for name in parameters},
+        "parameters": {name: row[name] for name in told},
         "specs_folder": str(asked.get("specs") or ""),
     }
     return PinnedPlan.from_dict(table, str(path))

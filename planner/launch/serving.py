@@ -32,6 +32,8 @@ AGGREGATED, PREFILL_POOL, DECODE_POOL = "serve", "prefill", "decode"
 _FRONT_PORT = 8000
 _DIGITS = 4
 _SLACK = 32
+# Standard deviations of a normal distribution that 1 in 1,000 exceeds.
+_ONE_IN_1000 = 3.0902
 _ANY_GPU, _ANY_NODE = "a100-sxm-80gb", "dgx-a100"  # weights are as large on every one
 _SIXTEEN_BIT = "w16a16"
 
@@ -261,10 +263,20 @@ def common_quantities(worker: Worker) -> dict[str, Any]:
 
 def _longest(job: Job) -> int:
     """Tokens of a request that a server takes: some beyond the plan's, as engines need one or two
-    and prompts of random tokens are not read back exactly."""
+    and prompts of random tokens are not read back exactly; of lengths that vary nearly all."""
     tokens = int(job["input_tokens"]) + int(job["output_tokens"])
-    most = job.model.max_position_embeddings
-    return max(tokens, min(tokens + _SLACK, most or tokens + _SLACK))
+    kinds = ("input", "output")
+    varied = sum(
+        int(job[f"{kind}_tokens"]) * _long(float(job[f"{kind}_variation"] or 0)) for kind in kinds
+    )
+    wanted = math.ceil(varied) + _SLACK
+    return max(tokens, min(wanted, job.model.max_position_embeddings or wanted))
+
+
+def _long(variation: float) -> float:
+    """A length that one request in 1,000 exceeds, over the mean; lognormal, derived here."""
+    sigma = math.sqrt(math.log1p(variation**2))
+    return math.exp(_ONE_IN_1000 * sigma - sigma**2 / 2)
 
 
 def draft_method(job: Job) -> str:

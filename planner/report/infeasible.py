@@ -74,7 +74,8 @@ def _sentence(
     bound, value = limit_texts(miss, plan.problem)
     is_memory = name in plan.problem.sources[0].rejections
     room = wording.room(miss.row) if is_memory else ""
-    surely = fits_words(miss.row) if is_memory else ""
+    # Where requests lack room, how surely the others fit says nothing of the miss.
+    surely = fits_words(miss.row) if is_memory and not room else ""
     if _is_alone(result):
         return f"{words}: {', '.join(filter(None, (f'{value} against {bound}', surely, room)))}"
     what = f"need more than {bound}" if is_memory else f"miss {name} {bound}{_at(plan, name)}"

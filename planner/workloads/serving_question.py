@@ -72,6 +72,8 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
     values = {name: getattr(request, name) for name in _OF_WORKLOAD}
     values["lora_rank"] = request.lora_rank or 0
     workload = check_spec(ServingWorkload, {**lengths, **values}, where="the workload")
+    if request.redundant_experts and not model.num_experts:
+        raise SpecError(f"{model.name} has no experts to copy: leave out --redundant-experts.")
     limit = model.max_position_embeddings
     length = workload.input_tokens + workload.output_tokens
     if limit is not None and length > limit:

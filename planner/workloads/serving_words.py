@@ -10,6 +10,7 @@ from planner.configurations.serving import PREFILL
 from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
+from planner.specs.serving import ServingWorkload
 from planner.terms import terms_of
 from planner.text import percent
 from planner.workloads.base import Wording
@@ -22,19 +23,26 @@ def requests(setting: ServingSetting) -> list[str]:
     work = setting.workload
     words = [f"{work.input_tokens:,} tokens in, {work.output_tokens:,} out"]
     if work.input_variation or work.output_variation:
-        varied = percent(work.input_variation), percent(work.output_variation)
-        words.append(f"lengths vary by {varied[0]} and {varied[1]}")
+        varied = f"{100 * work.input_variation:g} % and {100 * work.output_variation:g} %"
+        words.append(f"lengths vary by {varied}")
     if work.request_rate is not None:
         words.append(f"{work.request_rate:g} per second")
     if work.prefix_cache_hit_rate:
         words.append(f"{percent(work.prefix_cache_hit_rate)} of prompts cached")
     if work.draft_tokens:
-        words.append(f"{work.draft_tokens} draft tokens accepted with {work.acceptance_rate:g}")
+        words.append(_drafted(work))
     if work.redundant_experts:
         words.append(f"{work.redundant_experts} copies of experts in a layer")
     if work.lora_rank:
         words.append(f"LoRA adapters of rank {work.lora_rank}")
     return [f"Requests: {', '.join(words)}"]
+
+
+def _drafted(work: ServingWorkload) -> str:
+    """Drafts, and how many are kept; with none they only cost, which nobody wants."""
+    if work.acceptance_rate:
+        return f"{work.draft_tokens} draft tokens accepted with {work.acceptance_rate:g}"
+    return f"{work.draft_tokens} draft tokens, none accepted: give --acceptance-rate"
 
 
 def layout(row: Mapping[str, Any]) -> str:

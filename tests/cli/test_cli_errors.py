@@ -166,3 +166,9 @@ def test_debug_shows_the_traceback(capsys):
     err = capsys.readouterr().err
     assert "Traceback" in err
     assert "SpecError" in err
+
+
+def test_a_question_set_as_a_parameter_names_its_option(planner):
+    ran = planner("search", "--model", "llama-7b", "--gpus", "8", "--set", "pipeline_layout=8,8")
+    assert ran.exit_code == 3
+    assert ran.err.strip().endswith("is not a parameter of a space: give --pipeline-layout.")

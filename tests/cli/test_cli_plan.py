@@ -77,7 +77,7 @@ def test_options_beside_a_plan_change_it(planner, tmp_path):
     ("change", "words"),
     [
         ((r"^tensor_parallel = \d+", "tensor_paralel = 2"), "Did you mean tensor_parallel"),
-        ((r"^tensor_parallel = \d+", ""), "parameters.tensor_parallel is missing"),
+        ((r"^global_batch_size = \d+", ""), "parameters.global_batch_size is missing"),
         (
             (r"^tensor_parallel = \d+", 'tensor_parallel = "two"'),
             "tensor_parallel is a whole number",
@@ -125,3 +125,39 @@ def test_a_plan_of_own_specs_knows_their_folder(planner, tmp_path, suffix):
     (tmp_path / "faulty.json").write_text(json.dumps(faulty))
     ran = planner("estimate", "--plan", tmp_path / "faulty.json", "--quiet")
     assert (ran.exit_code, "specs_folder is no text" in ran.err) == (2, True)
+
+
+def test_a_plan_of_an_older_version_has_the_defaults_of_what_it_lacks(planner, tmp_path):
+    plan, found, again = (tmp_path / name for name in ("plan.json", "found.json", "again.json"))
+    words = ("--save-plan", plan, "--json", found, "--quiet")
+    assert planner("search", *QUESTIONS["several counts"], *words).exit_code == 0
+    older = json.loads(plan.read_text())
+    del older["parameters"]["optimizer"], older["parameters"]["cp_comm_type"]
+    plan.write_text(json.dumps(older))
+    ran = planner("estimate", "--plan", plan, "--json", again, "--quiet")
+    assert ran.exit_code == 0, ran.err
+    told = " ".join(ran.err.split())
+    assert "lacks 2 parameters" in told
+    assert "its default: optimizer, cp_comm_type." in told
+    first = json.loads(found.read_text())["recommended_row"]
+    (second,) = json.loads(again.read_text())["rows"]
+    assert second["step_time_s"] == first["step_time_s"]
+    # What has no default is missing.
+    del older["parameters"]["global_batch_size"]
+    plan.write_text(json.dumps(older))
+    ran = planner("estimate", "--plan", plan)
+    assert (ran.exit_code, "global_batch_size is missing" in ran.err) == (2, True)
+
+
+def test_a_row_of_an_older_version_has_the_defaults_of_what_it_lacks(planner, tmp_path):
+    rows, again = tmp_path / "rows.json", tmp_path / "again.json"
+    ran = planner("search", *QUESTIONS["several counts"], "--json", rows, "--quiet")
+    assert ran.exit_code == 0, ran.err
+    table = json.loads(rows.read_text())
+    step_time = table["rows"][1]["step_time_s"]
+    del table["rows"][1]["optimizer"], table["rows"][1]["fp8_recipe"]
+    rows.write_text(json.dumps(table))
+    ran = planner("estimate", "--from", rows, "--row", "2", "--json", again, "--quiet")
+    assert ran.exit_code == 0, ran.err
+    assert "lacks 2 parameters" in " ".join(ran.err.split())
+    assert json.loads(again.read_text())["rows"][0]["step_time_s"] == step_time

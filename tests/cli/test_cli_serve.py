@@ -242,3 +242,29 @@ def test_sizing_ends_where_the_user_says(planner):
     assert planner(*words, "--request-rate", "60", "--max-gpus", "64").exit_code == 0
     ran = planner(*words, "--request-rate", "60", "--max-gpus", "1")
     assert (ran.exit_code, "miss max_gpus 1 GPUs" in ran.err) == (4, True)
+
+
+WORDS = ("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "2")
+
+
+def test_copies_of_experts_need_experts(planner):
+    ran = planner("estimate", *WORDS, "--redundant-experts", "4")
+    assert ran.exit_code == 2
+    assert "has no experts to copy: leave out --redundant-experts" in ran.err
+
+
+def test_drafts_that_nothing_accepts_are_told(planner):
+    words = ("--draft-tokens", "3", "--input-variation", "1", "--set", "concurrency=4")
+    ran = planner("estimate", *WORDS, *words)
+    told = " ".join(ran.out.split())
+    assert "3 draft tokens, none accepted: give --acceptance-rate" in told
+    assert "lengths vary by 100 % and 0 %" in told
+
+
+def test_a_lack_of_room_is_not_said_to_fit(planner):
+    ran = planner("search", *WORDS, "--engine", "sglang", "--ttft-p99", "1ms")
+    assert ran.exit_code == 4
+    told = " ".join(ran.err.split())
+    assert "need more than" in told
+    assert "room for" in told
+    assert "fits with" not in told

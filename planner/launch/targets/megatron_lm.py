@@ -211,7 +211,9 @@ def left_of(job: Job) -> tuple[Remark, ...]:
     """What the plan does not say and Megatron-Core decides."""
     if not job.model.num_experts:
         return ()
-    losses = "predicted with equal work for all experts; the router's losses are the user's"
+    fullest = float(job["expert_imbalance"] or 1)
+    work = "equal work for all experts" if fullest == 1 else f"{fullest:g} x the mean on one rank"
+    losses = f"predicted with {work}; the router's losses are the user's"
     weights = (
         "groups of experts and the scaling of their weights (--moe-router-num-groups, "
         "--moe-router-group-topk, --moe-router-topk-scaling-factor) are not in the plan: take them "

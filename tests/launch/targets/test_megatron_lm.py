@@ -349,3 +349,11 @@ def test_narrow_gradients_are_told() -> None:
         )
     )
     assert any("2 bytes less" in note for note in TARGET.answers(reading).notes)
+
+
+@pytest.mark.parametrize(
+    ("imbalance", "words"), [(1.0, "equal work for all experts"), (1.3, "1.3 x the mean on one")]
+)
+def test_the_work_of_experts_that_was_predicted_is_told(imbalance: float, words: str) -> None:
+    made = job("mixtral-8x7b", 8, expert_parallel=8, expert_imbalance=imbalance)
+    assert any(words in remark.note for remark in TARGET.drafted(made).left)

@@ -252,3 +252,20 @@ def test_an_engine_without_graphs_and_with_few_sequences() -> None:
     assert TARGET.read(found(TARGET, model="x/y", enforce_eager=None)).values["enforce_eager"]
     plain = TARGET.drafted(planned(model="llama-3.1-8b", engine="vllm"))
     assert "--enforce-eager" not in words(plain.processes[0])
+
+
+@pytest.mark.parametrize(
+    ("variation", "tokens"),
+    [
+        pytest.param(0.0, 1232, id="equal lengths and a slack of 32"),
+        # sigma = sqrt(ln 2) = 0.8326: 1,000 exp(3.0902 sigma - sigma**2 / 2) + 200 + 32
+        pytest.param(1.0, 9497, id="all but one of 1,000 lognormal prompts"),
+    ],
+)
+def test_a_server_takes_the_prompts_of_lengths_that_vary(variation: float, tokens: int) -> None:
+    job = planned(
+        model="llama-3.1-8b", engine="vllm", input_tokens=1000, output_tokens=200,
+        input_variation=variation,
+    )  # fmt: skip
+    (serve, *_) = TARGET.drafted(job).processes
+    assert value_of(serve, "--max-model-len") == str(tokens)
