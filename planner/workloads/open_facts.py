@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,13 @@ from planner.terms import glossary
 _FACTORS = (0.5, 2.0)
 _GBIT = 8 / 1e9
 _OWN_LINKS = "-default"
+# What runs of today have; others are asked for by name.
+_ALTERNATIVES: Mapping[str, Sequence[str]] = {
+    "precision": ("bf16", "fp8"),
+    "recompute": ("none", "selective", "full"),
+    "quantization": ("w16a16", "fp8"),
+    "kv_cache": ("bf16", "fp8"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +75,8 @@ class Chosen:
 def open_network(chosen: Chosen) -> list[OpenFact]:
     """The network between nodes at half and twice its rate, of a plan beyond one domain.
 
-    Open where no cluster is named: its rate is then one of the GPU's class.
+    Open where no cluster is named: its rate is then one of the GPU's class. Pools send caches
+    over it wherever they stand.
     """
     cluster = chosen.source.setting.machine.cluster
     num_gpus = float(np.max(chosen.candidates.configurations.num_gpus))
@@ -76,16 +85,14 @@ def open_network(chosen: Chosen) -> list[OpenFact]:
         return []
     rate = cluster.scale_out.bandwidth
 
-    def with_rate(setting: Any, factor: float) -> Any:
+    def with_rate(factor: float, setting: Any) -> Any:
         machine = setting.machine
         out = replace(machine.cluster.scale_out, bandwidth=factor * rate)
         other = replace(machine.cluster, scale_out=out)
         return replace(setting, machine=replace(machine, cluster=other))
 
     tried = {
-        f"{factor * rate * _GBIT:g}": chosen.with_setting(
-            lambda setting, factor=factor: with_rate(setting, factor)
-        )
+        f"{factor * rate * _GBIT:g}": chosen.with_setting(partial(with_rate, factor))
         for factor in _FACTORS
     }
     assumed = f"{rate * _GBIT:g} Gbit/s per GPU"
@@ -124,16 +131,16 @@ def _open_lengths(chosen: Chosen) -> list[OpenFact]:
         most = (model.max_position_embeddings or np.inf) - work.input_tokens - work.output_tokens
         counts = [int(factor * assumed) for factor in _FACTORS]
         tried = {
-            f"{count:,}": chosen.with_setting(
-                lambda setting, name=name, count=count: replace(
-                    setting, workload=replace(setting.workload, **{name: count})
-                )
-            )
+            f"{count:,}": chosen.with_setting(partial(_with_work, {name: count}))
             for count in counts
             if count - assumed <= most
         }
         found.append(_fact(name, f"{assumed:,}", tried))
     return found
+
+
+def _with_work(values: Mapping[str, Any], setting: Any) -> Any:
+    return replace(setting, workload=replace(setting.workload, **values))
 
 
 def _open_concurrency(chosen: Chosen) -> list[OpenFact]:
@@ -147,7 +154,7 @@ def _open_concurrency(chosen: Chosen) -> list[OpenFact]:
 
 
 def _open_parameters(chosen: Chosen, names: Sequence[str]) -> list[OpenFact]:
-    """Codes that nobody chose, at each value that the table of terms has a search try."""
+    """Codes that nobody chose, at the other values that runs of today have."""
     found = []
     for name in names:
         if not chosen.is_open(name) or (name == "precision" and chosen.request.precision):
@@ -158,15 +165,6 @@ def _open_parameters(chosen: Chosen, names: Sequence[str]) -> list[OpenFact]:
         tried = {str(word(name, code)): chosen.with_value(name, code) for code in sorted(codes)}
         found.append(_fact(name, str(word(name, own)), tried))
     return found
-
-
-# What runs of today have; others are asked for by name.
-_ALTERNATIVES: Mapping[str, Sequence[str]] = {
-    "precision": ("bf16", "fp8"),
-    "recompute": ("none", "selective", "full"),
-    "quantization": ("w16a16", "fp8"),
-    "kv_cache": ("bf16", "fp8"),
-}
 
 
 def _fact(name: str, assumed: str, tried: Mapping[str, Candidates]) -> OpenFact:
