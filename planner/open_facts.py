@@ -107,7 +107,7 @@ def widened(ends: Mapping[str, Ends], facts: Sequence[MovingFact]) -> dict[str, 
 
 def _hull(name: str, each: Sequence[Mapping[str, Ends]]) -> Ends:
     known = [ends[name] for ends in each if name in ends]
-    return min(low for low, _ in known), max(high for _, high in known)
+    return float(min(low for low, _ in known)), float(max(high for _, high in known))
 
 
 def _code(candidates: Candidates) -> int:

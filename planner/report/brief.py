@@ -23,7 +23,7 @@ from planner.report.compared import print_comparisons
 from planner.report.console import GOOD, make_table, print_folded
 from planner.report.electricity import told_columns
 from planner.report.front import limited, of_objective, print_short_front
-from planner.report.open_facts import open_lines
+from planner.report.open_facts import short_open_lines
 from planner.report.overview import question_title, sureness_lines
 from planner.report.reproduce import estimate_command, folded
 from planner.report.short import share, short_plan
@@ -109,7 +109,7 @@ def _print_reached(
     sure = plan.source_of(row).confidence(row["num_gpus"])
     facts = moving_facts(plan, candidates)
     console.print(_beside(console, recommended_pairs(plan, row, sure, facts)))
-    for line in (*sure_lines(plan, candidates, sure), *open_lines(plan, facts)):
+    for line in (*sure_lines(plan, candidates, sure, facts), *short_open_lines(plan, facts)):
         print_folded(console, line)
 
 
@@ -161,11 +161,19 @@ def recommended_pairs(
     return pairs
 
 
-def sure_lines(plan: Plan, candidates: Candidates, sure: Confidence | None) -> list[str]:
+def sure_lines(
+    plan: Plan,
+    candidates: Candidates,
+    sure: Confidence | None,
+    facts: Sequence[MovingFact] = (),
+) -> list[str]:
     """What the brackets mean, and how surely the one plan keeps each limit."""
     if sure is None:
         return []
-    lines = [f"In brackets: 9 of 10 published runs like this lie there (basis: {sure.basis})."]
+    meaning = "published runs like this lie there"
+    if any(fact.ends for fact in facts):
+        meaning = "runs like this, open facts included"
+    lines = [f"In brackets: 9 of 10 {meaning} (basis: {sure.basis})."]
     return [*filter(None, (*lines, limits_line(candidates, plan.problem.constraints)))]
 
 

@@ -21,7 +21,7 @@ from planner.report.brief import (
 from planner.report.compared import compared_lines
 from planner.report.fitted import Column
 from planner.report.front import short_front
-from planner.report.open_facts import open_lines
+from planner.report.open_facts import short_open_lines
 from planner.report.short import short_plan
 from planner.workloads.base import Evaluation
 
@@ -90,7 +90,7 @@ def _told(plan: Plan, candidates: Candidates, row: Mapping[str, Any], title: str
     return (
         head
         + _table(pairs.items())
-        + _lines([*sure_lines(plan, candidates, sure), *open_lines(plan, facts)])
+        + _lines([*sure_lines(plan, candidates, sure, facts), *short_open_lines(plan, facts)])
     )
 
 

@@ -21,15 +21,32 @@ def open_lines(plan: Plan, facts: Sequence[MovingFact]) -> list[str]:
     return lines
 
 
+def short_open_lines(plan: Plan, facts: Sequence[MovingFact]) -> list[str]:
+    """A short line for each fact: the quantity that it moves the most."""
+    return [_short_line(plan, fact) for fact in facts]
+
+
 def _line(plan: Plan, fact: MovingFact) -> str:
     assumed = f"assumed {fact.assumed}"
     if fact.tried:
         assumed += f"; tried {', '.join(fact.tried)}"
-    words = [_range(name, *fact.moved[name]) for name in _told(plan, fact)]
+    words = [_range(name, *fact.moved[name]) for name in _told(plan, fact)[:_MOST]]
     if fact.does_not_fit:
         words.append(f"does not fit with {' or '.join(fact.does_not_fit)}")
     name = fact.name[0].upper() + fact.name[1:]
     return f"{name} not given ({assumed}): {'; '.join(words)}."
+
+
+def _short_line(plan: Plan, fact: MovingFact) -> str:
+    columns = sorted(_told(plan, fact), key=lambda name: _spread(*fact.moved[name]))
+    words = [_range(name, *fact.moved[name]) for name in columns[-1:]]
+    if fact.does_not_fit:
+        words.append(f"no room with {' or '.join(fact.does_not_fit)}")
+    return f"Open: {fact.name} (assumed {fact.assumed}): {'; '.join(words)}"
+
+
+def _spread(low: float, high: float) -> float:
+    return high / low if low > 0 else float("inf")
 
 
 def _told(plan: Plan, fact: MovingFact) -> list[str]:
@@ -42,7 +59,7 @@ def _told(plan: Plan, fact: MovingFact) -> list[str]:
         if not quantities & covered:
             found.append(name)
         covered |= quantities
-    return found[:_MOST]
+    return found
 
 
 def _range(column: str, low: float, high: float) -> str:

@@ -75,13 +75,11 @@ class Chosen:
 def open_network(chosen: Chosen) -> list[OpenFact]:
     """The network between nodes at half and twice its rate, of a plan beyond one domain.
 
-    Open where no cluster is named: its rate is then one of the GPU's class. Pools send caches
-    over it wherever they stand.
+    Open where no cluster is named: its rate is then one of the GPU's class.
     """
     cluster = chosen.source.setting.machine.cluster
     num_gpus = float(np.max(chosen.candidates.configurations.num_gpus))
-    is_inside = num_gpus <= cluster.scale_up.domain_size and chosen.source.mesh is not None
-    if not cluster.name.endswith(_OWN_LINKS) or is_inside:
+    if not cluster.name.endswith(_OWN_LINKS) or num_gpus <= cluster.scale_up.domain_size:
         return []
     rate = cluster.scale_out.bandwidth
 
