@@ -7,8 +7,8 @@ from typing import Any
 
 from planner.plan import Plan
 from planner.terms import glossary, terms_of
+from planner.workloads.training_words import FOLLOWING
 
-_FOLLOWS = {"pipeline_schedule": ("one_forward_one_backward", "interleaved")}
 # The rank of the first parameter of training that few plans set; at its default it is not told.
 _RARE = 29
 
@@ -28,4 +28,6 @@ def _goes_without_saying(name: str, value: Any) -> bool:
     """Whether it follows from others, or is the default of what few plans set."""
     term = glossary().get(name)
     is_rare = term is not None and bool(term.axis) and int(term.rank or 0) >= _RARE
-    return value in _FOLLOWS.get(name, ()) or (is_rare and term is not None and value == term.plain)
+    return value in FOLLOWING.get(name, ()) or (
+        is_rare and term is not None and value == term.plain
+    )

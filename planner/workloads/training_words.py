@@ -16,6 +16,9 @@ DEGREES = tuple(
 )
 """Tensor, context, pipeline, virtual pipeline, expert and data parallel."""
 
+FOLLOWING = {"pipeline_schedule": ("one_forward_one_backward", "interleaved")}
+"""Values that other parameters say too."""
+
 TOLD = (
     "step_time_s",
     "tokens_per_s_per_gpu",
@@ -36,5 +39,6 @@ def brief(row: Mapping[str, Any]) -> str:
         f"{name} {row[name]}"
         for name, term in _PARAMETERS.items()
         if not term.short and not term.option and term.type != "flag" and row[name] != term.plain
+        if row[name] not in FOLLOWING.get(name, ())
     ]
     return ", ".join([" ".join(words), *others])

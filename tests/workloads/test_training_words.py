@@ -1,0 +1,19 @@
+"""Layouts of training in a few words."""
+
+import pytest
+
+from planner.terms import terms_of
+from planner.workloads.training_words import brief
+
+
+@pytest.mark.parametrize(
+    ("schedule", "told"), [("interleaved", False), ("zero_bubble", True), ("dualpipe", True)]
+)
+def test_a_schedule_is_told_where_chunks_do_not_say_it(schedule: str, told: bool) -> None:
+    """``vp2`` says that the schedule is interleaved."""
+    plain = {name: term.plain for name, term in terms_of("train", "parameter").items()}
+    layout = {"tensor_parallel": 8, "pipeline_parallel": 4, "virtual_pipeline": 2}
+    sizes = {"data_parallel": 2, "micro_batch_size": 1, "zero_stage": 1}
+    words = brief({**plain, **layout, **sizes, "pipeline_schedule": schedule})
+    assert (schedule in words) is told
+    assert "vp2" in words
