@@ -76,14 +76,8 @@ def _reached(wanted: Mapping[str, str], rows: Sequence[Row]) -> Reached:
     )
 
 
-def _is_noise(row: Row) -> bool:
-    """Whether its source says that its speeds tell nothing (``published/noisy_sources.csv``)."""
-    known = {noisy["source"] for noisy in read_table("noisy_sources.csv", _FOLDER)}
-    return row.run.text("source") in known
-
-
 def _belongs(wanted: Mapping[str, str], row: Row) -> bool:
-    if row.prediction.impossible or (_is_noise(row) and wanted["figure"] not in _OF_MEMORY):
+    if row.prediction.impossible or (row.noisy and wanted["figure"] not in _OF_MEMORY):
         return False
     patterns = ((name, wanted[name]) for name in ("source", "workload", "mode") if wanted[name])
     if not all(re.search(pattern, row.run.text(name)) for name, pattern in patterns):

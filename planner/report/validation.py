@@ -178,6 +178,7 @@ def print_reasons(console: Console, rows: Sequence[Row]) -> None:
     if faults:
         print_title(console, f"Layouts that cannot be: {count(faults.total())}, not compared")
         _print_counts(console, faults)
+    _print_noise(console, sum(row.noisy for row in rows))
     choices = Counter(choice for row in rows for choice in row.assumed)
     if choices:
         print_title(console, "Assumed where rows leave it open")
@@ -187,6 +188,12 @@ def print_reasons(console: Console, rows: Sequence[Row]) -> None:
         left = len(choices) - len(shown)
         others = f"{count(left)} others: " if left > 0 else ""
         console.print(f"{others}--output has them row by row, in the column assumed.")
+
+
+def _print_noise(console: Console, number: int) -> None:
+    if number:
+        one = "1 row is" if number == 1 else f"{count(number)} rows are"
+        console.print(f"{one} noise by their source's word: left out of speed, not of memory.")
 
 
 def not_understood(runs: Runs) -> list[str]:

@@ -15,9 +15,10 @@ Base = Literal["num_gpus", "num_hidden_layers", "num_experts", "global_batch_siz
 
 @checked
 class PowersOfTwo:
-    """1, 2, 4, ... up to a number."""
+    """1, 2, 4, ... up to a number, each part of a sequence with ``fewest_tokens`` or more."""
 
     powers_of_two_up_to: Whole
+    fewest_tokens: Whole | None = None
 
 
 @checked
@@ -74,11 +75,12 @@ class SearchSpace:
 def expand(choice: Choice, bases: Mapping[str, int]) -> list[bool | int | str]:
     """The values of a choice, in ascending order where they are numbers.
 
-    ``bases`` gives the quantities that ``divisors_of`` and ``multiples_of`` name.
+    ``bases`` gives the quantities that ``divisors_of`` and ``multiples_of`` name, and the
+    ``sequence_length`` that ``fewest_tokens`` is of.
     """
     match choice:
         case PowersOfTwo():
-            return _powers_of_two(choice.powers_of_two_up_to)
+            return _powers_of_two(_most_parts(choice, bases))
         case Divisors():
             return _divisors(bases[choice.divisors_of], choice.up_to)
         case Dense():
@@ -90,6 +92,13 @@ def expand(choice: Choice, bases: Mapping[str, int]) -> list[bool | int | str]:
             return [choice]
         case _:
             return _distinct(choice)
+
+
+def _most_parts(choice: PowersOfTwo, bases: Mapping[str, int]) -> int:
+    if choice.fewest_tokens is None:
+        return choice.powers_of_two_up_to
+    parts = bases["sequence_length"] // choice.fewest_tokens
+    return max(min(choice.powers_of_two_up_to, parts), 1)
 
 
 def _powers_of_two(limit: int) -> list[bool | int | str]:

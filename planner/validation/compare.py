@@ -66,6 +66,15 @@ class Row:
         found = {name: self.run.number(f"{MEASURED}{name}") for name in names}
         return {name: value for name, value in found.items() if value}
 
+    @property
+    def noisy(self) -> bool:
+        """Whether its source says that its speeds tell nothing."""
+        return bool(self.run.flag("noisy"))
+
+    def counts(self, compared: Compared) -> bool:
+        """Whether it tells anything of a comparison: noise nothing of speed."""
+        return not self.prediction.impossible and (compared.of_memory or not self.noisy)
+
     def first_measured(self, quantities: Iterable[str]) -> str | None:
         """The first of these quantities that was measured."""
         return next((name for name in quantities if name in self.measured), None)
@@ -74,7 +83,7 @@ class Row:
         """Predicted over measured, or None without either; ``as_time``: rates turned over."""
         quantity = self.first_measured(compared.names) or ""
         measured, predicted = self.measured.get(quantity), self.ranges.get(quantity)
-        if measured is None or predicted is None or self.prediction.impossible:
+        if measured is None or predicted is None or not self.counts(compared):
             return None
         ratio = predicted.value / measured
         return 1 / ratio if as_time and quantity in RATES else ratio
@@ -83,7 +92,7 @@ class Row:
         """Whether the measurement lies in the interval, or None without either."""
         quantity = self.first_measured(compared.names) or ""
         measured, predicted = self.measured.get(quantity), self.ranges.get(quantity)
-        if measured is None or predicted is None or self.prediction.impossible:
+        if measured is None or predicted is None or not self.counts(compared):
             return None
         return predicted.low <= measured <= predicted.high
 
@@ -149,11 +158,12 @@ def joined(runs: Runs, predictions: Sequence[Prediction]) -> list[Row]:
 def errors(rows: Sequence[Row], compared: Compared, group: str) -> list[Errors]:
     """Errors by ``source``, ``gpu``, a column or the software: the largest group first, then all.
 
-    Groups without a measurement are left out, and so are rows whose layout cannot be.
+    Groups without a measurement are left out, and so are rows whose layout cannot be or whose
+    speed is noise.
     """
     groups: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        if row.first_measured(compared.names) is not None and not row.prediction.impossible:
+        if row.first_measured(compared.names) is not None and row.counts(compared):
             groups[_name(row, group)].append(row)
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     if len(ordered) > 1:

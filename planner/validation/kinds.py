@@ -39,6 +39,11 @@ class Compared:
     as_time: bool = False
     with_regret: bool = False
 
+    @property
+    def of_memory(self) -> bool:
+        """Whether memory is compared, not speed."""
+        return MEMORY in self.names
+
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:

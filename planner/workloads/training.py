@@ -148,6 +148,7 @@ def _values(
         "num_hidden_layers": model.num_hidden_layers,
         "num_experts": max(model.num_experts, 1),
         "global_batch_size": workload.global_batch_size,
+        "sequence_length": workload.sequence_length,
     }
     return [value for count in counts for value in listed(choice, {**bases, "num_gpus": count})]
 

@@ -30,6 +30,8 @@ def training_cells(run: Run, library: Library) -> dict[str, str]:
         cells["likely_precision"] = "fp8"
     if recipe := _recipes().get(run.text("id")):
         cells["fp8_recipe"] = recipe
+    if run.text("source") in _noisy_sources():
+        cells["noisy"] = "1"
     cells |= _settings().get(run.text("id"), {})
     if benchmark and _stores_inputs(run, benchmark[1]):
         cells["fp8_activation_inputs"] = "1"
@@ -43,6 +45,12 @@ def _settings() -> dict[str, dict[str, str]]:
         row["id"]: {name: cell for name, cell in row.items() if cell and name not in _BESIDE}
         for row in read_table("training_settings.csv")
     }
+
+
+@cache
+def _noisy_sources() -> frozenset[str]:
+    """Sources that say that their speeds tell nothing."""
+    return frozenset(row["source"] for row in read_table("noisy_sources.csv"))
 
 
 @cache

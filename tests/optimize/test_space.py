@@ -116,6 +116,14 @@ def test_choices_are_expanded(space_file, parameter, values):
     assert choices(space=space, num_gpus=24)["tensor_parallel"] == values
 
 
+@pytest.mark.parametrize(("tokens", "values"), [(4096, [1]), (8192, [1, 2]), (65536, [1, 2, 4])])
+def test_parts_of_a_sequence_keep_the_fewest_tokens(space_file, tokens, values):
+    space = space_file("context_parallel = { powers_of_two_up_to = 4, fewest_tokens = 4096 }\n")
+    question = {"model": "llama-3.1-8b", "sequence_length": tokens, "space": space}
+    assert choices(**question)["context_parallel"] == values
+    assert choices(**question, settings={"context_parallel": 8})["context_parallel"] == [8]
+
+
 def test_multiples_of_the_batch(space_file):
     space = space_file(
         'global_batch_size = { multiples_of = "global_batch_size", factors = [0.5, 1, 2] }\n'

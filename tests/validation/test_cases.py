@@ -172,6 +172,13 @@ def test_unknown_parallel_sizes_take_what_fits(library):
     assert sizes == {(1, 4), (2, 2), (4, 1)}
 
 
+def test_unknown_pipelines_may_be_no_power_of_two(library):
+    open_sizes = {"pipeline_parallel": "", "tensor_parallel": "1", "num_gpus": "24"}
+    found = case(library, num_hidden_layers="12", global_batch_size="96", **open_sizes)
+    sizes = {layout.pipeline_parallel for layout in found.layouts}
+    assert sizes == {1, 2, 3, 4, 6, 8, 12}
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

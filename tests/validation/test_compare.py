@@ -1,8 +1,10 @@
 """Errors, coverage and regret of a small table, by hand."""
 
 import pytest
+from rich.console import Console
 from sample_runs import row, run_of, runs_of
 
+from planner.report.validation import print_reasons
 from planner.validation.compare import errors, joined, memory_verdicts
 from planner.validation.kinds import STEP_TIME, TRAINING_KIND, TRAINING_MEMORY
 from planner.validation.predict import predict, ranges
@@ -119,3 +121,22 @@ def test_an_interval_holds_the_verdict_on_memory(library, probability, fits, exp
     found = Prediction(case=case, values={MEMORY: 1.0}, fit_probability=probability, fits=fits)
     out = ranges(found, TRAINING_KIND)["out_of_memory"]
     assert (out.low, out.value, out.high) == expected
+
+
+def test_speeds_that_are_noise_by_their_sources_word_count_for_memory_alone(capsys):
+    quick, slow = {"recompute": "none", "noisy": "1"}, {"recompute": "full", "noisy": "1"}
+    sound = {"recompute": "full", "noisy": ""}
+    rows = table(
+        {"cells": quick, "time": 2.0, "memory": 1.25},
+        {"cells": slow, "time": 1.0, "out": "1"},
+        {"cells": sound, "time": 1 / 1.1},
+    )
+    (speed,) = errors(rows, STEP_TIME, "source")
+    assert (speed.rows, speed.mape) == (1, pytest.approx(0.1))
+    assert rows[0].held(STEP_TIME) is None
+    assert regrets(rows, STEP_TIME) == []
+    (memory,) = errors(rows, TRAINING_MEMORY, "source")
+    assert (memory.rows, memory.mape) == (1, pytest.approx(0.2))
+    assert memory_verdicts(rows).ran_out == 1
+    print_reasons(Console(), rows)
+    assert "2 rows are noise by their source's word" in capsys.readouterr().out

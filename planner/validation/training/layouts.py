@@ -33,8 +33,7 @@ from planner.validation.training.optimizers import told_states
 from planner.validation.training.options import options_of
 
 # A run without a year is taken to be of now.
-_YEAR = 2025
-_FP8_FROM = 2024
+_YEAR, _FP8_FROM = 2025, 2024
 _MOST_TENSOR_PARALLEL = 8
 _MOST_CONTEXT_PARALLEL = 8
 _MOST_MICRO_BATCH = 16
@@ -50,8 +49,7 @@ _PRECISIONS = {
     "mxfp4": "fp4",
     "bf16-mixed": "bf16",
     # How a frozen model is stored; it is multiplied in 16 bits.
-    "nf4": "bf16",
-    "int4": "bf16",
+    **dict.fromkeys(("nf4", "int4"), "bf16"),
 }
 _RECOMPUTE = {code.word: code for code in Recompute}
 # Kinds of offload that a cell joins by +, in the words of sources.
@@ -288,7 +286,9 @@ def _pipeline(context: Open) -> list[int]:
     given = context.run.count("pipeline_parallel")
     if given or not context.profile.pipeline_parallel:
         return [given or 1]
-    return _powers_of_two(context.model.num_hidden_layers)
+    layers, num_gpus = context.model.num_hidden_layers, context.run.count("num_gpus") or 1
+    even = (size for size in range(1, layers + 1) if layers % size == num_gpus % size == 0)
+    return sorted({*_powers_of_two(layers), *even})
 
 
 def _context(context: Open) -> list[int]:
