@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from planner.api_comparison import ApiComparison, check_comparable, compared_with_apis
 from planner.errors import InfeasibleError, SearchSpaceError
+from planner.open_facts import MovingFact, moving_facts
 from planner.optimize.collector import first_row
 from planner.optimize.result import SearchResult
 from planner.plan import Plan, answered
@@ -34,6 +35,11 @@ class Answer(SearchResult):
     def plan(self) -> Plan:
         """The plan of the question, with what the result tells of what nobody gave."""
         return answered(self.asked, self)
+
+    @cached_property
+    def open_facts(self) -> list[MovingFact]:
+        """The facts that the recommended plan assumes and that move it; none without one."""
+        return [] if self.recommended is None else moving_facts(self.plan, self.recommended)
 
     def summary(self, *, width: int = 80) -> str:
         """The answer in about 30 lines of plain text.
@@ -88,6 +94,11 @@ class Estimated(Evaluation):
     def of_plan(cls, plan: Plan, found: Evaluation) -> Self:
         """The one configuration of a plan."""
         return cls(plan=plan, **_values(found))
+
+    @cached_property
+    def open_facts(self) -> list[MovingFact]:
+        """The facts that the configuration assumes and that move it."""
+        return moving_facts(self.plan, self.candidates)
 
     def summary(self, *, width: int = 80) -> str:
         """What the configuration reaches and costs, in a few lines of plain text.

@@ -72,7 +72,8 @@ def search(given: options.Given) -> None:
         manifest = make_manifest(plan, result, given["context"].obj, how)
         compared = _compared(plan, result) if given["compare_api"] else None
         apis = {"api": compared.to_dict()} if compared else {}
-        files.finish(manifest, **chosen_plans(plan, result), **apis)
+        chosen_parts = chosen_plans(plan, result) if json else {}
+        files.finish(manifest, **chosen_parts, **apis)
     if not given["quiet"]:
         taken = _takes_stdout(given)
         _show(plan, result, compared, given["top"], is_full=given["full"], stdout_taken=taken)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -186,6 +186,11 @@ class Source(ABC):
     def num_rows(self) -> int:
         """Number of configurations; of one without a mesh not known before."""
         return 0 if self.mesh is None else self.mesh.num_rows
+
+    def changed(self, change: Callable[[Any], Any]) -> Source:
+        """The same source with what ``change`` makes of every setting in it."""
+        other: Source = replace(self, setting=change(self.setting))  # type: ignore[type-var]
+        return other
 
     @abstractmethod
     def broken(self, configurations: Any) -> CodeArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -13,6 +13,7 @@ from rich.text import Text
 
 from planner import text
 from planner.confidence.intervals import Confidence
+from planner.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.collector import first_row
 from planner.optimize.result import SearchResult, row_of
 from planner.optimize.result_columns import intervals
@@ -22,6 +23,7 @@ from planner.report.compared import print_comparisons
 from planner.report.console import GOOD, make_table, print_folded
 from planner.report.electricity import told_columns
 from planner.report.front import limited, of_objective, print_short_front
+from planner.report.open_facts import short_open_lines
 from planner.report.overview import question_title, sureness_lines
 from planner.report.reproduce import estimate_command, folded
 from planner.report.short import share, short_plan
@@ -105,8 +107,9 @@ def _print_reached(
     console: Console, plan: Plan, candidates: Candidates, row: Mapping[str, Any]
 ) -> None:
     sure = plan.source_of(row).confidence(row["num_gpus"])
-    console.print(_beside(console, recommended_pairs(plan, row, sure)))
-    for line in sure_lines(plan, candidates, sure):
+    facts = moving_facts(plan, candidates)
+    console.print(_beside(console, recommended_pairs(plan, row, sure, facts)))
+    for line in (*sure_lines(plan, candidates, sure, facts), *short_open_lines(plan, facts)):
         print_folded(console, line)
 
 
@@ -130,16 +133,19 @@ def _beside(console: Console, pairs: Mapping[str, str]) -> Table:
 
 
 def recommended_pairs(
-    plan: Plan, row: Mapping[str, Any], sure: Confidence | None
+    plan: Plan,
+    row: Mapping[str, Any],
+    sure: Confidence | None,
+    facts: Sequence[MovingFact] = (),
 ) -> dict[str, str]:
-    """What a plan reaches and costs, each with its interval."""
+    """What a plan reaches and costs, each with its interval, widened by what ``facts`` move."""
     told_of = plan.workload.wording.told or tuple(
         of_objective(plan, objective.name, row) for objective in plan.problem.objectives
     )
     goal = of_objective(plan, plan.problem.objectives[0].name, row)
     goals = [] if goal == "num_gpus" else [goal]
     told_of = (*told_of, *limited(plan, row), *told_columns(row), *goals)
-    ends = intervals(row, sure)
+    ends = widened(intervals(row, sure), facts)
     pairs = {} if plan.counts else {"GPUs": text.count(row["num_gpus"])}
     pairs |= {
         label(name): told(name, row[name], ends.get(name))
@@ -155,11 +161,19 @@ def recommended_pairs(
     return pairs
 
 
-def sure_lines(plan: Plan, candidates: Candidates, sure: Confidence | None) -> list[str]:
+def sure_lines(
+    plan: Plan,
+    candidates: Candidates,
+    sure: Confidence | None,
+    facts: Sequence[MovingFact] = (),
+) -> list[str]:
     """What the brackets mean, and how surely the one plan keeps each limit."""
     if sure is None:
         return []
-    lines = [f"In brackets: 9 of 10 published runs like this lie there (basis: {sure.basis})."]
+    meaning = "published runs like this lie there"
+    if any(fact.ends for fact in facts):
+        meaning = "runs like this, open facts included"
+    lines = [f"In brackets: 9 of 10 {meaning} (basis: {sure.basis})."]
     return [*filter(None, (*lines, limits_line(candidates, plan.problem.constraints)))]
 
 

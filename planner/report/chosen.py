@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from planner.open_facts import moving_facts
 from planner.optimize.collector import known_value
 from planner.optimize.constraints import limit_rows
 from planner.optimize.result import Comparison, SearchResult, row_of
@@ -23,12 +24,18 @@ def chosen_plans(plan: Plan, result: SearchResult) -> dict[str, Any]:
         "recommended": _pinned(plan, result.recommended),
         "recommended_row": _row(plan, result.recommended),
         "recommended_limits": _limits(plan, result.recommended),
+        "open_facts": open_facts(plan, result.recommended),
         "fastest": _pinned(plan, result.fastest),
         "fastest_row": _row(plan, result.fastest),
         "comparisons": {
             axis: _compared(plan, compared) for axis, compared in result.comparisons.items()
         },
     }
+
+
+def open_facts(plan: Plan, candidates: Candidates | None) -> list[dict[str, Any]]:
+    """The facts that a plan assumes and that move it, with the intervals that hold them."""
+    return [] if candidates is None else [f.to_dict() for f in moving_facts(plan, candidates)]
 
 
 def _pinned(plan: Plan, candidates: Candidates | None) -> dict[str, Any] | None:

@@ -9,10 +9,12 @@ from typing import Any
 
 from rich.console import Console
 
+from planner.open_facts import moving_facts
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.plan import Plan
-from planner.report.console import print_pairs, print_title
+from planner.report.console import print_folded, print_pairs, print_title
+from planner.report.open_facts import open_lines
 from planner.report.parts import memory_table
 from planner.report.sure import sure_pairs
 from planner.terms import term_of_column
@@ -49,14 +51,19 @@ def details_of(plan: Plan) -> Details:
     return found
 
 
-def print_sure(console: Console, candidates: Candidates) -> None:
-    """Where 90 % of published runs like the first row would be, if there are any."""
+def print_sure(console: Console, plan: Plan, candidates: Candidates) -> None:
+    """Where 90 % of published runs like the first row would be, if any, and what is open."""
     row = first_row(candidates.columns())
     sure = candidates.source.confidence(row["num_gpus"])
+    facts = moving_facts(plan, candidates)
+    lines = open_lines(plan, facts)
+    if sure is not None or lines:
+        print_title(console, "How sure")
     if sure is not None:
         capacity = candidates.source.setting.machine.gpu.allocatable_memory / GIB
-        print_title(console, "How sure")
-        print_pairs(console, sure_pairs(row, sure, capacity))
+        print_pairs(console, sure_pairs(row, sure, capacity, facts))
+    for line in lines:
+        print_folded(console, line)
 
 
 def print_memory(console: Console, candidates: Candidates, of: str = "GPU") -> None:
@@ -66,7 +73,7 @@ def print_memory(console: Console, candidates: Candidates, of: str = "GPU") -> N
     console.print(memory_table(console, row, candidates.source.setting.machine))
 
 
-def _results(console: Console, _: Plan, candidates: Candidates) -> None:
+def _results(console: Console, plan: Plan, candidates: Candidates) -> None:
     """The memory, and every other result by its name."""
     print_memory(console, candidates)
     print_title(console, "Speed")
@@ -80,7 +87,7 @@ def _results(console: Console, _: Plan, candidates: Candidates) -> None:
         and "result" in term.kind
     }
     print_pairs(console, pairs)
-    print_sure(console, candidates)
+    print_sure(console, plan, candidates)
 
 
 PLAIN = Details(memory_and_speed=_results, more=lambda *_: None, operators=lambda _: ())

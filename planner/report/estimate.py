@@ -11,6 +11,7 @@ from rich.console import Console
 from planner.optimize.collector import first_row
 from planner.optimize.constraints import limit_rows
 from planner.plan import Plan
+from planner.report.chosen import open_facts
 from planner.report.configuration import settings_text
 from planner.report.console import print_title
 from planner.report.details import details_of, print_memory
@@ -59,6 +60,7 @@ def write_estimate(
         files.finish(
             plan_manifest(plan, command),
             operators=details_of(plan).operators(found),
+            open_facts=open_facts(plan, found.candidates),
             limits=limit_rows(found.candidates, plan.problem.constraints),
             **more,
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from planner.open_facts import moving_facts
 from planner.optimize.collector import first_row
 from planner.optimize.result import SearchResult, row_of
 from planner.optimize.source import Candidates
@@ -20,6 +21,7 @@ from planner.report.brief import (
 from planner.report.compared import compared_lines
 from planner.report.fitted import Column
 from planner.report.front import short_front
+from planner.report.open_facts import short_open_lines
 from planner.report.short import short_plan
 from planner.workloads.base import Evaluation
 
@@ -82,9 +84,14 @@ def _question(plan: Plan) -> str:
 
 def _told(plan: Plan, candidates: Candidates, row: Mapping[str, Any], title: str) -> str:
     sure = plan.source_of(row).confidence(row["num_gpus"])
-    pairs = recommended_pairs(plan, row, sure)
+    facts = moving_facts(plan, candidates)
+    pairs = recommended_pairs(plan, row, sure, facts)
     head = f'<p><span style="{_MARKED}">{escape(title)}</span></p>'
-    return head + _table(pairs.items()) + _lines(sure_lines(plan, candidates, sure))
+    return (
+        head
+        + _table(pairs.items())
+        + _lines([*sure_lines(plan, candidates, sure, facts), *short_open_lines(plan, facts)])
+    )
 
 
 def _lines(lines: Iterable[str]) -> str:

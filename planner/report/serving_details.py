@@ -32,7 +32,7 @@ from planner.workloads.replicas import Replicas
 _SHARES = (0.5, 0.9, 0.99)
 
 
-def _deployment(console: Console, _: Plan, candidates: Candidates) -> None:
+def _deployment(console: Console, plan: Plan, candidates: Candidates) -> None:
     row = first_row(candidates.columns())
     pairs = _speed_pairs(row)
     if not isinstance(candidates, Replicas):
@@ -45,7 +45,7 @@ def _deployment(console: Console, _: Plan, candidates: Candidates) -> None:
         console.print(_latency_table(console, candidates.estimate))
     print_title(console, "Speed")
     print_pairs(console, pairs | electricity_pairs(candidates, row))
-    print_sure(console, candidates)
+    print_sure(console, plan, candidates)
 
 
 def _latency_table(console: Console, estimate: ServingEstimate) -> Table:
@@ -128,7 +128,7 @@ def _listed(seconds: dict[str, float]) -> str:
     return ", ".join(f"{name} {text.duration(value)}" for name, value in seconds.items())
 
 
-def _batch(console: Console, _: Plan, candidates: Candidates) -> None:
+def _batch(console: Console, plan: Plan, candidates: Candidates) -> None:
     row = first_row(candidates.columns())
     print_memory(console, candidates)
     print_title(console, "A batch from its start to its end")
@@ -146,7 +146,7 @@ def _batch(console: Console, _: Plan, candidates: Candidates) -> None:
         pairs["cost"] = f"{text.dollars(cost)} per million output tokens"
         pairs["cost of tokens"] = f"{token_costs(token_costs_of(row))}, USD per million"
     print_pairs(console, pairs | electricity_pairs(candidates, row))
-    print_sure(console, candidates)
+    print_sure(console, plan, candidates)
 
 
 def _prefill(batches: Any, seconds: float) -> str:

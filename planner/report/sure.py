@@ -8,6 +8,7 @@ from typing import Any
 
 from planner import text
 from planner.confidence.intervals import Confidence
+from planner.open_facts import MovingFact, widened
 from planner.optimize.constraints import Constraint
 from planner.optimize.result_columns import fit_probability, intervals
 from planner.optimize.source import Candidates
@@ -30,9 +31,17 @@ _MEMORY = "peak_memory_gib"
 _UNITS = {"_per_s": "tokens/s", "_s": "s", "_gib": "GiB", "_days": "days"}
 
 
-def sure_pairs(row: Mapping[str, Any], sure: Confidence, capacity: float) -> dict[str, str]:
-    """Where 90 % of published runs of this kind would be; the memory has ``capacity`` [GiB]."""
-    ends = intervals(row, sure)
+def sure_pairs(
+    row: Mapping[str, Any],
+    sure: Confidence,
+    capacity: float,
+    facts: Sequence[MovingFact] = (),
+) -> dict[str, str]:
+    """Where 90 % of published runs of this kind would be; the memory has ``capacity`` [GiB].
+
+    What ``facts`` move has intervals that hold that.
+    """
+    ends = widened(intervals(row, sure), facts)
     pairs = {
         _label(name): _range(name, *ends[name])
         for name in _TOLD

@@ -29,11 +29,11 @@ _FLAT = (
 )
 
 
-def _memory_and_speed(console: Console, _: Plan, runs: Candidates) -> None:
+def _memory_and_speed(console: Console, plan: Plan, runs: Candidates) -> None:
     _print_breakdowns(console, runs)
     print_title(console, "Speed")
     print_pairs(console, _speed(runs))
-    print_sure(console, runs)
+    print_sure(console, plan, runs)
     _print_run(console, runs)
 
 

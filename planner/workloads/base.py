@@ -15,6 +15,7 @@ from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
 from planner.workloads.notes import Notes
+from planner.workloads.open_facts import Chosen, OpenFact
 from planner.workloads.place import Place
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ class Workload:
     adapters : the kinds of adapters that it knows, none of them among them
     suits : whether a profile can do what is asked, where nobody named it
     weighed : result columns that plans on different GPUs are weighed by, all the better the less
+    open_facts : what a chosen plan assumes, each fact with the plan as it else might be
     ties : objectives that published runs tell apart only beyond a factor
     """
 
@@ -183,6 +185,7 @@ class Workload:
     precision: str = "precision"
     adapters: tuple[str, ...] = ("none",)
     suits: Callable[[Question, Any], bool] = lambda *_: True
+    open_facts: Callable[[Chosen], Sequence[OpenFact]] = lambda _: ()
     ties: tuple[str, ...] = ()
     weighed: tuple[str, ...] = ("num_gpus",)
 

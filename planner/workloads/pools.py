@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,12 @@ class PoolSource(Source):
         return asked(self.setting.workload, self.site) | {
             f"prefill_{name}": value for name, value in self.prefill_site.columns.items()
         }
+
+    def changed(self, change: Callable[[Any], Any]) -> PoolSource:
+        """The same source with what ``change`` makes of the settings of both pools."""
+        setting, before = change(self.setting), change(self.space.prefill_setting)
+        space = replace(self.space, prefill_setting=before, decode_setting=setting)
+        return replace(self, setting=setting, space=space)
 
     def confidence(self, num_gpus: float) -> Confidence | None:
         """How sure its predictions for so many GPUs are, those of power and energy too."""

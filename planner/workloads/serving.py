@@ -23,6 +23,7 @@ from planner.workloads.base import Question, Scene, Workload
 from planner.workloads.batches import BatchSource, batch_once, largest_batch, most_concurrent
 from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
 from planner.workloads.engine_options import with_options
+from planner.workloads.open_facts import open_serving
 from planner.workloads.place import Place
 from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolSource
@@ -281,6 +282,7 @@ SERVE = Workload(
     wording=SERVING_WORDS,
     other_gpus=("prefill_gpu",),
     precision="quantization",
+    open_facts=open_serving,
     weighed=(_PER_TOKEN, "num_gpus", "cost_per_hour_usd"),
     ties=(*_OF_RATES, "interactivity", "num_gpus", "cost_per_hour"),
     suits=lambda _, engine: engine.scheduler.continuous,
@@ -301,6 +303,7 @@ INFERENCE = Workload(
     fitting=_fitting,
     wording=BATCH_WORDS,
     precision="quantization",
+    open_facts=open_serving,
     weighed=(_PER_TOKEN, "num_gpus"),
     ties=(*_OF_RATES, "request_latency"),
 )

@@ -28,6 +28,7 @@ from planner.terms import plain_values, terms_of
 from planner.text import large
 from planner.workloads.adapters import adapter_answers, adapter_words, sample_answers
 from planner.workloads.base import Scene, Wording, Workload, judged_once
+from planner.workloads.open_facts import open_training
 from planner.workloads.place import share_of_peak
 from planner.workloads.training_question import SINGLE, ask_training
 from planner.workloads.training_runs import TrainingSource
@@ -245,6 +246,7 @@ TRAIN = Workload(
     advice_rows=30_000_000,
     adapters=(AdapterKind.NONE, AdapterKind.LORA, AdapterKind.QLORA),
     suits=lambda question, framework: _suits(question.work, framework),
+    open_facts=open_training,
     weighed=("calendar_time_days", "cost_usd", "num_gpus", "energy_kwh"),
     ties=("throughput", "step_time", "time_to_train", "gpu_hours", "cost"),
     wording=Wording(

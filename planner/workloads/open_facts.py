@@ -1,0 +1,169 @@
+"""Facts that nobody gave and a plan assumes, with the plan as other usual values would have it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from planner.configurations.table import word
+from planner.optimize.source import Candidates, Source
+from planner.request import Request
+from planner.specs.search_space import SearchSpace
+from planner.terms import glossary
+
+# Networks and loads of one class lie within a factor of two of the usual one.
+_FACTORS = (0.5, 2.0)
+_GBIT = 8 / 1e9
+_OWN_LINKS = "-default"
+# What runs of today have; others are asked for by name.
+_ALTERNATIVES: Mapping[str, Sequence[str]] = {
+    "precision": ("bf16", "fp8"),
+    "recompute": ("none", "selective", "full"),
+    "quantization": ("w16a16", "fp8"),
+    "kv_cache": ("bf16", "fp8"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenFact:
+    """A fact that a plan assumes: its ``name``, what is ``assumed``, and the alternatives.
+
+    ``tried`` maps the words of each alternative to the plan judged with it.
+    """
+
+    name: str
+    assumed: str
+    tried: Mapping[str, Candidates]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """One configuration, judged, with the request and the space that it comes from."""
+
+    request: Request
+    space: SearchSpace
+    candidates: Candidates
+
+    @property
+    def source(self) -> Source:
+        """Where the configuration comes from."""
+        source: Source = self.candidates.source
+        return source
+
+    def is_open(self, name: str) -> bool:
+        """Whether neither the user nor the space says anything of a parameter."""
+        return name not in self.request.settings and name not in self.space.parameters
+
+    def with_setting(self, change: Callable[[Any], Any]) -> Candidates:
+        """The same configuration of a changed setting, judged again."""
+        judged: Candidates = self.source.changed(change).judged(self.candidates.configurations)
+        return judged
+
+    def with_value(self, name: str, code: float) -> Candidates:
+        """The configuration with another value of a parameter, judged again."""
+        configurations = self.candidates.configurations
+        values = np.full(np.shape(getattr(configurations, name)), code)
+        other = replace(configurations, **{name: configurations.cast(name, values)})
+        judged: Candidates = self.source.judged(other)
+        return judged
+
+
+def open_network(chosen: Chosen) -> list[OpenFact]:
+    """The network between nodes at half and twice its rate, of a plan beyond one domain.
+
+    Open where no cluster is named: its rate is then one of the GPU's class.
+    """
+    cluster = chosen.source.setting.machine.cluster
+    num_gpus = float(np.max(chosen.candidates.configurations.num_gpus))
+    if not cluster.name.endswith(_OWN_LINKS) or num_gpus <= cluster.scale_up.domain_size:
+        return []
+    rate = cluster.scale_out.bandwidth
+
+    def with_rate(factor: float, setting: Any) -> Any:
+        machine = setting.machine
+        out = replace(machine.cluster.scale_out, bandwidth=factor * rate)
+        other = replace(machine.cluster, scale_out=out)
+        return replace(setting, machine=replace(machine, cluster=other))
+
+    tried = {
+        f"{factor * rate * _GBIT:g}": chosen.with_setting(partial(with_rate, factor))
+        for factor in _FACTORS
+    }
+    assumed = f"{rate * _GBIT:g} Gbit/s per GPU"
+    return [OpenFact(name="network between nodes", assumed=assumed, tried=tried)]
+
+
+def open_training(chosen: Chosen) -> list[OpenFact]:
+    """What a training plan assumes: network, number format, recomputation."""
+    return [*open_network(chosen), *_open_parameters(chosen, ("precision", "recompute"))]
+
+
+def open_serving(chosen: Chosen) -> list[OpenFact]:
+    """What a deployment assumes: network, lengths, requests at once, number formats.
+
+    The requests at once are open where no rate leads to them.
+    """
+    facts = [*open_network(chosen), *_open_lengths(chosen)]
+    if chosen.source.mesh is None:  # pools have values of their own in each
+        return facts
+    if chosen.request.request_rate is None:
+        facts += _open_concurrency(chosen)
+    model = chosen.source.setting.model
+    published = model.quantization or model.expert_quantization or chosen.request.precision
+    names = ("kv_cache",) if published else ("quantization", "kv_cache")
+    return [*facts, *_open_parameters(chosen, names)]
+
+
+def _open_lengths(chosen: Chosen) -> list[OpenFact]:
+    """Each length that nobody gave, at half and twice what is assumed."""
+    found = []
+    model, work = chosen.source.setting.model, chosen.source.setting.workload
+    for name in ("input_tokens", "output_tokens"):
+        if getattr(chosen.request, name) is not None:
+            continue
+        assumed = getattr(work, name)
+        most = (model.max_position_embeddings or np.inf) - work.input_tokens - work.output_tokens
+        counts = [int(factor * assumed) for factor in _FACTORS]
+        tried = {
+            f"{count:,}": chosen.with_setting(partial(_with_work, {name: count}))
+            for count in counts
+            if count - assumed <= most
+        }
+        found.append(_fact(name, f"{assumed:,}", tried))
+    return found
+
+
+def _with_work(values: Mapping[str, Any], setting: Any) -> Any:
+    return replace(setting, workload=replace(setting.workload, **values))
+
+
+def _open_concurrency(chosen: Chosen) -> list[OpenFact]:
+    name = "concurrency"
+    if not chosen.is_open(name):
+        return []
+    number = float(np.ravel(chosen.candidates.configurations.concurrency)[0])
+    counts = sorted({max(1.0, number // 2), 2 * number} - {number})
+    tried = {f"{count:,.0f}": chosen.with_value(name, count) for count in counts}
+    return [_fact(name, f"{number:,.0f}", tried)]
+
+
+def _open_parameters(chosen: Chosen, names: Sequence[str]) -> list[OpenFact]:
+    """Codes that nobody chose, at the other values that runs of today have."""
+    found = []
+    for name in names:
+        if not chosen.is_open(name) or (name == "precision" and chosen.request.precision):
+            continue
+        own = int(np.ravel(getattr(chosen.candidates.configurations, name))[0])
+        term = glossary()[name]
+        codes = {term.coded(value) for value in _ALTERNATIVES[name]} - {own}
+        tried = {str(word(name, code)): chosen.with_value(name, code) for code in sorted(codes)}
+        found.append(_fact(name, str(word(name, own)), tried))
+    return found
+
+
+def _fact(name: str, assumed: str, tried: Mapping[str, Candidates]) -> OpenFact:
+    return OpenFact(name=name.replace("_", " "), assumed=assumed, tried=tried)

@@ -1,0 +1,197 @@
+"""Facts that nobody gave: named where they move an answer, and held by its intervals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner.open_facts import MOVES, MovingFact, moving_facts, widened
+from planner.optimize.collector import first_row
+from planner.optimize.result_columns import intervals
+from planner.workloads.open_facts import Chosen, open_network
+
+LAYOUT = {"recompute": "full", "precision": "bf16", "zero_stage": 3}
+ACROSS: dict[str, Any] = {
+    "model": "llama-7b",
+    "num_gpus": 64,
+    "gpu": "a100",
+    "global_batch_size": 64,
+    "framework": "deepspeed",
+    "settings": LAYOUT,
+}
+SERVED: dict[str, Any] = {
+    "workload": "serve",
+    "model": "llama-3.1-8b",
+    "gpu": "h100",
+    "settings": {"concurrency": 32, "quantization": "fp8", "kv_cache": "fp8"},
+}
+
+
+@pytest.fixture(name="run")
+def _run(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """The command line; ``planner`` is the package here."""
+    command: Callable[..., Any] = request.getfixturevalue("planner")
+    return command
+
+
+def names(found: Any) -> set[str]:
+    return {fact.name for fact in found.open_facts}
+
+
+def own_ends(found: Any) -> dict[str, tuple[float, float]]:
+    row = first_row(found.candidates.columns())
+    return intervals(row, found.candidates.source.confidence(row["num_gpus"]))
+
+
+def slow_cluster(folder: Path, factor: float) -> str:
+    """The cluster of the GPU's own links as a file of its own, its network at another rate."""
+    cluster = planner.estimate(**ACROSS).source.setting.machine.cluster
+    up, out = cluster.scale_up, cluster.scale_out
+    path = folder / f"own{factor}.toml"
+    path.write_text(
+        f'name = "own{factor}"\ngpu = "{cluster.gpu}"\ngpus_per_node = {cluster.gpus_per_node}\n'
+        f'[scale_up]\nkind = "{up.kind}"\ndomain_size = {up.domain_size}\n'
+        f'bandwidth = {{ value = {up.bandwidth}, unit = "B/s", source = "assumed" }}\n'
+        f"[scale_out]\noversubscription = "
+        f'{{ value = {out.oversubscription}, unit = "1", source = "assumed" }}\n'
+        f"bandwidth = "
+        f'{{ value = {factor * out.bandwidth}, unit = "B/s", source = "assumed" }}\n'
+        f'base_latency = {{ value = {out.base_latency}, unit = "s", source = "assumed" }}\n'
+        f"latency_per_doubling = "
+        f'{{ value = {out.latency_per_doubling}, unit = "s", source = "assumed" }}\n'
+        f'efficiency = {{ value = {out.efficiency}, unit = "1", source = "assumed" }}\n'
+    )
+    return str(path)
+
+
+def test_an_open_network_is_what_estimates_of_such_networks_say(tmp_path: Path) -> None:
+    (fact,) = planner.estimate(**ACROSS).open_facts
+    assert fact.name == "network between nodes"
+    steps = []
+    for factor in (0.5, 1.0, 2.0):
+        given = planner.estimate(**ACROSS, cluster=slow_cluster(tmp_path, factor))
+        assert given.open_facts == []  # a cluster that is named leaves nothing open
+        steps.append(given.table()["step_time_s"][0])
+    assert fact.moved["step_time_s"] == pytest.approx((min(steps), max(steps)), rel=1e-12)
+    assert max(steps) > (1 + MOVES) * steps[1]
+
+
+def test_inside_one_domain_no_network_is_open() -> None:
+    assert names(planner.estimate(**{**ACROSS, "num_gpus": 8})) == set()
+
+
+def test_precision_and_recomputation_are_open_until_they_are_set() -> None:
+    asked = {"model": "llama-7b", "num_gpus": 8, "gpu": "h100"}
+    assert names(planner.estimate(**asked, settings={"tp": 2})) == {"precision", "recompute"}
+    given = {"tp": 2, "precision": "bf16", "recompute": "none"}
+    assert names(planner.estimate(**asked, settings=given)) == set()
+    one = planner.estimate(**asked, settings={"tp": 2, "recompute": "none"}).open_facts
+    fp8 = planner.estimate(**asked, settings={**given, "precision": "fp8"})
+    assert one[0].tried == ("fp8",)
+    assert one[0].moved["step_time_s"][0] == pytest.approx(fp8.table()["step_time_s"][0])
+
+
+def test_what_a_search_tries_is_not_open() -> None:
+    found = planner.search(model="llama-7b", num_gpus=8, space="small")
+    assert names(found) == set()
+
+
+def test_lengths_are_open_to_serve_until_they_are_given() -> None:
+    found = planner.estimate(**SERVED)
+    assert "input tokens" in names(found)
+    fact = found.open_facts[0]
+    other = planner.estimate(**SERVED, input_tokens=2048)
+    first = "time_to_first_token_s"
+    assert fact.moved[first][1] == pytest.approx(other.table()[first][0], rel=1e-12)
+    assert names(planner.estimate(**SERVED, input_tokens=1024, output_tokens=1024)) == set()
+
+
+def test_requests_at_once_are_open_without_a_rate() -> None:
+    lengths = {"input_tokens": 512, "output_tokens": 512}
+    settings = {"quantization": "fp8", "kv_cache": "fp8"}
+    asked = {**SERVED, "settings": settings, **lengths}
+    assert names(planner.estimate(**asked)) == {"concurrency"}
+    assert names(planner.estimate(**asked, request_rate=2)) == set()
+
+
+def test_the_network_of_pools_is_that_of_both(tmp_path: Path) -> None:
+    found = planner.search(
+        workload="serve",
+        model="llama-3.1-8b",
+        gpu="l40s",
+        engine="vllm",
+        mode="disaggregated",
+        num_gpus=16,
+        settings={"concurrency": [8, 32]},
+    )
+    chosen = Chosen(
+        request=found.plan.request, space=found.plan.space, candidates=found.recommended
+    )
+    (fact,) = open_network(chosen)
+    slow, fast = (first_row(one.columns())["transfer_time_s"] for one in fact.tried.values())
+    assert slow > 2 * fast  # half the rate, then twice
+    before = [one.source.space.prefill_setting.machine for one in fact.tried.values()]
+    after = [one.source.setting.machine for one in fact.tried.values()]
+    assert [machine.cluster for machine in before] == [machine.cluster for machine in after]
+
+
+def test_an_alternative_without_room_is_named() -> None:
+    settings = {**SERVED["settings"], "concurrency": 500}
+    found = planner.estimate(**{**SERVED, "settings": settings})
+    (fact,) = (one for one in found.open_facts if one.name == "input tokens")
+    assert fact.tried == ("512",)
+    assert fact.does_not_fit == ("2,048",)
+    assert "no room with 2,048" in found.summary(width=200)
+
+
+def test_intervals_hold_the_intervals_of_every_alternative() -> None:
+    found = planner.estimate(**ACROSS)
+    own = own_ends(found)
+    wide = widened(own, found.open_facts)
+    (fact,) = found.open_facts
+    assert wide["step_time_s"] == fact.ends["step_time_s"]
+    assert wide["step_time_s"][1] > (1 + MOVES) * own["step_time_s"][1]
+    assert wide["step_time_s"][0] <= own["step_time_s"][0]
+    assert wide["peak_memory_gib"] == own["peak_memory_gib"]  # no network moves it
+
+
+def test_several_facts_widen_to_the_least_low_and_the_greatest_high() -> None:
+    facts = [
+        MovingFact(name="a", assumed="", tried=("b",), moved={}, ends={"x": ends})
+        for ends in ((1.0, 2.5), (0.5, 2.0))
+    ]
+    assert widened({"x": (0.8, 2.2), "y": (1.0, 1.0)}, facts) == {"x": (0.5, 2.5), "y": (1.0, 1.0)}
+
+
+def test_what_does_not_fit_has_no_open_facts() -> None:
+    found = planner.estimate(**{**SERVED, "settings": {**SERVED["settings"], "concurrency": 9000}})
+    assert found.rejected_by
+    assert moving_facts(found.plan, found.candidates) == []
+
+
+def test_the_screen_and_the_file_name_open_facts(run: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "estimate.json"
+    command = ("estimate", "--model", "llama-7b", "--gpus", "8", "--gpu", "h100")
+    assert "Precision not given (assumed bf16; tried fp8): step time" in run(*command).out
+    assert run(*command, "--json", path, "--quiet").exit_code == 0
+    facts = json.loads(path.read_text())["open_facts"]
+    precision = next(one for one in facts if one["fact"] == "precision")
+    assert precision["tried"] == ["fp8"]
+    low, high = precision["intervals"]["step_time_s"]
+    assert low < precision["predictions"]["step_time_s"][0]
+    assert high > precision["predictions"]["step_time_s"][1]
+
+
+def test_a_search_names_them_too(run: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "search.json"
+    command = ("search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100")
+    ran = run(*command, "--gpus", "1", "--engine", "vllm", "--json", path)
+    assert ran.exit_code == 0
+    facts = json.loads(path.read_text())["open_facts"]
+    assert "input tokens" in {one["fact"] for one in facts}
+    assert "Open: input tokens (assumed 1,024): " in ran.out
