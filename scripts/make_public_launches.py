@@ -37,6 +37,7 @@ ANSWERS = {
     "pipeline_parallel": 1,
     "context_parallel": 1,
     "concurrency": 64,
+    "max_num_seqs": 64,
     "expert_parallel": 1,
     "sequence_parallel": "false",
     "micro_batch_size": 1,

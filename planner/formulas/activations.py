@@ -25,7 +25,10 @@ def kept_bytes(*, tokens: Numeric, bytes_per_token: Numeric) -> FloatArray:
 
 
 def dropout_mask_bytes(*, dropout: bool | BoolArray) -> FloatArray:
-    """Bytes per number that a dropout passes: one of its mask, none without dropout [1]_."""
+    r"""Bytes per number that a dropout passes: one of its mask, none without dropout [1]_.
+
+    .. math:: 1 \text{ or } 0
+    """
     return np.where(dropout, 1.0, 0.0)
 
 

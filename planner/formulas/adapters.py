@@ -35,7 +35,10 @@ def adapter_parameters(*, depth: Numeric, columns: Numeric, lora_rank: Numeric) 
 
 
 def nf4_bytes(*, double_quantization: bool) -> float:
-    """Bytes per parameter of NF4: `NF4_BYTES`, or `NF4_SINGLE_BYTES` without the second step."""
+    r"""Bytes per parameter of NF4: `NF4_BYTES`, or `NF4_SINGLE_BYTES` without the second step.
+
+    .. math:: \frac{4 + 8 / 64 + 32 / (64 \cdot 256)}{8} \text{ or } \frac{4 + 32 / 64}{8}
+    """
     return NF4_BYTES if double_quantization else NF4_SINGLE_BYTES
 
 

@@ -186,5 +186,5 @@ def lognormal_quantile(*, share: float, mean: Numeric, variance: Numeric) -> Flo
     .. math:: \frac{m}{\sqrt{1 + v}} e^{z \sqrt{\ln(1 + v)}}, \quad v = \frac{\sigma^2}{m^2}
     """
     m = np.maximum(mean, 1e-100)
-    log = np.log1p(np.asarray(variance) / m**2)
+    log = np.log1p(np.maximum(variance, 0.0) / m**2)
     return np.asarray(m * np.exp(NormalDist().inv_cdf(share) * np.sqrt(log) - log / 2))

@@ -16,7 +16,6 @@ from planner.confidence.plans import errors_of_memory, sure_share
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, RULES
-from planner.enums import PipelineSchedule
 from planner.estimators.cost import RunCost, run_cost
 from planner.estimators.estimate import Estimate, broken_rule, evaluate
 from planner.estimators.goodput import calendar_factors
@@ -288,9 +287,6 @@ class TrainingRuns(Candidates):
             ("gradient_accumulation_steps", c.num_micro_batches),
         ):
             table[name] = np.broadcast_to(count, c.shape).ravel().astype(int).tolist()
-        interleaved = np.where(c.virtual_pipeline > 1, PipelineSchedule.INTERLEAVED, 0)
-        schedule = np.where(c.pipeline_schedule > interleaved, c.pipeline_schedule, interleaved)
-        table["pipeline_schedule"] = worded("pipeline_schedule", schedule, c.shape)
         return table
 
     def _predictions(self) -> Columns:

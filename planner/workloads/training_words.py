@@ -30,15 +30,18 @@ TOLD = (
 
 
 def brief(row: Mapping[str, Any]) -> str:
-    """``tp4 pp4 vp20 dp128 mbs4 zero1, recompute full``: the degrees, and what is not plain."""
+    """``tp4 pp4 vp20 dp128 mbs4 zero1, recompute full``: the degrees, and what is not plain.
+
+    Rows of older versions lack parameters, which then are plain.
+    """
     known = terms_of("train", "parameter", "derived")
-    words = [f"{known[name].short}{row[name]}" for name in DEGREES if row[name] > 1]
+    words = [f"{known[name].short}{row[name]}" for name in DEGREES if (row.get(name) or 1) > 1]
     words.append(f"{known['micro_batch_size'].short}{row['micro_batch_size']}")
     words += [f"zero{row['zero_stage']}"] if row["zero_stage"] else []
     others = [
         f"{name} {row[name]}"
         for name, term in _PARAMETERS.items()
-        if not term.short and not term.option and term.type != "flag" and row[name] != term.plain
-        if row[name] not in FOLLOWING.get(name, ())
+        if not term.short and not term.option and term.type != "flag"
+        if row.get(name, term.plain) not in (term.plain, *FOLLOWING.get(name, ()))
     ]
     return ", ".join([" ".join(words), *others])

@@ -20,6 +20,7 @@ from scalar_adapters import (
     trained_in_stages,
     weight_bytes,
 )
+from scalar_gathered import gathered
 from scalar_layer import Ops, accumulation, embedding, layer, logits, prediction, softmax_falls_back
 from scalar_machine import (
     Layout,
@@ -290,7 +291,7 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
     loss_or_backward = whole | {
         "activations": activations,
         "working": working,
-        "gathered": _gathered(world, layout, stage),
+        "gathered": gathered(world, layout, stage),
         "fragmentation": memory.fragmentation * (activations + working),
     }
     if not world.framework.states.gradients_persist and layout.num_micro_batches == 1:
@@ -381,29 +382,3 @@ def _buffers(world: World, layout: Layout, stage: int) -> float:
     memory = world.framework.memory
     held = memory.buffered_bytes * sum(trained_in_stages(world, layout)[stage])
     return min(memory.communication_buffer, held) if held else memory.communication_buffer
-
-
-def _gathered(world: World, layout: Layout, stage: int) -> float:
-    """Whole weights and gradients of the units alive; FSDP's stage 2 keeps all weights.
-
-    FSDP behind a pipeline keeps all gradients until the last micro-batch.
-    """
-    model, states = world.model, world.framework.states
-    on_host = layout.offload in WEIGHTS
-    if layout.zero_stage < states.weights_sharded_from and not on_host:
-        return 0.0
-    held = {index: model.layer_groups[index] for index in stages(model, layout)[stage]}
-    of_layer, of_end = weight_bytes(world, layout)
-    matrix = model.vocab_size * model.hidden_size / layout.tensor_parallel
-    together = world.framework.memory.gathered_layers
-    layers = [sum(layer_parameters(model, group, layout)) for group in held.values()]
-    weights = max(max(layers) * together * of_layer, matrix * of_end)
-    trained = [sum(trained_in_layer(world, layout, group)) for group in held.values()]
-    gradients = max(max(trained) * together, trained_in_end(world, layout)[0])
-    if layout.zero_stage == 2 == states.weights_sharded_from:
-        ends = end_parameters(model, layout, stage)
-        whole = sum(stage_parameters(world, layout)[stage])
-        weights = (whole - ends) * of_layer + ends * of_end
-    if states.weights_sharded_from == 2 and layout.pipeline_parallel > 1:
-        gradients = sum(trained_in_stages(world, layout)[stage])
-    return weights + gradients * states.gradient_on_wire

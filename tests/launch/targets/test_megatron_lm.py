@@ -334,8 +334,8 @@ def test_latent_attention_leaves_the_kernel_open() -> None:
     assert words(job("llama-2-7b", 8))["--attention-backend"] == "flash"
 
 
-def test_narrow_gradients_are_told() -> None:
-    """They are counted in 32 bit, which decides whether a plan fits."""
+def test_narrow_gradients_are_read() -> None:
+    """Two bytes of each decide whether a plan fits."""
     reading = TARGET.reading(
         Found(
             target="megatron-lm",
@@ -348,7 +348,7 @@ def test_narrow_gradients_are_told() -> None:
             },
         )
     )
-    assert any("2 bytes less" in note for note in TARGET.answers(reading).notes)
+    assert TARGET.answers(reading).values["main_grads_precision"] == "bf16"
 
 
 @pytest.mark.parametrize(
