@@ -23,7 +23,7 @@ LARGEST_ERRORS = {
     "InternEvo train_performance": ("mape", 0.07),
     "xtuner legacy speed benchmark": ("mape", 0.17),
     # Of nine runs two are of 61 layers on 32 chunks, which fit with recomputation alone.
-    "NeMo AutoModel performance summary": ("median", 0.33),
+    "NeMo AutoModel performance summary": ("median", 0.35),
     "Megatron-LM README H100 weak-scaling table (2024-07)": ("mape", 0.06),
     "Megatron-LM README table Apr-2021 (= arXiv 2104.04473 Table 1)": ("mape", 0.04),
     "Megatron-LM README tables Sep-2020": ("mape", 0.05),
