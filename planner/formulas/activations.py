@@ -25,7 +25,7 @@ def kept_bytes(*, tokens: Numeric, bytes_per_token: Numeric) -> FloatArray:
 
 
 def dropout_mask_bytes(*, dropout: bool | BoolArray) -> FloatArray:
-    r"""Bytes per number that a dropout passes: one of its mask, none without dropout [1]_.
+    r"""Bytes per number that a dropout passes: one of its mask, none without dropout.
 
     .. math:: 1 \text{ or } 0
     """
@@ -38,6 +38,6 @@ def score_bytes(*, num_keys: Numeric, dropout: bool | BoolArray) -> FloatArray:
     .. math:: c\, s
 
     The softmax (2 bytes) and, with dropout, its mask (1) and output (2) of each of s keys: c is 2
-    or 5 [1]_.
+    or 5 (Korthikanti et al., section 4.1).
     """
     return np.asarray(np.where(dropout, 5.0, 2.0) * num_keys)
