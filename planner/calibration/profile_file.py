@@ -27,6 +27,7 @@ _MICROSECONDS = (
     "decode_launch_time",
     "prefill_launch_time",
     "expert_launch_time",
+    "decode_expert_launch_time",
     "expert_loop_time",
     "collective_launch_time",
     "quantized_launch_time",

@@ -119,7 +119,8 @@ def _launched(
         each += execution.quantized_launch_time * matrices
     captured = decoding and batch.context <= (execution.captured_context or float("inf"))
     if captured:
-        return float(blocks * execution.decode_launch_time + each)
+        routing = execution.decode_expert_launch_time if number else 0.0
+        return float(blocks * execution.decode_launch_time + routing + each)
     routing = execution.expert_launch_time if number else 0.0
     return float(blocks * execution.prefill_launch_time + routing + each)
 

@@ -105,16 +105,17 @@ def step_time(
 def _launch_time(rank: Rank, group: LayerGroup, decoding: bool) -> Numeric:
     """Seconds in which the host launches a layer."""
     execution = rank.setting.engine.execution
-    each, routing = _quantized_launches(rank, group), 0.0
+    each, routing, captured_routing = _quantized_launches(rank, group), 0.0, 0.0
     if group.num_experts > 1:
         each = each + execution.expert_loop_time * group.num_experts
         routing = execution.expert_launch_time
+        captured_routing = execution.decode_expert_launch_time
     blocks = group.num_blocks / 2
     launched = blocks * execution.prefill_launch_time + routing + each
     if not decoding:
         return launched
     longest = execution.captured_context or np.inf
-    captured = blocks * execution.decode_launch_time + each
+    captured = blocks * execution.decode_launch_time + captured_routing + each
     return np.where(rank.batch.context > longest, launched, captured)
 
 
