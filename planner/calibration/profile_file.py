@@ -22,6 +22,7 @@ _MILLISECONDS = (
     "micro_batch_overhead",
     "step_overhead",
     "request_overhead",
+    "draft_overhead",
 )
 _MICROSECONDS = (
     "decode_launch_time",
@@ -32,6 +33,7 @@ _MICROSECONDS = (
     "collective_launch_time",
     "quantized_launch_time",
     "sequence_overhead",
+    "draft_sequence_overhead",
 )
 _GIBIBYTES = ("reserved", "communication_buffer")
 _GIGABYTES_PER_SECOND = ("vector_bandwidth", "attention_block_bandwidth")

@@ -70,6 +70,11 @@ class EngineExecution:
     """What routing to experts adds to a layer of a step with prompts."""
     decode_expert_launch_time: Seconds = 0.0
     """What routing to experts adds to ``decode_launch_time``; CUDA graphs make it zero."""
+    draft_overhead: Seconds = 0.0
+    """What the host adds to a step that verifies drafted tokens: it is not planned while the one
+    before it runs."""
+    draft_sequence_overhead: Seconds = 0.0
+    """The same for each sequence in it."""
     expert_loop_time: Seconds = 0.0
     """The host's time for each expert of a layer where it launches one after the other."""
     collective_launch_time: Seconds = 0.0
