@@ -104,8 +104,8 @@ def _adapter(said: Said, found: Collected) -> None:
         return
     if said.of("script", "saved_modules"):
         found.values["modules_to_save"] = "embeddings"
-    if kind == "qlora" and said.of("script", "double_quantization") == "false":
-        found.values["double_quantization"] = False
+    if kind == "qlora":
+        _scales(said, found)
     rank = said.number("script", "lora_rank")
     if rank is None:
         default = _RANKS[said.is_supervised]
@@ -118,6 +118,16 @@ def _adapter(said: Said, found: Collected) -> None:
         found.default("lora_targets", "query_value", reason)
     else:
         found.values["lora_targets"] = lora_targets(modules.split())
+
+
+def _scales(said: Said, found: Collected) -> None:
+    """Whether the scales of 4-bit weights are quantized too."""
+    told = said.of("script", "double_quantization")
+    if told == "false":
+        found.values["double_quantization"] = False
+    elif told is None and said.is_supervised:
+        reason = "no --use_bnb_nested_quant: TRL leaves the scales in 32 bits"
+        found.default("double_quantization", False, reason)
 
 
 def lora_targets(modules: list[str]) -> str:
