@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli import complete, options
+from planner.cli import complete, how
 
 RunsFile = Annotated[
     Path,
@@ -39,8 +39,8 @@ def calibrate(
     output: Output,
     framework: Framework = None,
     parameter: Parameters = None,
-    specs: options.Specs = None,
-    quiet: options.Quiet = False,
+    specs: how.Specs = None,
+    quiet: how.Quiet = False,
 ) -> None:
     """Fit a framework or engine profile to measured runs."""
     from planner.calibration.profile_file import profile_text, require_fitting

@@ -9,7 +9,7 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-from planner.cli.options import HOW
+from planner.cli.how import HOW
 from planner.terms import Term, glossary, terms_of
 from planner.workloads.registry import workload_names
 

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import typer
 
-from planner.cli.options import HOW, Given, is_given, option_name
+from planner.cli.how import HOW
+from planner.cli.options import Given, is_given, option_name
 from planner.given import make_request as _make_request
 from planner.given import question_of, read_burst
 from planner.inputs import read, whole

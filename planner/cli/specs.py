@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli import complete, options
+from planner.cli import complete, how
 
 specs = typer.Typer(
     no_args_is_help=True,
@@ -24,7 +24,7 @@ Kind = Annotated[
 
 
 @specs.command("list")
-def list_specs(kind: Kind = "", specs_folder: options.Specs = None) -> None:
+def list_specs(kind: Kind = "", specs_folder: how.Specs = None) -> None:
     """Show all specs of a kind with key figures, or the kinds."""
     from planner.report.console import make_console
     from planner.report.spec_lists import print_kinds, print_list, spec_kind
@@ -47,7 +47,7 @@ def show(
             help="A name, an alias or a file.", metavar="NAME", autocompletion=complete.of_kind
         ),
     ],
-    specs_folder: options.Specs = None,
+    specs_folder: how.Specs = None,
 ) -> None:
     """Show every number of a spec with its unit and its source."""
     from planner.report.console import make_console
@@ -68,7 +68,7 @@ def validate(
             autocompletion=complete.kinds,
         ),
     ] = None,
-    specs_folder: options.Specs = None,
+    specs_folder: how.Specs = None,
 ) -> None:
     """Check spec files and print every fault of every one."""
     from planner.errors import SpecError

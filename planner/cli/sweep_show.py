@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli import options
+from planner.cli import how
 
 EPILOG = """Names are columns of DIR/scenarios.csv, with their units or without: cost is cost_usd;
 time is calendar or training time, or the latency of a request; value is cost x time. Examples:
@@ -69,7 +69,7 @@ def show(
     csv: Csv = None,
     json: Json = None,
     full: Full = False,
-    specs: options.Specs = None,
+    specs: how.Specs = None,
 ) -> None:
     """Show what a sweep found: a summary, or the rows, matrix or differences asked for."""
     from planner.files import check_outputs

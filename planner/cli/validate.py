@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli import options
+from planner.cli import how
 from planner.enums import TemplateKind
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ def validate(
     log: LogFile = None,
     plan: PlanFile = None,
     log_format: LogFormat = None,
-    specs: options.Specs = None,
-    quiet: options.Quiet = False,
+    specs: how.Specs = None,
+    quiet: how.Quiet = False,
 ) -> None:
     """Predict measured runs and show how far off that is.
 
