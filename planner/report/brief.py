@@ -172,11 +172,12 @@ def sure_lines(
     if sure is None:
         return []
     meaning = "published runs like this lie there"
-    if any(fact.ends for fact in facts):
+    is_open = any(fact.ends for fact in facts)
+    if is_open:
         meaning = "runs like this, open facts included"
     lines = [f"In brackets: 9 of 10 {meaning} (basis: {sure.basis})."]
     asked = with_rate(plan.problem.constraints, plan.request.request_rate)
-    return [*filter(None, (*lines, limits_line(candidates, asked)))]
+    return [*filter(None, (*lines, limits_line(candidates, asked, as_assumed=is_open)))]
 
 
 def _capacity(plan: Plan, row: Mapping[str, Any]) -> float:
