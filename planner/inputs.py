@@ -212,7 +212,8 @@ def _number(term: Term, value: Any, said: str) -> float:
 def _share(term: Term, value: Any, said: str) -> float:
     number = _real(value, "1")
     if number is None or not 0 <= number <= 1:
-        raise SearchSpaceError(f"{said} is a share from 0 to 1, not {shown(value)}.")
+        told = f"{said} is a share from 0 to 1 or a percentage such as 90%, not {shown(value)}"
+        raise SearchSpaceError(f"{told}: {term.description.partition(';')[0]}.")
     return number
 
 

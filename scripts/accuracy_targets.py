@@ -4,11 +4,9 @@
 others are patterns of the columns of their name, ``kind`` is dense or moe, and ``rated`` 1 are runs
 with a stated rate of requests. Figures: *mean* and *median* of |predicted / measured - 1|, *regret*
 as `planner.validation.compare`, the share *answered* of measured runs, the share *refused* of those
-that ran, and the share *said to fit* of those that ran out.
-
-Recipes, deployments, the room for a cache and weak scaling are not rows of these tables:
-`docs/recipes.md`, `tests/estimators/test_published_deployments.py`, `scripts/start_logs.py` and
-`tests/estimators` have them.
+that ran, the share *said to fit* of those that ran out, and the *gap* between predicted and
+measured weak scaling. Recipes, deployments (the share *judged wrongly*) and logs of engines (the
+*largest* error) are sets of `target_sets`.
 """
 
 from __future__ import annotations
@@ -18,6 +16,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
+
+from target_sets import SETS, scaling_gaps
 
 from planner.confidence.tables import read_table
 from planner.validation.compare import Row, group_errors, memory_verdicts
@@ -53,13 +54,13 @@ class Reached:
 
 def reached(tables: Sequence[Sequence[Row]]) -> list[Reached]:
     """Every figure; the tables stand in the order of `make_accuracy.shipped_rows`."""
-    return [
-        _reached(wanted, tables[_TABLES.index(wanted["table"])])
-        for wanted in read_table("accuracy_targets.csv", _FOLDER)
-    ]
+    return [_reached(wanted, tables) for wanted in read_table("accuracy_targets.csv", _FOLDER)]
 
 
-def _reached(wanted: Mapping[str, str], rows: Sequence[Row]) -> Reached:
+def _reached(wanted: Mapping[str, str], tables: Sequence[Sequence[Row]]) -> Reached:
+    if wanted["table"] in SETS:
+        return _of_set(wanted)
+    rows = tables[_TABLES.index(wanted["table"])]
     mine = [row for row in rows if _belongs(wanted, row)]
     compared = next(one for one in rows[0].kind.compared if one.interval == wanted["quantity"])
     figure = _FIGURES[wanted["figure"]]
@@ -72,6 +73,21 @@ def _reached(wanted: Mapping[str, str], rows: Sequence[Row]) -> Reached:
         unfitted=figure([row for row in mine if not row.run.flag(compared.calibration)], compared)[
             1
         ],
+        target=float(wanted["target"]),
+    )
+
+
+def _of_set(wanted: Mapping[str, str]) -> Reached:
+    """A figure of a set that is no table of runs."""
+    numbers = SETS[wanted["table"]]()
+    unfitted = [number for number, is_fitted in numbers if not is_fitted]
+    figure = _OF_NUMBERS[wanted["figure"]]
+    return Reached(
+        name=wanted["set"],
+        figure=wanted["figure"],
+        rows=len(numbers),
+        reached=figure([number for number, _ in numbers]),
+        unfitted=figure(unfitted) if unfitted else math.nan,
         target=float(wanted["target"]),
     )
 
@@ -113,6 +129,11 @@ def _said_to_fit(rows: Sequence[Row], _: Compared) -> tuple[int, float]:
     return found.ran_out, found.said_to_fit / found.ran_out if found.ran_out else math.nan
 
 
+def _gap(rows: Sequence[Row], compared: Compared) -> tuple[int, float]:
+    found = scaling_gaps(rows, compared)
+    return len(found), fmean(found) if found else math.nan
+
+
 def _measured(rows: Sequence[Row], compared: Compared) -> Iterator[Row]:
     return (row for row in rows if row.first_measured(compared.names) is not None)
 
@@ -124,4 +145,11 @@ _FIGURES: Mapping[str, Callable[[Sequence[Row], Compared], tuple[int, float]]] =
     "answered": _answered,
     "refused": _refused,
     "said to fit": _said_to_fit,
+    "gap": _gap,
+}
+_OF_NUMBERS: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "mean": fmean,
+    "largest": max,
+    "refused": fmean,
+    "judged wrongly": fmean,
 }

@@ -60,7 +60,21 @@ def _meant(option: str, known: Iterable[str]) -> str:
     name = full_name(option.lstrip("-"), parameters)
     if name in parameters:
         return f" It is a parameter: --set {name}=VALUE."
+    if option in _limits():
+        return (
+            " A limit chooses among plans: `planner search` takes it; of the one plan that this "
+            f"command is for, see {_limits()[option]} in what it prints, or in --json."
+        )
     return did_you_mean(option, known)
+
+
+def _limits() -> dict[str, str]:
+    """Options of limits, with the result that each bounds."""
+    return {
+        term.option: (term.header or name.replace("_", " ")).rpartition(" ")[0] or name
+        for name, term in glossary().items()
+        if "limit" in term.kind and term.option
+    }
 
 
 class _Commands(TyperGroup):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from planner.errors import LaunchError, did_you_mean
+from planner.launch.lengths import common_width, longest_and_ratio, range_word
 from planner.launch.target import Argument, Process, Variable
 
 STEPS = 50
@@ -64,7 +65,8 @@ _OUTPUT = "OUTPUT_DIR"
 class Load:
     """What a benchmark of serving sends: as many clients as ``concurrency``, or a rate [1/s].
 
-    ``prefix_tokens`` of the ``input_tokens`` are the same in all requests.
+    ``prefix_tokens`` of the ``input_tokens`` are the same in all requests. The variations are
+    standard deviations of the lengths over their means [1].
     """
 
     model: str
@@ -75,6 +77,18 @@ class Load:
     concurrency: int | None
     url: str
     result_file: str
+    input_variation: float = 0.0
+    output_variation: float = 0.0
+
+    @property
+    def random_tokens(self) -> int:
+        """Tokens of a prompt that no other begins with, on average."""
+        return self.input_tokens - self.prefix_tokens
+
+    @property
+    def random_variation(self) -> float:
+        """Of those tokens, which all of the prompt's variation falls to."""
+        return self.input_variation * self.input_tokens / self.random_tokens
 
     @property
     def num_requests(self) -> int:
@@ -172,6 +186,8 @@ def serving_benchmark(
     request_rate: float | None = None,
     concurrency: float | None = None,
     prefix_cache_hit_rate: float = 0.0,
+    input_variation: float = 0.0,
+    output_variation: float = 0.0,
     url: str = "http://127.0.0.1:8000",
     result_file: str = "benchmark.json",
 ) -> tuple[str, ...]:
@@ -180,7 +196,9 @@ def serving_benchmark(
     ``input_tokens`` and ``output_tokens`` are those of a request [tokens], ``request_rate`` is
     that of Poisson arrivals [1/s], ``concurrency`` the number of clients that wait for their
     answers; with both, at most so many requests are under way. ``prefix_cache_hit_rate`` is the
-    share of the prompt that all requests have in common. Engines without a tool of their own are
+    share of the prompt that all requests have in common. ``input_variation`` and
+    ``output_variation``: standard deviations of the lengths over their means [1], as near as the
+    tool draws them (`planner.launch.lengths.length_notes`). Engines without a tool of their own are
     measured by aiperf over the OpenAI interface, which writes to a folder, ``result_file`` without
     its ending.
 
@@ -195,6 +213,7 @@ def serving_benchmark(
         request_rate=request_rate,
         concurrency=concurrency,
         shared=prefix_cache_hit_rate,
+        variations=(input_variation, output_variation),
         url=url,
         result_file=result_file,
     )
@@ -208,6 +227,7 @@ def _load(
     request_rate: float | None,
     concurrency: float | None,
     shared: float,
+    variations: tuple[float, float],
     url: str,
     result_file: str,
 ) -> Load:
@@ -218,6 +238,8 @@ def _load(
     given = [one for one in (request_rate, concurrency) if one is not None]
     if not all(math.isfinite(one) and one > 0 for one in given):
         raise LaunchError("The rate and the concurrency of a benchmark must be above 0.")
+    if not all(math.isfinite(one) and one >= 0 for one in variations):
+        raise LaunchError("Lengths of a benchmark vary by 0 or more of their means.")
     if not 0 <= shared < 1:
         raise LaunchError(f"{shared:g} of the prompt cannot be in the cache; give 0 to below 1.")
     tokens = round(lengths[0])
@@ -231,6 +253,8 @@ def _load(
         concurrency=None if concurrency is None else max(round(concurrency), 1),
         url=url,
         result_file=result_file,
+        input_variation=variations[0],
+        output_variation=variations[1],
     )
 
 
@@ -239,6 +263,8 @@ def _vllm(load: Load) -> Iterator[str]:
     yield from ("--endpoint", "/v1/completions", "--model", load.model)
     yield from ("--dataset-name", "random", "--seed", "1", "--ignore-eos")
     yield from _random_lengths(load)
+    lengths = range_word(load.random_variation, load.output_variation)
+    yield from ("--random-range-ratio", lengths)
     yield from ("--num-warmups", str(load.warmup))
     yield from _arrivals(load)
     yield from _saved_json(load)
@@ -250,15 +276,17 @@ def _tensorrt_llm(load: Load) -> Iterator[str]:
     yield from ("--model", load.model, "--dataset-name", "random", "--random-ids")
     yield from ("--tokenize-on-client", "--seed", "1", "--ignore-eos")
     yield from _random_lengths(load)
+    width = common_width(load.random_variation, load.output_variation)
+    yield from ("--random-range-ratio", f"{width:g}")
     yield from _arrivals(load)
     yield from _saved_json(load)
 
 
 def _random_lengths(load: Load) -> Iterator[str]:
-    """Equal lengths; the prefix comes before the random part."""
+    """Means of the lengths; the prefix comes before the random part."""
     yield from ("--random-prefix-len", str(load.prefix_tokens))
-    yield from ("--random-input-len", str(load.input_tokens - load.prefix_tokens))
-    yield from ("--random-output-len", str(load.output_tokens), "--random-range-ratio", "0")
+    yield from ("--random-input-len", str(load.random_tokens))
+    yield from ("--random-output-len", str(load.output_tokens))
 
 
 def _saved_json(load: Load) -> Iterator[str]:
@@ -281,12 +309,16 @@ def _sglang(load: Load) -> Iterator[str]:
         yield from ("--dataset-name", "generated-shared-prefix", "--gsp-num-groups", "1")
         yield from ("--gsp-prompts-per-group", str(load.num_requests))
         yield from ("--gsp-system-prompt-len", str(load.prefix_tokens))
-        yield from ("--gsp-question-len", str(load.input_tokens - load.prefix_tokens))
+        yield from ("--gsp-question-len", str(load.random_tokens))
         yield from ("--gsp-output-len", str(load.output_tokens), "--gsp-range-ratio", "1")
     else:
-        yield from ("--dataset-name", "random-ids", "--random-range-ratio", "1")
-        yield from ("--random-input-len", str(load.input_tokens))
-        yield from ("--random-output-len", str(load.output_tokens), "--tokenize-prompt")
+        width = common_width(load.input_variation, load.output_variation)
+        (prompt, ratio), (answer, _) = (
+            longest_and_ratio(each, width) for each in (load.input_tokens, load.output_tokens)
+        )
+        yield from ("--dataset-name", "random-ids", "--random-range-ratio", f"{ratio:g}")
+        yield from ("--random-input-len", str(prompt))
+        yield from ("--random-output-len", str(answer), "--tokenize-prompt")
     yield from ("--warmup-requests", str(load.warmup))
     yield from _arrivals(load)
     yield from ("--output-file", load.result_file)
@@ -295,10 +327,15 @@ def _sglang(load: Load) -> Iterator[str]:
 def _aiperf(load: Load) -> Iterator[str]:
     yield from ("aiperf", "profile", "--model", load.model, "--url", load.url)
     yield from ("--endpoint-type", "completions", "--streaming", "--random-seed", "1")
-    yield from ("--isl", str(load.input_tokens - load.prefix_tokens), "--isl-stddev", "0")
-    yield from ("--osl", str(load.output_tokens), "--osl-stddev", "0")
+    deviations = (
+        f"{load.input_tokens * load.input_variation:g}",
+        f"{load.output_tokens * load.output_variation:g}",
+    )
+    yield from ("--isl", str(load.random_tokens), "--isl-stddev", deviations[0])
+    yield from ("--osl", str(load.output_tokens), "--osl-stddev", deviations[1])
     yield from ("--extra-inputs", "ignore_eos:true")
-    yield from ("--extra-inputs", f"min_tokens:{load.output_tokens}")
+    if not load.output_variation:
+        yield from ("--extra-inputs", f"min_tokens:{load.output_tokens}")
     if load.prefix_tokens:
         yield from ("--num-prefix-prompts", "1")
         yield from ("--prefix-prompt-length", str(load.prefix_tokens))

@@ -129,8 +129,7 @@ class Job:
     @cached_property
     def hub_name(self) -> str | None:
         """ORG/NAME of the model on Hugging Face, None where none is known."""
-        names = (str(self["model"]), *self.model.aliases)
-        return next((name for name in names if _is_hub_name(name)), None)
+        return hub_name(str(self["model"]), *self.model.aliases)
 
     def require_even_nodes(self) -> None:
         """Refuse GPUs that fill no whole nodes.
@@ -145,6 +144,11 @@ class Job:
                 f"{self.num_gpus} GPUs are no whole nodes of {self.gpus_per_node}: "
                 "launchers need the same number on each; plan another number of GPUs."
             )
+
+
+def hub_name(*names: str) -> str | None:
+    """The first of a model's names that is ORG/NAME on Hugging Face, None if none is."""
+    return next((name for name in names if _is_hub_name(name)), None)
 
 
 def _is_hub_name(name: str) -> bool:

@@ -187,6 +187,12 @@ def known_gpu(name: str | None) -> GpuSpec | None:
         return None
 
 
+def put_draft_model(told: Told, name: object) -> None:
+    """The model that drafts, if it is one that is known: heads of other methods are none."""
+    if isinstance(name, str) and known_model(name) is not None:
+        told.values["draft_model"] = checkpoint_of(name).model
+
+
 def put_model(told: Told, name: str | None) -> ModelSpec | None:
     """The model of a command; None where none is shipped of that name.
 

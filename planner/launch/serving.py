@@ -17,7 +17,9 @@ from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
 from planner.inputs import read
 from planner.launch.benchmark import serving_benchmark
+from planner.launch.drafting import named_draft
 from planner.launch.job import Job
+from planner.launch.lengths import length_notes
 from planner.launch.target import Argument, Process, Variable
 from planner.specs.catalogue import Catalogue
 from planner.specs.engine import EngineProfile
@@ -105,8 +107,7 @@ class Worker:
     @property
     def draft(self) -> ModelSpec | None:
         """The model that drafts tokens, where one is named."""
-        name, folder = self.job["draft_model"], self.job.pinned.specs_folder
-        return Catalogue(Path(folder) if folder else None).load_model(str(name)) if name else None
+        return named_draft(self.job)
 
     @property
     def redundant_experts(self) -> int:
@@ -361,7 +362,8 @@ def benchmark(
     """
     (worker, *_) = reversed(workers_of(job))
     servers = worker.copies if routes_replicas or job.is_disaggregated else 1
-    rate = job["request_rate"]
+    rate, shared = job["request_rate"], float(job["prefix_cache_hit_rate"] or 0.0)
+    prompts, answers = (float(job[f"{kind}_variation"] or 0.0) for kind in ("input", "output"))
     # It asks for the rate, or holds as many requests in flight as the plan has room for.
     words = serving_benchmark(
         engine,
@@ -370,12 +372,19 @@ def benchmark(
         output_tokens=float(job["output_tokens"]),
         request_rate=None if rate is None else float(rate) * servers / worker.copies,
         concurrency=None if rate else int(worker.values["concurrency"]) * servers,
-        prefix_cache_hit_rate=float(job["prefix_cache_hit_rate"] or 0.0),
+        prefix_cache_hit_rate=shared,
+        input_variation=prompts,
+        output_variation=answers,
         url=f"http://127.0.0.1:{_FRONT_PORT}",
     )
     given = tuple(model if word == _MODEL else word for word in words)
     arguments = tuple(_lines(given))
-    return (Process(name="benchmark", arguments=arguments, num_nodes=1, gpus_per_node=0),)
+    notes = length_notes(
+        engine, input_variation=prompts, output_variation=answers, has_prefix=shared > 0
+    )
+    return (
+        Process(name="benchmark", arguments=arguments, num_nodes=1, gpus_per_node=0, notes=notes),
+    )
 
 
 _MODEL = "\0model"

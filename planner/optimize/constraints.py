@@ -56,6 +56,14 @@ class Constraint:
             return np.asarray(~(self.sign * value <= self.sign * self.bound))
 
 
+def with_rate(limits: Iterable[Constraint], rate: float | None) -> tuple[Constraint, ...]:
+    """The limits of a plan, after the ``rate`` [1/s] that it must serve where one is asked for."""
+    if rate is None:
+        return tuple(limits)
+    asked = Constraint(name="request_rate", bound=rate, sign=-1, unit="1/s")
+    return (asked, *(limit for limit in limits if limit.name != asked.name))
+
+
 def limit_rows(
     candidates: Candidates, limits: Iterable[Constraint]
 ) -> list[dict[str, float | str | None]]:

@@ -15,6 +15,7 @@ from planner import text
 from planner.confidence.intervals import Confidence
 from planner.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.collector import first_row
+from planner.optimize.constraints import with_rate
 from planner.optimize.result import SearchResult, row_of
 from planner.optimize.result_columns import intervals
 from planner.optimize.source import Candidates
@@ -171,10 +172,12 @@ def sure_lines(
     if sure is None:
         return []
     meaning = "published runs like this lie there"
-    if any(fact.ends for fact in facts):
+    is_open = any(fact.ends for fact in facts)
+    if is_open:
         meaning = "runs like this, open facts included"
     lines = [f"In brackets: 9 of 10 {meaning} (basis: {sure.basis})."]
-    return [*filter(None, (*lines, limits_line(candidates, plan.problem.constraints)))]
+    asked = with_rate(plan.problem.constraints, plan.request.request_rate)
+    return [*filter(None, (*lines, limits_line(candidates, asked, as_assumed=is_open)))]
 
 
 def _capacity(plan: Plan, row: Mapping[str, Any]) -> float:

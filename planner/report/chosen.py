@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.open_facts import moving_facts
 from planner.optimize.collector import known_value
-from planner.optimize.constraints import limit_rows
+from planner.optimize.constraints import limit_rows, with_rate
 from planner.optimize.result import Comparison, SearchResult, row_of
 from planner.optimize.result_rows import full_rows
 from planner.optimize.source import Candidates
@@ -50,7 +50,11 @@ def _row(plan: Plan, candidates: Candidates | None) -> dict[str, Any] | None:
 
 
 def _limits(plan: Plan, candidates: Candidates | None) -> list[dict[str, Any]]:
-    return [] if candidates is None else limit_rows(candidates, plan.problem.constraints)
+    return (
+        []
+        if candidates is None
+        else limit_rows(candidates, with_rate(plan.problem.constraints, plan.request.request_rate))
+    )
 
 
 def _compared(plan: Plan, compared: Comparison) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from planner.optimize.collector import first_row
-from planner.optimize.constraints import limit_rows
+from planner.optimize.constraints import limit_rows, with_rate
 from planner.plan import Plan
 from planner.report.chosen import open_facts
 from planner.report.configuration import settings_text
@@ -55,12 +55,13 @@ def write_estimate(
     """
     if path is None:
         return
+    limits = with_rate(plan.problem.constraints, plan.request.request_rate)
     with row_files(None, path) as files:
         files.add(result_blocks(plan, found.table()))
         files.finish(
             plan_manifest(plan, command),
             operators=details_of(plan).operators(found),
             open_facts=open_facts(plan, found.candidates),
-            limits=limit_rows(found.candidates, plan.problem.constraints),
+            limits=limit_rows(found.candidates, limits),
             **more,
         )

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from planner.files import is_device, manifest_path, written_whole
+from planner.optimize.constraints import with_rate
+from planner.optimize.limit_columns import with_limits
 from planner.optimize.result_columns import full_columns
 from planner.plan import Plan
 from planner.report.cells import csv_cell, joined, json_cell
@@ -22,7 +24,8 @@ Block = Mapping[str, Any]
 
 def result_blocks(plan: Plan, table: Block) -> Iterator[Block]:
     """The columns of results and their intervals, some thousand rows at a time."""
-    return blocks(full_columns(table, plan.problem.sources))
+    limits = with_rate(plan.problem.constraints, plan.request.request_rate)
+    yield from blocks(with_limits(full_columns(table, plan.problem.sources), limits))
 
 
 def blocks(table: Block) -> Iterator[Block]:

@@ -69,15 +69,21 @@ def fits_words(row: Mapping[str, Any]) -> str:
     return f"fits with {text.chance(probability)}" if math.isfinite(probability) else ""
 
 
-def limits_line(candidates: Candidates, limits: Sequence[Constraint]) -> str:
-    """How surely the one candidate keeps each limit, in words; empty where nothing tells."""
+def limits_line(
+    candidates: Candidates, limits: Sequence[Constraint], *, as_assumed: bool = False
+) -> str:
+    """How surely the one candidate keeps each limit, in words; empty where nothing tells.
+
+    ``as_assumed``: open facts are taken as they were assumed, which intervals are not.
+    """
     words = []
     for limit in limits:
         kept = limit.chance(candidates)
         if math.isfinite(kept):
             bound = text.limit(limit.bound, limit.unit)
             words.append(f"{limit_label(limit.name)} {bound} with {text.chance(kept)}")
-    return f"Meets {', '.join(words)}." if words else ""
+    said = "With what was assumed it meets" if as_assumed else "Meets"
+    return f"{said} {', '.join(words)}." if words else ""
 
 
 def ties(values: Sequence[float], sure: Confidence | None) -> list[bool]:

@@ -6,6 +6,7 @@ from collections.abc import MutableMapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from planner.adapter_names import saved_modules, targets_named
 from planner.enums import AdapterKind, AdapterTargets, Padding, SavedModules
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.request import Request
@@ -41,7 +42,7 @@ def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict
     _refuse_useless(request, kind)
     if kind is AdapterKind.NONE:
         return {"adapter": kind}
-    saved = _word("modules_to_save", request.modules_to_save or "none", SavedModules)
+    saved = _word("modules_to_save", saved_modules(request.modules_to_save), SavedModules)
     fields: dict[str, Any] = {"adapter": kind, "modules_to_save": saved}
     if not kind.is_low_rank:
         return fields | {
@@ -56,7 +57,7 @@ def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict
         defaults["lora_targets"] = f"{targets} (default)"
     return fields | {
         "lora_rank": _count("lora_rank", request.lora_rank, defaults),
-        "lora_targets": _word("lora_targets", targets, AdapterTargets),
+        "lora_targets": _word("lora_targets", targets_named(targets), AdapterTargets),
     }
 
 

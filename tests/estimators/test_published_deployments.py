@@ -1,51 +1,17 @@
-"""Deployments that run as published, and some that engines refuse (``published/deployments.csv``).
-
-Each row names the guide, recipe or issue that says so; ``accepted`` 0: it is refused, or does not
-fit.
-"""
+"""Deployments that run as published, and some that engines refuse (`scripts/deployments.py`)."""
 
 from __future__ import annotations
 
-import csv
-from pathlib import Path
-
 import numpy as np
 import pytest
+from deployments import deployments, is_wrong, why_not
 
 import planner
 from planner.configurations.serving_rules import SERVING_RULES
 
-SIZES = ("tensor_parallel", "pipeline_parallel", "attention_data_parallel", "expert_parallel")
-
-
-def deployments() -> list[dict[str, str]]:
-    path = Path(__file__).parent / "published" / "deployments.csv"
-    with path.open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def why_not(row: dict[str, str], **more: object) -> str:
-    settings: dict[str, object] = {name: int(row[name]) for name in (*SIZES, "concurrency")}
-    settings |= {name: row[name] for name in ("quantization", "kv_cache") if row[name]}
-    return planner.estimate(
-        workload="serve",
-        model=row["model"],
-        gpu=row["gpu"],
-        engine=row["engine"],
-        num_gpus=int(row["num_gpus"]),
-        input_tokens=int(row["input_tokens"]),
-        output_tokens=int(row["output_tokens"]),
-        settings=settings,
-        **more,
-    ).rejected_by
-
 
 def test_published_deployments_are_judged_as_their_engines_do() -> None:
-    wrong = {
-        row["deployment"]: why_not(row)
-        for row in deployments()
-        if (why_not(row) == "") != (row["accepted"] == "1")
-    }
+    wrong = {row["deployment"]: why_not(row) for row in deployments() if is_wrong(row)}
     # 16 requests of 2,048 tokens want 4 GiB beside weights of 68; the engine lets some wait.
     assert set(wrong) <= {"Llama-3.3-70B FP8 TP1 1xH100"}, wrong
 

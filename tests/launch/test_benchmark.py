@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 import planner
 from planner.errors import LaunchError
 from planner.launch.benchmark import serving_benchmark, training_benchmark
+from planner.launch.lengths import length_notes
 from planner.launch.target import Process, Variable
 from planner.launch.write import Launch, launch_of
 from planner.request import Request
@@ -59,6 +62,84 @@ def test_clients_that_wait_send_ten_requests_each(engine: str) -> None:
     numbers = {"--num-prompts", "--request-count"} & set(words)
     assert [value(words, one) for one in numbers] == ["640"]
     assert "64" in words
+
+
+def spread(low: float, high: float) -> float:
+    """The variation of lengths that are drawn evenly."""
+    return (high - low) / math.sqrt(12) / ((high + low) / 2)
+
+
+def test_vllm_draws_lengths_that_vary_as_planned() -> None:
+    words = command("vllm", input_variation=0.3, output_variation=0.5)
+    widths = json.loads(value(words, "--random-range-ratio"))
+    assert spread(1 - widths["input"], 1 + widths["input"]) == pytest.approx(0.3, rel=2e-3)
+    assert spread(1 - widths["output"], 1 + widths["output"]) == pytest.approx(0.5, rel=2e-3)
+    # All that varies of a prompt is behind its common beginning.
+    words = command("vllm", input_variation=0.3, output_variation=0.5, prefix_cache_hit_rate=0.4)
+    assert value(words, "--random-range-ratio") == "0.866"
+    assert value(command("vllm"), "--random-range-ratio") == "0"
+    assert value(command("vllm", output_variation=1.0), "--random-range-ratio").endswith("0.99}")
+
+
+def test_sglang_draws_them_below_the_longest() -> None:
+    words = command("sglang", input_variation=0.3, output_variation=0.3)
+    longest, ratio = (
+        float(value(words, name)) for name in ("--random-input-len", "--random-range-ratio")
+    )
+    assert longest * (1 + ratio) / 2 == pytest.approx(1000, rel=1e-2)
+    assert spread(ratio, 1) == pytest.approx(0.3, rel=1e-2)
+    assert value(command("sglang"), "--random-range-ratio") == "1"
+    assert value(command("sglang"), "--random-input-len") == "1000"
+
+
+def test_others_draw_them_with_one_range_or_normally() -> None:
+    varied = {"input_variation": 0.2, "output_variation": 0.4}
+    assert value(command("tensorrt-llm", **varied), "--random-range-ratio") == "0.52"
+    words = command("llama-cpp", **varied)
+    assert (value(words, "--isl-stddev"), value(words, "--osl-stddev")) == ("200", "80")
+    # Answers shorter than the mean must be allowed.
+    assert not any("min_tokens" in word for word in words)
+    assert any("min_tokens" in word for word in command("llama-cpp"))
+
+
+@pytest.mark.parametrize(
+    ("engine", "prompts", "answers", "prefix", "words"),
+    [
+        ("vllm", 0.0, 0.0, False, ()),
+        ("vllm", 0.2, 0.4, True, ()),
+        ("vllm", 0.2, 1.0, False, ("57% at most",)),
+        ("sglang", 0.2, 0.4, False, ("of their mean",)),
+        ("sglang", 0.4, 0.4, True, ("equal lengths",)),
+        ("tensorrt-llm", 0.2, 1.0, False, ("of their mean", "57% at most")),
+        ("llama.cpp", 0.2, 1.0, False, ()),
+    ],
+)
+def test_what_is_drawn_otherwise_is_told(
+    engine: str, prompts: float, answers: float, prefix: bool, words: tuple[str, ...]
+) -> None:
+    notes = length_notes(
+        engine, input_variation=prompts, output_variation=answers, has_prefix=prefix
+    )
+    assert len(notes) == len(words)
+    assert all(word in note for word, note in zip(words, notes, strict=True))
+
+
+def test_a_plan_of_varied_lengths_is_measured_with_them() -> None:
+    asked = {"input_tokens": 1000, "output_tokens": 200, "output_variation": 0.5}
+    request = Request(
+        workload="serve",
+        model="llama-3.1-8b",
+        gpu="h100-sxm",
+        num_gpus=1,
+        engine="sglang",
+        settings={"concurrency": 16},
+        **asked,  # type: ignore[arg-type]
+    )
+    (script,) = (
+        file for file in launch_of(request, "sglang", "script").files if file.name == "benchmark.sh"
+    )
+    assert "--random-range-ratio 0.396" in script.text
+    assert "of their mean" in " ".join(script.text.split())
 
 
 def test_names_stay_one_word_whatever_they_hold() -> None:

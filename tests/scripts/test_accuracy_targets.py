@@ -6,6 +6,7 @@ import math
 
 import accuracy_targets
 import pytest
+import target_sets
 from accuracy_targets import Reached, reached
 from make_accuracy import shipped_rows
 
@@ -36,6 +37,27 @@ def test_what_their_source_calls_noise_is_left_out(tables) -> None:
     assert not any(accuracy_targets._belongs(of_speed, row) for row in noisy)
     of_memory = {**of_speed, "figure": "refused"}
     assert all(accuracy_targets._belongs(of_memory, row) for row in noisy)
+
+
+def test_a_series_is_one_layout_with_equal_work(tables) -> None:
+    (compared,) = (one for one in tables[0][0].kind.compared if one.interval == "step_time")
+    few, many, other = (
+        next(row for row in tables[0] if row.run.text("id") == name)
+        for name in ("mlperf-0059", "mlperf-0056", "mlperf-0027")
+    )
+    # 64 and 1,024 GPUs, each with as many samples.
+    speeds = [row.run.number("measured_tokens_per_s_per_gpu") for row in (few, many)]
+    predicted = [row.ranges["tokens_per_s_per_gpu"].value for row in (few, many)]
+    wanted = abs(predicted[1] / predicted[0] - speeds[1] / speeds[0])
+    assert target_sets.scaling_gaps([few, many, other], compared) == [pytest.approx(wanted)]
+    assert target_sets.scaling_gaps([few, other], compared) == []
+
+
+def test_sets_that_are_no_tables_have_figures_too(tables) -> None:
+    found = {one.name: one for one in reached(tables)}
+    assert found["vendors' recipes"].rows == 106
+    assert found["deployments"].reached <= 1 / found["deployments"].rows
+    assert found["room for the cache"].is_met
 
 
 def test_a_share_of_answers_is_to_be_large() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from planner.launch.drafting import draft_word
 from planner.launch.heading import heading
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Settings
@@ -202,8 +203,8 @@ def _unset(servers: tuple[Server, ...]) -> list[Variable]:
     """What only the user knows, as words of the graph."""
     found = [server.model for server in servers if isinstance(server.model, Variable)]
     if any(map(_drafts, servers)):
-        meaning = "folder or ORG/NAME of the model that drafts"
-        found.append(Variable(name="DRAFT_MODEL", meaning=meaning))
+        drafts = draft_word(servers[0].worker.job)
+        found += [drafts] if isinstance(drafts, Variable) else []
     return list({word.name: word for word in found}.values())
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.errors import LaunchError
+from planner.launch.drafting import draft_file
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Settings
 from planner.launch.pools import Server, draft_of, servers_of
@@ -16,7 +17,6 @@ from planner.launch.targets.llama_server_read import answers, starts
 NAME = "llama-server"
 # A type of GGUF files for each type of weights.
 _FILES = {"w16a16": "F16", "w8a16": "Q8_0", "w4a16": "Q4_K_M", "mxfp4": "MXFP4"}
-_DRAFT_MODEL = Variable(name="DRAFT_MODEL", meaning="GGUF file of the model that drafts")
 _ALL = "all"
 _MOST_SLOTS = 256
 
@@ -70,7 +70,8 @@ def _process(server: Server) -> Process:
         *map(Argument.of, server.settings.options),
     ]
     if server.worker.job["draft_tokens"]:
-        arguments.append(Argument(words=("--spec-draft-model", _DRAFT_MODEL)))
+        drafts = draft_file(server.worker.job)
+        arguments.append(Argument(words=("--spec-draft-model", drafts)))
     if not server.worker.job["prefix_cache_hit_rate"]:
         note = "the plan computes every prompt"
         arguments.append(Argument(words=("--no-cache-prompt",), note=note))

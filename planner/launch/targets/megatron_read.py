@@ -35,6 +35,9 @@ _COUNTED = (
 )
 _NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads")
 _DROPOUT = 0.1
+# What "auto" of each profile is: the way that its runs went.
+_OWN_DISPATCHER = {"Megatron-LM": "alltoall", "Megatron-Bridge": "flex", "NeMo": "flex"}
+_DISPATCHER, _USUAL_DISPATCHER = "--moe-token-dispatcher-type", "allgather"
 
 
 def answers(reading: Reading) -> Answers:
@@ -65,6 +68,8 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
     if all(map(reading.has, _BOTH_OFFLOADS)):
         values["offload"] = "optimizer_activations"
     values |= _optimizer(reading)
+    if "dist_muon" in (reading.text("--optimizer") or ""):
+        values["zero_stage"] = "1"  # its states are sharded without another option
     _set(values, "pipeline_layout", told_layout(reading, values, shape["num_hidden_layers"]))
     values["dropout"] = _dropout(reading)
     defaults = {
@@ -77,6 +82,7 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
     sizes = {name: int(values.get(name) or 1) for name in _AS_THEY_ARE[:3]}
     require_split(reading, num_gpus, **sizes)
     _require_experts(reading, num_gpus, values, sizes)
+    _set(values, "token_dispatcher", _dispatcher(reading, framework, values, defaults))
     _require_stages(reading, shape["num_hidden_layers"], sizes["pipeline_parallel"], framework)
     _set(values, "global_batch_size", _batch(reading, values, sizes, num_gpus, defaults))
     _set(values, "total_tokens", _tokens(reading, values))
@@ -194,6 +200,21 @@ def _optimizer(reading: Reading) -> dict[str, Any]:
     if reading.has(_NARROW):
         found["main_grads_precision"] = "bf16"
     return {name: word for name, word in found.items() if word not in (None, "adam", "fp16")}
+
+
+def _dispatcher(
+    reading: Reading, framework: str, values: dict[str, Any], defaults: dict[str, str]
+) -> str | None:
+    """How tokens get to their experts; None where that is the profile's own way."""
+    own, told = _OWN_DISPATCHER.get(framework), reading.text(_DISPATCHER)
+    if own is None or not reading.number("--num-experts"):
+        return None
+    if told is None and framework == "Megatron-LM" and int(values.get("expert_parallel") or 1) > 1:
+        told = _USUAL_DISPATCHER
+        defaults["token_dispatcher"] = f"{told}, as Megatron-LM does without an option"
+    # alltoall_seq of older releases sends the same.
+    word = (told or own).removesuffix("_seq")
+    return None if word == own else word
 
 
 def _recomputation(reading: Reading, values: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from planner.launch.drafting import draft_word
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Settings
 from planner.launch.pools import Server, draft_of, servers_of
@@ -36,7 +37,6 @@ from planner.units import GIB
 
 NAME = "sglang"
 _ONLINE = {"fp8": True}
-_DRAFT_MODEL = Variable(name="DRAFT_MODEL", meaning="folder or ORG/NAME of the model that drafts")
 _MOST_PREFILL_TOKENS = 16384
 _ROUTER_NOTE = "sglang_router (pip install sglang-router) spreads the requests"
 _HEAD = Variable(name=MASTER_ADDR.name, meaning=MASTER_ADDR.meaning, suffix=":20000")
@@ -76,7 +76,8 @@ def command_options(server: Server) -> list[Argument]:
     """The engine's options of a server, without where it listens and its nodes."""
     arguments = [Argument.of(setting) for setting in server.settings.options]
     if any(argument.words[1:] == ("STANDALONE",) for argument in arguments):
-        arguments.append(Argument(words=("--speculative-draft-model-path", _DRAFT_MODEL)))
+        named = draft_word(server.worker.job)
+        arguments.append(Argument(words=("--speculative-draft-model-path", named)))
     return arguments
 
 

@@ -11,6 +11,7 @@ from planner.launch.served import (
     fraction,
     known_gpu,
     note_lengths,
+    put_draft_model,
     put_model,
     put_offload,
     put_quantization,
@@ -132,6 +133,8 @@ def _put_drafts(told: Told) -> None:
     steps = whole(reading.text("--speculative-num-steps"))
     number = verified - 1 if verified else steps or 3
     told.values["draft_tokens"] = number
+    if reading.text("--speculative-algorithm") == "STANDALONE":
+        put_draft_model(told, reading.text("--speculative-draft-model-path"))
     told.notes.append(
         "Tokens are drafted: give --acceptance-rate, the probability that one is accepted."
     )

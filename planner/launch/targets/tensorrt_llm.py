@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from planner.launch.drafting import draft_word
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Settings
 from planner.launch.pools import Server, draft_of, servers_of
@@ -25,11 +26,6 @@ from planner.launch.yaml_text import yaml_text
 from planner.units import GIB
 
 NAME = "tensorrt-llm"
-_DRAFT_MODEL = Remark(
-    parameter="speculative_config.speculative_model",
-    value="",
-    note="folder or ORG/NAME of the model that drafts: replace DRAFT_MODEL in the YAML",
-)
 _ROUTER_NOTE = "trtllm-serve disaggregated takes the requests of both pools"
 _SCRIPT = (
     'printf "%s\\n" "$@" > disaggregated.yaml; '
@@ -75,7 +71,9 @@ def document(server: Server) -> dict[str, Any]:
             section = section.setdefault(name, {})
         section[key] = _typed(setting.text or "")
     if "max_draft_len" in found.get("speculative_config", {}):
-        found["speculative_config"]["speculative_model"] = "DRAFT_MODEL"
+        drafts = draft_word(server.worker.job)
+        word = drafts if isinstance(drafts, str) else drafts.name
+        found["speculative_config"]["speculative_model"] = word
     return found
 
 
@@ -136,18 +134,31 @@ def _addresses(server: Server) -> list[Variable]:
     ]
 
 
+def _asked(servers: tuple[Server, ...]) -> tuple[Remark, ...]:
+    """The word of the YAML that the user replaces, where no name of the draft is known."""
+    word = draft_word(servers[0].worker.job)
+    if isinstance(word, str) or not any(word.name in str(document(one)) for one in servers):
+        return ()
+    return (
+        Remark(
+            parameter="speculative_config.speculative_model",
+            value="",
+            note=f"{word.meaning}: replace {word.name} in the YAML",
+        ),
+    )
+
+
 def _draft(job: Job, _: Settings) -> Draft:
     servers = servers_of(
         job, OptionTable.load(NAME), worker_quantities, model_word, routes_replicas=False
     )
     processes = (*map(_process, servers), *_router(servers))
-    drafts = any("DRAFT_MODEL" in str(document(server)) for server in servers)
     return draft_of(
         servers,
         processes,
         files=tuple(map(_file, servers)),
         benchmark=benchmark(NAME, job, servers[-1].model, routes_replicas=False),
-        left=(_DRAFT_MODEL,) if drafts else (),
+        left=_asked(servers),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from planner.launch.drafting import draft_word
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Settings
 from planner.launch.pools import Server, draft_of, servers_of
@@ -39,7 +40,6 @@ NAME = "vllm"
 # Of all matrices, or of experts alone.
 _ONLINE = {"fp8": True, "fp8_block": True, "w8a16": False, "nvfp4": False}
 _LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-_DRAFT_MODEL = Variable(name="DRAFT_MODEL", meaning="folder or ORG/NAME of the model that drafts")
 # Each copy needs some ports of its own on a node, counted from here, below those that systems
 # hand out.
 _SIDE_CHANNEL = {PREFILL_POOL: 16000, DECODE_POOL: 24000}
@@ -73,7 +73,8 @@ def command_options(server: Server) -> list[Argument]:
     """The engine's options of a server, without where it listens and its nodes."""
     arguments = [Argument.of(setting) for setting in server.settings.options]
     drafts = any(argument.words[1:] == ("draft_model",) for argument in arguments)
-    return [*arguments, *([Argument(words=("--spec-model", _DRAFT_MODEL))] if drafts else [])]
+    named = Argument(words=("--spec-model", draft_word(server.worker.job)))
+    return [*arguments, *([named] if drafts else [])]
 
 
 def _process(server: Server) -> Process:

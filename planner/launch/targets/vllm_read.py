@@ -13,6 +13,7 @@ from planner.launch.served import (
     json_table,
     known_gpu,
     note_lengths,
+    put_draft_model,
     put_experts,
     put_model,
     put_offload,
@@ -146,6 +147,8 @@ def _put_drafts(told: Told) -> None:
         number = given
     if number:
         told.values["draft_tokens"] = number
+        if (config.get("method") or told.reading.text("--spec-method")) in (None, "draft_model"):
+            put_draft_model(told, config.get("model") or told.reading.text("--spec-model"))
         told.notes.append(
             "Tokens are drafted: give --acceptance-rate, the probability that one is accepted."
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from planner.adapter_names import targets_of
 from planner.launch.option_table import OptionTable
 from planner.launch.trainer.batch import batch_said, split_said
 from planner.launch.trainer.said import Collected, Said
@@ -18,8 +19,6 @@ from planner.optimizer_names import optimizer_of
 
 _TRL_LENGTH = 1024
 _RANKS = {True: 16, False: 8}
-_QUERY_VALUE = {"q_proj", "v_proj", "q_b_proj", "kv_b_proj", "c_attn", "query_key_value"}
-_FORWARD = ("gate", "up_proj", "down_proj", "mlp", "fc1", "fc2", "c_fc", "h_to", "w1", "linear")
 _LORA_FLAGS = ("--use_lora", "--lora", "--lora_enable", "--use_peft_lora", "--enable_lora")
 _QLORA_FLAGS = ("--q_lora", "--qlora", "--load_in_4bit", "--use_4bit_quantization", "--use_4bit")
 _IN_8_BITS = ("--load_in_8bit", "--use_8bit_quantization")
@@ -104,8 +103,8 @@ def _adapter(said: Said, found: Collected) -> None:
         return
     if said.of("script", "saved_modules"):
         found.values["modules_to_save"] = "embeddings"
-    if kind == "qlora" and said.of("script", "double_quantization") == "false":
-        found.values["double_quantization"] = False
+    if kind == "qlora":
+        _scales(said, found)
     rank = said.number("script", "lora_rank")
     if rank is None:
         default = _RANKS[said.is_supervised]
@@ -120,19 +119,23 @@ def _adapter(said: Said, found: Collected) -> None:
         found.values["lora_targets"] = lora_targets(modules.split())
 
 
+def _scales(said: Said, found: Collected) -> None:
+    """Whether the scales of 4-bit weights are quantized too."""
+    told = said.of("script", "double_quantization")
+    if told == "false":
+        found.values["double_quantization"] = False
+    elif told is None and said.is_supervised:
+        reason = "no --use_bnb_nested_quant: TRL leaves the scales in 32 bits"
+        found.default("double_quantization", False, reason)
+
+
 def lora_targets(modules: list[str]) -> str:
     """The nearest set of matrices that is predicted.
 
     >>> lora_targets(["q_proj", "v_proj"]), lora_targets(["all-linear"])
     ('query_value', 'all_linear')
     """
-    names = {
-        name.strip("[]'\", ").rsplit(".", 1)[-1] for each in modules for name in each.split(",")
-    }
-    names.discard("")
-    if names == {"all"} or any(word in name for name in names for word in _FORWARD):
-        return "all_linear"
-    return "query_value" if names <= _QUERY_VALUE else "attention"
+    return str(targets_of(modules))
 
 
 def _length(said: Said, found: Collected) -> None:

@@ -56,6 +56,31 @@ def read(world: World | None = None, **options: str | None) -> Answers:
     return TARGET.read(found)
 
 
+@pytest.mark.parametrize(
+    ("written", "read_as"), [("alltoall", None), ("flex", "flex"), (None, "allgather")]
+)
+def test_how_tokens_get_to_their_experts_is_read(written: str | None, read_as: str | None) -> None:
+    experts = {"num_experts": "8", "moe_router_topk": "2", "expert_model_parallel_size": "8"}
+    told = {"moe_token_dispatcher_type": written} if written else {}
+    found = read(**GPT, **experts, **told)
+    assert found.values.get("token_dispatcher") == read_as
+    assert ("token_dispatcher" in found.defaults) == (written is None)
+    assert "token_dispatcher" not in read(**GPT).values
+
+
+def test_a_dispatcher_of_the_plan_comes_back() -> None:
+    made = job("mixtral-8x7b", 8, expert_parallel=8, token_dispatcher="flex")
+    answers = TARGET.read(found_of(TARGET, TARGET.drafted(made)))
+    assert answers.values["token_dispatcher"] == "flex"
+    assert lost(TARGET, made, answers) == {}
+
+
+def test_muon_of_older_releases_shards_its_states() -> None:
+    alone, distributed = read(**GPT, optimizer="muon"), read(**GPT, optimizer="dist_muon")
+    assert (alone.values["optimizer"], alone.values["zero_stage"]) == ("muon", "0")
+    assert (distributed.values["optimizer"], distributed.values["zero_stage"]) == ("muon", "1")
+
+
 GPT = {
     "num_layers": "24",
     "hidden_size": "1024",

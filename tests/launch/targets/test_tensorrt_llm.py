@@ -128,6 +128,17 @@ def test_a_model_that_drafts_is_to_be_named() -> None:
     assert any("DRAFT_MODEL" in remark.note for remark in draft.left)
 
 
+def test_a_model_that_drafts_and_is_named_is_written() -> None:
+    asked = {"draft_tokens": 3, "acceptance_rate": 0.7, "draft_model": "llama-3.2-1b"}
+    job = planned(
+        model="llama-3.1-70b", engine="tensorrt-llm", **asked, settings={"tensor_parallel": 8}
+    )
+    draft = TARGET.drafted(job)
+    config = document_of(draft, draft.processes[0])["speculative_config"]
+    assert config["speculative_model"] == "meta-llama/Llama-3.2-1B"
+    assert not any("DRAFT_MODEL" in remark.note for remark in draft.left)
+
+
 def test_pools_are_named_to_the_server_in_front() -> None:
     asked = {"prefill_replicas": 2, "tensor_parallel": 2, "concurrency": 64}
     job = planned(model="llama-3.1-8b", engine="tensorrt-llm", mode="disaggregated", settings=asked)

@@ -162,6 +162,16 @@ def test_what_deepspeed_lets_pass_is_told() -> None:
     assert any("zero_optimisation" in note for note in notes)
 
 
+@pytest.mark.parametrize(("told", "read_as"), [(None, False), ("true", None), ("false", False)])
+def test_scales_of_trl_stay_wide_unless_told(told: str | None, read_as: bool | None) -> None:
+    options = {"load_in_4bit": "true", "use_peft": "true", "lora_r": 16}
+    more = {"use_bnb_nested_quant": told} if told else {}
+    answers = target_of("transformers").read(_command({**options, **more}, "sft.py"))
+    assert answers.values["adapter"] == "qlora"
+    assert answers.values.get("double_quantization") is read_as
+    assert ("double_quantization" in answers.defaults) == (told is None)
+
+
 def test_a_file_that_is_not_here_is_known_by_its_name() -> None:
     answers = target_of("deepspeed").read(
         _command({"per_device_train_batch_size": 1, "deepspeed": "configs/zero3_bf16.json"})

@@ -143,6 +143,25 @@ def test_drafts_of_the_model_itself_or_of_another() -> None:
         assert ("DRAFT_MODEL" in variables_of(serve)) == (method == "draft_model")
 
 
+def test_the_model_that_drafts_has_the_name_that_was_given() -> None:
+    asked = {"draft_tokens": 2, "acceptance_rate": 0.7, "draft_model": "llama-3.2-1b"}
+    job = planned(model="llama-3.1-70b", engine="vllm", **asked, settings={"tensor_parallel": 8})
+    (serve,) = TARGET.drafted(job).processes
+    assert value_of(serve, "--spec-model") == "meta-llama/Llama-3.2-1B"
+    assert variables_of(serve) == set()
+    drafts = {"spec_method": "draft_model", "spec_tokens": "2"}
+    named = {"spec_model": value_of(serve, "--spec-model")}
+    read = TARGET.read(found(TARGET, "vllm", "serve", "m", **drafts, **named))
+    assert (read.values["draft_model"], read.values["draft_tokens"]) == ("llama-3.2-1b", 2)
+
+
+def test_heads_that_draft_are_no_model_of_their_own() -> None:
+    heads = '{"method":"eagle3","model":"org/Llama-3.1-8B-eagle","num_speculative_tokens":3}'
+    read = TARGET.read(found(TARGET, "vllm", "serve", "m", speculative_config=heads))
+    assert read.values["draft_tokens"] == 3
+    assert "draft_model" not in read.values
+
+
 def test_a_command_with_nothing_but_a_model() -> None:
     answers = TARGET.read(found(TARGET, "vllm", "serve", "Qwen/Qwen3-8B-AWQ"))
     assert answers.values["model"] == "Qwen/Qwen3-8B-AWQ"

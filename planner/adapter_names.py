@@ -1,0 +1,64 @@
+"""What adapters' modules are called in libraries, as the sets that are predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from planner.enums import AdapterTargets, SavedModules
+
+_QUERY_VALUE = {"q_proj", "v_proj", "q_b_proj", "kv_b_proj", "c_attn", "query_key_value"}
+_ATTENTION = {
+    *_QUERY_VALUE,
+    *("k_proj", "o_proj", "out_proj", "qkv_proj", "dense", "c_proj", "wq", "wk", "wv", "wo"),
+    *("q_a_proj", "kv_a_proj_with_mqa", "linear_qkv", "linear_proj"),
+}
+_FORWARD = ("gate", "up_proj", "down_proj", "mlp", "fc1", "fc2", "c_fc", "h_to", "w1", "linear")
+_ENDS = {
+    *("embed_tokens", "lm_head", "wte", "embed_out", "word_embeddings", "tok_embeddings"),
+    *("output_layer", "embedding"),
+}
+
+
+def targets_of(modules: Iterable[str]) -> AdapterTargets:
+    """The nearest set of matrices that is predicted, for names of modules.
+
+    >>> targets_of(["model.layers.0.q_proj,v_proj"]).value, targets_of(["all-linear"]).value
+    ('query_value', 'all_linear')
+    """
+    names = _plain(modules)
+    if names == {"all"} or any(map(_is_forward, names)):
+        return AdapterTargets.ALL_LINEAR
+    return AdapterTargets.QUERY_VALUE if names <= _QUERY_VALUE else AdapterTargets.ATTENTION
+
+
+def targets_named(given: str) -> str:
+    """A set of matrices by its own word, or that of names of modules which are all known.
+
+    >>> targets_named("q_proj,k_proj,v_proj,o_proj"), targets_named("q_prj")
+    ('attention', 'q_prj')
+    """
+    names = _plain([given])
+    known = all(name in _ATTENTION or _is_forward(name) for name in names)
+    return str(targets_of(names)) if names and known else given
+
+
+def saved_modules(given: str | None) -> str:
+    """What is trained whole by its own word, or by names of the embedding and the logits.
+
+    >>> saved_modules("embed_tokens,lm_head"), saved_modules(None), saved_modules("mlp")
+    ('embeddings', 'none', 'mlp')
+    """
+    names = _plain([given or ""])
+    if not names:
+        return str(SavedModules.NONE)
+    return str(SavedModules.EMBEDDINGS) if names <= _ENDS else str(given)
+
+
+def _is_forward(name: str) -> bool:
+    return name not in _ATTENTION and any(word in name for word in _FORWARD)
+
+
+def _plain(modules: Iterable[str]) -> set[str]:
+    """The last parts of names that commas or spaces separate."""
+    words = (word for each in modules for word in each.replace(",", " ").split())
+    return {word.strip("[]'\", ").rsplit(".", 1)[-1] for word in words} - {""}

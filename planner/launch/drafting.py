@@ -1,0 +1,40 @@
+"""The model that drafts tokens in front of a server, in the words of launch files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from planner.launch.job import Job, hub_name
+from planner.launch.target import Variable
+from planner.specs.catalogue import Catalogue
+from planner.specs.model import ModelSpec
+
+_NAME = "DRAFT_MODEL"
+
+
+def named_draft(job: Job) -> ModelSpec | None:
+    """The model that drafts tokens, where the plan names one.
+
+    Raises
+    ------
+    SpecError
+        There is no such model any more.
+    """
+    name, folder = job["draft_model"], job.pinned.specs_folder
+    return Catalogue(Path(folder) if folder else None).load_model(str(name)) if name else None
+
+
+def draft_word(job: Job) -> str | Variable:
+    """What an engine is told to draft with: a repository, or what the user must say."""
+    spec = named_draft(job)
+    if spec is None:
+        return Variable(name=_NAME, meaning="folder or ORG/NAME of the model that drafts")
+    known = hub_name(str(job["draft_model"]), *spec.aliases)
+    return known or Variable(name=_NAME, meaning=f"folder or ORG/NAME of {spec.name}, which drafts")
+
+
+def draft_file(job: Job) -> Variable:
+    """The GGUF file of the model that drafts; such files have no names that are known."""
+    spec = named_draft(job)
+    model = "the model that" if spec is None else f"{spec.name}, which"
+    return Variable(name=_NAME, meaning=f"GGUF file of {model} drafts")
