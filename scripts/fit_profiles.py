@@ -64,6 +64,7 @@ STEPS = (
         sources=("VIA-Research/vTrain",),
         start={
             "execution.layer_launch_time": 0.0008,
+            "execution.node_reduce_wait": 0.0002,
             "execution.micro_batch_overhead": 0.005,
             "execution.step_overhead": 0.005,
             "execution.elementwise_passes": 1.2,

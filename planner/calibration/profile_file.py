@@ -19,6 +19,7 @@ _MILLISECONDS = (
     "adapter_launch_time",
     "dequantize_launch_time",
     "weight_broadcast_time",
+    "node_reduce_wait",
     "micro_batch_overhead",
     "step_overhead",
     "request_overhead",

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.arrays import BoolArray, FloatArray, Numeric
 from planner.formulas.collectives import (
     all_to_all_bandwidth,
     bus_volume,
@@ -103,6 +103,12 @@ class Links:
             network_latency=waiting,
             ranks_in_domain=local,
         )
+
+    def fills_domain(self, group: Group) -> BoolArray:
+        """Whether a group is inside one scale-up domain and takes more than half of it."""
+        local = self._local_ranks(group)
+        wide = 2 * local > self.cluster.scale_up.domain_size
+        return np.asarray(wide & (np.asarray(group.size) == local) & (local > 1))
 
     def has_collective(self, kind: str) -> bool:
         """Whether the fabric has a collective of this name."""

@@ -131,11 +131,13 @@ def layer_time(
     launch_time: Numeric,
     feed_forward_launch_time: Numeric = 0.0,
     expert_wait: float = 0.0,
+    every_wait: Numeric = 0.0,
 ) -> LayerTime:
     """Sum a layer; forward and backward each last at least as long as their launches.
 
     ``feed_forward_launch_time`` is that part of ``launch_time`` which its feed-forward takes,
-    ``expert_wait`` what each pass of its experts adds as the GPU waits for the host.
+    ``expert_wait`` what each pass of its experts adds as the GPU waits for the host, and
+    ``every_wait`` what each pass of the layer adds as ranks wait for each other.
     """
     operators = tuple(operators)
     forward = add(o.forward for o in operators)
@@ -145,11 +147,13 @@ def layer_time(
     if again.of_some_feed_forward:
         launches = launches + again.feed_forward * feed_forward_launch_time
     waits = expert_wait * (1.0 + again.full + again.feed_forward) if expert_wait else 0.0
+    if np.any(every_wait):
+        waits = waits + every_wait * (1.0 + again.full)
     return LayerTime(
         operators=operators,
         forward=forward,
         backward=backward,
         recompute=repeated,
-        launch_wait_forward=np.maximum(launch_time - forward, 0.0) + expert_wait,
+        launch_wait_forward=np.maximum(launch_time - forward, 0.0) + expert_wait + every_wait,
         launch_wait_backward=np.maximum(launches - (backward + repeated), 0.0) + waits,
     )

@@ -142,7 +142,9 @@ def _blocks(
         of_feed_forward = of_block if group.feed_forward else 0.0
         waits = setting.framework.execution.expert_host_wait if layer.experts else 0.0
         operators = _behind_others(share, c, operators)
-        time = layer_time(operators, share.recomputation, add(launches), of_feed_forward, waits)
+        time = layer_time(
+            operators, share.recomputation, add(launches), of_feed_forward, waits, share.reduce_wait
+        )
         gathers = exchange.layer_forward[index], exchange.layer_backward[index]
         moves = copies.layer_forward[index], copies.layer_backward[index]
         blocks.append(

@@ -161,6 +161,13 @@ class Share:
         )
 
     @cached_property
+    def reduce_wait(self) -> Numeric:
+        """Seconds that each pass of a layer waits for the slowest rank of a node."""
+        wait = self.setting.framework.execution.node_reduce_wait
+        machine = self.setting.machine
+        return np.where(machine.fills_domain(self.tensor_group), wait, 0.0) if wait else 0.0
+
+    @cached_property
     def fused(self) -> FloatArray:
         """1 where one kernel computes attention, else 0."""
         return np.where(self.flash_attention, 1.0, 0.0)

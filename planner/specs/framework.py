@@ -53,6 +53,10 @@ class Execution:
     """What a layer with experts adds to each pass, forward, repeated and backward, where the host
     waits for the number of tokens of each expert before it launches their kernels; 0 where these
     are read on the GPU, or CUDA graphs hold whole layers."""
+    node_reduce_wait: Seconds = 0.0
+    """What tensor parallelism inside a scale-up domain and over more than half of it adds to each
+    pass of a layer, forward, repeated and backward: its all-reduces wait for the slowest rank,
+    and no launches hide that. Groups across nodes show none of it."""
     expert_bias_passes: Ratio = 0.0
     """Reads and writes of the experts' outputs in 16 bits that their bias takes, where it is added
     by kernels of its own."""

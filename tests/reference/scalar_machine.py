@@ -366,3 +366,10 @@ def shown(communication: float, computation: float, interference: float) -> floa
     """What two activities side by side take, max + g min, over the computation alone."""
     both = max(communication, computation) + interference * min(communication, computation)
     return both - computation
+
+
+def rank_wait(world: World, layout: Layout) -> float:
+    """What a pass of a layer waits where tensor parallelism takes more than half a domain."""
+    domain = world.cluster.scale_up.domain_size
+    wide = 2 * layout.tensor_parallel > domain >= layout.tensor_parallel > 1
+    return world.framework.execution.node_reduce_wait if wide else 0.0

@@ -29,6 +29,7 @@ from scalar_machine import (
     elementwise,
     of_gradients,
     own_tokens,
+    rank_wait,
     send,
     shown,
 )
@@ -108,7 +109,16 @@ def stage_parts(world: World, layout: Layout, stage: int, aside: Parts | None = 
         sparse = group.feed_forward is not None and group.feed_forward.num_experts > 0
         host = world.framework.execution.expert_host_wait * sparse
         _add(
-            parts, aside, world, layout, ops, index, launch=time, launch_again=again, host_wait=host
+            parts,
+            aside,
+            world,
+            layout,
+            ops,
+            index,
+            launch=time,
+            launch_again=again,
+            host_wait=host,
+            rank_wait=rank_wait(world, layout),
         )
     added = accumulation(world, layout, trained_in_end(world, layout))
     if stage == 0:
@@ -137,6 +147,7 @@ def _add(
     launch: float = 0.0,
     launch_again: float = 0.0,
     host_wait: float = 0.0,
+    rank_wait: float = 0.0,
 ) -> None:
     """Sum one layer or end; the host's launches and ZeRO's gathers may outlast its kernels."""
     forward = backward = 0.0
@@ -151,8 +162,10 @@ def _add(
     backward_launches = 2 * launch + launch_again
     passes = 1.0 if layout.recompute == "feed_forward" else repeated  # of experts, in backward
     waits = (
-        max(launch - forward, 0.0) + host_wait,
-        max(backward_launches - backward, 0.0) + host_wait * (1 + passes),
+        max(launch - forward, 0.0) + host_wait + rank_wait,
+        max(backward_launches - backward, 0.0)
+        + host_wait * (1 + passes)
+        + rank_wait * (1 + repeated),
     )
     parts["launch_wait"] = parts.get("launch_wait", 0.0) + sum(waits)
     windows = forward + waits[0], backward + waits[1]
