@@ -71,9 +71,10 @@ def _meant(option: str, known: Iterable[str]) -> str:
 def _limits() -> dict[str, str]:
     """Options of limits, with the result that each bounds."""
     return {
-        term.option: (term.header or name.replace("_", " ")).rpartition(" ")[0] or name
+        option: term.header.rpartition(" ")[0] or name.replace("_", " ")
         for name, term in glossary().items()
-        if "limit" in term.kind and term.option
+        if "limit" in term.kind
+        for option in term.options
     }
 
 
