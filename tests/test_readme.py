@@ -228,5 +228,5 @@ def test_the_errors_of_the_readme_are_those_of_the_tables() -> None:
     assert len(shown) == 12
     for name, cells in shown.items():
         section, _, group = name.rpartition(", ")
-        runs, _, mean, median, _, within = rows_of(PAGES["accuracy_tables.md"], section)[group]
+        runs, _, mean, median, _, within, _ = rows_of(PAGES["accuracy_tables.md"], section)[group]
         assert cells == [runs, mean, median, within], name

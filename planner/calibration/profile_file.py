@@ -22,15 +22,18 @@ _MILLISECONDS = (
     "micro_batch_overhead",
     "step_overhead",
     "request_overhead",
+    "draft_overhead",
 )
 _MICROSECONDS = (
     "decode_launch_time",
     "prefill_launch_time",
     "expert_launch_time",
+    "decode_expert_launch_time",
     "expert_loop_time",
     "collective_launch_time",
     "quantized_launch_time",
     "sequence_overhead",
+    "draft_sequence_overhead",
 )
 _GIBIBYTES = ("reserved", "communication_buffer")
 _GIGABYTES_PER_SECOND = ("vector_bandwidth", "attention_block_bandwidth")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 
 from planner.optimize.allocator import kept_pages
 from planner.optimize.collector import Collector
@@ -15,7 +14,6 @@ from planner.optimize.result import SearchResult
 from planner.optimize.source import Columns, Source
 
 _SINK_ROWS = 2**14
-_MANY_ROWS = 2**19
 
 Progress = Callable[[int], None]
 Sink = Callable[[Columns], None]
@@ -41,9 +39,8 @@ def _searched(problem: Problem, progress: Progress | None, sink: Sink | None) ->
     """Search all sources with the limits as they are."""
     started, done, interrupted = time.perf_counter(), 0, False
     groups, collectors = grouped(problem)
-    pages = kept_pages() if problem.num_rows > _MANY_ROWS else nullcontext()
     try:
-        with pages:
+        with kept_pages():
             for source, collector in zip(problem.sources, collectors, strict=True):
                 done = search_source(problem, source, collector, progress, sink, done)
                 collector.settle()

@@ -68,6 +68,13 @@ class EngineExecution:
     """Blocks that run side by side are added up before one all-reduce."""
     expert_launch_time: Seconds = 0.0
     """What routing to experts adds to a layer of a step with prompts."""
+    decode_expert_launch_time: Seconds = 0.0
+    """What routing to experts adds to ``decode_launch_time``; CUDA graphs make it zero."""
+    draft_overhead: Seconds = 0.0
+    """What the host adds to a step that verifies drafted tokens: it is not planned while the one
+    before it runs."""
+    draft_sequence_overhead: Seconds = 0.0
+    """The same for each sequence in it."""
     expert_loop_time: Seconds = 0.0
     """The host's time for each expert of a layer where it launches one after the other."""
     collective_launch_time: Seconds = 0.0
@@ -205,6 +212,16 @@ class AttentionSplit:
 
 
 @checked
+class WithoutGraphs:
+    """What the host takes to launch a layer of any step where CUDA graphs are turned off."""
+
+    layer_launch_time: Seconds
+    """For a layer of attention and feed-forward."""
+    expert_launch_time: Seconds
+    """What routing to experts adds."""
+
+
+@checked
 class EngineProfile:
     """Few, named, physical parameters of a serving engine; never a factor per model."""
 
@@ -259,6 +276,8 @@ class EngineProfile:
     generation."""
     attention_split: AttentionSplit | None = None
     """Without it decode attention runs as measured at any size."""
+    without_graphs: WithoutGraphs | None = None
+    """Without it a decode step that is not a graph is launched like one with prompts."""
     aliases: tuple[str, ...] = ()
     """Other names of it."""
     notes: str = ""

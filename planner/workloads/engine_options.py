@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from planner.errors import SpecError
 from planner.request import Request
 from planner.specs.engine import EngineProfile
 
 
 def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
-    """The engine told how many sequences to run at once, and to capture no graphs of decoding."""
+    """The engine told how many sequences to run at once, and to capture no graphs of decoding.
+
+    Raises
+    ------
+    SpecError
+        Copies of experts are asked of an engine that has none.
+    """
+    if request.redundant_experts and not engine.redundant_experts:
+        raise SpecError(
+            f"{engine.name} holds no copies of experts: leave out --redundant-experts, or name "
+            "an engine that does (vllm, sglang, tensorrt-llm)."
+        )
     if request.max_num_seqs is not None:
         engine = limited(engine, request.max_num_seqs)
     return eager(engine) if request.enforce_eager else engine
@@ -25,7 +37,16 @@ def limited(engine: EngineProfile, max_num_seqs: int) -> EngineProfile:
 
 
 def eager(engine: EngineProfile) -> EngineProfile:
-    """The engine that launches decode steps as those of prompts."""
-    e = engine.execution
-    launched = max(e.decode_launch_time, e.prefill_launch_time)
-    return replace(engine, execution=replace(e, decode_launch_time=launched))
+    """The engine whose host launches the kernels of every step one by one."""
+    e, alone = engine.execution, engine.without_graphs
+    layer, routing = e.prefill_launch_time, 0.0
+    if alone is not None:
+        layer, routing = alone.layer_launch_time, alone.expert_launch_time
+    execution = replace(
+        e,
+        decode_launch_time=max(e.decode_launch_time, layer),
+        prefill_launch_time=max(e.prefill_launch_time, layer),
+        decode_expert_launch_time=max(e.decode_expert_launch_time, routing),
+        expert_launch_time=max(e.expert_launch_time, routing),
+    )
+    return replace(engine, execution=execution)

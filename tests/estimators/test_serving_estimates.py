@@ -307,3 +307,22 @@ def test_a_layer_more_makes_the_slowest_stage():
     layers = step.total - step.pipeline - step.overhead - sum(o.time for o in step.ends)
     stage = step.slowest_stage - step.pipeline / 2 - step.overhead
     assert stage >= 27 / 80 * layers > layers / 3
+
+
+def test_hosts_that_do_not_plan_ahead_delay_steps_that_verify_drafts():
+    setting, c = pool(model="llama-3.1-70b", settings={"tensor_parallel": 8, "concurrency": 16})
+
+    def seconds(tokens_per_sequence, **execution):
+        changed = replace(setting.engine.execution, **execution)
+        own = replace(setting, engine=replace(setting.engine, execution=changed))
+        batch = replace(
+            decode_batch(own, np.asarray(16.0)), tokens_per_sequence=tokens_per_sequence
+        )
+        return step_time(own, c, batch, decoding=True).total.ravel()[0]
+
+    free = {"draft_overhead": 0.0, "draft_sequence_overhead": 0.0}
+    slow = {"draft_overhead": 0.004, "draft_sequence_overhead": 0.001}
+    verifying, plain = np.asarray(4.0), np.asarray(1.0)
+    late = seconds(verifying, **slow) - seconds(verifying, **free)
+    assert late == pytest.approx(0.004 + 16 * 0.001)
+    assert seconds(plain, **slow) == seconds(plain, **free)

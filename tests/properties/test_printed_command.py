@@ -49,7 +49,10 @@ def _own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         text = Path("my gpu.toml").read_text(encoding="utf-8")
         kept = [line for line in text.splitlines() if not line.startswith("notes2")]
         Path("my gpu.toml").write_text("\n".join(kept) + "\n", encoding="utf-8")
-        software = ('name = "vLLM"', 'name = "My Engine"'), ("value = 37.6", "value = 47.6")
+        software = (
+            ('name = "vLLM"', 'name = "My Engine"'),
+            ("request_overhead = { value = ", "request_overhead = { value = 1"),
+        )
         changed(Path("engine.toml"), "engines", "vllm", *software)
         changed(
             Path("fw.toml"), "frameworks", "megatron-lm", ('name = "Megatron-LM"', 'name = "X"')

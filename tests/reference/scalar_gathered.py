@@ -29,6 +29,7 @@ def gathered(world: World, layout: Layout, stage: int) -> float:
         ends = end_parameters(model, layout, stage)
         whole = sum(stage_parameters(world, layout)[stage])
         weights = (whole - ends) * of_layer + ends * of_end
-    if states.weights_sharded_from == 2 and layout.pipeline_parallel > 1:
+    in_turns = not layout.layer_split and layout.pipeline_parallel > 1
+    if states.weights_sharded_from == 2 and in_turns:
         gradients = sum(trained_in_stages(world, layout)[stage])
     return weights + gradients * states.gradient_on_wire

@@ -87,6 +87,8 @@ def step(world: ServingWorld, c: Replica, batch: StepBatch, decoding: bool) -> S
             launched = _launched(world, c, batch, group, decoding)
             launches += max(launched - sum(operators.values()), 0.0)
     overhead = execution.step_overhead + execution.sequence_overhead * own.sampled
+    if batch.per_sequence > 1 and batch.decoding:
+        overhead += execution.draft_overhead + execution.draft_sequence_overhead * own.decoding
     p, count = c.pipeline_parallel, model.num_hidden_layers
     message = 0.0
     if p > 1:
@@ -119,7 +121,8 @@ def _launched(
         each += execution.quantized_launch_time * matrices
     captured = decoding and batch.context <= (execution.captured_context or float("inf"))
     if captured:
-        return float(blocks * execution.decode_launch_time + each)
+        routing = execution.decode_expert_launch_time if number else 0.0
+        return float(blocks * execution.decode_launch_time + routing + each)
     routing = execution.expert_launch_time if number else 0.0
     return float(blocks * execution.prefill_launch_time + routing + each)
 

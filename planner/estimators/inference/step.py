@@ -68,16 +68,13 @@ def step_time(
         for group in setting.model.layer_groups
     )
     ends = tuple(end_operators(layer))
-    execution = setting.engine.execution
     per_layer = [(count, add(o.time for o in operators)) for count, operators in layers]
     kernels = add((*(count * time for count, time in per_layer), *(o.time for o in ends)))
     wait = add(
         count * np.maximum(_launch_time(rank, group, decoding) - time, 0.0)
         for group, (count, time) in zip(setting.model.layer_groups, per_layer, strict=True)
     )
-    # Ranks that share the requests have hosts that work side by side.
-    own_sequences = rank.sampled
-    overhead = execution.step_overhead + execution.sequence_overhead * own_sequences
+    overhead = _overhead(rank)
     p, layer_count = c.pipeline_parallel, setting.model.num_hidden_layers
     send = np.where(
         p > 1, setting.machine.send_time(2.0 * rank.tokens * rank.hidden_size, c.stage_gpus), 0.0
@@ -97,24 +94,35 @@ def step_time(
         pipeline=np.asarray((p - 1) * send),
         launch_wait=wait,
         transfer_wait=waited,
-        overhead=np.asarray(overhead),
+        overhead=overhead,
         slowest_stage=slowest + send + overhead + waited / p,
     )
+
+
+def _overhead(rank: Rank) -> FloatArray:
+    """Seconds of a step in which the host plans and samples and the GPU waits."""
+    execution, batch = rank.setting.engine.execution, rank.batch
+    # Ranks that share the requests have hosts that work side by side.
+    usual = execution.step_overhead + execution.sequence_overhead * rank.sampled
+    verifying = execution.draft_overhead + execution.draft_sequence_overhead * rank.decoding
+    verifies = (batch.tokens_per_sequence > 1) & (batch.decoding > 0)
+    return np.asarray(usual + np.where(verifies, verifying, 0.0))
 
 
 def _launch_time(rank: Rank, group: LayerGroup, decoding: bool) -> Numeric:
     """Seconds in which the host launches a layer."""
     execution = rank.setting.engine.execution
-    each, routing = _quantized_launches(rank, group), 0.0
+    each, routing, captured_routing = _quantized_launches(rank, group), 0.0, 0.0
     if group.num_experts > 1:
         each = each + execution.expert_loop_time * group.num_experts
         routing = execution.expert_launch_time
+        captured_routing = execution.decode_expert_launch_time
     blocks = group.num_blocks / 2
     launched = blocks * execution.prefill_launch_time + routing + each
     if not decoding:
         return launched
     longest = execution.captured_context or np.inf
-    captured = blocks * execution.decode_launch_time + each
+    captured = blocks * execution.decode_launch_time + captured_routing + each
     return np.where(rank.batch.context > longest, launched, captured)
 
 

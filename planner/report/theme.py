@@ -1,0 +1,203 @@
+"""One look for pictures and pages: colours on light and dark, parts in order, labels of axes.
+
+Colours are those of M. Okabe and K. Ito, which people with any colour vision tell apart, lighter
+on a dark ground. Parts of time and memory have the hue of their family and a shade of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from planner.estimators.memory import MEMORY_PARTS
+from planner.estimators.step_time import TIME_PARTS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Theme:
+    """Colours as ``#rrggbb``: of the ground, of text and lines, and of what is drawn.
+
+    ``series`` are told apart in any order; ``families`` are the hues of `FAMILIES`.
+    """
+
+    name: str
+    background: str
+    panel: str
+    text: str
+    muted: str
+    grid: str
+    recommended: str
+    bad: str
+    series: tuple[str, ...]
+    families: Mapping[str, str]
+
+
+LIGHT = Theme(
+    name="light",
+    background="#ffffff",
+    panel="#f4f5f7",
+    text="#1b1f24",
+    muted="#59636e",
+    grid="#dfe3e8",
+    recommended="#c2410c",
+    bad="#b3261e",
+    series=("#0072b2", "#d55e00", "#009e73", "#a8538a", "#56b4e9", "#b07c00", "#4d4d4d"),
+    families={
+        "compute": "#0072b2",
+        "communication": "#d55e00",
+        "moving": "#009e73",
+        "waiting": "#7f8790",
+        "keeping": "#a8538a",
+    },
+)
+DARK = Theme(
+    name="dark",
+    background="#14181d",
+    panel="#1f252c",
+    text="#e8ebee",
+    muted="#a3adb8",
+    grid="#343c46",
+    recommended="#ffb454",
+    bad="#ff7b72",
+    series=("#4fa8e0", "#f08a4b", "#2dbe94", "#dc93bf", "#8fd0f5", "#e6b93e", "#c4c9cf"),
+    families={
+        "compute": "#4fa8e0",
+        "communication": "#f08a4b",
+        "moving": "#2dbe94",
+        "waiting": "#8b949e",
+        "keeping": "#dc93bf",
+    },
+)
+THEMES: Mapping[str, Theme] = {theme.name: theme for theme in (LIGHT, DARK)}
+
+# Parts of a step of serving beside those of training.
+_STEP_PARTS = ("prefill", "decode", "kernels", "pipeline", "transfer_wait")
+TIME_ORDER: tuple[str, ...] = (*_STEP_PARTS, *TIME_PARTS)
+"""Parts of a training or serving step in the order in which they are shown."""
+MEMORY_ORDER: tuple[str, ...] = (
+    *MEMORY_PARTS[: MEMORY_PARTS.index("activations")],
+    "kv_cache",
+    *MEMORY_PARTS[MEMORY_PARTS.index("activations") :],
+)
+"""Parts of a GPU's memory in the order in which they are shown."""
+
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "compute": (
+        "forward",
+        "backward",
+        "weight",
+        "recompute",
+        "optimizer",
+        "kernels",
+        "prefill",
+        "decode",
+        "weights",
+        "gradients",
+        "optimizer_states",
+    ),
+    "communication": (
+        "tensor_parallel",
+        "context_parallel",
+        "expert_parallel",
+        "weight_gather",
+        "pipeline_transfer",
+        "pipeline",
+        "data_parallel",
+        "exchange",
+        "transfer",
+        "gathered",
+        "communication_buffers",
+    ),
+    "moving": ("offload", "transfer_wait", "kv_cache"),
+    "waiting": (
+        "launch_wait",
+        "pipeline_bubble",
+        "bubble",
+        "overhead",
+        "slow_nodes",
+        "reserved",
+        "fragmentation",
+    ),
+    "keeping": ("activations", "working"),
+}
+"""What parts have in common, in words; each part is in one of them."""
+
+_SHADES = (0.0, 0.32, 0.55, 0.16, 0.68, 0.44)
+
+
+def family_of(part: str) -> str:
+    """The family of a part of time or memory; what is unknown waits."""
+    return next((family for family, parts in FAMILIES.items() if part in parts), "waiting")
+
+
+def part_colors(parts: Iterable[str], theme: Theme) -> dict[str, str]:
+    """A colour of its own for each part: its family's hue, shaded towards the ground.
+
+    >>> part_colors(["forward", "recompute"], LIGHT)
+    {'forward': '#0072b2', 'recompute': '#529fcb'}
+    """
+    seen: dict[str, int] = {}
+    colors = {}
+    for part in parts:
+        family = family_of(part)
+        number = seen.setdefault(family, 0)
+        seen[family] += 1
+        shade = _SHADES[number % len(_SHADES)]
+        colors[part] = blended(theme.families[family], theme.background, shade)
+    return colors
+
+
+def blended(color: str, other: str, share: float) -> str:
+    """A colour with a share of another, both ``#rrggbb``."""
+    pairs = zip(_channels(color), _channels(other), strict=True)
+    return "#" + "".join(f"{round(one + share * (two - one)):02x}" for one, two in pairs)
+
+
+def readable_on(color: str) -> str:
+    """Black or white, whichever is read better on a colour."""
+    red, green, blue = (
+        channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
+        for channel in (one / 255 for one in _channels(color))
+    )
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    return "#000000" if (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) else "#ffffff"
+
+
+def _channels(color: str) -> tuple[int, ...]:
+    return tuple(int(color[start : start + 2], 16) for start in (1, 3, 5))
+
+
+def part_label(part: str) -> str:
+    """A part in words."""
+    return part.replace("_", " ")
+
+
+def in_order(parts: Iterable[str], order: tuple[str, ...]) -> list[str]:
+    """Parts in an order; those that it lacks come last, as they came."""
+    return sorted(parts, key=lambda part: order.index(part) if part in order else len(order))
+
+
+_UNITS = {"_s": "s", "_gib": "GiB", "_days": "days", "_usd": "USD", "_kwh": "kWh", "_kw": "kW"}
+_UNITS |= {"_kg": "kg CO2e"}
+_ITSELF = {
+    "num_gpus": "GPUs",
+    "gpu_hours": "GPU-hours",
+    "model_flops_utilization": "model FLOPs utilization (share of the peak)",
+}
+
+
+def axis_label(column: str) -> str:
+    """What the axis of a result column says: its name and its unit.
+
+    >>> axis_label("step_time_s"), axis_label("output_tokens_per_s_per_gpu")
+    ('step time [s]', 'output tokens/s/GPU')
+    """
+    if column in _ITSELF:
+        return _ITSELF[column]
+    if "_per_s" in column:
+        rate = column.replace("_per_s", "/s").replace("_per_gpu", "/GPU")
+        return rate.replace("_per_user", "/user").replace("_", " ")
+    unit = next((unit for ending, unit in _UNITS.items() if column.endswith(ending)), "")
+    ending = next((ending for ending in _UNITS if column.endswith(ending)), "")
+    name = column.removesuffix(ending).replace("_", " ")
+    return f"{name} [{unit}]" if unit else name
