@@ -13,6 +13,10 @@ _ATTENTION = {
     *("q_a_proj", "kv_a_proj_with_mqa", "linear_qkv", "linear_proj"),
 }
 _FORWARD = ("gate", "up_proj", "down_proj", "mlp", "fc1", "fc2", "c_fc", "h_to", "w1", "linear")
+_FEED_FORWARD = {
+    *("gate_proj", "up_proj", "down_proj", "gate_up_proj", "fc1", "fc2", "c_fc", "w1", "w2", "w3"),
+    *("dense_h_to_4h", "dense_4h_to_h", "linear_fc1", "linear_fc2", "all-linear"),
+}
 _ENDS = {
     *("embed_tokens", "lm_head", "wte", "embed_out", "word_embeddings", "tok_embeddings"),
     *("output_layer", "embedding"),
@@ -38,7 +42,7 @@ def targets_named(given: str) -> str:
     ('attention', 'q_prj')
     """
     names = _plain([given])
-    known = all(name in _ATTENTION or _is_forward(name) for name in names)
+    known = names <= _ATTENTION | _FEED_FORWARD
     return str(targets_of(names)) if names and known else given
 
 

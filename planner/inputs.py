@@ -271,7 +271,8 @@ def _quantity(term: Term, value: Any, said: str) -> float:
             raise SearchSpaceError(f"{said} is a number or text with a unit, not {shown(value)}.")
         return number
     if unit is None and dimension in _EXAMPLES and value.replace(".", "", 1).isdigit():
-        example = f"{value}{_EXAMPLES[dimension]}"
+        units = ("ms", "s") if term.header.endswith(" ms") else (_EXAMPLES[dimension],)
+        example = " or ".join(value + each for each in units)
         raise SearchSpaceError(f"{said} {value}: needs a unit, as in {example}.")
     try:
         return parse_quantity(value, dimension, unit)

@@ -43,14 +43,14 @@ def _explain(error: Any) -> None:
         return
     if message.startswith("No such option") and command is not None:
         known = [option for param in command.params for option in param.opts]
-        message = f"{message.rstrip('.')}.{_meant(error.option_name, known)}"
+        message = f"{message.rstrip('.')}.{_meant(error.option_name, known, command.name)}"
         error.possibilities = None
     elif match := _COMMAND.fullmatch(message):
         message = f"{match[0]}{did_you_mean(match[1], command.commands)}"
     error.message = printable(message)
 
 
-def _meant(option: str, known: Iterable[str]) -> str:
+def _meant(option: str, known: Iterable[str], command: str | None) -> str:
     """A hint for an unknown option: one that is like it, or the parameter of its name."""
     parameters = {
         name: term
@@ -61,19 +61,20 @@ def _meant(option: str, known: Iterable[str]) -> str:
     if name in parameters:
         return f" It is a parameter: --set {name}=VALUE."
     if option in _limits():
-        return (
-            " A limit chooses among plans: `planner search` takes it; of the one plan that this "
-            f"command is for, see {_limits()[option]} in what it prints, or in --json."
-        )
+        told = " A limit chooses among plans: `planner search` takes it"
+        if command != "estimate":
+            return f"{told}."
+        return f"{told}; estimate prints {_limits()[option]} of its one plan, or see --json."
     return did_you_mean(option, known)
 
 
 def _limits() -> dict[str, str]:
     """Options of limits, with the result that each bounds."""
     return {
-        term.option: (term.header or name.replace("_", " ")).rpartition(" ")[0] or name
+        option: term.header.rpartition(" ")[0] or name.replace("_", " ")
         for name, term in glossary().items()
-        if "limit" in term.kind and term.option
+        if "limit" in term.kind
+        for option in term.options
     }
 
 

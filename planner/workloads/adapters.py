@@ -16,6 +16,12 @@ from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload
 # Where nobody says so, and the most: the rank of MLPerf's task, the tokens of PEFT's examples.
 _COUNTS = {"lora_rank": (16, 100_000), "virtual_tokens": (20, 100_000)}
 
+# Beside the words of a set: what names of modules stand for it (`planner.adapter_names`).
+_ALSO = {
+    "lora_targets": ("names of modules such as q_proj,v_proj",),
+    "modules_to_save": ("names of modules such as embed_tokens,lm_head",),
+}
+
 _Words = TypeVar("_Words", bound=StrEnum)
 
 
@@ -191,5 +197,6 @@ def _word(name: str, given: str, kind: type[_Words]) -> _Words:
     text = str(given).strip().lower().replace("-", "_")
     if text not in list(kind):
         hint = did_you_mean(text, list(kind))
-        raise SearchSpaceError(f"{name} {given!r} is unknown.{hint} Known: {', '.join(kind)}.")
+        known = ", ".join((*kind, *_ALSO.get(name, ())))
+        raise SearchSpaceError(f"{name} {given!r} is unknown.{hint} Known: {known}.")
     return kind(text)

@@ -20,6 +20,18 @@ BAD_INPUT = {
     "no value": ((*LLAMA, "--set", "tensor_parallel"), 3, "name=value"),
     "unknown objective": ((*LLAMA, "--objective", "speed"), 3, "Unknown objective 'speed'"),
     "unknown unit": ((*LLAMA, "--memory-headroom", "5 stone"), 3, "--memory-headroom 5 stone"),
+    "no unit of a short time": (
+        (*LLAMA, "--workload", "serve", "--tpot", "20"),
+        3,
+        "--tpot 20: needs a unit, as in 20ms or 20s",
+    ),
+    "a limit of one plan": (
+        ("estimate", *LLAMA[1:5], "--step-time", "5s"),
+        2,
+        "A limit chooses among plans: `planner search` takes it",
+    ),
+    "no confidence": ((*LLAMA, "--confidence", "1.5"), 3, "or a percentage such as 90%"),
+    "no such confidence": ((*LLAMA, "--confidence", "99%"), 3, "or 50% to 95%, not"),
     "no unit": ((*LLAMA, "--step-time", "5"), 3, "--step-time 5: needs a unit"),
     "tokens": ((*LLAMA, "--tokens", "many"), 3, "--tokens many"),
     "GPUs with a separator": (("search", "--model", "llama-7b", "--gpus", "2,048"), 3, "'048'"),
