@@ -65,7 +65,7 @@ EXECUTIONS: list[dict[str, Any]] = [
         "decode_expert_launch_time": 6e-4,
         "draft_overhead": 1e-3,
         "draft_sequence_overhead": 2e-4,
-    },  # fmt: skip
+    },
 ]
 
 
