@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -19,6 +20,7 @@ TRIES = 3
 
 _WAITING = 3
 _LOOK_S = 0.2
+_SENDING_S = 2.0
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -93,7 +95,7 @@ def _once(
                 yield waiting.pop(future), future.result()
     finally:
         alive.close()  # what is still being worked on is not waited for
-        pool.shutdown(wait=False, cancel_futures=True)
+        pool.shutdown(cancel_futures=True)
         ends.close()
 
 
@@ -105,6 +107,9 @@ def _ended(waiting: Iterable[Future[Result]], look: Callable[[], object]) -> set
 
 
 _work: Callable[[Any], Any] | None = None
+_is_working = False
+_working = threading.Lock()
+"""Held where a worker begins or ends a task, and where it ends in the middle of one."""
 
 
 def _begin(work: Callable[[Any], Any], ends: Connection, alive: Connection) -> None:
@@ -118,13 +123,30 @@ def _begin(work: Callable[[Any], Any], ends: Connection, alive: Connection) -> N
 
 
 def _end_with(ends: Connection) -> None:
-    """Wait until the other end of a pipe is closed, as it is when its process is killed."""
+    """Wait until the other end of a pipe is closed, as it is when its process is killed.
+
+    A result that is cut off while it is sent would be waited for without end.
+    """
     with suppress(OSError, EOFError):
         ends.poll(None)
+    with _working:
+        if _is_working:
+            os._exit(1)
+    time.sleep(_SENDING_S)
     os._exit(1)
 
 
 def _run(task: Any) -> Any:
     if _work is None:
         raise RuntimeError("The worker was not begun.")
-    return _work(task)
+    _tell_working(True)
+    try:
+        return _work(task)
+    finally:
+        _tell_working(False)
+
+
+def _tell_working(is_working: bool) -> None:
+    global _is_working
+    with _working:
+        _is_working = is_working

@@ -15,6 +15,7 @@ from publishers import publisher
 
 from planner.confidence.classes import has_experts
 from planner.confidence.intervals import FEWEST_ROWS, LEVEL
+from planner.confidence.quantiles import quantile
 from planner.validation.compare import Row
 from planner.validation.inference.cases import InferenceCase, Mode
 from planner.validation.kinds import STEP_TIME, TOKEN_TIME, TRAINING_KIND, Compared
@@ -171,6 +172,26 @@ def held_when_left_out(found: Sequence[Residual], quantity: str) -> list[Held]:
         Held(residual=residual, inside=bool(inside[at]), score=float(scores[at]))
         for at, residual in enumerate(mine)
     ]
+
+
+def share_within(
+    found: Sequence[Residual], quantity: str, confidence: float, side: int
+) -> tuple[float, int]:
+    """How many runs that no fit saw stay within `planner.confidence.quantiles.quantile`.
+
+    Each is judged by intervals made without its publisher. The share, and the runs.
+    """
+    errors = _errors(found, quantity)
+    out = left_out(errors)
+    held = [
+        factor is not None and side * math.exp(value) <= side * factor
+        for value, low, high, fitted in zip(
+            errors.values, out.low, out.high, errors.fitted, strict=True
+        )
+        if not fitted
+        for factor in [quantile((math.exp(low), math.exp(high)), confidence, side)]
+    ]
+    return sum(held) / len(held), len(held)
 
 
 def _quantities(found: Iterable[Residual]) -> list[str]:

@@ -105,3 +105,17 @@ def test_what_looks_on_ends_the_work():
 
     with pytest.raises(Enough):
         list(on_workers(time.sleep, [5.0, 6.0], 2, look))
+
+
+_LARGE = """
+from planner.processes import on_workers
+
+for _ in on_workers(lambda n: bytes(20_000_000), range(9), 2):
+    raise SystemExit(3)
+"""
+
+
+def test_work_ends_while_workers_send_large_results():
+    """A result that was cut off while it was sent would be waited for without end."""
+    done = subprocess.run([sys.executable, "-c", _LARGE], capture_output=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stderr) == (3, b"")

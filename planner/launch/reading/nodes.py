@@ -35,6 +35,11 @@ class Node:
     target: Node | None = None
 
 
+def too_deep(where: str) -> LaunchError:
+    """What is said of a document whose values are in too many others."""
+    return LaunchError(f"{where}: nested more than {DEEPEST} deep: that is not read.")
+
+
 class Growth:
     """Counts the nodes of a document and refuses too many."""
 
@@ -47,9 +52,7 @@ class Growth:
         self.nodes += 1
         self.refuse_large(self.nodes, line)
         if depth > DEEPEST:
-            raise LaunchError(
-                f"{self.name}:{line}: nested more than {DEEPEST} deep: that is not read."
-            )
+            raise too_deep(f"{self.name}:{line}")
 
     def refuse_large(self, size: int, line: int) -> None:
         """Raises `LaunchError` if a value has too many in it."""

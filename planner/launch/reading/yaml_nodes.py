@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from planner.errors import LaunchError
-from planner.launch.reading.nodes import Growth, Node, refuse_twice
+from planner.launch.reading.nodes import Growth, Node, refuse_twice, too_deep
 from planner.launch.reading.shell.syntax import Source
 
 _STANDARD = "tag:yaml.org,2002:"
@@ -15,6 +15,8 @@ _PLAIN_TAGS = frozenset(
     _STANDARD + kind
     for kind in ("str", "int", "float", "bool", "null", "timestamp", "map", "seq", "merge")
 )
+
+_TOO_DEEP = "exceeded maximum nesting depth"
 
 
 def yaml_documents(text: str, name: str) -> list[Node]:
@@ -31,6 +33,8 @@ def yaml_documents(text: str, name: str) -> list[Node]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}" if mark is not None else name
+        if error.problem == _TOO_DEEP:  # some releases of the parser count for themselves
+            raise too_deep(where) from None
         told = ", ".join(part for part in (error.context, error.problem) if part)
         raise LaunchError(f"{where}: this is not YAML: {told}.") from None
     except yaml.reader.ReaderError as error:

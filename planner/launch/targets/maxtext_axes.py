@@ -21,7 +21,8 @@ def axes_of(job: Job) -> dict[str, int]:
     Raises
     ------
     LaunchError
-        Experts are not split over data-parallel GPUs, or the axes do not fill whole nodes.
+        Experts are not split over data-parallel GPUs, copies are not of whole shards, or the axes
+        do not fill whole nodes.
     """
     expert, data = int(job["expert_parallel"]), int(job["data_parallel"])
     if data % expert:
@@ -31,7 +32,12 @@ def axes_of(job: Job) -> dict[str, int]:
         )
     shards, stage = data // expert, int(job["zero_stage"])
     copies = int(job["data_parallel_replicas"] or 1) if stage > 2 else shards  # ZeRO-3 alone
-    copies = gcd(copies, shards)
+    if shards % copies:
+        raise LaunchError(
+            f"MaxText copies what its fsdp axes shard: data_parallel_replicas {copies} does not "
+            f"divide {shards} data-parallel GPUs that share all but experts. Plan another "
+            "data_parallel_replicas."
+        )
     tensor = int(job["tensor_parallel"])
     sizes = {
         "tensor": 1 if job["sequence_parallel"] else tensor,
