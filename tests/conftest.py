@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from planner.__main__ import run
+from planner.validation.compare import Row
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,14 @@ class Ran:
 
 
 Command = Callable[..., Ran]
+
+
+@pytest.fixture(scope="session")
+def shipped_tables() -> Sequence[Sequence[Row]]:
+    """The published runs of training, static batches and serving with their predictions."""
+    from make_accuracy import shipped_rows
+
+    return shipped_rows()
 
 
 @pytest.fixture

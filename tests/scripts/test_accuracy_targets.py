@@ -8,12 +8,11 @@ import accuracy_targets
 import pytest
 import target_sets
 from accuracy_targets import Reached, reached
-from make_accuracy import shipped_rows
 
 
 @pytest.fixture(scope="module")
-def tables():
-    return shipped_rows()
+def tables(shipped_tables):
+    return shipped_tables
 
 
 def test_every_target_is_of_some_runs(tables) -> None:

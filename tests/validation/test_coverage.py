@@ -7,18 +7,13 @@ from collections.abc import Sequence
 import pytest
 from residuals import Residual, residuals, share_within
 
-from planner.validation.compare import joined
-from planner.validation.predict import predict
-from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
+from planner.validation.compare import Row
 
 
 @pytest.fixture(scope="module")
-def found() -> list[Residual]:
-    every: list[Residual] = []
-    for paths in ((SHIPPED,), SHIPPED_INFERENCE):
-        tables = [read_runs(path) for path in paths]
-        every += residuals([row for runs in tables for row in joined(runs, predict(runs))])
-    return every
+def found(shipped_tables: Sequence[Sequence[Row]]) -> list[Residual]:
+    training, *others = shipped_tables
+    return [*residuals(training), *residuals([row for rows in others for row in rows])]
 
 
 @pytest.mark.parametrize("confidence", [0.7, 0.8, 0.9, 0.95])

@@ -12,7 +12,7 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import default_cluster
 from planner.specs.serving import ServingWorkload
-from planner.validation.compare import errors, joined, memory_verdicts
+from planner.validation.compare import errors, memory_verdicts
 from planner.validation.kinds import (
     FIRST_TOKEN_TIME,
     INFERENCE_KIND,
@@ -21,7 +21,6 @@ from planner.validation.kinds import (
     TOKEN_TIME,
 )
 from planner.validation.library import Library
-from planner.validation.predict import predict
 from planner.validation.runs import SHIPPED_INFERENCE, read_runs
 
 SERVING, STATIC = "serving", "inference"
@@ -60,12 +59,9 @@ LARGEST_MEDIANS = {
 
 
 @pytest.fixture(scope="module")
-def tables():
-    found = {}
-    for path in SHIPPED_INFERENCE:
-        runs = read_runs(path)
-        found[path.stem] = joined(runs, predict(runs))
-    return found
+def tables(shipped_tables):
+    names = (path.stem for path in SHIPPED_INFERENCE)
+    return dict(zip(names, shipped_tables[1:], strict=True))
 
 
 @pytest.mark.parametrize(("table", "compared", "engine"), LARGEST_MEDIANS)

@@ -6,9 +6,9 @@ import pytest
 from residuals import cells, held_when_left_out, residuals
 from shipped_intervals import assert_shipped
 
-from planner.validation.compare import errors, joined, memory_verdicts
+from planner.validation.compare import errors, memory_verdicts
 from planner.validation.kinds import STEP_TIME, TRAINING_KIND, TRAINING_MEMORY
-from planner.validation.predict import predict, ranges
+from planner.validation.predict import ranges
 
 # Recorded errors with a margin: a change that makes one larger has to say so here.
 LARGEST_ERRORS = {
@@ -42,8 +42,8 @@ JUDGES = ("torchtitan", "torchao", "Primus", "MLPerf", "ms-swift", "Qwen", "NeMo
 
 
 @pytest.fixture(scope="module")
-def rows(shipped):
-    return joined(shipped, predict(shipped))
+def rows(shipped_tables):
+    return shipped_tables[0]
 
 
 @pytest.fixture(scope="module")
