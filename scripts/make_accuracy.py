@@ -1,7 +1,8 @@
 """Make docs/accuracy_tables.md: errors of the shipped runs, by what they have in common.
 
-They are those of `planner validate`, also by GPU and model. Run it after a change of what is
-predicted; a test fails while the file is not what it makes:
+They are those of `planner validate`, also by GPU and model. The rows that the README shows of them
+are written there. Run it after a change of what is predicted; tests fail while the files are not
+what it makes:
 
     python scripts/make_accuracy.py
 """
@@ -26,7 +27,9 @@ from planner.validation.library import Library
 from planner.validation.predict import predict
 from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 
-FILE = Path(planner.__file__).parents[1] / "docs" / "accuracy_tables.md"
+ROOT = Path(planner.__file__).parents[1]
+FILE = ROOT / "docs" / "accuracy_tables.md"
+README = ROOT / "README.md"
 
 _ENOUGH = 10
 _TITLES = ("Training", "Static batches and offline throughput", "Serving streams of requests")
@@ -90,6 +93,21 @@ def shipped_rows() -> list[Sequence[Row]]:
     return [joined(runs, predict(runs, library)) for runs in tables]
 
 
+def readme_with(tables: str, text: str) -> str:
+    """The text of the README with the rows that it shows of the tables: *section, group*."""
+    head, mark, rest = text.partition("| errors of |")
+    lines = rest.splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        name = line.strip("|\n ").split(" | ")[0]
+        section, _, group = name.rpartition(", ")
+        _, is_known, after = tables.partition(f"### {section}\n")
+        if section and is_known:
+            row = next(row for row in after.splitlines() if row.startswith(f"| {group} |"))
+            runs, _, mean, median, _, within, _ = row.strip("| ").split(" | ")[1:]
+            lines[number] = f"| {name} | {runs} | {mean} | {median} | {within} |\n"
+    return head + mark + "".join(lines)
+
+
 def _section(title: str, compared: Compared, rows: Sequence[Row]) -> Iterator[str]:
     measured = (row for row in rows if row.first_measured(compared.names) is not None)
     known = [row for row in measured if not row.prediction.impossible]
@@ -145,4 +163,6 @@ def _percent(share: float, digits: int = 1, sign: str = "") -> str:
 
 
 if __name__ == "__main__":
-    FILE.write_text(accuracy_tables(shipped_rows()), encoding="utf-8")
+    made = accuracy_tables(shipped_rows())
+    FILE.write_text(made, encoding="utf-8")
+    README.write_text(readme_with(made, README.read_text(encoding="utf-8")), encoding="utf-8")
