@@ -1,4 +1,4 @@
-"""Make docs/causes.md: causes of errors, the error of their runs before and now, what became of them.
+"""Make docs/causes.md: causes of errors, what became of them, and their runs before and now.
 
 Run it after a change of what is predicted; a test fails while the file is not what it makes:
 

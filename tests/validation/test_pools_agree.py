@@ -61,9 +61,7 @@ def test_a_plan_of_pools_is_predicted_as_a_run_of_it_is(monkeypatch):
     monkeypatch.setattr(cases, "_BURST_SHARE", 0.0)
     table = planner.search(**QUESTION).table
     rows = len(table["num_gpus"])
-    plans = [
-        {name: values[i] for name, values in table.items()} for i in range(0, rows, rows // 7)
-    ]
+    plans = [{name: values[i] for name, values in table.items()} for i in range(0, rows, rows // 7)]
     for plan, run in zip(plans, predict(runs_of(*map(run_of, plans))), strict=True):
         question = QUESTION | {"num_gpus": int(plan["num_gpus"])}
         again = planner.estimate(**question, settings=settings_of(plan)).table()
