@@ -50,7 +50,7 @@ def experts(share: Share, op: Experts, layer: Layer) -> Iterator[Operator]:
         forward=matmul + activation + cast_inputs,
         backward=backward + cast_outputs,
         flops=2.0 * op.matrices * op.depth * op.width * pairs,
-        selective=repeats_outputs(share, layer) * activation / (matmul + activation + cast_inputs),
+        selective=repeats_outputs(share) * activation / (matmul + activation + cast_inputs),
         weights=0.0 if share.setting.workload.is_frozen else matmul,
     )
 
