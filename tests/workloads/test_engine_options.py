@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import planner
@@ -90,6 +91,23 @@ def test_copies_of_experts_take_memory() -> None:
     assert weights(0) == none
     expert = 3 * 7168 * 2048 * (1 + 4 / 128**2)
     assert round((many - none) / expert, 3) == 58
+
+
+def test_copies_of_experts_are_read_where_tokens_visit_them() -> None:
+    """512 requests visit nearly all of Mixtral's eight experts, and of twice as many."""
+    layout = {"attention_data_parallel": 8, "expert_parallel": 8, "concurrency": 512}
+
+    def decode(copies: int) -> float:
+        asked: dict[str, Any] = {"gpu": "h200", "engine": "sglang", "num_gpus": 8}
+        found = planner.estimate(
+            workload="serve", model="mixtral-8x7b", settings=layout, redundant_experts=copies,
+            input_tokens=16, output_tokens=1024, **asked,
+        )  # fmt: skip
+        return float(np.ravel(found.candidates.estimate.served.time_per_output_token)[0])
+
+    # One expert more on each rank: 3 x 4,096 x 14,336 weights of 16 bits in 32 layers, 11.3 GB.
+    read = 32 * 3 * 4096 * 14336 * 2
+    assert 1 < (decode(8) - decode(0)) * 4.8e12 / read < 2
 
 
 def test_copies_of_experts_need_an_engine_that_holds_them() -> None:
