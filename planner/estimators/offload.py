@@ -51,7 +51,7 @@ def keeps_states(offload: CodeArray) -> BoolArray:
 
 def host_updates(setting: Setting, offload: CodeArray) -> BoolArray:
     """Where the host updates the weights that a rank owns."""
-    return keeps_states(offload) & setting.framework.offloading.host_update
+    return np.asarray(keeps_states(offload) & setting.framework.offloading.host_update)
 
 
 def keeps_gradients(setting: Setting, c: TrainingConfigurations) -> BoolArray:
@@ -63,7 +63,8 @@ def keeps_gradients(setting: Setting, c: TrainingConfigurations) -> BoolArray:
     """
     can_shard = ZeroStage.GRADIENTS in setting.framework.zero_stages
     alone = (c.data_parallel * c.context_parallel == 1) & can_shard
-    return host_updates(setting, c.offload) & ((c.zero_stage >= ZeroStage.GRADIENTS) | alone)
+    leave = (c.zero_stage >= ZeroStage.GRADIENTS) | alone
+    return np.asarray(host_updates(setting, c.offload) & leave)
 
 
 def keeps_weights(offload: CodeArray) -> BoolArray:

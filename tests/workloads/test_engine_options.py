@@ -105,9 +105,10 @@ def test_copies_of_experts_are_read_where_tokens_visit_them() -> None:
         )  # fmt: skip
         return float(np.ravel(found.candidates.estimate.served.time_per_output_token)[0])
 
-    # One expert more on each rank: 3 x 4,096 x 14,336 weights of 16 bits in 32 layers, 11.3 GB.
-    read = 32 * 3 * 4096 * 14336 * 2
-    assert 1 < (decode(8) - decode(0)) * 4.8e12 / read < 2
+    # Popularity with dispersion 2: 0.94 of 8 experts are visited, 0.91 of 16, so a rank reads 0.89
+    # more: 3 x 4,096 x 14,336 weights of 16 bits in each of 32 layers.
+    read = 0.89 * 32 * 3 * 4096 * 14336 * 2
+    assert (decode(8) - decode(0)) * 4.8e12 / read == pytest.approx(1.0, abs=0.25)
 
 
 def test_copies_of_experts_need_an_engine_that_holds_them() -> None:
