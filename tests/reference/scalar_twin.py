@@ -393,5 +393,7 @@ def _largest_unit(world: World, layout: Layout, stage: int) -> tuple[float, floa
 def _buffers(world: World, layout: Layout, stage: int) -> float:
     """A bucket is as large as it may be, or as what it is filled with."""
     memory = world.framework.memory
+    if not memory.buffered_bytes:
+        return memory.communication_buffer
     held = memory.buffered_bytes * sum(trained_in_stages(world, layout)[stage])
-    return min(memory.communication_buffer, held) if held else memory.communication_buffer
+    return min(memory.communication_buffer, held)
