@@ -106,7 +106,8 @@ def own_tokens(world: World, layout: Layout) -> float:
 
 def expert_load(layout: Layout) -> float:
     """Tokens of the fullest rank of experts over the mean; what exceeds the capacity is dropped."""
-    return min(layout.expert_imbalance, layout.expert_capacity_factor or math.inf)
+    most = min(layout.expert_imbalance, layout.expert_parallel)
+    return min(most, layout.expert_capacity_factor or math.inf)
 
 
 def of_gradients(world: World, layout: Layout, name: str) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import expm1, log, log1p, sqrt
+from math import ceil, expm1, log, log1p, sqrt
 from types import SimpleNamespace
 from typing import Any
 
@@ -171,9 +171,18 @@ def fullest_rank(pairs: float, ranks: int) -> float:
     return min(1 + sqrt(2 * log(ranks) * ranks / max(pairs, 1.0)), float(ranks))
 
 
+def expert_slots(world: ServingWorld, c: Replica, mlp: Any) -> int:
+    """Experts of a layer with their copies: those asked for, or as few as fill all ranks."""
+    if not world.engine.redundant_experts:
+        return mlp.num_experts
+    if world.workload.redundant_experts is not None:
+        return mlp.num_experts + world.workload.redundant_experts
+    return ceil(mlp.num_experts / c.expert_parallel) * c.expert_parallel
+
+
 def experts(world: ServingWorld, c: Replica, mlp: Any, tokens: float, pairs: float) -> float:
     """Matrices of the rank with most of the ``pairs``; those of the experts visited are read."""
-    number, h = mlp.num_experts, mlp.moe_latent_size or world.model.hidden_size
+    number, h = expert_slots(world, c, mlp), mlp.moe_latent_size or world.model.hidden_size
     weight, _, _, row, _ = FORMATS[c.expert_quantization]
     table = world.gpu.efficiency.grouped_gemm
     e = table.get(row) or table[{"fp8_tensor": "fp8"}.get(row, "bf16")]

@@ -74,7 +74,7 @@ class Kernels:
         *,
         tokens: Numeric,
         pairs: Numeric,
-        num_experts: int,
+        num_experts: Numeric,
         num_experts_per_tok: int,
         local_experts: Numeric,
         hidden_size: int,
