@@ -44,7 +44,7 @@ _HEAD = """# Vendors' layouts beside ours
 Made by `python scripts/make_recipes.py`. {recipes} layouts that NVIDIA tuned and ships
 (`{source}`;
 carried in `planner/validation/recipes.csv`), each beside the plan that a search with the recipe's
-framework recommends for the same model, GPUs, length, batch and precision.
+framework recommends for the same model, GPUs, length, batch, precision and scaling in 8 bit.
 
 *Gain* is the predicted throughput of the recommended plan over that of the vendor's layout, less 1:
 a claim, as nobody ran both. Plans within a factor of {factor:.2f} of each other are ties.
@@ -170,7 +170,7 @@ def page(found: Sequence[Compared]) -> str:
 def _compared(recipe: Mapping[str, str]) -> Compared:
     question = question_of(recipe)
     found = planner.estimate(**question, settings=layout_of(recipe))
-    result = _searched(tuple(question.items()), recipe["precision"])
+    result = _searched(tuple(question.items()), recipe["precision"], _scaled(recipe["recipe"]))
     best, machine = result.recommended, found.candidates.estimate.setting.machine
     sure = result.problem.sources[0].confidence(question["num_gpus"])
     table = found.table()
@@ -185,8 +185,9 @@ def _compared(recipe: Mapping[str, str]) -> Compared:
 
 
 @cache
-def _searched(question: tuple[tuple[str, Any], ...], precision: str) -> SearchResult:
-    return planner.search(**dict(question), precision=precision)
+def _searched(question: tuple[tuple[str, Any], ...], precision: str, scaled: str) -> SearchResult:
+    settings = {"fp8_recipe": scaled} if scaled else {}
+    return planner.search(**dict(question), precision=precision, settings=settings)
 
 
 def question_of(recipe: Mapping[str, str]) -> dict[str, Any]:
