@@ -168,7 +168,12 @@ def test_experts_with_factors_of_blocks_train_at_the_rates_of_deepgemm(
     """deepseek-ai/DeepGEMM@a6d97a1 README: grouped GEMMs (contiguous layout) on H800, in a burst."""
     machine = neutral("h800-sxm-80gb")[0]
     took = machine.grouped_gemm_time(
-        float(groups * rows), float(groups), depth, float(columns), 1, format_of(Fp8Recipe.BLOCKWISE)
+        float(groups * rows),
+        float(groups),
+        depth,
+        float(columns),
+        1,
+        format_of(Fp8Recipe.BLOCKWISE),
     )
     rate = 2 * groups * rows * columns * depth / float(took)
     held = machine.gpu.efficiency.sustained_compute_fraction

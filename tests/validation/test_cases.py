@@ -394,6 +394,22 @@ def test_the_exchange_of_tokens_is_what_the_run_names(library, changes, deduplic
     assert found.framework.execution.deduplicated_dispatch == deduplicated
 
 
+@pytest.mark.parametrize(
+    ("changes", "ranks"),
+    [
+        ({"token_dispatcher": "alltoall"}, {1}),
+        ({"token_dispatcher": "deepep"}, {2, 4, 8}),
+        ({"token_dispatcher": "deepep", "pipeline_parallel": "2"}, {2, 4}),
+        ({"token_dispatcher": "deepep", "expert_parallel": "4"}, {4}),
+    ],
+)
+def test_an_exchange_of_tokens_that_is_named_has_several_ranks(library, changes, ranks):
+    sizes = {"tensor_parallel": "1", "sequence_parallel": "0", "gated_mlp": "1"}
+    experts = {"num_experts": "8", "num_experts_per_tok": "2", "moe_intermediate_size": "1024"}
+    found = case(library, **(sizes | experts | changes))
+    assert {layout.expert_parallel for layout in found.layouts} == ranks
+
+
 def test_prose_is_not_read(library):
     told = "TP=8 PP=4 GBS=8; w/o MTP; reserved memory; 4x100Gb; DeepEP; liger fused; 64 GB DRAM"
     assert case(library, notes=told) == case(library)
