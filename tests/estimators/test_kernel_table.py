@@ -165,7 +165,7 @@ def test_factors_per_row_are_no_faster_than_16_bit(gpu: str) -> None:
 def test_experts_with_factors_of_blocks_train_at_the_rates_of_deepgemm(
     groups, rows, columns, depth, published
 ) -> None:
-    """deepseek-ai/DeepGEMM@a6d97a1 README: grouped GEMMs (contiguous layout) on H800, in a burst."""
+    """deepseek-ai/DeepGEMM@a6d97a1 README: contiguous grouped GEMMs on H800, in a burst."""
     machine = neutral("h800-sxm-80gb")[0]
     took = machine.grouped_gemm_time(
         float(groups * rows),

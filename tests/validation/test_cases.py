@@ -395,6 +395,22 @@ def test_the_exchange_of_tokens_is_what_the_run_names(library, changes, deduplic
 
 
 @pytest.mark.parametrize(
+    ("version", "gpu", "profile"),
+    [
+        ("26.04", "gb200-nvl72", "NeMo"),
+        ("26.06", "gb200-nvl72", "Megatron-Bridge"),
+        ("26.06", "h100-sxm-80gb", "NeMo"),
+    ],
+)
+def test_one_graph_of_the_iteration_is_there_from_26_06_on_and_never_on_hopper(
+    library, version, gpu, profile
+):
+    """No recipe of Megatron-Bridge for H100 has cuda_graph_impl full_iteration."""
+    found = case(library, framework="Megatron-Bridge", framework_version=version, gpu=gpu)
+    assert found.framework.name == profile
+
+
+@pytest.mark.parametrize(
     ("changes", "ranks"),
     [
         ({"token_dispatcher": "alltoall"}, {1}),
