@@ -334,8 +334,9 @@ def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
     recipe, bits = recipe_of(world, layout), layout.precision
     part = width / split
     experts = grouped_gemm(world, pairs * split, local, h, part, matrices, bits, recipe)
-    cast_inputs = cast(world, pairs * split * (h + part), bits, recipe)
-    cast_outputs = cast(world, pairs * split * (h + (matrices - 1) * part), bits, recipe)
+    cast_inputs = cast(world, pairs * split * (h + part), bits, recipe, of_experts=True)
+    outputs = pairs * split * (h + (matrices - 1) * part)
+    cast_outputs = cast(world, outputs, bits, recipe, of_experts=True)
     experts += local * world.framework.execution.expert_launch_time
     activation = elementwise(world, 2 * matrices * pairs * width)
     gradients = 1 if frozen(world) else 2

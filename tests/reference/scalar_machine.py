@@ -19,12 +19,12 @@ from planner.specs.model import AttentionSpec, ModelSpec
 from planner.specs.workload import TrainingWorkload
 
 # The kernel of fp8 products by recipe, that of experts, bytes of a weight and of an activation,
-# and what casts move for a number.
+# and what casts move for a number; the kernel of blocks contains its casts, that of experts none.
 RECIPES = {
     "delayed": ("fp8", "fp8_tensor", 1.0, 1.0, 3.0),
     "tensorwise": ("fp8", "fp8_tensor", 1.0, 1.0, 3.0),
     "rowwise": ("bf16", "bf16", 2.0, 2.0, 0.0),
-    "blockwise": ("fp8_block", "fp8", 1 + 4 / 128**2, 4.0, 0.0),
+    "blockwise": ("fp8_block", "fp8_tensor", 1 + 4 / 128**2, 4.0, 2 + 264 / 128),
     "mxfp8": ("fp8", "fp8", 33 / 32, 33 / 32, 2 + 66 / 32),
 }
 COMPUTE_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5 + 1 / 16}
@@ -206,9 +206,13 @@ def recipe_of(world: World, layout: Layout) -> str:
     return groups or world.framework.fp8_recipe
 
 
-def cast(world: World, numbers: float, precision: str, recipe: str) -> float:
+def cast(
+    world: World, numbers: float, precision: str, recipe: str, of_experts: bool = False
+) -> float:
     """What kernels of their own take to write numbers in fp8."""
     moved = RECIPES[recipe][4] if precision == "fp8" else 0.0
+    if recipe == "blockwise" and not of_experts:
+        moved = 0.0
     return elementwise(world, moved * numbers) if moved else 0.0
 
 
