@@ -207,7 +207,11 @@ def _dense(world: ServingWorld, c: Replica, own: _Share, mlp: Any, width: int) -
 def _routed(world: ServingWorld, c: Replica, batch: StepBatch, own: _Share, mlp: Any) -> Operators:
     h, number, k = world.model.hidden_size, mlp.num_experts, mlp.num_experts_per_tok
     pairs = batch.tokens * k
-    mine = pairs / c.expert_parallel * fullest_rank(pairs, c.expert_parallel)
+    mine = (
+        pairs
+        / c.expert_parallel
+        * fullest_rank(pairs, c.expert_parallel, mlp.num_experts, world.workload.expert_dispersion)
+    )
     choosing = batch.tokens
     if world.workload.equal_prompts:
         choosing /= max(batch.decoding + batch.prompts, 1.0)

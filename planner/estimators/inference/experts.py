@@ -20,10 +20,17 @@ def experts(context: LayerContext, op: Experts, layer: Layer) -> Iterator[StepOp
     rank, c = context.rank, context.rank.configurations
     pairs = rank.batch.tokens * op.per_token
     width = op.width / c.expert_tensor_parallel
-    fullest = fullest_rank_factor(pairs=pairs, ranks=c.expert_parallel)
+    dispersion = rank.setting.workload.expert_dispersion
+    uneven = np.asarray(c.expert_parallel)
     if context.kernels.engine.execution.balanced_experts:
-        fullest = np.ones(())
-    mine = pairs / c.expert_parallel * fullest
+        uneven = np.ones(())
+    mine = (
+        pairs
+        / c.expert_parallel
+        * fullest_rank_factor(
+            pairs=pairs, ranks=uneven, num_experts=op.num_experts, dispersion=dispersion
+        )
+    )
     time = context.kernels.experts(
         tokens=_choosing(rank),
         pairs=mine,
@@ -34,7 +41,8 @@ def experts(context: LayerContext, op: Experts, layer: Layer) -> Iterator[StepOp
         width=width,
         matrices=op.matrices,
         quantization=c.expert_quantization,
-        dispersion=rank.setting.workload.expert_dispersion,
+        dispersion=dispersion,
+        uneven_ranks=uneven,
     )
     # It reads and writes as many tensors as there are matrices.
     activation = context.kernels.elementwise(2.0 * op.matrices * mine * width, kernels=0)
