@@ -15,12 +15,19 @@ from functools import cache
 
 from planner.validation.columns import SCHEDULED
 from planner.validation.runs import SHIPPED_INFERENCE, Run, read_runs
-from published.tables import DETAILS, original, read_table, source_columns, source_text
+from published.tables import (
+    DETAILS,
+    measured_by,
+    measuring_day,
+    original,
+    read_table,
+    source_columns,
+    source_text,
+)
 
 # The mark of runs whose layout is that of a configuration file; no column of the tables.
 PUBLISHED = "published_setup"
 
-_DATE = re.compile(r"measured=(\d{4}-\d\d-\d\d)")
 _IMAGE = re.compile(r"[;/][^;/]*:([^;:\s]+)\s*$")
 # Its database keeps runs without drafts alone.
 _DATABASE = "db-dump"
@@ -108,10 +115,9 @@ def _results() -> Mapping[tuple[str, ...], Mapping[tuple[float, ...], bool]]:
 
 
 def _run_key(run: Run, setup: Row) -> tuple[str, ...]:
-    date = _DATE.search(run.text(DETAILS))
     cells = (f"{pool}{name}" for pool in ("", *_POOLS) for name in (*_LAYOUT, _WORKERS))
     layout = (setup.get(name, "") for name in cells)
-    return (*_key(run), run.text("concurrency"), date[1] if date else "", *layout)
+    return (*_key(run), run.text("concurrency"), measuring_day(run), *layout)
 
 
 def _numbers(run: Run) -> tuple[float, ...]:
@@ -162,11 +168,10 @@ def _concurrencies(text: str) -> frozenset[int]:
 
 
 def _in_time(run: Run, row: Row) -> bool:
-    date = _DATE.search(run.text(DETAILS))
-    if date is None:
+    day = measuring_day(run)
+    if not day:
         return True
-    after = not row["measured_from"] or date[1] >= row["measured_from"]
-    return after and (not row["measured_until"] or date[1] <= row["measured_until"])
+    return day >= row["measured_from"] and measured_by(run, row["measured_until"])
 
 
 def _same_image(run: Run, row: Row) -> bool:

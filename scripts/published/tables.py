@@ -12,6 +12,7 @@ from planner.validation.runs import Run, Runs
 
 _FOLDER = Path(__file__).parent
 _TEXTS = ("framework", "notes", "gpu", "mode", "framework_version")
+_DATE = re.compile(r"measured=(\d{4}-\d\d-\d\d)")
 AS_PUBLISHED = "as_published"
 DETAILS = "source_details"
 """The column of what tells the rows of a file of runs apart."""
@@ -36,6 +37,18 @@ def convention(run: Run, field: str) -> str:
         if row["field"] == field and (found := re.search(row["pattern"], text)):
             return found.expand(row["value"])
     return ""
+
+
+def measuring_day(run: Run) -> str:
+    """The day on which a run was measured, as 2025-12-31; empty where its source has none."""
+    found = _DATE.search(run.text(DETAILS))
+    return found[1] if found else ""
+
+
+def measured_by(run: Run, last: str) -> bool:
+    """Whether a run was measured on a day or before it; any is where there is no last day."""
+    day = measuring_day(run)
+    return not last or bool(day and day <= last)
 
 
 def original(run: Run, source: Sequence[str]) -> Run:
