@@ -58,7 +58,7 @@ def fullest_rank_factor(
     """
     n = np.asarray(ranks, dtype=np.float64)
     spread = np.sqrt(n * (1 / np.maximum(pairs, 1.0) + np.asarray(dispersion) / num_experts))
-    return np.minimum(1 + expected_maximum(n) * spread, n)
+    return np.asarray(np.minimum(1 + expected_maximum(n) * spread, n))
 
 
 def fullest_rank_touched(*, share: Numeric, ranks: Numeric, local_experts: Numeric) -> FloatArray:
@@ -71,7 +71,7 @@ def fullest_rank_touched(*, share: Numeric, ranks: Numeric, local_experts: Numer
     """
     s = np.asarray(share, dtype=np.float64)
     spread = expected_maximum(ranks) * np.sqrt(s * (1 - s) / np.asarray(local_experts))
-    return np.minimum(s + _SPREAD_WAITED_FOR * spread, 1.0)
+    return np.asarray(np.minimum(s + _SPREAD_WAITED_FOR * spread, 1.0))
 
 
 def accepted_tokens(*, draft_tokens: Numeric, acceptance_rate: Numeric) -> FloatArray:
