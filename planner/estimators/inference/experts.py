@@ -24,11 +24,17 @@ def experts(context: LayerContext, op: Experts, layer: Layer) -> Iterator[StepOp
     rank, c = context.rank, context.rank.configurations
     pairs = rank.batch.tokens * op.per_token
     width = op.width / c.expert_tensor_parallel
-    fullest = fullest_rank_factor(pairs=pairs, ranks=c.expert_parallel)
+    dispersion = rank.setting.workload.expert_dispersion
+    uneven = np.asarray(c.expert_parallel)
     if context.kernels.engine.execution.balanced_experts:
-        fullest = np.ones(())
-    mine = pairs / c.expert_parallel * fullest
+        uneven = np.ones(())
     held = held_experts(rank.setting, op.num_experts, c)
+    # Copies are of the popular ones: they even out what ranks have to do.
+    popularity = np.where(held > op.num_experts, 0.0, dispersion)
+    fullest = fullest_rank_factor(
+        pairs=pairs, ranks=uneven, num_experts=op.num_experts, dispersion=popularity
+    )
+    mine = pairs / c.expert_parallel * fullest
     time = context.kernels.experts(
         tokens=_choosing(rank),
         pairs=mine,
@@ -39,7 +45,8 @@ def experts(context: LayerContext, op: Experts, layer: Layer) -> Iterator[StepOp
         width=width,
         matrices=op.matrices,
         quantization=c.expert_quantization,
-        dispersion=rank.setting.workload.expert_dispersion,
+        dispersion=dispersion,
+        uneven_ranks=uneven,
     )
     # It reads and writes as many tensors as there are matrices.
     activation = context.kernels.elementwise(2.0 * op.matrices * mine * width, kernels=0)
