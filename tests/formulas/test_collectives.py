@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -184,7 +184,7 @@ def test_rings_pass_every_rank_of_every_domain(
 ) -> None:
     """Counted hop by hop: 10 us between domains, 1 us inside; the first domain's are elsewhere."""
     ranks = [(domain, rank) for domain in range(domains) for rank in range(local)]
-    hops = zip(ranks, ranks[1:], strict=False)
+    hops = pairwise(ranks)
     counted = sum(10.0 if a[0] != b[0] else 1.0 for a, b in hops) - (local - 1)
     latency = ring_latency(
         num_domains=domains, ranks_in_domain=local, hop=10e-6, latency_per_rank=1e-6
