@@ -310,7 +310,10 @@ def network_rate(world: World) -> float:
 def collective(
     world: World, kind: str, num_bytes: float, size: float, stride: float, nics: int = 0
 ) -> float:
-    """a0 + a1 (g-1) + network + (V + sqrt(V V0)) / (B n/(n+x)), g ranks in one domain."""
+    """a0 + a1 (g-1) + network + (V + sqrt(V V0)) / (B n/(n+x)), g ranks in one domain.
+
+    The network: trees of all-reduces take a logarithm of the domains, rings pass all of them.
+    """
     if size <= 1:
         return 0.0
     up, out = world.cluster.scale_up, world.cluster.scale_out
@@ -321,7 +324,10 @@ def collective(
     if domains > 1:
         shares = local if local == up.domain_size else max(local / out.gpus_per_nic, 1)
         rate = min(fabric, min(shares, nics or shares) * network_rate(world))
-        wait = out.base_latency + out.latency_per_doubling * max(math.log2(domains / 2), 0)
+        if kind in ("all_gather", "reduce_scatter"):
+            wait = (domains - 1) * (out.base_latency / 2 + e.latency_per_rank * (local - 1))
+        else:
+            wait = out.base_latency + out.latency_per_doubling * max(math.log2(domains / 2), 0)
     else:
         rate, wait = fabric, 0.0
     volume = PASSES[kind] * num_bytes * (size - 1) / size
