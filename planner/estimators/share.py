@@ -14,7 +14,6 @@ from planner.estimators.gradients import Gradients
 from planner.estimators.machine import Group, Machine
 from planner.estimators.recomputation import Recomputation
 from planner.formulas.overlap import partly_hidden
-from planner.layers.model import Layer
 from planner.layers.sizes import heads_on_rank
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec

@@ -1,7 +1,7 @@
 """Step times of the largest published runs at the layouts that their reports state.
 
-The memory of Llama-3 405B is not held here: the schedule of Meta's trainer keeps fewer micro-batches
-than an interleaved one, how many is not published.
+The memory of Llama-3 405B is not held here: the schedule of Meta's trainer keeps fewer
+micro-batches than an interleaved one, how many is not published.
 """
 
 import numpy as np
