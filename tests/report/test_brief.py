@@ -102,7 +102,7 @@ def test_a_terminal_gets_colours_and_others_none(tmp_path: Path) -> None:
 
 
 def test_no_memory_is_told_beyond_the_capacity() -> None:
-    found = planner.search(model="llama-65b", num_gpus=512, framework="megatron-lm")
+    found = planner.search(model="llama-65b", num_gpus=128, framework="megatron-lm")
     row = row_of(found.recommended)
     source = found.plan.source_of(row)
     sure = source.confidence(row["num_gpus"])

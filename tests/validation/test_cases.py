@@ -12,8 +12,6 @@ from planner.validation.models import NotPredicted
 from planner.validation.training.cases import memory_kind, training_case
 from planner.validation.training.evaluate import predict_training_group
 
-FP8 = {"gpu": "h100-sxm-80gb", "precision": "fp8"}
-
 
 @pytest.mark.parametrize(
     ("framework", "profile", "nearest"),
@@ -58,33 +56,6 @@ def test_multi_token_prediction_is_that_of_the_run_or_of_the_recipes(library, ch
     found = case(library, **{**shape, "model": "deepseek-v3", **changes})
     assert found.model.mtp_num_layers == modules
     assert found.model.num_hidden_layers == 61 + modules
-
-
-@pytest.mark.parametrize(
-    ("changes", "profile"),
-    [
-        ({"framework_version": "26.04"}, "NeMo"),
-        ({"framework_version": "26.06"}, "Megatron-Bridge"),
-        ({"framework_version": "26.06", "cuda_graphs": "layers"}, "NeMo"),
-        ({"framework": "Megatron-LM", "year": "2021"}, "Megatron-LM 2022"),
-        ({"framework": "Megatron-LM", "year": "2024"}, "Megatron-LM"),
-        ({"framework": "Megatron-LM", "year": "2024", "tp_comm_overlap": "1"}, "NeMo"),
-        ({"framework": "Megatron-LM", "year": "2024", **FP8}, "NeMo"),
-        ({"framework": "Megatron-LM", "year": "2023", **FP8}, "Megatron-LM"),
-        ({"framework_version": "25.09"}, "NeMo"),
-    ],
-)
-def test_a_release_has_its_own_profile(library, changes, profile):
-    found = case(library, **{"framework": "Megatron-Bridge"} | changes)
-    assert found.setting.framework.name == profile
-
-
-@pytest.mark.parametrize(
-    ("graphs", "waits"), [("", True), ("layers", True), ("full", False), ("sync_free", False)]
-)
-def test_experts_wait_for_the_host_unless_a_run_says_otherwise(library, graphs, waits):
-    found = case(library, framework="Megatron-LM", year="2025", cuda_graphs=graphs)
-    assert (found.framework.execution.expert_host_wait > 0) == waits
 
 
 def test_a_full_row_has_one_layout(library):
@@ -377,53 +348,6 @@ def test_recomputed_layers(library):
     assert (layout.recompute, layout.recompute_num_layers) == (Recompute.FULL, 4)
     (layout,) = case(library, **(full | {"recompute": "feed_forward"})).layouts
     assert (layout.recompute, layout.recompute_num_layers) == (Recompute.FEED_FORWARD, 0)
-
-
-@pytest.mark.parametrize(
-    ("changes", "deduplicated"),
-    [
-        ({}, False),
-        ({"framework": "NeMo"}, True),
-        ({"framework": "NeMo", "token_dispatcher": "nccl a2a"}, False),
-        ({"token_dispatcher": "alltoall"}, False),
-        ({"token_dispatcher": "HybridEP"}, True),
-    ],
-)
-def test_the_exchange_of_tokens_is_what_the_run_names(library, changes, deduplicated):
-    found = case(library, **changes)
-    assert found.framework.execution.deduplicated_dispatch == deduplicated
-
-
-@pytest.mark.parametrize(
-    ("version", "gpu", "profile"),
-    [
-        ("26.04", "gb200-nvl72", "NeMo"),
-        ("26.06", "gb200-nvl72", "Megatron-Bridge"),
-        ("26.06", "h100-sxm-80gb", "NeMo"),
-    ],
-)
-def test_one_graph_of_the_iteration_is_there_from_26_06_on_and_never_on_hopper(
-    library, version, gpu, profile
-):
-    """No recipe of Megatron-Bridge for H100 has cuda_graph_impl full_iteration."""
-    found = case(library, framework="Megatron-Bridge", framework_version=version, gpu=gpu)
-    assert found.framework.name == profile
-
-
-@pytest.mark.parametrize(
-    ("changes", "ranks"),
-    [
-        ({"token_dispatcher": "alltoall"}, {1}),
-        ({"token_dispatcher": "deepep"}, {2, 4, 8}),
-        ({"token_dispatcher": "deepep", "pipeline_parallel": "2"}, {2, 4}),
-        ({"token_dispatcher": "deepep", "expert_parallel": "4"}, {4}),
-    ],
-)
-def test_an_exchange_of_tokens_that_is_named_has_several_ranks(library, changes, ranks):
-    sizes = {"tensor_parallel": "1", "sequence_parallel": "0", "gated_mlp": "1"}
-    experts = {"num_experts": "8", "num_experts_per_tok": "2", "moe_intermediate_size": "1024"}
-    found = case(library, **(sizes | experts | changes))
-    assert {layout.expert_parallel for layout in found.layouts} == ranks
 
 
 def test_prose_is_not_read(library):

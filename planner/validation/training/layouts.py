@@ -17,7 +17,6 @@ from planner.enums import (
     Offload,
     OptimizerKind,
     PipelineSchedule,
-    Precision,
     Recompute,
     StatePrecision,
     TokenDispatcher,
@@ -31,9 +30,8 @@ from planner.validation.models import NotPredicted
 from planner.validation.runs import Run
 from planner.validation.training.optimizers import told_states
 from planner.validation.training.options import options_of
+from planner.validation.training.precisions import YEAR, precisions, recipe_of
 
-# A run without a year is taken to be of now.
-_YEAR, _FP8_FROM = 2025, 2024
 _MOST_TENSOR_PARALLEL = 8
 _MOST_CONTEXT_PARALLEL = 8
 _MOST_MICRO_BATCH = 16
@@ -42,17 +40,6 @@ _MICRO_BATCHES_PER_STAGE = 4
 _WEIGHT_BYTES = 2.0
 ONCE_PER_NODE = ("deepep", "hybridep", "hybrid-ep")
 """Exchanges of tokens between experts that send one once to a node."""
-_PRECISIONS = {
-    "mxfp8": "fp8",
-    "fp8-cs": "fp8",
-    "fp8-ds": "fp8",
-    "float8": "fp8",
-    "nvfp4": "fp4",
-    "mxfp4": "fp4",
-    "bf16-mixed": "bf16",
-    # How a frozen model is stored; it is multiplied in 16 bits.
-    **dict.fromkeys(("nf4", "int4"), "bf16"),
-}
 _RECOMPUTE = {code.word: code for code in Recompute}
 # Kinds of offload that a cell joins by +, in the words of sources.
 _OFFLOADED = {
@@ -134,12 +121,12 @@ def layouts(context: Open) -> list[Layout]:
         Its precision or its memory management is not modelled, or nothing fits its GPUs.
     """
     run = context.run
-    precisions = _precisions(run, context.gpu)
+    possible = precisions(run, context.gpu)
     found = [
-        replace(layout, precision=precision, fp8_recipe=_recipe(run, precision))
+        replace(layout, precision=precision, fp8_recipe=recipe_of(run, precision))
         for parallel in _parallel(context)
         for layout in _batches(context, parallel)
-        for precision in precisions
+        for precision in possible
     ]
     if not found:
         raise NotPredicted("no layout of these parallel sizes fits the number of GPUs and batch")
@@ -196,7 +183,7 @@ def _may_spread(context: Open) -> bool:
 
 
 def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -> Layout:
-    year = int(context.run.number("year") or _YEAR)
+    year = int(context.run.number("year") or YEAR)
     flash = context.run.flag("flash_attention")
     return Layout(
         num_gpus=num_gpus,
@@ -357,56 +344,14 @@ def _sequence_parallel(context: Open, layout: Layout) -> list[bool]:
     if given is not None:
         return [given]
     first = context.rule.sequence_parallel_from
-    if first is None or (context.run.number("year") or _YEAR) < first:
+    if first is None or (context.run.number("year") or YEAR) < first:
         return [False]
     return [True] if has_experts(context.model) else [False, True]
 
 
-def _precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
-    """The precisions the matrices may have; where none is given, 16 bits or what came into use."""
-    words = run.word("precision") or run.word("likely_precision")
-    if not words:
-        return _likely_precisions(run, gpu)
-    return [_precision(word, gpu) for word in words.split("/")]
-
-
-def _recipe(run: Run, precision: ComputePrecision) -> Fp8Recipe:
-    """How products in 8 bit are scaled: as the run says, or the word for its precision.
-
-    Tables that call some runs mxfp8 mean one factor per tensor by fp8.
-    """
-    if precision is not ComputePrecision.FP8:
-        return Fp8Recipe.AUTO
-    words = run.word("precision").split("/")
-    word = run.word("fp8_recipe") or ("mxfp8" if "mxfp8" in words else "delayed")
-    known = {code.word: code for code in Fp8Recipe}
-    code = known.get(Fp8Recipe.meant(word))
-    if code is None:
-        raise NotPredicted(f"fp8_recipe {word!r} is not one of {', '.join(known)}")
-    return code
-
-
-def _precision(word: str, gpu: GpuSpec) -> ComputePrecision:
-    known = {code.word: code for code in ComputePrecision}
-    code = known.get(_PRECISIONS.get(word, word))
-    if code is None:
-        raise NotPredicted(f"training in {word} is not modelled yet")
-    if Precision(code.word) not in gpu.peak_flops:
-        raise NotPredicted(f"{gpu.name} lacks {code.word}")
-    return code
-
-
-def _likely_precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
-    bf16 = Precision.BF16 in gpu.peak_flops
-    sixteen_bit = ComputePrecision.BF16 if bf16 else ComputePrecision.FP16
-    if (run.number("year") or _YEAR) < _FP8_FROM or Precision.FP8 not in gpu.peak_flops:
-        return [sixteen_bit]
-    return [sixteen_bit, ComputePrecision.FP8]
-
-
 def since(first: int | None, year: float | None) -> bool:
     """Whether a feature that came into use in a year is on in a run; of now if it has no year."""
-    return first is not None and (year or _YEAR) >= first
+    return first is not None and (year or YEAR) >= first
 
 
 def _powers_of_two(limit: int) -> list[int]:
