@@ -169,6 +169,20 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         ],
         None,
     ),
+    "against": (
+        "search",
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--against",
+                help="Another plan beside this one: NAME=VALUE, a setting or an answer changed "
+                "(repeatable), or FILE, FILE:ROW of a plan or a result.",
+                metavar="NAME=VALUE|FILE",
+                autocompletion=complete.settings,
+            ),
+        ],
+        None,
+    ),
     "sweep_plan": (
         "question",
         Annotated[
