@@ -7,6 +7,7 @@ from planner.version import __version__
 TYPE_CHECKING = False  # without importing typing: a command listens to signals earlier
 if TYPE_CHECKING:
     from planner.api import (
+        compare,
         estimate,
         explain,
         read_launch,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Request",
     "__version__",
+    "compare",
     "estimate",
     "explain",
     "read_launch",

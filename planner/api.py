@@ -9,7 +9,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from planner.answers import Answer, Estimated, Explained, Sized
+from planner.answers import Answer, Compared, Estimated, Explained, Sized
 from planner.errors import SearchSpaceError
 from planner.explaining.other import changed_request
 from planner.given import make_request, question_of, read_burst, read_driver
@@ -21,6 +21,7 @@ from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
 from planner.pinned import PinnedPlan
 from planner.plan import evaluated, make_plan, one_configuration
 from planner.processes import num_cores
+from planner.report.compared_things import compared_plans, has_question, things_of
 from planner.report.explained import explained_plan
 from planner.report.launch import recommended_plan
 from planner.report.recommended import recommended_of
@@ -153,6 +154,37 @@ def explain(
     number = read_burst(asked.workload, burst)
     other = _other_request(asked, against)
     return Explained.of_explanation(explained_plan(asked, number, other))
+
+
+def compare(*things: str | os.PathLike[str], **request: Any) -> Compared:
+    """Plans side by side: in what they differ, who wins where, what published runs do not tell.
+
+    Parameters
+    ----------
+    things : two or more: files of plans or results (``FILE``, ``FILE:ROW``); or names of GPUs,
+        models, frameworks or engines, or folders of specs (``shipped``: without one), each with
+        the plan that a search recommends
+    request : the question that all have in common: the fields of `planner.Request`; beside files
+        what is changed in all
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible, or of several kinds.
+    InfeasibleError
+        Fewer than two have a plan.
+
+    >>> found = compare("a100", "h100", model="llama-7b", num_gpus=8)
+    >>> found.results[0].name, found.seens[found.results[0].best].name
+    ('step_time_s', 'h100')
+    """
+    texts = [os.fspath(thing) for thing in things]
+    named = things_of(texts, None if request.get("specs") is None else Path(request["specs"]))
+    if not has_question(named, request):
+        raise SearchSpaceError(
+            f"Give a question, such as a model, to compare {' and '.join(texts)}."
+        )
+    return Compared.of_plans(compared_plans(named, request))
 
 
 def _other_request(

@@ -48,6 +48,7 @@ _INTERFACE = """Python interface
 .. autofunction:: planner.search
 .. autofunction:: planner.estimate
 .. autofunction:: planner.explain
+.. autofunction:: planner.compare
 .. autoclass:: planner.Request
 
 Results
@@ -58,6 +59,8 @@ Results
 .. autoclass:: planner.workloads.base.Evaluation
    :members:
 .. autoclass:: planner.explaining.explanation.Explanation
+   :members:
+.. autoclass:: planner.explaining.compared.ComparedPlans
    :members:
 .. autoclass:: planner.api_comparison.ApiComparison
    :members:

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from planner.cli.calibrate import calibrate
+from planner.cli.compare import compare
 from planner.cli.estimate import estimate
 from planner.cli.explain import explain
 from planner.cli.help import WIDEST, PlanningCommand
@@ -112,6 +113,7 @@ app.command(cls=PlanningCommand)(search)
 app.command(cls=PlanningCommand)(size)
 app.command(cls=PlanningCommand)(estimate)
 app.command(cls=PlanningCommand)(explain)
+app.command(cls=PlanningCommand)(compare)
 app.command(cls=PlanningCommand)(launch)
 app.command()(calibrate)
 app.command()(validate)

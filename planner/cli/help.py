@@ -97,6 +97,14 @@ _EXAMPLES: dict[str, dict[str, tuple[str, ...]]] = {
             "--set concurrency=64 --against quantization=fp8",
         ),
     },
+    "compare": {
+        "train": (
+            "front.csv:1 front.csv:4 plan.toml",
+            "h100 b200 mi300x --model llama-2-13b --gpus 64",
+            "a100 h100",
+        ),
+        "serve": ("vllm sglang --workload serve --model llama-3.1-70b --gpu h200 --gpus 8",),
+    },
     "estimate": {
         "train": (
             "--model llama-65b --gpus 2048 --set tp=8 --set pp=8 --set sp=true",
