@@ -190,6 +190,8 @@ def test_the_package_shows_its_public_names():
         "compare",
         "estimate",
         "explain",
+        "max_batch",
+        "max_length",
         "read_launch",
         "search",
         "size",
