@@ -24,21 +24,22 @@ def compare(given: options.Given) -> None:
     from planner.report.compared_things import compared_plans, has_question, things_of
     from planner.report.comparison import comparison_dict, print_comparison
     from planner.report.console import make_console
-    from planner.report.documents import write_document
+    from planner.report.documents import command_manifest, write_document
 
     json = given["json"]
     check_outputs(None, json)
     things = things_of(given["things"], given["specs"])
     asked = _asked(given)
     console = make_console(stderr=json == Path("-"))
+    manifest = command_manifest(given["context"].obj)
     if not has_question(things, asked):
         numbers = compared_specs(things, given["specs"])
-        write_document(json, given["context"].obj, specs=numbers)
+        write_document(json, manifest, specs=numbers)
         if not given["quiet"]:
             print_specs(console, things, numbers, is_full=given["full"])
         return
     found = compared_plans(things, asked, options.option_name)
-    write_document(json, given["context"].obj, **comparison_dict(found))
+    write_document(json, manifest, **comparison_dict(found))
     if not given["quiet"]:
         print_comparison(console, found, is_full=given["full"])
 

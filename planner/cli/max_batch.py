@@ -47,6 +47,7 @@ def _show(given: options.Given, find: Callable[[Plan, Evaluation], Sequence[Larg
     from planner.report.console import make_console
     from planner.report.documents import write_document
     from planner.report.largest import largest_lines, print_largest
+    from planner.report.manifest import plan_manifest
     from planner.report.recommended import planned
 
     json = given["json"]
@@ -57,7 +58,7 @@ def _show(given: options.Given, find: Callable[[Plan, Evaluation], Sequence[Larg
     document: list[dict[str, Any]] = [
         {**one.to_dict(), "sentences": largest_lines(plan, one)} for one in found
     ]
-    write_document(json, given["context"].obj, largest=document)
+    write_document(json, plan_manifest(plan, given["context"].obj), largest=document)
     if not given["quiet"]:
         row = first_row(evaluation.table())
         print_largest(make_console(stderr=json == Path("-")), plan, row, found)

@@ -12,6 +12,7 @@ from planner import text
 from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters
 from planner.report.compared_things import FOLDER, Thing
+from planner.report.comparison import LETTERS
 from planner.report.console import make_table, print_folded, print_title
 from planner.report.spec_numbers import plain_fields, spec_table
 from planner.specs.catalogue import Catalogue
@@ -19,7 +20,6 @@ from planner.specs.files import names
 from planner.specs.paths import SpecKind
 from planner.units import HOUR
 
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _WORDS = ("notes", "aliases", "sources", "name", "source", "description")
 _IN_FOLDERS = (
     SpecKind.GPUS, SpecKind.CLUSTERS, SpecKind.FRAMEWORKS, SpecKind.ENGINES, SpecKind.MODELS,
@@ -51,7 +51,7 @@ def print_specs(
     is_full: bool = False,
 ) -> None:
     """A table for each spec that differs."""
-    for letter, thing in zip(_LETTERS, things, strict=False):
+    for letter, thing in zip(LETTERS, things, strict=False):
         print_folded(console, f"{letter}  {thing.text}", indent="   ")
     if not any(found.values()):
         print_folded(console, "They do not differ.")
@@ -60,7 +60,7 @@ def print_specs(
         print_title(console, title)
         table = make_table(console, gap=1 if console.width < 72 else 2)
         table.add_column("differs", overflow="fold")
-        for letter in _LETTERS[: len(things)]:
+        for letter in LETTERS[: len(things)]:
             table.add_column(letter, overflow="fold", justify="right")
         for name, values in [*numbers.items()][:most]:
             table.add_row(name, *("-" if value is None else str(value) for value in values))

@@ -14,13 +14,15 @@ from planner.report.overview import question_title
 from planner.report.short import short_plan
 from planner.report.told import label, told
 
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+"""What things that are compared are called."""
+
 _TERMS = 8
 
 
 def print_comparison(console: Console, found: ComparedPlans, *, is_full: bool = False) -> None:
     """Which plans, in what they differ, what they reach, where their time goes, who wins."""
-    for letter, seen in zip(_LETTERS, found.seens, strict=False):
+    for letter, seen in zip(LETTERS, found.seens, strict=False):
         words = f"{letter}  {seen.name}: {question_title(seen.plan)}, {_plan(seen)}"
         print_folded(console, words, indent="   ")
         if seen.reason:
@@ -38,10 +40,10 @@ def verdicts(found: ComparedPlans) -> list[str]:
     """Who wins where, and what published runs do not tell apart, in sentences."""
     lines = []
     for at, names in found.wins.items():
-        lines.append(f"{_LETTERS[at]} is best in {_listed([label(name) for name in names])}.")
+        lines.append(f"{LETTERS[at]} is best in {_listed([label(name) for name in names])}.")
     for group, names in _tied(found).items():
         factor = max(found.tie_factor(group[0], at) for at in group[1:])
-        others = _listed([_LETTERS[at] for at in sorted(group)])
+        others = _listed([LETTERS[at] for at in sorted(group)])
         lines.append(
             f"{others} tie in {_listed([label(name) for name in names])}: published runs do not "
             f"tell apart what is nearer than a factor of {factor:.2f}."
@@ -114,7 +116,7 @@ def _print_parts(console: Console, found: ComparedPlans, *, is_full: bool) -> No
 def _table(console: Console, found: ComparedPlans, title: str, justify: Any = "left") -> Any:
     table = make_table(console, gap=1 if console.width < 72 else 2)
     table.add_column(title, overflow="fold")
-    for letter in _LETTERS[: len(found.seens)]:
+    for letter in LETTERS[: len(found.seens)]:
         table.add_column(letter, overflow="fold", justify=justify)
     return table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,16 @@ from planner.files import written_whole
 from planner.version import __version__
 
 
-def write_document(path: Path | None, command: Sequence[str], **parts: Any) -> None:
+def command_manifest(command: Sequence[str]) -> dict[str, Any]:
+    """What a manifest says where no one plan is asked for."""
+    return {
+        "version": __version__,
+        "command": shlex.join(["planner", *command]),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def write_document(path: Path | None, manifest: Mapping[str, Any], **parts: Any) -> None:
     """One JSON object: a manifest, and its parts; nothing where there is no path.
 
     Raises
@@ -23,11 +32,6 @@ def write_document(path: Path | None, command: Sequence[str], **parts: Any) -> N
     """
     if path is None:
         return
-    manifest = {
-        "version": __version__,
-        "command": shlex.join(["planner", *command]),
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
     with written_whole(path) as file:
         json.dump({"manifest": manifest, **parts}, file, indent=1, default=str)
         file.write("\n")
