@@ -94,7 +94,7 @@ def compare(*things: str | os.PathLike[str], **request: Any) -> Compared:
         raise SearchSpaceError(
             f"Give a question, such as a model, to compare {' and '.join(texts)}."
         )
-    return Compared.of_plans(compared_plans(named, request))
+    return Compared.of_plans(compared_plans(named, request, pinned_in))
 
 
 def _other_request(

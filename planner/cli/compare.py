@@ -25,6 +25,7 @@ def compare(given: options.Given) -> None:
     from planner.report.comparison import comparison_dict, print_comparison
     from planner.report.console import make_console
     from planner.report.documents import command_manifest, write_document
+    from planner.sweeps.any_plan import pinned_in
 
     json = given["json"]
     check_outputs(None, json)
@@ -38,7 +39,7 @@ def compare(given: options.Given) -> None:
         if not given["quiet"]:
             print_specs(console, things, numbers, is_full=given["full"])
         return
-    found = compared_plans(things, asked, options.option_name)
+    found = compared_plans(things, asked, pinned_in, options.option_name)
     write_document(json, manifest, **comparison_dict(found))
     if not given["quiet"]:
         print_comparison(console, found, is_full=given["full"])

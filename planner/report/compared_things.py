@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from planner.errors import InfeasibleError, LaunchError, SearchSpaceError, SpecError
+from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.explaining.compared import ComparedPlans
 from planner.explaining.other import changed_request
 from planner.given import Said, make_request
-from planner.launch.own import MANIFEST, PLAN_FILE
-from planner.launch.rows import plan_in
+from planner.launch.own import MANIFEST
 from planner.pinned import PinnedPlan
 from planner.report.explained import seen_plan
 from planner.report.recommended import recommended_of
@@ -20,10 +19,14 @@ from planner.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 
+Reading: TypeAlias = Callable[[Path, int | None], PinnedPlan]
+"""Reads the plan of a file or folder, and of a row of it."""
+
 PLAN, FOLDER = "plan", "specs"
 SHIPPED = "shipped"
 """What stands for the specs as they are shipped, among folders of own ones."""
 
+_PLAN_OF_SWEEP = "plan.json"
 _NAMED = (SpecKind.GPUS, SpecKind.MODELS, SpecKind.FRAMEWORKS, SpecKind.ENGINES)
 
 
@@ -70,9 +73,11 @@ def file_and_row(text: str) -> tuple[Path, int | None]:
 
 
 def compared_plans(
-    things: Sequence[Thing], asked: Mapping[str, Any], said: Said = str
+    things: Sequence[Thing], asked: Mapping[str, Any], read: Reading, said: Said = str
 ) -> ComparedPlans:
     """The plan of each thing beside those of the others; ``asked`` as `make_request` takes it.
+
+    ``read`` gives the plan of a file or folder, and of a row of it.
 
     Raises
     ------
@@ -85,7 +90,7 @@ def compared_plans(
     missing: dict[str, str] = {}
     for thing in things:
         try:
-            requests[thing.text] = _request(thing, asked, said)
+            requests[thing.text] = _request(thing, asked, read, said)
         except InfeasibleError as error:
             missing[thing.text] = str(error)
     kinds = {request.workload for request in requests.values()}
@@ -109,9 +114,8 @@ def has_question(things: Sequence[Thing], asked: Mapping[str, Any]) -> bool:
 def _thing(text: str, specs: Path | None) -> Thing:
     path, row = file_and_row(text)
     if path.is_dir():
-        is_launch = (path / MANIFEST).is_file()
-        is_sweep = any(path.glob("*.parts")) or (path / "plan.toml").is_file()
-        return Thing(text=text, kind=PLAN if is_launch or is_sweep else FOLDER, path=path, row=row)
+        is_ours = any((path / name).is_file() for name in (MANIFEST, _PLAN_OF_SWEEP))
+        return Thing(text=text, kind=PLAN if is_ours else FOLDER, path=path, row=row)
     if path.is_file():
         return Thing(text=text, kind=PLAN, path=path, row=row)
     if text == SHIPPED:
@@ -138,13 +142,13 @@ def _as_folder(thing: Thing) -> Thing:
     return Thing(text=thing.text, kind=FOLDER, path=thing.path) if thing.path else thing
 
 
-def _request(thing: Thing, asked: Mapping[str, Any], said: Said) -> Request:
+def _request(thing: Thing, asked: Mapping[str, Any], read: Reading, said: Said) -> Request:
     """The request of the one plan of a thing."""
     given = {name: value for name, value in asked.items() if value is not None}
     if thing.kind == PLAN:
         changes = {name: value for name, value in given.items() if name not in ("workload",)}
         settings = changes.pop("settings", {})
-        base = _pinned(thing).request()
+        base = _pinned(thing, read).request()
         return changed_request(base, {**changes, **settings}, said) if given else base
     if thing.kind == FOLDER:
         return recommended_of(make_request({**given, "specs": thing.path}, said=said)).request()
@@ -154,16 +158,9 @@ def _request(thing: Thing, asked: Mapping[str, Any], said: Said) -> Request:
     return recommended_of(asked_of).request()
 
 
-def _pinned(thing: Thing) -> PinnedPlan:
-    """The plan of a file: its row, or what its search recommends, or its first row."""
+def _pinned(thing: Thing, read: Reading) -> PinnedPlan:
+    """The plan of a file: its row, or what its search recommends, or the first row of a table."""
     path = thing.path
     assert path is not None
-    if path.is_dir() and (path / MANIFEST).is_file():
-        return PinnedPlan.read(path / PLAN_FILE)
-    if path.is_dir():
-        raise LaunchError(
-            f"{path}: is a sweep: `planner sweep show {path}` has its scenarios side by side, "
-            "--against another."
-        )
-    is_table = path.suffix == ".csv"
-    return plan_in(path, thing.row or (1 if is_table else None))
+    first = 1 if path.suffix == ".csv" else None
+    return read(path, first if thing.row is None else thing.row)

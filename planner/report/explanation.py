@@ -58,9 +58,7 @@ def _print_answer(console: Console, explained: Explanation) -> None:
             words += f"; {told(name, bound[name])} if all reached its peak"
         print_folded(console, words)
     if not explained.steps:
-        print_folded(
-            console, "The whole step is a flat share of the peak: no operators explain it."
-        )
+        print_folded(console, "No operators explain its time: it is a flat share of the peak.")
 
 
 def _is_better(column: str, bound: float, own: float) -> bool:

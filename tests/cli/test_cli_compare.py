@@ -149,3 +149,14 @@ def test_plans_of_several_workloads_have_nothing_in_common(planner, tmp_path):
     done = planner("compare", train, serve)
     assert done.exit_code == 3
     assert "nothing in common" in done.err
+
+
+def test_scenarios_of_a_sweep_are_plans(planner, tmp_path):
+    folder = tmp_path / "sweep"
+    planner(
+        *("sweep", "--model", "llama-7b", "--gpu", "a100,h100", "--gpus", "8"),
+        *("--output", folder, "--workers", "1", "--quiet"),
+    )
+    out = planner("compare", f"{folder}:0", f"{folder}:1").out
+    assert "h100-sxm-80gb" in out
+    assert planner("compare", folder, f"{folder}:1").exit_code != 0
