@@ -1,11 +1,9 @@
-"""The public functions: search, estimate and size."""
+"""The public functions: search, estimate, explain and size."""
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,9 +17,11 @@ from planner.launch.write import Launch, launch_of
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
 from planner.pinned import PinnedPlan
 from planner.plan import evaluated, make_plan, one_configuration
+from planner.plan_questions import compare, explain, max_batch, max_length
 from planner.processes import num_cores
 from planner.report.launch import recommended_plan
 from planner.request import Request
+from planner.signature import signature_of
 from planner.sizing.load import read_load
 from planner.sizing.size import contracts_given, size_all
 from planner.sweeps.read import make_sweep, read_plan
@@ -31,6 +31,20 @@ from planner.sweeps.workers import on_cores
 
 if TYPE_CHECKING:
     from planner.launch.logs.compare import Comparison
+
+__all__ = [
+    "compare",
+    "estimate",
+    "explain",
+    "max_batch",
+    "max_length",
+    "read_launch",
+    "search",
+    "size",
+    "sweep",
+    "validate_log",
+    "write_launch",
+]
 
 
 def search(
@@ -291,28 +305,6 @@ def validate_log(
     return compare(read_log(Path(log), log_format), planned, Path(log).name)
 
 
-def _named(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature of a function with the fields of a request in place of ``**request``."""
-    own = [*inspect.signature(function).parameters.values()][:-1]
-    asked = [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=_default(field),
-            annotation=field.type,
-        )
-        for field in fields(Request)
-        if field.name not in {one.name for one in own}
-    ]
-    return inspect.Signature([*asked, *own], return_annotation=function.__annotations__["return"])
-
-
-def _default(field: Field[Any]) -> Any:
-    if field.default_factory is not MISSING:
-        return field.default_factory()
-    return inspect.Parameter.empty if field.default is MISSING else field.default
-
-
-size.__signature__ = _named(size)  # type: ignore[attr-defined]
-search.__signature__ = _named(search)  # type: ignore[attr-defined]
-estimate.__signature__ = _named(estimate)  # type: ignore[attr-defined]
+size.__signature__ = signature_of(size)  # type: ignore[attr-defined]
+search.__signature__ = signature_of(search)  # type: ignore[attr-defined]
+estimate.__signature__ = signature_of(estimate)  # type: ignore[attr-defined]

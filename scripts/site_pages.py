@@ -26,7 +26,8 @@ _OF_THE_TOP = {
 }
 NAVIGATION = {
     "Guides": "training fine-tuning serving launch sizing sweeps procurement clusters money "
-    "failures energy api_prices comparing files specs measure calibration drivers python",
+    "failures energy api_prices comparing explaining largest files specs measure calibration "
+    "drivers python",
     "Reference": "reference launch_options generated/interface generated/gpus generated/clusters "
     "generated/models generated/frameworks generated/engines",
     "How well, and how": "accuracy accuracy_tables causes recipes launch_files_read "
@@ -46,6 +47,10 @@ _INTERFACE = """Python interface
 
 .. autofunction:: planner.search
 .. autofunction:: planner.estimate
+.. autofunction:: planner.explain
+.. autofunction:: planner.compare
+.. autofunction:: planner.max_batch
+.. autofunction:: planner.max_length
 .. autoclass:: planner.Request
 
 Results
@@ -54,6 +59,12 @@ Results
 .. autoclass:: planner.optimize.result.SearchResult
    :members:
 .. autoclass:: planner.workloads.base.Evaluation
+   :members:
+.. autoclass:: planner.explaining.explanation.Explanation
+   :members:
+.. autoclass:: planner.explaining.compared.ComparedPlans
+   :members:
+.. autoclass:: planner.explaining.largest.Largest
    :members:
 .. autoclass:: planner.api_comparison.ApiComparison
    :members:

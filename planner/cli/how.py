@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -168,6 +169,33 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
             typer.Option(help="A plan of --save-plan; other options change it.", metavar="FILE"),
         ],
         None,
+    ),
+    "against": (
+        "search",
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--against",
+                help="Another plan beside this one: NAME=VALUE, a setting or an answer changed "
+                "(repeatable), or FILE, FILE:ROW of a plan or a result.",
+                metavar="NAME=VALUE|FILE",
+                autocompletion=complete.settings,
+            ),
+        ],
+        None,
+    ),
+    "things": (
+        "question",
+        Annotated[
+            list[str],
+            typer.Argument(
+                help="Two or more: plans, results or their rows (FILE, FILE:ROW); names of GPUs, "
+                "models, frameworks or engines; folders of specs (shipped: without one).",
+                metavar="A B...",
+                show_default=False,
+            ),
+        ],
+        inspect.Parameter.empty,
     ),
     "sweep_plan": (
         "question",

@@ -14,8 +14,7 @@ from planner import text
 from planner.estimators.inference.burst import Burst
 from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.percentiles import percentile
-from planner.estimators.inference.serving import decode_batch
-from planner.estimators.inference.step import InferenceStep, step_time
+from planner.estimators.inference.step import InferenceStep
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.plan import Plan
@@ -28,6 +27,7 @@ from planner.report.told import token_costs, token_costs_of
 from planner.workloads.base import Evaluation
 from planner.workloads.batches import Batches
 from planner.workloads.replicas import Replicas
+from planner.workloads.serving_timed import decode_step
 
 _SHARES = (0.5, 0.9, 0.99)
 
@@ -180,14 +180,7 @@ def _steps(candidates: Any) -> dict[str, InferenceStep]:
     if isinstance(candidates, Batches):
         static = candidates.batch
         return {"prefill": static.prefill_step, "decode": static.decode_step}
-    if isinstance(candidates, Replicas):
-        estimate = candidates.estimate
-        c, sequences = estimate.configurations, estimate.served.decoding
-    else:
-        c, sequences = candidates.decode.configurations, candidates.decode.places
-    setting = candidates.setting
-    batch = decode_batch(setting, sequences / c.pipeline_parallel)
-    return {"decode": step_time(setting, c, batch, True)}
+    return {"decode": decode_step(candidates)}
 
 
 DEPLOYMENTS = Details(memory_and_speed=_deployment, more=_more_of_deployment, operators=_operators)

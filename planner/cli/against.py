@@ -1,0 +1,44 @@
+"""The other plan of ``--against``: settings changed, or a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from planner.cli.options import Given, option_name
+from planner.cli.request import parse_settings
+
+if TYPE_CHECKING:
+    from planner.request import Request
+
+
+def against_request(given: Given, base: Request) -> Request | None:
+    """The request of the other plan; None where none is asked for.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError, LaunchError
+        A name or a value is unknown, or a file holds no plan.
+    """
+    from planner.errors import SearchSpaceError
+    from planner.explaining.other import changed_request
+    from planner.report.compared_things import file_and_row
+    from planner.sweeps.any_plan import pinned_in
+
+    texts: list[str] = given["against"] or []
+    files = [text for text in texts if _is_file(text)]
+    if len(files) > 1:
+        raise SearchSpaceError(f"--against takes one plan, not {len(files)}: {', '.join(files)}.")
+    changes: dict[str, Any] = parse_settings([text for text in texts if text not in files])
+    for text in files:
+        path, row = file_and_row(text)
+        base = pinned_in(path, row, given["specs"]).request()
+    if not texts:
+        return None
+    return changed_request(base, changes, option_name) if changes else base
+
+
+def _is_file(text: str) -> bool:
+    """Whether a text names a plan: it sets nothing, or there is such a file."""
+    from planner.report.compared_things import file_and_row
+
+    return "=" not in text or file_and_row(text)[0].exists()
