@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from planner.cli import options
+from planner.cli.picture import picture_of
 from planner.cli.request import make_request
 
 
@@ -21,6 +22,10 @@ from planner.cli.request import make_request
         "precision",
         "burst",
         "json",
+        "plot",
+        "picture",
+        "dark",
+        "picture_width",
         "compare_api",
         "write",
         "full",
@@ -46,6 +51,7 @@ def estimate(given: options.Given) -> None:
         return estimate_imported(given, request)
     json, quiet = given["json"], given["quiet"]
     check_outputs(None, json)
+    picture = picture_of("estimate", given)
     plan = one_configuration(request, given["burst"])
     found = evaluated(plan, given["burst"])
     console = make_console(stderr=json == Path("-"))
@@ -57,6 +63,10 @@ def estimate(given: options.Given) -> None:
     compared = compared_with_apis(plan, found.candidates) if given["compare_api"] else None
     apis = {"api": compared.to_dict()} if compared else {}
     write_estimate(json, plan, found, given["context"].obj, **apis)
+    if picture is not None:
+        from planner.report.plots.drawn import draw
+
+        draw(picture, plan, found.candidates)
     if not quiet:
         print_estimate(console, plan, found)
         if compared is not None:

@@ -23,7 +23,7 @@ from planner.report.console import make_table, print_pairs, print_title
 from planner.report.details import Details, print_memory, print_sure
 from planner.report.electricity import electricity_pairs
 from planner.report.parts import first
-from planner.report.step_operators import print_steps, step_rows
+from planner.report.step_operators import print_steps, step_parts, step_rows
 from planner.report.told import token_costs, token_costs_of
 from planner.workloads.base import Evaluation
 from planner.workloads.batches import Batches
@@ -190,5 +190,12 @@ def _steps(candidates: Any) -> dict[str, InferenceStep]:
     return {"decode": step_time(setting, c, batch, True)}
 
 
-DEPLOYMENTS = Details(memory_and_speed=_deployment, more=_more_of_deployment, operators=_operators)
-BATCHES = Details(memory_and_speed=_batch, more=_more_of_batch, operators=_operators)
+def _times(candidates: Any) -> dict[str, dict[str, float]]:
+    """Seconds of each kind of step by part."""
+    return {name: step_parts(step) for name, step in _steps(candidates).items()}
+
+
+DEPLOYMENTS = Details(
+    memory_and_speed=_deployment, more=_more_of_deployment, operators=_operators, times=_times
+)
+BATCHES = Details(memory_and_speed=_batch, more=_more_of_batch, operators=_operators, times=_times)

@@ -154,9 +154,17 @@ def _operators(found: Evaluation) -> list[dict[str, Any]]:
     ]
 
 
+def _times(runs: Any) -> dict[str, dict[str, float]]:
+    """Seconds of a step by part; none where a flat efficiency is all that is known."""
+    if runs.estimate.is_flat:
+        return {}
+    return {"step": {name: first(part) for name, part in runs.estimate.time.parts().items()}}
+
+
 TRAINING = Details(
     memory_and_speed=_memory_and_speed,
     more=_more,
     operators=_operators,
+    times=_times,
     to_see="To see its time by module and operator",
 )
