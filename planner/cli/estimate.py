@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from planner.cli import options
-from planner.cli.picture import picture_of
+from planner.cli.picture import draw_plan, picture_of
 from planner.cli.request import make_request
 
 
@@ -26,6 +26,7 @@ from planner.cli.request import make_request
         "picture",
         "dark",
         "picture_width",
+        "timeline",
         "compare_api",
         "write",
         "full",
@@ -62,11 +63,8 @@ def estimate(given: options.Given) -> None:
         raise InfeasibleError(infeasible_message(plan, result, found))
     compared = compared_with_apis(plan, found.candidates) if given["compare_api"] else None
     apis = {"api": compared.to_dict()} if compared else {}
+    draw_plan(given, picture, plan, found.candidates)
     write_estimate(json, plan, found, given["context"].obj, **apis)
-    if picture is not None:
-        from planner.report.plots.drawn import draw
-
-        draw(picture, plan, found.candidates)
     if not quiet:
         print_estimate(console, plan, found)
         if compared is not None:

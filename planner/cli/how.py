@@ -150,6 +150,19 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
     "picture": ("output", PictureName, None),
     "dark": ("output", Dark, False),
     "picture_width": ("output", PictureWidth, None),
+    "timeline": (
+        "output",
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--timeline",
+                help="Write when a step does what: FILE.json for trace viewers (Perfetto, Chrome), "
+                "or FILE.png or FILE.svg.",
+                metavar="FILE",
+            ),
+        ],
+        None,
+    ),
     "all_rows": (
         "output",
         Annotated[

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from planner.estimators.timeline.spans import Timeline
 from planner.open_facts import moving_facts
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
@@ -28,14 +29,15 @@ class Details:
 
     ``memory_and_speed`` prints one configuration; ``more`` what an estimate has beside that, its
     operators last; ``operators`` gives these as rows for a file. ``times``: the seconds of a step
-    by part, under the name of each kind of step. ``to_see``: what `planner estimate` shows and a
-    search does not.
+    by part, under the name of each kind of step; ``timelines``: such steps over time. ``to_see``:
+    what `planner estimate` shows and a search does not.
     """
 
     memory_and_speed: Callable[[Console, Plan, Candidates], None]
     more: Callable[[Console, Plan, Evaluation], None]
     operators: Callable[[Evaluation], Sequence[dict[str, Any]]]
     times: Callable[[Candidates], Mapping[str, Mapping[str, float]]] = lambda _: {}
+    timelines: Callable[[Candidates], Sequence[Timeline]] = lambda _: ()
     to_see: str = "To see it in full"
 
 

@@ -16,6 +16,8 @@ from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.percentiles import percentile
 from planner.estimators.inference.serving import decode_batch
 from planner.estimators.inference.step import InferenceStep, step_time
+from planner.estimators.inference.timeline import step_timeline
+from planner.estimators.timeline.spans import Timeline
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.plan import Plan
@@ -25,6 +27,7 @@ from planner.report.electricity import electricity_pairs
 from planner.report.parts import first
 from planner.report.step_operators import print_steps, step_parts, step_rows
 from planner.report.told import token_costs, token_costs_of
+from planner.units import GIB
 from planner.workloads.base import Evaluation
 from planner.workloads.batches import Batches
 from planner.workloads.replicas import Replicas
@@ -195,7 +198,28 @@ def _times(candidates: Any) -> dict[str, dict[str, float]]:
     return {name: step_parts(step) for name, step in _steps(candidates).items()}
 
 
+def _timelines(candidates: Any) -> list[Timeline]:
+    """Each kind of step over time; the memory is what the GPU holds throughout."""
+    row = first_row(candidates.columns())
+    memory = row["peak_memory_gib"] * GIB
+    capacity = candidates.source.setting.machine.gpu.allocatable_memory
+    return [
+        step_timeline(step, f"{name} step", memory=memory, capacity=capacity)
+        for name, step in _steps(candidates).items()
+    ]
+
+
 DEPLOYMENTS = Details(
-    memory_and_speed=_deployment, more=_more_of_deployment, operators=_operators, times=_times
+    memory_and_speed=_deployment,
+    more=_more_of_deployment,
+    operators=_operators,
+    times=_times,
+    timelines=_timelines,
 )
-BATCHES = Details(memory_and_speed=_batch, more=_more_of_batch, operators=_operators, times=_times)
+BATCHES = Details(
+    memory_and_speed=_batch,
+    more=_more_of_batch,
+    operators=_operators,
+    times=_times,
+    timelines=_timelines,
+)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -116,3 +117,62 @@ def test_no_picture_is_left_where_nothing_is_feasible(planner, tmp_path):
     ran = planner(*SEARCH, "--set", "tp=7", "--plot", tmp_path / "a.png")
     assert ran.exit_code != 0
     assert [*tmp_path.iterdir()] == []
+
+
+TIMED = (
+    "estimate", "--model", "llama-65b", "--gpus", "256", "--global-batch-size", "256",
+    "--set", "tp=8", "--set", "pp=4",
+)  # fmt: skip
+SERVED = (
+    "estimate", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "1",
+    "--set", "concurrency=8",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [TIMED, SERVED], ids=["train", "serve"])
+def test_a_timeline_is_a_trace_or_a_picture_by_its_ending(planner, tmp_path, command):
+    plain = planner(*command).out
+    for ending in ("json", "png", "svg"):
+        path = tmp_path / f"step.{ending}"
+        ran = planner(*command, "--timeline", path, *(("--dark",) if ending != "json" else ()))
+        assert ran.exit_code == 0, ran.err
+        assert ran.out == plain
+    trace = json.loads((tmp_path / "step.json").read_text(encoding="utf-8"))
+    assert trace["otherData"]["plan"]
+    assert trace["traceEvents"]
+    both = (tmp_path / "parts.png", tmp_path / "both.json")
+    assert planner(*command, "--plot", both[0], "--timeline", both[1]).exit_code == 0
+    assert all(path.is_file() for path in both)
+
+
+def test_the_makespan_of_a_trace_is_the_step_time_of_the_estimate(planner, tmp_path):
+    step, row = tmp_path / "step.json", tmp_path / "row.json"
+    assert planner(*TIMED, "--timeline", step, "--json", row, "--quiet").exit_code == 0
+    makespan = json.loads(step.read_text(encoding="utf-8"))["otherData"]["steps"][0]["makespan_s"]
+    (predicted,) = json.loads(row.read_text(encoding="utf-8"))["rows"]
+    assert makespan == predicted["step_time_s"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (("--timeline", "step.txt"), 8, "ends in .json, .png or .svg"),
+        (("--timeline", "nowhere/step.json"), 8, "there is no folder nowhere"),
+        (("--timeline", "a.json", "--json", "a.json"), 8, "another output goes there"),
+        (("--timeline", "a.png", "--plot", "a.png"), 8, "another output goes there"),
+        (("--timeline", "a.png", "--picture-width", "wide"), 3, "--picture-width is a whole"),
+        (("--timeline", "a.json", "--flops-efficiency", "0.5"), 3, "leave out --flops-efficiency"),
+    ],
+)
+def test_faults_of_timelines_leave_nothing(planner, tmp_path, monkeypatch, options, code, words):
+    monkeypatch.chdir(tmp_path)
+    ran = planner(*TIMED, *options)
+    assert ran.exit_code == code, ran.err
+    assert words in " ".join(ran.err.split())
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_trace_needs_no_matplotlib(planner, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert planner(*TIMED, "--timeline", tmp_path / "a.json").exit_code == 0
+    assert planner(*TIMED, "--timeline", tmp_path / "a.png").exit_code == 7

@@ -13,6 +13,7 @@ import pytest
 
 import planner
 from planner.optimize.result import row_of
+from planner.report.details import details_of
 from planner.report.front_points import front_points
 from planner.report.plots import canvas
 from planner.report.plots.curves import Curve, Curves
@@ -65,7 +66,7 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
             yield drawn
             figures.append(drawn.figure)
 
-    for module in ("front", "parts", "curves", "matrix", "predicted"):
+    for module in ("front", "parts", "curves", "matrix", "predicted", "timeline"):
         monkeypatch.setattr(f"planner.report.plots.{module}.drawing", kept)
 
     def show(name: str, *subject: Any, width: int = 900, dark: bool = False) -> Any:
@@ -257,6 +258,45 @@ def test_predictions_stand_over_measurements(shown: Shown, tmp_path: Path) -> No
     assert step.predicted[0] == row.ranges[step.quantity].value
     figure = shown("predicted", "runs", tables, width=1200)
     assert len([axes for axes in figure.axes if axes.get_visible()]) == len(panels)
+
+
+@pytest.mark.parametrize("width", [400, 1900])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"tensor_parallel": 8, "pipeline_parallel": 4},
+        {"tensor_parallel": 4, "pipeline_parallel": 64},
+    ],
+    ids=["short", "deep"],
+)
+def test_a_timeline_has_a_row_for_every_stage_and_its_memory(
+    shown: Shown, width: int, settings: dict[str, int]
+) -> None:
+    found = planner.estimate(
+        model="llama-65b", num_gpus=2048, global_batch_size=2048, settings=settings
+    )
+    (timeline,) = details_of(found.plan).timelines(found.candidates)
+    figure = shown("timeline", "a step", [timeline], width=width)
+    lanes, memory = figure.axes
+    boxes = sum(
+        len(drawn.get_paths()) for drawn in lanes.collections if drawn.get_label()[0] != "_"
+    )
+    assert boxes == len(timeline.spans)
+    assert lanes.get_ylim() == (len(timeline.lanes) - 0.5, -0.5)
+    assert len(lanes.get_yticks()) <= 16
+    highest = max(np.max(line.get_ydata()) for line in memory.lines[:-1])
+    assert highest == pytest.approx(timeline.peak / 2**30)
+    assert {"forward", "backward", "optimizer"} <= set(_words(figure))
+
+
+def test_steps_of_inference_are_panels(shown: Shown) -> None:
+    found = planner.estimate(
+        workload="inference", model="llama-3.1-8b", gpu="h100", num_gpus=1, input_tokens=512,
+        output_tokens=128, settings={"concurrency": 16},
+    )  # fmt: skip
+    figure = shown("timeline", "steps", details_of(found.plan).timelines(found.candidates))
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert [title.partition(":")[0] for title in titles] == ["Prefill step", "Decode step"]
 
 
 def test_names_are_text_and_never_formulas_or_markup(tmp_path: Path) -> None:
