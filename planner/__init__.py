@@ -8,6 +8,7 @@ TYPE_CHECKING = False  # without importing typing: a command listens to signals 
 if TYPE_CHECKING:
     from planner.api import (
         estimate,
+        explain,
         read_launch,
         search,
         size,
@@ -21,6 +22,7 @@ __all__ = [
     "Request",
     "__version__",
     "estimate",
+    "explain",
     "read_launch",
     "search",
     "size",

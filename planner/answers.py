@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from planner.api_comparison import ApiComparison, check_comparable, compared_with_apis
 from planner.errors import InfeasibleError, SearchSpaceError
+from planner.explaining.explanation import Explanation
 from planner.open_facts import MovingFact, moving_facts
 from planner.optimize.collector import first_row
 from planner.optimize.result import SearchResult
@@ -146,6 +147,40 @@ class Estimated(Evaluation):
         from planner.report.infeasible import infeasible_message
 
         return infeasible_message(self.plan, result_of(self.plan, self), self)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Explained(Explanation):
+    """A plan explained, able to show itself."""
+
+    @classmethod
+    def of_explanation(cls, explained: Explanation) -> Self:
+        """The same, able to show itself."""
+        return cls(**_values(explained))
+
+    def __repr__(self) -> str:
+        return f"<Explanation of {self.plan.problem.sources[0].told}>"
+
+    def summary(self, *, width: int = 80, full: bool = False) -> str:
+        """What bounds the plan and what would change it, as plain text; ``full``: all of it.
+
+        Raises
+        ------
+        SearchSpaceError
+            The width is not that of a text.
+        """
+        from planner.report.explanation import print_explanation
+
+        return _printed(width, lambda console: print_explanation(console, self, is_full=full))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain words and numbers, sentences among them; times in seconds, memory in GiB."""
+        from planner.report.explained import explanation_dict
+
+        return explanation_dict(Explanation(**_values(self)))
+
+    def _repr_html_(self) -> str:
+        return _preformatted(self.summary())
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -26,7 +26,8 @@ _OF_THE_TOP = {
 }
 NAVIGATION = {
     "Guides": "training fine-tuning serving launch sizing sweeps procurement clusters money "
-    "failures energy api_prices comparing files specs measure calibration drivers python",
+    "failures energy api_prices comparing explaining files specs measure calibration drivers "
+    "python",
     "Reference": "reference launch_options generated/interface generated/gpus generated/clusters "
     "generated/models generated/frameworks generated/engines",
     "How well, and how": "accuracy accuracy_tables recipes launch_files_read generated/formulas "
@@ -46,6 +47,7 @@ _INTERFACE = """Python interface
 
 .. autofunction:: planner.search
 .. autofunction:: planner.estimate
+.. autofunction:: planner.explain
 .. autoclass:: planner.Request
 
 Results
@@ -54,6 +56,8 @@ Results
 .. autoclass:: planner.optimize.result.SearchResult
    :members:
 .. autoclass:: planner.workloads.base.Evaluation
+   :members:
+.. autoclass:: planner.explaining.explanation.Explanation
    :members:
 .. autoclass:: planner.api_comparison.ApiComparison
    :members:

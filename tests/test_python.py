@@ -188,6 +188,7 @@ def test_every_field_completes(function):
 def test_the_package_shows_its_public_names():
     functions = [
         "estimate",
+        "explain",
         "read_launch",
         "search",
         "size",

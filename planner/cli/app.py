@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from planner.cli.calibrate import calibrate
 from planner.cli.estimate import estimate
+from planner.cli.explain import explain
 from planner.cli.help import WIDEST, PlanningCommand
 from planner.cli.launch import launch
 from planner.cli.search import search
@@ -110,6 +111,7 @@ app = typer.Typer(
 app.command(cls=PlanningCommand)(search)
 app.command(cls=PlanningCommand)(size)
 app.command(cls=PlanningCommand)(estimate)
+app.command(cls=PlanningCommand)(explain)
 app.command(cls=PlanningCommand)(launch)
 app.command()(calibrate)
 app.command()(validate)

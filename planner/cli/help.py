@@ -86,6 +86,17 @@ _EXAMPLES: dict[str, dict[str, tuple[str, ...]]] = {
             "vllm --from front.csv --row 1 --wrapper kubernetes --output chat",
         ),
     },
+    "explain": {
+        "train": (
+            "--model llama-65b --gpus 2048",
+            "--model llama-65b --gpus 2048 --set tp=8 --set mbs=4 --set sp=true --against tp=4",
+            "--from front.csv --row 3 --full --json why.json",
+        ),
+        "serve": (
+            "--workload serve --model llama-3.1-70b --gpu h200 --gpus 8 --set tp=4 "
+            "--set concurrency=64 --against quantization=fp8",
+        ),
+    },
     "estimate": {
         "train": (
             "--model llama-65b --gpus 2048 --set tp=8 --set pp=8 --set sp=true",

@@ -51,8 +51,8 @@ PictureName = Annotated[
     str | None,
     typer.Option(
         "--picture",
-        help="What --plot draws: of a search its front, of a plan the parts of time and memory, of "
-        "a sweep its costs or a matrix.",
+        help="What --plot draws: of a search its front, of a plan parts of time and memory or the "
+        "roofline, of a sweep its costs or a matrix.",
         metavar="|".join(dict.fromkeys(name for names in PICTURES.values() for name in names)),
         autocompletion=complete.for_words("picture"),
     ),
@@ -205,6 +205,20 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         Annotated[
             Path | None,
             typer.Option(help="A plan of --save-plan; other options change it.", metavar="FILE"),
+        ],
+        None,
+    ),
+    "against": (
+        "search",
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--against",
+                help="Another plan beside this one: NAME=VALUE, a setting or an answer changed "
+                "(repeatable), or FILE, FILE:ROW of a plan or a result.",
+                metavar="NAME=VALUE|FILE",
+                autocompletion=complete.settings,
+            ),
         ],
         None,
     ),

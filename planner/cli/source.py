@@ -49,7 +49,9 @@ def found_in(given: Given) -> tuple[Path, Request] | None:
         )
         asked = {**given_answers(given).questions, **parse_settings(given["settings"] or [])}
         return source, imported.request(asked, given["specs"], _how)
-    pinned = _pinned(path, number, given["specs"])
+    from planner.sweeps.any_plan import pinned_in
+
+    pinned = pinned_in(path, number, given["specs"])
     _tell_defaulted(path, pinned)
     try:
         return path, pinned.request()
@@ -86,25 +88,11 @@ def _one(given: str | None) -> str | None:
     return None if given is None or given == ALL or "," in given else given
 
 
-def _pinned(path: Path, number: int | None, specs: Path | None) -> PinnedPlan:
-    """The plan of a file or of a launch, of a row of a result, or of a scenario of a sweep."""
-    from planner.launch.own import MANIFEST, PLAN_FILE
-    from planner.pinned import PinnedPlan
-
-    if _is_folder(path) and (path / MANIFEST).is_file():
-        return PinnedPlan.read(path / PLAN_FILE)
-    if _is_folder(path):
-        from planner.sweeps.pinned import pinned_scenario
-
-        return pinned_scenario(path, number, specs)
-    from planner.launch.rows import plan_in
-
-    return plan_in(path, number)
-
-
 def _is_ours(path: Path) -> bool:
     """Whether a file is a plan or a result of planner, not a launch file."""
-    if _is_folder(path) or path.suffix == ".csv":
+    from planner.sweeps.any_plan import is_folder
+
+    if is_folder(path) or path.suffix == ".csv":
         return True
     if path.suffix not in (".toml", ".json"):
         return False
@@ -114,11 +102,3 @@ def _is_ours(path: Path) -> bool:
     except OSError:
         return False
     return any(word in head for word in _OURS)
-
-
-def _is_folder(path: Path) -> bool:
-    """Whether there is such a folder; a name that no file can have is none."""
-    try:
-        return path.is_dir()
-    except OSError:
-        return False

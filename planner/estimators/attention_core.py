@@ -39,6 +39,7 @@ def attention_core(share: Share, op: AttentionCore, layer: Layer) -> Iterator[Op
     fused_forward, flops = _fused(share, op)
     unfused_forward, unfused_flops = _unfused(share, op)
     fused = share.flash_attention
+    share.setting.machine.unused(~fused, "attention")
     machine = share.setting.machine
     slowdown = machine.gpu.efficiency.attention_backward_fraction
     faster_forward, faster_backward = machine.fp8_attention_rates(share.fp8_attention)
@@ -66,7 +67,7 @@ def index_scores(share: Share, op: IndexScores, layer: Layer) -> Iterator[Operat
     machine = share.setting.machine
     flops = 2.0 * op.heads * op.head_dim * share.tokens * keys
     written = machine.memory_time(8.0 * share.tokens * keys, kernels=2)
-    time = np.maximum(flops / machine.peak(machine.sixteen_bit), written)
+    time = np.maximum(machine.peak_time(flops), written)
     yield timed(op, forward=time, backward=2 * time, flops=flops)
 
 
@@ -203,6 +204,7 @@ def _ring_exchange(share: Share, op: AttentionCore, core: Operator) -> Operator:
     backward = 2 * forward
     hide = {"interference": overlap.interference}
     trades = share.cp_comm_type == ContextExchange.A2A
+    machine.unused(trades, "message")
     traded = _head_exchange(share, op) if np.any(trades & (c > 1)) else np.zeros(())
     return Operator(
         name="attention_context_parallel",

@@ -55,7 +55,9 @@ def data_parallel_time(
             np.where(zero == ZeroStage.WEIGHTS, gather, 0.0)
             + np.where(zero >= ZeroStage.GRADIENTS, scatter, 0.0)
         )
+    setting.machine.close("weight_gather")
     on_stages = _step_exchange(setting, exchange, gradients, zero)
+    setting.machine.close("data_parallel")
     return DataParallelTime(
         layer_forward=tuple(forward[:-1]),
         layer_backward=tuple(backward[:-1]),
@@ -128,8 +130,15 @@ def _step_exchange(
     states, trained = setting.framework.states, exchange.parameters.trained
     dense, experts = trained.dense, trained.experts
     reduce = exchange.in_copy("all_reduce", gradients.on_wire, dense, experts)
+    machine = setting.machine
+    scatters = (np.asarray(gradients.scattered) > 0) & (zero == ZeroStage.OPTIMIZER)
+    machine.unused(scatters | (zero > ZeroStage.OPTIMIZER))
+    begin = machine.mark
     scatter = exchange.scattered_gradients(gradients.on_wire, dense, experts)
+    machine.unused(~scatters, since=begin)
+    begin = machine.mark
     gather = exchange.in_copy("all_gather", states.weight_on_wire, dense, experts)
+    machine.unused((zero == ZeroStage.NONE) | (zero == ZeroStage.WEIGHTS), since=begin)
     summed = np.where(gradients.scattered, scatter, reduce)
     sharded = np.where(zero == ZeroStage.OPTIMIZER, summed + gather, 0.0)
     if states.weights_sharded_from > ZeroStage.GRADIENTS:

@@ -94,6 +94,7 @@ def expert_exchange(share: Share, op: ExpertExchange, layer: Layer) -> Iterator[
 def _sent(share: Share, op: ExpertExchange, bytes_of_pairs: FloatArray) -> FloatArray:
     """An all-to-all each way; then ranks that split experts gather tokens and add up outputs."""
     machine, framework = share.setting.machine, share.setting.framework
+    gathers = share.token_dispatcher == TokenDispatcher.ALLGATHER
     domains = machine.num_domains(share.expert_group)
     once = distinct_share(num_copies=op.per_token, num_domains=domains)
     own = float(TokenDispatcher.FLEX) if framework.execution.deduplicated_dispatch else 0.0
@@ -104,6 +105,7 @@ def _sent(share: Share, op: ExpertExchange, bytes_of_pairs: FloatArray) -> Float
         share.expert_group,
         sent_across=np.where(used == TokenDispatcher.FLEX, once, 1.0),
     )
+    machine.unused(gathers, "all_to_all")
     if np.all(share.expert_tensor_parallel == 1):
         return 2 * one_way
     whole = bytes_of_pairs * share.expert_tensor_parallel

@@ -21,6 +21,8 @@ from planner.estimators.kernel_rows import (
     clock,
     num_multiprocessors,
 )
+from planner.estimators.kernel_work import Done, kernel_work, moved_work
+from planner.estimators.ledger import Ledger
 from planner.formulas.attention import wave_fill_factor
 from planner.formulas.interpolation import trilinear
 from planner.formulas.roofline import memory_bound_time, roofline_time, tiled_gemm_flops
@@ -36,13 +38,14 @@ class KernelTable:
     """Kernels of a GPU as some software shows them.
 
     ``memory_efficiency`` replaces the reached share of the memory bandwidth; ``gemm_table``:
-    measured 16-bit products.
+    measured 16-bit products. ``ledger``: where what kernels do is recorded, if anywhere.
     """
 
     gpu: GpuSpec
     shown: Shown = field(default_factory=Shown)
     gemm_table: GemmTable | None = None
     memory_efficiency: float | None = None
+    ledger: Ledger | None = field(default=None, compare=False, repr=False)
 
     def dense(
         self,
@@ -81,18 +84,15 @@ class KernelTable:
         touched = np.maximum(touched_share * local, np.minimum(pairs, 1.0))
         rows = np.maximum(pairs / local, 1e-9)
         padding = (1 + e["width_offset"] / width) * (1 + touched_share * e["row_offset"] / rows)
-        time = self._roofline(
-            e,
-            2.0 * matrices * hidden_size * width * pairs * padding,
-            matrices * hidden_size * width * touched * e["weight"],
-        )
+        flops = 2.0 * matrices * hidden_size * width * pairs
+        moved = matrices * hidden_size * width * touched * e["weight"]
+        time = self._roofline(e, flops * padding, moved)
+        if self.ledger is not None:
+            self._record("experts", e, time, Done(flops, moved, flops * padding))
         if not np.any(e["permute_passes"]):
             return time
-        return time + memory_bound_time(
-            num_bytes=2.0 * e["permute_passes"] * hidden_size * pairs,
-            memory_bandwidth=self.gpu.memory_bandwidth,
-            bandwidth_fraction=e["read_fraction"],
-            latency=0.0,
+        return time + self._moved(
+            2.0 * e["permute_passes"] * hidden_size * pairs, e["read_fraction"], 0.0
         )
 
     def attention(
@@ -118,17 +118,35 @@ class KernelTable:
         offset = 1 + e["sequence_offset"] / sequence_length
         reached = e["compute_fraction"] * self.attention_rate(kernels) * self._attention_clock
         row = {**e, "compute_fraction": reached, "peak": np.asarray(self.sixteen_bit_peak)}
-        return self._roofline(row, flops * fill * offset, num_bytes)
+        time = self._roofline(row, flops * fill * offset, num_bytes)
+        if self.ledger is not None:
+            self._record("attention", row, time, Done(flops, num_bytes, flops * fill * offset))
+        return time
 
     def memory_time(self, num_bytes: Numeric, kernels: float = 1.0) -> FloatArray:
         """Seconds of ``kernels`` memory-bound kernels that move ``num_bytes`` together."""
         e = self.gpu.efficiency.memory_bound
-        return memory_bound_time(
+        fraction = self.bandwidth_fraction(e.bandwidth_fraction)
+        return self._moved(num_bytes, fraction, kernels * e.latency)
+
+    def _moved(self, num_bytes: Numeric, fraction: Numeric, latency: Numeric) -> FloatArray:
+        time = memory_bound_time(
             num_bytes=num_bytes,
             memory_bandwidth=self.gpu.memory_bandwidth,
-            bandwidth_fraction=self.bandwidth_fraction(e.bandwidth_fraction),
-            latency=kernels * e.latency,
+            bandwidth_fraction=fraction,
+            latency=latency,
         )
+        if self.ledger is not None:
+            self.ledger.add(moved_work(self.gpu, num_bytes, fraction, latency, time))
+        return time
+
+    def _record(
+        self, formula: str, e: Rows, time: FloatArray, done: Done, loads: Numeric = np.inf
+    ) -> None:
+        """Keep what a kernel did, for whoever explains its time."""
+        if self.ledger is not None:
+            reached = {**e, "bandwidth_fraction": np.asarray(self._reached(e, loads))}
+            self.ledger.add(kernel_work(formula, self.gpu, reached, time, done))
 
     def bandwidth_fraction(self, measured: Numeric) -> Numeric:
         """The reached share of the memory bandwidth, or what the user says of it."""
@@ -179,10 +197,27 @@ class KernelTable:
         )
         moved = e["weight"] * n * k + e["activation"] * m * k
         loads = self._most_bandwidth_fraction(m)
+        time = self._of_sizes((m, n, k), e, flops, moved, output_bytes, loads)
+        if self.ledger is not None:
+            in_table = self.gemm_table is not None and bool(np.any(e["tabulated"]))
+            done = Done(2.0 * m * n * k, moved + output_bytes * m * n, flops, (m, n, k))
+            self._record("table" if in_table else "product", e, time, done, loads)
+        return time
+
+    def _of_sizes(
+        self,
+        sizes: tuple[Numeric, FloatArray, FloatArray],
+        e: Rows,
+        flops: FloatArray,
+        moved: FloatArray,
+        output_bytes: Numeric,
+        loads: Numeric,
+    ) -> FloatArray:
+        m, n, _ = sizes
         if self.gemm_table is None or not np.any(e["tabulated"]):
             return self._roofline(e, flops, moved + output_bytes * m * n, loads)
         moved_in = moved + SIXTEEN_BIT_BYTES * m * n
-        in_table = self._tabulated((m, n, k), e, flops, moved_in, loads)
+        in_table = self._tabulated(sizes, e, flops, moved_in, loads)
         in_table = self._with_wider_output(in_table, e, m * n, output_bytes)
         if np.all(e["tabulated"]):
             return in_table
@@ -252,17 +287,20 @@ class KernelTable:
         moved: Numeric,
         most_bandwidth_fraction: Numeric = np.inf,
     ) -> FloatArray:
-        reached = np.minimum(e["bandwidth_fraction"], most_bandwidth_fraction)
         return roofline_time(
             flops=flops,
             num_bytes=moved,
             peak_flops=e["peak"],
             memory_bandwidth=self.gpu.memory_bandwidth,
             compute_fraction=e["compute_fraction"],
-            bandwidth_fraction=self.bandwidth_fraction(reached),
+            bandwidth_fraction=self._reached(e, most_bandwidth_fraction),
             latency=e["latency"],
             sharpness=e["sharpness"],
         )
+
+    def _reached(self, e: Rows, most_bandwidth_fraction: Numeric) -> Numeric:
+        """The share of the memory bandwidth that a kernel reaches."""
+        return self.bandwidth_fraction(np.minimum(e["bandwidth_fraction"], most_bandwidth_fraction))
 
     def _most_bandwidth_fraction(self, rows: Numeric) -> Numeric:
         """What the multiprocessors load at most in products of few rows."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from planner.arrays import BoolArray, FloatArray, Numeric
+from planner.estimators.ledger import Ledger, Work
+from planner.estimators.link_work import exchange_work, message_work
 from planner.formulas.collectives import (
     all_to_all_bandwidth,
     bus_volume,
@@ -44,12 +47,14 @@ class Group:
 class Links:
     """The fabric and the network of a cluster of one kind of GPU.
 
-    ``catalogue``: where the tables of the GPU's kernels and of its fabric are.
+    ``catalogue``: where the tables of the GPU's kernels and of its fabric are. ``ledger``: where
+    what is behind the seconds is recorded, if anywhere.
     """
 
     gpu: GpuSpec
     cluster: ClusterSpec
     catalogue: Catalogue = field(default_factory=Catalogue)
+    ledger: Ledger | None = field(default=None, compare=False, repr=False)
 
     def num_domains(self, group: Group) -> FloatArray:
         """Scale-up domains over which a group stands."""
@@ -82,17 +87,9 @@ class Links:
             "scale_up": up.bandwidth * e.bandwidth_fraction,
             "scale_out": self._network_bandwidth,
         }
-        if kind == "all_to_all":
-            bandwidth = all_to_all_bandwidth(**links, sent_across=sent_across)
-        else:
-            bandwidth = group_bandwidth(
-                **links,
-                domain_size=up.domain_size,
-                gpus_per_nic=out.gpus_per_nic,
-                most_nics=most_nics,
-            )
+        bandwidth = self._bus_bandwidth(kind, links, sent_across, most_nics)
         volume = bus_volume(num_bytes=num_bytes, group_size=group.size, passes=_PASSES[kind])
-        return collective_time(
+        time = collective_time(
             volume=volume,
             group_size=group.size,
             bandwidth=bandwidth,
@@ -103,6 +100,52 @@ class Links:
             network_latency=waiting,
             ranks_in_domain=local,
         )
+        if self.ledger is not None:
+            at_peak = links | {"scale_up": up.bandwidth, "scale_out": out.bandwidth}
+            peak = self._bus_bandwidth(kind, at_peak, sent_across, most_nics)
+            self.record(exchange_work(kind, links, time, volume, bandwidth, peak))
+        return time
+
+    def _bus_bandwidth(
+        self, kind: str, links: Mapping[str, Any], sent_across: Numeric, most_nics: int
+    ) -> FloatArray:
+        """Bytes per second that a collective moves past each rank."""
+        if kind == "all_to_all":
+            return all_to_all_bandwidth(**links, sent_across=sent_across)
+        up, out = self.cluster.scale_up, self.cluster.scale_out
+        return group_bandwidth(
+            **links,
+            domain_size=up.domain_size,
+            gpus_per_nic=out.gpus_per_nic,
+            most_nics=most_nics,
+        )
+
+    def record(self, work: Work) -> None:
+        """Keep what is behind seconds, where there is a ledger."""
+        if self.ledger is not None:
+            self.ledger.add(work)
+
+    @property
+    def mark(self) -> int:
+        """Where the next work will be recorded, for `unused`."""
+        return 0 if self.ledger is None else self.ledger.mark
+
+    def unused(self, where: BoolArray, *names: str, since: int = 0) -> None:
+        """Forget an alternative that was recorded since a mark, where nobody uses it.
+
+        ``names``: formulas or collectives, all where none is named.
+        """
+        if self.ledger is not None and np.all(where):
+            self.ledger.forget(*names, since=since)
+
+    def close(self, part: str) -> None:
+        """What was recorded last is behind a part of a step."""
+        if self.ledger is not None:
+            self.ledger.close(part)
+
+    def recorded_parts(self) -> Mapping[str, tuple[Work, ...]]:
+        """What is behind the parts of a step that belong to no operator."""
+        return {} if self.ledger is None else self.ledger.parts()
 
     def fills_domain(self, group: Group) -> BoolArray:
         """Whether a group is inside one scale-up domain and takes more than half of it."""
@@ -121,11 +164,14 @@ class Links:
         e = self._collectives["all_gather"]
         fabric = up.bandwidth * e.bandwidth_fraction
         latency = np.where(inside, e.base_latency, out.base_latency)
-        return point_to_point_time(
+        time = point_to_point_time(
             num_bytes=num_bytes,
             bandwidth=np.where(inside, fabric, self._network_bandwidth),
             latency=latency,
         )
+        if self.ledger is not None:
+            self.record(message_work(self.cluster, inside, num_bytes, time, latency))
+        return time
 
     def large_scale_wait(self, step_time: Numeric, num_gpus: Numeric) -> FloatArray:
         """Seconds that a step of so many GPUs waits for the slowest and between pods."""

@@ -12,6 +12,7 @@ from planner.enums import AttentionKernels, ComputePrecision, Precision
 from planner.estimators.efficiencies import chosen
 from planner.estimators.kernel_rows import Rows, Shown, dense_rows, expert_rows
 from planner.estimators.kernel_table import KernelTable
+from planner.estimators.kernel_work import copy_work, peak_work
 from planner.estimators.links import Group, Links
 from planner.formulas.roofline import gemm_flops
 from planner.specs.gpu import HostLink
@@ -73,7 +74,19 @@ class Machine(Links):
         peak = self.gpu.peak_flops.get(Precision.FP32)
         if reached is None or peak is None:
             return np.zeros(())
-        return gemm_flops(rows=rows, columns=columns, depth=depth) / (peak * reached)
+        flops = gemm_flops(rows=rows, columns=columns, depth=depth)
+        time = flops / (peak * reached)
+        if self.ledger is not None:
+            self.record(peak_work(flops, peak, reached, time))
+        return time
+
+    def peak_time(self, flops: Numeric) -> FloatArray:
+        """Seconds of so many 16-bit FLOPs at the dense peak."""
+        peak = self.peak(self.sixteen_bit)
+        time = np.asarray(flops / peak)
+        if self.ledger is not None:
+            self.record(peak_work(flops, peak, 1.0, time))
+        return time
 
     def grouped_gemm_time(
         self,
@@ -139,16 +152,25 @@ class Machine(Links):
             shown=shown,
             gemm_table=self.catalogue.gemm_table(self.gpu),
             memory_efficiency=self.memory_efficiency,
+            ledger=self.ledger,
         )
 
     def host_copy_time(self, num_bytes: Numeric, link_fraction: float) -> FloatArray:
         """Seconds to copy between a GPU and its host while its neighbours do so too."""
         link = self._host.bandwidth or np.nan
-        return np.asarray(num_bytes / np.minimum(link * link_fraction, self._host_memory_bandwidth))
+        rate = np.minimum(link * link_fraction, self._host_memory_bandwidth)
+        return self._copied(num_bytes, rate, link)
 
     def host_memory_time(self, num_bytes: Numeric, memory_fraction: float) -> FloatArray:
         """Seconds in which the host reads and writes so many bytes for each of its GPUs."""
-        return np.asarray(num_bytes / (self._host_memory_bandwidth * memory_fraction))
+        rate = self._host_memory_bandwidth
+        return self._copied(num_bytes, rate * memory_fraction, rate)
+
+    def _copied(self, num_bytes: Numeric, rate: Numeric, peak: Numeric) -> FloatArray:
+        time = np.asarray(num_bytes / rate)
+        if self.ledger is not None:
+            self.record(copy_work(num_bytes, rate, peak, time))
+        return time
 
     @property
     def host_memory(self) -> float:

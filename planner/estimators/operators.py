@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import FloatArray, Numeric, add
+from planner.estimators.ledger import Work
 from planner.estimators.recomputation import Recomputation
 from planner.estimators.share import Share
 from planner.layers.operators import Op
@@ -24,7 +25,8 @@ class Operator:
     communicates. The backward pass runs the forward again under full recomputation if
     ``repeatable``, the share ``selective`` of it under selective recomputation, and under
     that of feed-forward blocks those ``in_feed_forward``. ``weights``: seconds of the backward
-    pass that make gradients of weights, which nothing waits for.
+    pass that make gradients of weights, which nothing waits for. ``works``: what its seconds are
+    made of, where that is recorded.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Operator:
     selective: Numeric = 0.0
     in_feed_forward: bool = False
     weights: FloatArray | float = 0.0
+    works: tuple[Work, ...] = ()
 
     def repeated(self, again: Recomputation) -> FloatArray:
         """Seconds of the repeated forward, the mean over the layers."""

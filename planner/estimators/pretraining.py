@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
+from operator import attrgetter
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from planner.estimators.attention_core import softmax_launches
 from planner.estimators.bubbles import pipeline_bubble
 from planner.estimators.data_parallel import DataParallelTime, data_parallel_time
 from planner.estimators.layer_operators import layer_operators
+from planner.estimators.ledger import attributed
 from planner.estimators.model_states import ModelStates, muon_time
 from planner.estimators.offload import (
     HostCopies,
@@ -50,9 +53,13 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
     nodes wait for each other.
     """
     exchange = data_parallel_time(share.setting, c, parameters)
+    close = share.setting.machine.close
     copies = _copies(share, c, parameters)
+    close("offload")
     blocks = _blocks(share, c, parameters, exchange, copies)
+    close("")
     transfer = _pipeline_transfer(share, c)
+    close("pipeline_transfer")
     stages = tuple(
         add((*(block.total * block.counts[stage] for block in blocks), transfer))
         for stage in range(len(parameters.dense))
@@ -61,6 +68,7 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
     bubble = pipeline_bubble(c, blocks, stages, transfer)
     data_parallel = _shown_exchange(share, exchange, slowest, late_share(share, parameters))
     optimizer = _optimizer_time(share, c, parameters)
+    close("optimizer")
     overhead = _overhead(share, c, parameters)
     m = c.num_micro_batches
     alone = add((m * slowest, bubble, data_parallel, optimizer, overhead))
@@ -77,6 +85,7 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
         optimizer=optimizer,
         overhead=overhead,
         slow_nodes=slow_nodes,
+        works=share.setting.machine.recorded_parts(),
     )
 
 
@@ -126,12 +135,11 @@ def _blocks(
     blocks = []
     for index, group in enumerate(setting.model.layer_groups):
         layer = layer_of(setting.model, group)
-        operators: Iterable[Operator] = (
-            *layer_operators(share, layer),
-            *adapter_block(share, group),
-            *gradient_accumulation(
-                share, _trained_in_layer(parameters, index), c.num_micro_batches
-            ),
+        operators: Iterable[Operator] = _recorded(
+            share,
+            layer_operators(share, layer),
+            adapter_block(share, group),
+            gradient_accumulation(share, _trained_in_layer(parameters, index), c.num_micro_batches),
         )
         of_block = launch / 2
         launches = (
@@ -173,15 +181,23 @@ def _end_blocks(
     }
     if model.mtp_num_layers:
         on_stages[prediction_of(model)] = (float(model.mtp_num_layers), parameters.is_last)
-    summed = tuple(gradient_accumulation(share, parameters.trained.end, c.num_micro_batches))
+    summed = _recorded(
+        share, gradient_accumulation(share, parameters.trained.end, c.num_micro_batches)
+    )
     for end, (whole, is_there) in on_stages.items():
-        operators = (*layer_operators(share, end), *summed)
+        operators = (*_recorded(share, layer_operators(share, end)), *summed)
         time = layer_time(operators, share.recomputation, 0.0)
         gathers = exchange.end_forward, exchange.end_backward
         gather = _shown_gather(share, time, gathers)
         offload = _shown_copies(share, time, gathers, (copies.end_forward, copies.end_backward))
         counts = whole * is_there.astype(np.float64)
         yield Block(time=time, gather=gather, offload=offload, counts=counts, whole=whole)
+
+
+def _recorded(share: Share, *operators: Iterable[Operator]) -> tuple[Operator, ...]:
+    """Operators one after the other, each with its work where that is recorded."""
+    ledger = share.setting.machine.ledger
+    return tuple(attributed(ledger, chain(*operators), attrgetter("forward")))
 
 
 def _trained_in_layer(parameters: StageParameters, group: int) -> FloatArray:

@@ -151,6 +151,8 @@ class Share:
             machine.collective(kind, num_bytes, self.tensor_group)
             for kind in ("all_reduce", "all_gather", "reduce_scatter")
         )
+        machine.unused(self.sequence_parallel, "all_reduce")
+        machine.unused(~self.sequence_parallel, "all_gather", "reduce_scatter")
         return partly_hidden(
             communication=np.where(self.sequence_parallel, gather + scatter, reduce),
             hidden=np.where(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, Numeric, add
+from planner.estimators.ledger import Work
 from planner.estimators.operators import COLLECTIVES, LayerTime, Operator
 from planner.estimators.recomputation import Recomputation
 
@@ -51,7 +52,8 @@ class Block:
 class StepTime:
     """Seconds of a step; every part is what shows of it, so that they add up to ``total``.
 
-    ``slowest`` is the index of the candidate stage whose pace the pipeline takes.
+    ``slowest`` is the index of the candidate stage whose pace the pipeline takes. ``works``: what
+    is behind the parts that belong to no operator, where that is recorded.
     """
 
     total: FloatArray
@@ -65,6 +67,7 @@ class StepTime:
     optimizer: FloatArray
     overhead: FloatArray
     slow_nodes: FloatArray
+    works: Mapping[str, tuple[Work, ...]] = field(default_factory=dict)
 
     @property
     def slowest(self) -> CodeArray:
@@ -88,7 +91,7 @@ class StepTime:
                     sums[name] = sums[name] + seconds
             else:
                 sums[operator.part] = sums[operator.part] + add(time.values())
-        for block, runs in self._runs():
+        for block, runs in self.runs():
             waits = block.time.launch_wait_forward + block.time.launch_wait_backward
             sums["launch_wait"] = sums["launch_wait"] + runs * waits
             sums["weight_gather"] = sums["weight_gather"] + runs * block.gather
@@ -100,7 +103,7 @@ class StepTime:
 
     def operator_times(self) -> Iterable[tuple[Operator, dict[str, FloatArray]]]:
         """Each operator with its forward, backward and repeated seconds in a step."""
-        for block, runs in self._runs():
+        for block, runs in self.runs():
             for operator in block.time.operators:
                 yield (
                     operator,
@@ -111,7 +114,7 @@ class StepTime:
                     },
                 )
 
-    def _runs(self) -> Iterable[tuple[Block, FloatArray]]:
+    def runs(self) -> Iterable[tuple[Block, FloatArray]]:
         """How often the slowest stage runs each block in a step."""
         slowest = self.slowest
         for block in self.blocks:

@@ -7,16 +7,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from planner.errors import InfeasibleError
 from planner.launch.own import MANIFEST
 from planner.launch.targets import targets
 from planner.launch.write import Launch, with_profiles
-from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.result import row_of
 from planner.pinned import PinnedPlan
-from planner.plan import answered, make_plan
 from planner.report.console import make_table, print_folded, print_title
-from planner.report.infeasible import infeasible_message
+from planner.report.recommended import recommended_of
 from planner.request import Request
 
 
@@ -30,11 +26,7 @@ def recommended_plan(request: Request, target: str) -> PinnedPlan:
     InfeasibleError
         Nothing fits.
     """
-    plan = make_plan(with_profiles(request, target))
-    result = exhaustive_search(plan.problem)
-    if result.recommended is None:
-        raise InfeasibleError(infeasible_message(answered(plan, result), result))
-    return PinnedPlan.of(plan, row_of(result.recommended))
+    return recommended_of(with_profiles(request, target))
 
 
 def print_launch(console: Console, launch: Launch, folder: Path) -> None:

@@ -14,8 +14,7 @@ from planner import text
 from planner.estimators.inference.burst import Burst
 from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.percentiles import percentile
-from planner.estimators.inference.serving import decode_batch
-from planner.estimators.inference.step import InferenceStep, step_time
+from planner.estimators.inference.step import InferenceStep
 from planner.estimators.inference.timeline import step_timeline
 from planner.estimators.timeline.spans import Timeline
 from planner.optimize.collector import first_row
@@ -31,6 +30,7 @@ from planner.units import GIB
 from planner.workloads.base import Evaluation
 from planner.workloads.batches import Batches
 from planner.workloads.replicas import Replicas
+from planner.workloads.serving_timed import decode_step, inference_steps
 
 _SHARES = (0.5, 0.9, 0.99)
 
@@ -183,29 +183,30 @@ def _steps(candidates: Any) -> dict[str, InferenceStep]:
     if isinstance(candidates, Batches):
         static = candidates.batch
         return {"prefill": static.prefill_step, "decode": static.decode_step}
-    if isinstance(candidates, Replicas):
-        estimate = candidates.estimate
-        c, sequences = estimate.configurations, estimate.served.decoding
-    else:
-        c, sequences = candidates.decode.configurations, candidates.decode.places
-    setting = candidates.setting
-    batch = decode_batch(setting, sequences / c.pipeline_parallel)
-    return {"decode": step_time(setting, c, batch, True)}
+    return {"decode": decode_step(candidates)}
 
 
 def _times(candidates: Any) -> dict[str, dict[str, float]]:
     """Seconds of each kind of step by part."""
-    return {name: step_parts(step) for name, step in _steps(candidates).items()}
+    return {name: step_parts(step) for name, step in inference_steps(candidates).items()}
 
 
 def _timelines(candidates: Any) -> list[Timeline]:
-    """Each kind of step over time; the memory is what the GPU holds throughout."""
+    """Each kind of step over time; the memory is what the GPU holds throughout.
+
+    Of workers that compute prompts alone it is not told: the row has that of those that decode.
+    """
     row = first_row(candidates.columns())
-    memory = row["peak_memory_gib"] * GIB
     capacity = candidates.source.setting.machine.gpu.allocatable_memory
+    apart = row.get("prefill_gpu") is not None
     return [
-        step_timeline(step, f"{name} step", memory=memory, capacity=capacity)
-        for name, step in _steps(candidates).items()
+        step_timeline(
+            step,
+            f"{name} step",
+            memory=0.0 if apart and name == "prefill" else row["peak_memory_gib"] * GIB,
+            capacity=capacity,
+        )
+        for name, step in inference_steps(candidates).items()
     ]
 
 

@@ -17,6 +17,7 @@ from planner.specs.search_space import SearchSpace
 from planner.workloads.notes import Notes
 from planner.workloads.open_facts import Chosen, OpenFact
 from planner.workloads.place import Place
+from planner.workloads.timed import TimedStep
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -162,6 +163,8 @@ class Workload:
     weighed : result columns that plans on different GPUs are weighed by, all the better the less
     open_facts : what a chosen plan assumes, each fact with the plan as it else might be
     ties : objectives that published runs tell apart only beyond a factor
+    timed : the steps of one configuration, by kind, with what their time is made of
+    lengths : the questions that are lengths of what is computed
     """
 
     name: str
@@ -187,6 +190,8 @@ class Workload:
     suits: Callable[[Question, Any], bool] = lambda *_: True
     open_facts: Callable[[Chosen], Sequence[OpenFact]] = lambda _: ()
     ties: tuple[str, ...] = ()
+    timed: Callable[[Any], Mapping[str, TimedStep]] = lambda _: {}
+    lengths: tuple[str, ...] = ()
     weighed: tuple[str, ...] = ("num_gpus",)
 
 

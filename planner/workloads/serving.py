@@ -31,6 +31,7 @@ from planner.workloads.replicas import ReplicaSource
 from planner.workloads.serving_once import serve_once
 from planner.workloads.serving_question import SINGLE, ask_serving, draft_of, tried_types
 from planner.workloads.serving_space import serving_mesh
+from planner.workloads.serving_timed import serving_steps
 from planner.workloads.serving_words import BATCH_WORDS, SERVING_WORDS
 
 _MOST_CONCURRENT = 4096
@@ -42,6 +43,7 @@ _OF_RATES = ("throughput_per_gpu", "throughput", "cost_per_million_tokens")
 _TIMES_THE_BEST = 10.0
 _COSTS = ("usd", "count")
 _PER_TOKEN = "cost_per_million_tokens_usd"
+_LENGTHS = ("input_tokens", "output_tokens")
 _NUMBERS = ("replicas", "prefill_replicas")
 
 
@@ -285,6 +287,8 @@ SERVE = Workload(
     open_facts=open_serving,
     weighed=(_PER_TOKEN, "num_gpus", "cost_per_hour_usd"),
     ties=(*_OF_RATES, "interactivity", "num_gpus", "cost_per_hour"),
+    timed=serving_steps,
+    lengths=_LENGTHS,
     suits=lambda _, engine: engine.scheduler.continuous,
 )
 
@@ -306,4 +310,6 @@ INFERENCE = Workload(
     open_facts=open_serving,
     weighed=(_PER_TOKEN, "num_gpus"),
     ties=(*_OF_RATES, "request_latency"),
+    timed=serving_steps,
+    lengths=_LENGTHS,
 )

@@ -32,6 +32,7 @@ from planner.workloads.open_facts import open_training
 from planner.workloads.place import share_of_peak
 from planner.workloads.training_question import SINGLE, ask_training
 from planner.workloads.training_runs import TrainingSource
+from planner.workloads.training_timed import training_steps
 from planner.workloads.training_words import DEGREES, TOLD, brief
 
 # What every framework can do.
@@ -249,6 +250,8 @@ TRAIN = Workload(
     open_facts=open_training,
     weighed=("calendar_time_days", "cost_usd", "num_gpus", "energy_kwh"),
     ties=("throughput", "step_time", "time_to_train", "gpu_hours", "cost"),
+    timed=training_steps,
+    lengths=("sequence_length",),
     wording=Wording(
         noun="configuration",
         in_short=_in_short,

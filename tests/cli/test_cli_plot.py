@@ -29,7 +29,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("ending", ["png", "SVG"])
 @pytest.mark.parametrize(
     ("command", "pictures"),
-    [(SEARCH, ("front", "parts")), (ESTIMATE, ("parts",)), (SIZE, ("cost",))],
+    [
+        (SEARCH, ("front", "parts", "roofline")),
+        (ESTIMATE, ("parts", "roofline")),
+        (SIZE, ("cost",)),
+    ],
     ids=["search", "estimate", "size"],
 )
 def test_every_picture_of_a_command_is_drawn(planner, tmp_path, command, pictures, ending):
@@ -95,8 +99,18 @@ def test_faults_are_told_before_the_work_starts(
 def test_a_command_names_its_pictures(planner):
     ran = planner(*SEARCH, "--plot", "a.png", "--picture", "fronts")
     assert ran.exit_code == 3
-    assert "`planner search` draws front or parts" in ran.err
+    assert "`planner search` draws front or parts or roofline" in ran.err
     assert "Did you mean front?" in ran.err
+
+
+def test_a_flat_efficiency_has_no_kernels(planner, tmp_path):
+    path = tmp_path / "a.png"
+    command = (*ESTIMATE, "--flops-efficiency", "0.5", "--plot", path)
+    ran = planner(*command, "--picture", "roofline")
+    assert ran.exit_code == 3
+    assert "leave out --flops-efficiency" in ran.err
+    assert [*tmp_path.iterdir()] == []
+    assert planner(*command).exit_code == 0
 
 
 def test_two_outputs_are_two_files(planner, tmp_path):

@@ -64,7 +64,7 @@ def index_scores(context: LayerContext, op: IndexScores, layer: Layer) -> Iterat
     machine = context.kernels.machine
     flops = 2.0 * op.heads * d * pairs
     read = context.elementwise(op.name, op.module, num_bytes=moved + 8.0 * pairs)
-    time = np.maximum(read.time, flops / machine.peak(machine.sixteen_bit))
+    time = np.maximum(read.time, machine.peak_time(flops))
     yield StepOperator(name=op.name, module=op.module, time=time, flops=flops)
 
 

@@ -64,7 +64,12 @@ def exchange(context: LayerContext, op: ExpertExchange, layer: Layer) -> Iterato
     own = 2.0 * rank.tokens * op.columns.whole * np.minimum(op.per_token, c.expert_parallel)
     there = machine.collective("all_to_all", own, group, sent_across=sent)
     apart = np.minimum(gathered, 2.0 * there)
-    time = np.where(c.attention_data_parallel > 1, apart, together)
+    is_apart = c.attention_data_parallel > 1
+    if machine.ledger is not None:
+        machine.unused(is_apart, "all_reduce", "custom_all_reduce")
+        machine.unused(~is_apart | (gathered > 2.0 * there), "all_gather", "reduce_scatter")
+        machine.unused(~is_apart | (gathered <= 2.0 * there), "all_to_all")
+    time = np.where(is_apart, apart, together)
     yield context.communication("experts_exchange", "experts", "expert_parallel", time)
 
 

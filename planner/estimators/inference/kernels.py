@@ -20,6 +20,7 @@ from planner.estimators.kernel_rows import (
     num_multiprocessors,
 )
 from planner.estimators.kernel_table import KernelTable
+from planner.estimators.kernel_work import cache_work
 from planner.estimators.machine import Group, Machine
 from planner.formulas.routing import experts_touched
 from planner.specs.engine import EngineProfile
@@ -55,10 +56,13 @@ class Kernels:
         packed = e["weight"]
         weights = np.asarray(columns) * np.asarray(depth)
         moved = self.engine.execution.unpacking_bytes or packed + SIXTEEN_BIT_BYTES
+        begin = self.machine.mark
         unpacked = self.machine.memory_time(moved * weights) + self.table.dense(
             rows, columns, depth, self.matrices(SIXTEEN_BIT)
         )
-        return np.where((packed < SIXTEEN_BIT_BYTES) & (np.asarray(rows) >= least), unpacked, time)
+        unpacks = (packed < SIXTEEN_BIT_BYTES) & (np.asarray(rows) >= least)
+        self.machine.unused(~unpacks, since=begin)
+        return np.where(unpacks, unpacked, time)
 
     def cache_unpacking(self, num_bytes: Numeric, element_bytes: FloatArray) -> FloatArray:
         """Seconds to unpack a cache of fewer than 16 bits before attention reads it."""
@@ -133,6 +137,7 @@ class Kernels:
         peak = self.machine.peak(self.machine.sixteen_bit)
         rate = peak * self._attention_compute_fraction
         time = np.maximum(moved / bandwidth, flops / rate)
+        by_bytes = time
         each = self._instruction_time(cache, group, sequences, heads)
         if np.any(each):
             cached = np.asarray(sequences) * cache_bytes_per_token * np.asarray(context)
@@ -141,7 +146,24 @@ class Kernels:
         if block_bandwidth:
             of_head = np.asarray(cache_bytes_per_token) * group / heads
             time = np.maximum(time, of_head * context / block_bandwidth)
-        return np.where(np.asarray(sequences) > 0, time + self._latency(e["latency"]), 0.0)
+        latency = self._latency(e["latency"])
+        total = np.where(np.asarray(sequences) > 0, time + latency, 0.0)
+        if self.machine.ledger is not None:
+            self.machine.record(
+                cache_work(
+                    self.machine.gpu,
+                    moved=moved,
+                    bandwidth=bandwidth,
+                    flops=flops,
+                    rate=rate,
+                    peak=peak,
+                    others=np.where(time > by_bytes, time, 0.0),
+                    latency=latency,
+                    time=total,
+                    cache=CacheType(int(np.ravel(cache)[0])).word,
+                )
+            )
+        return total
 
     def _instruction_time(
         self, cache: CodeArray, group: Numeric, sequences: Numeric, heads: Numeric
@@ -233,6 +255,10 @@ class Kernels:
             return ring
         direct = self.machine.collective("custom_all_reduce", num_bytes, group)
         inside = self.machine.num_domains(group) <= 1
+        if self.machine.ledger is not None:
+            is_faster = inside & (direct < ring)
+            self.machine.unused(is_faster, "all_reduce")
+            self.machine.unused(~is_faster, "custom_all_reduce")
         return np.where(inside, np.minimum(ring, direct), ring)
 
     def _latency(self, measured: FloatArray) -> Numeric:

@@ -13,18 +13,23 @@ from planner.enums import Quantization
 from planner.estimators.inference.formats import weight_formats
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.inference.setting import Rank
+from planner.estimators.ledger import Work
 from planner.estimators.machine import Group
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepOperator:
-    """One operator of one layer and one step on one GPU: its seconds and FLOPs."""
+    """One operator of one layer and one step on one GPU: its seconds and FLOPs.
+
+    ``works``: what its seconds are made of, where that is recorded.
+    """
 
     name: str
     module: str
     time: FloatArray
     flops: FloatArray
     part: str = "compute"
+    works: tuple[Work, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from planner.estimators.inference.layer_operators import end_operators, layer_op
 from planner.estimators.inference.offload import offload_wait
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
+from planner.estimators.ledger import Work, attributed
 from planner.layers.model import layer_of
 from planner.specs.model import LayerGroup
 
@@ -25,7 +28,8 @@ class InferenceStep:
     ``ends`` those outside them. ``launch_wait``: the GPU waits for the host to launch.
     ``transfer_wait``: it waits for offloaded weights and cache, or for the host that attends to
     it. ``slowest_stage``: seconds of the pipeline stage that the others wait for, with the copies
-    of its own weights and cache, which every step needs again.
+    of its own weights and cache, which every step needs again. ``works``: what is behind the parts
+    that belong to no operator, where that is recorded.
     """
 
     layers: tuple[tuple[int, tuple[StepOperator, ...]], ...]
@@ -36,6 +40,7 @@ class InferenceStep:
     transfer_wait: FloatArray
     overhead: FloatArray
     slowest_stage: FloatArray
+    works: Mapping[str, tuple[Work, ...]] = field(default_factory=dict)
 
     @property
     def total(self) -> FloatArray:
@@ -60,14 +65,15 @@ def step_time(
     c = configurations
     rank = Rank(setting=setting, configurations=c, batch=batch)
     layer = LayerContext(rank=rank, kernels=setting.kernels)
+    ledger = setting.machine.ledger
     layers = tuple(
         (
             group.num_hidden_layers,
-            tuple(layer_operators(layer, group)),
+            tuple(attributed(ledger, layer_operators(layer, group), attrgetter("time"))),
         )
         for group in setting.model.layer_groups
     )
-    ends = tuple(end_operators(layer))
+    ends = tuple(attributed(ledger, end_operators(layer), attrgetter("time")))
     per_layer = [(count, add(o.time for o in operators)) for count, operators in layers]
     kernels = add((*(count * time for count, time in per_layer), *(o.time for o in ends)))
     wait = add(
@@ -79,8 +85,10 @@ def step_time(
     send = np.where(
         p > 1, setting.machine.send_time(2.0 * rank.tokens * rank.hidden_size, c.stage_gpus), 0.0
     )
+    setting.machine.close("pipeline")
     busy = kernels + wait
     waited = offload_wait(rank, busy)
+    setting.machine.close("transfer_wait")
     ends_time = add(o.time for o in ends)
     # The stages that have a layer more than others do not hold the logits as well.
     mean_layer = (busy - ends_time) / layer_count
@@ -96,6 +104,7 @@ def step_time(
         transfer_wait=waited,
         overhead=overhead,
         slowest_stage=slowest + send + overhead + waited / p,
+        works=setting.machine.recorded_parts(),
     )
 
 

@@ -78,15 +78,18 @@ class Canvas:
             ha="left",
         )
 
-    def legend(self, handles: Sequence[Any], labels: Sequence[str], *, columns: int = 0) -> None:
-        """What the marks mean, below the axes, where it hides nothing."""
+    def legend(self, handles: Sequence[Any], labels: Sequence[str], *, note: str = "") -> None:
+        """What the marks mean, below the axes, where it hides nothing, with a ``note`` above it."""
         if not handles:
             return
         shown = [self.folded(label) for label in labels]
         longest = max(len(line) for label in shown for line in label.split("\n"))
-        columns = min(len(handles), columns or max(int(self.letters() / (longest + 5)), 1))
-        self._heighten(_lines(shown, columns))
-        self.figure.legend(handles, shown, loc="outside lower left", ncols=columns)
+        columns = min(len(handles), max(int(self.letters() / (longest + 5)), 1))
+        title = self.folded(note) if note else None
+        self._heighten(_lines(shown, columns) + (title.count("\n") + 1 if title else 0))
+        self.figure.legend(
+            handles, shown, loc="outside lower left", ncols=columns, title=title, alignment="left"
+        )
 
     def note(self, words: str) -> None:
         """A line below everything, over as many lines as it takes."""
@@ -155,6 +158,7 @@ def _style(theme: Theme, size: float) -> Iterator[None]:
         "legend.frameon": False,
         "legend.handlelength": 1.6,
         "legend.labelcolor": theme.text,
+        "legend.title_fontsize": size,
         "savefig.facecolor": theme.background,
         "svg.hashsalt": "planner",
         "text.color": theme.text,

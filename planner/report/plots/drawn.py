@@ -11,6 +11,7 @@ from planner.report.plots.picture import Picture
 _DRAWN_BY: Mapping[str, str] = {
     "front": "front.draw_front",
     "parts": "parts.draw_parts",
+    "roofline": "roofline.draw_roofline",
     "timeline": "timeline.draw_timelines",
     "cost": "curves.draw_curves",
     "matrix": "matrix.draw_matrix",

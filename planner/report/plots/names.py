@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 PICTURES: Mapping[str, tuple[str, ...]] = {
-    "search": ("front", "parts"),
-    "estimate": ("parts",),
+    "search": ("front", "parts", "roofline"),
+    "estimate": ("parts", "roofline"),
     "size": ("cost",),
     "sweep": ("cost", "matrix"),
     "validate": ("predicted",),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import planner
+from planner.explaining.steps import explained_steps
 from planner.optimize.result import row_of
 from planner.report.details import details_of
 from planner.report.front_points import front_points
@@ -22,6 +23,7 @@ from planner.report.plots.matrix import Matrix
 from planner.report.plots.parts import part_bars
 from planner.report.plots.picture import Picture
 from planner.report.plots.predicted import compared_quantities
+from planner.report.plots.roofline import kernels_of
 from planner.report.plots.sizes import size_curves, size_title
 from planner.report.theme import DARK, LIGHT, THEMES
 from planner.specs.catalogue import Catalogue
@@ -29,6 +31,7 @@ from planner.validation.compare import Row, joined
 from planner.validation.library import Library
 from planner.validation.predict import predict
 from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
+from planner.workloads.base import Evaluation
 
 TRAIN = {"model": "llama-7b", "gpu": "h100", "num_gpus": 16, "space": "small"}
 SERVE = {
@@ -66,7 +69,7 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
             yield drawn
             figures.append(drawn.figure)
 
-    for module in ("front", "parts", "curves", "matrix", "predicted", "timeline"):
+    for module in ("front", "parts", "curves", "matrix", "predicted", "timeline", "roofline"):
         monkeypatch.setattr(f"planner.report.plots.{module}.drawing", kept)
 
     def show(name: str, *subject: Any, width: int = 900, dark: bool = False) -> Any:
@@ -162,11 +165,32 @@ def test_parts_add_up_to_the_step_and_the_peak(shown: Shown, trained: Any, width
 
 
 def test_parts_of_serving_are_modules_exchanges_and_waits(shown: Shown, served: Any) -> None:
-    decode, memory = part_bars(served.plan, served.recommended)
+    prefill, decode, memory = part_bars(served.plan, served.recommended)
+    assert prefill.title == "Time of a prefill step"
     assert decode.title == "Time of a decode step"
     assert {"attention", "feed_forward", "overhead"} <= set(decode.parts)
     assert memory.total == pytest.approx(row_of(served.recommended)["peak_memory_gib"])
     shown("parts", served.plan, served.recommended)
+
+
+@pytest.mark.parametrize("width", [400, 1900])
+@pytest.mark.parametrize("asked", [TRAIN, SERVE], ids=["train", "serve"])
+def test_kernels_stand_under_their_roof(shown: Shown, asked: dict[str, Any], width: int) -> None:
+    found = planner.search(**asked)
+    steps = explained_steps(found.plan, Evaluation(candidates=found.recommended))
+    kernels = [kernel for kernel in kernels_of(steps) if kernel.flops]
+    # What engines are fitted to read a cache with may be beyond the bandwidth of the memory.
+    assert all(0 < k.of_roof <= (1.25 if "decode" in k.name else 1) for k in kernels)
+    for step in steps:
+        mine = [kernel.in_step for kernel in kernels_of(steps) if kernel.step == step.name]
+        assert 0.3 * step.seconds < sum(mine) <= step.seconds * (1 + 1e-9)
+    figure = shown("roofline", found.plan, found.recommended, width=width)
+    (axes,) = figure.axes
+    points = [tuple(one) for drawn in axes.collections for one in drawn.get_offsets()]
+    assert len(points) == len(kernels)
+    assert points[0] == pytest.approx((kernels[0].intensity, kernels[0].rate / 1e12))
+    assert "of its roof" in _words(figure)[0]
+    assert "only moves data" in figure.legends[0].get_title().get_text().replace("\n", " ")
 
 
 def test_sizes_are_curves_with_their_limit(shown: Shown) -> None:

@@ -1,0 +1,50 @@
+"""The other plan of ``--against``: settings changed, or a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.cli.options import Given, option_name
+from planner.cli.request import parse_settings
+
+if TYPE_CHECKING:
+    from planner.request import Request
+
+
+def against_request(given: Given, base: Request) -> Request | None:
+    """The request of the other plan; None where none is asked for.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError, LaunchError
+        A name or a value is unknown, or a file holds no plan.
+    """
+    from planner.errors import SearchSpaceError
+    from planner.explaining.other import changed_request
+    from planner.inputs import whole
+    from planner.sweeps.any_plan import pinned_in
+
+    texts: list[str] = given["against"] or []
+    files = [text for text in texts if _is_file(text)]
+    if len(files) > 1:
+        raise SearchSpaceError(f"--against takes one plan, not {len(files)}: {', '.join(files)}.")
+    changes: dict[str, Any] = parse_settings([text for text in texts if text not in files])
+    for text in files:
+        path, row = file_and_row(text)
+        number = None if row is None else whole(row, f"--against {text}", 1)
+        base = pinned_in(path, number, given["specs"]).request()
+    if not texts:
+        return None
+    return changed_request(base, changes, option_name) if changes else base
+
+
+def file_and_row(text: str) -> tuple[Path, str | None]:
+    """A file, and the row after a colon behind its name."""
+    name, colon, row = text.rpartition(":")
+    return (Path(name), row) if colon and row.isdecimal() else (Path(text), None)
+
+
+def _is_file(text: str) -> bool:
+    """Whether a text names a plan: it sets nothing, or there is such a file."""
+    return "=" not in text or file_and_row(text)[0].exists()

@@ -1,0 +1,48 @@
+"""``planner explain``: why a plan takes what it takes, and what would change that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from planner.cli import options
+from planner.cli.request import make_request
+
+
+@options.taking(
+    "question",
+    without=("space",),
+    how=(
+        "plan",
+        "from_file",
+        "row",
+        "num_gpus",
+        "workload",
+        "settings",
+        "precision",
+        "burst",
+        "against",
+        "json",
+        "full",
+        "specs",
+        "quiet",
+    ),
+)
+def explain(given: options.Given) -> None:
+    """Explain a plan, or the one that is recommended: what bounds it, what would change it."""
+    request = make_request(given)
+    from planner.cli.against import against_request
+    from planner.files import check_outputs
+    from planner.report.console import make_console
+    from planner.report.explained import explained_plan, write_explanation
+    from planner.report.explanation import print_explanation
+    from planner.report.recommended import recommended_of
+
+    json = given["json"]
+    check_outputs(None, json)
+    if not (given["plan"] or given["from_file"] or given["settings"]):
+        request = recommended_of(request).request()
+    explained = explained_plan(request, given["burst"], against_request(given, request))
+    write_explanation(json, explained, given["context"].obj)
+    if not given["quiet"]:
+        console = make_console(stderr=json == Path("-"))
+        print_explanation(console, explained, is_full=given["full"])
