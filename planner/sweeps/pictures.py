@@ -16,7 +16,10 @@ from planner.sweeps.columns import TIME, VALUE, better, column_of_measure, find_
 from planner.sweeps.matrix import cells_of, column_of, marks_lines, matrix_title
 from planner.sweeps.sentences import group_title
 from planner.sweeps.show import Shown
-from planner.sweeps.summary import Found, Group, Place, Spot, Summary, summarize
+from planner.sweeps.summary import Group, Place, Spot, Summary, summarize
+
+COUNT, PLACE = "count", "place"
+"""What may go across, beside time."""
 
 
 def draw_shown(picture: Picture, asked: Shown) -> None:
@@ -52,47 +55,55 @@ def draw_sweep(picture: Picture, summary: Summary, title: str) -> None:
 
 
 def _curves(group: Group, *, several: bool) -> Curves:
-    """The measure against time, or against the number of GPUs where no time is known."""
-    metric = group.metric
-    by_time = metric != TIME and any(TIME in here.found for here in group.spots.values())
+    """The measure against time; of no known time against the number of GPUs, or beside others."""
+    metric, across = group.metric, _across(group)
     best = group.best_spot(metric)
     ties = {*group.ties(metric, best)} if best is not None else set()
-    curves = [_curve(group, place, metric, by_time, ties) for place in group.places]
+    curves = [_curve(group, place, across, ties) for place in group.places]
+    labels = {TIME: axis_label(_column(TIME, group)) if across == TIME else "", COUNT: "GPUs"}
     return Curves(
         title=group_title(group) if several else "",
-        x_label=axis_label(_column(TIME, group)) if by_time else "GPUs",
+        x_label=labels.get(across, group.by[0]),
         y_label="cost x time" if metric == VALUE else axis_label(column_of(metric, group)),
         curves=[curve for curve in curves if curve.y],
-        best=None if best is None else _point(group, best, metric, by_time),
+        best=None if best is None else _point(group, best, across),
         best_words="" if best is None else _words(best),
+        is_by_place=across == PLACE,
     )
 
 
-def _curve(group: Group, place: Place, metric: str, by_time: bool, ties: set[Spot]) -> Curve:
+def _across(group: Group) -> str:
+    """What goes across: time, numbers of GPUs, or places."""
+    if group.metric != TIME and any(TIME in here.found for here in group.spots.values()):
+        return TIME
+    return COUNT if any(isinstance(count, int) for count in group.counts) else PLACE
+
+
+def _curve(group: Group, place: Place, across: str, ties: set[Spot]) -> Curve:
     spots = [(place, count) for count in group.counts if (place, count) in group.spots]
-    known = [spot for spot in spots if _is_known(group, spot, metric, by_time)]
-    points = [_point(group, spot, metric, by_time) for spot in known]
-    found = [group.spots[spot].found[metric] for spot in known]
+    known = [spot for spot in spots if group.metric in group.spots[spot].found]
+    points = {spot: _point(group, spot, across) for spot in known}
+    points = {spot: point for spot, point in points.items() if all(map(math.isfinite, point))}
+    found = [group.spots[spot].found[group.metric] for spot in points]
     return Curve(
         name=" ".join(place) or "all",
-        x=[x for x, _ in points],
-        y=[y for _, y in points],
+        x=[x for x, _ in points.values()],
+        y=[y for _, y in points.values()],
         ends=[(one.low, one.high) for one in found],
-        counts=[spot[1] if isinstance(spot[1], int) else 1 for spot in known],
-        ties=[spot in ties for spot in known],
+        counts=[spot[1] if isinstance(spot[1], int) else 1 for spot in points],
+        ties=[spot in ties for spot in points],
     )
 
 
-def _is_known(group: Group, spot: Spot, metric: str, by_time: bool) -> bool:
-    here = group.spots[spot].found
-    return metric in here and (TIME in here if by_time else isinstance(spot[1], int))
-
-
-def _point(group: Group, spot: Spot, metric: str, by_time: bool) -> tuple[float, float]:
-    """Time and measure of the best scenario of a place, or its number of GPUs and the measure."""
-    found: Found = group.spots[spot].found[metric]
-    x = found.time if by_time else float(spot[1])
-    return (x if math.isfinite(x) else group.spots[spot].found[TIME].value), found.value
+def _point(group: Group, spot: Spot, across: str) -> tuple[float, float]:
+    """What goes across, and the measure of the best scenario of a place; NaN where unknown."""
+    place, count = spot
+    found = group.spots[spot].found[group.metric]
+    if across == PLACE:
+        return float(group.places.index(place)), found.value
+    if across == COUNT:
+        return float(count) if isinstance(count, int) else math.nan, found.value
+    return found.time, found.value
 
 
 def _column(measure: str, group: Group) -> str:

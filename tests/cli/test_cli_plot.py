@@ -66,6 +66,21 @@ def test_a_sweep_is_drawn_when_it_ran_and_later(planner, tmp_path):
     assert not (tmp_path / "none.png").exists()
 
 
+def test_a_sweep_of_services_has_its_gpus_beside_each_other(planner, tmp_path):
+    folder, path = tmp_path / "sweep", tmp_path / "cost.png"
+    ran = planner(
+        "sweep", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100,h200",
+        "--engine", "vllm", "--request-rate", "10,20", "--ttft", "1s", "--tpot", "40ms",
+        "--output", folder, "--plot", path, "--quiet",
+    )  # fmt: skip
+    assert ran.exit_code == 0, ran.err
+    assert path.is_file()
+    path = tmp_path / "matrix.png"
+    shown = ("sweep", "show", folder, "--plot", path, "--picture", "matrix")
+    assert planner(*shown, "--pivot", "gpu,request_rate").exit_code == 0
+    assert path.is_file()
+
+
 def test_validation_draws_predicted_against_measured(planner, runs, tmp_path):
     path = tmp_path / "runs.svg"
     assert planner("validate", runs, "--plot", path, "--quiet").exit_code == 0

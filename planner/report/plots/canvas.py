@@ -175,16 +175,18 @@ def _style(theme: Theme, size: float) -> Iterator[None]:
         yield
 
 
-def log_where_wide(axis: Any, values: Any) -> None:
-    """A logarithmic axis where its values span more than an order of magnitude."""
+def log_where_wide(axis: Any, values: Any, *, whole: bool = False) -> None:
+    """A logarithmic axis where its values differ much, else one with ``whole`` numbers or any."""
     import numpy as np
-    from matplotlib.ticker import LogLocator
+    from matplotlib.ticker import LogLocator, MaxNLocator
 
     known = np.asarray(values, dtype=np.float64)
     known = known[np.isfinite(known)]
     if known.size and known.min() > 0 and known.max() > _WIDE * known.min():
         axis._set_axes_scale("log")
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    elif whole:
+        axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axis.set_major_formatter(_number)
     axis.set_minor_formatter("")
 

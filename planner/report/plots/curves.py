@@ -43,7 +43,8 @@ class Curves:
     """What stands in one panel.
 
     ``best`` is a point of the curves, told in ``best_words``; ``limits`` are bounds of the axes
-    ``x`` and ``y`` that plans keep.
+    ``x`` and ``y`` that plans keep. ``is_by_place``: curves stand beside each other, and their
+    names alone tell what goes across.
     """
 
     title: str
@@ -53,6 +54,12 @@ class Curves:
     best: tuple[float, float] | None = None
     best_words: str = ""
     limits: Mapping[str, float] = field(default_factory=dict)
+    is_by_place: bool = False
+
+    @property
+    def is_by_count(self) -> bool:
+        """Whether numbers of GPUs go across."""
+        return self.x_label.startswith("GPUs")
 
 
 def draw_curves(picture: Picture, title: str, panels: Sequence[Curves]) -> None:
@@ -105,7 +112,7 @@ def _draw_panel(
     drawn = {}
     for curve in curves:
         words = curve.name
-        if alone and curve.counts:
+        if alone and not panel.is_by_place and curve.counts:
             words += f", {_numbers(curve.counts)}"
         drawn[words] = _draw_curve(canvas, axes, curve, *styles[curve.name], counts)
     if any(tie for curve in curves for tie in curve.ties):
@@ -138,7 +145,12 @@ def _draw_panel(
     elif panel.title:
         axes.set_title(canvas.folded(panel.title), loc="left")
     axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
-    log_where_wide(axes.xaxis, [value for curve in curves for value in curve.x])
+    if panel.is_by_place:
+        axes.set_xticks([])
+        axes.margins(x=0.15)
+    else:
+        x = [value for curve in curves for value in curve.x]
+        log_where_wide(axes.xaxis, x, whole=panel.is_by_count)
     log_where_wide(axes.yaxis, [value for curve in curves for value in curve.y])
     return drawn
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.optimize.result_columns import ends_of
@@ -26,9 +26,10 @@ def size_title(sizes: Sizes) -> str:
 
 def size_curves(sizes: Sizes) -> Curves:
     """A curve for each GPU and contract, the fleets that are best at something its points."""
+    if sizes.load is not None:
+        return _day_curves(sizes)
     rows = [fleet.row for size in sizes.found for fleet in size.choices.values()]
-    x_column = next((name for name in _TIMES if name in rows[0]), "num_gpus")
-    y_column = next((name for name in _COSTS if name in rows[0]), "num_gpus")
+    x_column, y_column = (_known_column(rows, names) for names in (_TIMES, _COSTS))
     best = sizes.best
     cheapest = None if best is None else best.cheapest or best.fewest
     point = None if cheapest is None else _point(cheapest.row, x_column, y_column)
@@ -40,6 +41,40 @@ def size_curves(sizes: Sizes) -> Curves:
         best=point if point and all(map(math.isfinite, point)) else None,
         best_words=best_lines(sizes)[0].partition(": ")[2].partition(";")[0],
         limits=_limits(sizes, x_column, y_column),
+    )
+
+
+def _known_column(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """The first column that any row has a number in, else the number of GPUs."""
+    known = (name for name in names if any(_has(row, name) for row in rows))
+    return next(known, "num_gpus")
+
+
+def _has(row: Mapping[str, Any], name: str) -> bool:
+    value = row.get(name)
+    return value is not None and math.isfinite(value)
+
+
+def _day_curves(sizes: Sizes) -> Curves:
+    """What a day of each GPU costs against the GPUs that its peak takes."""
+    curves, points = [], {}
+    for size in sizes.found:
+        if size.day is None or not math.isfinite(size.day.cost):
+            continue
+        x, y = float(max(hour.num_gpus for hour in size.day.hours)), size.day.cost
+        points[size.gpu] = (x, y)
+        nothing = (math.nan, math.nan)
+        curves.append(
+            Curve(name=size.gpu, x=[x], y=[y], ends=[nothing], counts=[int(x)], ties=[False])
+        )
+    best = "" if sizes.best is None else sizes.best.gpu
+    return Curves(
+        title="",
+        x_label="GPUs at the peak",
+        y_label="cost of a day [USD]",
+        curves=curves,
+        best=points.get(best),
+        best_words=best,
     )
 
 

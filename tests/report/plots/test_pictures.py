@@ -208,6 +208,30 @@ def test_sizes_are_curves_with_their_limit(shown: Shown) -> None:
     assert "limit" in _words(figure)
 
 
+def test_unknown_prices_leave_the_number_of_gpus(shown: Shown) -> None:
+    sizes = planner.size(
+        model="llama-7b", framework="megatron-lm", space="small", gpu=["h800"],
+        total_tokens=100e9, constraints={"calendar_time": "30d"},
+    )  # fmt: skip
+    (axes,) = shown("cost", size_title(sizes), [size_curves(sizes)]).axes
+    assert axes.get_ylabel() == "GPUs"
+
+
+def test_the_load_of_a_day_has_its_cost_over_the_peak(shown: Shown, tmp_path: Path) -> None:
+    day = tmp_path / "day.csv"
+    rates = "\n".join(f"{hour},{5 + 5 * (hour > 8)}" for hour in range(24))
+    day.write_text(f"hour,request_rate\n{rates}\n", encoding="utf-8")
+    sizes = planner.size(
+        workload="serve", model="llama-3.1-8b", engine="vllm", gpu=["h100", "h200"], load=day,
+        constraints={"time_to_first_token": "1s", "time_per_output_token": "40ms"},
+    )  # fmt: skip
+    curves = size_curves(sizes)
+    assert [curve.y[0] for curve in curves.curves] == [size.day.cost for size in sizes.found]
+    (axes,) = shown("cost", size_title(sizes), [curves]).axes
+    assert axes.get_xlabel() == "GPUs at the peak"
+    assert all(float(tick.get_text() or 0).is_integer() for tick in axes.get_xticklabels())
+
+
 def _curves(number: int) -> Curves:
     curves = [
         Curve(
