@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _BAR_HEIGHT = 64
 _LINE = 19
+_COLUMN = 250
+"""Pixels of a column of a legend."""
 _LEAST_NAMED = 0.001
 _OF_MODULES = (0, 2, 3, 4, 5, 6)  # that of exchanges is left out
 _MOST_LABELLED = 0.05
@@ -71,7 +73,7 @@ def draw_parts(picture: Picture, plan: Plan, candidates: Candidates) -> None:
         It cannot be written.
     """
     bars = part_bars(plan, candidates)
-    columns = 2 if picture.is_narrow else 4
+    columns = min(max(picture.width // _COLUMN, 2), 4)
     heights = [_height(bar, picture, columns) for bar in bars]
     row = first_row(candidates.columns())
     with drawing(picture, height=sum(heights) + 20) as canvas:

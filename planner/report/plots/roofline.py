@@ -119,7 +119,7 @@ def _draw_roof(canvas: Canvas, axes: Axes, kernels: Sequence[Kernel]) -> None:
     y = np.array([kernel.rate for kernel in kernels]) / TERA
     peaks = sorted({kernel.peak for kernel in kernels})
     left = min(x.min() / 3, peaks[0] / bandwidth / 3)
-    right = max(x.max() * 3, peaks[-1] / bandwidth * 3)
+    right = max(x.max() * 8, peaks[-1] / bandwidth * 8)  # where points leave room for words
     low, high = y.min() / 3, peaks[-1] / TERA * 2.5
     slope = np.array([left, peaks[-1] / bandwidth])
     axes.plot(slope, slope * bandwidth / TERA, color=theme.muted, linewidth=1.6)

@@ -150,7 +150,7 @@ def test_one_objective_has_the_memory_beside_it(shown: Shown) -> None:
     assert axes.get_ylabel() == "peak memory [GiB]"
 
 
-@pytest.mark.parametrize("width", [400, 1900])
+@pytest.mark.parametrize("width", [400, 640, 800, 1100, 1900])
 def test_parts_add_up_to_the_step_and_the_peak(shown: Shown, trained: Any, width: int) -> None:
     row = row_of(trained.recommended)
     time, memory = part_bars(trained.plan, trained.recommended)
@@ -173,7 +173,7 @@ def test_parts_of_serving_are_modules_exchanges_and_waits(shown: Shown, served: 
     shown("parts", served.plan, served.recommended)
 
 
-@pytest.mark.parametrize("width", [400, 1900])
+@pytest.mark.parametrize("width", [400, 800, 1900])
 @pytest.mark.parametrize("asked", [TRAIN, SERVE], ids=["train", "serve"])
 def test_kernels_stand_under_their_roof(shown: Shown, asked: dict[str, Any], width: int) -> None:
     found = planner.search(**asked)
@@ -308,7 +308,7 @@ def test_predictions_stand_over_measurements(shown: Shown, tmp_path: Path) -> No
     assert len([axes for axes in figure.axes if axes.get_visible()]) == len(panels)
 
 
-@pytest.mark.parametrize("width", [400, 1900])
+@pytest.mark.parametrize("width", [400, 800, 1900])
 @pytest.mark.parametrize(
     "settings",
     [
