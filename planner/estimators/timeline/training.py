@@ -228,16 +228,16 @@ def _memory(
     base = _one(backward.total) - kept - working
     held = [*_held(step, works)]
     most = max((amount for _, amount, _ in held), default=0.0) or 1.0
-    levels = [(0.0, base)]
-    if step.estimate.setting.framework.memory.loaded_whole:
-        levels = [(0.0, _one(others[-1].total)), (0.0, base)]
+    is_loaded = bool(step.estimate.setting.framework.memory.loaded_whole)
+    # A model that is loaded whole before its shards are kept is there before the step.
+    levels = [(0.0, _one(others[-1].total))] if is_loaded else []
+    levels += [(0.0, base)]
     levels += [
         (start, base + kept * amount / most + working * is_backward)
         for start, amount, is_backward in held
     ]
     levels.append((max(step.pipeline_time, levels[-1][0]), base))
-    has_update = len(others) > step.estimate.setting.framework.memory.loaded_whole
-    if has_update:
+    if len(others) > is_loaded:
         optimizer = step.pipeline_time + _one(step.estimate.time.data_parallel)
         end = optimizer + _one(step.estimate.time.optimizer)
         levels += [(optimizer, _one(others[0].total)), (end, base)]

@@ -35,15 +35,42 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+OTHERS: dict[str, dict[str, Any]] = {
+    "loaded whole": {
+        "model": "llama-2-7b", "gpu": "a100", "num_gpus": 4, "framework": "litgpt",
+        "global_batch_size": 4, "settings": {"zero_stage": 3},
+    },
+    "updated at the end": {
+        "model": "llama-2-13b", "gpu": "h100", "num_gpus": 8, "framework": "torchtitan",
+        "global_batch_size": 16, "settings": {"zero_stage": 3},
+    },
+    "adapters": {
+        "model": "llama-2-7b", "gpu": "rtx4090", "num_gpus": 1, "adapter": "qlora",
+        "global_batch_size": 16, "sequence_length": 1024,
+    },
+    "experts": {
+        "model": "mixtral-8x7b", "gpu": "h100", "num_gpus": 64, "global_batch_size": 256,
+        "settings": {"expert_parallel": 8, "pipeline_parallel": 4, "recompute": "full"},
+    },
+    "further predictions": {
+        "model": "deepseek-v3", "gpu": "h800", "num_gpus": 256, "global_batch_size": 512,
+        "settings": {"expert_parallel": 16, "pipeline_parallel": 16},
+    },
+}  # fmt: skip
+
+
 def _estimate(layout: dict[str, Any]) -> Any:
     settings = {name: value for name, value in layout.items() if name != "num_gpus"}
     found = planner.estimate(**LLAMA, num_gpus=layout["num_gpus"], settings=settings)
     return found.estimate
 
 
-@pytest.fixture(scope="module", params=LAYOUTS.values(), ids=LAYOUTS)
+@pytest.fixture(
+    scope="module", params=[*LAYOUTS.values(), *OTHERS.values()], ids=[*LAYOUTS, *OTHERS]
+)
 def drawn(request: pytest.FixtureRequest) -> tuple[Any, Timeline]:
-    estimate = _estimate(request.param)
+    asked = request.param
+    estimate = planner.estimate(**asked).estimate if "model" in asked else _estimate(asked)
     return estimate, training_timeline(estimate)
 
 
