@@ -67,3 +67,8 @@ def test_a_front_of_one_plan_has_no_blocks() -> None:
 def test_values_that_are_all_the_same_are_shown() -> None:
     lines = block_lines(_front([1.0, 1.0], [5.0, 5.0], [False, True], (1.0, 5.0)), 60)
     assert sum(line.count("*") for line in lines) == 1
+
+
+def test_a_cell_shows_a_tie_before_another_plan() -> None:
+    found = _front([1.0, 1.0, 3.0], [50.0, 50.0, 30.0], [True, False, False], (3.0, 50.0))
+    assert block_lines(found, 22)[0] == "50.0 GiB |=         *"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
+from planner.arrays import first
 from planner.estimators.inference.operators import StepOperator
 from planner.estimators.inference.step import InferenceStep
 from planner.estimators.timeline.spans import (
@@ -45,7 +44,7 @@ def step_timeline(
         spans += lane.layers(count, operators, kind)
     spans += lane.operators(logits, "")
     for part, stream in _AFTER.items():
-        spans += lane.one(part.replace("_", " "), part, stream, _first(getattr(step, part)))
+        spans += lane.one(part.replace("_", " "), part, stream, first(getattr(step, part)))
     return Timeline(
         title=title,
         lanes=["GPU"],
@@ -78,7 +77,7 @@ class _Lane:
             part = operator.module if is_compute else operator.part
             name = f"{operator.name.replace('_', ' ')}{where}"
             stream = COMPUTE if is_compute else EXCHANGE
-            yield from self.one(name, part, stream, _first(operator.time))
+            yield from self.one(name, part, stream, first(operator.time))
 
     def layers(self, count: int, operators: Sequence[StepOperator], kind: str) -> Iterator[Span]:
         """The layers of a kind, of many those of the middle in one span."""
@@ -91,7 +90,7 @@ class _Lane:
         within: dict[str, float] = {}
         for operator in operators:
             part = operator.module if operator.part == "compute" else operator.part
-            within[part] = within.get(part, 0.0) + more * _first(operator.time)
+            within[part] = within.get(part, 0.0) + more * first(operator.time)
         seconds, start = sum(within.values()), self.now
         if seconds > 0:
             yield Span(0, COMPUTE, f"{more} layers more{kind}", MORE, start, seconds, within)
@@ -106,7 +105,3 @@ def _ends(
     """What stands before the layers, and what after them."""
     before = [operator for operator in operators if operator.module == "embedding"]
     return before, [operator for operator in operators if operator.module != "embedding"]
-
-
-def _first(values: object) -> float:
-    return float(np.ravel(np.asarray(values, dtype=np.float64))[0])

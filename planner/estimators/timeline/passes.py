@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.arrays import FloatArray, first
 from planner.estimators.estimate import Estimate
 from planner.estimators.operators import Operator
 from planner.estimators.recomputation import Recomputation
@@ -44,9 +44,9 @@ def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) ->
     counts[:, : layers.shape[1]] = layers
     for block, end in enumerate(time.blocks[layers.shape[1] :], start=layers.shape[1]):
         # The embedding stands first; logits and further predictions at the end.
-        counts[0 if block == layers.shape[1] else -1, block] = _one(end.whole)
+        counts[0 if block == layers.shape[1] else -1, block] = first(end.whole)
     each = [_passes(block, time.recomputation, splits=splits) for block in time.blocks]
-    sends = _one(time.pipeline_transfer) / per_rank / 2
+    sends = first(time.pipeline_transfer) / per_rank / 2
     return [
         Chunk(seconds=_summed(mine, each, sends), layers=float(layers[at].sum()))
         for at, mine in enumerate(counts)
@@ -73,14 +73,14 @@ def _passes(block: Block, again: Recomputation, *, splits: bool) -> dict[str, di
     Gathers and copies are known of both passes together: each has its share of their time.
     """
     time = block.time
-    totals = {FORWARD: _one(time.forward_total), BACKWARD: _one(time.backward_total)}
+    totals = {FORWARD: first(time.forward_total), BACKWARD: first(time.backward_total)}
     both = sum(totals.values()) or 1.0
-    shown = _one(block.gather) + _one(block.offload)
+    shown = first(block.gather) + first(block.offload)
     found = {}
     for kind, total in totals.items():
         inside = sum(_exchanged(operator, again, kind) for operator in time.operators)
         found[kind] = {COMPUTE: total - inside, EXCHANGE: inside + shown * total / both}
-    weights = _one(time.weights) if splits else 0.0
+    weights = first(time.weights) if splits else 0.0
     found[BACKWARD][COMPUTE] -= weights
     return {**found, WEIGHTS: {COMPUTE: weights, EXCHANGE: 0.0}}
 
@@ -90,9 +90,5 @@ def _exchanged(operator: Operator, again: Recomputation, kind: str) -> float:
     if operator.part == "compute":
         return 0.0
     if kind == FORWARD:
-        return _one(operator.forward)
-    return _one(operator.backward) + _one(operator.repeated(again))
-
-
-def _one(values: object) -> float:
-    return float(np.ravel(np.asarray(values, dtype=np.float64))[0])
+        return first(operator.forward)
+    return first(operator.backward) + first(operator.repeated(again))

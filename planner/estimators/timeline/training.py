@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.arrays import first
 from planner.enums import PipelineSchedule
 from planner.estimators.estimate import Estimate, evaluate
 from planner.estimators.memory import MemoryBreakdown
@@ -43,15 +44,15 @@ class _Step:
     @property
     def pace(self) -> float:
         """Seconds that one more micro-batch adds."""
-        times = [_one(stage) for stage in self.estimate.time.stage_times]
+        times = [first(stage) for stage in self.estimate.time.stage_times]
         return sum(times) if self.pipeline.turns else max(times)
 
     @property
     def pipeline_time(self) -> float:
         """Seconds of the whole pipeline."""
         time = self.estimate.time
-        slowest = max(_one(stage) for stage in time.stage_times)
-        return self.pipeline.micro_batches * slowest + _one(time.pipeline_bubble)
+        slowest = max(first(stage) for stage in time.stage_times)
+        return self.pipeline.micro_batches * slowest + first(time.pipeline_bubble)
 
 
 def training_timeline(estimate: Estimate) -> Timeline:
@@ -78,7 +79,7 @@ def training_timeline(estimate: Estimate) -> Timeline:
         list(_lane(step, lane, mine, starts, cut, later, each))
         for lane, (mine, starts) in enumerate(zip(works, found.starts, strict=True))
     ]
-    whole = _one(estimate.step_time)
+    whole = first(estimate.step_time)
     spans = [
         span
         for lane, mine in enumerate(lanes)
@@ -102,15 +103,15 @@ def training_timeline(estimate: Estimate) -> Timeline:
 def _step(estimate: Estimate) -> _Step:
     c = estimate.configurations
     full = evaluate(estimate.setting, c, every_stage=True)
-    ranks, per_rank = int(_one(c.pipeline_parallel)), int(_one(c.virtual_pipeline))
-    schedule = PipelineSchedule(int(_one(c.pipeline_schedule)))
+    ranks, per_rank = int(first(c.pipeline_parallel)), int(first(c.virtual_pipeline))
+    schedule = PipelineSchedule(int(first(c.pipeline_schedule)))
     splits = schedule >= PipelineSchedule.ZERO_BUBBLE
     return _Step(
         estimate=full,
         pipeline=Pipeline(
             ranks=ranks,
             chunks=per_rank,
-            micro_batches=int(_one(c.num_micro_batches)),
+            micro_batches=int(first(c.num_micro_batches)),
             schedule=schedule,
             turns=bool(np.ravel(c.layer_split)[0]),
         ),
@@ -196,7 +197,7 @@ def _once(step: _Step, lane: int) -> Iterator[Span]:
     """What a step does once, after the pipeline."""
     now = step.pipeline_time
     for part in ONCE:
-        seconds = _one(getattr(step.estimate.time, part))
+        seconds = first(getattr(step.estimate.time, part))
         if seconds > 0:
             stream = _STREAMS.get(part, WAIT)
             yield Span(lane, stream, part.replace("_", " "), part, now, seconds)
@@ -224,13 +225,13 @@ def _memory(
     says how many micro-batches are held at once.
     """
     backward, *others = step.estimate.memory.moments[lane]
-    kept, working = _one(backward.allocated_activations), _working(backward)
-    base = _one(backward.total) - kept - working
+    kept, working = first(backward.allocated_activations), _working(backward)
+    base = first(backward.total) - kept - working
     held = [*_held(step, works)]
     most = max((amount for _, amount, _ in held), default=0.0) or 1.0
     is_loaded = bool(step.estimate.setting.framework.memory.loaded_whole)
     # A model that is loaded whole before its shards are kept is there before the step.
-    levels = [(0.0, _one(others[-1].total))] if is_loaded else []
+    levels = [(0.0, first(others[-1].total))] if is_loaded else []
     levels += [(0.0, base)]
     levels += [
         (start, base + kept * amount / most + working * is_backward)
@@ -238,9 +239,9 @@ def _memory(
     ]
     levels.append((max(step.pipeline_time, levels[-1][0]), base))
     if len(others) > is_loaded:
-        optimizer = step.pipeline_time + _one(step.estimate.time.data_parallel)
-        end = optimizer + _one(step.estimate.time.optimizer)
-        levels += [(optimizer, _one(others[0].total)), (end, base)]
+        optimizer = step.pipeline_time + first(step.estimate.time.data_parallel)
+        end = optimizer + first(step.estimate.time.optimizer)
+        levels += [(optimizer, first(others[0].total)), (end, base)]
     return levels
 
 
@@ -268,8 +269,4 @@ def _held(
 
 
 def _working(moment: MemoryBreakdown) -> float:
-    return _one(moment.working) * (1 + _one(moment.fragmentation_share))
-
-
-def _one(values: object) -> float:
-    return float(np.ravel(np.asarray(values, dtype=np.float64))[0])
+    return first(moment.working) * (1 + first(moment.fragmentation_share))

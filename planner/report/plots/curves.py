@@ -107,15 +107,35 @@ def _draw_panel(
     alone: bool,
 ) -> dict[str, Any]:
     """A panel; the handles of what it shows by their labels."""
-    theme, curves = canvas.theme, _best_curves(panel.curves)
+    curves = _best_curves(panel.curves)
     counts = [count for curve in curves for count in curve.counts]
-    drawn = {}
+    drawn: dict[str, Any] = {}
     for curve in curves:
         words = curve.name
         if alone and not panel.is_by_place and curve.counts:
             words += f", {_numbers(curve.counts)}"
         drawn[words] = _draw_curve(canvas, axes, curve, *styles[curve.name], counts)
-    if any(tie for curve in curves for tie in curve.ties):
+    drawn |= _draw_marks(canvas, axes, panel, alone=alone)
+    if len(curves) < len(panel.curves):
+        more = f"{len(curves)} of {len(panel.curves)} curves"
+        axes.set_title(canvas.folded(f"{panel.title} {more}".strip()), loc="left")
+    elif panel.title:
+        axes.set_title(canvas.folded(panel.title), loc="left")
+    axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
+    if panel.is_by_place:
+        axes.set_xticks([])
+        axes.margins(x=0.15)
+    else:
+        x = [value for curve in curves for value in curve.x]
+        log_where_wide(axes.xaxis, x, whole=panel.is_by_count)
+    log_where_wide(axes.yaxis, [value for curve in curves for value in curve.y])
+    return drawn
+
+
+def _draw_marks(canvas: Canvas, axes: Axes, panel: Curves, *, alone: bool) -> dict[str, Any]:
+    """The best point and the limits; what hollow points are, where there are any."""
+    theme, drawn = canvas.theme, dict[str, Any]()
+    if any(tie for curve in panel.curves for tie in curve.ties):
         style: dict[str, Any] = {
             "markerfacecolor": theme.background,
             "markeredgecolor": theme.muted,
@@ -132,26 +152,12 @@ def _draw_panel(
             markeredgecolor=theme.background,
             markersize=16,
             zorder=6,
-            label=panel.best_words,
         )
     for axis, bound in panel.limits.items():
         line = (axes.axvline if axis == "x" else axes.axhline)(
             bound, color=theme.bad, linewidth=1.4, linestyle=(0, (4, 2))
         )
         drawn["limit"] = line
-    if len(curves) < len(panel.curves):
-        more = f"{len(curves)} of {len(panel.curves)} curves"
-        axes.set_title(canvas.folded(f"{panel.title} {more}".strip()), loc="left")
-    elif panel.title:
-        axes.set_title(canvas.folded(panel.title), loc="left")
-    axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
-    if panel.is_by_place:
-        axes.set_xticks([])
-        axes.margins(x=0.15)
-    else:
-        x = [value for curve in curves for value in curve.x]
-        log_where_wide(axes.xaxis, x, whole=panel.is_by_count)
-    log_where_wide(axes.yaxis, [value for curve in curves for value in curve.y])
     return drawn
 
 

@@ -142,15 +142,7 @@ def _draw_bar(canvas: Canvas, axes: Axes, bar: Bar, columns: int) -> None:
             middle = start + amount / 2
             axes.text(middle, 0, words, ha="center", va="center", color=readable_on(color))
         start += amount
-    words = f"{bar.title}: {text.significant(bar.total)} {bar.unit}"
-    if all(map(np.isfinite, bar.ends)):
-        low, high = bar.ends
-        axes.plot(bar.ends, (-0.45, -0.45), color=theme.recommended, linewidth=2.2)
-        words += f", 9 of 10 runs {text.significant(low)} to {text.significant(high)}"
-    if np.isfinite(bar.bound):
-        axes.axvline(bar.bound, color=theme.bad, linewidth=1.6, linestyle=(0, (4, 2)))
-        words += f"; {text.significant(bar.bound)} {bar.unit} may be used"
-    axes.set_title(canvas.folded(words), loc="left")
+    axes.set_title(canvas.folded(_draw_bounds(canvas, axes, bar)), loc="left")
     axes.set(ylim=(-0.6, 0.42), xlim=(0, 1.02 * shown), yticks=[])
     axes.set_xlabel(bar.unit, loc="right", labelpad=1)
     axes.spines["left"].set_visible(False)
@@ -166,6 +158,19 @@ def _draw_bar(canvas: Canvas, axes: Axes, bar: Bar, columns: int) -> None:
         columnspacing=1.2,
         borderaxespad=0.0,
     )
+
+
+def _draw_bounds(canvas: Canvas, axes: Axes, bar: Bar) -> str:
+    """The interval and the bound of a bar; what it says above it."""
+    words = f"{bar.title}: {text.significant(bar.total)} {bar.unit}"
+    if all(map(np.isfinite, bar.ends)):
+        low, high = bar.ends
+        axes.plot(bar.ends, (-0.45, -0.45), color=canvas.theme.recommended, linewidth=2.2)
+        words += f", 9 of 10 runs {text.significant(low)} to {text.significant(high)}"
+    if np.isfinite(bar.bound):
+        axes.axvline(bar.bound, color=canvas.theme.bad, linewidth=1.6, linestyle=(0, (4, 2)))
+        words += f"; {text.significant(bar.bound)} {bar.unit} may be used"
+    return words
 
 
 def _in_order(times: Iterable[str]) -> list[str]:
