@@ -147,9 +147,9 @@ def _spans(step: _Step, lane: int, work: Work, start: float, more: int) -> Itera
     """What a work does first to last: it computes, exchanges, sends."""
     name = f"{_SHORT[work.kind]}{work.micro_batch + more + 1}"
     if step.pipeline.chunks > 1:
-        name += f" chunk {work.chunk // step.pipeline.ranks + 1}"
+        name += f", chunk {work.chunk // step.pipeline.ranks + 1}"
     if step.pipeline.schedule == PipelineSchedule.DUALPIPE:
-        name += " up" if work.direction else " down"
+        name += ", from the end" if work.direction else ", from the start"
     for stream, seconds in step.chunks[work.chunk].seconds[work.kind].items():
         if seconds > 0:
             part = work.kind if stream == COMPUTE else stream

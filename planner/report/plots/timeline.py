@@ -178,8 +178,7 @@ def _write_names(
         return
     for span in timeline.spans:
         left, right = scale([span.start, span.end])
-        words = span.name.partition(",")[0].partition(" chunk")[0]
-        words = words.removesuffix(" down").removesuffix(" up")
+        words = span.name.partition(",")[0]
         if span.part == BUBBLE or span.part == MORE:
             continue
         if right - left > per_letter * (0.85 * len(words) + 0.6):
