@@ -7,8 +7,11 @@ from planner.version import __version__
 TYPE_CHECKING = False  # without importing typing: a command listens to signals earlier
 if TYPE_CHECKING:
     from planner.api import (
+        compare,
         estimate,
         explain,
+        max_batch,
+        max_length,
         read_launch,
         search,
         size,
@@ -21,8 +24,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Request",
     "__version__",
+    "compare",
     "estimate",
     "explain",
+    "max_batch",
+    "max_length",
     "read_launch",
     "search",
     "size",

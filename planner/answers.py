@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from planner.api_comparison import ApiComparison, check_comparable, compared_with_apis
 from planner.errors import InfeasibleError, SearchSpaceError
+from planner.explaining.compared import ComparedPlans
 from planner.explaining.explanation import Explanation
 from planner.open_facts import MovingFact, moving_facts
 from planner.optimize.collector import first_row
@@ -178,6 +179,40 @@ class Explained(Explanation):
         from planner.report.explained import explanation_dict
 
         return explanation_dict(Explanation(**_values(self)))
+
+    def _repr_html_(self) -> str:
+        return _preformatted(self.summary())
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Compared(ComparedPlans):
+    """Plans side by side, able to show themselves."""
+
+    @classmethod
+    def of_plans(cls, found: ComparedPlans) -> Self:
+        """The same, able to show itself."""
+        return cls(**_values(found))
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {', '.join(seen.name for seen in self.seens)}>"
+
+    def summary(self, *, width: int = 80, full: bool = False) -> str:
+        """What differs, who wins where, what is a tie, as plain text; ``full``: every part.
+
+        Raises
+        ------
+        SearchSpaceError
+            The width is not that of a text.
+        """
+        from planner.report.comparison import print_comparison
+
+        return _printed(width, lambda console: print_comparison(console, self, is_full=full))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain words and numbers, sentences among them; times in seconds, memory in GiB."""
+        from planner.report.comparison import comparison_dict
+
+        return dict(comparison_dict(ComparedPlans(**_values(self))))
 
     def _repr_html_(self) -> str:
         return _preformatted(self.summary())

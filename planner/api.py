@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from planner.answers import Answer, Estimated, Explained, Sized
+from planner.answers import Answer, Estimated, Sized
 from planner.errors import SearchSpaceError
-from planner.explaining.other import changed_request
 from planner.given import make_request, question_of, read_burst, read_driver
 from planner.inputs import shown, whole
 from planner.launch.read import read_launch as read_file
@@ -20,14 +17,13 @@ from planner.launch.write import Launch, launch_of
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
 from planner.pinned import PinnedPlan
 from planner.plan import evaluated, make_plan, one_configuration
+from planner.plan_questions import compare, explain, max_batch, max_length
 from planner.processes import num_cores
-from planner.report.explained import explained_plan
 from planner.report.launch import recommended_plan
-from planner.report.recommended import recommended_of
 from planner.request import Request
+from planner.signature import signature_of
 from planner.sizing.load import read_load
 from planner.sizing.size import contracts_given, size_all
-from planner.sweeps.any_plan import pinned_in
 from planner.sweeps.read import make_sweep, read_plan
 from planner.sweeps.results import Sweep
 from planner.sweeps.run import run_sweep
@@ -35,6 +31,20 @@ from planner.sweeps.workers import on_cores
 
 if TYPE_CHECKING:
     from planner.launch.logs.compare import Comparison
+
+__all__ = [
+    "compare",
+    "estimate",
+    "explain",
+    "max_batch",
+    "max_length",
+    "read_launch",
+    "search",
+    "size",
+    "sweep",
+    "validate_log",
+    "write_launch",
+]
 
 
 def search(
@@ -111,58 +121,6 @@ def estimate(*, burst: int | None = None, base: Request | None = None, **request
     number = read_burst(asked.workload, burst)
     plan = one_configuration(asked, number)
     return Estimated.of_plan(plan, evaluated(plan, number))
-
-
-def explain(
-    plan: str | os.PathLike[str] | None = None,
-    *,
-    row: int | None = None,
-    against: Mapping[str, Any] | str | os.PathLike[str] | Request | None = None,
-    burst: int | None = None,
-    base: Request | None = None,
-    **request: Any,
-) -> Explained:
-    """Why a plan takes the time and the memory that it takes, and what would change that.
-
-    Parameters
-    ----------
-    plan : a plan file, a result (its ``row``, from 1) or the directory of a sweep; else ``request``
-        has the ``settings`` of one configuration, or a search recommends one
-    against : the other plan beside it: what is set or asked otherwise, a file, or a request
-    burst, base : as `estimate` takes them
-    request : the fields of `planner.Request`; beside a plan they change it
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible, or there are several configurations.
-    InfeasibleError
-        The plan does not fit or breaks a rule, or nothing is feasible.
-    LaunchError
-        A file holds no plan, or has no such row.
-
-    >>> explained = explain(model="llama-7b", num_gpus=8, settings={"tensor_parallel": 2})
-    >>> explained.steps[0].bound
-    'compute'
-    """
-    if plan is not None:
-        base = pinned_in(Path(plan), row).request()
-    asked = make_request(request, base=base)
-    if base is None and not asked.settings:
-        asked = recommended_of(asked).request()
-    number = read_burst(asked.workload, burst)
-    other = _other_request(asked, against)
-    return Explained.of_explanation(explained_plan(asked, number, other))
-
-
-def _other_request(
-    asked: Request, against: Mapping[str, Any] | str | os.PathLike[str] | Request | None
-) -> Request | None:
-    if against is None or isinstance(against, Request):
-        return against
-    if isinstance(against, Mapping):
-        return changed_request(asked, against)
-    return pinned_in(Path(against), None).request()
 
 
 def size(
@@ -347,30 +305,6 @@ def validate_log(
     return compare(read_log(Path(log), log_format), planned, Path(log).name)
 
 
-def _named(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature of a function with the fields of a request in place of ``**request``."""
-    own = [*inspect.signature(function).parameters.values()][:-1]
-    asked = [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=_default(field),
-            annotation=field.type,
-        )
-        for field in fields(Request)
-        if field.name not in {one.name for one in own}
-    ]
-    places = sorted([*asked, *own], key=lambda place: place.kind)
-    return inspect.Signature(places, return_annotation=function.__annotations__["return"])
-
-
-def _default(field: Field[Any]) -> Any:
-    if field.default_factory is not MISSING:
-        return field.default_factory()
-    return inspect.Parameter.empty if field.default is MISSING else field.default
-
-
-size.__signature__ = _named(size)  # type: ignore[attr-defined]
-search.__signature__ = _named(search)  # type: ignore[attr-defined]
-estimate.__signature__ = _named(estimate)  # type: ignore[attr-defined]
-explain.__signature__ = _named(explain)  # type: ignore[attr-defined]
+size.__signature__ = signature_of(size)  # type: ignore[attr-defined]
+search.__signature__ = signature_of(search)  # type: ignore[attr-defined]
+estimate.__signature__ = signature_of(estimate)  # type: ignore[attr-defined]

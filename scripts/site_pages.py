@@ -26,7 +26,7 @@ _OF_THE_TOP = {
 }
 NAVIGATION = {
     "Guides": "training fine-tuning serving launch sizing sweeps procurement clusters money "
-    "failures energy api_prices comparing explaining pictures files specs measure "
+    "failures energy api_prices comparing explaining largest pictures files specs measure "
     "calibration drivers python",
     "Reference": "reference launch_options generated/interface generated/gpus generated/clusters "
     "generated/models generated/frameworks generated/engines",
@@ -48,6 +48,9 @@ _INTERFACE = """Python interface
 .. autofunction:: planner.search
 .. autofunction:: planner.estimate
 .. autofunction:: planner.explain
+.. autofunction:: planner.compare
+.. autofunction:: planner.max_batch
+.. autofunction:: planner.max_length
 .. autoclass:: planner.Request
 
 Results
@@ -58,6 +61,10 @@ Results
 .. autoclass:: planner.workloads.base.Evaluation
    :members:
 .. autoclass:: planner.explaining.explanation.Explanation
+   :members:
+.. autoclass:: planner.explaining.compared.ComparedPlans
+   :members:
+.. autoclass:: planner.explaining.largest.Largest
    :members:
 .. autoclass:: planner.api_comparison.ApiComparison
    :members:

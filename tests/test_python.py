@@ -187,8 +187,11 @@ def test_every_field_completes(function):
 
 def test_the_package_shows_its_public_names():
     functions = [
+        "compare",
         "estimate",
         "explain",
+        "max_batch",
+        "max_length",
         "read_launch",
         "search",
         "size",

@@ -10,10 +10,12 @@ import typer
 from typer.core import TyperGroup
 
 from planner.cli.calibrate import calibrate
+from planner.cli.compare import compare
 from planner.cli.estimate import estimate
 from planner.cli.explain import explain
 from planner.cli.help import WIDEST, PlanningCommand
 from planner.cli.launch import launch
+from planner.cli.max_batch import max_batch, max_length
 from planner.cli.search import search
 from planner.cli.size import size
 from planner.cli.specs import specs
@@ -112,6 +114,9 @@ app.command(cls=PlanningCommand)(search)
 app.command(cls=PlanningCommand)(size)
 app.command(cls=PlanningCommand)(estimate)
 app.command(cls=PlanningCommand)(explain)
+app.command(cls=PlanningCommand)(compare)
+app.command(cls=PlanningCommand)(max_batch)
+app.command(cls=PlanningCommand)(max_length)
 app.command(cls=PlanningCommand)(launch)
 app.command()(calibrate)
 app.command()(validate)

@@ -97,6 +97,31 @@ _EXAMPLES: dict[str, dict[str, tuple[str, ...]]] = {
             "--set concurrency=64 --against quantization=fp8",
         ),
     },
+    "max-batch": {
+        "train": (
+            "--model llama-65b --gpus 2048 --set tp=4 --set pp=4 --set sp=true --confidence 0.9",
+        ),
+        "serve": (
+            "--workload serve --model llama-3.1-70b --gpu h200 --gpus 8 --set tp=4 --tpot 40ms",
+        ),
+    },
+    "max-length": {
+        "train": (
+            "--model llama-3.1-8b --gpu h100 --gpus 8 --set recompute=full --memory-headroom 4GiB",
+        ),
+        "serve": (
+            "--workload serve --model llama-3.1-70b --gpu h200 --gpus 8 --set tp=4 "
+            "--set concurrency=64",
+        ),
+    },
+    "compare": {
+        "train": (
+            "front.csv:1 front.csv:4 plan.toml",
+            "h100 b200 mi300x --model llama-2-13b --gpus 64",
+            "a100 h100",
+        ),
+        "serve": ("vllm sglang --workload serve --model llama-3.1-70b --gpu h200 --gpus 8",),
+    },
     "estimate": {
         "train": (
             "--model llama-65b --gpus 2048 --set tp=8 --set pp=8 --set sp=true",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -221,6 +222,19 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
             ),
         ],
         None,
+    ),
+    "things": (
+        "question",
+        Annotated[
+            list[str],
+            typer.Argument(
+                help="Two or more: plans, results or their rows (FILE, FILE:ROW); names of GPUs, "
+                "models, frameworks or engines; folders of specs (shipped: without one).",
+                metavar="A B...",
+                show_default=False,
+            ),
+        ],
+        inspect.Parameter.empty,
     ),
     "sweep_plan": (
         "question",

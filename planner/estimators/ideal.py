@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from planner.enums import Precision
+from planner.specs.checked import unchecked
 from planner.specs.cluster import ClusterSpec
 from planner.specs.efficiency import collectives
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import Fp8AttentionEfficiency, GpuSpec
-
-Spec = TypeVar("Spec")
 
 _KERNEL = {
     **dict.fromkeys(("compute_fraction", "bandwidth_fraction", "tile_penalty"), 1.0),
@@ -66,14 +64,14 @@ _SERVING = {
 def ideal_hardware(gpu: GpuSpec, cluster: ClusterSpec) -> tuple[GpuSpec, ClusterSpec]:
     """A GPU and a cluster that reach their peaks, at once."""
     kind = cluster.scale_up.kind
-    efficiency = _changed(
+    efficiency = unchecked(
         _all_kernels(gpu.efficiency),
         **_EFFICIENCY,
         collective=_all_kernels(collectives(gpu, kind)),
         fp8_attention=_fp8_attention(gpu),
     )
-    link = _changed(gpu.scale_up, kind=kind)
-    network = _changed(
+    link = unchecked(gpu.scale_up, kind=kind)
+    network = unchecked(
         cluster.scale_out,
         efficiency=1.0,
         base_latency=0.0,
@@ -81,17 +79,17 @@ def ideal_hardware(gpu: GpuSpec, cluster: ClusterSpec) -> tuple[GpuSpec, Cluster
         slowdown_per_doubling=0.0,
     )
     return (
-        _changed(gpu, efficiency=efficiency, scale_up=link),
-        _changed(cluster, scale_out=network),
+        unchecked(gpu, efficiency=efficiency, scale_up=link),
+        unchecked(cluster, scale_out=network),
     )
 
 
 def ideal_framework(framework: FrameworkProfile) -> FrameworkProfile:
     """A framework that launches in no time, fuses what it can, and copies at the link's rate."""
-    offloading = _changed(framework.offloading, host_link_fraction=1.0, host_memory_fraction=1.0)
-    execution = _changed(framework.execution, **_TRAINING)
-    overlap = _changed(framework.overlap, gather_nics=0)
-    return _changed(framework, execution=execution, overlap=overlap, offloading=offloading)
+    offloading = unchecked(framework.offloading, host_link_fraction=1.0, host_memory_fraction=1.0)
+    execution = unchecked(framework.execution, **_TRAINING)
+    overlap = unchecked(framework.overlap, gather_nics=0)
+    return unchecked(framework, execution=execution, overlap=overlap, offloading=offloading)
 
 
 def ideal_engine(engine: EngineProfile) -> EngineProfile:
@@ -99,9 +97,9 @@ def ideal_engine(engine: EngineProfile) -> EngineProfile:
 
     Decode attention stays on the GPU, and routing fills experts evenly.
     """
-    return _changed(
+    return unchecked(
         engine,
-        execution=_changed(engine.execution, **_SERVING),
+        execution=unchecked(engine.execution, **_SERVING),
         linear_compute_by_architecture={},
         attention_split=None,
     )
@@ -114,7 +112,7 @@ def _fp8_attention(gpu: GpuSpec) -> Fp8AttentionEfficiency | None:
     if measured is None or sixteen_bit is None:
         return measured
     ratio = peaks.get(Precision.FP8, np.nan) / sixteen_bit
-    return _changed(measured, forward=ratio, backward=ratio)
+    return unchecked(measured, forward=ratio, backward=ratio)
 
 
 def _all_kernels(spec: Any) -> Any:
@@ -123,14 +121,6 @@ def _all_kernels(spec: Any) -> Any:
         return {key: _all_kernels(value) for key, value in spec.items()}
     if not hasattr(spec, "__dataclass_fields__"):
         return spec
-    return _changed(
+    return unchecked(
         spec, **{name: _KERNEL.get(name, _all_kernels(value)) for name, value in vars(spec).items()}
     )
-
-
-def _changed(spec: Spec, **values: Any) -> Spec:
-    """A copy with other values, unchecked: files may not say infinity."""
-    changed = copy.copy(spec)
-    for name, value in values.items():
-        object.__setattr__(changed, name, value)
-    return changed

@@ -295,7 +295,9 @@ def _optimizer_time(
     on_gpu = setting.machine.memory_time(own.traffic * most) + muon_time(setting, c, parameters)
     if not c.any_offload or not np.any(keeps_states(c.offload)):
         return on_gpu
-    if np.any(keeps_gradients(setting, c.offload)):
+    on_host = keeps_gradients(setting, c.offload)
+    setting.machine.unused(on_host)
+    if np.any(on_host):
         offloaded = host_update_time(setting, c, most, own)
     else:
         offloaded = np.maximum(on_gpu, streamed_states_time(setting, c, most, own))

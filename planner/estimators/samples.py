@@ -14,7 +14,7 @@ from planner.specs.workload import TrainingWorkload
 def trained_length(work: TrainingWorkload) -> float:
     """Mean tokens of a sequence that are trained: those that pad it are not."""
     if work.padding is Padding.PACKED:
-        return float(work.sequence_length)
+        return work.sequence_length * 1.0  # `planner.explaining.largest` has arrays of lengths
     return float(longest_sample(samples=1.0, **_lengths(work)))
 
 

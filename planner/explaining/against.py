@@ -16,6 +16,7 @@ from planner.optimize.collector import first_row, known_value
 from planner.optimize.result_columns import intervals
 from planner.pinned import PinnedPlan
 from planner.plan import Plan
+from planner.terms import terms_of
 from planner.workloads.base import Evaluation
 
 _MEMORY, _UNIT, _HEADROOM = "memory_", "_gib", "memory_headroom_gib"
@@ -73,7 +74,13 @@ class Seen:
         """Every answer and every parameter."""
         pinned = PinnedPlan.of(self.plan, self.row)
         named = {name: self.row[name] for name in pinned.answers if name in self.row}
-        return {**pinned.answers, **named, **pinned.parameters}
+        questions = terms_of(self.plan.workload.name, "question")
+        settled = {
+            name: value
+            for name, value in self.found.source.asked.items()
+            if name in questions and value != ""
+        }
+        return {**pinned.answers, **settled, **named, **pinned.parameters}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +11,7 @@ from planner.optimize.collector import first_row
 from planner.optimize.source import Source
 from planner.plan import Plan, evaluated, one_configuration
 from planner.request import Request
+from planner.specs.checked import unchecked
 from planner.workloads.base import Evaluation
 
 _SITES = ("site", "prefill_site")
@@ -106,8 +106,8 @@ def _measured_elsewhere(gpu: Any) -> Any:
     efficiency = gpu.efficiency
     if not efficiency.gemm_table or efficiency.gemm_table_bandwidth is not None:
         return gpu
-    other = with_value(efficiency, "gemm_table_bandwidth", gpu.memory_bandwidth)
-    return with_value(gpu, "efficiency", other)
+    other = unchecked(efficiency, gemm_table_bandwidth=gpu.memory_bandwidth)
+    return unchecked(gpu, efficiency=other)
 
 
 def _scaled(spec: Any, paths: Sequence[str], factor: float) -> Any:
@@ -126,11 +126,4 @@ def _at(spec: Any, keys: Sequence[str], factor: float) -> Any:
         return {**spec, **{name: _at(spec[name], others, factor) for name in names}}
     if spec is None or getattr(spec, key, None) is None:
         return spec
-    return with_value(spec, key, _at(getattr(spec, key), others, factor))
-
-
-def with_value(spec: Any, name: str, value: Any) -> Any:
-    """A copy of a spec with another value, unchecked: files may not say it."""
-    other = copy.copy(spec)
-    object.__setattr__(other, name, value)
-    return other
+    return unchecked(spec, **{key: _at(getattr(spec, key), others, factor)})

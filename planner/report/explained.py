@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,9 @@ from typing import Any
 from planner.errors import InfeasibleError
 from planner.explaining.against import Seen
 from planner.explaining.explanation import Explanation
-from planner.files import written_whole
 from planner.plan import evaluated, one_configuration, result_of
 from planner.report.against import against_lines
+from planner.report.documents import write_document
 from planner.report.infeasible import infeasible_message
 from planner.report.manifest import plan_manifest
 from planner.request import Request
@@ -60,12 +59,6 @@ def write_explanation(path: Path | None, explained: Explanation, command: Sequen
     OutputError
         It cannot be written.
     """
-    if path is None:
-        return
-    document = {
-        "manifest": plan_manifest(explained.plan, command),
-        **explanation_dict(explained),
-    }
-    with written_whole(path) as file:
-        json.dump(document, file, indent=1)
-        file.write("\n")
+    if path is not None:
+        manifest = plan_manifest(explained.plan, command)
+        write_document(path, manifest, **explanation_dict(explained))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
+from rich.table import Table
 
 from planner.explaining.assumptions import Assumption
 from planner.explaining.explanation import MEMORY, Explanation
@@ -23,6 +24,8 @@ from planner.units import GIB
 
 _LONGEST = 10
 _ASSUMED = 3
+_NARROW = 60
+_LARGE = 5e-3
 
 
 def print_explanation(console: Console, explained: Explanation, *, is_full: bool = False) -> None:
@@ -33,7 +36,7 @@ def print_explanation(console: Console, explained: Explanation, *, is_full: bool
     if explained.difference is None or is_full:
         for step in explained.steps:
             _print_step(console, step, _LONGEST // len(explained.steps), is_full=is_full)
-        _print_memory(console, explained)
+        _print_memory(console, explained, is_full=is_full)
         print_sensitivities(console, explained, is_full=is_full)
         _print_assumptions(console, explained, is_full=is_full)
     if is_full:
@@ -70,28 +73,37 @@ def _is_better(column: str, bound: float, own: float) -> bool:
 def _print_step(console: Console, step: ExplainedStep, most: int, *, is_full: bool) -> None:
     name = "a step" if step.name == "step" else f"a {step.name} step"
     print_title(console, f"Time of {name}: {seconds(step.seconds)}")
-    shares = [f"{kind} {_percent(time / step.seconds)}" for kind, time in step.bounds.items()]
+    shares = [
+        f"{kind} {_percent(time / step.seconds)}"
+        for kind, time in step.bounds.items()
+        if is_full or time >= _LARGE * step.seconds
+    ]
     print_folded(console, f"Bound by {', '.join(shares)}")
     shown = step.parts if is_full else step.parts[:most]
-    table = make_table(console, gap=1 if console.width < 72 else 2)
-    table.add_column("longest parts", overflow="fold")
-    for head in ("time", "%", "bound by", "of roofline"):
-        is_word = head == "bound by"
-        table.add_column(head, justify="left" if is_word else "right", no_wrap=True)
-    for part in shown:
-        table.add_row(
-            part.title,
-            seconds(part.part.seconds),
-            f"{100 * part.part.seconds / step.seconds:.1f}",
-            part.bound,
-            f"{100 * part.of_roofline:.0f} %" if part.part.done else "-",
-        )
-    console.print(table)
+    console.print(_parts_table(console, step, shown))
     rest = [part.part.seconds for part in step.parts[len(shown) :]]
     if rest:
         print_folded(console, f"and {len(rest)} more: {seconds(sum(rest))}")
     if is_full:
         _print_formulas(console, step)
+
+
+def _parts_table(console: Console, step: ExplainedStep, shown: Sequence[ExplainedPart]) -> Table:
+    """Parts with what bounds them; a narrow one leaves out shares."""
+    is_narrow = console.width < _NARROW
+    table = make_table(console, gap=1 if is_narrow else 2)
+    table.add_column("longest parts", overflow="fold")
+    for head in ("time",) if is_narrow else ("time", "%"):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("bound by", no_wrap=True)
+    if not is_narrow:
+        table.add_column("of roofline", justify="right", no_wrap=True)
+    for part in shown:
+        share = f"{100 * part.part.seconds / step.seconds:.1f}"
+        roofline = f"{100 * part.of_roofline:.0f} %" if part.part.done else "-"
+        cells = [part.title, seconds(part.part.seconds), share, part.bound, roofline]
+        table.add_row(*(cells[:2] + cells[3:4] if is_narrow else cells))
+    return table
 
 
 def _print_formulas(console: Console, step: ExplainedStep) -> None:
@@ -119,14 +131,14 @@ def _work_lines(part: ExplainedPart) -> Iterator[str]:
         yield f"{times} x {seconds(done.once)} {formula.title}: {formula.words(done)}"
 
 
-def _print_memory(console: Console, explained: Explanation) -> None:
+def _print_memory(console: Console, explained: Explanation, *, is_full: bool) -> None:
     capacity = explained.plan.problem.setting.machine.gpu.allocatable_memory / GIB
     peak = float(explained.row[MEMORY[0]])
     print_title(console, f"Memory of the fullest GPU: {peak:,.1f} of {capacity:,.1f} GiB")
     parts = [
         f"{name.replace('_', ' ')} {amount:,.1f} ({_percent(amount / peak)})"
         for name, amount in [*explained.memory.items()][:_LONGEST]
-        if amount / peak > LEAST
+        if amount / peak > (LEAST if is_full else _LARGE)
     ]
     print_folded(console, ", ".join(parts))
 

@@ -46,7 +46,7 @@ def print_spec(console: Console, kind: SpecKind, name: str, catalogue: Catalogue
     path = catalogue.find(kind, name)
     if faults := check_files([(kind, path)], catalogue):
         raise SpecError("\n".join(faults))
-    table, others = _table(kind, path, catalogue)
+    table, others = spec_table(kind, path, catalogue)
     sources = table.pop("sources", {})
     console.print(f"{kind.singular} {table.get('name', path.stem)}", style="bold")
     console.print(str(path), soft_wrap=True)
@@ -60,7 +60,7 @@ def print_spec(console: Console, kind: SpecKind, name: str, catalogue: Catalogue
         _print_words(console, table, field_words(_PROFILES[kind]))
 
 
-def _table(
+def spec_table(
     kind: SpecKind, path: Path, catalogue: Catalogue
 ) -> tuple[dict[str, Any], tuple[Path, ...]]:
     """The tables of a spec, and the files of the profiles it builds on."""
@@ -79,7 +79,7 @@ def _print_model(console: Console, model: ModelSpec) -> None:
     console.print(f"model {model.name}", style="bold")
     facts = {
         "parameters": f"{parameters.total:,.0f}",
-        **{name: text.value(given) for name, given in _plain_fields(model)},
+        **{name: text.value(given) for name, given in plain_fields(model)},
         "source": model.source,
     }
     if model.published_parameters is not None:
@@ -90,18 +90,19 @@ def _print_model(console: Console, model: ModelSpec) -> None:
     for number, group in enumerate(model.layer_groups, start=1):
         print_title(console, f"Layers, group {number} of {len(model.layer_groups)}")
         blocks = [block for block in (group.attention, group.feed_forward) if block is not None]
-        fields = [field for spec in (group, *blocks) for field in _plain_fields(spec)]
+        fields = [field for spec in (group, *blocks) for field in plain_fields(spec)]
         print_pairs(console, {name: text.value(given) for name, given in fields})
     if model.training is not None:
         print_title(console, "Published training")
-        print_pairs(console, {n: _training(n, g) for n, g in _plain_fields(model.training)})
+        print_pairs(console, {n: _training(n, g) for n, g in plain_fields(model.training)})
 
 
 def _training(name: str, given: Any) -> str:
     return text.large(given) if isinstance(given, float) else text.value(given)
 
 
-def _plain_fields(spec: Any) -> Iterator[tuple[str, Any]]:
+def plain_fields(spec: Any) -> Iterator[tuple[str, Any]]:
+    """The words and numbers of a model or of a part of one, those that say something."""
     for name in type(spec).__dataclass_fields__:
         given = getattr(spec, name)
         if name in ("name", "source") and hasattr(spec, "hidden_size"):

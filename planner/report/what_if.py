@@ -16,6 +16,7 @@ from planner.report.told import label, told
 LEAST = 5e-4
 """Changes below this share are not told."""
 
+_TELLING = 2e-3
 _FACTS = 7
 _NARROW = 72
 _OPTIONS = ("10 % worse", "10 % better")
@@ -33,7 +34,8 @@ def print_sensitivities(console: Console, explained: Explanation, *, is_full: bo
     table.add_column("moves", overflow="fold")
     for head in ("worse", "better"):
         table.add_column(head, justify="right", no_wrap=True)
-    for one in moving if is_full else moving[:_FACTS]:
+    shown = moving if is_full else [one for one in moving if _is_telling(explained, one)][:_FACTS]
+    for one in shown:
         for column in _told_columns(explained, one, is_full=is_full):
             cells = [_cell(one, option, column, own) for option in _OPTIONS]
             table.add_row(one.name, label(column), *cells)
@@ -42,6 +44,11 @@ def print_sensitivities(console: Console, explained: Explanation, *, is_full: bo
         if one.group == "question":
             for line in _question_lines(explained, one, is_full=is_full):
                 print_folded(console, line, most=9 if is_full else 2)
+
+
+def _is_telling(explained: Explanation, one: Sensitivity) -> bool:
+    """Whether a short report tells a fact."""
+    return _fails(one) or one.moved(explained.row, _sorted_by(explained, one)) >= _TELLING
 
 
 def signed(share: float) -> str:
@@ -100,12 +107,22 @@ def _question_lines(explained: Explanation, one: Sensitivity, *, is_full: bool) 
         row = found.row
         if row is None:
             continue
-        changes = [
-            f"{label(name)} {told(name, row[name])} ({_change(row, explained.row, name)})"
+        moved = [
+            name
             for name in (explained.columns if is_full else shown)
             if abs(change(row[name], explained.row[name]) or 0.0) >= LEAST
         ]
+        changes = [_told_change(row, explained.row, name, is_full=is_full) for name in moved]
         yield f"{words}: {', '.join(changes) or 'no change of these'}"
+
+
+def _told_change(
+    row: Mapping[str, Any], own: Mapping[str, Any], name: str, *, is_full: bool
+) -> str:
+    share = _change(row, own, name)
+    return (
+        f"{label(name)} {told(name, row[name])} ({share})" if is_full else f"{label(name)} {share}"
+    )
 
 
 def _impossible(one: Sensitivity) -> dict[str, list[str]]:

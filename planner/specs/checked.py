@@ -7,6 +7,7 @@ wrong.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import enum
 import types
@@ -69,6 +70,14 @@ def plainly_made(kind: type[Made], values: Mapping[str, Any], context: Any) -> M
         return typing.cast(Made, _made(kind, values, context))
     except _NotPlain:
         return None
+
+
+def unchecked(spec: Made, **values: Any) -> Made:
+    """A copy with other values, which nobody checks: files may not say infinity, or an array."""
+    changed = copy.copy(spec)
+    for name, value in values.items():
+        object.__setattr__(changed, name, value)
+    return changed
 
 
 @cache

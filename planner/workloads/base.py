@@ -165,6 +165,7 @@ class Workload:
     ties : objectives that published runs tell apart only beyond a factor
     timed : the steps of one configuration, by kind, with what their time is made of
     lengths : the questions that are lengths of what is computed
+    batch : the parameter that says how much is computed together
     """
 
     name: str
@@ -192,6 +193,7 @@ class Workload:
     ties: tuple[str, ...] = ()
     timed: Callable[[Any], Mapping[str, TimedStep]] = lambda _: {}
     lengths: tuple[str, ...] = ()
+    batch: str = "concurrency"
     weighed: tuple[str, ...] = ("num_gpus",)
 
 

@@ -64,8 +64,9 @@ class TimedPart:
     ) -> TimedPart:
         """A part that takes the seconds of its terms, with the work behind them."""
         seconds = sum(terms.values())
-        once = sum(at_longest(work, work.time) for work in works)
-        done = tuple(Done(work=work, times=seconds / once) for work in works) if once > 0 else ()
+        working = [work for work in works if at_longest(work, work.time) > 0]
+        once = sum(at_longest(work, work.time) for work in working)
+        done = tuple(Done(work=work, times=seconds / once) for work in working)
         shown = {term: value for term, value in terms.items() if value}
         return cls(name=name, module=module, seconds=seconds, terms=shown, done=done, **more)
 

@@ -252,6 +252,7 @@ TRAIN = Workload(
     ties=("throughput", "step_time", "time_to_train", "gpu_hours", "cost"),
     timed=training_steps,
     lengths=("sequence_length",),
+    batch="micro_batch_size",
     wording=Wording(
         noun="configuration",
         in_short=_in_short,

@@ -44,6 +44,14 @@ POOLS = SERVED | {"mode": "disaggregated", "settings": {"tp": 1, "quantization":
 POOLS["settings"] |= {"replicas": 4, "prefill_replicas": 4, "concurrency": 32}
 DEEPSEEK["settings"] = {**DEEPSEEK["settings"], "recompute": "selective"}
 UNFUSED = LLAMA | {"settings": {"tp": 8, "pp": 8, "flash_attention": False, "zero": 0}}
+OFFLOADED = {
+    "model": "llama-2-7b",
+    "gpu": "a100",
+    "num_gpus": 8,
+    "framework": "deepspeed",
+    "global_batch_size": 16,
+    "settings": {"offload": "optimizer_weights", "zero": 3},
+}
 CASES = {
     "llama": LLAMA,
     "deepseek": DEEPSEEK,
@@ -51,6 +59,7 @@ CASES = {
     "batch": BATCH,
     "pools": POOLS,
     "unfused": UNFUSED,
+    "offloaded": OFFLOADED,
 }
 
 
@@ -127,6 +136,11 @@ def test_every_operator_has_its_work(name):
         assert [one.part.name for one in step.parts if "other" in one.bounds] == []
 
 
+def exchanged(name: str, operator: str, step: int = 0) -> set[str]:
+    """The collectives of an operator."""
+    return {one.work.key.rpartition(".")[2] for one in part(name, operator, step).part.done}
+
+
 def test_only_what_is_used_of_alternatives_is_recorded():
     done = part("llama", "attention_tensor_parallel").part.done
     assert {one.work.key.rpartition(".")[2] for one in done} == {"all_gather", "reduce_scatter"}
@@ -134,8 +148,13 @@ def test_only_what_is_used_of_alternatives_is_recorded():
     unfused = {one.work.formula for one in part("unfused", "attention_core").part.done}
     assert "attention" not in unfused
     assert "memory" in unfused
-    reduces = part("unfused", "data_parallel").part.done
-    assert {one.work.key.rpartition(".")[2] for one in reduces} == {"all_reduce"}
+    assert exchanged("unfused", "data_parallel") == {"all_reduce"}
+    assert exchanged("llama", "data_parallel") == {"reduce_scatter", "all_gather"}
+    assert exchanged("served", "attention_all_reduce", 1) == {"custom_all_reduce"}
+    assert exchanged("batch", "attention_all_reduce", 0) == {"all_reduce"}
+    host = part("offloaded", "optimizer")
+    assert {one.work.formula for one in host.part.done} == {"copy"}
+    assert host.bound == "host"
 
 
 def test_a_kernel_is_its_formula_in_numbers():
@@ -169,6 +188,7 @@ def test_figures_have_units_and_sources():
         figure["key"] for one in told["operators"] for w in one["work"] for figure in w["figures"]
     }
     assert {"gpu peak_flops.bf16", "gpu memory_bandwidth", "gpu scale_out_bandwidth"} <= keys
+    assert "gpu efficiency.attention.head_dim_128.compute_fraction" in keys
     for key in keys - {""}:
         assert sources.of_key(key), key
     overhead = next(one for one in told["operators"] if one["operator"] == "overhead")

@@ -20,6 +20,7 @@ from planner.estimators.inference.serving import (
 )
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.step import step_time
+from planner.specs.checked import unchecked
 
 HIGHEST_PREFILL_LOAD = 0.9
 _BEYOND_ANY_DOMAIN = 1e9
@@ -74,7 +75,7 @@ def prefill_workers(
     setting: ServingSetting, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
 ) -> PrefillWorkers:
     """Time and room of workers for prompts; ``setting`` is that of the whole deployment."""
-    alone = replace(setting, workload=replace(setting.workload, output_tokens=1, draft_tokens=0))
+    alone = replace(setting, workload=unchecked(setting.workload, output_tokens=1, draft_tokens=0))
     whole, limit = new_tokens(alone), configurations.max_num_batched_tokens
     most = setting.engine.scheduler.max_num_seqs
     ranks = configurations.attention_data_parallel

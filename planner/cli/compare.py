@@ -1,0 +1,59 @@
+"""``planner compare``: plans, GPUs, models, software or specs side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from planner.cli import options
+from planner.cli.request import given_answers, parse_settings
+
+
+@options.taking(
+    "question",
+    "limit",
+    how=(
+        "things", "num_gpus", "workload", "settings", "precision", "objective", "json", "full",
+        "specs", "quiet",
+    ),
+)  # fmt: skip
+def compare(given: options.Given) -> None:
+    """Show things side by side: what differs, who wins where, what is a tie."""
+    from planner.files import check_outputs
+    from planner.report.compared_specs import compared_specs, print_specs
+    from planner.report.compared_things import compared_plans, has_question, things_of
+    from planner.report.comparison import comparison_dict, print_comparison
+    from planner.report.console import make_console
+    from planner.report.documents import command_manifest, write_document
+
+    json = given["json"]
+    check_outputs(None, json)
+    things = things_of(given["things"], given["specs"])
+    asked = _asked(given)
+    console = make_console(stderr=json == Path("-"))
+    manifest = command_manifest(given["context"].obj)
+    if not has_question(things, asked):
+        numbers = compared_specs(things, given["specs"])
+        write_document(json, manifest, specs=numbers)
+        if not given["quiet"]:
+            print_specs(console, things, numbers, is_full=given["full"])
+        return
+    found = compared_plans(things, asked, options.option_name)
+    write_document(json, manifest, **comparison_dict(found))
+    if not given["quiet"]:
+        print_comparison(console, found, is_full=given["full"])
+
+
+def _asked(given: options.Given) -> dict[str, Any]:
+    """What was asked of all of them alike."""
+    questions, limits = given_answers(given)
+    asked: dict[str, Any] = {**questions, "specs": given["specs"]}
+    if options.is_given(given, "workload"):
+        asked["workload"] = given["workload"]
+    if settings := parse_settings(given["settings"] or []):
+        asked["settings"] = settings
+    if limits:
+        asked["constraints"] = limits
+    if given["objective"]:
+        asked["objectives"] = ",".join(given["objective"])
+    return {name: value for name, value in asked.items() if value is not None}

@@ -1,0 +1,74 @@
+"""``planner max-batch`` and ``planner max-length``: the most that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.cli import options
+from planner.cli.request import given_answers, make_request
+
+if TYPE_CHECKING:
+    from planner.explaining.largest import Largest
+    from planner.plan import Plan
+    from planner.request import Request
+    from planner.workloads.base import Evaluation
+
+_HOW = (
+    "plan", "from_file", "row", "num_gpus", "workload", "settings", "precision", "json", "specs",
+    "quiet",
+)  # fmt: skip
+
+
+@options.taking("question", "limit", without=("space",), how=_HOW)
+def max_batch(given: options.Given) -> None:
+    """Find the largest micro-batch, or the most requests at once, that fits and keeps limits."""
+    from planner.explaining.largest import largest_batch
+
+    _show(given, lambda plan, found: [largest_batch(plan, found)])
+
+
+@options.taking("question", "limit", without=("space",), how=_HOW)
+def max_length(given: options.Given) -> None:
+    """Find the longest sequence, prompt or answer that fits and keeps limits."""
+    from planner.explaining.largest import largest_length
+
+    _show(
+        given,
+        lambda plan, found: [largest_length(plan, found, name) for name in plan.workload.lengths],
+    )
+
+
+def _show(given: options.Given, find: Callable[[Plan, Evaluation], Sequence[Largest]]) -> None:
+    request = _with_limits(given, make_request(given))
+    from planner.files import check_outputs
+    from planner.optimize.collector import first_row
+    from planner.report.console import make_console
+    from planner.report.documents import write_document
+    from planner.report.largest import largest_lines, print_largest
+    from planner.report.manifest import plan_manifest
+    from planner.report.recommended import planned
+
+    json = given["json"]
+    check_outputs(None, json)
+    is_open = not (given["plan"] or given["from_file"] or given["settings"])
+    plan, evaluation = planned(request, is_open=is_open)
+    found = find(plan, evaluation)
+    document: list[dict[str, Any]] = [
+        {**one.to_dict(), "sentences": largest_lines(plan, one)} for one in found
+    ]
+    write_document(json, plan_manifest(plan, given["context"].obj), largest=document)
+    if not given["quiet"]:
+        row = first_row(evaluation.table())
+        print_largest(make_console(stderr=json == Path("-")), plan, row, found)
+
+
+def _with_limits(given: options.Given, request: Request) -> Request:
+    """The request with the limits of the command line, beside a plan of a file too."""
+    from planner.given import make_request as read_request
+
+    _, limits = given_answers(given)
+    if not limits:
+        return request
+    return read_request({"constraints": limits}, base=request, said=options.option_name)

@@ -1,0 +1,83 @@
+"""``planner max-batch`` and ``planner max-length``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+TRAINING = (
+    *("--model", "llama-65b", "--gpus", "2048", "--framework", "megatron-bridge"),
+    *("--global-batch-size", "8192"),
+)
+LAYOUT = ("--set", "tp=8", "--set", "sp=true", "--set", "zero=1")
+SERVED = (
+    *("--workload", "serve", "--model", "llama-3.1-70b", "--gpu", "h200", "--gpus", "8"),
+    *("--input-tokens", "4000", "--output-tokens", "1000", "--set", "tp=4"),
+)
+
+
+def test_the_largest_micro_batch_is_told_with_the_next(planner):
+    done = planner("max-batch", *TRAINING, *LAYOUT)
+    assert done.exit_code == 0
+    assert "largest micro batch size 8 (the plan has 1)" in done.out
+    assert "16: the fullest GPU needs more memory" in done.out
+    assert "8*" in done.out
+
+
+def test_limits_count(planner):
+    out = planner("max-batch", *SERVED, "--tpot", "30ms").out
+    assert "misses the limit time_per_output_token" in out
+
+
+def test_both_lengths_of_a_request_are_told(planner):
+    out = planner("max-length", *SERVED, "--set", "concurrency=64").out
+    assert "largest input tokens" in out
+    assert "largest output tokens" in out
+
+
+def test_json_has_rows(planner):
+    told = json.loads(planner("max-batch", *TRAINING, *LAYOUT, "--json", "-", "--quiet").out)
+    (one,) = told["largest"]
+    assert one["largest"] == 8
+    assert [row["micro_batch_size"] for row in one["rows"]] == [1, 2, 4, 8]
+    assert one["sentences"][0].startswith("largest micro batch size 8")
+    assert told["manifest"]["command"].startswith("planner max-batch")
+
+
+def test_of_a_plan_file_with_a_limit(planner, tmp_path):
+    path = tmp_path / "plan.toml"
+    planner("search", "--model", "llama-7b", "--gpus", "8", "--save-plan", path, "--quiet")
+    free = planner("max-length", "--plan", path)
+    spare = planner("max-batch", "--plan", path, "--memory-headroom", "4GiB")
+    assert free.exit_code == spare.exit_code == 0
+    assert "positions of the model" in free.out.replace("\n  ", " ")
+    assert "largest micro batch size" in spare.out
+
+
+def test_without_a_layout_it_is_that_of_the_recommended_plan(planner):
+    done = planner("max-batch", "--model", "llama-7b", "--gpus", "8")
+    assert done.exit_code == 0
+    assert "largest micro batch size" in done.out
+
+
+@pytest.mark.parametrize("width", ["40", "200"])
+def test_it_fits_the_terminal(planner, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", width)
+    out = planner("max-length", *SERVED, "--set", "concurrency=64").out
+    assert max(map(len, out.splitlines())) <= int(width)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--set", "tp=4,8"), "2 configurations"),
+        (("--set", "tp=8", "--ttft", "1s"), "--ttft"),
+        (("--set", "tp=8", "--json", "no/folder.json"), "there is no folder"),
+        (("--row", "1"), "--row needs --from"),
+    ],
+)
+def test_errors_say_what_and_where(planner, options, said):
+    done = planner("max-batch", *TRAINING, *options)
+    assert done.exit_code != 0
+    assert said in done.err.replace("\n", " ")
