@@ -72,3 +72,8 @@ def largest(values: Iterable[Numeric]) -> FloatArray:
         else:
             total, own = np.asarray(np.maximum(total, array)), True
     return total
+
+
+def first(values: object) -> float:
+    """The first element of an array, or the only one, as a plain number."""
+    return float(np.ravel(np.asarray(values, dtype=np.float64))[0])

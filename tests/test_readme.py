@@ -156,7 +156,8 @@ def test_commands_that_are_named_can_be_given(page: str) -> None:
             names = [word for word in words[1:3] if word.isalpha()]
             for name in names:
                 command = getattr(command, "commands", {}).get(name, command)
-            rest = words[1 + (2 if names[0] == "specs" else 1) :]
+            is_of_group = names[0] == "specs" or names[:2] == ["sweep", "show"]
+            rest = words[1 + (2 if is_of_group else 1) :]
             given = command.make_context(names[0], rest).params
             look_up(given)
 

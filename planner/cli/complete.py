@@ -22,6 +22,7 @@ from planner.enums import (
 from planner.given import DRIVERS, SAMPLERS
 from planner.inputs import full_name
 from planner.launch.names import TARGETS, WRAPPERS
+from planner.report.plots.names import PICTURES
 from planner.request import ALL, Request
 from planner.terms import Term, terms_of
 from planner.workloads.registry import workload_names
@@ -51,6 +52,7 @@ _WORDS: dict[str, Sequence[str]] = {
     "sampler": SAMPLERS,
     "wrapper": WRAPPERS,
     "target": TARGETS,
+    "picture": [name for names in PICTURES.values() for name in names],
 }
 
 

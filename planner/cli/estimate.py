@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from planner.cli import options
+from planner.cli.picture import draw_plan, picture_of
 from planner.cli.request import make_request
 
 
@@ -21,6 +22,11 @@ from planner.cli.request import make_request
         "precision",
         "burst",
         "json",
+        "plot",
+        "picture",
+        "dark",
+        "picture_width",
+        "timeline",
         "compare_api",
         "write",
         "full",
@@ -46,6 +52,7 @@ def estimate(given: options.Given) -> None:
         return estimate_imported(given, request)
     json, quiet = given["json"], given["quiet"]
     check_outputs(None, json)
+    picture = picture_of("estimate", given)
     plan = one_configuration(request, given["burst"])
     found = evaluated(plan, given["burst"])
     console = make_console(stderr=json == Path("-"))
@@ -56,6 +63,7 @@ def estimate(given: options.Given) -> None:
         raise InfeasibleError(infeasible_message(plan, result, found))
     compared = compared_with_apis(plan, found.candidates) if given["compare_api"] else None
     apis = {"api": compared.to_dict()} if compared else {}
+    draw_plan(given, picture, plan, found.candidates)
     write_estimate(json, plan, found, given["context"].obj, **apis)
     if not quiet:
         print_estimate(console, plan, found)

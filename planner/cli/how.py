@@ -12,6 +12,7 @@ import typer
 from planner.cli import complete
 from planner.given import DRIVERS, SAMPLERS, TRIALS
 from planner.launch.names import WRAPPERS
+from planner.report.plots.names import PICTURES, USUAL_WIDTH
 from planner.request import Request
 from planner.workloads.registry import workload_names
 
@@ -43,6 +44,27 @@ Specs = Annotated[
     typer.Option("--specs", help="A folder of own spec files, looked in first.", metavar="DIR"),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print no tables and no progress.")]
+Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", help="Draw the result: FILE.png or FILE.svg.", metavar="FILE"),
+]
+PictureName = Annotated[
+    str | None,
+    typer.Option(
+        "--picture",
+        help="What --plot draws: of a search its front, of a plan parts of time and memory or the "
+        "roofline, of a sweep its costs or a matrix.",
+        metavar="|".join(dict.fromkeys(name for names in PICTURES.values() for name in names)),
+        autocompletion=complete.for_words("picture"),
+    ),
+]
+Dark = Annotated[bool, typer.Option("--dark", help="Draw on a dark ground.")]
+PictureWidth = Annotated[
+    str | None,
+    typer.Option(
+        "--picture-width", help=f"Pixels across; {USUAL_WIDTH} where not given.", metavar="N"
+    ),
+]
 Json = Annotated[
     Path | None, typer.Option("--json", help="Write the rows as JSON; - is stdout.", metavar="FILE")
 ]
@@ -125,6 +147,23 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         None,
     ),
     "json": ("output", Json, None),
+    "plot": ("output", Plot, None),
+    "picture": ("output", PictureName, None),
+    "dark": ("output", Dark, False),
+    "picture_width": ("output", PictureWidth, None),
+    "timeline": (
+        "output",
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--timeline",
+                help="Write when a step does what: FILE.json for trace viewers (Perfetto, Chrome), "
+                "or FILE.png or FILE.svg.",
+                metavar="FILE",
+            ),
+        ],
+        None,
+    ),
     "all_rows": (
         "output",
         Annotated[

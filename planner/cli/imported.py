@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.cli import options
+from planner.cli.picture import draw_plan, picture_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,6 +32,7 @@ def estimate_imported(given: options.Given, request: Request) -> None:
 
     imported: Imported = given["imported"]
     check_outputs(None, given["json"])
+    picture = picture_of("estimate", given)
     plan, found, notes = judged(request, given["burst"])
     row = full_row(found)
     changes = best_changes(plan, found, imported.target.table.can_say)
@@ -38,6 +40,7 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     if not found.rejected_by:
         more = _told(imported, change, rewritten)
         write_estimate(given["json"], plan, found, given["context"].obj, launch_file=more)
+        draw_plan(given, picture, plan, found.candidates)
     if not given["quiet"]:
         _print(given, plan, found, row, change, rewritten if is_whole else None, notes)
         if rewritten is not None and not is_whole:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from planner.cli import options
+from planner.cli.picture import picture_of
 from planner.cli.request import make_request
 from planner.given import DRIVERS
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from planner.optimize.problem import Problem
     from planner.optimize.result import SearchResult
     from planner.plan import Plan
+    from planner.report.plots.picture import Picture
     from planner.request import Request
 
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     how=(
         "from_file", "row", "num_gpus", "workload", "settings", "precision", "objective",
         "driver", "trials", "seed", "sampler", "storage", "csv", "json",
-        "all_rows", "save_plan", "launch", "wrapper",
+        "plot", "picture", "dark", "picture_width", "all_rows", "save_plan", "launch", "wrapper",
         "launch_output", "compare_api", "top", "full", "specs", "quiet",
     ),
 )  # fmt: skip
@@ -50,6 +52,7 @@ def search(given: options.Given) -> None:
 
     csv, json, all_rows = given["csv"], given["json"], given["all_rows"]
     check_outputs(csv, json, given["save_plan"])
+    picture = picture_of("search", given)
     how = options.how(given)
     plan = make_plan(request)
     if given["compare_api"]:
@@ -74,6 +77,8 @@ def search(given: options.Given) -> None:
         apis = {"api": compared.to_dict()} if compared else {}
         chosen_parts = chosen_plans(plan, result) if json else {}
         files.finish(manifest, **chosen_parts, **apis)
+    if picture is not None:
+        _draw(picture, plan, result)
     if not given["quiet"]:
         taken = _takes_stdout(given)
         _show(plan, result, compared, given["top"], is_full=given["full"], stdout_taken=taken)
@@ -94,6 +99,13 @@ def search(given: options.Given) -> None:
         from planner.report.search import interrupted_message
 
         raise KeyboardInterrupt(interrupted_message(plan, result))
+
+
+def _draw(picture: Picture, plan: Plan, result: SearchResult) -> None:
+    """The front, or something of the recommended plan."""
+    from planner.report.plots.drawn import draw
+
+    draw(picture, plan, result if picture.name == "front" else result.recommended)
 
 
 def _show_own(plan: Plan, result: SearchResult, own: Request, *, stdout_taken: bool) -> None:

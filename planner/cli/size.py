@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from planner.cli import options
+from planner.cli.picture import picture_of
 from planner.cli.request import make_request
 from planner.inputs import whole
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     "question",
     "limit",
     how=(
-        "load", "num_gpus", "workload", "settings", "precision", "csv", "json", "workers", "specs",
-        "quiet",
+        "load", "num_gpus", "workload", "settings", "precision", "csv", "json", "plot",
+        "picture", "dark", "picture_width", "workers", "specs", "quiet",
     ),
 )  # fmt: skip
 def size(given: options.Given) -> None:
@@ -41,10 +42,16 @@ def size(given: options.Given) -> None:
     request = make_request(given)
     load = None if given["load"] is None else read_load(given["load"])
     check_outputs(csv, json)
+    picture = picture_of("size", given)
     sizes = _sized(given, request, contracts, load)
     if sizes.best is None:
         _refuse(sizes)
     _write(given, sizes)
+    if picture is not None:
+        from planner.report.plots.drawn import draw
+        from planner.report.plots.sizes import size_curves, size_title
+
+        draw(picture, size_title(sizes), [size_curves(sizes)])
     if not given["quiet"]:
         print_sizes(make_console(stderr=Path("-") in (csv, json)), sizes)
 

@@ -10,11 +10,13 @@ from typer.core import TyperGroup
 
 from planner.cli import options
 from planner.cli.help import PlanningCommand
+from planner.cli.picture import picture_of
 from planner.cli.request import given_answers, parse_settings
 from planner.cli.sweep_show import EPILOG, show
 from planner.inputs import whole
 
 if TYPE_CHECKING:
+    from planner.report.plots.picture import Picture
     from planner.sweeps.plan import SweepPlan
     from planner.sweeps.workers import Run
 
@@ -56,7 +58,8 @@ sweep.command("show", epilog=EPILOG)(show)
     "limit",
     how=(
         "sweep_plan", "num_gpus", "workload", "settings", "precision", "objective", "output",
-        "save_sweep", "fresh", "workers", "dask", "specs", "quiet",
+        "save_sweep", "plot", "picture", "dark", "picture_width", "fresh", "workers", "dask",
+        "specs", "quiet",
     ),
 )  # fmt: skip
 def run(given: options.Given) -> None:
@@ -66,6 +69,7 @@ def run(given: options.Given) -> None:
 
     if given["save_sweep"] is not None:
         check_path(given["save_sweep"])
+    picture = picture_of("sweep", given)
     workers = _workers(given)
     plan = _plan(given)
     if given["save_sweep"] is not None:
@@ -81,12 +85,23 @@ def run(given: options.Given) -> None:
 
     with stoppable_bar(plan.num_scenarios, "scenarios", quiet=given["quiet"]) as progress:
         run_sweep(plan, given["output"], run=workers, fresh=given["fresh"], progress=progress)
+    _tell(given, picture)
+    _refuse_none(given["output"])
+
+
+def _tell(given: options.Given, picture: Picture | None) -> None:
+    """What the sweep found: a picture, and in words."""
+    from planner.sweeps.show import Shown, show_summary
+
+    asked = Shown(folder=given["output"])
+    if picture is not None:
+        from planner.sweeps.pictures import draw_shown
+
+        draw_shown(picture, asked)
     if not given["quiet"]:
         from planner.report.console import make_console
-        from planner.sweeps.show import Shown, show_summary
 
-        show_summary(make_console(), Shown(folder=given["output"]))
-    _refuse_none(given["output"])
+        show_summary(make_console(), asked)
 
 
 def _refuse_none(folder: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from planner.cli import how
+from planner.cli.picture import picture_of
 
 EPILOG = """Names are columns of DIR/scenarios.csv, with their units or without: cost is cost_usd;
 time is calendar or training time, or the latency of a request; value is cost x time. Examples:
@@ -68,16 +69,25 @@ def show(
     against: Against = None,
     csv: Csv = None,
     json: Json = None,
+    plot: how.Plot = None,
+    picture: how.PictureName = None,
+    dark: how.Dark = False,
+    picture_width: how.PictureWidth = None,
     full: Full = False,
     specs: how.Specs = None,
 ) -> None:
     """Show what a sweep found: a summary, or the rows, matrix or differences asked for."""
+    from planner.errors import SearchSpaceError
     from planner.files import check_outputs
     from planner.report.console import make_console
     from planner.sweeps.show import Shown
     from planner.sweeps.show import show as show_asked
 
     check_outputs(csv, json)
+    of_picture = {"plot": plot, "picture": picture, "dark": dark, "picture_width": picture_width}
+    drawn = picture_of("sweep", {**of_picture, "csv": csv, "json": json})
+    if drawn is not None and against is not None:
+        raise SearchSpaceError("--plot draws one sweep: leave out --against.")
     asked = Shown(
         folder=folder,
         where=tuple(where or ()),
@@ -92,4 +102,8 @@ def show(
         full=full,
         specs=specs,
     )
+    if drawn is not None:
+        from planner.sweeps.pictures import draw_shown
+
+        draw_shown(drawn, asked)
     show_asked(make_console(), asked)

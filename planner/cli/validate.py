@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli import how
+from planner.cli.picture import picture_of
 from planner.enums import TemplateKind
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from planner.report.plots.picture import Picture
     from planner.specs.catalogue import Catalogue
     from planner.validation.compare import Row
     from planner.validation.library import Library
@@ -78,6 +80,9 @@ def validate(
     plan: PlanFile = None,
     log_format: LogFormat = None,
     specs: how.Specs = None,
+    plot: how.Plot = None,
+    dark: how.Dark = False,
+    picture_width: how.PictureWidth = None,
     quiet: how.Quiet = False,
 ) -> None:
     """Predict measured runs and show how far off that is.
@@ -89,7 +94,7 @@ def validate(
     if log is not None or plan is not None or log_format is not None:
         from planner.cli.validate_log import validate_log
 
-        others = {"RUNS": runs, "--template": template, "--profile": profile}
+        others = {"RUNS": runs, "--template": template, "--profile": profile, "--plot": plot}
         validate_log(log, plan, log_format, output=output, specs=specs, others=others, quiet=quiet)
         return
     from planner.errors import CalibrationError, SpecError
@@ -102,6 +107,7 @@ def validate(
     catalogue = Catalogue(specs)
     if output is not None:
         check_path(output)
+    picture = _picture(plot, dark, picture_width, output)
     if template is not None:
         if runs is not None:
             raise SpecError(f"--template writes a table, it does not read {runs}: use --output.")
@@ -113,6 +119,10 @@ def validate(
     found = [(table, _rows(table, library, quiet=quiet)) for table in tables]
     if output is not None:
         write_predictions(output, found)
+    if picture is not None and any(row.compared for _, rows in found for row in rows):
+        from planner.report.plots.drawn import draw
+
+        draw(picture, _title(files, runs is None), [rows for _, rows in found])
     if not quiet:
         for table, rows in found:
             _print(make_console(stderr=output == STDOUT), table, rows)
@@ -120,6 +130,17 @@ def validate(
         typer.echo(line, err=True)
     if not any(row.compared for _, rows in found for row in rows):
         raise CalibrationError(nothing_compared(*found[0]))
+
+
+def _picture(
+    plot: Path | None, dark: bool, width: str | None, output: Path | None
+) -> Picture | None:
+    given = {"plot": plot, "picture": None, "dark": dark, "picture_width": width}
+    return picture_of("validate", {**given, "output": output})
+
+
+def _title(files: Sequence[Path], shipped: bool) -> str:
+    return "Published runs and predictions" if shipped else f"{files[0].name} and predictions"
 
 
 def _write_template(kind: TemplateKind, path: Path) -> None:

@@ -91,6 +91,8 @@ def evaluate(
     flops_efficiency: float | tuple[float, ...] | None = None,
     broken: CodeArray | None = None,
     usable_share: Numeric = 1.0,
+    *,
+    every_stage: bool = False,
 ) -> Estimate:
     """Predict memory and time of every configuration, and what rejects it.
 
@@ -98,13 +100,15 @@ def evaluate(
     the whole step reaches, communication and bubble inside it; or one for each
     `ComputePrecision`. ``broken`` is the `broken_rule` of the configurations where it is known
     already. ``usable_share`` is the share of a GPU's memory that the predicted peak may reach.
+    ``every_stage``: all stages of the pipelines are told, not those alone that may be the slowest
+    or fullest; the predictions are the same.
     """
     c = configurations
     if broken is None:
         broken = broken_rule(setting, c)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         fullest, mean = fullest_and_mean_share(setting, c)
-        parameters = stage_parameters(setting.model, c, setting)
+        parameters = stage_parameters(setting.model, c, setting, every_stage=every_stage)
         memory = peak_memory(fullest, c, parameters)
         time = step_time(mean, c, parameters)
         total = time.total

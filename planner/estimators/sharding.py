@@ -59,10 +59,14 @@ class StageParameters:
 
 
 def stage_parameters(
-    model: ModelSpec, c: TrainingConfigurations, setting: Setting | None = None
+    model: ModelSpec,
+    c: TrainingConfigurations,
+    setting: Setting | None = None,
+    *,
+    every_stage: bool = False,
 ) -> StageParameters:
     """What each stage holds under each configuration, with the adapters of a setting."""
-    whole = _whole(model, c, setting.workload.pipeline_layout if setting else "")
+    whole = _whole(model, c, setting.workload.pipeline_layout if setting else "", every_stage)
     if setting is None or not setting.workload.is_frozen:
         return whole
     dense = tuple(
@@ -112,11 +116,13 @@ def _saved_ends(model: ModelSpec, whole: StageParameters, matrix: FloatArray) ->
     return first + np.where(whole.is_last & ~one, matrix, 0.0)
 
 
-def _whole(model: ModelSpec, c: TrainingConfigurations, layout: str) -> StageParameters:
+def _whole(
+    model: ModelSpec, c: TrainingConfigurations, layout: str, every_stage: bool
+) -> StageParameters:
     # The stages come before the axes of the configurations, all of which must be there.
     axes = (1,) * len(c.shape)
     p, v = (np.multiply(x, np.ones(axes)) for x in (c.pipeline_parallel, c.virtual_pipeline))
-    layers = stage_layers(model, p, v, layout)
+    layers = stage_layers(model, p, v, layout, every=every_stage)
     is_first, is_last = layers.ranks == 0, layers.ranks == p - 1
     parts = [layer_of(model, group) for group in model.layer_groups]
     dense = tuple(_dense_share(layer, c.tensor_parallel) for layer in parts)

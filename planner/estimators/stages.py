@@ -35,8 +35,12 @@ def stage_layers(
     pipeline_parallel: FloatArray,
     virtual_pipeline: FloatArray,
     layout: str = "",
+    *,
+    every: bool = False,
 ) -> StageLayers:
     """The stages of every pair of arguments, whose axes are the trailing ones.
+
+    ``every``: all stages of the pipeline, not those alone that may be the slowest or fullest.
 
     Layers are dealt to the p v chunks as an explicit ``layout`` says, or `chunk_sizes`. Counts are
     zero where there are more chunks than can be: one for each layer and, in an interleaved
@@ -49,7 +53,9 @@ def stage_layers(
     inverse = np.searchsorted(np.array(pairs), each)
     weights = _logits_weight(model)
     own = layers_of_chunks(layout) if layout else ()
-    found = [_candidates(model.layer_groups, weights, pair.real, pair.imag, own) for pair in pairs]
+    found = [
+        _candidates(model.layer_groups, weights, pair.real, pair.imag, own, every) for pair in pairs
+    ]
     most = max(len(ranks) for _, ranks in found)
     padded = [[_padded(array, most) for array in pair] for pair in found]
     counts, ranks = (
@@ -75,6 +81,7 @@ def _candidates(
     p: float,
     v: float,
     own: tuple[int, ...] = (),
+    every: bool = False,
 ) -> tuple[FloatArray, FloatArray]:
     """Counts and ranks of the candidate stages of one pipeline; ``own``: explicit chunks."""
     kinds = layer_kinds(groups)
@@ -86,13 +93,25 @@ def _candidates(
     sizes = chunk_sizes(len(kinds), chunks, *weights, interleaved=v > 1)
     if is_told:
         sizes = np.array(own)
-    ends = np.cumsum(sizes)
+    stages = _per_chunk(groups, sizes).reshape(int(v), int(p), len(groups)).sum(axis=0)
+    ranks = [*range(len(stages))] if every else [0, *_inner(stages), len(stages) - 1]
+    return stages[ranks], np.array(ranks, dtype=np.float64)
+
+
+def _per_chunk(groups: tuple[LayerGroup, ...], sizes: NDArray[np.int64]) -> FloatArray:
+    """Layers of each group on chunks of these sizes, which add up to the layers."""
+    kinds, ends = layer_kinds(groups), np.cumsum(sizes)
     before = np.zeros((len(kinds) + 1, len(groups)))
     np.cumsum(np.eye(len(groups))[kinds], axis=0, out=before[1:])
-    per_chunk = before[ends] - before[ends - sizes]
-    stages = per_chunk.reshape(int(v), int(p), len(groups)).sum(axis=0)
-    ranks = [0, *_inner(stages), len(stages) - 1]
-    return stages[ranks], np.array(ranks, dtype=np.float64)
+    return np.asarray(before[ends] - before[ends - sizes])
+
+
+def chunk_layers(
+    model: ModelSpec, pipeline_parallel: int, virtual_pipeline: int, layout: str = ""
+) -> FloatArray:
+    """Layers of each group on each chunk of `chunk_split`, of shape ``(chunks, groups)``."""
+    sizes = chunk_split(model, pipeline_parallel, virtual_pipeline, layout)
+    return _per_chunk(model.layer_groups, np.array(sizes))
 
 
 def _inner(stages: FloatArray) -> list[int]:

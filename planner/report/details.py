@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from rich.console import Console
 
+from planner.estimators.timeline.spans import Timeline
 from planner.open_facts import moving_facts
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
@@ -27,13 +28,16 @@ class Details:
     """The part of a report that only one workload has.
 
     ``memory_and_speed`` prints one configuration; ``more`` what an estimate has beside that, its
-    operators last; ``operators`` gives these as rows for a file. ``to_see``: what `planner
-    estimate` shows and a search does not.
+    operators last; ``operators`` gives these as rows for a file. ``times``: the seconds of a step
+    by part, under the name of each kind of step; ``timelines``: such steps over time. ``to_see``:
+    what `planner estimate` shows and a search does not.
     """
 
     memory_and_speed: Callable[[Console, Plan, Candidates], None]
     more: Callable[[Console, Plan, Evaluation], None]
     operators: Callable[[Evaluation], Sequence[dict[str, Any]]]
+    times: Callable[[Candidates], Mapping[str, Mapping[str, float]]] = lambda _: {}
+    timelines: Callable[[Candidates], Sequence[Timeline]] = lambda _: ()
     to_see: str = "To see it in full"
 
 

@@ -73,7 +73,7 @@ def short_front(
     names = [name for name in names if name in recommended]
     stars = [all(result.table[name][row] == recommended[name] for name in names) for row in rows]
     table = {name: [values[row] for row in rows] for name, values in result.table.items()}
-    tied, factor = _tied(plan, table)
+    tied, factor = tied_with_first(plan, table)
     marked = zip(rows, tied, stars, strict=True)
     ranks = [f"{row + 1}{'=' * tie}{'*' * star}" for row, tie, star in marked]
     if not any(stars):  # what has a plan beside it that is better in all is not on the front
@@ -124,7 +124,7 @@ def _print_rows(
     if legend := plan.workload.wording.legend(shown):
         console.print(legend)
     console.print()
-    tied, factor = _tied(plan, chosen)
+    tied, factor = tied_with_first(plan, chosen)
     ranks = [f"{row + 1}{'=' if tie else ''}" for row, tie in zip(rows, tied, strict=True)]
     _print_fitted(console, plan, _columns(plan, shown, ranks, varying))
     if any(tied):
@@ -235,7 +235,7 @@ def of_objective(plan: Plan, name: str, table: Mapping[str, Any]) -> str:
     return chosen or next(own, name)
 
 
-def _tied(plan: Plan, table: Mapping[str, Sequence[Any]]) -> tuple[list[bool], float]:
+def tied_with_first(plan: Plan, table: Mapping[str, Sequence[Any]]) -> tuple[list[bool], float]:
     """Whether published runs tell a row's first objective from that of the first row."""
     goal = plan.problem.objectives[0].name
     row = first_row(table)

@@ -13,6 +13,7 @@ from planner.report.configuration import settings_text
 from planner.report.console import print_title
 from planner.report.details import details_of
 from planner.report.front import print_front
+from planner.report.front_blocks import print_blocks
 from planner.report.overview import (
     print_assumed,
     print_counts,
@@ -48,6 +49,7 @@ def print_search(console: Console, plan: Plan, result: SearchResult, top: int) -
     print_comparisons(console, plan, result, is_full=True)
     print_front(console, plan, result, top)
     if result.recommended is not None:
+        print_blocks(console, plan, result)
         details = details_of(plan)
         row = row_of(result.recommended)
         print_title(console, f"The recommended {plan.workload.wording.noun}")

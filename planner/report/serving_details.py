@@ -15,6 +15,8 @@ from planner.estimators.inference.burst import Burst
 from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.percentiles import percentile
 from planner.estimators.inference.step import InferenceStep
+from planner.estimators.inference.timeline import step_timeline
+from planner.estimators.timeline.spans import Timeline
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.plan import Plan
@@ -22,12 +24,13 @@ from planner.report.console import make_table, print_pairs, print_title
 from planner.report.details import Details, print_memory, print_sure
 from planner.report.electricity import electricity_pairs
 from planner.report.parts import first
-from planner.report.step_operators import print_steps, step_rows
+from planner.report.step_operators import print_steps, step_parts, step_rows
 from planner.report.told import token_costs, token_costs_of
+from planner.units import GIB
 from planner.workloads.base import Evaluation
 from planner.workloads.batches import Batches
 from planner.workloads.replicas import Replicas
-from planner.workloads.serving_timed import decode_step
+from planner.workloads.serving_timed import decode_step, inference_steps
 
 _SHARES = (0.5, 0.9, 0.99)
 
@@ -183,5 +186,41 @@ def _steps(candidates: Any) -> dict[str, InferenceStep]:
     return {"decode": decode_step(candidates)}
 
 
-DEPLOYMENTS = Details(memory_and_speed=_deployment, more=_more_of_deployment, operators=_operators)
-BATCHES = Details(memory_and_speed=_batch, more=_more_of_batch, operators=_operators)
+def _times(candidates: Any) -> dict[str, dict[str, float]]:
+    """Seconds of each kind of step by part."""
+    return {name: step_parts(step) for name, step in inference_steps(candidates).items()}
+
+
+def _timelines(candidates: Any) -> list[Timeline]:
+    """Each kind of step over time; the memory is what the GPU holds throughout.
+
+    Of workers that compute prompts alone it is not told: the row has that of those that decode.
+    """
+    row = first_row(candidates.columns())
+    capacity = candidates.source.setting.machine.gpu.allocatable_memory
+    apart = row.get("prefill_gpu") is not None
+    return [
+        step_timeline(
+            step,
+            f"{name} step",
+            memory=0.0 if apart and name == "prefill" else row["peak_memory_gib"] * GIB,
+            capacity=capacity,
+        )
+        for name, step in inference_steps(candidates).items()
+    ]
+
+
+DEPLOYMENTS = Details(
+    memory_and_speed=_deployment,
+    more=_more_of_deployment,
+    operators=_operators,
+    times=_times,
+    timelines=_timelines,
+)
+BATCHES = Details(
+    memory_and_speed=_batch,
+    more=_more_of_batch,
+    operators=_operators,
+    times=_times,
+    timelines=_timelines,
+)

@@ -45,6 +45,16 @@ def step_rows(step: InferenceStep) -> list[StepRow]:
     ]
 
 
+def step_parts(step: InferenceStep) -> dict[str, float]:
+    """Seconds of the first configuration's step: of each module, each exchange, and waits."""
+    sums: dict[str, float] = {}
+    for count, operators in (*step.layers, (1, step.ends)):
+        for operator in operators:
+            part = operator.module if operator.part == "compute" else operator.part
+            sums[part] = sums.get(part, 0.0) + count * first(operator.time)
+    return sums | {part: first(getattr(step, part)) for part in _PARTS}
+
+
 def module_sums(rows: list[StepRow]) -> list[StepRow]:
     """The rows summed by module; those that belong to none stay as they are."""
     names = [row.operator if row.module == _OTHERS else row.module for row in rows]

@@ -8,10 +8,12 @@ from typing import Any
 
 from planner import text
 from planner.confidence.intervals import Confidence
-from planner.open_facts import MovingFact, widened
+from planner.open_facts import MovingFact, moving_facts, widened
+from planner.optimize.collector import first_row
 from planner.optimize.constraints import Constraint
 from planner.optimize.result_columns import fit_probability, intervals
 from planner.optimize.source import Candidates
+from planner.plan import Plan
 from planner.report.told import limit_label
 
 # What is told of one plan; other columns follow from these.
@@ -53,6 +55,13 @@ def sure_pairs(
         pairs["memory"] = words
     pairs["meaning"] = f"9 of 10 published runs like this lie there; basis: {sure.basis}"
     return pairs
+
+
+def told_ends(plan: Plan, candidates: Candidates) -> dict[str, tuple[float, float]]:
+    """The ends of the first row's intervals by column as reports tell them, with open facts."""
+    row = first_row(candidates.columns())
+    sure = candidates.source.confidence(row["num_gpus"])
+    return widened(intervals(row, sure), moving_facts(plan, candidates))
 
 
 def says_nothing(column: str, row: Mapping[str, Any]) -> bool:

@@ -11,6 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from planner import text
+from planner.estimators.timeline.spans import Timeline
+from planner.estimators.timeline.training import training_timeline
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.plan import Plan
@@ -154,9 +156,23 @@ def _operators(found: Evaluation) -> list[dict[str, Any]]:
     ]
 
 
+def _times(runs: Any) -> dict[str, dict[str, float]]:
+    """Seconds of a step by part; none where a flat efficiency is all that is known."""
+    if runs.estimate.is_flat:
+        return {}
+    return {"step": {name: first(part) for name, part in runs.estimate.time.parts().items()}}
+
+
+def _timelines(runs: Any) -> list[Timeline]:
+    """The step over time; none where a flat efficiency is all that is known."""
+    return [] if runs.estimate.is_flat else [training_timeline(runs.estimate)]
+
+
 TRAINING = Details(
     memory_and_speed=_memory_and_speed,
     more=_more,
     operators=_operators,
+    times=_times,
+    timelines=_timelines,
     to_see="To see its time by module and operator",
 )

@@ -34,7 +34,7 @@ _MARKS = {
 def print_matrix(console: Console, group: Group, most: int) -> None:
     """The measure by GPU and terms, and number of GPUs; the best places where not all fit."""
     metric, sign = group.metric, better(group.metric)
-    column = _column_of(metric, group)
+    column = column_of(metric, group)
     best = dict.fromkeys(group.places, float("inf"))
     for (place, _), here in group.spots.items():
         if metric in here.found:
@@ -44,9 +44,9 @@ def print_matrix(console: Console, group: Group, most: int) -> None:
         ranked = [*{place[:1]: place for place in reversed(ranked)}.values()][-most:]
     chosen = {*ranked}
     places = [place for place in group.places if place in chosen]
-    cells, unit = _cells(group, metric, column, places)
+    cells, unit = cells_of(group, metric, column, places)
     console.print()
-    console.print(_matrix_title(group, column, unit), style="bold")
+    console.print(matrix_title(group, column, unit), style="bold")
     names = Column(name="", header=" ", cells=[" ".join(p) for p in places], numeric=False)
     columns = [names]
     for count in group.counts:
@@ -70,20 +70,22 @@ def print_matrix(console: Console, group: Group, most: int) -> None:
         print_folded(console, f"Each {group.by[0]} on its best terms; {more:,} more rows: --full")
 
 
-def _matrix_title(group: Group, column: str, unit: str) -> str:
+def matrix_title(group: Group, column: str, unit: str) -> str:
+    """What a matrix shows, in which unit, and by what."""
     words = "cost x time" if group.metric == VALUE else label(column)
     place, other = group.by
     by = place if group.counts == [None] else f"{place} and {other}" if place else other
     return f"{words[:1].upper()}{words[1:]}{f', {unit},' if unit else ''} by {by}"
 
 
-def _column_of(metric: str, group: Group) -> str:
+def column_of(metric: str, group: Group) -> str:
+    """The column that a measure is read from in a group that has a plan."""
     if metric not in MEASURES:
         return metric
     return next(found for row in group.best.values() if (found := column_of_measure(metric, row)))
 
 
-def _cells(
+def cells_of(
     group: Group, metric: str, column: str, places: Sequence[Place]
 ) -> tuple[dict[Spot, tuple[str, str]], str]:
     """The text and style of every cell, and their unit."""

@@ -19,7 +19,7 @@ _OTHERS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
 
 def serving_steps(candidates: Any) -> Mapping[str, TimedStep]:
     """A step over a prompt alone and one over sequences that decode, as requests meet them."""
-    return {name: _timed(step) for name, step in _steps(candidates).items()}
+    return {name: _timed(step) for name, step in inference_steps(candidates).items()}
 
 
 def decode_step(candidates: Any) -> InferenceStep:
@@ -34,7 +34,8 @@ def decode_step(candidates: Any) -> InferenceStep:
     return step_time(setting, c, batch, True)
 
 
-def _steps(candidates: Any) -> dict[str, InferenceStep]:
+def inference_steps(candidates: Any) -> dict[str, InferenceStep]:
+    """A step over prompts and one over sequences that decode: of a static batch its own."""
     if isinstance(candidates, Batches):
         static = candidates.batch
         return {"prefill": static.prefill_step, "decode": static.decode_step}

@@ -1,0 +1,272 @@
+"""A training step over time: the pipeline of each stage, then what a step does once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import first
+from planner.enums import PipelineSchedule
+from planner.estimators.estimate import Estimate, evaluate
+from planner.estimators.memory import MemoryBreakdown
+from planner.estimators.timeline.passes import Chunk, chunks_of
+from planner.estimators.timeline.placed import Pipeline, placed
+from planner.estimators.timeline.spans import (
+    BUBBLE,
+    COMPUTE,
+    EXCHANGE,
+    MORE,
+    WAIT,
+    Span,
+    Timeline,
+)
+from planner.formulas.schedules import BACKWARD, FORWARD, WEIGHTS, Work
+
+ONCE = ("data_parallel", "optimizer", "overhead", "slow_nodes")
+"""What follows the pipeline, as far as it shows."""
+
+_STREAMS = {"data_parallel": EXCHANGE, "optimizer": COMPUTE}
+_SHORT = {FORWARD: "F", BACKWARD: "B", WEIGHTS: "W"}
+_LEAST = 1e-12
+"""Of a step: shorter gaps are what rounding leaves."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Step:
+    """The one configuration of an estimate, on every stage of its pipeline."""
+
+    estimate: Estimate
+    pipeline: Pipeline
+    chunks: Sequence[Chunk]
+
+    @property
+    def pace(self) -> float:
+        """Seconds that one more micro-batch adds."""
+        times = [first(stage) for stage in self.estimate.time.stage_times]
+        return sum(times) if self.pipeline.turns else max(times)
+
+    @property
+    def pipeline_time(self) -> float:
+        """Seconds of the whole pipeline."""
+        time = self.estimate.time
+        slowest = max(first(stage) for stage in time.stage_times)
+        return self.pipeline.micro_batches * slowest + first(time.pipeline_bubble)
+
+
+def training_timeline(estimate: Estimate) -> Timeline:
+    """The step of the one configuration of an estimate.
+
+    It ends when the estimate says: the pipeline after all micro-batches of its slowest stage and
+    the bubble, then the exchange of gradients, the optimizer and the rest, as far as they show.
+    Of many micro-batches those of the middle are left out (`Span` of ``MORE``).
+    """
+    step = _step(estimate)
+    shown, most = step.pipeline.shown(), step.pipeline.micro_batches
+    left_out = most - shown
+    later = left_out * step.pace
+    works = step.pipeline.works(shown)
+    found = placed(
+        works,
+        lambda work: step.chunks[work.chunk].total(work.kind),
+        len(step.chunks) - 1,
+        step.pipeline_time - later,
+    )
+    cut = (step.pipeline_time - later) / 2 if left_out else np.inf
+    each = left_out // 2 if step.pipeline.schedule == PipelineSchedule.DUALPIPE else left_out
+    lanes = [
+        list(_lane(step, lane, mine, starts, cut, later, each))
+        for lane, (mine, starts) in enumerate(zip(works, found.starts, strict=True))
+    ]
+    whole = first(estimate.step_time)
+    spans = [
+        span
+        for lane, mine in enumerate(lanes)
+        for span in (*_with_bubbles(lane, mine, step.pipeline_time), *_once(step, lane))
+    ]
+    memory = [_memory(step, lane, mine) for lane, mine in enumerate(lanes)]
+    capacity = estimate.setting.machine.gpu.allocatable_memory
+    return Timeline(
+        title="",
+        lanes=[f"stage {lane + 1}" for lane in range(len(lanes))],
+        spans=spans,
+        makespan=whole,
+        skipped=_skipped(lanes),
+        memory=memory,
+        peak=max(amount for series in memory for _, amount in series),
+        capacity=capacity,
+        hand_over=found.hand_over,
+    )
+
+
+def _step(estimate: Estimate) -> _Step:
+    c = estimate.configurations
+    full = evaluate(estimate.setting, c, every_stage=True)
+    ranks, per_rank = int(first(c.pipeline_parallel)), int(first(c.virtual_pipeline))
+    schedule = PipelineSchedule(int(first(c.pipeline_schedule)))
+    splits = schedule >= PipelineSchedule.ZERO_BUBBLE
+    return _Step(
+        estimate=full,
+        pipeline=Pipeline(
+            ranks=ranks,
+            chunks=per_rank,
+            micro_batches=int(first(c.num_micro_batches)),
+            schedule=schedule,
+            turns=bool(np.ravel(c.layer_split)[0]),
+        ),
+        chunks=chunks_of(full, ranks, per_rank, splits=splits),
+    )
+
+
+def _lane(
+    step: _Step,
+    lane: int,
+    works: Sequence[Work],
+    starts: Sequence[float],
+    cut: float,
+    later: float,
+    more: int,
+) -> Iterator[tuple[Work | None, list[Span]]]:
+    """The works of a lane with their spans; those from ``cut`` on come ``later``.
+
+    None stands for the micro-batches of the middle.
+    """
+    end, is_cut = 0.0, False
+    for work, start in zip(works, starts, strict=True):
+        shift = start >= cut
+        if shift and not is_cut:
+            yield None, [_middle(step, lane, end, start + later)]
+            is_cut = True
+        spans = [*_spans(step, lane, work, start + shift * later, shift * more)]
+        end = spans[-1].end if spans else end
+        yield work, spans
+
+
+def _spans(step: _Step, lane: int, work: Work, start: float, more: int) -> Iterator[Span]:
+    """What a work does first to last: it computes, exchanges, sends."""
+    name = f"{_SHORT[work.kind]}{work.micro_batch + more + 1}"
+    if step.pipeline.chunks > 1:
+        name += f", chunk {work.chunk // step.pipeline.ranks + 1}"
+    if step.pipeline.schedule == PipelineSchedule.DUALPIPE:
+        name += ", from the end" if work.direction else ", from the start"
+    for stream, seconds in step.chunks[work.chunk].seconds[work.kind].items():
+        if seconds > 0:
+            part = work.kind if stream == COMPUTE else stream
+            yield Span(lane, stream, name, part, start, seconds)
+            start += seconds
+
+
+def _middle(step: _Step, lane: int, start: float, end: float) -> Span:
+    """The micro-batches that are left out, with what the lane does meanwhile."""
+    pipeline = step.pipeline
+    number = pipeline.micro_batches - pipeline.shown()
+    within: dict[str, float] = {}
+    for chunk in _chunks_on(pipeline, lane):
+        for kind, streams in step.chunks[chunk].seconds.items():
+            for stream, seconds in streams.items():
+                part = kind if stream == COMPUTE else stream
+                share = number / (2 if pipeline.schedule == PipelineSchedule.DUALPIPE else 1)
+                within[part] = within.get(part, 0.0) + share * seconds
+    within[BUBBLE] = max(end - start - sum(within.values()), 0.0)
+    return Span(lane, COMPUTE, f"{number:,} micro-batches more", MORE, start, end - start, within)
+
+
+def _chunks_on(pipeline: Pipeline, lane: int) -> list[int]:
+    """The chunks of a lane; of both directions where micro-batches come from both ends."""
+    if pipeline.schedule == PipelineSchedule.DUALPIPE:
+        return [lane, pipeline.ranks - 1 - lane]
+    return [chunk * pipeline.ranks + lane for chunk in range(pipeline.chunks)]
+
+
+def _with_bubbles(
+    lane: int, works: Sequence[tuple[Work | None, list[Span]]], end: float
+) -> Iterator[Span]:
+    """The spans of a lane, and between them those in which it waits."""
+    now = 0.0
+    for span in (span for _, spans in works for span in spans):
+        if span.start - now > _LEAST * end:
+            yield Span(lane, WAIT, "bubble", BUBBLE, now, span.start - now)
+        yield span
+        now = span.end
+    if end - now > _LEAST * end:
+        yield Span(lane, WAIT, "bubble", BUBBLE, now, end - now)
+
+
+def _once(step: _Step, lane: int) -> Iterator[Span]:
+    """What a step does once, after the pipeline."""
+    now = step.pipeline_time
+    for part in ONCE:
+        seconds = first(getattr(step.estimate.time, part))
+        if seconds > 0:
+            stream = _STREAMS.get(part, WAIT)
+            yield Span(lane, stream, part.replace("_", " "), part, now, seconds)
+            now += seconds
+
+
+def _skipped(
+    lanes: Sequence[Sequence[tuple[Work | None, list[Span]]]],
+) -> list[tuple[float, float]]:
+    """The time in which every lane is within what is left out of the middle."""
+    middles = [spans[0] for lane in lanes for work, spans in lane if work is None]
+    if len(middles) < len(lanes):
+        return []
+    start, end = max(span.start for span in middles), min(span.end for span in middles)
+    return [(start, end)] if end > start else []
+
+
+def _memory(
+    step: _Step, lane: int, works: Sequence[tuple[Work | None, list[Span]]]
+) -> list[tuple[float, float]]:
+    """From when on a lane holds how many bytes: its states, and what passes keep.
+
+    What a forward pass keeps is there from its start to the end of the backward pass; the sum is
+    scaled so that the most is what the estimate has. A rule of the estimate, not of this picture,
+    says how many micro-batches are held at once.
+    """
+    backward, *others = step.estimate.memory.moments[lane]
+    kept, working = first(backward.allocated_activations), _working(backward)
+    base = first(backward.total) - kept - working
+    held = [*_held(step, works)]
+    most = max((amount for _, amount, _ in held), default=0.0) or 1.0
+    is_loaded = bool(step.estimate.setting.framework.memory.loaded_whole)
+    # A model that is loaded whole before its shards are kept is there before the step.
+    levels = [(0.0, first(others[-1].total))] if is_loaded else []
+    levels += [(0.0, base)]
+    levels += [
+        (start, base + kept * amount / most + working * is_backward)
+        for start, amount, is_backward in held
+    ]
+    levels.append((max(step.pipeline_time, levels[-1][0]), base))
+    if len(others) > is_loaded:
+        optimizer = step.pipeline_time + first(step.estimate.time.data_parallel)
+        end = optimizer + first(step.estimate.time.optimizer)
+        levels += [(optimizer, first(others[0].total)), (end, base)]
+    return levels
+
+
+def _held(
+    step: _Step, works: Sequence[tuple[Work | None, list[Span]]]
+) -> Iterator[tuple[float, float, bool]]:
+    """From when on layers of micro-batches are held, and whether a backward pass runs."""
+    held, most = 0.0, 0.0
+    end = 0.0
+    for work, spans in works:
+        if not spans:  # gradients of frozen weights take nothing
+            continue
+        # Of a pass that starts when the last one ends the start may be rounded down.
+        start, end = max(spans[0].start, end), spans[-1].end
+        if work is None:
+            yield start, most, True
+        elif work.kind == FORWARD:
+            held += step.chunks[work.chunk].layers
+            most = max(most, held)
+            yield start, held, False
+        else:
+            yield start, held, work.kind == BACKWARD
+            held -= step.chunks[work.chunk].layers * (work.kind == BACKWARD)
+            yield end, held, False
+
+
+def _working(moment: MemoryBreakdown) -> float:
+    return first(moment.working) * (1 + first(moment.fragmentation_share))
