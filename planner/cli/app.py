@@ -13,6 +13,7 @@ from planner.cli.calibrate import calibrate
 from planner.cli.estimate import estimate
 from planner.cli.help import WIDEST, PlanningCommand
 from planner.cli.launch import launch
+from planner.cli.report import report
 from planner.cli.search import search
 from planner.cli.size import size
 from planner.cli.specs import specs
@@ -111,6 +112,7 @@ app.command(cls=PlanningCommand)(search)
 app.command(cls=PlanningCommand)(size)
 app.command(cls=PlanningCommand)(estimate)
 app.command(cls=PlanningCommand)(launch)
+app.command()(report)
 app.command()(calibrate)
 app.command()(validate)
 app.add_typer(sweep, name="sweep")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
@@ -23,18 +23,19 @@ from planner.sweeps.summary import (
     reason_mark,
 )
 
-_MARKS = {
+MARKS: Mapping[str, str] = {
     MEMORY: "out of memory",
     LIMIT: "misses a limit",
     UNKNOWN: "unknown",
     IMPOSSIBLE: "impossible",
 }
+"""What the marks of cells without a plan mean."""
 
 
 def print_matrix(console: Console, group: Group, most: int) -> None:
     """The measure by GPU and terms, and number of GPUs; the best places where not all fit."""
     metric, sign = group.metric, better(group.metric)
-    column = _column_of(metric, group)
+    column = metric_column(metric, group)
     best = dict.fromkeys(group.places, float("inf"))
     for (place, _), here in group.spots.items():
         if metric in here.found:
@@ -44,9 +45,9 @@ def print_matrix(console: Console, group: Group, most: int) -> None:
         ranked = [*{place[:1]: place for place in reversed(ranked)}.values()][-most:]
     chosen = {*ranked}
     places = [place for place in group.places if place in chosen]
-    cells, unit = _cells(group, metric, column, places)
+    cells, unit = matrix_cells(group, metric, column, places)
     console.print()
-    console.print(_matrix_title(group, column, unit), style="bold")
+    console.print(matrix_title(group, column, unit), style="bold")
     names = Column(name="", header=" ", cells=[" ".join(p) for p in places], numeric=False)
     columns = [names]
     for count in group.counts:
@@ -70,20 +71,22 @@ def print_matrix(console: Console, group: Group, most: int) -> None:
         print_folded(console, f"Each {group.by[0]} on its best terms; {more:,} more rows: --full")
 
 
-def _matrix_title(group: Group, column: str, unit: str) -> str:
+def matrix_title(group: Group, column: str, unit: str) -> str:
+    """What a matrix tells, in which unit, and by what."""
     words = "cost x time" if group.metric == VALUE else label(column)
     place, other = group.by
     by = place if group.counts == [None] else f"{place} and {other}" if place else other
     return f"{words[:1].upper()}{words[1:]}{f', {unit},' if unit else ''} by {by}"
 
 
-def _column_of(metric: str, group: Group) -> str:
+def metric_column(metric: str, group: Group) -> str:
+    """The result column of a measure in a group that has a plan."""
     if metric not in MEASURES:
         return metric
     return next(found for row in group.best.values() if (found := column_of_measure(metric, row)))
 
 
-def _cells(
+def matrix_cells(
     group: Group, metric: str, column: str, places: Sequence[Place]
 ) -> tuple[dict[Spot, tuple[str, str]], str]:
     """The text and style of every cell, and their unit."""
@@ -116,5 +119,5 @@ def marks_lines(groups: Sequence[Group]) -> list[str]:
     marks = ["* best of its column"]
     if any(group.metric in CHOSEN_BY for group in groups):
         marks.append("= published runs do not tell it from that")
-    marks += [f"{mark} {words}" for mark, words in _MARKS.items() if mark in used]
+    marks += [f"{mark} {words}" for mark, words in MARKS.items() if mark in used]
     return ["; ".join(marks)]
