@@ -1,8 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +30,24 @@ def shipped_tables() -> Sequence[Sequence[Row]]:
     from make_accuracy import shipped_rows
 
     return shipped_rows()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A headless Chromium; tests that ask for it are skipped where there is none."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    if found is None:
+        pytest.skip("there is no chromium here (apt-get install chromium)")
+    from playwright.sync_api import sync_playwright
+
+    flags = (
+        "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-component-update "
+        "--disable-background-networking --disable-sync"
+    )
+    with sync_playwright() as tool:
+        browser = tool.chromium.launch(executable_path=found, args=flags.split())
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

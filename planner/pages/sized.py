@@ -75,7 +75,7 @@ def _choices(document: Document, rows: Sequence[Row]) -> Section:
     costs = [name for name in _COSTS if name in rows[0]]
     among = dict.fromkeys([*_AMONG, *PLACES])
     columns = shown_columns(workload, rows, costs, among)
-    columns = [*dict.fromkeys(["gpu", *columns, *margins])]
+    columns = [*dict.fromkeys(["gpu", "num_gpus", *columns, *margins])]
     marks = [BEST if number == 0 else "" for number in range(len(rows))]
     table = make_table("choices", "By cost, then GPUs", workload, rows, columns, marks)
     labels = [f"{row['num_gpus']:,} x {row['gpu']}: {layout_of(workload, row)}" for row in rows]
