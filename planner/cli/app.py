@@ -18,6 +18,7 @@ from planner.cli.search import search
 from planner.cli.size import size
 from planner.cli.specs import specs
 from planner.cli.sweep import sweep
+from planner.cli.ui import ui
 from planner.cli.validate import validate
 from planner.errors import did_you_mean
 from planner.inputs import full_name
@@ -113,6 +114,7 @@ app.command(cls=PlanningCommand)(size)
 app.command(cls=PlanningCommand)(estimate)
 app.command(cls=PlanningCommand)(launch)
 app.command()(report)
+app.command()(ui)
 app.command()(calibrate)
 app.command()(validate)
 app.add_typer(sweep, name="sweep")

@@ -43,7 +43,6 @@ def page_html(page: Page) -> str:
     template = environment().get_template("report.html")
     return template.render(
         page=page,
-        version=__version__,
         style=style(),
         scripts=scripts,
         policy=_policy(scripts),
@@ -76,12 +75,14 @@ def _colors(theme: Theme, parts: list[str]) -> dict[str, Any]:
 
 
 @cache
-def environment() -> Environment:
-    """The templates; what they are given never becomes markup."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+def environment(*others: str) -> Environment:
+    """The templates, those of ``others``, packages, among them; what they are given never becomes
+    markup.
+    """
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     made = Environment(
-        loader=PackageLoader(_PACKAGE),
+        loader=ChoiceLoader([PackageLoader(name) for name in (*others, _PACKAGE)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -93,9 +94,9 @@ def environment() -> Environment:
 
 
 @cache
-def static(name: str) -> str:
+def static(name: str, package: str = _PACKAGE) -> str:
     """A script or style of ours."""
-    return files(_PACKAGE).joinpath("static", name).read_text(encoding="utf-8")
+    return files(package).joinpath("static", name).read_text(encoding="utf-8")
 
 
 @cache
