@@ -108,7 +108,7 @@ class Pages:
         try:
             question = Question.of(command, pairs)
         except PlannerError as error:
-            return self._page(Question(command=command, workload="train", fields={}), error)
+            return self._page(Question.draft(command, pairs), error)
         if any(not value.strip() for _, value in pairs):  # a form sends fields left empty, too
             return RedirectResponse(f"/{command}?{question.query}", 303)
         if not question.is_asked:

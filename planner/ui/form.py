@@ -32,7 +32,7 @@ _TITLES = {
     "hardware": "Hardware and software",
     "money": "Money, failures, energy",
     "limits": "Limits",
-    "search": "The search",
+    "search": "The configuration",
 }
 _LISTS = {
     "model": SpecKind.MODELS,
@@ -50,6 +50,7 @@ _TITLED = {
     SETTINGS: ("parameters that are pinned or narrowed, such as tp=4,8 mbs=1", "search"),
     OBJECTIVES: ("what is best: one to three names", "search"),
 }
+_LONG = ("settings", "objectives", "pipeline_layout", "lora_targets", "modules_to_save")
 _EXAMPLES = {
     "model": "llama-65b",
     "gpu": "a100, or h100,b200, or all",
@@ -78,6 +79,11 @@ class Field:
     example: str
     is_flag: bool
     choices: str
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it needs a line for itself."""
+        return self.name in _LONG
 
 
 @dataclass(frozen=True, kw_only=True)

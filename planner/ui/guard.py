@@ -41,7 +41,7 @@ def is_loopback(host: str) -> bool:
         return host in _LOCAL_NAMES
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Guard:
     """Lets pass what may be asked; ``token`` is empty where this machine's programs may ask all.
 

@@ -14,7 +14,7 @@ from planner.given import make_request, parse_settings
 from planner.inputs import shown
 from planner.request import Request
 from planner.terms import Term, glossary, terms_of
-from planner.workloads.registry import known_workload
+from planner.workloads.registry import known_workload, workload_names
 
 COMMANDS = ("search", "estimate", "size")
 SETTINGS, OBJECTIVES, PRECISION, WORKLOAD = "settings", "objectives", "precision", "workload"
@@ -80,6 +80,16 @@ class Question:
             _refuse_paths(name, text)
         ordered = {name: given[name] for name in known if name in given}
         return cls(command=command, workload=workload, fields=ordered)
+
+    @classmethod
+    def draft(cls, command: str, pairs: Iterable[tuple[str, str]]) -> Self:
+        """What a form has of a query that asks something impossible."""
+        given = {name: text.strip() for name, text in pairs if text.strip()}
+        word = given.get(WORKLOAD, "").lower()
+        workload = word if word in workload_names() else Request.workload
+        known = fields_of(command, workload)
+        fields = {name: given[name] for name in known if name in given}
+        return cls(command=command, workload=workload, fields=fields)
 
     @classmethod
     def of_object(cls, command: str, table: Any) -> Self:

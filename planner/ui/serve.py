@@ -87,7 +87,11 @@ def serve(
             token = secrets.token_urlsafe(18)
         app = make_app(limits, specs, token)
         config = uvicorn.Config(
-            app, log_level="warning", timeout_graceful_shutdown=_GRACE_S, server_header=False
+            app,
+            log_level="warning",
+            timeout_graceful_shutdown=_GRACE_S,
+            server_header=False,
+            proxy_headers=False,
         )
         said(link(found, host, token))
         uvicorn.Server(config).run(sockets=[found])
