@@ -51,6 +51,33 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture
+def opened(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """Opens an address; at the end nothing was logged, and nothing asked of another server."""
+    contexts: list[Any] = []
+    seen: list[str] = []
+
+    def open_page(address: str, width: int = 1100, scheme: str = "light") -> Any:
+        context = chromium.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme
+        )
+        context.set_default_timeout(15_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: seen.append(message.text))
+        page.on("pageerror", lambda error: seen.append(str(error)))
+        origin = address if address.startswith("file:") else "/".join(address.split("/")[:3])
+        mine = (origin, "data:", "blob:")
+        page.on("request", lambda r: None if r.url.startswith(mine) else seen.append(r.url))
+        page.goto(address)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert seen == []
+
+
+@pytest.fixture
 def planner(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     """Run ``planner`` in this process, 80 columns wide, its output a pipe."""
     monkeypatch.setenv("COLUMNS", "80")

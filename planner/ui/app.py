@@ -43,7 +43,7 @@ def make_app(limits: Limits, specs: Path | None = None, token: str = "") -> Fast
 
     app = FastAPI(lifespan=alive, docs_url=None, redoc_url=None, openapi_url=None)
     pages = Pages(Kept(pool), pool, specs)
-    app.add_middleware(Guard, token=token, question_bytes=limits.question_bytes)  # type: ignore[arg-type]
+    app.add_middleware(Guard, token=token, question_bytes=limits.question_bytes)
     app.exception_handler(PlannerError)(_told)
     paths: dict[str, Callable[..., Any]] = {
         "/": pages.home,
@@ -230,7 +230,8 @@ class Pages:
             content="" if answer is None else Markup(answer.content),
             data="" if answer is None else Markup(answer.data),
         )
-        return HTMLResponse(text, 200 if error is None else _status(error))
+        busy = isinstance(error, Refused) and error.status == 503
+        return HTMLResponse(text, 503 if busy else 200)  # a form that tells what is wrong is one
 
     def _note(self, words: str, status: int) -> Response:
         template = self._templates.get_template("note.html")

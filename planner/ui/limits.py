@@ -38,7 +38,7 @@ class Limits:
 
     workers: int = num_cores()
     seconds: float = 60.0
-    rows: int = 50_000_000
+    rows: int = 200_000_000
     waiting: int = 100
     question_bytes: int = 16 * 2**10
     answer_bytes: int = 32 * 2**20

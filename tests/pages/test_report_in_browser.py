@@ -23,31 +23,6 @@ def pages(results, tmp_path_factory):
     return {name: (folder / f"{name}.html").as_uri() for name in NAMES}
 
 
-@pytest.fixture
-def opened(chromium):
-    """A function that opens an address; at the end nothing was logged and nothing asked for."""
-    contexts, seen = [], []
-
-    def open_page(address, width=1100, scheme="light"):
-        context = chromium.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme
-        )
-        context.set_default_timeout(8_000)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: seen.append(message.text))
-        page.on("pageerror", lambda error: seen.append(str(error)))
-        page.on("request", lambda r: None if r.url == address else seen.append(r.url))
-        page.goto(address)
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    outside = [one for one in seen if not one.startswith(("data:", "blob:"))]
-    assert outside == []
-
-
 def _column(page, table, name, shown=True):
     """The texts of a column of the rows that are seen."""
     return page.evaluate(
