@@ -37,6 +37,15 @@ class Rests:
     specs: Mapping[str, str]
 
 
+def rests_of(manifest: Mapping[str, Any], row: Mapping[str, Any]) -> Rests:
+    """What a plan rests on by the manifest of its result."""
+    return Rests(
+        defaults=manifest.get("defaults") or {},
+        assumed=[str(one) for one in manifest.get("assumed") or ()],
+        specs=used_specs(manifest.get("specs") or {}, [row]),
+    )
+
+
 def assumptions(rests: Rests, catalogue: Catalogue) -> Section:
     """The section that tells it."""
     blocks: list[Block] = []

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from planner.errors import SpecError
+from planner.sweeps.plan import limit_column
 from planner.terms import term_of_column
 from planner.version import __version__
 from planner.workloads.base import Workload
@@ -179,7 +180,7 @@ def _kind(where: str, rows: Sequence[Mapping[str, Any]], more: Mapping[str, Any]
 def _is_result(name: str) -> bool:
     """Whether a column is a number that was predicted."""
     term = term_of_column(name)
-    if term is None or "pool" in term.kind or term.is_word:
+    if term is None or "pool" in term.kind or term.is_word or name == limit_column(term.term):
         return False
     return "result" in term.kind and name not in _WORDS
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from planner import text
 from planner.errors import InfeasibleError, SpecError
 from planner.pages.answer import goals_of, reached, sentence, sure_lines
-from planner.pages.assumptions import Rests, assumptions, used_specs
+from planner.pages.assumptions import assumptions, rests_of
 from planner.pages.content import Cell, Head, Page, Pairs, Section, Table
 from planner.pages.document import Document
 from planner.pages.facts import facts_of, facts_section
@@ -35,11 +35,6 @@ def estimate_page(document: Document, catalogue: Catalogue) -> Page:
     facts = facts_of(document)
     goals = goals_of(document, (), row)
     limits, sure = document.part("limits", list), document.part("sure", dict)
-    rests = Rests(
-        defaults=manifest.get("defaults") or {},
-        assumed=[str(one) for one in manifest.get("assumed") or ()],
-        specs=used_specs(manifest.get("specs") or {}, [row]),
-    )
     operators = document.part("operators", list)
     return Page(
         title=str(manifest.get("model") or "Estimate"),
@@ -55,7 +50,7 @@ def estimate_page(document: Document, catalogue: Catalogue) -> Page:
             ),
             *([_operators(document.where, operators)] if operators else []),
             facts_section(document.workload.wording, facts),
-            assumptions(rests, catalogue),
+            assumptions(rests_of(manifest, row), catalogue),
             manifest_section(manifest),
         ],
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.errors import InfeasibleError
 from planner.pages.answer import goals_of, reached, sentence, sure_lines
-from planner.pages.assumptions import Rests, assumptions, used_specs
+from planner.pages.assumptions import assumptions, rests_of
 from planner.pages.content import BEST, TIE, Block, Lines, Page, Scatter, Section
 from planner.pages.document import Document, Row, checked_row
 from planner.pages.facts import facts_of, facts_section
@@ -52,18 +52,9 @@ def search_page(document: Document, catalogue: Catalogue) -> Page:
             _front(document, row, goals, float(sure.get("tie_factor") or 1.0)),
             _parts(document, row, compared),
             facts_section(document.workload.wording, facts),
-            assumptions(_rests(document, row), catalogue),
+            assumptions(rests_of(document.manifest, row), catalogue),
             manifest_section(document.manifest),
         ],
-    )
-
-
-def _rests(document: Document, row: Row) -> Rests:
-    manifest = document.manifest
-    return Rests(
-        defaults=manifest.get("defaults") or {},
-        assumed=[str(one) for one in manifest.get("assumed") or ()],
-        specs=used_specs(manifest.get("specs") or {}, [row]),
     )
 
 

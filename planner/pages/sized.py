@@ -16,7 +16,9 @@ from planner.specs.catalogue import Catalogue
 
 _COSTS = ("cost_usd", "cost_per_hour_usd", "cost_per_million_tokens_usd")
 _MOST_BARS = 6
-_AMONG = ("gpu", "contract", "choice", "num_gpus", "hour")
+_HOUR = "time"
+_TOLD_ELSEWHERE = ("basis", "assumed")
+_AMONG = ("gpu", "contract", "choice", "num_gpus")
 
 
 def sizes_page(document: Document, catalogue: Catalogue) -> Page:
@@ -32,7 +34,8 @@ def sizes_page(document: Document, catalogue: Catalogue) -> Page:
     answer = [*map(str, document.part("answer", list))]
     notes = [*map(str, document.part("notes", list))]
     rests = Rests(defaults={}, assumed=(), specs=specs_of_rows(rows[:1]))
-    sections = [_choices(document, rows)] if rows else []
+    is_day = bool(rows) and _HOUR in rows[0]
+    sections = [(_day if is_day else _choices)(document, rows)] if rows else []
     return Page(
         title=str(manifest.get("model") or "Size"),
         question=[*map(str, document.part("question", list)), *document.notes],
@@ -83,6 +86,14 @@ def _choices(document: Document, rows: Sequence[Row]) -> Section:
     goals = [*costs[:1], "num_gpus"]
     return Section(title="The choices", blocks=[*front_chart("choices", columns, goals), table,
                                                 *bars])  # fmt: skip
+
+
+def _day(document: Document, rows: Sequence[Row]) -> Section:
+    """The fleet of every hour on each GPU."""
+    hours = [row for row in document.rows if _is_found(row)]
+    columns = [name for name in rows[0] if name not in _TOLD_ELSEWHERE]
+    table = make_table("hours", "Hour by hour", document.workload, hours, columns)
+    return Section(title="The day", blocks=[table])
 
 
 def _impossible(rows: Sequence[Row]) -> Section:

@@ -20,7 +20,7 @@ from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import COST, MEASURES, TIME, Row, column_of_measure
 from planner.sweeps.columns import PLACES as TERMS
 from planner.sweeps.matrix import MARKS, matrix_cells, matrix_title, metric_column
-from planner.sweeps.plan import SweepPlan
+from planner.sweeps.plan import SweepPlan, limit_column
 from planner.sweeps.results import Sweep
 from planner.sweeps.sentences import (
     TITLES,
@@ -183,20 +183,29 @@ def _matrix(group: Group, number: int) -> Table:
 
 
 def _all(rows: Sequence[DocumentRow], plan: SweepPlan, best: Collection[int]) -> Section:
-    """Every scenario as a table, and cost against time as a chart."""
-    workload = workload_of(plan.works[0].workload)
+    """Every scenario as a table, one for each workload, and cost against time as a chart."""
+    blocks: list[Block] = []
+    for name in dict.fromkeys(work.workload for work in plan.works):
+        those = [row for row in rows if row["workload"] == name]
+        if those:
+            blocks += _scenarios(those, plan, best)
+    return Section(title="All scenarios", blocks=blocks)
+
+
+def _scenarios(rows: Sequence[DocumentRow], plan: SweepPlan, best: Collection[int]) -> list[Block]:
+    workload = workload_of(rows[0]["workload"])
     measures = [name for one in (COST, TIME) for name in MEASURES[one]]
     goals = [name for name in measures if any(row.get(name) is not None for row in rows)]
-    among = dict.fromkeys(["work", *plan.varied, *TERMS, *PLACES])
-    columns = shown_columns(workload, rows, goals, among)
+    varied = [name if name in rows[0] else limit_column(name) for name in plan.varied]
+    columns = ["scenario", *shown_columns(workload, rows, goals, dict.fromkeys(
+        ["work", *varied, *TERMS, *PLACES]))]  # fmt: skip
     if any(not row["feasible"] for row in rows):
         columns.append("reason")
     marks = [BEST if row["scenario"] in best else "" for row in rows]
-    columns = ["scenario", *columns]
     notes = ["Marked: the best of each kind, as above."]
-    table = make_table("scenarios", "All scenarios", workload, rows, columns, marks, notes)
-    chart = front_chart("scenarios", columns, goals)
-    return Section(title="All scenarios", blocks=[*chart, table])
+    name = f"scenarios_{workload.name}"
+    table = make_table(name, f"Scenarios of {workload.name}", workload, rows, columns, marks, notes)
+    return [*front_chart(name, columns, goals), table]
 
 
 def _manifest(sweep: Sweep) -> dict[str, Any]:

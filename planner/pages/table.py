@@ -12,6 +12,7 @@ from planner.pages.content import Cell, Head, Table
 from planner.pages.document import numbers
 from planner.report.short import degrees
 from planner.report.told import label, scale_alike, told_in
+from planner.sweeps.plan import limit_column
 from planner.terms import Term, glossary, term_of_column, terms_of
 from planner.workloads.base import Workload
 
@@ -178,6 +179,9 @@ def _short(name: str) -> str:
     term: Term | None = glossary().get(name)
     if term is not None and term.short:
         return term.short
+    limited = term_of_column(name)
+    if limited is not None and name == limit_column(limited.term):
+        return f"{label(limited.term)} limit"
     return _HEADS.get(name) or label(name)
 
 

@@ -11,6 +11,7 @@ from planner.enums import ComputePrecision, Quantization
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 from planner.specs.price import CONTRACTS
+from planner.sweeps.check import SPECS
 from planner.terms import Term, terms_of
 from planner.ui.question import OBJECTIVES, PRECISION, SETTINGS, Question, fields_of, option_of
 
@@ -34,17 +35,7 @@ _TITLES = {
     "limits": "Limits",
     "search": "The configuration",
 }
-_LISTS = {
-    "model": SpecKind.MODELS,
-    "draft_model": SpecKind.MODELS,
-    "gpu": SpecKind.GPUS,
-    "prefill_gpu": SpecKind.GPUS,
-    "cluster": SpecKind.CLUSTERS,
-    "framework": SpecKind.FRAMEWORKS,
-    "engine": SpecKind.ENGINES,
-    "space": SpecKind.SPACES,
-    "reliability": SpecKind.RELIABILITY,
-}
+_LISTS = {**SPECS, "draft_model": SpecKind.MODELS, "reliability": SpecKind.RELIABILITY}
 _TITLED = {
     PRECISION: ("number format of the matrix products, several, or all", "search"),
     SETTINGS: ("parameters that are pinned or narrowed, such as tp=4,8 mbs=1", "search"),

@@ -98,7 +98,7 @@ def test_a_sweep_has_the_matrix_of_gpus_and_counts(planner, results):
     shown = planner("sweep", "show", results["sweep"]).out
     for row in matrix.rows:
         assert " ".join(cell.text for cell in row) in " ".join(shown.split())
-    scenarios = _table(page, "scenarios")
+    scenarios = _table(page, "scenarios_train")
     assert len(scenarios.rows) == 4
     assert page.answer[0].startswith("Cheapest")
 
@@ -264,6 +264,21 @@ def test_targets_are_checked_before_anything_is_written(planner, results, tmp_pa
     assert ran.exit_code == 7
     assert ran.err == ("Pages need jinja2 and plotly: pip install 'llm-gpu-planner[report]'.\n")
     assert planner("report", result, "--markdown", "-").out.startswith("# LLaMA 7B\n")
+
+
+def test_limits_that_a_sweep_varies_stand_beside_what_they_limit(planner, tmp_path):
+    folder = tmp_path / "sweep"
+    (tmp_path / "plan.toml").write_text(
+        'workload = "serve"\nmodel = "llama-3.1-8b"\ngpu = ["h200", "v100"]\nengine = "vllm"\n'
+        'num_gpus = 1\ntime_per_output_token = ["1ms", "40ms"]\n'
+    )
+    ran = planner("sweep", tmp_path / "plan.toml", "--output", folder, "--workers", "1", "--quiet")
+    assert ran.exit_code == 0
+    scenarios = _table(page_of(folder), "scenarios_serve")
+    heads = [head.text for head in scenarios.heads]
+    assert "TPOT limit" in heads
+    assert {row[heads.index("TPOT limit")].text for row in scenarios.rows} == {"1ms", "40ms"}
+    assert any("against" in row[heads.index("reason")].text for row in scenarios.rows)
 
 
 def test_an_unfinished_sweep_says_so(results, tmp_path):
