@@ -152,6 +152,11 @@ class Page:
     sure: Sequence[str] = ()
     sections: Sequence[Section] = ()
 
+    def __post_init__(self) -> None:
+        names = [one.name for one in self.blocks if isinstance(one, Table | Scatter | Bars)]
+        if len({*names}) < len(names):
+            raise ValueError(f"Blocks of a page share a name: {names}.")
+
     @property
     def blocks(self) -> list[Block]:
         """The blocks of all sections."""

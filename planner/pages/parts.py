@@ -28,8 +28,11 @@ _OTHERS = ("memory_headroom_gib",)
 _PREFIXES = ("time_to_", "time_per_")
 
 
-def breakdowns(labels: Sequence[str], rows: Rows) -> list[Block]:
-    """Charts of the time and the memory of rows by part, and the same as tables."""
+def breakdowns(labels: Sequence[str], rows: Rows, prefix: str = "") -> list[Block]:
+    """Charts of the time and the memory of rows by part, and the same as tables.
+
+    ``prefix`` tells their names from those of other breakdowns of a page.
+    """
     found: list[Block] = []
     for name, (begin, end, order, total, caption) in _KINDS.items():
         parts = _parts(rows, begin, end, order)
@@ -37,9 +40,15 @@ def breakdowns(labels: Sequence[str], rows: Rows) -> list[Block]:
             scale, unit = scale_alike(total, [_number(row.get(total)) for row in rows])
             scaled = {n: [one / scale for one in values] for n, values in parts.items()}
             found.append(
-                Bars(name=f"{name}_bars", caption=caption, unit=unit, labels=labels, parts=scaled)
+                Bars(
+                    name=f"{prefix}{name}_bars",
+                    caption=caption,
+                    unit=unit,
+                    labels=labels,
+                    parts=scaled,
+                )
             )
-            found.append(_table(name, caption, total, (scale, unit), labels, rows, parts))
+            found.append(_table(prefix + name, caption, total, (scale, unit), labels, rows, parts))
     return found
 
 

@@ -22,6 +22,7 @@ from planner.workloads.base import Workload
 
 _MOST_BARS = 6
 _SAME = 1e-3
+_AXES = {"gpu": "GPU", "num_gpus": "number of GPUs"}
 
 
 def search_page(document: Document, catalogue: Catalogue) -> Page:
@@ -91,7 +92,7 @@ def _alternatives(document: Document, compared: Compared, goals: Sequence[str]) 
     """A table for each axis, the recommended plan first."""
     blocks: list[Block] = []
     for axis, (rows, without) in compared.items():
-        words = axis.replace("_", " ")
+        words = _AXES.get(axis) or axis.replace("_", " ")
         columns = shown_columns(document.workload, rows, goals, dict.fromkeys([axis, *PLACES]))
         columns = [axis, *(name for name in columns if name != axis)]
         marks = [BEST if number == 0 else "" for number in range(len(rows))]

@@ -57,8 +57,11 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
     varied = f"varied: {', '.join(name.replace('_', ' ') for name in plan.varied)}"
     state = [*version_notes(sweep.version), *_unfinished(sweep)]
     groups = summary.groups
-    sections = [part for at, group in enumerate(groups) for part in _sections(group, rows, at)]
-    answers = [line for group in groups for line in _answers(group, len(groups) > 1)]
+    is_alone = len(groups) == 1
+    sections = [
+        part for at, group in enumerate(groups) for part in _sections(group, rows, at, is_alone)
+    ]
+    answers = [line for group in groups for line in _answers(group, not is_alone)]
     best = [row for group in groups for row in group.best.values()]
     rests = Rests(defaults={}, assumed=(), specs=specs_of_rows(best[:1]))
     return Page(
@@ -118,37 +121,50 @@ def _told(row: Row) -> str:
     return "; ".join(filter(None, words))
 
 
-def _sections(group: Group, rows: Sequence[DocumentRow], number: int) -> list[Section]:
-    """What a group says: its matrix, what overtakes what, where time and memory go."""
+def _sections(
+    group: Group, rows: Sequence[DocumentRow], number: int, is_alone: bool
+) -> list[Section]:
+    """What a group says: its matrix, what overtakes what, where time and memory go; in one section
+    where there are other groups.
+    """
     if not group.best:
         return []
-    title = group_title(group)
-    best = {row["scenario"] for row in group.best.values()}
-    chosen = [row for row in rows if row["scenario"] in best]
-    labels = [f"{row['num_gpus']:,} x {row['gpu']}: {plan_in_short(row)}" for row in chosen]
     lines = [
         *winner_lines(group),
         *(overtaking_line(one) for one in _overtakings(group)),
         *nowhere_lines(group),
     ]
-    change = [*tie_lines(group, COST), *tie_lines(group, TIME), *assumed_lines(group)]
+    parts, change = _parts(group, rows, number), _lines(_change_lines(group))
+    first = [_matrix(group, number), *_lines(lines)]
+    if not is_alone:
+        return [Section(title=group_title(group), blocks=[*first, *change, *parts])]
+    sections = {
+        group_title(group): first,
+        "Time and memory": parts,
+        "What would change the answer": change,
+    }
+    return [Section(title=title, blocks=blocks) for title, blocks in sections.items() if blocks]
+
+
+def _change_lines(group: Group) -> list[str]:
+    """What ties with the best scenarios, and what nobody knows of them."""
+    lines = [*tie_lines(group, COST), *tie_lines(group, TIME), *assumed_lines(group)]
     if group.unpriced:
         places = ", ".join(" ".join(place) for place in sorted(group.unpriced))
-        change.append(f"No price, so no cost: {places}")
-    return [
-        Section(title=title, blocks=[_matrix(group, number), *_lines(lines)]),
-        *([Section(title="Time and memory", blocks=parts)] if (parts := _parts(labels, chosen))
-          else []),
-        *([Section(title="What would change the answer", blocks=_lines(change))] if change else []),
-    ]  # fmt: skip
+        lines.append(f"No price, so no cost: {places}")
+    return lines
 
 
 def _lines(lines: Sequence[str]) -> list[Block]:
     return [Lines(lines=lines)] if lines else []
 
 
-def _parts(labels: Sequence[str], rows: Sequence[DocumentRow]) -> list[Block]:
-    return breakdowns(labels, rows) if rows else []
+def _parts(group: Group, rows: Sequence[DocumentRow], number: int) -> list[Block]:
+    """Time and memory of the best scenarios."""
+    best = {row["scenario"] for row in group.best.values()}
+    chosen = [row for row in rows if row["scenario"] in best]
+    labels = [f"{row['num_gpus']:,} x {row['gpu']}: {plan_in_short(row)}" for row in chosen]
+    return breakdowns(labels, chosen, f"group{number}_") if chosen else []
 
 
 def _overtakings(group: Group) -> Iterator[Any]:

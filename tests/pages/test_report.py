@@ -275,6 +275,9 @@ def test_limits_that_a_sweep_varies_stand_beside_what_they_limit(planner, tmp_pa
     ran = planner("sweep", tmp_path / "plan.toml", "--output", folder, "--workers", "1", "--quiet")
     assert ran.exit_code == 0
     scenarios = _table(page_of(folder), "scenarios_serve")
+    page = page_of(folder)
+    bars = [block for block in page.blocks if isinstance(block, Bars)]
+    assert len({one.name for one in bars}) == len(bars)  # a group of its own for each limit
     heads = [head.text for head in scenarios.heads]
     assert "TPOT limit" in heads
     assert {row[heads.index("TPOT limit")].text for row in scenarios.rows} == {"1ms", "40ms"}
