@@ -6,12 +6,16 @@ import secrets
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
 
 from planner.errors import PlannerError
 from planner.ui.limits import Refused
 from planner.ui.pool import Job, Pool
 from planner.ui.question import Question
 from planner.ui.work import Answer
+
+Key: TypeAlias = tuple[str, str, int]
 
 _LEFT_S = 30.0
 _KEPT_FAULTS = 200
@@ -35,8 +39,8 @@ class Kept:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._answers: OrderedDict[tuple[str, str], Answer] = OrderedDict()
-        self._faults: OrderedDict[tuple[str, str], PlannerError] = OrderedDict()
+        self._answers: OrderedDict[Key, Answer] = OrderedDict()
+        self._faults: OrderedDict[Key, PlannerError] = OrderedDict()
         self._asked: dict[str, Asked] = {}
         self._size = 0
 
@@ -45,7 +49,7 @@ class Kept:
 
         That something lasted too long or was lost is told once: the next time it is tried again.
         """
-        key = _key(question)
+        key = self._key(question)
         if key in self._answers:
             self._answers.move_to_end(key)
             return self._answers[key]
@@ -64,7 +68,7 @@ class Kept:
         """
         self.drop_left()
         for asked in self._asked.values():
-            if asked.job.client == client and _key(asked.job.question) == _key(question):
+            if asked.job.client == client and asked.job.question == question:
                 asked.asked = time.monotonic()
                 return asked
         name = secrets.token_urlsafe(12)
@@ -96,7 +100,7 @@ class Kept:
                 self.cancel(asked)
 
     def _keep(self, job: Job) -> None:
-        key, error = _key(job.question), job.future.exception()
+        key, error = self._key(job.question), job.future.exception()
         if error is None:
             found = job.future.result()
             old = self._answers.pop(key, None)
@@ -111,6 +115,14 @@ class Kept:
             while len(self._faults) > _KEPT_FAULTS:
                 self._faults.popitem(last=False)
 
+    def _key(self, question: Question) -> Key:
+        """A question, and when the folder of own specs was changed last."""
+        return question.command, question.query, changed(self._pool.specs)
 
-def _key(question: Question) -> tuple[str, str]:
-    return question.command, question.query
+
+def changed(folder: Path | None) -> int:
+    """When the last of a folder's files was changed [ns]; 0 without one."""
+    if folder is None:
+        return 0
+    times = (path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file())
+    return max(times, default=0)

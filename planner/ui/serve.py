@@ -14,6 +14,7 @@ from planner.ui.limits import Limits
 
 _BACKLOG = 256
 _GRACE_S = 3
+_MOST_CONNECTIONS = 1000
 
 
 def check_installed() -> None:
@@ -92,6 +93,7 @@ def serve(
             timeout_graceful_shutdown=_GRACE_S,
             server_header=False,
             proxy_headers=False,
+            limit_concurrency=_MOST_CONNECTIONS,
         )
         said(link(found, host, token))
         uvicorn.Server(config).run(sockets=[found])

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from planner.ui.limits import Limits
 
@@ -19,7 +20,7 @@ LONG = (
 
 
 @contextmanager
-def server(limits: Limits, token: str = "") -> Iterator[str]:
+def server(limits: Limits, token: str = "", specs: Path | None = None) -> Iterator[str]:
     """The address of a server that runs in a thread."""
     import uvicorn
 
@@ -28,7 +29,7 @@ def server(limits: Limits, token: str = "") -> Iterator[str]:
 
     with listening("127.0.0.1", 0) as socket:
         config = uvicorn.Config(
-            make_app(limits, token=token), log_level="error", timeout_graceful_shutdown=1
+            make_app(limits, specs, token), log_level="error", timeout_graceful_shutdown=1
         )
         served = uvicorn.Server(config)
         thread = threading.Thread(target=lambda: asyncio.run(served.serve(sockets=[socket])))

@@ -98,6 +98,30 @@ def test_an_answer_is_a_page_when_it_is_there(client):
     assert f"/api/search?{SMALL}".replace("&", "&amp;") in page.text
 
 
+def test_an_answer_is_worked_out_again_when_own_specs_change(tmp_path):
+    import shutil
+    from importlib.resources import files
+
+    mine = tmp_path / "models" / "mine.toml"
+    mine.parent.mkdir()
+    shutil.copy(str(files("planner").joinpath("model_specs/llama-7b.toml")), mine)
+    mine.write_text(mine.read_text().replace('"LLaMA 7B"', '"Mine one"'))
+
+    def title() -> str:
+        for _ in range(200):
+            page = asks.get("/search?model=mine&num_gpus=8&space=small").text
+            if 'id="job"' not in page:
+                return page[page.index("<title>") : page.index("</title>")]
+            time.sleep(0.05)
+        return ""
+
+    limits = Limits(workers=1)
+    with server(limits, specs=tmp_path) as address, httpx.Client(base_url=address) as asks:
+        assert "Mine one" in title()
+        mine.write_text(mine.read_text().replace("Mine one", "Mine two"))
+        assert "Mine two" in title()
+
+
 def test_other_sites_and_other_names_may_not_ask(client):
     from_elsewhere = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
     assert client.get(f"/api/search?{SMALL}", headers=from_elsewhere).status_code == 403
