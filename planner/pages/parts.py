@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ def breakdowns(labels: Sequence[str], rows: Rows, prefix: str = "") -> list[Bloc
 
     ``prefix`` tells their names from those of other breakdowns of a page.
     """
-    found: list[Block] = []
+    labels, found = _told_apart(labels), list[Block]()
     for name, (begin, end, order, total, caption) in _KINDS.items():
         parts = _parts(rows, begin, end, order)
         if parts:
@@ -49,6 +50,16 @@ def breakdowns(labels: Sequence[str], rows: Rows, prefix: str = "") -> list[Bloc
                 )
             )
             found.append(_table(prefix + name, caption, total, (scale, unit), labels, rows, parts))
+    return found
+
+
+def _told_apart(labels: Sequence[str]) -> list[str]:
+    """Labels of which none is another's, so that no two bars become one."""
+    seen: Counter[str] = Counter()
+    found = []
+    for words in labels:
+        seen[words] += 1
+        found.append(words if seen[words] == 1 else f"{words} ({seen[words]})")
     return found
 
 

@@ -81,7 +81,7 @@ def _choices(document: Document, rows: Sequence[Row]) -> Section:
     columns = [*dict.fromkeys(["gpu", "num_gpus", *columns, *margins])]
     marks = [BEST if number == 0 else "" for number in range(len(rows))]
     table = make_table("choices", "By cost, then GPUs", workload, rows, columns, marks)
-    labels = [f"{row['num_gpus']:,} x {row['gpu']}: {layout_of(workload, row)}" for row in rows]
+    labels = [f"{row['num_gpus']:,} x {_named(row)}: {layout_of(workload, row)}" for row in rows]
     bars = breakdowns(labels[:_MOST_BARS], rows[:_MOST_BARS])
     goals = [*costs[:1], "num_gpus"]
     return Section(title="The choices", blocks=[*front_chart("choices", columns, goals), table,
@@ -98,6 +98,10 @@ def _day(document: Document, rows: Sequence[Row]) -> Section:
 
 def _impossible(rows: Sequence[Row]) -> Section:
     """Why others cannot."""
-    named = [(f"{row.get('gpu', '')} {row.get('contract') or ''}".strip(), row) for row in rows]
-    lines = [f"{name}: {row.get('reason') or 'no plan'}" for name, row in named]
+    lines = [f"{_named(row)}: {row.get('reason') or 'no plan'}" for row in rows]
     return Section(title="Not possible", blocks=[Lines(lines=lines)])
+
+
+def _named(row: Row) -> str:
+    """The GPU of a row and on what terms it is had."""
+    return f"{row.get('gpu', '')} {row.get('contract') or ''}".strip()

@@ -10,6 +10,7 @@ import pytest
 from planner.pages.content import BEST, Bars, Table
 from planner.pages.html import page_html
 from planner.pages.markdown import markdown
+from planner.pages.parts import breakdowns
 from planner.pages.read import page_of
 from planner.report.told import told
 
@@ -86,6 +87,14 @@ def test_parts_add_up_to_the_step_and_to_the_peak(results):
         for bar, column in (("time_bars", "step_time_s"), ("memory_bars", "peak_memory_gib")):
             total = sum(values[0] for values in bars[bar].parts.values())
             assert total == pytest.approx(row[column]), (name, bar)
+
+
+def test_no_two_bars_become_one():
+    row = {"step_time_s": 2.0, "time_forward_s": 2.0, "time_to_train_days": 5.0}
+    bars, numbers = breakdowns(["same", "same", "other"], [row, row, row])
+    assert [*bars.labels] == ["same", "same (2)", "other"]
+    assert bars.parts == {"forward": [2.0, 2.0, 2.0]}
+    assert [head.text for head in numbers.heads[1:]] == ["same", "same (2)", "other"]
 
 
 def test_a_sweep_has_the_matrix_of_gpus_and_counts(planner, results):

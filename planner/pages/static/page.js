@@ -242,15 +242,17 @@
         marker: { color: colors.parts[part], line: { color: colors.background, width: 1 } },
         hovertemplate: `${text(data.parts[part])}: %{x:.3~g} ${text(chart.unit)}<extra></extra>`,
       }));
-      const entries = Math.ceil(traces.length / (narrow ? 2 : 6));
+      const entries = Math.ceil(traces.length / (narrow ? 1 : 5));
+      const most = Math.floor(drawn.clientWidth / 7);
+      const short = (words) => (words.length > most ? `${words.slice(0, most - 1)}\u2026` : words);
       Plotly.react(drawn, traces, layout(colors, {
-        barmode: "stack", height: (narrow ? 64 : 40) * labels.length + 90 + 22 * entries,
+        barmode: "stack", height: (narrow ? 68 : 40) * labels.length + 90 + 20 * entries,
         yaxis: narrow ? { autorange: "reversed", showticklabels: false } : { autorange: "reversed" },
         xaxis: { title: { text: text(chart.unit) }, side: "top" },
         margin: { l: narrow ? 8 : 50, r: 12, t: 48, b: 8 },
-        annotations: narrow ? labels.map((words) => ({
-          text: words, x: 0, y: words, xref: "x", yref: "y", xanchor: "left", yanchor: "bottom",
-          yshift: 14, showarrow: false, font: { size: 11 },
+        annotations: narrow ? chart.labels.map((words, n) => ({
+          text: text(short(words)), x: 0, xref: "paper", xanchor: "left", align: "left",
+          y: n - 0.25, yref: "y", yanchor: "bottom", showarrow: false, font: { size: 11 }, borderpad: 0,
         })) : [],
         bargap: narrow ? 0.55 : 0.3,
         legend: { orientation: "h", y: 0, yanchor: "top", traceorder: "normal", font: { size: 12 } },
