@@ -17,10 +17,10 @@ _FEED_FORWARD = {
     *("gate_proj", "up_proj", "down_proj", "gate_up_proj", "fc1", "fc2", "c_fc", "w1", "w2", "w3"),
     *("dense_h_to_4h", "dense_4h_to_h", "linear_fc1", "linear_fc2", "all-linear"),
 }
-_ENDS = {
-    *("embed_tokens", "lm_head", "wte", "embed_out", "word_embeddings", "tok_embeddings"),
-    *("output_layer", "embedding"),
+_EMBEDDING = {
+    *("embed_tokens", "wte", "embed_in", "word_embeddings", "tok_embeddings", "embedding"),
 }
+_LOGITS = {"lm_head", "embed_out", "output_layer"}
 
 
 def targets_of(modules: Iterable[str]) -> AdapterTargets:
@@ -55,7 +55,17 @@ def saved_modules(given: str | None) -> str:
     names = _plain([given or ""])
     if not names:
         return str(SavedModules.NONE)
-    return str(SavedModules.EMBEDDINGS) if names <= _ENDS else str(given)
+    return str(SavedModules.EMBEDDINGS) if names <= _EMBEDDING | _LOGITS else str(given)
+
+
+def is_one_end(given: str | None) -> bool:
+    """Whether names of modules are those of the embedding alone, or of the logits alone.
+
+    >>> is_one_end("lm_head"), is_one_end("embed_tokens,lm_head"), is_one_end(None)
+    (True, False, False)
+    """
+    names = _plain([given or ""])
+    return bool(names) and (names <= _EMBEDDING or names <= _LOGITS)
 
 
 def _is_forward(name: str) -> bool:

@@ -129,6 +129,17 @@ _ALIASES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("current", "per_tensor"), "tensorwise"),
         **dict.fromkeys(("subchannel", "block"), "blockwise"),
     },
+    "OptimizerKind": {**dict.fromkeys(("adamw",), "adam")},
+    "PipelineSchedule": {
+        **dict.fromkeys(("1f1b",), "one_forward_one_backward"),
+        **dict.fromkeys(("interleaved_1f1b",), "interleaved"),
+        **dict.fromkeys(("zb_h1", "zb1p", "zbh1"), "zero_bubble"),
+    },
+    "TokenDispatcher": {**dict.fromkeys(("deepep", "hybridep"), "flex")},
+    "ContextExchange": {
+        **dict.fromkeys(("ring",), "p2p"),
+        **dict.fromkeys(("ulysses", "all_to_all"), "a2a"),
+    },
     "CacheType": {
         **dict.fromkeys(("fp16", "bfloat16", "float16", "half", "16bit", "auto"), "bf16"),
         **dict.fromkeys(("fp8_e4m3", "fp8_e5m2", "float8"), "fp8"),

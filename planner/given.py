@@ -101,6 +101,9 @@ def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
         items = [value.strip() for value in listed.split(",")]
         if not equals or not name or not all(items):
             raise SearchSpaceError(f"--set {text!r} is not name=value or name=value,value.")
+        if any("=" in value for value in items):
+            several = " ".join(f"--set {part.strip()}" for part in text.split(","))
+            raise SearchSpaceError(f"--set takes one parameter: give {several}.")
         if name in settings:
             raise SearchSpaceError(f"--set gives {name} twice; list its values with commas.")
         settings[name] = items

@@ -1,12 +1,13 @@
 """What is aimed at for sets of published runs, and what is reached.
 
 ``published/accuracy_targets.csv`` has a row for each figure. Empty cells leave nothing out; the
-others are patterns of the columns of their name, ``kind`` is dense or moe, and ``rated`` 1 are runs
-with a stated rate of requests. Figures: *mean* and *median* of |predicted / measured - 1|, *regret*
-as `planner.validation.compare`, the share *answered* of measured runs, the share *refused* of those
-that ran, the share *said to fit* of those that ran out, and the *gap* between predicted and
-measured weak scaling. Recipes, deployments (the share *judged wrongly*) and logs of engines (the
-*largest* error) are sets of `target_sets`.
+others are patterns of the columns of their name, ``where`` has those of other columns, ``kind`` is
+dense or moe, and ``rated`` 1 are runs with a stated rate of requests. Figures: *mean* and *median*
+of |predicted / measured - 1|, *regret* as `planner.validation.compare`, the share *answered* of
+measured runs, the share *refused* of those that ran, the share *said to fit* of those that ran out,
+the *gap* between predicted and measured weak scaling, the share *inside* the intervals and their
+*width*: the median of upper over lower end, less 1. Recipes, deployments (the share *judged
+wrongly*) and logs of engines (the *largest* error) are sets of `target_sets`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 from target_sets import SETS, scaling_gaps
 
@@ -54,10 +55,11 @@ class Reached:
 
 def reached(tables: Sequence[Sequence[Row]]) -> list[Reached]:
     """Every figure; the tables stand in the order of `make_accuracy.shipped_rows`."""
-    return [_reached(wanted, tables) for wanted in read_table("accuracy_targets.csv", _FOLDER)]
+    return [reached_of(wanted, tables) for wanted in read_table("accuracy_targets.csv", _FOLDER)]
 
 
-def _reached(wanted: Mapping[str, str], tables: Sequence[Sequence[Row]]) -> Reached:
+def reached_of(wanted: Mapping[str, str], tables: Sequence[Sequence[Row]]) -> Reached:
+    """The figure of a row of such a table."""
     if wanted["table"] in SETS:
         return _of_set(wanted)
     rows = tables[_TABLES.index(wanted["table"])]
@@ -102,8 +104,17 @@ def _belongs(wanted: Mapping[str, str], row: Row) -> bool:
         return False
     if wanted["rated"] and row.run.number("request_rate") is None:
         return False
+    if not all(re.search(p, row.run.text(name)) for name, p in _conditions(wanted)):
+        return False
     case = row.prediction.case
     return not wanted["kind"] or (case is not None and case.kind == wanted["kind"])
+
+
+def _conditions(wanted: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Columns and patterns of the cell ``where``: ``column~pattern``, joined by semicolons."""
+    for part in filter(None, wanted.get("where", "").split(";")):
+        name, _, pattern = part.partition("~")
+        yield name, pattern
 
 
 def _of_errors(name: str) -> Callable[[Sequence[Row], Compared], tuple[int, float]]:
@@ -129,6 +140,13 @@ def _said_to_fit(rows: Sequence[Row], _: Compared) -> tuple[int, float]:
     return found.ran_out, found.said_to_fit / found.ran_out if found.ran_out else math.nan
 
 
+def _width(rows: Sequence[Row], compared: Compared) -> tuple[int, float]:
+    """Median of the upper over the lower end of intervals, less 1, of what was measured."""
+    names = [(row, row.first_measured(compared.names) or "") for row in rows]
+    found = [row.ranges[name] for row, name in names if name in row.ranges]
+    return len(found), median(one.high / one.low for one in found) - 1 if found else math.nan
+
+
 def _gap(rows: Sequence[Row], compared: Compared) -> tuple[int, float]:
     found = scaling_gaps(rows, compared)
     return len(found), fmean(found) if found else math.nan
@@ -142,10 +160,12 @@ _FIGURES: Mapping[str, Callable[[Sequence[Row], Compared], tuple[int, float]]] =
     "mean": _of_errors("mape"),
     "median": _of_errors("median"),
     "regret": _of_errors("regret"),
+    "inside": _of_errors("within"),
     "answered": _answered,
     "refused": _refused,
     "said to fit": _said_to_fit,
     "gap": _gap,
+    "width": _width,
 }
 _OF_NUMBERS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "mean": fmean,

@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from published.inference import inference_cells
-from published.tables import DETAILS, changed
+from published.tables import AS_PUBLISHED, DETAILS, changed, original, source_columns
 from published.training import training_cells
 
 from planner.validation.columns import TableKind
 from planner.validation.library import Library
-from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, Run, Runs, read_runs
+from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, Run, read_runs
 
-AS_PUBLISHED = "as_published"
 COLLECTION = "serving"
 """Publisher of the collections of one benchmark, whose files name none of their own."""
 _CELLS = {TableKind.TRAINING: training_cells, TableKind.INFERENCE: inference_cells}
@@ -41,7 +40,7 @@ def main() -> None:
 def compiled(path: Path, library: Library) -> str:
     """The text of a table of runs with every column that is known of them."""
     runs = read_runs(path)
-    source = _source_columns(runs)
+    source = source_columns(runs)
     rows = [_row(original(run, source), runs.kind, library) for run in runs.rows]
     used = {name for row in rows for name, cell in row.items() if cell}
     left = (*source, AS_PUBLISHED)
@@ -53,18 +52,6 @@ def compiled(path: Path, library: Library) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return file.getvalue()
-
-
-def original(run: Run, source: Sequence[str]) -> Run:
-    """A run with the columns and cells of its source alone."""
-    were = dict(part.split("=", 1) for part in run.text(AS_PUBLISHED).split("; ") if part)
-    cells = {name: were.get(name, run.cells[name]) for name in source}
-    return Run(line=run.line, cells=cells)
-
-
-def _source_columns(runs: Runs) -> tuple[str, ...]:
-    names = runs.columns
-    return names[: names.index(AS_PUBLISHED)] if AS_PUBLISHED in names else names
 
 
 def _row(run: Run, kind: TableKind, library: Library) -> Mapping[str, str]:

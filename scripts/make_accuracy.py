@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from accuracy_targets import reached
@@ -86,6 +87,7 @@ def _targets(tables: Sequence[Sequence[Row]]) -> Iterator[str]:
     yield table(("set", "figure", "runs", "reached", "unfitted", "target", "met"), lines)
 
 
+@cache
 def shipped_rows() -> list[Sequence[Row]]:
     """The rows of every shipped table with their predictions."""
     library = Library(catalogue=Catalogue(None))

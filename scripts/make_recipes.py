@@ -44,7 +44,8 @@ _HEAD = """# Vendors' layouts beside ours
 Made by `python scripts/make_recipes.py`. {recipes} layouts that NVIDIA tuned and ships
 (`{source}`;
 carried in `planner/validation/recipes.csv`), each beside the plan that a search with the recipe's
-framework recommends for the same model, GPUs, length, batch and precision.
+framework recommends for the same model, GPUs, length, batch, precision and scaling in 8 bit;
+it may hide the exchange of tokens between experts behind computation where the recipe does.
 
 *Gain* is the predicted throughput of the recommended plan over that of the vendor's layout, less 1:
 a claim, as nobody ran both. Plans within a factor of {factor:.2f} of each other are ties.
@@ -170,7 +171,9 @@ def page(found: Sequence[Compared]) -> str:
 def _compared(recipe: Mapping[str, str]) -> Compared:
     question = question_of(recipe)
     found = planner.estimate(**question, settings=layout_of(recipe))
-    result = _searched(tuple(question.items()), recipe["precision"])
+    overlaps = layout_of(recipe)["overlap_expert_parallel"]
+    told = (recipe["precision"], _scaled(recipe["recipe"]), overlaps)
+    result = _searched(tuple(question.items()), *told)
     best, machine = result.recommended, found.candidates.estimate.setting.machine
     sure = result.problem.sources[0].confidence(question["num_gpus"])
     table = found.table()
@@ -185,8 +188,14 @@ def _compared(recipe: Mapping[str, str]) -> Compared:
 
 
 @cache
-def _searched(question: tuple[tuple[str, Any], ...], precision: str) -> SearchResult:
-    return planner.search(**dict(question), precision=precision)
+def _searched(
+    question: tuple[tuple[str, Any], ...], precision: str, scaled: str, overlaps: bool
+) -> SearchResult:
+    """The recommended plan may hide the exchange of experts' tokens where the recipe does."""
+    settings: dict[str, Any] = {"fp8_recipe": scaled} if scaled else {}
+    if overlaps:
+        settings["overlap_expert_parallel"] = [False, True]
+    return planner.search(**dict(question), precision=precision, settings=settings)
 
 
 def question_of(recipe: Mapping[str, str]) -> dict[str, Any]:
@@ -206,6 +215,7 @@ def layout_of(recipe: Mapping[str, str]) -> dict[str, Any]:
         "precision": recipe["precision"],
         **({"fp8_recipe": scaled} if (scaled := _scaled(recipe["recipe"])) else {}),
         "sequence_parallel": recipe["sequence_parallel"] == "True",
+        "overlap_expert_parallel": recipe["overlap_expert_parallel"] == "True",
         "zero_stage": 1 if int(recipe["num_gpus"]) > own else 0,
     }
 

@@ -29,8 +29,8 @@ NAVIGATION = {
     "failures energy api_prices comparing report ui files specs measure calibration drivers python",
     "Reference": "reference launch_options generated/interface generated/gpus generated/clusters "
     "generated/models generated/frameworks generated/engines",
-    "How well, and how": "accuracy accuracy_tables recipes launch_files_read generated/formulas "
-    "design speed",
+    "How well, and how": "accuracy accuracy_tables causes recipes launch_files_read "
+    "generated/formulas design speed",
     "Project": "generated/contributing generated/changelog",
 }
 _FORMULAS = """Formulas

@@ -56,10 +56,16 @@ def _split_experts(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _routing(c: TrainingConfigurations, context: Context) -> BoolArray:
-    overlaps = c.overlap_expert_parallel
+    named = (c.token_dispatcher != TokenDispatcher.AUTO) | (c.expert_capacity_factor > 0)
+    blocks = [group.feed_forward for group in context.model.layer_groups if group.num_experts]
+    # However they are spread: a token goes to so many different experts.
+    most = max((one.num_experts / one.num_experts_per_tok for one in blocks if one), default=1.0)
+    return np.asarray((named & (not blocks)) | (c.expert_imbalance > most))
+
+
+def _overlapped_exchange(c: TrainingConfigurations, _: Context) -> BoolArray:
     alone = (c.expert_parallel == 1) | (c.recompute == Recompute.FULL)
-    named = (c.token_dispatcher != TokenDispatcher.AUTO) | (c.expert_load != 1)
-    return np.asarray((overlaps & alone) | (named & (context.model.num_experts == 0)))
+    return np.asarray(c.overlap_expert_parallel & alone)
 
 
 def _asynchronous(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -121,10 +127,15 @@ OPTION_RULES = (
         _split_experts,
     ),
     (
-        "overlap_expert_parallel",
-        "token_dispatcher, expert_capacity_factor and expert_imbalance need experts, "
-        "overlap_expert_parallel needs expert_parallel > 1 and no full recomputation",
+        "expert_routing",
+        "token_dispatcher, expert_capacity_factor and expert_imbalance need experts; "
+        "expert_imbalance is at most the experts over those that a token visits",
         _routing,
+    ),
+    (
+        "overlap_expert_parallel",
+        "overlap_expert_parallel needs expert_parallel > 1 and no full recomputation",
+        _overlapped_exchange,
     ),
     (
         "tp_comm_overlap",

@@ -75,9 +75,12 @@ class TrainingConfigurations(ConfigurationTable):
 
     @property
     def expert_load(self) -> FloatArray:
-        """Tokens of the fullest rank of experts over the mean, those dropped left out."""
+        """Tokens of the fullest rank of experts over the mean, those dropped left out.
+
+        A rank has all tokens at most, so many times the mean as ranks split the experts.
+        """
         limit = np.where(self.expert_capacity_factor > 0, self.expert_capacity_factor, np.inf)
-        return np.minimum(self.expert_imbalance, limit)
+        return np.minimum(np.minimum(self.expert_imbalance, self.expert_parallel), limit)
 
     @property
     def from_both_ends(self) -> BoolArray:

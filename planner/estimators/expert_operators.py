@@ -40,8 +40,10 @@ def experts(share: Share, op: Experts, layer: Layer) -> Iterator[Operator]:
     activation = machine.memory_time(SIXTEEN_BIT * op.matrices * pairs * op.width)
     inside = op.matrices - 1
     depth = op.depth * split
-    cast_inputs = machine.cast_time(pairs * (depth + op.width), share.kernel_format)
-    cast_outputs = machine.cast_time(pairs * (depth + inside * op.width), share.kernel_format)
+    cast_inputs = machine.expert_cast_time(pairs * (depth + op.width), share.kernel_format)
+    cast_outputs = machine.expert_cast_time(
+        pairs * (depth + inside * op.width), share.kernel_format
+    )
     backward = 2 * (matmul + activation)
     if share.setting.workload.is_frozen:
         backward = matmul + 2 * activation
@@ -50,7 +52,7 @@ def experts(share: Share, op: Experts, layer: Layer) -> Iterator[Operator]:
         forward=matmul + activation + cast_inputs,
         backward=backward + cast_outputs,
         flops=2.0 * op.matrices * op.depth * op.width * pairs,
-        selective=repeats_outputs(share, layer) * activation / (matmul + activation + cast_inputs),
+        selective=repeats_outputs(share) * activation / (matmul + activation + cast_inputs),
         weights=0.0 if share.setting.workload.is_frozen else matmul,
     )
 

@@ -103,6 +103,7 @@ def ideal_engine(engine: EngineProfile) -> EngineProfile:
         engine,
         execution=_changed(engine.execution, **_SERVING),
         linear_compute_by_architecture={},
+        fp8_cache_compute_by_architecture={},
         attention_split=None,
     )
 

@@ -82,7 +82,7 @@ def dense_rows(gpu: GpuSpec, formats: Sequence[KernelFormat], shown: Shown) -> R
 
 
 def expert_rows(gpu: GpuSpec, formats: Sequence[KernelFormat], shown: Shown) -> Rows:
-    """The same of the grouped products of experts."""
+    """The same of the grouped products of experts, whose rows contain no casts."""
     rows = _columns([_expert_row(gpu, form, shown) for form in formats])
     rows["read_fraction"] = rows["bandwidth_fraction"]
     rows["bandwidth_fraction"] = rows["bandwidth_fraction"] * shown.bandwidth
@@ -135,6 +135,7 @@ def _expert_row(gpu: GpuSpec, form: KernelFormat, shown: Shown) -> dict[str, flo
         **_rate(gpu, form, row["compute_fraction"], shown),
         "peak": _peak(gpu, form),
         "weight": form.weight,
+        "cast_bytes": form.cast_bytes,
     }
 
 

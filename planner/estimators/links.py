@@ -18,6 +18,7 @@ from planner.formulas.collectives import (
     network_latency,
     point_to_point_time,
     ranks_per_domain,
+    ring_latency,
 )
 from planner.specs.catalogue import Catalogue
 from planner.specs.cluster import ClusterSpec
@@ -30,6 +31,9 @@ _PASSES = {
     "reduce_scatter": 1,
     "all_to_all": 1,
 }
+_RINGS = ("all_gather", "reduce_scatter")
+_CROSSINGS = 2.0
+"""An all-reduce over two domains, of which ``base_latency`` is, crosses the network twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,11 +75,7 @@ class Links:
         e = self._collectives[kind]
         up, out = self.cluster.scale_up, self.cluster.scale_out
         local = self._local_ranks(group)
-        waiting = network_latency(
-            num_domains=group.size / local,
-            base_latency=out.base_latency,
-            latency_per_doubling=out.latency_per_doubling,
-        )
+        waiting = self._network_latency(kind, group.size / local, local)
         links = {
             "ranks_in_domain": local,
             "group_size": group.size,
@@ -135,6 +135,21 @@ class Links:
             num_gpus=num_gpus,
             pod_size=out.pod_size,
             slowdown_per_doubling=out.slowdown_per_doubling,
+        )
+
+    def _network_latency(self, kind: str, num_domains: Numeric, local: Numeric) -> FloatArray:
+        out = self.cluster.scale_out
+        if kind in _RINGS:
+            return ring_latency(
+                num_domains=num_domains,
+                ranks_in_domain=local,
+                hop=out.base_latency / _CROSSINGS,
+                latency_per_rank=self._collectives[kind].latency_per_rank,
+            )
+        return network_latency(
+            num_domains=num_domains,
+            base_latency=out.base_latency,
+            latency_per_doubling=out.latency_per_doubling,
         )
 
     def _local_ranks(self, group: Group) -> FloatArray:

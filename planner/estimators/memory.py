@@ -16,6 +16,7 @@ from planner.estimators.model_states import ModelStates
 from planner.estimators.offload import (
     HOST_GRADIENT_BYTES,
     host_bytes,
+    host_updates,
     keeps_gradients,
     keeps_states,
     keeps_weights,
@@ -186,10 +187,9 @@ def _stage_memory(
     held = _largest_held(whole, counts)
     rebuilt = _rebuilt(share, counts, held)
     working = np.maximum(_layer_working_set(share, c, held, rebuilt), loss)
-    on_host = keeps_gradients(share.setting, c.offload)
     backward = MemoryBreakdown(
         weights=np.where(keeps_weights(c.offload), 0.0, state("weight", stage)),
-        gradients=np.where(on_host, 0.0, state("gradient", stage)),
+        gradients=np.where(keeps_gradients(share.setting, c), 0.0, state("gradient", stage)),
         optimizer_states=np.where(keeps_states(c.offload), 0.0, state("optimizer", stage)),
         allocated_activations=allocated,
         working=working,
@@ -200,6 +200,7 @@ def _stage_memory(
     )
     moments: tuple[MemoryBreakdown, ...] = (backward,)
     if not share.setting.framework.states.gradients_persist or memory.optimizer_temporary:
+        on_host = host_updates(share.setting, c.offload)
         temporary = np.where(on_host, 0.0, state("temporary", stage))
         moments = _moments(share, c, backward, temporary)
     if not memory.loaded_whole:

@@ -173,6 +173,7 @@ def _newton_schulz(layer: Layer, c: TrainingConfigurations) -> tuple[FloatArray,
         dense.append(newton_schulz_flops(rows=rows, columns=columns))
     experts = [np.zeros(())]
     for routed in layer.of(Experts):
-        each = newton_schulz_flops(rows=np.asarray(routed.depth), columns=np.asarray(routed.width))
+        width = routed.width / c.expert_tensor_parallel
+        each = newton_schulz_flops(rows=np.asarray(routed.depth), columns=width)
         experts.append(routed.matrices * routed.num_experts / c.expert_parallel * each)
     return add(dense), add(experts)

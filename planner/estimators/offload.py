@@ -49,9 +49,22 @@ def keeps_states(offload: CodeArray) -> BoolArray:
     return np.asarray(_OF_STATES[offload])
 
 
-def keeps_gradients(setting: Setting, offload: CodeArray) -> BoolArray:
-    """Where the host keeps the gradients: it updates with them."""
-    return keeps_states(offload) & setting.framework.offloading.host_update
+def host_updates(setting: Setting, offload: CodeArray) -> BoolArray:
+    """Where the host updates the weights that a rank owns."""
+    return np.asarray(keeps_states(offload) & setting.framework.offloading.host_update)
+
+
+def keeps_gradients(setting: Setting, c: TrainingConfigurations) -> BoolArray:
+    """Where gradients leave for the host as they are made, and none stay on the GPU.
+
+    Only sharded ones do (ZeRO-Offload, arXiv:2101.06840, section 4.1), and all of a lone rank.
+    Below stage 2 the GPU adds up whole ones over the micro-batches, as Megatron-LM's buffer of
+    main gradients does, and the host gets its share at the end.
+    """
+    can_shard = ZeroStage.GRADIENTS in setting.framework.zero_stages
+    alone = (c.data_parallel * c.context_parallel == 1) & can_shard
+    leave = (c.zero_stage >= ZeroStage.GRADIENTS) | alone
+    return np.asarray(host_updates(setting, c.offload) & leave)
 
 
 def keeps_weights(offload: CodeArray) -> BoolArray:
@@ -84,7 +97,7 @@ def host_copies(
     """Copies of every configuration; ``moved`` are the activations each group's layer moves.
 
     Forward and backward pass each fetch the weights that a rank owns, and the backward pass
-    brings away the gradients it owns of every micro-batch.
+    brings away the gradients it owns of every micro-batch, where they are sharded.
     """
     nothing = np.zeros(())
     if not c.any_offload:
@@ -100,7 +113,7 @@ def host_copies(
         weights = _owned_of(parameters, c, index) * width
         fetched = np.where(keeps_weights(c.offload), weights, 0.0)
         gradients = _owned_of(trained, c, index) * setting.framework.states.gradient_on_wire
-        away = np.where(keeps_gradients(setting, c.offload), gradients, 0.0)
+        away = np.where(keeps_gradients(setting, c), gradients, 0.0)
         read = _drive_time(setting, c.offload, fetched)
         forward.append(np.maximum(_copy_time(setting, fetched + activations), read))
         backward.append(np.maximum(_copy_time(setting, fetched + away + activations), read))
@@ -117,13 +130,15 @@ def host_update_time(
 ) -> FloatArray:
     """Seconds of the optimizer on the host, and of bringing its ``owned`` weights back.
 
-    States on drives are read and written while others are updated.
+    Gradients that were added up on the GPU come over first. States on drives are read and
+    written while others are updated.
     """
     states, offloading = setting.framework.states, setting.framework.offloading
     update = setting.machine.host_memory_time(owned * own.traffic, offloading.host_memory_fraction)
     passing = _drive_time(setting, c.offload, 2 * owned * own.optimizer)
     back = np.where(keeps_weights(c.offload), 0.0, owned * states.weight_on_wire)
-    return np.maximum(update, passing) + _copy_time(setting, back)
+    over = np.where(keeps_gradients(setting, c), 0.0, owned * states.gradient_on_wire)
+    return np.maximum(update, passing) + _copy_time(setting, over) + _copy_time(setting, back)
 
 
 def streamed_states_time(
@@ -150,7 +165,7 @@ def host_bytes(
         (
             activations,
             np.where(keeps_states(offload) & in_memory, states, 0.0),
-            np.where(keeps_gradients(setting, offload), gradients, 0.0),
+            np.where(host_updates(setting, offload), gradients, 0.0),
             np.where(keeps_weights(offload) & in_memory, weights, 0.0),
         )
     )

@@ -20,7 +20,7 @@ from planner.estimators.offload import (
     HostCopies,
     host_copies,
     host_update_time,
-    keeps_gradients,
+    host_updates,
     keeps_states,
     moved_activations,
     streamed_states_time,
@@ -279,7 +279,7 @@ def _optimizer_time(
     on_gpu = setting.machine.memory_time(own.traffic * most) + muon_time(setting, c, parameters)
     if not c.any_offload or not np.any(keeps_states(c.offload)):
         return on_gpu
-    if np.any(keeps_gradients(setting, c.offload)):
+    if np.any(host_updates(setting, c.offload)):
         offloaded = host_update_time(setting, c, most, own)
     else:
         offloaded = np.maximum(on_gpu, streamed_states_time(setting, c, most, own))

@@ -109,4 +109,4 @@ def _repeated(share: Share, op: Op, layer: Layer) -> Numeric:
     everywhere = share.setting.framework.execution.selective_share
     if not op.cheap:
         return everywhere
-    return np.maximum(everywhere, repeats_outputs(share, layer))
+    return np.maximum(everywhere, repeats_outputs(share))

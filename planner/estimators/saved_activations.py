@@ -60,7 +60,7 @@ def _scores(share: Share, group: LayerGroup) -> FloatArray:
 
 def _repeated_bytes(share: Share, group: LayerGroup) -> FloatArray:
     """Outputs of norms, of the experts' activation and of latent up-projections, if repeated."""
-    repeats = repeats_outputs(share, _layer(share, group))
+    repeats = repeats_outputs(share)
     if not np.any(repeats):
         return np.zeros(())
     return repeats * _sum(share, group, lambda kept, in_feed_forward: kept.remade)
@@ -126,8 +126,7 @@ def _feed_forward_input(share: Share) -> Numeric:
 
 def _activation_input(share: Share) -> Numeric:
     """Bytes per element of what the activation function keeps of its inputs."""
-    in_eight_bits = share.setting.framework.memory.fp8_activation_inputs
-    if not (in_eight_bits and share.setting.workload.is_frozen):
+    if not share.setting.framework.memory.fp8_activation_inputs:
         return 2.0
     return np.where(share.precision >= ComputePrecision.FP8, 1.0, 2.0)
 

@@ -14,7 +14,6 @@ from planner.estimators.gradients import Gradients
 from planner.estimators.machine import Group, Machine
 from planner.estimators.recomputation import Recomputation
 from planner.formulas.overlap import partly_hidden
-from planner.layers.model import Layer
 from planner.layers.sizes import heads_on_rank
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
@@ -188,10 +187,10 @@ def recipe_of(setting: Setting, c: TrainingConfigurations) -> CodeArray:
     return np.where(c.fp8_recipe == Fp8Recipe.AUTO, own, c.fp8_recipe)
 
 
-def repeats_outputs(share: Share, layer: Layer) -> Numeric:
+def repeats_outputs(share: Share) -> Numeric:
     """1 where selective recomputation repeats what makes a layer's outputs at little cost."""
-    execution = share.setting.framework.execution
-    if not (execution.selective_outputs and layer.experts):
+    setting = share.setting
+    if not (setting.framework.execution.selective_outputs and setting.model.num_experts):
         return 0.0
     return share.fused
 

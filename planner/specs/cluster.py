@@ -25,7 +25,8 @@ class ScaleUp:
 class ScaleOut:
     """The network between domains: one direction, per GPU.
 
-    A collective over k domains pays ``base_latency + latency_per_doubling log2(k/2)``;
+    A collective over k domains pays ``base_latency + latency_per_doubling log2(k/2)``, a ring of
+    gathers or scatters half the ``base_latency`` for each domain it goes on to;
     ``efficiency`` is the share of the NIC's rate that it reaches. ``gpus_per_nic``: neighbours
     that share a NIC; ``bandwidth`` is the share of one. A step lasts longer by
     ``slowdown_per_doubling`` for each doubling of its GPUs beyond ``pod_size``

@@ -274,6 +274,9 @@ class EngineProfile:
     linear_compute_by_architecture: Mapping[str, Fraction] = field(default_factory=dict)
     """Times ``compute_fraction``, what its library's dense products reach on GPUs of a
     generation."""
+    fp8_cache_compute_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
+    """What decode attention over an 8-bit cache computes over what it does in 16 bits, on GPUs of a
+    generation for which its kernels do so in 8."""
     attention_split: AttentionSplit | None = None
     """Without it decode attention runs as measured at any size."""
     without_graphs: WithoutGraphs | None = None

@@ -38,7 +38,7 @@ class Execution:
     """Share of a layer that selective recomputation repeats beside an unfused attention core: 0 in
     Megatron-LM, about half where every other product is kept."""
     selective_outputs: bool = False
-    """With a fused attention, selective recomputation of layers with experts repeats norms, the
+    """With a fused attention, selective recomputation of a model with experts repeats norms, the
     experts' activation function and the up-projections of latent attention."""
     softmax_multiple: Annotated[int, Field(ge=1)] = 1
     """Its softmax kernel takes sequences times heads of a GPU that this divides; others fall back
@@ -175,7 +175,7 @@ class Memory:
     """Matrices keep their inputs in 8 bits where they are multiplied in 8 bits; else in 16 bits,
     cast again by the backward pass."""
     fp8_activation_inputs: bool = False
-    """Beside frozen weights the inputs of the activation function are kept in 8 bits too."""
+    """The inputs of the activation function are kept in 8 bits where matrices are multiplied so."""
     adapter_input: BytesOrZero = 0.0
     """Bytes per element that an adapter keeps of its input beside what its frozen matrix does, such
     as what dropout made of it."""

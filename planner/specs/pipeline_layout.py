@@ -31,7 +31,9 @@ def chunks_of(layout: str) -> list[str]:
             raise SpecError(f"The layout {layout[:60]!r} of the pipeline has too many layers.")
         text = pattern.sub(lambda found: found[1] * int(found[2]), text)
     if set(text) - set("EtmL|"):
-        raise SpecError(f"{layout[:60]!r} is no layout of a pipeline, as Et*3|(tt|)*29,m|L is.")
+        raise SpecError(
+            f"{layout[:60]!r} is no layout of a pipeline, as Et*3|(tt|)*29,m|L and 7,8,8,7 are."
+        )
     return text.split("|")
 
 

@@ -19,6 +19,7 @@ class KernelFormat:
     used. ``kernel`` is the row of the GPU's measured quantized kernels, ``experts`` that of
     its grouped ones. ``cast_bytes``: what kernels of their own, which the row does not contain,
     move for an activation that they quantize; 0: the row contains them, or nothing is quantized.
+    Rows of tiled kernels contain them whatever is said here, those of grouped ones do not.
     """
 
     weight: float
@@ -85,7 +86,12 @@ _FP8_TRAINING: Mapping[Fp8Recipe, KernelFormat] = {
     Fp8Recipe.ROWWISE: replace(
         FORMATS[Quantization.W16A16], compute=(Precision.BF16, Precision.FP16)
     ),
-    Fp8Recipe.BLOCKWISE: FORMATS[Quantization.FP8_BLOCK],
+    # Experts by kernels such as DeepGEMM's, whose published rates on H800 are those of one scale
+    # per tensor, not by those that serve; casts write rows and columns, an fp32 scale per 128.
+    Fp8Recipe.BLOCKWISE: replace(
+        FORMATS[Quantization.FP8_BLOCK], experts="fp8_tensor",
+        cast_bytes=2.0 + 2 * (1.0 + 4 / 128),
+    ),
     # A copy by rows and one by columns, each with an 8-bit exponent per 32 numbers.
     Fp8Recipe.MXFP8: replace(
         FORMATS[Quantization.FP8], weight=1.0 + 1 / 32, activation=1.0 + 1 / 32, experts="fp8",

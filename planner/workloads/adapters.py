@@ -6,7 +6,7 @@ from collections.abc import MutableMapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from planner.adapter_names import saved_modules, targets_named
+from planner.adapter_names import is_one_end, saved_modules, targets_named
 from planner.enums import AdapterKind, AdapterTargets, Padding, SavedModules
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.request import Request
@@ -49,6 +49,9 @@ def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict
     if kind is AdapterKind.NONE:
         return {"adapter": kind}
     saved = _word("modules_to_save", saved_modules(request.modules_to_save), SavedModules)
+    if is_one_end(request.modules_to_save):
+        named = f"{request.modules_to_save} alone is not predicted"
+        defaults["modules_to_save"] = f"embedding and logits ({named}: both are counted)"
     fields: dict[str, Any] = {"adapter": kind, "modules_to_save": saved}
     if not kind.is_low_rank:
         return fields | {
@@ -101,8 +104,9 @@ def sample_fields(
     mean, deviation = request.mean_sample_length, request.sample_length_deviation
     if padding is Padding.PACKED:
         if mean is not None or deviation is not None:
+            given = "sample_length_deviation" if mean is None else "mean_sample_length"
             raise SearchSpaceError(
-                "Samples that are packed fill their sequences: mean_sample_length needs padding "
+                f"Samples that are packed fill their sequences: {given} needs padding "
                 "longest, full or none."
             )
         return {}

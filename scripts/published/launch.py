@@ -13,7 +13,7 @@ from planner.validation.columns import SCHEDULED
 from planner.validation.runs import Run
 from published.layouts import Split
 from published.setups import benchmark_model
-from published.tables import read_table, source_text
+from published.tables import measured_by, read_table, source_text
 
 _BENCHMARK = re.compile(r"db-dump|source_file=2026-|gap-analysis\.csv")
 _NUMBERS = ("tensor_parallel", "input_tokens", "output_tokens")
@@ -48,6 +48,7 @@ def _is_of(run: Run, replica: Split, row: Row) -> bool:
         and row["attention_data_parallel"] in ("", str(int(attention)))
         and any(run.text("framework_version").startswith(v) for v in row["version"].split("|"))
         and all(not row[name] or str(numbers[name]) in row[name].split("|") for name in _NUMBERS)
+        and measured_by(run, row["measured_until"])
         and int(low or 0) <= (run.count("concurrency") or 1) <= int(high or _MOST)
     )
 

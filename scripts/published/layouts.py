@@ -58,7 +58,7 @@ def _split(run: Run, prefix: str, moe: bool) -> Split:
         return run.count(f"{prefix}{name}") or 1
 
     t, a, e = count("tensor_parallel"), count("attention_data_parallel"), count("expert_parallel")
-    if not prefix:
+    if not prefix and (t > _WIDEST_TENSOR or run.text("attention_data_parallel")):
         t, a, e = _once(t, a, e, count("expert_tensor_parallel"))
     if prefix and moe and a == 1 and t > _WIDEST_TENSOR and not run.text(PUBLISHED):
         t, a = 1, t
@@ -74,7 +74,8 @@ def _once(t: int, a: int, e: int, per_expert: int) -> tuple[int, int, int]:
     """Sizes where a source multiplied the width of a node twice.
 
     Some list the replica's GPUs as tensor, expert and attention-data parallel each and then
-    their product: 8 GPUs appear as 64 = 8 x 8, 4 GPUs as 4 x 4 = 16.
+    their product: 8 GPUs appear as 64 = 8 x 8, 4 GPUs as 4 x 4 = 16. Where a row does not
+    count ranks of attention, 4 = 2 x 2 are 4 GPUs of a node.
     """
     if per_expert == e > 1 and t * a == e * per_expert:
         return (1, e, e) if a > 1 else (e, 1, e)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from planner.validation.runs import Run
+from planner.validation.runs import Run, Runs
 
 _FOLDER = Path(__file__).parent
 _TEXTS = ("framework", "notes", "gpu", "mode", "framework_version")
+_DATE = re.compile(r"measured=(\d{4}-\d\d-\d\d)")
+AS_PUBLISHED = "as_published"
 DETAILS = "source_details"
 """The column of what tells the rows of a file of runs apart."""
 
@@ -35,6 +37,31 @@ def convention(run: Run, field: str) -> str:
         if row["field"] == field and (found := re.search(row["pattern"], text)):
             return found.expand(row["value"])
     return ""
+
+
+def measuring_day(run: Run) -> str:
+    """The day on which a run was measured, as 2025-12-31; empty where its source has none."""
+    found = _DATE.search(run.text(DETAILS))
+    return found[1] if found else ""
+
+
+def measured_by(run: Run, last: str) -> bool:
+    """Whether a run was measured on a day or before it; any is where there is no last day."""
+    day = measuring_day(run)
+    return not last or bool(day and day <= last)
+
+
+def original(run: Run, source: Sequence[str]) -> Run:
+    """A run with the columns and cells of its source alone."""
+    were = dict(part.split("=", 1) for part in run.text(AS_PUBLISHED).split("; ") if part)
+    cells = {name: were.get(name, run.cells[name]) for name in source}
+    return Run(line=run.line, cells=cells)
+
+
+def source_columns(runs: Runs) -> tuple[str, ...]:
+    """The columns of a table that its sources fill."""
+    names = runs.columns
+    return names[: names.index(AS_PUBLISHED)] if AS_PUBLISHED in names else names
 
 
 def changed(run: Run, cells: Mapping[str, str]) -> dict[str, str]:

@@ -49,3 +49,25 @@ def test_a_framework_of_pre_training_can_tune_adapters(planner):
     )  # fmt: skip
     assert ran.exit_code == 0
     assert "lora of rank 16 on attention: 44.56 million parameters trained" in ran.out
+
+
+def test_one_end_that_is_saved_alone_is_counted_with_the_other(planner):
+    asked = ("estimate", "--model", "llama-2-7b", "--gpus", "4", "--framework", "hf-trainer")
+    one, both = (
+        planner(*asked, "--adapter", "lora", "--modules-to-save", names)
+        for names in ("lm_head", "embed_tokens,lm_head")
+    )
+    assert "lm_head alone is not predicted: both are counted" in " ".join(one.out.split())
+    assert "alone" not in both.out
+    assert "278.9 million parameters" in one.out
+    assert "278.9 million parameters" in both.out
+
+
+def test_a_deviation_of_packed_samples_is_named(planner):
+    ran = planner(
+        "estimate", "--model", "llama-2-7b", "--gpus", "4", "--adapter", "lora",
+        "--sample-length-deviation", "100",
+    )  # fmt: skip
+    assert "sample_length_deviation needs padding longest, full or none" in " ".join(
+        ran.err.split()
+    )

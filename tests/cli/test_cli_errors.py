@@ -18,6 +18,7 @@ BAD_INPUT = {
     "unknown parameter": ((*LLAMA, "--set", "tensor_paralel=2"), 3, "tensor_parallel"),
     "unknown value": ((*LLAMA, "--set", "recompute=some"), 3, "none, selective, full"),
     "no value": ((*LLAMA, "--set", "tensor_parallel"), 3, "name=value"),
+    "two in one": ((*LLAMA, "--set", "tp=2,pp=4"), 3, "give --set tp=2 --set pp=4"),
     "unknown objective": ((*LLAMA, "--objective", "speed"), 3, "Unknown objective 'speed'"),
     "unknown unit": ((*LLAMA, "--memory-headroom", "5 stone"), 3, "--memory-headroom 5 stone"),
     "no unit of a short time": (

@@ -38,6 +38,23 @@ def test_a_quantization_by_the_name_people_use(name: str, word: str) -> None:
     assert quantization_word(name) == word
 
 
+@pytest.mark.parametrize(
+    ("parameter", "name", "word"),
+    [
+        ("pipeline_schedule", "1F1B", "one_forward_one_backward"),
+        ("pipeline_schedule", "zb-h1", "zero_bubble"),
+        ("token_dispatcher", "deepep", "flex"),
+        ("cp_comm_type", "ring", "p2p"),
+        ("cp_comm_type", "ulysses", "a2a"),
+        ("optimizer", "adamw", "adam"),
+    ],
+)
+def test_an_option_by_the_name_that_papers_and_frameworks_have(
+    parameter: str, name: str, word: str
+) -> None:
+    assert checked(parameter, [name]) == checked(parameter, [word])
+
+
 def test_names_of_one_type_are_one_value() -> None:
     assert len(checked("quantization", ["bf16", "fp16", "w16a16", "fp8"])) == 2
 

@@ -273,7 +273,15 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {**EXPERTS, "overlap_expert_parallel": True},
         MIXTRAL,
     ),
-    ("overlap_expert_parallel", {"expert_imbalance": 1.5}, {}, {}),
+    ("expert_routing", {"expert_imbalance": 1.5}, {}, {}),
+    ("expert_routing", {"expert_capacity_factor": 2}, {}, {}),
+    # Mixtral: two of eight experts for a token, so a rank of them has four times the mean at most.
+    (
+        "expert_routing",
+        {**EXPERTS, "expert_imbalance": 5},
+        {**EXPERTS, "expert_imbalance": 4},
+        MIXTRAL,
+    ),
     (
         "tp_comm_overlap",
         {**TWO, "tp_comm_overlap": True},

@@ -101,6 +101,33 @@ def test_products_and_collectives_take_what_the_engine_says_of_them() -> None:
 
 
 @pytest.mark.parametrize(
+    ("gpu", "cache", "faster"),
+    [
+        ("b200-sxm-180gb", CacheType.FP8, 1.5),
+        ("b200-sxm-180gb", CacheType.BF16, 1.0),
+        ("h200-sxm-141gb", CacheType.FP8, 1.0),
+    ],
+)
+def test_latent_attention_over_an_8_bit_cache_computes_in_8_bit_on_blackwell(
+    gpu: str, cache: CacheType, faster: float
+) -> None:
+    """All heads share a latent, so that arithmetic bounds it."""
+    setting = serving_setting(
+        "deepseek-v3", gpu, engine="tensorrt-llm", input_tokens=8000, output_tokens=200
+    )
+    none = dataclasses.replace(setting.engine, fp8_cache_compute_by_architecture={})
+    c = replicas(
+        num_gpus=8, attention_data_parallel=8, expert_parallel=8, concurrency=512, kv_cache=cache
+    )
+    seconds = []
+    for engine in (none, setting.engine):
+        step = static_batch(dataclasses.replace(setting, engine=engine), c).decode_step
+        _, operators = step.layers[-1]
+        seconds += [float(o.time) for o in operators if o.name == "attention_decode"]
+    assert seconds[0] / seconds[1] == pytest.approx(faster, rel=0.05)
+
+
+@pytest.mark.parametrize(
     ("gpu", "faster"), [("rtx4090-24gb", 1.9), ("rtx6000-ada", 1.0), ("a100-sxm-80gb", 1.0)]
 )
 def test_sums_in_16_bit_are_faster_on_geforce_alone(gpu: str, faster: float) -> None:

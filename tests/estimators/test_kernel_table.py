@@ -155,11 +155,38 @@ def test_factors_per_row_are_no_faster_than_16_bit(gpu: str) -> None:
     assert seconds(gpu, Fp8Recipe.TENSORWISE)[0] < 0.7 * product
 
 
-def test_experts_with_one_factor_per_tensor_use_a_faster_kernel_on_hopper() -> None:
-    tensor, block = (
-        seconds("h100-sxm-80gb", recipe)[2] for recipe in (Fp8Recipe.DELAYED, Fp8Recipe.BLOCKWISE)
+@pytest.mark.parametrize(
+    ("groups", "rows", "columns", "depth", "published"),
+    [
+        *((4, 8192, 4096, 7168, 1297e12), (4, 8192, 7168, 2048, 1099e12)),
+        *((8, 4096, 4096, 7168, 1288e12), (8, 4096, 7168, 2048, 1093e12)),
+    ],
+)
+def test_experts_with_factors_of_blocks_train_at_the_rates_of_deepgemm(
+    groups, rows, columns, depth, published
+) -> None:
+    """deepseek-ai/DeepGEMM@a6d97a1 README: contiguous grouped GEMMs on H800, in a burst."""
+    machine = neutral("h800-sxm-80gb")[0]
+    took = machine.grouped_gemm_time(
+        float(groups * rows),
+        float(groups),
+        depth,
+        float(columns),
+        1,
+        format_of(Fp8Recipe.BLOCKWISE),
     )
-    assert tensor < 0.75 * block
+    rate = 2 * groups * rows * columns * depth / float(took)
+    held = machine.gpu.efficiency.sustained_compute_fraction
+    assert rate / held == pytest.approx(published, rel=0.22)
+
+
+def test_casts_of_blocks_are_part_of_dense_kernels_and_none_of_those_of_experts() -> None:
+    """They read 2 bytes and write 1 and an fp32 factor per 128 twice, beside experts."""
+    machine = neutral("h100-sxm-80gb")[0]
+    form, numbers = format_of(Fp8Recipe.BLOCKWISE), 8192.0**2
+    assert machine.cast_time(numbers, form) == 0
+    moved = (2 + 2 * 132 / 128) * numbers
+    assert float(machine.expert_cast_time(numbers, form)) == float(machine.memory_time(moved))
 
 
 def test_factors_of_groups_are_written_by_rows_and_by_columns() -> None:

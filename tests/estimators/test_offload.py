@@ -57,6 +57,21 @@ def test_optimizer_on_the_host_leaves_weights_on_the_gpu() -> None:
     assert number(memory.host) == pytest.approx(16 * PARAMETERS, rel=1e-6)
 
 
+def test_gradients_that_are_not_sharded_are_added_up_on_the_gpu() -> None:
+    """Megatron-LM's buffer of fp32 gradients stays, and each rank's share is copied once."""
+    settings = {"zero_stage": 1, "micro_batch_size": 1}
+    kept = offloaded("optimizer", framework="megatron-lm", settings=settings)
+    assert number(kept.memory.fullest.gradients) == pytest.approx(4 * PARAMETERS, rel=1e-6)
+    assert number(kept.memory.fullest.optimizer_states) == 0
+    assert number(kept.memory.host) == pytest.approx(16 * PARAMETERS / 8, rel=1e-6)
+    # They cross the link once, before the update, and not after every micro-batch.
+    assert number(kept.time.parts()["offload"]) == 0
+    updated = PARAMETERS / 8 * (38 / (0.5 * HOST) + (4 + 2) / LINK)
+    assert number(kept.time.optimizer) == pytest.approx(updated, rel=1e-2)
+    sharded = offloaded("optimizer", settings={"zero_stage": 2}).memory
+    assert number(sharded.fullest.gradients) == 0
+
+
 def test_weights_on_the_host_are_gathered_by_layers() -> None:
     memory = offloaded("optimizer_weights").memory
     assert number(memory.fullest.weights) == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from planner.formulas.collectives import (
     network_latency,
     point_to_point_time,
     ranks_per_domain,
+    ring_latency,
 )
 
 
@@ -172,6 +173,24 @@ def test_message() -> None:
     """1 MB at 25 GB/s after 19 us."""
     time = point_to_point_time(num_bytes=1e6, bandwidth=25e9, latency=19e-6)
     assert time == pytest.approx(59e-6)
+
+
+@pytest.mark.parametrize(
+    ("domains", "local", "microseconds"),
+    [(1, 8, 0.0), (2, 8, 17.0), (3, 8, 34.0), (2, 1, 10.0), (64, 8, 63 * 17.0)],
+)
+def test_rings_pass_every_rank_of_every_domain(
+    domains: int, local: int, microseconds: float
+) -> None:
+    """Counted hop by hop: 10 us between domains, 1 us inside; the first domain's are elsewhere."""
+    ranks = [(domain, rank) for domain in range(domains) for rank in range(local)]
+    hops = pairwise(ranks)
+    counted = sum(10.0 if a[0] != b[0] else 1.0 for a, b in hops) - (local - 1)
+    latency = ring_latency(
+        num_domains=domains, ranks_in_domain=local, hop=10e-6, latency_per_rank=1e-6
+    )
+    assert latency * 1e6 == pytest.approx(counted)
+    assert counted == pytest.approx(microseconds)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,13 @@ from planner.formulas.queueing import (
     mean_wait,
     normal_tail,
 )
-from planner.formulas.routing import accepted_tokens, experts_touched, fullest_rank_factor
+from planner.formulas.routing import (
+    accepted_tokens,
+    expected_maximum,
+    experts_touched,
+    fullest_rank_factor,
+    fullest_rank_touched,
+)
 
 
 def test_cache_of_llama_2_70b_is_320_kib_per_token() -> None:
@@ -73,10 +79,34 @@ def test_fullest_of_eight_ranks_as_simulated() -> None:
     random = np.random.default_rng(0)
     loads = random.multinomial(4096, [1 / 8] * 8, size=2000)
     simulated = (loads.max(axis=1) / 512).mean()
-    factor = fullest_rank_factor(pairs=4096, ranks=8)
-    assert factor - 1 == pytest.approx(simulated - 1, rel=0.5)
-    assert fullest_rank_factor(pairs=1, ranks=8) <= 8
-    assert fullest_rank_factor(pairs=100, ranks=1) == 1
+    even = {"num_experts": 256, "dispersion": 0.0}
+    factor = fullest_rank_factor(pairs=4096, ranks=8, **even)
+    assert factor - 1 == pytest.approx(simulated - 1, rel=0.05)
+    assert fullest_rank_factor(pairs=1, ranks=8, **even) <= 8
+    assert fullest_rank_factor(pairs=100, ranks=1, **even) == 1
+
+
+def test_popular_experts_fill_their_rank_as_simulated() -> None:
+    random = np.random.default_rng(0)
+    popularity = random.gamma(0.5, 1.0, size=(4000, 8, 32)).sum(axis=2)
+    simulated = (popularity.max(axis=1) / popularity.mean(axis=1)).mean()
+    factor = fullest_rank_factor(pairs=1e9, ranks=8, num_experts=256, dispersion=2.0)
+    assert factor - 1 == pytest.approx(simulated - 1, rel=0.08)
+
+
+@pytest.mark.parametrize("number", [2, 4, 8, 16, 64, 256])
+def test_largest_of_normal_variables(number: int) -> None:
+    drawn = np.random.default_rng(0).standard_normal((4000, number)).max(axis=1)
+    assert expected_maximum(number) == pytest.approx(drawn.mean(), rel=0.06)
+    assert expected_maximum(1) == 0
+
+
+def test_the_rank_that_reads_most_reads_half_of_the_spread_more() -> None:
+    drawn = np.random.default_rng(0).binomial(32, 0.4, size=(4000, 8)).max(axis=1) / 32
+    share = fullest_rank_touched(share=0.4, ranks=8, local_experts=32)
+    assert share - 0.4 == pytest.approx((drawn.mean() - 0.4) / 2, rel=0.05)
+    assert fullest_rank_touched(share=0.4, ranks=1, local_experts=256) == 0.4
+    assert fullest_rank_touched(share=1.0, ranks=8, local_experts=32) == 1
 
 
 @pytest.mark.parametrize(("rate", "drafts", "tokens"), [(0.8, 4, 3.3616), (0.0, 7, 1.0)])

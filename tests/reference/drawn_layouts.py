@@ -195,7 +195,7 @@ def draw_options(choose: Any, setting: Setting, t: int, p: int, v: int) -> dict[
         "overlap_expert_parallel": f.expert_overlap and sparse and choose([True, False]),
         "token_dispatcher": choose(["auto", *f.token_dispatchers]) if sparse else "auto",
         "expert_capacity_factor": choose([0.0, 1.0, 1.5]) if sparse else 0.0,
-        "expert_imbalance": choose([1.0, 1.25]) if sparse else 1.0,
+        "expert_imbalance": choose([1.0, 1.25, 3.0]) if sparse else 1.0,
         "cp_comm_type": choose(["p2p", "a2a"]) if f.head_exchange else "p2p",
         "tp_comm_overlap": f.overlap.asynchronous_tensor_parallel > 0
         and t > 1
@@ -234,7 +234,7 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         expert_tensor_parallel=choose([1, 1, 2, 3]),
         overlap_expert_parallel=choose([True, False, False]),
         token_dispatcher=choose(["auto", "auto", "auto", "allgather", "flex"]),
-        expert_imbalance=choose([1.0, 1.0, 1.5]),
+        expert_imbalance=choose([1.0, 1.0, 1.5, 6.0]),
         cp_comm_type=choose(["p2p", "p2p", "a2a"]),
         tp_comm_overlap=choose([True, False, False]),
         pipeline_schedule=choose([PipelineSchedule(code).word for code in (0, 0, 0, 0, 2, 3)]),

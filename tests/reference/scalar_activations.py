@@ -56,7 +56,7 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
         each = world.framework.memory.adapter_input
         for name, matrix in thin_matrices(world, layout, group).items():
             kept[f"{name}_adapter_input"] = each * tokens(world, layout) * matrix.depth
-    if recompute == "selective" and repeats_outputs(world, layout, group):
+    if recompute == "selective" and repeats_outputs(world, layout):
         # moe_act, layernorm and mla_up_proj of Megatron-Core; shared experts keep theirs
         kept |= {"projection_input": 0, "block_input": 0, "expert_down_inputs": 0}
         if group.attention and group.attention.kind == "latent":
@@ -69,10 +69,10 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
     return (1 - again) * copies * sum(kept.values()) + again * layer_input
 
 
-def repeats_outputs(world: World, layout: Layout, group: LayerGroup) -> bool:
-    """Whether selective recomputation makes cheap outputs of a layer with experts again."""
+def repeats_outputs(world: World, layout: Layout) -> bool:
+    """Whether selective recomputation makes cheap outputs of a model with experts again."""
     wanted = world.framework.execution.selective_outputs and layout.flash_attention
-    return wanted and group.feed_forward is not None and group.feed_forward.num_experts > 0
+    return wanted and world.model.num_experts > 0
 
 
 def _element(world: World, layout: Layout) -> int:
@@ -130,7 +130,7 @@ def _feed_forward(world: World, layout: Layout, mlp: FeedForwardSpec) -> dict[st
     if frozen(world) and world.workload.lora_targets != "all_linear":
         element = 0  # no weight gradient needs the inputs
     inputs = 2 if mlp.gated else 1
-    in_eight_bits = world.framework.memory.fp8_activation_inputs and frozen(world)
+    in_eight_bits = world.framework.memory.fp8_activation_inputs
     each = 1 if in_eight_bits and layout.precision in ("fp8", "fp4") else 2
     width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
     f = width / layout.tensor_parallel

@@ -17,6 +17,7 @@ from scalar_serving import (
     new_tokens,
     per_step,
     prompts_batch,
+    starting_together,
 )
 from scalar_serving_kernels import Replica, ServingWorld
 from scalar_serving_step import step
@@ -84,7 +85,9 @@ def serve(world: ServingWorld, d: Deployment) -> dict[str, float]:
         queue = (queue + rate * (waiting + service / servers)) / 2
         decoding = (decoding + min(max(rate * answer, 1.0), places)) / 2
     last = fixed + slope * decoding / d.decode_workers
-    burst = world.workload.burst_share * max(d.requests - 1, 0) / 2 * service / servers
+    wait = max(d.requests / rate - steps * last - moved - alone, 0.0)
+    whole = max(d.requests - 1, 0) / 2 * service / servers
+    burst = starting_together(world) * max(whole - wait, 0.0)
     collected = min(world.engine.scheduler.stream_interval, world.workload.output_tokens) - 1
     first = max(d.requests / rate - steps * last - moved, alone) + moved + last + burst
     return {

@@ -60,13 +60,14 @@ def layer(world: World, layout: Layout, group: LayerGroup) -> Ops:
         ops |= _attention_block(world, layout, group.attention)
     if group.feed_forward:
         ops |= _feed_forward_block(world, layout, group.feed_forward, group.parallel_residual)
-    if repeats_outputs(world, layout, group):
-        mlp = group.feed_forward
-        pairs = own_tokens(world, layout) * mlp.num_experts_per_tok * expert_load(layout)
-        matrices = 3 if mlp.gated else 2
-        activation = elementwise(world, 2 * matrices * pairs * mlp.moe_intermediate_size)
-        again_of_experts = activation / ops["experts"].forward
-        ops["experts"] = replace(ops["experts"], selective=again_of_experts)
+    if repeats_outputs(world, layout):
+        if "experts" in ops:
+            mlp = group.feed_forward
+            pairs = own_tokens(world, layout) * mlp.num_experts_per_tok * expert_load(layout)
+            matrices = 3 if mlp.gated else 2
+            activation = elementwise(world, 2 * matrices * pairs * mlp.moe_intermediate_size)
+            again_of_experts = activation / ops["experts"].forward
+            ops["experts"] = replace(ops["experts"], selective=again_of_experts)
         ops |= {name: replace(ops[name], selective=1.0) for name in ops if name in _CHEAP}
     share = world.framework.execution.selective_share
     for name, (forward, backward) in adapter_times(world, layout, group).items():
@@ -333,8 +334,9 @@ def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
     recipe, bits = recipe_of(world, layout), layout.precision
     part = width / split
     experts = grouped_gemm(world, pairs * split, local, h, part, matrices, bits, recipe)
-    cast_inputs = cast(world, pairs * split * (h + part), bits, recipe)
-    cast_outputs = cast(world, pairs * split * (h + (matrices - 1) * part), bits, recipe)
+    cast_inputs = cast(world, pairs * split * (h + part), bits, recipe, of_experts=True)
+    outputs = pairs * split * (h + (matrices - 1) * part)
+    cast_outputs = cast(world, outputs, bits, recipe, of_experts=True)
     experts += local * world.framework.execution.expert_launch_time
     activation = elementwise(world, 2 * matrices * pairs * width)
     gradients = 1 if frozen(world) else 2

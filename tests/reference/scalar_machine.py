@@ -19,12 +19,12 @@ from planner.specs.model import AttentionSpec, ModelSpec
 from planner.specs.workload import TrainingWorkload
 
 # The kernel of fp8 products by recipe, that of experts, bytes of a weight and of an activation,
-# and what casts move for a number.
+# and what casts move for a number; the kernel of blocks contains its casts, that of experts none.
 RECIPES = {
     "delayed": ("fp8", "fp8_tensor", 1.0, 1.0, 3.0),
     "tensorwise": ("fp8", "fp8_tensor", 1.0, 1.0, 3.0),
     "rowwise": ("bf16", "bf16", 2.0, 2.0, 0.0),
-    "blockwise": ("fp8_block", "fp8", 1 + 4 / 128**2, 4.0, 0.0),
+    "blockwise": ("fp8_block", "fp8_tensor", 1 + 4 / 128**2, 4.0, 2 + 264 / 128),
     "mxfp8": ("fp8", "fp8", 33 / 32, 33 / 32, 2 + 66 / 32),
 }
 COMPUTE_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5 + 1 / 16}
@@ -106,7 +106,8 @@ def own_tokens(world: World, layout: Layout) -> float:
 
 def expert_load(layout: Layout) -> float:
     """Tokens of the fullest rank of experts over the mean; what exceeds the capacity is dropped."""
-    return min(layout.expert_imbalance, layout.expert_capacity_factor or math.inf)
+    most = min(layout.expert_imbalance, layout.expert_parallel)
+    return min(most, layout.expert_capacity_factor or math.inf)
 
 
 def of_gradients(world: World, layout: Layout, name: str) -> float:
@@ -205,9 +206,13 @@ def recipe_of(world: World, layout: Layout) -> str:
     return groups or world.framework.fp8_recipe
 
 
-def cast(world: World, numbers: float, precision: str, recipe: str) -> float:
+def cast(
+    world: World, numbers: float, precision: str, recipe: str, of_experts: bool = False
+) -> float:
     """What kernels of their own take to write numbers in fp8."""
     moved = RECIPES[recipe][4] if precision == "fp8" else 0.0
+    if recipe == "blockwise" and not of_experts:
+        moved = 0.0
     return elementwise(world, moved * numbers) if moved else 0.0
 
 
@@ -305,7 +310,10 @@ def network_rate(world: World) -> float:
 def collective(
     world: World, kind: str, num_bytes: float, size: float, stride: float, nics: int = 0
 ) -> float:
-    """a0 + a1 (g-1) + network + (V + sqrt(V V0)) / (B n/(n+x)), g ranks in one domain."""
+    """a0 + a1 (g-1) + network + (V + sqrt(V V0)) / (B n/(n+x)), g ranks in one domain.
+
+    The network: trees of all-reduces take a logarithm of the domains, rings pass all of them.
+    """
     if size <= 1:
         return 0.0
     up, out = world.cluster.scale_up, world.cluster.scale_out
@@ -316,7 +324,10 @@ def collective(
     if domains > 1:
         shares = local if local == up.domain_size else max(local / out.gpus_per_nic, 1)
         rate = min(fabric, min(shares, nics or shares) * network_rate(world))
-        wait = out.base_latency + out.latency_per_doubling * max(math.log2(domains / 2), 0)
+        if kind in ("all_gather", "reduce_scatter"):
+            wait = (domains - 1) * (out.base_latency / 2 + e.latency_per_rank * (local - 1))
+        else:
+            wait = out.base_latency + out.latency_per_doubling * max(math.log2(domains / 2), 0)
     else:
         rate, wait = fabric, 0.0
     volume = PASSES[kind] * num_bytes * (size - 1) / size

@@ -35,6 +35,14 @@ def copy(world: World, num_bytes: float) -> float:
     return num_bytes / min(reached, host_rate(world))
 
 
+def gradients_leave(world: World, layout: Layout) -> bool:
+    """Whether gradients go to the host as they are made: sharded ones, and all of a lone rank."""
+    if layout.offload not in STATES or not world.framework.offloading.host_update:
+        return False
+    alone = layout.data_parallel * layout.context_parallel == 1
+    return layout.zero_stage >= 2 or (alone and 2 in world.framework.zero_stages)
+
+
 def moved_bytes(world: World, layout: Layout, index: int) -> float:
     """Activations that one layer of a group moves to the host."""
     if not layout.offload.endswith("activations"):
@@ -68,7 +76,7 @@ def shown_copies(
         trained, moved = trained_in_layer(world, layout, group), moved_bytes(world, layout, index)
     fetched = width * owned(layout, counts) if layout.offload in WEIGHTS else 0.0
     away = 0.0
-    if layout.offload in STATES and offloading.host_update:
+    if gradients_leave(world, layout):
         away = states.gradient_on_wire * owned(layout, trained)
     before, after = copy(world, fetched + moved), copy(world, fetched + away + moved)
     if layout.offload.endswith("nvme"):
@@ -107,4 +115,5 @@ def update(world: World, layout: Layout, on_gpu: float) -> float:
     if layout.offload.endswith("nvme"):
         drives = world.cluster.drive_bandwidth or OTHER_DRIVES
         passing = max(passing, 2 * most * state_bytes(world, layout) / drives)
-    return passing + copy(world, back)
+    over = 0.0 if gradients_leave(world, layout) else most * states.gradient_on_wire
+    return passing + copy(world, over) + copy(world, back)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scalar_machine import Layout, World, expert_load
+from scalar_machine import Layout, World
 from scalar_offload import WEIGHTS
 from scalar_parameters import layers_like_logits
 
@@ -97,11 +97,15 @@ def _experts(world: World, c: Layout) -> set[str]:
         if g.feed_forward and g.feed_forward.num_experts
     }
     part = any(width % c.expert_tensor_parallel for width in widths)
-    routed = c.token_dispatcher != "auto" or expert_load(c) != 1
+    routed = c.token_dispatcher != "auto" or c.expert_imbalance > 1 or c.expert_capacity_factor > 0
+    blocks = [g.feed_forward for g in world.model.layer_groups if g.feed_forward]
+    apart = [one.num_experts / one.num_experts_per_tok for one in blocks if one.num_experts]
+    crowded = sparse and c.expert_imbalance > max(apart)
     alone = e == 1 or c.recompute == "full"
     return _named(
         expert_tensor_parallel=part if sparse else c.expert_tensor_parallel > 1,
-        overlap_expert_parallel=(c.overlap_expert_parallel and alone) or (routed and not sparse),
+        expert_routing=crowded if sparse else routed,
+        overlap_expert_parallel=c.overlap_expert_parallel and alone,
         expert_parallel=uneven if sparse else e > 1,
         expert_sequence_parallel=sparse and c.tensor_parallel > 1 and not c.sequence_parallel,
     )

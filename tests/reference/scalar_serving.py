@@ -156,7 +156,7 @@ def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
     )
 
 
-def _starting_together(world: ServingWorld) -> float:
+def starting_together(world: ServingWorld) -> float:
     w, scheduler = world.workload, world.engine.scheduler
     if w.request_rate is not None:
         return w.burst_share
@@ -180,7 +180,7 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
     found, steps, together = (
         costs(world, c, running),
         decode_steps(world),
-        _starting_together(world),
+        starting_together(world),
     )
     demand = Demand(
         fixed=found.fixed,

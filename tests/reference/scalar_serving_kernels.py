@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import expm1, log, log1p, sqrt
+from math import ceil, expm1, log1p, sqrt
 from types import SimpleNamespace
 from typing import Any
 
@@ -164,16 +164,35 @@ def experts_visited(num_experts: int, chosen: int, tokens: float, dispersion: fl
     return max(num_experts * share, chosen * min(tokens, 1.0))
 
 
-def fullest_rank(pairs: float, ranks: int) -> float:
-    """1 + sqrt(2 ln(n) n / m), at most n."""
-    if ranks <= 1:
-        return 1.0
-    return min(1 + sqrt(2 * log(ranks) * ranks / max(pairs, 1.0)), float(ranks))
+def largest_of(ranks: int) -> float:
+    """Tukey's lambda quantile of (n - 3/8) / (n + 1/4), Blom's place of the largest of n."""
+    place = (ranks - 0.375) / (ranks + 0.25)
+    return float(4.91 * (place**0.14 - (1 - place) ** 0.14)) if ranks > 1 else 0.0
+
+
+def fullest_rank(pairs: float, ranks: int, num_experts: int, dispersion: float) -> float:
+    """1 + z sqrt(n / m + d n / E), at most n."""
+    spread = ranks / max(pairs, 1.0) + dispersion * ranks / num_experts
+    return min(1 + largest_of(ranks) * sqrt(spread), float(ranks))
+
+
+def most_read(share: float, ranks: int, local: float) -> float:
+    """s + z / 2 sqrt(s (1 - s) / l), at most all."""
+    return float(min(share + largest_of(ranks) / 2 * sqrt(share * (1 - share) / local), 1.0))
+
+
+def expert_slots(world: ServingWorld, c: Replica, mlp: Any) -> int:
+    """Experts of a layer with their copies: those asked for, or as few as fill all ranks."""
+    if not world.engine.redundant_experts:
+        return mlp.num_experts
+    if world.workload.redundant_experts is not None:
+        return mlp.num_experts + world.workload.redundant_experts
+    return ceil(mlp.num_experts / c.expert_parallel) * c.expert_parallel
 
 
 def experts(world: ServingWorld, c: Replica, mlp: Any, tokens: float, pairs: float) -> float:
     """Matrices of the rank with most of the ``pairs``; those of the experts visited are read."""
-    number, h = mlp.num_experts, mlp.moe_latent_size or world.model.hidden_size
+    number, h = expert_slots(world, c, mlp), mlp.moe_latent_size or world.model.hidden_size
     weight, _, _, row, _ = FORMATS[c.expert_quantization]
     table = world.gpu.efficiency.grouped_gemm
     e = table.get(row) or table[{"fp8_tensor": "fp8"}.get(row, "bf16")]
@@ -182,11 +201,10 @@ def experts(world: ServingWorld, c: Replica, mlp: Any, tokens: float, pairs: flo
     visited = experts_visited(
         number, mlp.num_experts_per_tok, tokens, world.workload.expert_dispersion
     )
-    read = max(visited / number * local, min(pairs, 1.0))
+    share = most_read(visited / number, c.expert_parallel, local)
+    read = max(share * local, min(pairs, 1.0))
     shown = world.engine.expert_padding_by_architecture.get(world.gpu.architecture, 1.0)
-    padding = (1 + shown * e.width_offset / width) * (
-        1 + visited / number * e.row_offset / (pairs / local)
-    )
+    padding = (1 + shown * e.width_offset / width) * (1 + share * e.row_offset / (pairs / local))
     matrices = 3 if mlp.gated else 2
     flops = 2 * matrices * h * width * pairs * padding
     moved = matrices * h * width * read * weight
@@ -236,6 +254,8 @@ def decode_attention(
     bandwidth *= execution.attention_bandwidth_fraction
     rate = gpu.peak_flops[world.sixteen_bit] * execution.compute_fraction
     rate *= gpu.efficiency.attention["head_dim_128"].compute_fraction
+    if c.kv_cache == "fp8":
+        rate *= world.engine.fp8_cache_compute_by_architecture.get(gpu.architecture, 1.0)
     return float(max(moved / bandwidth, flops / rate) + e.latency * world.latency_fraction)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import scalar_parameters
 from scalar_machine import value_dim
-from scalar_serving_kernels import CACHE_BYTES, FORMATS, Replica, ServingWorld
+from scalar_serving_kernels import CACHE_BYTES, FORMATS, Replica, ServingWorld, expert_slots
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,11 +101,8 @@ def weights(world: ServingWorld, c: Replica) -> float:
         dense = part_bytes(world, c.quantization, part)
         one += _mlp(h, width, mlp) * dense / c.tensor_parallel
         routed = mlp.num_experts * _mlp(h, mlp.moe_intermediate_size, mlp)
-        if mlp.num_experts and world.engine.redundant_experts:
-            slots = ceil(mlp.num_experts / c.expert_parallel) * c.expert_parallel
-            if world.workload.redundant_experts is not None:
-                slots = mlp.num_experts + world.workload.redundant_experts
-            routed *= slots / mlp.num_experts
+        if mlp.num_experts:
+            routed *= expert_slots(world, c, mlp) / mlp.num_experts
         one += routed * part_bytes(world, c.expert_quantization, "experts") / c.stage_gpus
         small = group.norms_per_layer * h + mlp.num_experts * (h + (1 if mlp.router_bias else 0))
         total += group.num_hidden_layers * (one + 2 * small) * share

@@ -17,6 +17,7 @@ from scalar_serving_kernels import (
     all_reduce,
     decode_attention,
     elementwise,
+    expert_slots,
     experts,
     fullest_rank,
     product,
@@ -207,7 +208,9 @@ def _dense(world: ServingWorld, c: Replica, own: _Share, mlp: Any, width: int) -
 def _routed(world: ServingWorld, c: Replica, batch: StepBatch, own: _Share, mlp: Any) -> Operators:
     h, number, k = world.model.hidden_size, mlp.num_experts, mlp.num_experts_per_tok
     pairs = batch.tokens * k
-    mine = pairs / c.expert_parallel * fullest_rank(pairs, c.expert_parallel)
+    has_copies = expert_slots(world, c, mlp) > number
+    dispersion = 0.0 if has_copies else world.workload.expert_dispersion
+    mine = pairs / c.expert_parallel * fullest_rank(pairs, c.expert_parallel, number, dispersion)
     choosing = batch.tokens
     if world.workload.equal_prompts:
         choosing /= max(batch.decoding + batch.prompts, 1.0)

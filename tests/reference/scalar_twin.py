@@ -33,7 +33,7 @@ from scalar_machine import (
     send,
     shown,
 )
-from scalar_offload import STATES, WEIGHTS, moved_bytes, shown_copies, update
+from scalar_offload import STATES, WEIGHTS, gradients_leave, moved_bytes, shown_copies, update
 from scalar_optimizers import state_bytes, stored_bytes, update_traffic
 from scalar_parameters import end_parameters, groups, layer_parameters, stage_parameters, stages
 from scalar_schedules import behind_others, idle_time
@@ -374,7 +374,7 @@ def _states(world: World, layout: Layout, stage: int) -> Parts:
     host_updates = layout.offload in STATES and world.framework.offloading.host_update
     away = {
         "weights": layout.offload in WEIGHTS,
-        "gradients": host_updates,
+        "gradients": gradients_leave(world, layout),
         "optimizer_states": layout.offload in STATES,
         "temporary": host_updates,
     }
@@ -393,5 +393,7 @@ def _largest_unit(world: World, layout: Layout, stage: int) -> tuple[float, floa
 def _buffers(world: World, layout: Layout, stage: int) -> float:
     """A bucket is as large as it may be, or as what it is filled with."""
     memory = world.framework.memory
+    if not memory.buffered_bytes:
+        return memory.communication_buffer
     held = memory.buffered_bytes * sum(trained_in_stages(world, layout)[stage])
-    return min(memory.communication_buffer, held) if held else memory.communication_buffer
+    return min(memory.communication_buffer, held)

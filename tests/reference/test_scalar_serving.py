@@ -237,6 +237,18 @@ def test_memory_of_published_checkpoints(gpu: str, of_memory: dict[str, Any]) ->
             assert same(at(found.room.size, row, 3), expected.room.size), (name, c)
 
 
+@pytest.mark.parametrize("gpu", ["b200-sxm-180gb", "h200-sxm-141gb"])
+@pytest.mark.parametrize("cache", ["fp8", "bf16"])
+def test_latent_attention_over_caches(gpu: str, cache: str) -> None:
+    setting = make_setting("deepseek-v3", gpu, "tensorrt-llm", input_tokens=8000)
+    ranks = {"num_gpus": 8, "attention_data_parallel": 8, "expert_parallel": 8}
+    c = Replica(**ranks, concurrency=512, kv_cache=cache)
+    found = evaluate_serving(setting, make_replicas([c]))
+    expected = scalar_serving.answers(make_world(setting), c)
+    for name, value in vars(expected.costs).items():
+        assert same(at(getattr(found.served.phases, name), 0, 1), value), name
+
+
 @pytest.mark.parametrize("draft", ["llama-3.2-1b", "llama-3.1-8b"])
 def test_a_model_that_drafts(draft: str) -> None:
     replicas = [

@@ -54,10 +54,32 @@ def test_no_script_tells_of_runs_of_others(scheduler):
 
 
 def test_ranks_that_split_requests_wait_for_each_other(scheduler):
-    shared = {"framework": "trtllm", "framework_version": "", "concurrency": "256"}
+    shared = {
+        "framework": "trtllm", "framework_version": "", "concurrency": "256",
+        "weight_precision": "fp8",
+    }  # fmt: skip
     alone = scheduler(**shared)
     balanced = scheduler(**shared, tensor_parallel="1", attention_data_parallel="8")
     assert (alone.get("poll_interval"), balanced["poll_interval"]) == (None, "60")
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "ranks", "experts", "tokens"),
+    [("8", None, None, 1024 + 64 + 8), ("16", None, "8", 1104), ("256", "8", "8", 1024 + 64 + 32)],
+)
+def test_scripts_of_2025_split_experts_and_requests_by_the_load(
+    scheduler, concurrency, ranks, experts, tokens
+):
+    known = scheduler(
+        framework="trtllm",
+        framework_version="",
+        concurrency=concurrency,
+        source_details="db-dump/2026-04-27; measured=2025-11-02; wip=False",
+    )
+    found = [known.get(f"{name}_parallel") for name in ("attention_data", "expert")]
+    assert found == [ranks or "1", experts or "1"]
+    assert known["max_num_batched_tokens"] == str(tokens)
+    assert ("poll_interval" in known) == bool(ranks)
 
 
 def test_decode_workers_collect_tokens(scheduler):

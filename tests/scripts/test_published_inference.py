@@ -115,6 +115,12 @@ SIZES = ("tensor_parallel", "attention_data_parallel", "expert_parallel", "num_g
             {"num_gpus": "12", "tensor_parallel": "24"}, {"tensor_parallel": "12"}, id="cores"
         ),
         pytest.param(
+            {"tensor_parallel": "4", "expert_tensor_parallel": "2", "expert_parallel": "2",
+             "model": "gpt-oss-120b", "num_gpus": "8"},
+            {},
+            id="4 = 2 x 2 of a node",
+        ),
+        pytest.param(
             {"tensor_parallel": "64", "expert_tensor_parallel": "8",
              "expert_parallel": "8", "model": "deepseek-v3"},
             {"tensor_parallel": "8"},

@@ -394,6 +394,38 @@ def test_the_exchange_of_tokens_is_what_the_run_names(library, changes, deduplic
     assert found.framework.execution.deduplicated_dispatch == deduplicated
 
 
+@pytest.mark.parametrize(
+    ("version", "gpu", "profile"),
+    [
+        ("26.04", "gb200-nvl72", "NeMo"),
+        ("26.06", "gb200-nvl72", "Megatron-Bridge"),
+        ("26.06", "h100-sxm-80gb", "NeMo"),
+    ],
+)
+def test_one_graph_of_the_iteration_is_there_from_26_06_on_and_never_on_hopper(
+    library, version, gpu, profile
+):
+    """No recipe of Megatron-Bridge for H100 has cuda_graph_impl full_iteration."""
+    found = case(library, framework="Megatron-Bridge", framework_version=version, gpu=gpu)
+    assert found.framework.name == profile
+
+
+@pytest.mark.parametrize(
+    ("changes", "ranks"),
+    [
+        ({"token_dispatcher": "alltoall"}, {1}),
+        ({"token_dispatcher": "deepep"}, {2, 4, 8}),
+        ({"token_dispatcher": "deepep", "pipeline_parallel": "2"}, {2, 4}),
+        ({"token_dispatcher": "deepep", "expert_parallel": "4"}, {4}),
+    ],
+)
+def test_an_exchange_of_tokens_that_is_named_has_several_ranks(library, changes, ranks):
+    sizes = {"tensor_parallel": "1", "sequence_parallel": "0", "gated_mlp": "1"}
+    experts = {"num_experts": "8", "num_experts_per_tok": "2", "moe_intermediate_size": "1024"}
+    found = case(library, **(sizes | experts | changes))
+    assert {layout.expert_parallel for layout in found.layouts} == ranks
+
+
 def test_prose_is_not_read(library):
     told = "TP=8 PP=4 GBS=8; w/o MTP; reserved memory; 4x100Gb; DeepEP; liger fused; 64 GB DRAM"
     assert case(library, notes=told) == case(library)

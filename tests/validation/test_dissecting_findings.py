@@ -6,49 +6,25 @@ that does not hold is marked with what is known of why: the mark fails once it h
 
 from typing import Any
 
-import numpy as np
 import pytest
-
-import planner
-from planner.estimators.inference.burst import burst
-
-LENGTH = 350
-A800, RTX4090 = "a800-node", "rtx4090-pcie"
-RTX3090, BRIDGED = "rtx3090-pcie", "rtx3090-nvlink"
-# In 4 bits embedding and logits are what a framework trains of a model without adapters; an
-# adapter of rank 1 stands for none.
-FOUR_BITS = {"adapter": "qlora", "lora_rank": 1, "modules_to_save": "embeddings"}
-
-
-def trained(cluster: str, num_gpus: int, micro_batch_size: int = 1, **asked: Any) -> Any:
-    settings = asked.pop("settings", {})
-    split = settings.get("tensor_parallel", 1)
-    return planner.estimate(
-        **{
-            "model": "llama-2-7b",
-            "framework": "hf-trainer",
-            "cluster": cluster,
-            "num_gpus": num_gpus,
-            "sequence_length": LENGTH,
-            "global_batch_size": micro_batch_size * num_gpus // split,
-            "settings": {"micro_batch_size": micro_batch_size, **settings},
-            **asked,
-        }
-    )
-
-
-def one(values: Any) -> float:
-    return float(np.ravel(values)[0])
-
-
-def tokens_per_second(*args: Any, **asked: Any) -> float:
-    return one(trained(*args, **asked).estimate.tokens_per_second)
-
-
-def efficiency(cluster: str) -> float:
-    """Percent of eight times the tokens of one GPU."""
-    alone, together = (tokens_per_second(cluster, n, 2, **FOUR_BITS) for n in (1, 8))
-    return 100 * together / (8 * alone)
+from dissecting import (
+    A800,
+    BRIDGED,
+    DEEPSPEED,
+    EVERY_TECHNIQUE,
+    MEGATRON,
+    RTX3090,
+    RTX4090,
+    at_its_largest_batch,
+    attention_module,
+    efficiency,
+    idle_share,
+    one,
+    served,
+    slowdown,
+    tokens_per_second,
+    trained,
+)
 
 
 @pytest.mark.parametrize(
@@ -69,16 +45,6 @@ def test_bridges_give_ten_points() -> None:
     assert efficiency(BRIDGED) - efficiency(RTX3090) == pytest.approx(10, abs=2)
 
 
-def slowdown(adapter: str, cluster: str) -> float:
-    """Percent that 13B is slower than 7B."""
-    asked = {"adapter": adapter, "lora_rank": 64}
-    small, large = (
-        tokens_per_second(cluster, 8, model=model, **asked)
-        for model in ("llama-2-7b", "llama-2-13b")
-    )
-    return 100 * (1 - large / small)
-
-
 @pytest.mark.parametrize("cluster", [A800, RTX4090, RTX3090])
 def test_13b_is_about_30_percent_slower_than_7b(cluster: str) -> None:
     """LoRA at micro-batch 1, ours 21, 32, 37: the host's launches do not grow with the width."""
@@ -93,9 +59,6 @@ def test_13b_is_about_30_percent_slower_than_7b(cluster: str) -> None:
 @pytest.mark.parametrize("cluster", [A800, RTX4090, RTX3090])
 def test_qlora_of_13b_is_about_30_percent_slower(cluster: str) -> None:
     assert slowdown("qlora", cluster) == pytest.approx(30, abs=9)
-
-
-EVERY_TECHNIQUE = {"zero_stage": 3, "recompute": "full", "offload": "optimizer_weights"}
 
 
 @pytest.mark.parametrize(
@@ -114,22 +77,8 @@ EVERY_TECHNIQUE = {"zero_stage": 3, "recompute": "full", "offload": "optimizer_w
 )
 def test_70b_with_every_technique_on_24_gb(cluster: str) -> None:
     """200 tokens/s with ZeRO-3, offloading, recomputation and 4 bits; ours 193 on RTX 3090."""
-    asked = {"model": "llama-2-70b", "adapter": "qlora", "lora_rank": 64}
-    found = trained(cluster, 8, **asked, settings=EVERY_TECHNIQUE)
-    assert not found.rejected_by
-    assert one(found.estimate.tokens_per_second) == pytest.approx(200, rel=0.1)
-
-
-def attention_module(flash: bool) -> tuple[float, float]:
-    """Forward and backward seconds of projections, rotary embedding and core of a layer."""
-    settings = {"flash_attention": flash}
-    found = trained(A800, 1, 4, framework="hf-bf16", settings=settings)
-    operators = [
-        each
-        for each in found.estimate.time.blocks[0].time.operators
-        if each.module in ("qkv", "rope", "attention")
-    ]
-    return sum(one(o.forward) for o in operators), sum(one(o.backward) for o in operators)
+    assert not trained(cluster, 8, **EVERY_TECHNIQUE).rejected_by
+    assert tokens_per_second(cluster, 8, **EVERY_TECHNIQUE) == pytest.approx(200, rel=0.1)
 
 
 def test_flash_attention_shortens_the_attention_module() -> None:
@@ -141,33 +90,15 @@ def test_flash_attention_shortens_the_attention_module() -> None:
     assert forward > backward
 
 
-MEGATRON = {"framework": "megatron-lm", "settings": {"zero_stage": 1}}
-DEEPSPEED = {"framework": "deepspeed", "settings": {"zero_stage": 0}}
-
-
 def test_5_to_10_percent_of_a_step_at_batch_1_are_idle() -> None:
     """Ours 9: what the GPU waits for the host, by Megatron-LM, without ZeRO-3's gathers."""
-    time = trained(A800, 8, **MEGATRON).estimate.time
-    parts = time.parts()
-    waiting = one(parts["launch_wait"]) + one(parts["overhead"])
-    assert 0.05 <= waiting / one(time.total) <= 0.10
+    assert 0.05 <= idle_share() <= 0.10
 
 
 def test_megatron_is_faster_at_batch_1_and_deepspeed_takes_more_memory() -> None:
     megatron, deepspeed = (trained(A800, 8, **each).estimate for each in (MEGATRON, DEEPSPEED))
     assert one(megatron.tokens_per_second) > one(deepspeed.tokens_per_second)
     assert one(deepspeed.peak_memory) > one(megatron.peak_memory)
-
-
-def at_its_largest_batch(framework: str, zero_stages: tuple[int, ...]) -> float:
-    speeds = []
-    for stage in zero_stages:
-        for batch in (1, 2, 4, 8, 16, 32, 64):
-            asked = {"framework": framework, "settings": {"zero_stage": stage}}
-            found = trained(A800, 8, batch, **asked)
-            if not found.rejected_by:
-                speeds.append(one(found.estimate.tokens_per_second))
-    return max(speeds)
 
 
 @pytest.mark.xfail(
@@ -182,23 +113,8 @@ def test_deepspeed_is_fastest_at_its_largest_batch() -> None:
 
 @pytest.mark.parametrize("cluster", [RTX4090, RTX3090])
 @pytest.mark.parametrize("asked", [MEGATRON, DEEPSPEED], ids=["Megatron-LM", "DeepSpeed"])
-def test_neither_fits_24_gb_without_memory_techniques(cluster: str, asked: Any) -> None:
+def test_neither_fits_24_gb_without_memory_techniques(cluster: str, asked: dict[str, Any]) -> None:
     assert trained(cluster, 8, **asked).rejected_by == "out_of_memory"
-
-
-def served(engine: str, cluster: str) -> float:
-    """Answered tokens per second of the burst, on all eight GPUs."""
-    found = planner.estimate(
-        workload="serve",
-        model="llama-2-7b",
-        cluster=cluster,
-        num_gpus=8,
-        engine=engine,
-        input_tokens=512,
-        output_tokens=512,
-        settings={"tensor_parallel": 8, "concurrency": 1000},
-    )
-    return 1000 * 512 / burst(found.estimate, 1000).makespan
 
 
 @pytest.mark.parametrize("other", ["tgi", "vllm-v0"])

@@ -162,6 +162,22 @@ def test_caches_where_nothing_is_said(case, changes, cache):
             (8, 1, 4, 1),
         ),
         ({"num_gpus": "8", "tensor_parallel": "8", "expert_parallel": "8"}, (8, 1, 1, 1)),
+        # Ranks of attention that are not counted: experts stand on the same GPUs.
+        (
+            {"num_gpus": "32", "tensor_parallel": "2", "expert_parallel": "16",
+             "model": "deepseek-v3"},
+            (2, 8, 16, 2),
+        ),
+        (
+            {"num_gpus": "", "tensor_parallel": "4", "expert_tensor_parallel": "2",
+             "expert_parallel": "2", "model": "deepseek-v3"},
+            (4, 1, 2, 1),
+        ),
+        (
+            {"num_gpus": "8", "tensor_parallel": "4", "expert_parallel": "16",
+             "model": "deepseek-v3"},
+            (4, 1, 4, 2),
+        ),
     ],
 )  # fmt: skip
 def test_layouts(case, changes, expected):

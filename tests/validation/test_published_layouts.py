@@ -1,6 +1,7 @@
 """Step times of the largest published runs at the layouts that their reports state.
 
-Their memory is not held here: both are still predicted to need more than their cards have.
+The memory of Llama-3 405B is not held here: the schedule of Meta's trainer keeps fewer
+micro-batches than an interleaved one, how many is not published.
 """
 
 import numpy as np
@@ -58,12 +59,19 @@ LLAMA_405B_STEP = (6 * 405.85e9 + 6 * 126 * 16384 * 8192) * 2048 * 8192 / 16384 
 
 @pytest.mark.parametrize(
     ("question", "published", "tolerance"),
-    [(DEEPSEEK_V3, DEEPSEEK_V3_STEP, 0.18), (LLAMA_405B, LLAMA_405B_STEP, 0.05)],
+    [(DEEPSEEK_V3, DEEPSEEK_V3_STEP, 0.05), (LLAMA_405B, LLAMA_405B_STEP, 0.05)],
     ids=["DeepSeek-V3 19.9 s", "Llama-3 405B 6.5 s"],
 )
 def test_step_times_at_published_layouts(question, published, tolerance):
     (step,) = np.atleast_1d(planner.estimate(**question).candidates.step_time)
     assert step == pytest.approx(published, rel=tolerance)
+
+
+def test_deepseek_v3_fits_as_its_report_stores_activations():
+    """In 8 bits, without outputs of norms, of up-projections and of SwiGLU; 123 GiB were it not."""
+    found = planner.estimate(**DEEPSEEK_V3)
+    assert not found.rejected_by
+    assert found.to_frame()["memory_activations_gib"].item() < 40
 
 
 def test_the_exchange_of_experts_hides_behind_the_other_direction():

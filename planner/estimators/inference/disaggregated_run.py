@@ -7,7 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import FloatArray, Numeric
-from planner.estimators.inference.serving import decode_steps, request_overhead, tokens_per_step
+from planner.estimators.inference.serving import (
+    decode_steps,
+    request_overhead,
+    together_share,
+    tokens_per_step,
+)
 from planner.estimators.inference.setting import ServingSetting
 
 _ROUNDS = 60
@@ -60,7 +65,8 @@ def disaggregated_run(
 
     Prompts queue at the prefill workers (approximate mean value analysis of a closed
     network [1]_), move their cache over the network, wait for a place among the sequences
-    of a decode worker, and decode without prompts in between.
+    of a decode worker, and decode without prompts in between. A share of the requests starts
+    together with all others, as at a replica, and queues for longer.
 
     References
     ----------
@@ -71,7 +77,9 @@ def disaggregated_run(
     alone, moved, service = pools.prompt_time, pools.transfer_time, pools.service_time
     rate, number, step = _settled(pools, requests, steps)
     left = requests / rate - steps * step - moved
-    burst = setting.workload.burst_share * np.maximum(requests - 1, 0.0) / 2 * service / number
+    wait = np.maximum(left - alone, 0.0)
+    last = np.maximum(requests - 1, 0.0) / 2 * service / number
+    burst = together_share(setting) * np.maximum(last - wait, 0.0)
     per_token = step / tokens_per_step(setting)
     collected = np.minimum(pools.stream_interval, setting.workload.output_tokens) - 1
     return DisaggregatedRun(
@@ -86,7 +94,7 @@ def disaggregated_run(
         prefill_workers=number,
         load=rate * service / number,
         prompt=alone,
-        wait=np.maximum(left - alone, 0.0) + burst,
+        wait=wait + burst,
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from planner.arrays import FloatArray
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Rank
+from planner.estimators.inference.weights import held_experts
 from planner.formulas.collectives import distinct_share
 from planner.formulas.routing import fullest_rank_factor
 from planner.layers.model import Layer
@@ -16,25 +17,36 @@ from planner.layers.operators import ExpertExchange, Experts
 
 
 def experts(context: LayerContext, op: Experts, layer: Layer) -> Iterator[StepOperator]:
-    """All matrices of the experts of the rank with most of the tokens."""
+    """All matrices of the experts of the rank with most of the tokens.
+
+    Copies of experts share their tokens, and each that is visited is read.
+    """
     rank, c = context.rank, context.rank.configurations
     pairs = rank.batch.tokens * op.per_token
     width = op.width / c.expert_tensor_parallel
-    fullest = fullest_rank_factor(pairs=pairs, ranks=c.expert_parallel)
+    dispersion = rank.setting.workload.expert_dispersion
+    uneven = np.asarray(c.expert_parallel)
     if context.kernels.engine.execution.balanced_experts:
-        fullest = np.ones(())
+        uneven = np.ones(())
+    held = held_experts(rank.setting, op.num_experts, c)
+    # Copies are of the popular ones: they even out what ranks have to do.
+    popularity = np.where(held > op.num_experts, 0.0, dispersion)
+    fullest = fullest_rank_factor(
+        pairs=pairs, ranks=uneven, num_experts=op.num_experts, dispersion=popularity
+    )
     mine = pairs / c.expert_parallel * fullest
     time = context.kernels.experts(
         tokens=_choosing(rank),
         pairs=mine,
-        num_experts=op.num_experts,
+        num_experts=held,
         num_experts_per_tok=op.per_token,
-        local_experts=op.num_experts / c.expert_parallel,
+        local_experts=held / c.expert_parallel,
         hidden_size=op.depth,
         width=width,
         matrices=op.matrices,
         quantization=c.expert_quantization,
-        dispersion=rank.setting.workload.expert_dispersion,
+        dispersion=dispersion,
+        uneven_ranks=uneven,
     )
     # It reads and writes as many tensors as there are matrices.
     activation = context.kernels.elementwise(2.0 * op.matrices * mine * width, kernels=0)

@@ -21,7 +21,7 @@ from planner.estimators.kernel_rows import (
 )
 from planner.estimators.kernel_table import KernelTable
 from planner.estimators.machine import Group, Machine
-from planner.formulas.routing import experts_touched
+from planner.formulas.routing import experts_touched, fullest_rank_touched
 from planner.specs.engine import EngineProfile
 from planner.specs.quantization import FORMATS
 
@@ -74,7 +74,7 @@ class Kernels:
         *,
         tokens: Numeric,
         pairs: Numeric,
-        num_experts: int,
+        num_experts: Numeric,
         num_experts_per_tok: int,
         local_experts: Numeric,
         hidden_size: int,
@@ -82,10 +82,12 @@ class Kernels:
         matrices: int,
         quantization: CodeArray,
         dispersion: float,
+        uneven_ranks: Numeric = 1.0,
     ) -> FloatArray:
         """Seconds of the matrices of a rank's experts on ``pairs`` token-expert pairs.
 
-        ``tokens`` of the whole replica decide which of its ``local_experts`` are read.
+        ``tokens`` of the whole replica decide which of its ``local_experts`` are read; the others
+        wait for the one of the ``uneven_ranks`` that reads most.
         """
         e = chosen(self._expert_matrices, quantization)
         share = experts_touched(
@@ -101,7 +103,9 @@ class Kernels:
             width=width,
             matrices=matrices,
             e=e,
-            touched_share=share,
+            touched_share=fullest_rank_touched(
+                share=share, ranks=uneven_ranks, local_experts=local_experts
+            ),
         )
         return np.where(np.asarray(pairs) > 0, time, 0.0)
 
@@ -132,6 +136,8 @@ class Kernels:
         bandwidth = self.machine.gpu.memory_bandwidth * reached
         peak = self.machine.peak(self.machine.sixteen_bit)
         rate = peak * self._attention_compute_fraction
+        in_fp8 = self._of_architecture(self.engine.fp8_cache_compute_by_architecture)
+        rate = rate * np.where(np.asarray(cache) == CacheType.FP8, in_fp8, 1.0)
         time = np.maximum(moved / bandwidth, flops / rate)
         each = self._instruction_time(cache, group, sequences, heads)
         if np.any(each):

@@ -226,7 +226,7 @@ def served_at_concurrency(
         steps=steps,
         places=places,
     )
-    together = _together(setting)
+    together = together_share(setting)
     decoding = running
     for _ in range(_ROUNDS):
         rate, queue, prompt = _flow(setting, c, costs, work, decoding)
@@ -270,7 +270,7 @@ def _flow(
     queue = queue_of(setting, configurations, work, rate, decoding)
     rounded = (np.ceil(costs.parts - 1e-9) - costs.parts) * queue.decode_step
     between = _scheduled_after(setting, rate, step)
-    wait = queue.wait * (1 - _together(setting))
+    wait = queue.wait * (1 - together_share(setting))
     return rate, queue, costs.prompt_time + rounded + wait + between
 
 
@@ -286,7 +286,7 @@ def _scheduled_after(setting: ServingSetting, rate: FloatArray, step: FloatArray
     return looks + whole * (1 + others / 2) / (1 + others)
 
 
-def _together(setting: ServingSetting) -> float:
+def together_share(setting: ServingSetting) -> float:
     """Share of the requests that start together with all others.
 
     Answers that end together bring the next requests together in closed loops alone.

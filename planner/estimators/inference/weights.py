@@ -14,7 +14,6 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.parameters import count_parameters, layer_parameters
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Product, Split
-from planner.specs.model import LayerGroup
 from planner.specs.quantization import SIXTEEN_BIT_BYTES
 from planner.specs.serving import redundant_experts
 
@@ -61,8 +60,9 @@ def weight_bytes(setting: ServingSetting, configurations: ServingConfigurations)
         for part, (number, layer) in zip(parts, groups, strict=True)
     )
     routed = add(
-        number * layer.experts * _copies(setting, group, c)
+        number * layer.experts * held_experts(setting, group.num_experts, c) / group.num_experts
         for group, (number, layer) in zip(model.layer_groups, groups, strict=True)
+        if group.num_experts
     )
     kept = formats.bytes_of("attention", code)
     latent = add(
@@ -81,12 +81,11 @@ def weight_bytes(setting: ServingSetting, configurations: ServingConfigurations)
     )
 
 
-def _copies(setting: ServingSetting, group: LayerGroup, c: ServingConfigurations) -> Numeric:
-    """Experts that a layer holds over those it has."""
-    number = group.num_experts
+def held_experts(setting: ServingSetting, number: int, c: ServingConfigurations) -> Numeric:
+    """Experts that a layer holds on all ranks, copies of its ``number`` counted."""
     if not number or not setting.engine.redundant_experts:
-        return 1.0
-    return 1.0 + redundant_experts(setting.workload, number, c.expert_parallel) / number
+        return float(number)
+    return number + redundant_experts(setting.workload, number, c.expert_parallel)
 
 
 def _of_latent(layer: Layer, t: FloatArray, stored: FloatArray) -> FloatArray:

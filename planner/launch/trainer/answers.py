@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from planner.adapter_names import targets_of
+from planner.adapter_names import is_one_end, targets_of
 from planner.launch.option_table import OptionTable
 from planner.launch.trainer.batch import batch_said, split_said
 from planner.launch.trainer.said import Collected, Said
@@ -101,8 +101,10 @@ def _adapter(said: Said, found: Collected) -> None:
         found.notes.append("Weights in 8 bits are not predicted: they are taken as 16 bits.")
     if kind == "none":
         return
-    if said.of("script", "saved_modules"):
+    if saved := said.of("script", "saved_modules"):
         found.values["modules_to_save"] = "embeddings"
+        if is_one_end(saved):
+            found.notes.append(f"{saved} alone is not predicted: embedding and logits are counted.")
     if kind == "qlora":
         _scales(said, found)
     rank = said.number("script", "lora_rank")

@@ -112,10 +112,24 @@ def _scheduled(run: Run, engine: EngineProfile, prefix: str, name: str) -> int:
 def _split(run: Run, prefix: str, moe: bool) -> dict[str, int]:
     """The sizes of a replica; ranks of experts divide a stage."""
     split = {name: run.count(f"{prefix}{name}") or 1 for name in _SIZES}
+    if moe and not run.text(f"{prefix}attention_data_parallel"):
+        split["attention_data_parallel"] = _attention_ranks(run, prefix, split)
     if max(split.values()) > _MOST_GPUS:
         raise NotPredicted("impossible layout: more GPUs than there are")
     stage, experts = split["tensor_parallel"] * split["attention_data_parallel"], _SIZES[-1]
     return split | {experts: math.gcd(split[experts], stage) if moe else 1}
+
+
+def _attention_ranks(run: Run, prefix: str, split: Mapping[str, int]) -> int:
+    """Ranks of attention that a run does not count: the GPUs of its experts over tensor_parallel.
+
+    Attention and experts stand on the same GPUs of a stage; one rank where the sizes are no such
+    layout, or would need more GPUs than there are.
+    """
+    tensor, pipeline = split["tensor_parallel"], split["pipeline_parallel"]
+    of_experts = (run.count(f"{prefix}expert_tensor_parallel") or 1) * split["expert_parallel"]
+    most = (run.count("num_gpus") or _MOST_GPUS) if not prefix else _MOST_GPUS
+    return of_experts // tensor if of_experts % tensor == 0 and of_experts * pipeline <= most else 1
 
 
 def _replicas(run: Run, split: Mapping[str, int]) -> float:

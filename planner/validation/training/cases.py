@@ -26,9 +26,8 @@ from planner.validation.library import Library
 from planner.validation.models import NotPredicted, model_of
 from planner.validation.prediction import Case
 from planner.validation.runs import Run
-from planner.validation.training.layouts import Layout, Open, layouts, since
+from planner.validation.training.layouts import ONCE_PER_NODE, Layout, Open, layouts, since
 
-_ONCE_PER_NODE = ("deepep", "hybridep", "hybrid-ep")
 _NO_HOST_WAITS = ("full", "sync_free")
 _ADAPTERS = {
     "": AdapterKind.NONE,
@@ -294,7 +293,7 @@ def _with_dispatch(profile: FrameworkProfile, run: Run) -> FrameworkProfile:
     dispatcher = run.word("token_dispatcher")
     if not dispatcher:
         return profile
-    once = dispatcher in _ONCE_PER_NODE
+    once = dispatcher in ONCE_PER_NODE
     return replace(profile, execution=replace(profile.execution, deduplicated_dispatch=once))
 
 

@@ -11,6 +11,7 @@ from planner.confidence.fits import default_fit_confidence
 from planner.confidence.intervals import TRAINING_TABLES
 from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.configurations.training_rules import RULES
+from planner.enums import Recompute
 from planner.estimators.estimate import REJECTIONS, Estimate, evaluate
 from planner.units import GIB
 from planner.validation.columns import MemoryKind
@@ -61,6 +62,7 @@ def _table(estimate: Estimate, size: int) -> dict[str, Any]:
         "tokens_per_second": estimate.tokens_per_second,
         "device": estimate.peak_memory,
         "rejected_by": estimate.rejected_by,
+        "repeats_all": estimate.configurations.recompute == Recompute.FULL,
     }
     for kind, parts in _OUTSIDE.items():
         columns[kind] = estimate.peak_memory - sum(getattr(fullest, part) for part in parts)
@@ -99,7 +101,11 @@ def _summed_up(case: TrainingCase, rows: dict[str, Any]) -> Prediction:
 
 
 def _usable(rows: dict[str, Any]) -> tuple[Any, str]:
-    """The layouts to believe in: those that fit, else those that are possible, else any."""
+    """The layouts to believe in: those that fit, else those that are possible, else any.
+
+    Whole layers are repeated where nothing less would do, as Megatron Bridge's guide to activation
+    recomputation has it: full where selective recomputation still does not fit.
+    """
     code, time, device = rows["rejected_by"], rows["step_time"], rows["device"]
     finite: Any = np.isfinite(time) & (time > 0) & np.isfinite(device) & (device > 0)
     impossible = [REJECTIONS.index(name) + 1 for name in _IMPOSSIBLE]
@@ -107,7 +113,8 @@ def _usable(rows: dict[str, Any]) -> tuple[Any, str]:
     out_of_memory = code == len(REJECTIONS)
     for choice in (possible & (code == 0), possible & out_of_memory, possible):
         if choice.any():
-            return choice, ""
+            less = choice & ~rows["repeats_all"]
+            return less if less.any() else choice, ""
     first = int(code[0])
     if 0 < first <= len(RULES):
         return possible, f"impossible layout: {RULES[first - 1].description}"

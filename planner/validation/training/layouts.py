@@ -40,6 +40,8 @@ _MOST_MICRO_BATCH = 16
 _MOST_VIRTUAL = 12
 _MICRO_BATCHES_PER_STAGE = 4
 _WEIGHT_BYTES = 2.0
+ONCE_PER_NODE = ("deepep", "hybridep", "hybrid-ep")
+"""Exchanges of tokens between experts that send one once to a node."""
 _PRECISIONS = {
     "mxfp8": "fp8",
     "fp8-cs": "fp8",
@@ -154,10 +156,21 @@ def _parallel(context: Open) -> Iterator[Layout]:
     for tensor, pipeline, ring in splits:
         layout = _bare(context, num_gpus, tensor, pipeline, ring)
         if _fits_gpus(layout, run) and not _must_spread(context):
-            yield from _switched(context, layout)
+            for ranks in _expert_ranks(context, num_gpus // pipeline):
+                yield from _switched(context, replace(layout, expert_parallel=ranks))
     if num_gpus > 1 and (run.flag("layer_split") or _may_spread(context)):
         layout = _bare(context, num_gpus, 1, num_gpus, 1)
         yield from _switched(context, replace(layout, layer_split=True))
+
+
+def _expert_ranks(context: Open, num_ranks: int) -> list[int]:
+    """As a run says, else one; DeepEP and Hybrid-EP are there only where experts are on several."""
+    given = context.run.count("expert_parallel")
+    if given or context.run.word("token_dispatcher") not in ONCE_PER_NODE:
+        return [given or 1]
+    several = _powers_of_two(min(num_ranks, context.model.num_experts))[1:]
+    fit = [e for e in several if num_ranks % e == context.model.num_experts % e == 0]
+    return fit or [1]
 
 
 def _must_spread(context: Open) -> bool:

@@ -1,0 +1,216 @@
+"""The findings of arXiv:2311.03687 on Llama-2 beside what is predicted for the same questions.
+
+8 x A800, RTX 4090 and RTX 3090 in autumn 2023; samples of 350 tokens; 1,000 requests of 512 tokens,
+answered with as many, at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+import planner
+from planner.estimators.inference.burst import burst
+from planner.units import GIB
+
+LENGTH = 350
+A800, RTX4090 = "a800-node", "rtx4090-pcie"
+RTX3090, BRIDGED = "rtx3090-pcie", "rtx3090-nvlink"
+# In 4 bits embedding and logits are what a framework trains of a model without adapters; an
+# adapter of rank 1 stands for none.
+FOUR_BITS = {"adapter": "qlora", "lora_rank": 1, "modules_to_save": "embeddings"}
+MEGATRON = {"framework": "megatron-lm", "settings": {"zero_stage": 1}}
+DEEPSPEED = {"framework": "deepspeed", "settings": {"zero_stage": 0}}
+EVERY_TECHNIQUE: dict[str, Any] = {
+    "model": "llama-2-70b",
+    "adapter": "qlora",
+    "lora_rank": 64,
+    "settings": {"zero_stage": 3, "recompute": "full", "offload": "optimizer_weights"},
+}
+
+
+def trained(cluster: str, num_gpus: int, micro_batch_size: int = 1, **asked: Any) -> Any:
+    """A training step of the paper, estimated."""
+    settings = asked.pop("settings", {})
+    split = settings.get("tensor_parallel", 1)
+    return planner.estimate(
+        **{
+            "model": "llama-2-7b",
+            "framework": "hf-trainer",
+            "cluster": cluster,
+            "num_gpus": num_gpus,
+            "sequence_length": LENGTH,
+            "global_batch_size": micro_batch_size * num_gpus // split,
+            "settings": {"micro_batch_size": micro_batch_size, **settings},
+            **asked,
+        }
+    )
+
+
+def one(values: Any) -> float:
+    """The only number there is."""
+    return float(np.ravel(values)[0])
+
+
+def tokens_per_second(*args: Any, **asked: Any) -> float:
+    """Trained tokens per second of such a step."""
+    return one(trained(*args, **asked).estimate.tokens_per_second)
+
+
+def efficiency(cluster: str) -> float:
+    """Percent of eight times the tokens of one GPU."""
+    alone, together = (tokens_per_second(cluster, n, 2, **FOUR_BITS) for n in (1, 8))
+    return 100 * together / (8 * alone)
+
+
+def slowdown(adapter: str, cluster: str) -> float:
+    """Percent that 13B is slower than 7B."""
+    asked = {"adapter": adapter, "lora_rank": 64}
+    small, large = (
+        tokens_per_second(cluster, 8, model=model, **asked)
+        for model in ("llama-2-7b", "llama-2-13b")
+    )
+    return 100 * (1 - large / small)
+
+
+def attention_module(flash: bool) -> tuple[float, float]:
+    """Forward and backward seconds of projections, rotary embedding and core of a layer."""
+    settings = {"flash_attention": flash}
+    found = trained(A800, 1, 4, framework="hf-bf16", settings=settings)
+    operators = [
+        each
+        for each in found.estimate.time.blocks[0].time.operators
+        if each.module in ("qkv", "rope", "attention")
+    ]
+    return sum(one(o.forward) for o in operators), sum(one(o.backward) for o in operators)
+
+
+def idle_share() -> float:
+    """Share of a step of Megatron-LM at batch 1 in which the GPU waits for the host."""
+    time = trained(A800, 8, **MEGATRON).estimate.time
+    parts = time.parts()
+    return (one(parts["launch_wait"]) + one(parts["overhead"])) / one(time.total)
+
+
+def at_its_largest_batch(framework: str, zero_stages: tuple[int, ...]) -> float:
+    """Most tokens per second over batches that fit."""
+    speeds = []
+    for stage in zero_stages:
+        for batch in (1, 2, 4, 8, 16, 32, 64):
+            asked = {"framework": framework, "settings": {"zero_stage": stage}}
+            found = trained(A800, 8, batch, **asked)
+            if not found.rejected_by:
+                speeds.append(one(found.estimate.tokens_per_second))
+    return max(speeds)
+
+
+def served(engine: str, cluster: str) -> float:
+    """Answered tokens per second of the burst, on all eight GPUs."""
+    found = planner.estimate(
+        workload="serve",
+        model="llama-2-7b",
+        cluster=cluster,
+        num_gpus=8,
+        engine=engine,
+        input_tokens=512,
+        output_tokens=512,
+        settings={"tensor_parallel": 8, "concurrency": 1000},
+    )
+    return 1000 * 512 / burst(found.estimate, 1000).makespan
+
+
+_CARDS = (A800, RTX4090, RTX3090)
+_SERVERS = ("lightllm", "tgi", "vllm-v0")
+
+
+def findings() -> Iterator[tuple[str, str, str, str]]:
+    """What was found, the published figure, ours, and the test that holds or marks it."""
+    yield (
+        "4-bit 7B on eight GPUs at micro-batch 2, % of eight times one: A800, RTX 4090, RTX 3090",
+        "100, 90.8, 85.9",
+        _listed(map(efficiency, _CARDS), ".1f"),
+        "test_scaling_of_the_4_bit_7b_from_one_gpu_to_eight",
+    )
+    yield (
+        "NVLink on RTX 3090, points",
+        "10",
+        f"{efficiency(BRIDGED) - efficiency(RTX3090):.1f}",
+        "test_bridges_give_ten_points",
+    )
+    for adapter, test in (
+        ("lora", "test_13b_is_about_30_percent_slower_than_7b"),
+        ("qlora", "test_qlora_of_13b_is_about_30_percent_slower"),
+    ):
+        yield (
+            f"13B slower than 7B by {adapter.replace('lora', 'LoRA').replace('q', 'Q')}, %: "
+            "A800, RTX 4090, RTX 3090",
+            "about 30",
+            _listed((slowdown(adapter, card) for card in _CARDS), ".0f"),
+            test,
+        )
+    yield (
+        "70B on eight cards of 24 GB with every technique, tokens/s: RTX 3090, RTX 4090",
+        "about 200",
+        _listed(
+            (tokens_per_second(card, 8, **EVERY_TECHNIQUE) for card in (RTX3090, RTX4090)), ".0f"
+        ),
+        "test_70b_with_every_technique_on_24_gb",
+    )
+    fused, unfused = attention_module(True), attention_module(False)
+    yield (
+        "FlashAttention shortens the attention module, %: forward, backward",
+        "34.9, 24.7",
+        _listed((100 * (1 - a / b) for a, b in zip(fused, unfused, strict=True)), ".1f"),
+        "test_flash_attention_shortens_the_attention_module",
+    )
+    yield (
+        "idle share of a step at batch 1, %",
+        "5 to 10",
+        f"{100 * idle_share():.1f}",
+        "test_5_to_10_percent_of_a_step_at_batch_1_are_idle",
+    )
+    megatron, deepspeed = (trained(A800, 8, **each).estimate for each in (MEGATRON, DEEPSPEED))
+    yield (
+        "Megatron-LM over DeepSpeed at batch 1: tokens/s; memory of DeepSpeed over Megatron-LM",
+        "slightly above 1; above 1",
+        f"{one(megatron.tokens_per_second) / one(deepspeed.tokens_per_second):.2f}; "
+        f"{one(deepspeed.peak_memory) / one(megatron.peak_memory):.2f}",
+        "test_megatron_is_faster_at_batch_1_and_deepspeed_takes_more_memory",
+    )
+    ratio = at_its_largest_batch("deepspeed", (0, 2, 3)) / at_its_largest_batch("megatron-lm", (1,))
+    yield (
+        "DeepSpeed over Megatron-LM, each at its largest batch: tokens/s",
+        "above 1",
+        f"{ratio:.2f}",
+        "test_deepspeed_is_fastest_at_its_largest_batch",
+    )
+    needed = (
+        one(trained(RTX4090, 8, **each).estimate.peak_memory) / GIB
+        for each in (MEGATRON, DEEPSPEED)
+    )
+    yield (
+        "neither fits 24 GB without memory techniques: GiB of Megatron-LM, DeepSpeed",
+        "above 24",
+        _listed(needed, ".0f"),
+        "test_neither_fits_24_gb_without_memory_techniques",
+    )
+    light, tgi, vllm = (served(engine, A800) for engine in _SERVERS)
+    yield (
+        "LightLLM over TGI, over vLLM on A800: throughput of the burst",
+        "nearly 2",
+        f"{light / tgi:.1f}, {light / vllm:.1f}",
+        "test_lightllm_is_nearly_twice_as_fast_on_a800",
+    )
+    light, tgi, vllm = (served(engine, RTX3090) for engine in _SERVERS)
+    yield (
+        "TGI over LightLLM, over vLLM on RTX 3090",
+        "above 1",
+        f"{tgi / light:.2f}, {tgi / vllm:.2f}",
+        "test_tgi_is_best_on_24_gb",
+    )
+
+
+def _listed(values: Iterable[float], form: str) -> str:
+    return ", ".join(format(value, form) for value in values)

@@ -1,0 +1,112 @@
+"""Make docs/causes.md: causes of errors, what became of them, and their runs before and now.
+
+Run it after a change of what is predicted; a test fails while the file is not what it makes:
+
+    python scripts/make_causes.py
+
+``published/causes.csv`` has a row for each cause and set of runs, chosen and measured as in
+`accuracy_targets`; ``before`` is its figure at commit b899140e, on the same runs. Causes that are
+not about tables of runs have words in ``before`` and ``after``, and the test that holds them.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from accuracy_targets import reached_of
+from dissecting import findings
+from make_accuracy import shipped_rows
+from spec_pages import table
+
+import planner
+from planner.confidence.tables import read_table
+from planner.text import count
+from planner.validation.compare import Row
+
+ROOT = Path(planner.__file__).parents[1]
+FILE = ROOT / "docs" / "causes.md"
+FINDINGS = "tests/validation/test_dissecting_findings.py"
+
+_HEAD = """# Causes of errors and what became of them
+
+Made by `python scripts/make_causes.py` from `scripts/published/causes.csv` and from what
+`planner validate` predicts for the published runs that ship with the package.
+
+Each row is a cause of errors that was found in published runs, the runs that showed it, the figure
+before (commit b899140e) and now on the same runs, and how it is modelled, or why it remains.
+Figures are means of |predicted / measured - 1| where they are not said to be another.
+[Accuracy](accuracy.md) has the errors of runs left out of the fits, [errors by
+group](accuracy_tables.md) all others."""
+_FINDINGS = """## Findings of arXiv:2311.03687
+
+Llama-2 on 8 x A800, RTX 4090 and RTX 3090 in autumn 2023: samples of 350 tokens; 1,000 requests of
+512 tokens, answered with as many, at once. Each is held by a test of
+`{file}`; those that do not hold have the reason there, and here.
+"""
+_WORDS = {"median": ", median", "regret": ", regret"}
+
+
+def causes() -> list[Mapping[str, str]]:
+    """The rows of the table."""
+    return [*read_table("causes.csv", Path(__file__).parent / "published")]
+
+
+def page(tables: Sequence[Sequence[Row]]) -> str:
+    """The text of the page, from the rows of each shipped table."""
+    parts = [_HEAD]
+    for field, rows in groupby(causes(), key=lambda row: row["field"]):
+        lines = [_cells(row, tables) for row in rows]
+        heads = ("cause", "runs", "before", "now", "how it is modelled, or why it remains")
+        parts += [f"## {field}", table(heads, _without_repeats(lines))]
+    parts.append(_FINDINGS.format(file=FINDINGS).rstrip())
+    parts.append(table(("finding", "published", "here", "held by test"), _found()))
+    return "\n\n".join(parts) + "\n"
+
+
+def _cells(row: Mapping[str, str], tables: Sequence[Sequence[Row]]) -> tuple[str, ...]:
+    if not row["table"]:
+        held = f"{row['now']} (`{row['test']}`)"
+        return row["cause"], row["runs"], row["before"], row["after"], held
+    found = reached_of({"set": "", "target": "nan", "rated": "", **row}, tables)
+    runs = f"{row['runs']}{_WORDS.get(row['figure'], '')} ({count(found.rows)})"
+    return row["cause"], runs, _percent(float(row["before"])), _percent(found.reached), row["now"]
+
+
+def _without_repeats(lines: Iterable[Sequence[str]]) -> Iterator[tuple[str, ...]]:
+    """A cause is named in the first of its rows."""
+    last = ""
+    for cause, *rest in lines:
+        yield ("" if cause == last else cause, *rest)
+        last = cause
+
+
+def _found() -> Iterator[tuple[str, ...]]:
+    known = missed()
+    for name, published, here, test in findings():
+        reason = f"; not held: {known[test]}" if test in known else ""
+        yield name, published, here, f"`{test}`{reason}"
+
+
+def missed() -> dict[str, str]:
+    """Tests of findings of which a case is marked as not held, and the reason it gives."""
+    tree = ast.parse((ROOT / FINDINGS).read_text(encoding="utf-8"))
+    found = {}
+    for test in tree.body:
+        if isinstance(test, ast.FunctionDef):
+            words = (each for mark in test.decorator_list for each in ast.walk(mark))
+            for each in words:
+                if isinstance(each, ast.keyword) and each.arg == "reason":
+                    found[test.name] = ast.literal_eval(each.value)
+    return found
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if math.isfinite(share) else ""
+
+
+if __name__ == "__main__":
+    FILE.write_text(page(shipped_rows()), encoding="utf-8")

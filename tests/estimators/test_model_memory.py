@@ -1,0 +1,49 @@
+"""What published models keep: buffers that shrink with the model, experts that are split."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import planner
+from planner.units import GIB
+
+
+def peak(part: str = "total", **question: Any) -> float:
+    """GiB of a part of the memory of the fullest GPU."""
+    memory = planner.estimate(**question).estimate.memory
+    return float(np.ravel(getattr(memory.fullest, part))[0]) / GIB
+
+
+@pytest.mark.parametrize(("model", "gib"), [("pythia-410m", 7.55), ("gpt-neox-20b", 9.27)])
+def test_buckets_of_megatron_deepspeed_hold_no_more_than_the_model(model: str, gib: float) -> None:
+    """5e8 elements each, of 19.9 bytes together; 405 million have fewer."""
+    question = {
+        "model": model,
+        "gpu": "a100-sxm-40gb",
+        "num_gpus": 32,
+        "framework": "megatron-deepspeed",
+        "sequence_length": 2048,
+        "global_batch_size": 1024,
+        "settings": {"micro_batch_size": 8, "precision": "fp16", "recompute": "none"},
+    }
+    assert peak("communication_buffers", **question) == pytest.approx(gib, abs=0.01)
+
+
+def test_experts_of_grok_are_split() -> None:
+    """Eight experts on eight ranks: 245 GiB of a GB200's 186; split by four they fit."""
+    settings = {"tensor_parallel": 4, "expert_parallel": 8, "micro_batch_size": 1, "zero_stage": 1}
+    settings |= {"recompute": "full", "sequence_parallel": True}
+    question = {
+        "model": "grok-1",
+        "gpu": "gb200-nvl72",
+        "num_gpus": 256,
+        "framework": "megatron-lm",
+        "sequence_length": 8192,
+        "global_batch_size": 1024,
+    }
+    whole = planner.estimate(**question, settings=settings)
+    split = planner.estimate(**question, settings={**settings, "expert_tensor_parallel": 4})
+    assert whole.rejected_by == "out_of_memory"
+    assert not split.rejected_by
+    assert peak(**question, settings=settings | {"expert_tensor_parallel": 4}) < 100
