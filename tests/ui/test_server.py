@@ -183,7 +183,7 @@ def test_too_many_are_refused_and_who_left_is_not_worked_for():
             thread.join()
         started = time.monotonic()
         assert asks.get(f"/api/search?{SMALL}").status_code == 200
-        assert time.monotonic() - started < 6
+        assert time.monotonic() - started < 10
 
 
 def test_a_worker_that_is_killed_is_told_and_replaced(client):

@@ -11,7 +11,7 @@ from served import LONG, SMALL
 
 def _wait_for(page, expression, value=True):
     """Ask until it is so; a page that goes on to another one cannot be asked."""
-    for _ in range(150):
+    for _ in range(300):
         try:
             if page.evaluate(expression) == value:
                 return
@@ -57,7 +57,7 @@ def test_progress_is_told_and_cancelled_and_nothing_goes_on(opened, address):
     _wait_for(page, "document.querySelector('#job h1').textContent", "Cancelled")
     started = time.monotonic()
     assert httpx.get(f"{address}/api/search?{SMALL}", timeout=60).status_code == 200
-    assert time.monotonic() - started < 6
+    assert time.monotonic() - started < 10
 
 
 def test_nobody_works_for_a_browser_that_left(opened, address):
@@ -67,7 +67,7 @@ def test_nobody_works_for_a_browser_that_left(opened, address):
         page.context.close()
     started = time.monotonic()
     assert httpx.get(f"{address}/api/search?{SMALL}", timeout=60).status_code == 200
-    assert time.monotonic() - started < 6
+    assert time.monotonic() - started < 10
 
 
 def test_a_fault_keeps_what_was_filled_in(opened, address):
