@@ -86,6 +86,30 @@ def make_request(
     return request
 
 
+def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
+    """``name=value[,value]`` texts as parameter -> values.
+
+    Raises
+    ------
+    SearchSpaceError
+        A text has no ``=``, no value, or repeats a parameter.
+    """
+    settings: dict[str, list[str]] = {}
+    for text in assignments:
+        name, equals, listed = text.partition("=")
+        name = name.strip().replace("-", "_")
+        items = [value.strip() for value in listed.split(",")]
+        if not equals or not name or not all(items):
+            raise SearchSpaceError(f"--set {text!r} is not name=value or name=value,value.")
+        if any("=" in value for value in items):
+            several = " ".join(f"--set {part.strip()}" for part in text.split(","))
+            raise SearchSpaceError(f"--set takes one parameter: give {several}.")
+        if name in settings:
+            raise SearchSpaceError(f"--set gives {name} twice; list its values with commas.")
+        settings[name] = items
+    return settings
+
+
 def question_of(plan: Request) -> Request:
     """What a plan was made for: its number formats stay, its layout does not."""
     known = glossary()

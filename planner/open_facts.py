@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -48,6 +48,24 @@ class MovingFact:
             "predictions": _plain(self.moved),
             "intervals": _plain(self.ends),
         }
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any]) -> Self:
+        """The fact that `to_dict` made this of; ends that are not known are NaN.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            It is none.
+        """
+        return cls(
+            name=str(table["fact"]),
+            assumed=str(table["assumed"]),
+            tried=tuple(map(str, table["tried"])),
+            moved={name: _known(ends) for name, ends in table["predictions"].items()},
+            ends={name: _known(ends) for name, ends in table["intervals"].items()},
+            does_not_fit=tuple(map(str, table["does_not_fit"])),
+        )
 
 
 def moving_facts(plan: Plan, candidates: Candidates) -> list[MovingFact]:
@@ -117,6 +135,11 @@ def _code(candidates: Candidates) -> int:
 
 def _plain(ends: Mapping[str, Ends]) -> dict[str, list[Any]]:
     return {name: [*map(known_value, each)] for name, each in ends.items()}
+
+
+def _known(ends: Sequence[Any]) -> Ends:
+    low, high = (math.nan if end is None else float(end) for end in ends)
+    return low, high
 
 
 def _columns(plan: Plan, row: Mapping[str, Any]) -> list[str]:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -33,6 +35,51 @@ def shipped_tables() -> Sequence[Sequence[Row]]:
     from make_accuracy import shipped_rows
 
     return shipped_rows()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A headless Chromium; tests that ask for it are skipped where there is none."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    if found is None:
+        pytest.skip("there is no chromium here (apt-get install chromium)")
+    from playwright.sync_api import sync_playwright
+
+    flags = (
+        "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-component-update "
+        "--disable-background-networking --disable-sync"
+    )
+    with sync_playwright() as tool:
+        browser = tool.chromium.launch(executable_path=found, args=flags.split())
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """Opens an address; at the end nothing was logged, and nothing asked of another server."""
+    contexts: list[Any] = []
+    seen: list[str] = []
+
+    def open_page(address: str, width: int = 1100, scheme: str = "light") -> Any:
+        context = chromium.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme
+        )
+        context.set_default_timeout(15_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: seen.append(message.text))
+        page.on("pageerror", lambda error: seen.append(str(error)))
+        origin = address if address.startswith("file:") else "/".join(address.split("/")[:3])
+        mine = (origin, "data:", "blob:")
+        page.on("request", lambda r: None if r.url.startswith(mine) else seen.append(r.url))
+        page.goto(address)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert seen == []
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner.cli.options import Given, option_name
-from planner.cli.request import parse_settings
+from planner.given import parse_settings
 
 if TYPE_CHECKING:
     from planner.request import Request

@@ -16,10 +16,12 @@ from planner.cli.explain import explain
 from planner.cli.help import WIDEST, PlanningCommand
 from planner.cli.launch import launch
 from planner.cli.max_batch import max_batch, max_length
+from planner.cli.report import report
 from planner.cli.search import search
 from planner.cli.size import size
 from planner.cli.specs import specs
 from planner.cli.sweep import sweep
+from planner.cli.ui import ui
 from planner.cli.validate import validate
 from planner.errors import did_you_mean
 from planner.inputs import full_name
@@ -118,6 +120,8 @@ app.command(cls=PlanningCommand)(compare)
 app.command(cls=PlanningCommand)(max_batch)
 app.command(cls=PlanningCommand)(max_length)
 app.command(cls=PlanningCommand)(launch)
+app.command()(report)
+app.command()(ui)
 app.command()(calibrate)
 app.command()(validate)
 app.add_typer(sweep, name="sweep")

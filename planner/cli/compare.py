@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from planner.cli import options
-from planner.cli.request import given_answers, parse_settings
+from planner.cli.request import given_answers
+from planner.given import parse_settings
 
 
 @options.taking(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import typer
@@ -10,7 +10,7 @@ import typer
 from planner.cli.how import HOW
 from planner.cli.options import Given, is_given, option_name
 from planner.given import make_request as _make_request
-from planner.given import question_of, read_burst
+from planner.given import parse_settings, question_of, read_burst
 from planner.inputs import read, whole
 from planner.request import Request
 from planner.terms import glossary
@@ -90,32 +90,6 @@ def given_answers(given: Given) -> Answers:
         is_limit = term is not None and "limit" in term.kind and "question" not in term.kind
         (answers.limits if is_limit else answers.questions)[name] = given[name]
     return answers
-
-
-def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
-    """``name=value[,value]`` texts as parameter -> values.
-
-    Raises
-    ------
-    SearchSpaceError
-        A text has no ``=``, no value, or repeats a parameter.
-    """
-    from planner.errors import SearchSpaceError
-
-    settings: dict[str, list[str]] = {}
-    for text in assignments:
-        name, equals, listed = text.partition("=")
-        name = name.strip().replace("-", "_")
-        items = [value.strip() for value in listed.split(",")]
-        if not equals or not name or not all(items):
-            raise SearchSpaceError(f"--set {text!r} is not name=value or name=value,value.")
-        if any("=" in value for value in items):
-            several = " ".join(f"--set {part.strip()}" for part in text.split(","))
-            raise SearchSpaceError(f"--set takes one parameter: give {several}.")
-        if name in settings:
-            raise SearchSpaceError(f"--set gives {name} twice; list its values with commas.")
-        settings[name] = items
-    return settings
 
 
 def _plan_of(given: Given) -> Request | None:

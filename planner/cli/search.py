@@ -46,8 +46,7 @@ def search(given: options.Given) -> None:
         request = with_profiles(request, given["launch"])
     from planner.files import check_outputs
     from planner.plan import answered, make_plan
-    from planner.report.chosen import chosen_plans
-    from planner.report.manifest import make_manifest
+    from planner.report.objects import finish_search
     from planner.report.rows import result_blocks, row_files
 
     csv, json, all_rows = given["csv"], given["json"], given["all_rows"]
@@ -72,11 +71,9 @@ def search(given: options.Given) -> None:
             _refuse(plan, result)
         if not all_rows and (csv or json):
             add(result.table)
-        manifest = make_manifest(plan, result, given["context"].obj, how)
         compared = _compared(plan, result) if given["compare_api"] else None
         apis = {"api": compared.to_dict()} if compared else {}
-        chosen_parts = chosen_plans(plan, result) if json else {}
-        files.finish(manifest, **chosen_parts, **apis)
+        finish_search(files, plan, result, given["context"].obj, how, **apis)
     if picture is not None:
         _draw(picture, plan, result)
     if not given["quiet"]:

@@ -85,9 +85,8 @@ def _refuse(sizes: Sizes) -> NoReturn:
 
 
 def _write(given: options.Given, sizes: Sizes) -> None:
-    from planner.report.manifest import question_manifest
-    from planner.report.rows import blocks, row_files
+    from planner.report.objects import add_sizes
+    from planner.report.rows import row_files
 
     with row_files(given["csv"], given["json"]) as files:
-        files.add(blocks(sizes.hours if sizes.load else sizes.table))
-        files.finish(question_manifest(sizes.request, given["context"].obj))
+        add_sizes(files, sizes, given["context"].obj)

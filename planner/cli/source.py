@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.cli.options import Given, option_name
-from planner.cli.request import given_answers, parse_settings
+from planner.cli.request import given_answers
+from planner.given import parse_settings
 from planner.inputs import read_all, whole
 from planner.request import ALL, Request
 from planner.terms import glossary

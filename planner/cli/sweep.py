@@ -11,8 +11,9 @@ from typer.core import TyperGroup
 from planner.cli import options
 from planner.cli.help import PlanningCommand
 from planner.cli.picture import picture_of
-from planner.cli.request import given_answers, parse_settings
+from planner.cli.request import given_answers
 from planner.cli.sweep_show import EPILOG, show
+from planner.given import parse_settings
 from planner.inputs import whole
 
 if TYPE_CHECKING:

@@ -22,13 +22,13 @@ from planner.optimize.source import Candidates
 from planner.plan import Plan
 from planner.report.compared import print_comparisons
 from planner.report.console import GOOD, make_table, print_folded
-from planner.report.electricity import told_columns
 from planner.report.front import limited, of_objective, print_short_front
 from planner.report.open_facts import short_open_lines
 from planner.report.overview import question_title, sureness_lines
+from planner.report.reached import reached_pairs, told_names
 from planner.report.reproduce import estimate_command, folded
 from planner.report.short import share, short_plan
-from planner.report.sure import fits_words, limits_line, says_nothing
+from planner.report.sure import limits_line
 from planner.report.told import label, told
 from planner.units import GIB
 from planner.workloads.base import Evaluation
@@ -36,7 +36,6 @@ from planner.workloads.base import Evaluation
 _MOST_ASSUMED = 4
 _GAP = 2
 _ORIGIN = re.compile(r" \((?:[^()]|\([^()]*\))*\)$")
-_MEMORY = "peak_memory_gib"
 _SAME = 1e-3
 
 
@@ -140,26 +139,11 @@ def recommended_pairs(
     facts: Sequence[MovingFact] = (),
 ) -> dict[str, str]:
     """What a plan reaches and costs, each with its interval, widened by what ``facts`` move."""
-    told_of = plan.workload.wording.told or tuple(
-        of_objective(plan, objective.name, row) for objective in plan.problem.objectives
-    )
-    goal = of_objective(plan, plan.problem.objectives[0].name, row)
-    goals = [] if goal == "num_gpus" else [goal]
-    told_of = (*told_of, *limited(plan, row), *told_columns(row), *goals)
+    goals = [of_objective(plan, objective.name, row) for objective in plan.problem.objectives]
+    told_of = told_names(plan.workload.wording, goals, limited(plan, row), row)
     ends = widened(intervals(row, sure), facts)
     pairs = {} if plan.counts else {"GPUs": text.count(row["num_gpus"])}
-    pairs |= {
-        label(name): told(name, row[name], ends.get(name))
-        for name in told_of
-        if name in row and not says_nothing(name, row)
-    }
-    if _MEMORY in row:
-        capacity = _capacity(plan, row)
-        within = told(_MEMORY, row[_MEMORY]).removesuffix(" GiB")
-        words = f"{within} of {capacity:.1f} GiB"
-        words = ", ".join(filter(None, (words, fits_words(row))))
-        pairs[label(_MEMORY)] = words
-    return pairs
+    return pairs | reached_pairs(told_of, row, ends, _capacity(plan, row))
 
 
 def sure_lines(

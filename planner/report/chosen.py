@@ -24,6 +24,7 @@ def chosen_plans(plan: Plan, result: SearchResult) -> dict[str, Any]:
         "recommended": _pinned(plan, result.recommended),
         "recommended_row": _row(plan, result.recommended),
         "recommended_limits": _limits(plan, result.recommended),
+        "recommended_sure": sureness(plan, result.recommended),
         "open_facts": open_facts(plan, result.recommended),
         "fastest": _pinned(plan, result.fastest),
         "fastest_row": _row(plan, result.fastest),
@@ -36,6 +37,19 @@ def chosen_plans(plan: Plan, result: SearchResult) -> dict[str, Any]:
 def open_facts(plan: Plan, candidates: Candidates | None) -> list[dict[str, Any]]:
     """The facts that a plan assumes and that move it, with the intervals that hold them."""
     return [] if candidates is None else [f.to_dict() for f in moving_facts(plan, candidates)]
+
+
+def sureness(plan: Plan, candidates: Candidates | None) -> dict[str, Any]:
+    """Which published runs the intervals of a plan are of, and the factor within which they do
+    not tell layouts apart; empty without any.
+    """
+    if candidates is None:
+        return {}
+    sure = candidates.source.confidence(row_of(candidates)["num_gpus"])
+    if sure is None:
+        return {}
+    factor = float(sure.layout) if plan.problem.has_ties else 1.0
+    return {"basis": sure.basis, "tie_factor": factor}
 
 
 def _pinned(plan: Plan, candidates: Candidates | None) -> dict[str, Any] | None:

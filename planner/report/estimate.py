@@ -9,15 +9,13 @@ from typing import Any
 from rich.console import Console
 
 from planner.optimize.collector import first_row
-from planner.optimize.constraints import limit_rows, with_rate
 from planner.plan import Plan
-from planner.report.chosen import open_facts
 from planner.report.configuration import settings_text
 from planner.report.console import print_title
 from planner.report.details import details_of, print_memory
-from planner.report.manifest import plan_manifest
+from planner.report.objects import add_estimate
 from planner.report.overview import print_assumed, print_question
-from planner.report.rows import result_blocks, row_files
+from planner.report.rows import row_files
 from planner.workloads.base import Evaluation
 
 
@@ -55,13 +53,5 @@ def write_estimate(
     """
     if path is None:
         return
-    limits = with_rate(plan.problem.constraints, plan.request.request_rate)
     with row_files(None, path) as files:
-        files.add(result_blocks(plan, found.table()))
-        files.finish(
-            plan_manifest(plan, command),
-            operators=details_of(plan).operators(found),
-            open_facts=open_facts(plan, found.candidates),
-            limits=limit_rows(found.candidates, limits),
-            **more,
-        )
+        add_estimate(files, plan, found, command, **more)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from planner.report.fitted import Column, print_fitted
 from planner.report.short import SHORT_WORDS, degrees
 from planner.report.sure import ties
 from planner.terms import glossary, percentile_of, term_of_column, terms_of
+from planner.workloads.base import Wording
 
 # What does not tell rows apart that something else does not tell, too.
 _REDUNDANT = ("gradient_accumulation_steps", "pipeline_schedule")
@@ -159,7 +160,12 @@ def _columns(
 
 def limited(plan: Plan, table: Mapping[str, Any]) -> list[str]:
     """The columns of limits on what a share of the requests does not exceed."""
-    names = {limit.name for limit in plan.problem.constraints if percentile_of(limit.name)}
+    return percentile_columns([limit.name for limit in plan.problem.constraints], table)
+
+
+def percentile_columns(limits: Iterable[str], table: Mapping[str, Any]) -> list[str]:
+    """The same of limits by their names."""
+    names = {name for name in limits if percentile_of(name)}
     return [column for column in table if (term := term_of_column(column)) and term.term in names]
 
 
@@ -227,9 +233,15 @@ def _matters(plan: Plan, name: str, shown: Mapping[str, Sequence[Any]]) -> bool:
 
 def of_objective(plan: Plan, name: str, table: Mapping[str, Any]) -> str:
     """The column that tells an objective: the workload's choice, or its own."""
-    wording = plan.workload.wording
+    return objective_column(plan.workload.wording, plan.problem.axes, name, table)
+
+
+def objective_column(
+    wording: Wording, axes: Collection[str], name: str, table: Mapping[str, Any]
+) -> str:
+    """The same of a table of which several values of ``axes`` were compared."""
     chosen = wording.of_objective.get(name)
-    if set(_WORK) & set(plan.problem.axes):
+    if set(_WORK) & set(axes):
         chosen = wording.of_unlike.get(name, chosen)
     own = (column for column in table if (term := term_of_column(column)) and term.term == name)
     return chosen or next(own, name)

@@ -10,6 +10,7 @@ from typing import Any
 from planner.optimize.result import SearchResult
 from planner.pinned import asked_of
 from planner.plan import Plan
+from planner.report.brief import question_lines
 from planner.request import Request
 from planner.version import __version__
 
@@ -52,6 +53,7 @@ def plan_manifest(plan: Plan, command: Sequence[str]) -> dict[str, Any]:
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "workload": plan.workload.name,
         "model": problem.setting.model.name,
+        "question": question_lines(plan),
         "answers": asked_of(plan.request),
         "specs": dict(plan.digests),
         "defaults": dict(plan.defaults),

@@ -8,6 +8,7 @@ from planner.open_facts import MovingFact
 from planner.optimize.result_columns import FOLLOWING
 from planner.plan import Plan
 from planner.report.told import label, told_alike
+from planner.workloads.base import Wording
 
 _MOST = 3
 _MEMORY = "peak_memory_gib"
@@ -30,7 +31,10 @@ def _line(plan: Plan, fact: MovingFact) -> str:
     assumed = f"assumed {fact.assumed}"
     if fact.tried:
         assumed += f"; tried {', '.join(fact.tried)}"
-    words = [_range(name, *fact.moved[name]) for name in _told(plan, fact)[:_MOST]]
+    words = [
+        range_words(name, *fact.moved[name])
+        for name in moved_columns(plan.workload.wording, fact)[:_MOST]
+    ]
     if fact.does_not_fit:
         words.append(f"does not fit with {' or '.join(fact.does_not_fit)}")
     name = fact.name[0].upper() + fact.name[1:]
@@ -38,8 +42,10 @@ def _line(plan: Plan, fact: MovingFact) -> str:
 
 
 def _short_line(plan: Plan, fact: MovingFact) -> str:
-    columns = sorted(_told(plan, fact), key=lambda name: _spread(*fact.moved[name]))
-    words = [_range(name, *fact.moved[name]) for name in columns[-1:]]
+    columns = sorted(
+        moved_columns(plan.workload.wording, fact), key=lambda name: _spread(*fact.moved[name])
+    )
+    words = [range_words(name, *fact.moved[name]) for name in columns[-1:]]
     if fact.does_not_fit:
         words.append(f"no room with {' or '.join(fact.does_not_fit)}")
     return f"Open: {fact.name} (assumed {fact.assumed}): {'; '.join(words)}"
@@ -49,9 +55,9 @@ def _spread(low: float, high: float) -> float:
     return high / low if low > 0 else float("inf")
 
 
-def _told(plan: Plan, fact: MovingFact) -> list[str]:
+def moved_columns(wording: Wording, fact: MovingFact) -> list[str]:
     """The columns that tell the most, but one of those in proportion to each other."""
-    shown = [name for name in (*plan.workload.wording.told, _MEMORY) if name in fact.moved]
+    shown = [name for name in (*wording.told, _MEMORY) if name in fact.moved]
     found: list[str] = []
     covered: set[str] = set()
     for name in shown or fact.moved:
@@ -62,6 +68,7 @@ def _told(plan: Plan, fact: MovingFact) -> list[str]:
     return found
 
 
-def _range(column: str, low: float, high: float) -> str:
+def range_words(column: str, low: float, high: float) -> str:
+    """What a column is moved from and to, with its unit."""
     cells, unit = told_alike(column, [low, high])
     return " ".join(filter(None, (label(column), f"{cells[0]} to {cells[1]}", unit)))

@@ -48,6 +48,11 @@ class RowFiles:
         self._json = document
         self._empty = True
 
+    @property
+    def has_object(self) -> bool:
+        """Whether there is a JSON object, which has more than rows and the manifest."""
+        return self._json is not None
+
     def add(self, blocks: Iterable[Block]) -> None:
         """Write blocks of rows."""
         if self._csv is None and self._json is None:

@@ -68,12 +68,20 @@ def told_alike(column: str, values: Sequence[float]) -> tuple[list[str], str]:
     >>> told_alike("cost_usd", [2.5e6, 4e5])
     (['2,500', '400'], 'k USD')
     """
+    scale, unit = scale_alike(column, values)
+    return [told_in(column, scale, value) for value in values], unit
+
+
+def scale_alike(column: str, values: Sequence[float]) -> tuple[float, str]:
+    """What values of a column are divided by in the unit of their middle one, and the unit."""
     known = sorted(value for value in values if math.isfinite(value)) or [0.0]
     scale, unit = _scale(column, known[(len(known) - 1) // 2])
-    number = _number(column)
-    return [number(value / scale) if math.isfinite(value) else "-" for value in values], (
-        unit.strip()
-    )
+    return scale, unit.strip()
+
+
+def told_in(column: str, scale: float, value: float) -> str:
+    """A value of a column in a unit of which it has ``scale``; ``-`` where it is unknown."""
+    return _number(column)(value / scale) if math.isfinite(value) else "-"
 
 
 def token_costs(costs: Mapping[str, float]) -> str:

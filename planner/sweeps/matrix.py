@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
@@ -23,12 +23,13 @@ from planner.sweeps.summary import (
     reason_mark,
 )
 
-_MARKS = {
+MARKS: Mapping[str, str] = {
     MEMORY: "out of memory",
     LIMIT: "misses a limit",
     UNKNOWN: "unknown",
     IMPOSSIBLE: "impossible",
 }
+"""What the marks of cells without a plan mean."""
 
 
 def print_matrix(console: Console, group: Group, most: int) -> None:
@@ -118,5 +119,5 @@ def marks_lines(groups: Sequence[Group]) -> list[str]:
     marks = ["* best of its column"]
     if any(group.metric in CHOSEN_BY for group in groups):
         marks.append("= published runs do not tell it from that")
-    marks += [f"{mark} {words}" for mark, words in _MARKS.items() if mark in used]
+    marks += [f"{mark} {words}" for mark, words in MARKS.items() if mark in used]
     return ["; ".join(marks)]

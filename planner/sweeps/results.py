@@ -85,6 +85,15 @@ class Sweep:
             raise SpecError(f"{path}: is not that of a sweep ({error}).") from error
 
     @cached_property
+    def version(self) -> str:
+        """The version of planner that began it."""
+        try:
+            begun = json.loads((self.folder / PLAN).read_text(encoding="utf-8"))
+            return str(begun["identity"]["version"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise self._damaged(self.folder / PLAN, error) from error
+
+    @cached_property
     def is_complete(self) -> bool:
         """Whether every scenario is done and in the tables."""
         return (self.folder / MANIFEST).is_file()

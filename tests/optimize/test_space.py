@@ -3,9 +3,9 @@
 import pytest
 from problems import problem
 
-from planner.cli.request import parse_settings
 from planner.configurations.training import NAMES
 from planner.errors import SearchSpaceError
+from planner.given import parse_settings
 
 
 def choices(**request):

@@ -1,0 +1,194 @@
+"""The JSON file of a result as a document: checked, so that what is wrong with it is told."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+from planner.errors import SpecError
+from planner.sweeps.plan import limit_column
+from planner.terms import term_of_column
+from planner.version import __version__
+from planner.workloads.base import Workload
+from planner.workloads.registry import workload_names, workload_of
+
+SEARCH, ESTIMATE, SIZE = "search", "estimate", "size"
+
+# A part that the files of one command alone have; that of a size is told by its rows.
+_TELLING = {SEARCH: "recommended_row", ESTIMATE: "operators"}
+_OF_SIZE = {"choice", "feasible"}
+_WORDS = ("rejected_by", "prefill_contract", "prefill_provider")
+_WANTED = (
+    "give the file of --json of planner search, size or estimate, a plan, or the directory of "
+    "planner sweep"
+)
+
+
+class Row(dict[str, Any]):
+    """A row of results; one that lacks a column says so. Results that are unknown are NaN."""
+
+    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+        super().__init__(
+            {n: math.nan if v is None and _is_result(n) else v for n, v in values.items()}
+        )
+        self.where = where
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise SpecError(f"{self.where}: a row lacks the column {name}, so it cannot be shown.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """What a search, a size or an estimate wrote: rows, the manifest, and what there is ``more``.
+
+    ``where`` is what messages call it.
+    """
+
+    where: str
+    kind: str
+    rows: Sequence[Row]
+    manifest: Mapping[str, Any]
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def workload(self) -> Workload:
+        """Of which workload it is."""
+        return workload_of(self.manifest["workload"])
+
+    @property
+    def notes(self) -> list[str]:
+        """What the reader should know of the file itself."""
+        return version_notes(str(self.manifest["version"]))
+
+    def row(self, part: str) -> Row | None:
+        """A part that is a row; None where there is none."""
+        found = self.more.get(part)
+        if found is None:
+            return None
+        if not isinstance(found, Mapping):
+            raise SpecError(f"{self.where}: its part {part} is no row.")
+        checked_row(self.where, found)
+        return Row(found, self.row_name)
+
+    def part(self, name: str, kind: type[Any]) -> Any:
+        """A part of a kind, empty where there is none."""
+        found = self.more.get(name, kind())
+        if not isinstance(found, kind):
+            raise SpecError(f"{self.where}: its part {name} is damaged.")
+        return found
+
+    @property
+    def row_name(self) -> str:
+        """The file, and what to do where a row of it is of another version."""
+        return named(self.where, self.manifest)
+
+    @classmethod
+    def of(cls, table: Any, where: str) -> Self:
+        """The document of the object of a JSON file.
+
+        Raises
+        ------
+        SpecError
+            It is no result, or damaged.
+        """
+        if not isinstance(table, Mapping) or not isinstance(table.get("rows"), list):
+            raise SpecError(f"{where}: is no result of planner: {_WANTED}.")
+        manifest = table.get("manifest")
+        if not isinstance(manifest, Mapping) or "version" not in manifest:
+            raise SpecError(f"{where}: has no manifest: {_WANTED}.")
+        if manifest.get("workload") not in workload_names():
+            word = manifest.get("workload")
+            raise SpecError(f"{where}: this version knows no workload {word!r}.{_again(manifest)}")
+        rows = table["rows"]
+        if not rows:
+            raise SpecError(f"{where}: has no rows.")
+        for row in rows:
+            checked_row(where, row)
+        more = {name: part for name, part in table.items() if name not in ("rows", "manifest")}
+        return cls(
+            where=where,
+            kind=_kind(where, rows, more),
+            rows=[Row(row, named(where, manifest)) for row in rows],
+            manifest=manifest,
+            more=more,
+        )
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds; NaN and infinity, which JSON has not, are None.
+
+    Raises
+    ------
+    SpecError
+        It cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        return json.loads(text, parse_constant=lambda _: None)
+    except (OSError, ValueError, RecursionError) as error:
+        raise SpecError(f"{path}: cannot be read as JSON ({error}).") from error
+
+
+def checked_row(where: str, row: Any) -> None:
+    """Refuse what is no row of results.
+
+    Raises
+    ------
+    SpecError
+        A cell is no word or number, or a result is no number.
+    """
+    if not isinstance(row, Mapping):
+        raise SpecError(f"{where}: a row is no object.")
+    for name, value in row.items():
+        if not isinstance(value, bool | int | float | str | None):
+            raise SpecError(f"{where}: {name} of a row is no word or number.")
+        if _is_result(name) and isinstance(value, bool | str):
+            raise SpecError(f"{where}: {name} of a row is no number: {value!r}.")
+
+
+def version_notes(version: str) -> list[str]:
+    """That a result is of another version, in words; empty where it is of this one."""
+    if version == __version__:
+        return []
+    return [f"Made by planner {version}; this page by {__version__}, which may predict otherwise."]
+
+
+def named(where: str, manifest: Mapping[str, Any]) -> str:
+    """A file in a message about a column that it lacks."""
+    version = manifest.get("version")
+    return where if version == __version__ else f"{where} (made by planner {version})"
+
+
+def _again(manifest: Mapping[str, Any]) -> str:
+    command = manifest.get("command")
+    return f" Run its command again: {command}" if command else ""
+
+
+def _kind(where: str, rows: Sequence[Mapping[str, Any]], more: Mapping[str, Any]) -> str:
+    for kind, part in _TELLING.items():
+        if part in more:
+            return kind
+    if set(rows[0]) >= _OF_SIZE or "answer" in more:
+        return SIZE
+    raise SpecError(f"{where}: is no result that a page can be made of: {_WANTED}.")
+
+
+def _is_result(name: str) -> bool:
+    """Whether a column is a number that was predicted."""
+    term = term_of_column(name)
+    if term is None or "pool" in term.kind or term.is_word or name == limit_column(term.term):
+        return False
+    return "result" in term.kind and name not in _WORDS
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def numbers(values: Iterable[Any]) -> list[float]:
+    """The finite numbers among values."""
+    return [float(one) for one in values if _is_number(one) and math.isfinite(one)]

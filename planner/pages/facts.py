@@ -1,0 +1,65 @@
+"""What would change the answer: the facts that nobody gave and that move it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from planner.errors import SpecError
+from planner.open_facts import MovingFact, widened
+from planner.optimize.result_columns import ends_of
+from planner.pages.content import Block, Cell, Head, Lines, Section, Table
+from planner.pages.document import Document, Row
+from planner.report.open_facts import moved_columns, range_words
+from planner.report.told import Ends
+from planner.workloads.base import Wording
+
+_NOTHING = "Nothing that nobody gave moves the answer by more than 10 %."
+_HELD = "The intervals on this page hold each of these, one at a time."
+
+
+def facts_of(document: Document) -> list[MovingFact]:
+    """The facts of a document.
+
+    Raises
+    ------
+    SpecError
+        They are damaged.
+    """
+    try:
+        return [MovingFact.from_dict(one) for one in document.part("open_facts", list)]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise SpecError(f"{document.where}: its part open_facts is damaged ({error}).") from error
+
+
+def facts_section(wording: Wording, facts: Sequence[MovingFact]) -> Section:
+    """What was assumed, what else was tried, and what that moves, a row for each fact."""
+    rows = []
+    for fact in facts:
+        moved = [range_words(name, *fact.moved[name]) for name in moved_columns(wording, fact)]
+        lacking = [f"does not fit with {' or '.join(fact.does_not_fit)}"] * bool(fact.does_not_fit)
+        cells = (fact.name, fact.assumed, ", ".join(fact.tried), "; ".join([*moved, *lacking]))
+        rows.append([Cell(text=words) for words in cells])
+    heads = ("fact", "assumed", "tried", "then")
+    table = Table(
+        name="facts",
+        caption="Not given, and it matters",
+        heads=[Head(name=name, text=name) for name in heads],
+        rows=rows,
+        is_small=True,
+    )
+    is_open = any(fact.ends for fact in facts)
+    blocks: list[Block] = [table] if rows else [Lines(lines=[_NOTHING])]
+    return Section(
+        title="What would change the answer",
+        blocks=[*blocks, Lines(lines=[_HELD])] if is_open else blocks,
+    )
+
+
+def ends_in(row: Row, facts: Sequence[MovingFact]) -> Mapping[str, Ends]:
+    """The ends of the intervals of a row by column, as wide as facts ask."""
+    ends = {}
+    for column in row:
+        low, high = ends_of(column)
+        if isinstance(row.get(low), float | int) and isinstance(row.get(high), float | int):
+            ends[column] = (float(row[low]), float(row[high]))
+    return widened(ends, facts)

@@ -1,0 +1,77 @@
+"""From a file or directory to a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from planner.errors import InfeasibleError, PlannerError
+from planner.pages.content import Page
+from planner.pages.document import ESTIMATE, SEARCH, SIZE, Document, read_json, version_notes
+from planner.pages.estimated import estimate_page
+from planner.pages.searched import search_page
+from planner.pages.sized import sizes_page
+from planner.pages.swept import sweep_page
+from planner.pinned import PinnedPlan
+from planner.plan import evaluated, one_configuration, result_of
+from planner.report.infeasible import infeasible_message
+from planner.report.objects import add_estimate, object_text
+from planner.specs.catalogue import Catalogue
+from planner.sweeps.results import Sweep
+
+_PAGES = {SEARCH: search_page, ESTIMATE: estimate_page, SIZE: sizes_page}
+_OF_PLAN = {"workload", "answers", "parameters"}
+
+
+def page_of(path: Path, specs: Path | None = None) -> Page:
+    """The page of a result, a plan, or the directory of a sweep.
+
+    Raises
+    ------
+    SpecError
+        It cannot be read, is no result, or lacks a part or column.
+    SearchSpaceError, InfeasibleError
+        Of a plan: it is impossible now, or does not fit.
+    """
+    catalogue = Catalogue(specs)
+    if path.is_dir():
+        return sweep_page(Sweep(path), catalogue)
+    if path.suffix == ".toml":
+        return plan_page(PinnedPlan.read(path), str(path), catalogue)
+    table = read_json(path)
+    if isinstance(table, Mapping) and set(table) >= _OF_PLAN:
+        return plan_page(PinnedPlan.from_dict(table, str(path)), str(path), catalogue)
+    return document_page(Document.of(table, str(path)), catalogue)
+
+
+def document_page(document: Document, catalogue: Catalogue) -> Page:
+    """The page of what a search, a size or an estimate wrote."""
+    return _PAGES[document.kind](document, catalogue)
+
+
+def plan_page(pinned: PinnedPlan, where: str, catalogue: Catalogue) -> Page:
+    """The page of a plan, estimated anew."""
+    try:
+        table = _estimated(pinned, where)
+    except PlannerError as error:
+        raise type(error)(f"{where}: {error}") from error
+    page = document_page(Document.of(table, where), catalogue)
+    notes = [line.replace("this page by", "estimated by") for line in version_notes(pinned.version)]
+    if pinned.defaulted:
+        notes.append(
+            f"It lacks parameters, which have their defaults: {', '.join(pinned.defaulted)}."
+        )
+    return replace(page, question=[*page.question, *notes])
+
+
+def _estimated(pinned: PinnedPlan, where: str) -> Any:
+    """What ``planner estimate --plan`` writes."""
+    plan = one_configuration(pinned.request())
+    found = evaluated(plan)
+    if found.rejected_by:
+        raise InfeasibleError(infeasible_message(plan, result_of(plan, found), found))
+    command = ["estimate", "--plan", where]
+    return json.loads(object_text(lambda files: add_estimate(files, plan, found, command)))

@@ -1,0 +1,193 @@
+"""Tables out of rows of results: which columns, their heads, and cells in one unit each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from planner import text
+from planner.optimize.result_columns import ends_of
+from planner.pages.content import Cell, Head, Table
+from planner.pages.document import numbers
+from planner.report.short import degrees
+from planner.report.told import label, scale_alike, told_in
+from planner.sweeps.plan import limit_column
+from planner.terms import Term, glossary, term_of_column, terms_of
+from planner.workloads.base import Workload
+
+Rows = Sequence[Mapping[str, Any]]
+
+MOST_ROWS = 2000
+"""A page with more rows nobody reads, and few browsers sort."""
+
+PLAN = "plan"
+"""The column that tells a layout in a few words."""
+
+PLACES = ("mode", "model", "gpu", "framework", "engine", "adapter", "num_gpus")
+"""What says where a row runs."""
+
+_MEMORY, _FITS = "peak_memory_gib", "fit_probability"
+# What does not tell rows apart that something else does not tell, too.
+_REDUNDANT = ("gradient_accumulation_steps", "pipeline_schedule")
+_LONGEST = 60
+_HEADS = {"gpu": "GPU", "prefill_gpu": "prefill GPU"}
+
+
+def layout_of(workload: Workload, row: Mapping[str, Any]) -> str:
+    """A row's degrees of parallelism in short."""
+    wording = workload.wording
+    if wording.layout is not None:
+        return wording.layout(row)
+    return degrees(row, wording.degrees)
+
+
+def plan_of(workload: Workload, row: Mapping[str, Any]) -> str:
+    """A row's software and layout as its users write it."""
+    wording = workload.wording
+    software = [row.get(name) for name in ("mode", "framework", "engine")]
+    words = [str(word) for word in software if word]
+    return ", ".join([*words, (wording.brief or wording.in_short)(row)])
+
+
+def varying(workload: Workload, rows: Rows, among: Iterable[str] = ()) -> list[str]:
+    """The columns that say what a row is and that differ: ``among`` these and the parameters."""
+    wording = workload.wording
+    hidden = {*_REDUNDANT, *wording.degrees, *wording.in_layout} - {*among}
+    names = dict.fromkeys([*among, *terms_of(workload.name, "parameter")])
+    found = [
+        name for name in names if name not in hidden and len({row.get(name) for row in rows}) > 1
+    ]
+    return [name for name in found if not _repeats(name, found, rows)]
+
+
+def _repeats(name: str, names: Sequence[str], rows: Rows) -> bool:
+    """Whether experts are told what all else is told, too."""
+    other = name.removeprefix("expert_")
+    return other != name and other in names and all(r.get(name) == r.get(other) for r in rows)
+
+
+def shown_columns(
+    workload: Workload, rows: Rows, goals: Iterable[str] = (), among: Iterable[str] = PLACES
+) -> list[str]:
+    """What differs between rows, what they reach, and how much memory they take."""
+    wording = workload.wording
+    differing = varying(workload, rows, among)
+    places = [name for name in differing if name in among]
+    settings = [name for name in differing if name not in among]
+    reached = [*goals, *wording.results(()), *wording.told, _MEMORY, _FITS]
+    known = [name for name in dict.fromkeys(reached) if any(_is_known(r.get(name)) for r in rows)]
+    return [*places, PLAN, *settings, *known]
+
+
+def make_table(
+    name: str,
+    caption: str,
+    workload: Workload,
+    rows: Rows,
+    columns: Iterable[str],
+    marked: Sequence[str] = (),
+    notes: Sequence[str] = (),
+    is_small: bool = False,
+) -> Table:
+    """Rows under these columns, no more than `MOST_ROWS`; a note tells how many there are else."""
+    told = [*notes]
+    if len(rows) > MOST_ROWS:
+        told.append(
+            f"The first {text.count(MOST_ROWS)} of {text.count(len(rows))} rows; the file of the "
+            "result has all."
+        )
+        rows, marked = rows[:MOST_ROWS], marked[:MOST_ROWS]
+    made = [_column(workload, column, rows) for column in columns]
+    return Table(
+        name=name,
+        caption=caption,
+        heads=[head for head, _ in made],
+        rows=[*zip(*(cells for _, cells in made), strict=True)],
+        marked=marked,
+        notes=told,
+        is_small=is_small,
+    )
+
+
+def _column(workload: Workload, name: str, rows: Rows) -> tuple[Head, list[Cell]]:
+    if name == PLAN:
+        cells = [
+            Cell(text=layout_of(workload, row) if row.get("feasible", True) else "-")
+            for row in rows
+        ]
+        return Head(name=name, text=name, title="degrees of parallelism above 1"), cells
+    values = [row.get(name) for row in rows]
+    if any(isinstance(value, float) and math.isfinite(value) for value in values):
+        return _of_numbers(name, rows, values)
+    is_numeric = all(_is_whole(value) or not _is_known(value) for value in values)
+    cells = [_of_word(value) for value in values]
+    return _head(name, _short(name), is_numeric), cells
+
+
+def _of_numbers(name: str, rows: Rows, values: Sequence[Any]) -> tuple[Head, list[Cell]]:
+    """Cells in the unit that suits them, with the ends of their intervals."""
+    if name == _FITS:
+        return _head(name, "fits", True), [_chance(value) for value in values]
+    low, high = ends_of(name)
+    scale, unit = scale_alike(name, numbers(values))
+    words = _short(name)
+    head = words if not unit or unit in words.split() else f"{words} {unit}"
+    cells = []
+    for row, value in zip(rows, values, strict=True):
+        if not _is_known(value):
+            cells.append(Cell(text="-"))
+            continue
+        ends = [row.get(end) for end in (low, high)]
+        known = numbers(ends)
+        is_whole = len(known) == len(ends)
+        between = " to ".join(told_in(name, scale, end) for end in known) if is_whole else ""
+        cells.append(
+            Cell(
+                text=told_in(name, scale, float(value)),
+                more=between,
+                number=float(value) / scale,
+                ends=(known[0] / scale, known[1] / scale) if is_whole else None,
+            )
+        )
+    return _head(name, head, True), cells
+
+
+def _chance(value: Any) -> Cell:
+    if not _is_known(value):
+        return Cell(text="-")
+    words = text.chance(float(value)).replace("more than ", "> ").replace("less than ", "< ")
+    return Cell(text=words, number=float(value))
+
+
+def _of_word(value: Any) -> Cell:
+    if not _is_known(value):
+        return Cell(text="-")
+    words = text.value(value)
+    number = float(value) if _is_whole(value) else None
+    return Cell(text=words if len(words) <= _LONGEST else f"{words[:_LONGEST]}...", number=number)
+
+
+def _head(name: str, words: str, numeric: bool) -> Head:
+    term = term_of_column(name)
+    title = term.description if term is not None else name.replace("_", " ")
+    return Head(name=name, text=words, title=title, numeric=numeric)
+
+
+def _short(name: str) -> str:
+    """The short name of a parameter, the head of another column."""
+    term: Term | None = glossary().get(name)
+    if term is not None and term.short:
+        return term.short
+    limited = term_of_column(name)
+    if limited is not None and name == limit_column(limited.term):
+        return f"{label(limited.term)} limit"
+    return _HEADS.get(name) or label(name)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_known(value: Any) -> bool:
+    return value not in (None, "") and not (isinstance(value, float) and not math.isfinite(value))

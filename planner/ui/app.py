@@ -1,0 +1,253 @@
+"""The application: pages with forms and answers, and the JSON interface."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
+from markupsafe import Markup
+
+from planner.errors import InfeasibleError, PlannerError, SearchSpaceError
+from planner.pages.html import environment, plotly_script, static, style
+from planner.ui.described import openapi
+from planner.ui.form import choices, groups_of
+from planner.ui.guard import Guard
+from planner.ui.kept import Asked, Kept
+from planner.ui.limits import Limits, Refused
+from planner.ui.pool import Job, Pool
+from planner.ui.question import COMMANDS, Question
+from planner.ui.work import Answer
+from planner.workloads.registry import workload_names
+
+_PACKAGE = "planner.ui"
+_LOOK_S = 0.25
+_TITLES = {"search": "Search", "estimate": "Estimate", "size": "Size"}
+_WORKLOADS = {"train": "Training", "inference": "Static batches", "serve": "Serving"}
+_LASTING = {"cache-control": "public, max-age=86400"}
+
+
+def make_app(limits: Limits, specs: Path | None = None, token: str = "") -> FastAPI:
+    """The application, with worker processes of its own that end with it."""
+    pool = Pool(limits, specs)
+
+    @asynccontextmanager
+    async def alive(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(pool.close)
+
+    app = FastAPI(lifespan=alive, docs_url=None, redoc_url=None, openapi_url=None)
+    pages = Pages(Kept(pool), pool, specs)
+    app.add_middleware(Guard, token=token, question_bytes=limits.question_bytes)
+    app.exception_handler(PlannerError)(_told)
+    paths: dict[str, Callable[..., Any]] = {
+        "/": pages.home,
+        "/static/{name}": pages.static,
+        "/jobs/{name}/events": pages.events,
+        "/api": pages.described,
+        "/api/openapi.json": pages.openapi,
+        "/api/{command}": pages.object_of_query,
+        "/{command}": pages.page,
+    }
+    for path, function in paths.items():
+        app.get(path)(function)
+    app.delete("/jobs/{name}")(pages.cancel)
+    app.post("/api/{command}")(pages.object_of_body)
+    return app
+
+
+async def _told(_: Request, error: Exception) -> Response:
+    """What is wrong with a question, as programs read it."""
+    status = _status(error)
+    table = {"error": type(error).__name__, "message": str(error)}
+    headers = {"retry-after": "5"} if status == 503 else None
+    return Response(json.dumps(table), status, headers, "application/json")
+
+
+def _status(error: Exception) -> int:
+    if isinstance(error, Refused):
+        return error.status
+    return 422 if isinstance(error, InfeasibleError) else 400
+
+
+class Pages:
+    """What is handed out for every path."""
+
+    def __init__(self, kept: Kept, pool: Pool, specs: Path | None) -> None:
+        self._kept, self._pool, self._specs = kept, pool, specs
+        self._templates = environment(_PACKAGE)
+
+    async def home(self) -> Response:
+        """The first page asks for a search."""
+        return RedirectResponse("/search", 307)
+
+    async def static(self, name: str) -> Response:
+        """Styles and scripts."""
+        made: dict[str, tuple[Callable[[], str], str]] = {
+            "page.css": (style, "text/css"),
+            "page.js": (lambda: static("page.js"), "text/javascript"),
+            "plotly.js": (plotly_script, "text/javascript"),
+            "ui.css": (lambda: static("ui.css", _PACKAGE), "text/css"),
+            "ui.js": (lambda: static("ui.js", _PACKAGE), "text/javascript"),
+        }
+        if name not in made:
+            return Response("There is no such file.", 404, media_type="text/plain")
+        text, kind = made[name]
+        return Response(text(), 200, _LASTING, kind)
+
+    async def page(self, command: str, request: Request) -> Response:
+        """The form of a command with what was given, and the answer where it is there."""
+        if command not in COMMANDS:
+            return self._note(f"There is no page /{command}.", 404)
+        pairs = [(name, value) for name, value in request.query_params.multi_items()]
+        try:
+            question = Question.of(command, pairs)
+        except PlannerError as error:
+            return self._page(Question.draft(command, pairs), error)
+        if any(not value.strip() for _, value in pairs):  # a form sends fields left empty, too
+            return RedirectResponse(f"/{command}?{question.query}", 303)
+        if not question.is_asked:
+            return self._page(question, None)
+        self._kept.settle()
+        found = self._kept.answer(question)
+        if found is None:
+            try:
+                return self._page(question, self._kept.ask(question, _client(request)))
+            except Refused as error:
+                return self._page(question, error)
+        return self._page(question, found)
+
+    async def events(self, name: str) -> Response:
+        """How far a job is, until it ends; who leaves, ends it."""
+        asked = self._kept.find(name)
+        if asked is None:
+            return StreamingResponse(iter([_event("end", {})]), media_type="text/event-stream")
+        return StreamingResponse(self._watched(asked), media_type="text/event-stream")
+
+    async def _watched(self, asked: Asked) -> AsyncIterator[str]:
+        asked.watchers += 1
+        job = asked.job
+        future = asyncio.wrap_future(job.future)
+        try:
+            while not future.done():
+                yield _event("progress", self._progress(job))
+                await asyncio.wait([future], timeout=_LOOK_S)
+            future.exception()  # the page that is asked for next tells it
+            yield _event("end", {})
+        finally:
+            asked.watchers -= 1
+            if not asked.watchers and not job.future.done():
+                self._kept.cancel(asked)
+
+    def _progress(self, job: Job) -> dict[str, Any]:
+        return {
+            "running": job.is_running,
+            "before": self._pool.before(job),
+            "done": job.done,
+            "total": job.total,
+        }
+
+    async def cancel(self, name: str) -> Response:
+        """End a job."""
+        if asked := self._kept.find(name):
+            self._kept.cancel(asked)
+        return Response(status_code=204)
+
+    async def described(self) -> Response:
+        """What programs may ask, for people."""
+        text = self._templates.get_template("api.html").render(
+            api=openapi(self._pool.limits), command="", workload="train", titles=_TITLES
+        )
+        return HTMLResponse(text)
+
+    async def openapi(self) -> Response:
+        """What programs may ask, as OpenAPI."""
+        text = json.dumps(openapi(self._pool.limits), indent=1)
+        return Response(text, media_type="application/json")
+
+    async def object_of_query(self, command: str, request: Request) -> Response:
+        """The object that ``--json`` writes, for a query as that of a page."""
+        question = Question.of(_known(command), request.query_params.multi_items())
+        return await self._object(question, request)
+
+    async def object_of_body(self, command: str, request: Request) -> Response:
+        """The same for a JSON object."""
+        most, body = self._pool.limits.question_bytes, b""
+        async for piece in request.stream():
+            body += piece
+            if len(body) > most:
+                raise Refused(f"A question has at most {most:,} bytes.", 413)
+        try:
+            table = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise SearchSpaceError(f"The question is no JSON ({error}).") from error
+        return await self._object(Question.of_object(_known(command), table), request)
+
+    async def _object(self, question: Question, request: Request) -> Response:
+        self._kept.settle()
+        found = self._kept.answer(question)
+        if found is None:
+            found = await self._answered(question, request)
+        if isinstance(found, PlannerError):
+            raise found
+        return Response(found.object, media_type="application/json")
+
+    async def _answered(self, question: Question, request: Request) -> Answer:
+        """The answer of a worker; nobody works for a program that left."""
+        job = self._pool.submit(question, _client(request))
+        future = asyncio.wrap_future(job.future)
+        try:
+            while not future.done():
+                await asyncio.wait([future], timeout=_LOOK_S)
+                if not future.done() and await request.is_disconnected():
+                    break
+        finally:
+            if not future.done():
+                job.cancel()
+        return await future
+
+    def _page(self, question: Question, found: Answer | PlannerError | Asked | None) -> Response:
+        """A page with a form and, beside it, what was found."""
+        groups = groups_of(question)
+        error = found if isinstance(found, PlannerError) else None
+        answer = found if isinstance(found, Answer) else None
+        text = self._templates.get_template("ask.html").render(
+            question=question,
+            titles=_TITLES,
+            command=question.command,
+            workload=question.workload,
+            workloads={name: _WORKLOADS.get(name, name) for name in workload_names()},
+            groups=groups,
+            choices=choices(self._specs, question.workload),
+            message="" if error is None else str(error),
+            job=found.name if isinstance(found, Asked) else "",
+            title="" if answer is None else answer.title,
+            content="" if answer is None else Markup(answer.content),
+            data="" if answer is None else Markup(answer.data),
+        )
+        busy = isinstance(error, Refused) and error.status == 503
+        return HTMLResponse(text, 503 if busy else 200)  # a form that tells what is wrong is one
+
+    def _note(self, words: str, status: int) -> Response:
+        template = self._templates.get_template("note.html")
+        text = template.render(words=words, titles=_TITLES, command="", workload="train")
+        return HTMLResponse(text, status)
+
+
+def _known(command: str) -> str:
+    if command not in COMMANDS:
+        raise Refused(f"There is no /api/{command}: ask {', '.join(COMMANDS)}.", 404)
+    return command
+
+
+def _client(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def _event(kind: str, table: Mapping[str, Any]) -> str:
+    return f"event: {kind}\ndata: {json.dumps(table)}\n\n"

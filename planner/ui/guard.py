@@ -1,0 +1,129 @@
+"""Who may ask: those with the token, or programs of this machine; and how much at once."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+TOKEN = "token"
+_COOKIE = "planner_token"
+_LOCAL_NAMES = ("localhost",)
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: "
+    "blob:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+_HEADERS = (
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reached from this machine alone.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host in _LOCAL_NAMES
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Lets pass what may be asked; ``token`` is empty where this machine's programs may ask all.
+
+    Pages of other sites may ask nothing, whatever name they found for this machine.
+    """
+
+    app: App
+    token: str
+    question_bytes: int
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1"): value for name, value in scope["headers"]}
+        refusal = self._refusal(scope, headers)
+        if refusal is not None:
+            await _say(send, *refusal)
+        elif self.token and (link := self._link_without_token(scope)) is not None:
+            cookie = f"{_COOKIE}={self.token}; HttpOnly; SameSite=Strict; Path=/"
+            await _say(send, 303, "", ((b"location", link), (b"set-cookie", cookie.encode())))
+        else:
+            await self.app(scope, receive, _with_headers(send))
+
+    def _refusal(self, scope: Scope, headers: Mapping[str, bytes]) -> tuple[int, str] | None:
+        """The status and the reason why a request is refused; None where it is not."""
+        if len(scope["query_string"]) > self.question_bytes:
+            return 413, f"A question has at most {self.question_bytes:,} bytes."
+        if headers.get("sec-fetch-site") == b"cross-site" and (
+            headers.get("sec-fetch-mode") != b"navigate" or scope["method"] != "GET"
+        ):
+            return 403, "Pages of other sites may not ask."
+        if self.token:
+            return None if self._has_token(scope, headers) else (401, _ASK_FOR_TOKEN)
+        host = headers.get("host", b"").decode("latin-1").rpartition(":")[0] or headers.get(
+            "host", b""
+        ).decode("latin-1")
+        return None if is_loopback(host) else (421, "This is asked for by another name than its.")
+
+    def _has_token(self, scope: Scope, headers: Mapping[str, bytes]) -> bool:
+        given = [value for name, value in _query(scope) if name == TOKEN]
+        given.append(headers.get("authorization", b"").decode("latin-1").removeprefix("Bearer "))
+        try:
+            cookies = SimpleCookie(headers.get("cookie", b"").decode("latin-1"))
+        except CookieError:
+            cookies = SimpleCookie()
+        if _COOKIE in cookies:
+            given.append(cookies[_COOKIE].value)
+        return any(hmac.compare_digest(one.encode(), self.token.encode()) for one in given)
+
+    def _link_without_token(self, scope: Scope) -> bytes | None:
+        """Where a browser goes on that came with the token in its link."""
+        query = _query(scope)
+        if scope["method"] != "GET" or not any(name == TOKEN for name, _ in query):
+            return None
+        left = urlencode([(name, value) for name, value in query if name != TOKEN])
+        path = "/" + scope["path"].lstrip("/").replace("\r", "").replace("\n", "")
+        return f"{path}{'?' * bool(left)}{left}".encode("latin-1", "ignore")
+
+
+_ASK_FOR_TOKEN = (
+    "A token is needed: the link that planner ui printed has it; programs send it as "
+    "Authorization: Bearer TOKEN."
+)
+
+
+def _query(scope: Scope) -> list[tuple[str, str]]:
+    return parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+
+
+def _with_headers(send: Send) -> Send:
+    async def sent(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *_HEADERS]}
+        await send(message)
+
+    return sent
+
+
+async def _say(
+    send: Send, status: int, words: str, headers: tuple[tuple[bytes, bytes], ...] = ()
+) -> None:
+    every = [(b"content-type", b"text/plain; charset=utf-8"), *_HEADERS, *headers]
+    await send({"type": "http.response.start", "status": status, "headers": every})
+    await send({"type": "http.response.body", "body": words.encode()})

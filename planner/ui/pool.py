@@ -1,0 +1,255 @@
+"""Worker processes that answer questions: as many at once as there are, the others in turn."""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import signal
+import threading
+import time
+from collections import Counter
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from planner.errors import PlannerError
+from planner.ui.limits import Limits, Refused
+from planner.ui.question import Question
+from planner.ui.work import Answer, answer
+
+_LOOK_S = 0.05
+_TELL_S = 0.1
+_PRELOADED = ["planner.ui.work"]
+_GONE = (EOFError, OSError)
+_CANCELLED = "It was cancelled."
+
+
+@dataclass(eq=False, kw_only=True)
+class Job:
+    """A question that is asked: whether it is worked on, how far, and in the end its answer."""
+
+    question: Question
+    client: str
+    future: Future[Answer] = field(default_factory=Future)
+    done: int = 0
+    total: int = 0
+    is_running: bool = False
+    is_cancelled: bool = False
+
+    def __post_init__(self) -> None:
+        self.future.set_running_or_notify_cancel()  # who waits for it cannot end it alone
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more."""
+        self.is_cancelled = True
+
+
+class Pool:
+    """So many processes, each with a thread that hands it questions."""
+
+    def __init__(self, limits: Limits, specs: Path | None = None) -> None:
+        self.limits, self.specs = limits, specs
+        self._context = _context()
+        self._waiting: list[Job] = []
+        self._running: list[Job] = []
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._threads = [
+            threading.Thread(target=self._serve, daemon=True) for _ in range(limits.workers)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, question: Question, client: str) -> Job:
+        """Have a question answered.
+
+        Raises
+        ------
+        Refused
+            Too many wait already.
+        """
+        job = Job(question=question, client=client)
+        with self._changed:
+            self._waiting = [one for one in self._waiting if not self._is_dropped(one)]
+            if len(self._waiting) >= self.limits.waiting or self._is_closed:
+                raise Refused(
+                    f"{len(self._waiting)} questions wait already: try again in some seconds.", 503
+                )
+            self._waiting.append(job)
+            self._changed.notify()
+        return job
+
+    def before(self, job: Job) -> int:
+        """How many wait before it."""
+        with self._changed:
+            waiting = [one for one in self._waiting if not one.is_cancelled]
+        return waiting.index(job) if job in waiting else 0
+
+    def close(self) -> None:
+        """End all processes; what they worked on is refused."""
+        with self._changed:
+            self._is_closed = True
+            for job in (*self._waiting, *self._running):
+                job.cancel()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(timeout=5)
+
+    def _is_dropped(self, job: Job) -> bool:
+        if job.is_cancelled:
+            _refuse(job, Refused(_CANCELLED, 409))
+        return job.is_cancelled
+
+    def _next(self) -> Job | None:
+        """The first job of the client with the fewest that are worked on; None at the end."""
+        with self._changed:
+            while True:
+                self._waiting = [one for one in self._waiting if not self._is_dropped(one)]
+                if self._is_closed:
+                    return None
+                if self._waiting:
+                    break
+                self._changed.wait()
+            busy = Counter(job.client for job in self._running)
+            job = min(self._waiting, key=lambda one: busy[one.client])
+            self._waiting.remove(job)
+            self._running.append(job)
+            job.is_running = True
+            return job
+
+    def _serve(self) -> None:
+        worker = _Worker(self._context, self.specs, self.limits)
+        while (job := self._next()) is not None:
+            try:
+                worker.work(job)
+            except Exception as error:
+                worker.end()
+                _refuse(job, Refused(f"internal error: {type(error).__name__}: {error}", 500))
+            finally:
+                with self._changed:
+                    self._running.remove(job)
+        worker.end()
+
+
+class _Worker:
+    """A process that is begun when it is needed, and again after it ended."""
+
+    def __init__(self, context: BaseContext, specs: Path | None, limits: Limits) -> None:
+        self._context, self._specs, self._limits = context, specs, limits
+        self._process: BaseProcess | None = None
+        self._pipe: Connection | None = None
+        self._tasks = 0
+
+    def work(self, job: Job) -> None:
+        """Have a job done; a process that lasts too long, or that nobody waits for, is ended."""
+        pipe = self._begun()
+        pipe.send(job.question)
+        started = time.monotonic()
+        while True:
+            if job.is_cancelled:
+                return self._give_up(job, Refused(_CANCELLED, 409))
+            if time.monotonic() - started > self._limits.seconds:
+                return self._give_up(job, Refused(_too_long(self._limits), 504))
+            try:
+                if not pipe.poll(_LOOK_S):
+                    continue
+                kind, value = pipe.recv()
+            except _GONE:
+                return self._give_up(job, Refused(_LOST, 500))
+            if kind == "done":
+                job.done, job.total = value
+                continue
+            self._tasks += 1
+            if self._tasks >= self._limits.tasks:
+                self.end()
+            if kind == "answer":
+                job.future.set_result(value)
+            else:
+                job.future.set_exception(value)
+            return None
+
+    def _begun(self) -> Connection:
+        if self._process is None or not self._process.is_alive() or self._pipe is None:
+            self.end()
+            self._pipe, theirs = self._context.Pipe()
+            self._process = self._context.Process(  # type: ignore[attr-defined]
+                target=_work, args=(theirs, self._specs, self._limits), daemon=True
+            )
+            self._process.start()
+            theirs.close()
+        return self._pipe
+
+    def _give_up(self, job: Job, error: Refused) -> None:
+        self.end()
+        _refuse(job, error)
+
+    def end(self) -> None:
+        """End the process, whatever it does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process.close()
+        if self._pipe is not None:
+            self._pipe.close()
+        self._process = self._pipe = None
+        self._tasks = 0
+
+
+_LOST = "The process that worked on it ended: most likely there is not enough memory for it."
+
+
+def _too_long(limits: Limits) -> str:
+    return f"It takes more than {limits.seconds:g} s: narrow the question, or use the command line."
+
+
+def _refuse(job: Job, error: PlannerError) -> None:
+    with suppress(Exception):  # it has its answer
+        job.future.set_exception(error)
+
+
+def _context() -> BaseContext:
+    """A fork of a process without threads that has imported what is needed."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    return context
+
+
+def _work(pipe: Connection, specs: Path | None, limits: Limits) -> None:
+    """A worker: question after question, until the other end of the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
+    while True:
+        try:
+            question = pipe.recv()
+            pipe.send(_answered(question, specs, limits, pipe))
+        except _GONE:
+            return
+
+
+def _answered(
+    question: Question, specs: Path | None, limits: Limits, pipe: Connection
+) -> tuple[str, Any]:
+    last = 0.0
+
+    def tell(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last > _TELL_S:
+            last = time.monotonic()
+            pipe.send(("done", (done, total)))
+
+    try:
+        return "answer", answer(question, specs, limits, tell)
+    except PlannerError as error:
+        return "error", error
+    except MemoryError:
+        return "error", Refused("There is not enough memory for this: narrow the question.", 413)
+    except Exception as error:
+        return "error", Refused(f"internal error: {type(error).__name__}: {error}", 500)

@@ -1,0 +1,303 @@
+"""``planner report``: what stands on pages, and what is said of files that are none."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from planner.pages.content import BEST, Bars, Table
+from planner.pages.html import page_html
+from planner.pages.markdown import markdown
+from planner.pages.parts import breakdowns
+from planner.pages.read import page_of
+from planner.report.told import told
+
+NAMES = ("train.json", "serve.json", "estimate.json", "size.json", "plan.toml", "sweep")
+EVIL = "<img src=x onerror=alert(1)>|`*_[a](b)"
+
+
+def _table(page, name):
+    return next(b for b in page.blocks if isinstance(b, Table) and b.name == name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kind_of_result_becomes_a_page_that_asks_nothing_of_anybody(
+    planner, results, tmp_path, name
+):
+    html, text = tmp_path / "page.html", tmp_path / "page.md"
+    ran = planner("report", results[name], "-o", html, "--markdown", text)
+    assert (ran.exit_code, ran.out) == (0, "")
+    assert ran.err == f"Written: {html}\nWritten: {text}\n"
+    page = html.read_text()
+    assert page.count("* plotly.js v") == 1  # the library once
+    own = page.replace("plotly", "").split('<script type="application/json"')[0]
+    assert not re.search(r"""(src|href)=["'](?!#|data:)""", own)
+    assert "default-src &#39;none&#39;" in own
+    for words in ("Assumptions and sources", "How this was made"):
+        assert words in page
+        assert f"## {words}" in text.read_text()
+
+
+def test_the_answer_is_that_of_the_command_to_the_digit(planner, results):
+    ran = planner("search", *_train(), "--quiet", "--csv", "-")
+    assert ran.exit_code == 0
+    shown = planner("search", *_train()).out
+    page = page_of(results["train.json"])
+    for name, words in page.reached.items():
+        assert re.search(rf"^{re.escape(name)} +{re.escape(words)}", shown, re.MULTILINE), name
+    for line in page.sure:
+        assert line in " ".join(shown.split())
+    assert "(basis: " in page.sure[0]
+
+
+def _train():
+    return ("--model", "llama-7b", "--gpus", "8", "--space", "small")
+
+
+def test_the_recommended_plan_is_marked_once_on_the_front(results):
+    for name in ("train.json", "serve.json"):
+        page = page_of(results[name])
+        table = _table(page, "front")
+        assert list(table.marked).count(BEST) == 1
+        row = json.loads(results[name].read_text())["recommended_row"]
+        at = [head.name for head in table.heads].index("peak_memory_gib")
+        best = table.rows[table.marked.index(BEST)]
+        assert best[at].number == pytest.approx(row["peak_memory_gib"])
+        assert best[at].ends == pytest.approx(
+            (row["peak_memory_low_gib"], row["peak_memory_high_gib"])
+        )
+
+
+def test_heads_are_short_and_say_at_length_what_they_are(results):
+    heads = {head.name: head for head in _table(page_of(results["train.json"]), "front").heads}
+    assert heads["micro_batch_size"].text == "mbs"
+    assert heads["step_time_s"].text == "step time s"
+    assert heads["step_time_s"].title == "time of one optimizer step"
+    serve = {head.name: head for head in _table(page_of(results["serve.json"]), "front").heads}
+    assert serve["time_to_first_token_s"].text.startswith("TTFT")
+
+
+def test_parts_add_up_to_the_step_and_to_the_peak(results):
+    for name in ("train.json", "estimate.json"):
+        table = json.loads(results[name].read_text())
+        row = table.get("recommended_row") or table["rows"][0]
+        bars = {one.name: one for one in page_of(results[name]).blocks if isinstance(one, Bars)}
+        for bar, column in (("time_bars", "step_time_s"), ("memory_bars", "peak_memory_gib")):
+            total = sum(values[0] for values in bars[bar].parts.values())
+            assert total == pytest.approx(row[column]), (name, bar)
+
+
+def test_no_two_bars_become_one():
+    row = {"step_time_s": 2.0, "time_forward_s": 2.0, "time_to_train_days": 5.0}
+    bars, numbers = breakdowns(["same", "same", "other"], [row, row, row])
+    assert [*bars.labels] == ["same", "same (2)", "other"]
+    assert bars.parts == {"forward": [2.0, 2.0, 2.0]}
+    assert [head.text for head in numbers.heads[1:]] == ["same", "same (2)", "other"]
+
+
+def test_a_sweep_has_the_matrix_of_gpus_and_counts(planner, results):
+    page = page_of(results["sweep"])
+    matrix = _table(page, "matrix0")
+    assert [head.text for head in matrix.heads] == ["GPU", "8", "16"]
+    assert [row[0].text for row in matrix.rows] == ["a100-sxm-80gb", "h100-sxm-80gb"]
+    marks = [row[1].mark for row in matrix.rows]
+    assert marks.count(BEST) == 1
+    shown = planner("sweep", "show", results["sweep"]).out
+    for row in matrix.rows:
+        assert " ".join(cell.text for cell in row) in " ".join(shown.split())
+    scenarios = _table(page, "scenarios_train")
+    assert len(scenarios.rows) == 4
+    assert page.answer[0].startswith("Cheapest")
+
+
+def test_a_size_tells_its_margins_and_what_is_not_possible(results):
+    page = page_of(results["size.json"])
+    assert page.question[1].startswith("Limits: calendar time at most")
+    assert page.answer[0].startswith("Cheapest: ")
+    names = [head.name for head in _table(page, "choices").heads]
+    assert {"cost_usd", "num_gpus", "sure_calendar_time_days", "plan"} <= {*names}
+
+
+def test_a_plan_is_estimated_anew_to_the_same_numbers(results):
+    row = json.loads(results["train.json"].read_text())["recommended_row"]
+    page = page_of(results["plan.toml"])
+    cost = told("cost_usd", row["cost_usd"])
+    assert f"cost {cost}" in page.answer[0]
+    operators = _table(page, "operators")
+    assert operators.rows
+
+
+def test_names_never_become_markup(changed):
+    def rename(table):
+        rows = [*table["rows"], table["recommended_row"], table["fastest_row"]]
+        for compared in table["comparisons"].values():
+            rows += compared["rows"]
+        for row in rows:
+            row["model"] = row["gpu"] = row["framework"] = EVIL
+        table["manifest"] |= {"model": EVIL, "command": EVIL, "question": [EVIL]}
+        table["manifest"]["defaults"][EVIL] = EVIL
+        table["manifest"]["specs"][f"gpu {EVIL}"] = "0" * 12
+
+    page = page_of(changed("train.json", rename))
+    html = page_html(page)
+    own = html[: html.index('<script type="application/json"')]
+    assert "<img" not in own
+    assert "&lt;img src=x onerror=alert(1)&gt;" in own
+    data = html[html.index('<script type="application/json"') :].partition("</script>")[0]
+    assert "<img" not in data
+    text = re.sub(r"^(`{3,})\n.*?\n\1$", "", markdown(page), flags=re.MULTILINE | re.DOTALL)
+    assert "<img" not in text
+    assert not re.search(r"(?<!\\)[`\[|]a\]?\(", text)
+    for line in text.splitlines():
+        if line.startswith("| "):
+            assert "|`" not in line.replace(r"\|\`", "")
+
+
+def test_code_in_markdown_is_fenced_longer_than_what_it_has(changed):
+    page = page_of(changed("train.json", lambda t: t["manifest"].update(command="a ```` b")))
+    assert "\n`````" in markdown(page) or "\n```````" in markdown(page)
+
+
+def test_unknown_numbers_are_told_as_unknown(changed):
+    def forget(table):
+        for row in [*table["rows"], table["recommended_row"]]:
+            row["cost_usd"] = row["fit_probability"] = None
+
+    page = page_of(changed("train.json", forget))
+    assert page.reached["cost"] == "unknown: give --price"
+    assert "cost" not in page.answer[0]
+    assert "fits" not in page.answer[0]
+
+
+def _without_column(table):
+    for row in [*table["rows"], table["recommended_row"]]:
+        del row["micro_batch_size"]
+
+
+def _of_another_version(table):
+    _without_column(table)
+    table["manifest"]["version"] = "0.0.7"
+
+
+FAULTS = {
+    "a result that lacks a column": (
+        _without_column,
+        "train.json: a row lacks the column micro_batch_size, so it cannot be shown.",
+    ),
+    "one of another version": (
+        _of_another_version,
+        "train.json (made by planner 0.0.7): a row lacks the column micro_batch_size",
+    ),
+    "no manifest": (lambda t: t.pop("manifest"), "has no manifest"),
+    "a damaged manifest": (lambda t: t.update(manifest=[1]), "has no manifest"),
+    "no rows": (lambda t: t.update(rows=[]), "has no rows"),
+    "rows that are none": (lambda t: t.update(rows=[1]), "a row is no object"),
+    "nested cells": (lambda t: t["rows"][0].update(gpu=["a"]), "gpu of a row is no word or number"),
+    "words for numbers": (
+        lambda t: t["rows"][0].update(step_time_s="fast"),
+        "step_time_s of a row is no number: 'fast'",
+    ),
+    "another workload": (
+        lambda t: t["manifest"].update(workload="dream"),
+        "this version knows no workload 'dream'. Run its command again: planner search",
+    ),
+    "another tool's file": (
+        lambda t: t.clear(),
+        "is no result of planner: give the file of --json",
+    ),
+    "nothing recommended": (lambda t: t.update(recommended_row=None), "recommends no plan"),
+    "facts that are none": (
+        lambda t: t.update(open_facts=[{"fact": "x"}]),
+        "open_facts is damaged",
+    ),
+    "parts of another kind": (lambda t: t.update(comparisons=3), "comparisons is damaged"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_is_wrong_with_a_file_is_told_and_nothing_is_overwritten(
+    planner, changed, tmp_path, fault
+):
+    change, words = FAULTS[fault]
+    page = tmp_path / "page.html"
+    page.write_text("before")
+    ran = planner("report", changed("train.json", change), "-o", page)
+    assert ran.exit_code in (2, 4)
+    assert words in ran.err
+    assert page.read_text() == "before"
+
+
+def test_a_result_of_another_version_that_has_all_is_shown_and_says_so(changed):
+    page = page_of(changed("train.json", lambda t: t["manifest"].update(version="0.0.7")))
+    assert any("Made by planner 0.0.7" in line for line in page.question)
+
+
+def test_files_that_cannot_be_read(planner, tmp_path):
+    (tmp_path / "half.json").write_text('{"rows": [{"a": 1')
+    (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / "plan.toml").write_text('workload = "train"\n[answers]\nnonsense = 1\n')
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "empty").mkdir()
+    for name, words in {
+        "half.json": "cannot be read as JSON",
+        "list.json": "is no result of planner",
+        "deep.json": "cannot be read as JSON",
+        "plan.toml": "answers.nonsense is unknown",
+        "rows.csv": "cannot be read as JSON",
+        "empty": "is not the directory of a sweep",
+        "missing.json": "cannot be read as JSON",
+    }.items():
+        ran = planner("report", tmp_path / name, "-o", tmp_path / "x.html")
+        assert ran.exit_code == 2, name
+        assert words in ran.err
+        assert not (tmp_path / "x.html").exists()
+
+
+def test_targets_are_checked_before_anything_is_written(planner, results, tmp_path, monkeypatch):
+    result, page = results["train.json"], tmp_path / "a.html"
+    for words, said in (
+        ((), "Give --output FILE.html"),
+        (("-o", page, "--markdown", page), "both name"),
+        (("-o", result), "is the result itself"),
+        (("-o", tmp_path / "no" / "a.html"), "there is no folder"),
+    ):
+        ran = planner("report", result, *words)
+        assert ran.exit_code in (3, 8)
+        assert said in ran.err
+    assert not page.exists()
+    monkeypatch.setattr("planner.pages.html.find_spec", lambda name: None)
+    ran = planner("report", result, "-o", page)
+    assert ran.exit_code == 7
+    assert ran.err == ("Pages need jinja2 and plotly: pip install 'llm-gpu-planner[report]'.\n")
+    assert planner("report", result, "--markdown", "-").out.startswith("# LLaMA 7B\n")
+
+
+def test_limits_that_a_sweep_varies_stand_beside_what_they_limit(planner, tmp_path):
+    folder = tmp_path / "sweep"
+    (tmp_path / "plan.toml").write_text(
+        'workload = "serve"\nmodel = "llama-3.1-8b"\ngpu = ["h200", "v100"]\nengine = "vllm"\n'
+        'num_gpus = 1\ntime_per_output_token = ["1ms", "40ms"]\n'
+    )
+    ran = planner("sweep", tmp_path / "plan.toml", "--output", folder, "--workers", "1", "--quiet")
+    assert ran.exit_code == 0
+    scenarios = _table(page_of(folder), "scenarios_serve")
+    page = page_of(folder)
+    bars = [block for block in page.blocks if isinstance(block, Bars)]
+    assert len({one.name for one in bars}) == len(bars)  # a group of its own for each limit
+    heads = [head.text for head in scenarios.heads]
+    assert "TPOT limit" in heads
+    assert {row[heads.index("TPOT limit")].text for row in scenarios.rows} == {"1ms", "40ms"}
+    assert any("against" in row[heads.index("reason")].text for row in scenarios.rows)
+
+
+def test_an_unfinished_sweep_says_so(results, tmp_path):
+    import shutil
+
+    shutil.copytree(results["sweep"], tmp_path / "sweep")
+    (tmp_path / "sweep" / "manifest.json").unlink()
+    page = page_of(tmp_path / "sweep")
+    assert "Not finished: 0 of 4 scenarios are done." in page.question
+    assert page.answer == ["No scenario has a plan."]
