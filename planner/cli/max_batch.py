@@ -42,6 +42,7 @@ def max_length(given: options.Given) -> None:
 
 def _show(given: options.Given, find: Callable[[Plan, Evaluation], Sequence[Largest]]) -> None:
     request = _with_limits(given, make_request(given))
+    from planner.errors import InfeasibleError
     from planner.files import check_outputs
     from planner.optimize.collector import first_row
     from planner.report.console import make_console
@@ -59,6 +60,8 @@ def _show(given: options.Given, find: Callable[[Plan, Evaluation], Sequence[Larg
         {**one.to_dict(), "sentences": largest_lines(plan, one)} for one in found
     ]
     write_document(json, plan_manifest(plan, given["context"].obj), largest=document)
+    if all(one.largest is None for one in found):
+        raise InfeasibleError(" ".join(line for one in found for line in largest_lines(plan, one)))
     if not given["quiet"]:
         row = first_row(evaluation.table())
         print_largest(make_console(stderr=json == Path("-")), plan, row, found)

@@ -81,3 +81,9 @@ def test_errors_say_what_and_where(planner, options, said):
     done = planner("max-batch", *TRAINING, *options)
     assert done.exit_code != 0
     assert said in done.err.replace("\n", " ")
+
+
+def test_where_nothing_fits_the_exit_code_says_so(planner):
+    done = planner("max-batch", *TRAINING, "--set", "tp=1", "--quiet")
+    assert done.exit_code == 4
+    assert "No micro batch size is feasible" in done.err
