@@ -46,14 +46,21 @@ runs that ship with the package. [Accuracy](accuracy.md) says what to make of th
   throughput, more of it.
 - *within* is the share of runs inside the {LEVEL:.0%} interval, *score* the mean interval score on
   the logarithm: its width, and {2 / (1 - LEVEL):.0f} times what is beyond it; less is better.
+- *basis* is what an interval rests on: *measured*, runs of that software on that class of GPU;
+  *transferred*, of one of the two; *roofline*, of neither. A prediction says its own.
 - Runs whose columns cannot be their layout are left out.
-- Models without a name of their own, given by their sizes alone, stand together under *gpt*."""
+- Models without a name of their own, given by their sizes alone, stand together under *gpt*.
+
+![Predicted against measured, every quantity of the runs](static/pictures/predicted.png)
+
+`python scripts/make_pictures.py predicted` draws it again."""
 _COLUMNS = ("runs", "predicted", "mean", "median", "bias", "within", "score")
 _GROUPS: Mapping[str, Callable[[Row], str | None]] = {
     "software": lambda row: row.software,
     "GPU": lambda row: case.gpu.name if (case := row.prediction.case) else None,
     "model": lambda row: case.model.name if (case := row.prediction.case) else None,
     "mode": lambda row: row.run.text("mode") or None,
+    "basis": lambda row: row.prediction.basis or None,
 }
 
 
