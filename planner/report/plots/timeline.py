@@ -24,7 +24,7 @@ _SKIPPED = 0.06
 """Share of the width that what is left out of the middle has."""
 _RASTERIZED = 3000
 """Spans from which they are pixels in an SVG file, too."""
-_FINEST = 6
+_FINEST = 10
 """Pixels of the mean span of a stage below which gaps between spans would hide them."""
 _MOST_LINES = 7
 """Stages whose memory is drawn: more lines hide each other."""
