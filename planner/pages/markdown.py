@@ -20,7 +20,7 @@ _EMPTY_LINES = re.compile(r"\n{3,}")
 def markdown(page: Page) -> str:
     """The text of a page in the Markdown of repositories."""
     lines = [f"# {plain(page.title)}", "", *_broken(page.question), ""]
-    lines += [f"**{plain(line)}**  " for line in page.answer]
+    lines += [words for line in page.answer for words in (f"**{plain(line)}**", "")]
     lines += ["", *_pairs(page.reached), "", *_broken(page.sure), ""]
     for section in page.sections:
         lines += [f"## {plain(section.title)}", ""]
@@ -46,8 +46,8 @@ def _written(block: Block) -> list[str]:
 
 
 def _broken(lines: Any) -> list[str]:
-    """Lines that stay lines."""
-    return [f"{plain(line)}  " for line in lines]
+    """Lines that stay lines: paragraphs."""
+    return [words for line in lines for words in (plain(line), "")]
 
 
 def _pairs(pairs: Mapping[str, str]) -> list[str]:
