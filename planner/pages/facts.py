@@ -13,6 +13,9 @@ from planner.report.open_facts import moved_columns, range_words
 from planner.report.told import Ends
 from planner.workloads.base import Wording
 
+CHANGES = "What would change the answer"
+"""The title of the section of open facts and of what other hardware or questions would give."""
+
 _NOTHING = "Nothing that nobody gave moves the answer by more than 10 %."
 _HELD = "The intervals on this page hold each of these, one at a time."
 
@@ -50,7 +53,7 @@ def facts_section(wording: Wording, facts: Sequence[MovingFact]) -> Section:
     is_open = any(fact.ends for fact in facts)
     blocks: list[Block] = [table] if rows else [Lines(lines=[_NOTHING])]
     return Section(
-        title="What would change the answer",
+        title=CHANGES,
         blocks=[*blocks, Lines(lines=[_HELD])] if is_open else blocks,
     )
 

@@ -15,6 +15,7 @@ from planner.pages.estimated import estimate_page
 from planner.pages.searched import search_page
 from planner.pages.sized import sizes_page
 from planner.pages.swept import sweep_page
+from planner.pages.what_if import with_what_if
 from planner.pinned import PinnedPlan
 from planner.plan import evaluated, one_configuration, result_of
 from planner.report.infeasible import infeasible_message
@@ -44,7 +45,12 @@ def page_of(path: Path, specs: Path | None = None) -> Page:
     table = read_json(path)
     if isinstance(table, Mapping) and set(table) >= _OF_PLAN:
         return plan_page(PinnedPlan.from_dict(table, str(path)), str(path), catalogue)
-    return document_page(Document.of(table, str(path)), catalogue)
+    document = Document.of(table, str(path))
+    page = document_page(document, catalogue)
+    recommended = document.part("recommended", dict)
+    if not recommended:
+        return page
+    return with_what_if(page, PinnedPlan.from_dict(recommended, f"{path}: recommended"))
 
 
 def document_page(document: Document, catalogue: Catalogue) -> Page:
@@ -64,7 +70,7 @@ def plan_page(pinned: PinnedPlan, where: str, catalogue: Catalogue) -> Page:
         notes.append(
             f"It lacks parameters, which have their defaults: {', '.join(pinned.defaulted)}."
         )
-    return replace(page, question=[*page.question, *notes])
+    return with_what_if(replace(page, question=[*page.question, *notes]), pinned)
 
 
 def _estimated(pinned: PinnedPlan, where: str) -> Any:

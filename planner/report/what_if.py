@@ -13,6 +13,7 @@ from planner.report.console import make_table, print_folded, print_title
 from planner.report.front import of_objective
 from planner.report.told import label, told
 
+HEADS = ("10 % of", "moves", "worse", "better")
 LEAST = 5e-4
 """Changes below this share are not told."""
 
@@ -25,25 +26,36 @@ _OPTIONS = ("10 % worse", "10 % better")
 def print_sensitivities(console: Console, explained: Explanation, *, is_full: bool) -> None:
     """A table of what 10 % move, then other numbers of nodes and lengths, a line each."""
     print_title(console, "What if (each predicted anew)")
+    table = make_table(console, gap=1 if console.width < _NARROW else 2)
+    for head in HEADS[:2]:
+        table.add_column(head, overflow="fold")
+    for head in HEADS[2:]:
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in what_if_rows(explained, is_full=is_full):
+        table.add_row(*row)
+    console.print(table)
+    for line in question_lines(explained, is_full=is_full):
+        print_folded(console, line, most=9 if is_full else 2)
+
+
+def what_if_rows(explained: Explanation, *, is_full: bool) -> Iterator[tuple[str, ...]]:
+    """Cells under `HEADS`, a row for each fact and column that it moves, the most first."""
     own, columns = explained.row, explained.columns
     facts = [one for one in explained.sensitivities if one.group != "question"]
     moving = [one for one in facts if one.moved(own, columns) >= LEAST or _fails(one)]
     moving.sort(key=lambda one: -one.moved(own, _sorted_by(explained, one)))
-    table = make_table(console, gap=1 if console.width < _NARROW else 2)
-    table.add_column("10 % of", overflow="fold")
-    table.add_column("moves", overflow="fold")
-    for head in ("worse", "better"):
-        table.add_column(head, justify="right", no_wrap=True)
     shown = moving if is_full else [one for one in moving if _is_telling(explained, one)][:_FACTS]
     for one in shown:
         for column in _told_columns(explained, one, is_full=is_full):
             cells = [_cell(one, option, column, own) for option in _OPTIONS]
-            table.add_row(one.name, label(column), *cells)
-    console.print(table)
+            yield (one.name, label(column), *cells)
+
+
+def question_lines(explained: Explanation, *, is_full: bool) -> Iterator[str]:
+    """Lines of other numbers of nodes and other lengths."""
     for one in explained.sensitivities:
         if one.group == "question":
-            for line in _question_lines(explained, one, is_full=is_full):
-                print_folded(console, line, most=9 if is_full else 2)
+            yield from _question_lines(explained, one, is_full=is_full)
 
 
 def _is_telling(explained: Explanation, one: Sensitivity) -> bool:

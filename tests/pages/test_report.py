@@ -70,6 +70,27 @@ def test_the_recommended_plan_is_marked_once_on_the_front(results):
         )
 
 
+def test_what_hardware_and_questions_would_change_is_predicted_anew(results):
+    """As `planner explain` tells it: more of everything is never slower."""
+    for name in ("train.json", "serve.json", "plan.toml"):
+        table = _table(page_of(results[name]), "what_if")
+        moved = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
+        assert moved["price"][1:] == ["+10 %", "-10 %"], name
+        goal, worse, better = moved["GPU: peak and memory bandwidth"]
+        slower, faster = ("-", "+") if "tok" in goal else ("+", "-")
+        assert (worse[0], better[0]) == (slower, faster), (name, goal, worse, better)
+
+
+def test_nothing_is_predicted_anew_of_specs_that_have_changed(results, tmp_path):
+    table = json.loads(results["train.json"].read_text())
+    table["recommended"]["specs"] = dict.fromkeys(table["recommended"]["specs"], "0")
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(table))
+    page = page_of(path)
+    assert not any(isinstance(b, Table) and b.name == "what_if" for b in page.blocks)
+    assert "Specs have changed since" in markdown(page)
+
+
 def test_heads_are_short_and_say_at_length_what_they_are(results):
     heads = {head.name: head for head in _table(page_of(results["train.json"]), "front").heads}
     assert heads["micro_batch_size"].text == "mbs"
