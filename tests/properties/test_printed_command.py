@@ -21,7 +21,7 @@ from planner.request import Request
 from planner.specs.catalogue import find
 
 SOME = settings(
-    max_examples=25,
+    max_examples=16,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to shrink one takes minutes

@@ -45,7 +45,7 @@ def _assert_every_stage_equal(
         counts=np.array(counts)[..., None], ranks=np.arange(p, dtype=np.float64)[:, None]
     )
     with monkeypatch.context() as patch:
-        patch.setattr(sharding, "stage_layers", lambda *_: every)
+        patch.setattr(sharding, "stage_layers", lambda *_, **__: every)
         whole = evaluate(setting, make_table([layout]))
         assert assert_stages_equal(whole, 0, world, layout) == list(range(p))
     _assert_candidates_suffice(setting, world, layout)

@@ -36,7 +36,7 @@ global_batch_size = [256, 384, 512, 640, 768, 896, 1024, 1152, 1280, 1408, 1536,
 space = "small"
 """
 PATIENCE_S = 120.0
-NUM_KILLS = 20
+NUM_KILLS = 12
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from planner.estimators.operators import Operator
 from planner.estimators.recomputation import Recomputation
 from planner.estimators.stages import chunk_layers
 from planner.estimators.step_time import Block
+from planner.estimators.timeline.schedules import BACKWARD, FORWARD, WEIGHTS
 from planner.estimators.timeline.spans import COMPUTE, EXCHANGE, TRANSFER
-from planner.formulas.schedules import BACKWARD, FORWARD, WEIGHTS
 
 PASSES = (FORWARD, BACKWARD, WEIGHTS)
 

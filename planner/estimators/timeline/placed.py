@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from planner.enums import PipelineSchedule
-from planner.formulas.longest_path import in_order, starts
-from planner.formulas.schedules import (
+from planner.estimators.timeline.longest_path import in_order, starts
+from planner.estimators.timeline.schedules import (
     BACKWARD,
     FORWARD,
     Work,

@@ -13,6 +13,7 @@ from planner.estimators.estimate import Estimate, evaluate
 from planner.estimators.memory import MemoryBreakdown
 from planner.estimators.timeline.passes import Chunk, chunks_of
 from planner.estimators.timeline.placed import Pipeline, placed
+from planner.estimators.timeline.schedules import BACKWARD, FORWARD, WEIGHTS, Work
 from planner.estimators.timeline.spans import (
     BUBBLE,
     COMPUTE,
@@ -22,7 +23,6 @@ from planner.estimators.timeline.spans import (
     Span,
     Timeline,
 )
-from planner.formulas.schedules import BACKWARD, FORWARD, WEIGHTS, Work
 
 ONCE = ("data_parallel", "optimizer", "overhead", "slow_nodes")
 """What follows the pipeline, as far as it shows."""
@@ -239,7 +239,7 @@ def _memory(
     ]
     levels.append((max(step.pipeline_time, levels[-1][0]), base))
     if len(others) > is_loaded:
-        optimizer = step.pipeline_time + first(step.estimate.time.data_parallel)
+        optimizer = levels[-1][0] + first(step.estimate.time.data_parallel)
         end = optimizer + first(step.estimate.time.optimizer)
         levels += [(optimizer, first(others[0].total)), (end, base)]
     return levels

@@ -124,7 +124,8 @@ def test_parts_are_those_of_the_estimate(drawn: tuple[Any, Timeline]) -> None:
 def test_the_fullest_moment_is_the_predicted_peak(drawn: tuple[Any, Timeline]) -> None:
     estimate, timeline = drawn
     most = max(amount for series in timeline.memory for _, amount in series)
-    assert most == timeline.peak == pytest.approx(_one(estimate.peak_memory), rel=1e-12)
+    assert most == timeline.peak
+    assert most == pytest.approx(_one(estimate.peak_memory), rel=1e-12)
     every = evaluate(estimate.setting, estimate.configurations, every_stage=True)
     for series, total in zip(timeline.memory, every.memory.totals, strict=True):
         assert max(amount for _, amount in series) == pytest.approx(_one(total), rel=1e-12)

@@ -8,15 +8,15 @@ from itertools import accumulate, pairwise
 import pytest
 
 from planner.enums import PipelineSchedule
+from planner.estimators.timeline.longest_path import in_order, starts
 from planner.estimators.timeline.placed import Pipeline, placed
-from planner.formulas.longest_path import in_order, starts
+from planner.estimators.timeline.schedules import BACKWARD, FORWARD, WEIGHTS, Work
 from planner.formulas.pipeline import (
     bubble_time,
     dualpipe_bubble_time,
     micro_batches_in_flight,
     zero_bubble_time,
 )
-from planner.formulas.schedules import BACKWARD, FORWARD, WEIGHTS, Work
 
 F, B, W = 1.0, 1.4, 0.6
 
