@@ -18,8 +18,9 @@ from planner.pages.swept import sweep_page
 from planner.pages.what_if import with_what_if
 from planner.pinned import PinnedPlan
 from planner.plan import evaluated, one_configuration, result_of
+from planner.report.estimate_object import add_estimate
 from planner.report.infeasible import infeasible_message
-from planner.report.objects import add_estimate, object_text
+from planner.report.objects import object_text
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.results import Sweep
 

@@ -13,7 +13,7 @@ from planner.plan import Plan
 from planner.report.configuration import settings_text
 from planner.report.console import print_title
 from planner.report.details import details_of, print_memory
-from planner.report.objects import add_estimate
+from planner.report.estimate_object import add_estimate
 from planner.report.overview import print_assumed, print_question
 from planner.report.rows import row_files
 from planner.workloads.base import Evaluation
