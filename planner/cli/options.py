@@ -37,6 +37,12 @@ def option_name(name: str) -> str:
     return term.option_name if term else _OTHER_NAMES.get(name, "--" + name.replace("_", "-"))
 
 
+OF_ONE_PLAN = (
+    "plan", "from_file", "row", "num_gpus", "workload", "settings", "precision", "burst",
+)  # fmt: skip
+"""The options of ``HOW`` by which one plan is given."""
+
+
 def taking(*kinds: str, without: Iterable[str] = (), how: Iterable[str]) -> Callable[..., Any]:
     """A command that takes the terms of these kinds, and options of ``HOW``, as one mapping.
 
