@@ -64,12 +64,14 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _invoke(arguments: list[str]) -> int:
-    from planner.cli.app import Interrupted, PipeClosed, app
-    from planner.cli.complete import mend_words
+    from planner.cli.app import Interrupted, PipeClosed, command_line
 
-    mend_words()
+    if "_PLANNER_COMPLETE" in os.environ:
+        from planner.cli.complete import mend_words
+
+        mend_words()
     try:
-        app(args=arguments, prog_name="planner", obj=arguments)
+        command_line()(args=arguments, prog_name="planner", obj=arguments)
     except SystemExit as end:
         sys.stdout.flush()
         return end.code if isinstance(end.code, int) else 0

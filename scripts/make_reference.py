@@ -16,7 +16,7 @@ from typing import Any
 
 import planner
 from planner import text
-from planner.cli.app import app
+from planner.cli.app import app, command_line
 from planner.cli.help import TITLES
 from planner.terms import Term, glossary
 
@@ -105,13 +105,12 @@ def commands() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Every command: its words and its function."""
     assert app.registered_callback is not None
     yield "planner", app.registered_callback.callback  # type: ignore[misc]
-    groups = [("planner", app)]
-    groups += [(f"planner {one.name}", one.typer_instance) for one in app.registered_groups]  # type: ignore[misc]
-    for path, group in groups:
-        for command in group.registered_commands:
-            callback = command.callback
-            assert callback is not None
-            yield f"{path} {command.name or callback.__name__}", callback
+    for name, named in command_line().commands.items():
+        members = getattr(named.source, "registered_commands", None)
+        if members is None:
+            yield f"planner {name}", named.source
+        for one in members or ():
+            yield f"planner {name} {one.name}", one.callback
 
 
 def options(callback: Callable[..., Any]) -> list[Option]:

@@ -1,32 +1,67 @@
-"""The typer application: its commands and its global options."""
+"""The typer application: its commands and its global options.
+
+A command is built, and its module imported, when it is named.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache, cached_property
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from planner.cli.calibrate import calibrate
-from planner.cli.compare import compare
-from planner.cli.estimate import estimate
-from planner.cli.explain import explain
-from planner.cli.help import WIDEST, PlanningCommand
-from planner.cli.launch import launch
-from planner.cli.max_batch import max_batch, max_length
-from planner.cli.report import report
-from planner.cli.search import search
-from planner.cli.size import size
-from planner.cli.specs import specs
-from planner.cli.sweep import sweep
-from planner.cli.ui import ui
-from planner.cli.validate import validate
 from planner.errors import did_you_mean
-from planner.inputs import full_name
-from planner.terms import glossary
 from planner.text import printable
+
+WIDEST = 100
+"""Columns of the help where a terminal has more: longer lines are hard to read."""
+
+COMMANDS = {
+    "search": ("search", "Find the best configurations of a space."),
+    "size": (
+        "size",
+        "Find the fewest and the cheapest GPUs of each type and contract that keep limits.",
+    ),
+    "estimate": ("estimate", "Show one configuration in full."),
+    "explain": (
+        "explain",
+        "Explain a plan, or the one that is recommended: what bounds it, what would change it.",
+    ),
+    "compare": (
+        "compare",
+        "Show things side by side: what differs, who wins where, what is a tie.",
+    ),
+    "max-batch": (
+        "max_batch",
+        "Find the largest micro-batch, or the most requests at once, that fits and keeps limits.",
+    ),
+    "max-length": (
+        "max_batch",
+        "Find the longest sequence, prompt or answer that fits and keeps limits.",
+    ),
+    "launch": (
+        "launch",
+        "Write the files that start a plan: a given one, or the one that is recommended.",
+    ),
+    "report": (
+        "report",
+        "Write a result as one page: the answer, its alternatives, the front, what it rests on.",
+    ),
+    "ui": (
+        "ui",
+        "Ask in a browser: forms, pages and a JSON interface, on this machine alone by default.",
+    ),
+    "calibrate": ("calibrate", "Fit a framework or engine profile to measured runs."),
+    "validate": ("validate", "Predict measured runs and show how far off that is."),
+    "sweep": ("sweep", "Run every combination of a plan of lists."),
+    "specs": ("specs", "List, show and validate specs."),
+}
+"""Of each command: the module that has its function or its group, by the command's name, and what
+the list of commands says of it."""
 
 # Newer versions of typer give a hint themselves, and there the text goes on.
 _COMMAND = re.compile(r"No such command '(.*)'\.", re.DOTALL)
@@ -57,6 +92,9 @@ def _explain(error: Any) -> None:
 
 def _meant(option: str, known: Iterable[str], command: str | None) -> str:
     """A hint for an unknown option: one that is like it, or the parameter of its name."""
+    from planner.inputs import full_name
+    from planner.terms import glossary
+
     parameters = {
         name: term
         for name, term in glossary().items()
@@ -75,6 +113,8 @@ def _meant(option: str, known: Iterable[str], command: str | None) -> str:
 
 def _limits() -> dict[str, str]:
     """Options of limits, with the result that each bounds."""
+    from planner.terms import glossary
+
     return {
         option: term.header.rpartition(" ")[0] or name.replace("_", " ")
         for name, term in glossary().items()
@@ -83,7 +123,40 @@ def _limits() -> dict[str, str]:
     }
 
 
+class NamedCommand(TyperCommand):
+    """A command of which the name and one sentence are known; ``built`` is the command."""
+
+    def __init__(self, name: str, module: str, words: str) -> None:
+        super().__init__(name, help=words)
+        self._module = module
+
+    @cached_property
+    def source(self) -> Any:
+        """The function of the command, or the application of a group."""
+        module = import_module(f"planner.cli.{self._module}")
+        return getattr(module, (self.name or "").replace("-", "_"))
+
+    @cached_property
+    def built(self) -> Any:
+        """The command or the group, with its options."""
+        app = self.source
+        if not isinstance(app, typer.Typer):
+            app = typer.Typer(add_completion=False, rich_markup_mode=None)
+            kind = getattr(self.source, "command_class", TyperCommand)
+            app.command(self.name, cls=kind)(self.source)
+        return typer.main.get_command(app)
+
+    def make_context(self, *arguments: Any, **extra: Any) -> Any:
+        """The context of the command that is built, which is what runs."""
+        return self.built.make_context(*arguments, **extra)
+
+
 class _Commands(TyperGroup):
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for name, (module, words) in COMMANDS.items():
+            self.add_command(NamedCommand(name, module, words))
+
     def make_context(self, *arguments: Any, **extra: Any) -> Any:
         try:
             return super().make_context(*arguments, **extra)
@@ -112,20 +185,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command(cls=PlanningCommand)(search)
-app.command(cls=PlanningCommand)(size)
-app.command(cls=PlanningCommand)(estimate)
-app.command(cls=PlanningCommand)(explain)
-app.command(cls=PlanningCommand)(compare)
-app.command(cls=PlanningCommand)(max_batch)
-app.command(cls=PlanningCommand)(max_length)
-app.command(cls=PlanningCommand)(launch)
-app.command()(report)
-app.command()(ui)
-app.command()(calibrate)
-app.command()(validate)
-app.add_typer(sweep, name="sweep")
-app.add_typer(specs, name="specs")
 
 
 def _version(wanted: bool) -> None:
@@ -146,3 +205,9 @@ def planner(
     ] = False,
 ) -> None:
     """Plan how to train or serve a language model on GPUs, over every configuration."""
+
+
+@cache
+def command_line() -> Any:
+    """The command of `app`, made once in a process."""
+    return typer.main.get_command(app)

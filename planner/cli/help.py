@@ -13,9 +13,6 @@ from planner.cli.how import HOW
 from planner.terms import Term, glossary, terms_of
 from planner.workloads.registry import workload_names
 
-WIDEST = 100
-"""Columns of the help where a terminal has more: longer lines are hard to read."""
-
 TITLES = {
     "question": "Question",
     "hardware": "GPUs and software",

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from planner.cli import complete
+from planner.cli.help import PlanningCommand
 from planner.cli.how import HOW
 from planner.given import DRIVERS, read_driver
 from planner.terms import Term, glossary
@@ -64,6 +65,7 @@ def taking(*kinds: str, without: Iterable[str] = (), how: Iterable[str]) -> Call
         run.__signature__ = inspect.Signature(places)  # type: ignore[attr-defined]
         run.__annotations__ = {place.name: place.annotation for place in places}
         run.__name__, run.__doc__ = command.__name__, command.__doc__
+        run.command_class = PlanningCommand  # type: ignore[attr-defined]
         return run
 
     return decorate

@@ -10,6 +10,8 @@ from planner.cli import complete, how
 
 specs = typer.Typer(
     no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
     help="List, show and validate specs.",
 )
 

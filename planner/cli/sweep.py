@@ -49,7 +49,12 @@ class _Run(PlanningCommand):
         formatter.write_text("planner sweep show DIR prints what a sweep found; -h behind it, how.")
 
 
-sweep = typer.Typer(cls=_RunUnlessNamed, help="Run every combination of a plan of lists.")
+sweep = typer.Typer(
+    cls=_RunUnlessNamed,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Run every combination of a plan of lists.",
+)
 sweep.command("show", epilog=EPILOG)(show)
 
 

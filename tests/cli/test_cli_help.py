@@ -8,13 +8,16 @@ import shlex
 
 import pytest
 
-from planner.cli.help import WIDEST, examples
+from planner.cli.app import COMMANDS, WIDEST, command_line
+from planner.cli.help import examples
 from planner.terms import glossary, terms_of
 
-COMMANDS = [
-    (), ("search",), ("estimate",), ("calibrate",), ("validate",), ("specs",),
-    ("specs", "list"), ("specs", "show"), ("specs", "validate"),
-]  # fmt: skip
+GROUPS = {"specs": ("list", "show", "validate"), "sweep": ("show",)}
+LINES = [
+    (),
+    *((name,) for name in COMMANDS),
+    *((name, member) for name, members in GROUPS.items() for member in members),
+]
 WORKLOADS = ("train", "inference", "serve")
 TITLE = re.compile(r"^(\S[^:]*):$", re.MULTILINE)
 
@@ -28,7 +31,7 @@ def options_by_section(text: str) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("command", LINES, ids=" ".join)
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_every_line_fits(planner, monkeypatch, command, width):
     monkeypatch.setenv("COLUMNS", str(width))
@@ -63,6 +66,19 @@ def test_the_help_of_a_workload_has_its_own_words_alone(planner, workload):
         for name in [*terms_of(workload, "parameter"), *terms_of(workload, "objective")]:
             assert re.search(rf"^  {name}\b|--{name.replace('_', '-')}", ran.out, re.MULTILINE)
         assert ("--burst" in planner("estimate", *words, "-h").out) == (workload == "serve")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_says_of_a_command_what_its_help_says(name):
+    command = command_line().commands[name]
+    assert command.built.help.split("\n\n")[0].replace("\n", " ") == command.help
+    assert command.built.name in (name, "")
+
+
+def test_commands_are_made_once():
+    assert command_line() is command_line()
+    built = command_line().commands["search"].built
+    assert built is command_line().commands["search"].built
 
 
 def test_short_names_are_shown(planner):

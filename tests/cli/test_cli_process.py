@@ -7,19 +7,37 @@ import sys
 
 import pytest
 
+from planner.cli.app import COMMANDS
+
 PLANNER = [sys.executable, "-m", "planner"]
-HEAVY = ("numpy", "pandas", "pydantic", "optuna", "rich")
+HEAVY = {"numpy", "pandas", "pydantic", "optuna", "rich"}
 
 
-def test_help_imports_nothing_heavy():
+MODULES = {f"planner.cli.{module}" for module, _ in COMMANDS.values()}
+
+
+def imported(*words: str) -> set[str]:
+    """The modules that a command of a process of its own imports."""
     code = (
-        "import sys; from planner.__main__ import run; code = run(['--help']);"
-        f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr);"
-        "sys.exit(code)"
+        f"import sys; from planner.__main__ import run; code = run({list(words)});"
+        "print(*sys.modules, file=sys.stderr); sys.exit(code)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "search" in ran.stdout
-    assert ran.stderr == "[]\n"
+    assert words[0].strip("-") in ran.stdout
+    return {*ran.stderr.split()}
+
+
+def test_the_list_of_commands_imports_none_of_them():
+    modules = imported("--help")
+    assert {name for name in modules if name.startswith("planner.cli.")} == {"planner.cli.app"}
+    assert not modules & HEAVY
+
+
+@pytest.mark.parametrize("name", ["specs", "size"])
+def test_a_command_imports_no_other(name):
+    modules = imported(name, "--help")
+    assert modules & MODULES == {f"planner.cli.{name}"}
+    assert not modules & (HEAVY - {"pydantic"})
 
 
 def test_the_module_runs_as_planner():

@@ -98,14 +98,12 @@ def test_a_draft_keeps_what_a_form_knows():
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("workload", workload_names())
 def test_every_field_is_in_the_form_once_with_the_option_of_the_command(command, workload):
-    from typer.main import get_command
-
-    from planner.cli.app import app
+    from planner.cli.app import command_line
 
     question = Question(command=command, workload=workload, fields={"model": "x"})
     fields = [field for group in groups_of(question) for field in group.fields]
     assert sorted(field.name for field in fields) == sorted(fields_of(command, workload))
-    options = {o for p in get_command(app).commands[command].params for o in p.opts}
+    options = {o for p in command_line().commands[command].built.params for o in p.opts}
     assert {option_of(name) for name in fields_of(command, workload)} <= options
     assert all(field.title for field in fields)
 
