@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,40 @@ from planner.validation.compare import Row
 # How long an example takes says how busy the machine is.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+def _seed() -> int:
+    """What tests draw with: ``PLANNER_SEED``, else a number that changes with every commit."""
+    given = os.environ.get("PLANNER_SEED")
+    if given is not None:
+        return int(given)
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True
+    )
+    return int(head.stdout[:6] or "0", 16)
+
+
+SEED = _seed()
+
+
+def pytest_report_header() -> str:
+    return f"PLANNER_SEED={SEED}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: Any) -> Iterator[None]:
+    """A test that draws says how to draw the same again."""
+    report = yield
+    if report.failed and "seed" in item.fixturenames:
+        line = f"PLANNER_SEED={SEED} python -m pytest -n 0 -m '' {item.nodeid!r}"
+        report.sections.append(("to repeat", line))
+    return report
+
+
+@pytest.fixture(scope="session")
+def seed() -> int:
+    """What a test draws with."""
+    return SEED
 
 
 @dataclass(frozen=True)

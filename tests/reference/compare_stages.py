@@ -25,6 +25,7 @@ def assert_stages_equal(estimate: Estimate, row: int, world: World, layout: Layo
     held = sharding.stage_parameters(estimate.setting.model, estimate.configurations)
     layers, parameters = stages(world.model, layout), stage_parameters(world, layout)
     ranks = [int(at(rank)) for rank in held.layers.ranks]
+    memories = estimate.memory.stages
     for place, rank in enumerate(ranks):
         counts = [at(count) for count in held.layers.counts[place]]
         assert counts == [layers[rank].count(group) for group in range(len(counts))], layout
@@ -34,6 +35,6 @@ def assert_stages_equal(estimate: Estimate, row: int, world: World, layout: Layo
         assert at(estimate.time.stage_times[place]) == pytest.approx(seconds, **EXACT), layout
         memory = scalar_twin.stage_memory(world, layout, rank)
         assert at(estimate.memory.totals[place]) == pytest.approx(memory.pop("total"), **EXACT)
-        found = {name: at(getattr(estimate.memory.stages[place], name)) for name in memory}
+        found = {name: at(getattr(memories[place], name)) for name in memory}
         assert found == pytest.approx(memory, **EXACT), (rank, layout)
     return ranks

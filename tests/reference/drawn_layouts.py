@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import numpy as np
 from scalar_machine import Layout, World
 
 from planner import Request
@@ -241,6 +241,7 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
     )
 
 
-def chooser(seed: int) -> Any:
-    rng = np.random.default_rng(seed)
-    return lambda values: rng.choice(values).item()
+def chooser(*words: Any) -> Any:
+    """Chooses among values, the same ones for the same words."""
+    rng = random.Random("/".join(map(str, words)))
+    return lambda values: rng.choice(values)

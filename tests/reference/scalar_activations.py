@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from remembered import remembered
 from scalar_adapters import frozen, thin_matrices, virtual
 from scalar_machine import (
     COMPUTE_BYTES,
@@ -28,6 +29,7 @@ def repeated_layers(world: World, layout: Layout) -> float:
     return min(layout.recompute_num_layers * layout.pipeline_parallel / layers, 1.0)
 
 
+@remembered
 def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) -> float:
     """Per micro-batch; ``full`` keeps the input alone, ``selective`` drops the scores.
 

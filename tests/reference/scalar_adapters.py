@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from remembered import remembered
 from scalar_machine import COMPUTE_BYTES, Layout, World, elementwise, gemm, tokens, value_dim
 from scalar_parameters import (
     Counts,
@@ -161,6 +162,7 @@ def _attention_kernels(group: LayerGroup) -> int:
     return 2 if attention.kind in ("linear", "mamba2") else 4
 
 
+@remembered
 def launches(world: World, layout: Layout, group: LayerGroup) -> float:
     """Seconds of the host for the forward kernels of one layer's adapters."""
     if not frozen(world):
@@ -173,6 +175,7 @@ def launches(world: World, layout: Layout, group: LayerGroup) -> float:
     return seconds
 
 
+@remembered
 def trained_in_layer(world: World, layout: Layout, group: LayerGroup) -> Counts:
     """What gets a gradient in one layer: everything, or its adapters."""
     if not frozen(world):
@@ -184,6 +187,7 @@ def trained_in_layer(world: World, layout: Layout, group: LayerGroup) -> Counts:
     return sum(rank * (matrix.depth + matrix.columns) for matrix in matrices), 0.0
 
 
+@remembered
 def trained_in_end(world: World, layout: Layout) -> Counts:
     model = world.model
     matrix = model.vocab_size * model.hidden_size / layout.tensor_parallel
@@ -193,6 +197,7 @@ def trained_in_end(world: World, layout: Layout) -> Counts:
     return 0.0 if frozen(world) else matrix, 0.0
 
 
+@remembered
 def trained_in_stages(world: World, layout: Layout) -> list[Counts]:
     if not frozen(world):
         return stage_parameters(world, layout)

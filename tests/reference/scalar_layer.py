@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from remembered import remembered
 from scalar_activations import repeats_outputs
 from scalar_adapters import adapter_times, frozen, saves
 from scalar_machine import (
@@ -53,6 +54,7 @@ Ops = dict[str, Op]
 _CHEAP = ("attention_norm", "feed_forward_norm", "q_up", "kv_up")
 
 
+@remembered
 def layer(world: World, layout: Layout, group: LayerGroup) -> Ops:
     """One layer: attention block, then feed-forward block."""
     ops: Ops = {}
@@ -124,6 +126,7 @@ def _feed_forward_block(
     return ops
 
 
+@remembered
 def embedding(world: World, layout: Layout) -> Ops:
     """Lookup, and the sum over vocabulary shards."""
     h, n = world.model.hidden_size, tokens(world, layout)
@@ -135,6 +138,7 @@ def embedding(world: World, layout: Layout) -> Ops:
     return {"embedding": lookup, "embedding_tensor_parallel": reduce}
 
 
+@remembered
 def logits(world: World, layout: Layout) -> Ops:
     """Final norm, logits in 16 bit, cross-entropy, and the sum of input gradients."""
     h, n = world.model.hidden_size, tokens(world, layout)
@@ -151,6 +155,7 @@ def logits(world: World, layout: Layout) -> Ops:
     }
 
 
+@remembered
 def prediction(world: World, layout: Layout) -> Ops:
     """A module of multi-token prediction beside its layer (arXiv:2412.19437, equation 21)."""
     h, n = world.model.hidden_size, tokens(world, layout)

@@ -7,6 +7,7 @@ for the forward and once for the backward pass.
 
 from __future__ import annotations
 
+from remembered import remembered
 from scalar_activations import kept_bytes
 from scalar_adapters import trained_in_end, trained_in_layer, trained_in_stages, weight_bytes
 from scalar_machine import Layout, World, own_tokens, shown
@@ -43,6 +44,7 @@ def gradients_leave(world: World, layout: Layout) -> bool:
     return layout.zero_stage >= 2 or (alone and 2 in world.framework.zero_stages)
 
 
+@remembered
 def moved_bytes(world: World, layout: Layout, index: int) -> float:
     """Activations that one layer of a group moves to the host."""
     if not layout.offload.endswith("activations"):

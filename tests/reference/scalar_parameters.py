@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from math import ceil
 
+from remembered import remembered
 from scalar_machine import Layout, World, value_dim
 from scalar_state import State
 from scalar_state import parameters as state_parameters
@@ -26,6 +27,7 @@ def layer_list(model: ModelSpec) -> list[int]:
     return runs + [index for _, index in sorted(spread)]
 
 
+@remembered
 def stages(model: ModelSpec, layout: Layout) -> list[list[int]]:
     """The layers of every stage: chunk c stands on stage c mod p (arXiv:2104.04473, 2.2).
 
@@ -88,6 +90,7 @@ def layers_like_logits(model: ModelSpec) -> int:
     return ceil(Fraction(logits * len(layer_list(model)), int(per_token)))
 
 
+@remembered
 def layer_parameters(model: ModelSpec, group: LayerGroup, layout: Layout) -> tuple[float, float]:
     """Parameters of one layer on one GPU: of all its ranks alike, and of its own experts."""
     h, t, mlp = model.hidden_size, layout.tensor_parallel, group.feed_forward
@@ -220,6 +223,7 @@ def end_parameters(model: ModelSpec, layout: Layout, stage: int) -> float:
     return count / t + norms
 
 
+@remembered
 def stage_parameters(world: World, layout: Layout) -> list[tuple[float, float]]:
     """Dense and expert parameters on a GPU of every stage."""
     model = world.model

@@ -61,17 +61,38 @@ def _assert_candidates_suffice(setting: Setting, world: World, layout: Layout) -
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("model", MODELS)
-def test_every_stage_of_random_layouts(
-    monkeypatch: pytest.MonkeyPatch, model: str, framework: str
+def test_every_stage_of_a_random_layout(
+    monkeypatch: pytest.MonkeyPatch, model: str, framework: str, seed: int
 ) -> None:
-    choose = chooser(len(model) * 31 + len(framework))
+    _assert_deep_ones_equal(monkeypatch, model, framework, seed, draws=40, compared=1)
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("model", MODELS)
+def test_every_stage_of_random_layouts(
+    monkeypatch: pytest.MonkeyPatch, model: str, framework: str, seed: int
+) -> None:
+    _assert_deep_ones_equal(monkeypatch, model, framework, seed, draws=300, compared=4)
+
+
+def _assert_deep_ones_equal(
+    monkeypatch: pytest.MonkeyPatch,
+    model: str,
+    framework: str,
+    seed: int,
+    draws: int,
+    compared: int,
+) -> None:
+    """Those of the drawn layouts that have most stages."""
+    choose = chooser(model, framework, "stages", seed)
     setting = make_setting(model, choose(["a100-sxm-80gb", "h100-sxm-80gb"]), framework)
     world = make_world(setting)
-    drawn = (draw_layout(choose, setting) for _ in range(150))
+    drawn = (draw_layout(choose, setting) for _ in range(draws))
     short = (layout for layout in drawn if layout.pipeline_parallel <= _LONGEST)
     valid = [layout for layout in short if not scalar_rules.broken(world, layout)]
     valid.sort(key=lambda layout: layout.pipeline_parallel, reverse=True)
-    for layout in valid[:4:2]:
+    for layout in valid[: 2 * compared : 2]:
         _assert_every_stage_equal(monkeypatch, setting, layout)
 
 
