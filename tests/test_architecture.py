@@ -21,11 +21,17 @@ def test_no_file_is_longer_than_400_lines() -> None:
     assert long == {}
 
 
-def test_functions_are_short() -> None:
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    """The code of every module of the package."""
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text("utf-8")) for path in CODE}
+
+
+def test_functions_are_short(trees: dict[str, ast.Module]) -> None:
     lengths = [
         (node.end_lineno or 0) - node.lineno + 1 - _docstring_lines(node)
-        for path in CODE
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for tree in trees.values()
+        for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
     ]
     assert statistics.median(lengths) <= 12
@@ -37,12 +43,11 @@ def _docstring_lines(node: ast.FunctionDef) -> int:
     return len(docstring.splitlines()) if docstring else 0
 
 
-@pytest.mark.parametrize("path", CODE, ids=lambda path: str(path.relative_to(ROOT)))
-def test_public_definitions_have_docstrings(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    assert ast.get_docstring(tree), "the module says nothing about itself"
+def test_public_definitions_have_docstrings(trees: dict[str, ast.Module]) -> None:
+    assert [path for path, tree in trees.items() if not ast.get_docstring(tree)] == []
     bare = [
-        node.name
+        f"{path}:{node.lineno} {node.name}"
+        for path, tree in trees.items()
         for node in tree.body
         if isinstance(node, ast.FunctionDef | ast.ClassDef)
         and not node.name.startswith("_")

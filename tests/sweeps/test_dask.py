@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from distributed import Client, LocalCluster
 
 from planner.errors import MissingDependencyError
 from planner.sweeps import dask_workers, identity
@@ -35,6 +34,8 @@ PLAN = {
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """Two worker processes with two threads each."""
+    from distributed import LocalCluster
+
     made: Any = LocalCluster
     with made(
         n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0", silence_logs=50
@@ -74,6 +75,8 @@ def test_a_cluster_makes_the_same_bytes(
 def test_what_a_killed_worker_had_is_done_by_another(
     cluster: Any, plan: SweepPlan, here: dict[str, bytes], tmp_path: Path
 ) -> None:
+    from distributed import Client
+
     connected: Any = Client
     with connected(cluster.scheduler_address, set_as_default=False) as client:
         processes = [*client.run(os.getpid).values()]
@@ -199,6 +202,8 @@ def test_without_workers_it_waits_and_says_so(
 ) -> None:
     told: list[str] = []
     monkeypatch.setattr(dask_workers, "is_asked_to_stop", lambda: bool(told))
+    from distributed import LocalCluster
+
     made: Any = LocalCluster
     with (
         made(n_workers=0, processes=False, dashboard_address=":0", silence_logs=50) as empty,
