@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from planner.__main__ import run
 from planner.validation.compare import Row
@@ -31,6 +32,35 @@ def _seed() -> int:
 
 
 SEED = _seed()
+
+
+# These take the predictions of all published runs, which a process makes once.
+_OF_PUBLISHED_RUNS = (
+    "scripts/test_accuracy_targets.py",
+    "scripts/test_make_accuracy.py",
+    "scripts/test_make_causes.py",
+    "validation/test_coverage.py",
+    "validation/test_inference_shipped.py",
+    "validation/test_shipped_runs.py",
+)
+# These come first, else one of them ends alone.
+_LONG = (*_OF_PUBLISHED_RUNS, "test_readme.py", "sweeps/test_kills.py")
+
+
+class _ByFile(LoadFileScheduling):
+    """A worker takes whole files, and all files of published runs."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        name = nodeid.partition("::")[0]
+        return "published runs" if name.endswith(_OF_PUBLISHED_RUNS) else name
+
+
+def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
+    return _ByFile(config, log)
+
+
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    items.sort(key=lambda item: not str(item.path).endswith(_LONG))
 
 
 def pytest_report_header() -> str:
