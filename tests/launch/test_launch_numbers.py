@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from worked.plans import PLANS, job
+from worked.plans import PLANS, SPECS, job
 from worked.said import said
 
 from planner.launch.job import Job
-from planner.launch.logs.reading import STEP_TIME, Step
+from planner.launch.logs.compare import compare
+from planner.launch.logs.formats import read_log
+from planner.launch.logs.planned import Planned
+from planner.launch.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading, Step
 from planner.launch.logs.steady import steady_state
 from planner.launch.targets import target_of
+from planner.optimize.collector import first_row
+from planner.pinned import PinnedPlan
+from planner.plan import evaluated, one_configuration
+from planner.request import Request
 
 GIB = 2**30
 
@@ -63,7 +72,9 @@ def test_a_cache_on_the_host_has_the_unit_of_its_engine(
     assert 1009 < tokens < 1009 + 211 + 32
     value = float(written(target, of)[option]) * unit
     exact = OF_A_TOKEN * 101 * tokens
-    assert value == pytest.approx(math.ceil(exact / unit) * unit if unit == 1e9 else exact, rel=1e-4)
+    assert value == pytest.approx(
+        math.ceil(exact / unit) * unit if unit == 1e9 else exact, rel=1e-4
+    )
 
 
 def test_a_cache_on_the_hosts_of_a_server_is_of_all_its_gpus() -> None:
@@ -124,6 +135,82 @@ def test_how_many_lines_of_a_log_are_warm_up(lines: int, every: int, left_out: i
     assert (found.warmup, found.lines) == (left_out, lines - left_out)
     # The median of what is left of steps that get slower one by one.
     assert found.value == every * (left_out + 1 + lines) / 2
+
+
+def planned(**asked: Any) -> Planned:
+    of = one_configuration(Request(**{"gpu": "h100-sxm", "specs": SPECS, **asked}))
+    row = first_row(evaluated(of).candidates.columns())
+    return Planned.of(PinnedPlan.of(of, row))
+
+
+TRAINED = {
+    "workload": "train", "model": "odd-llama", "framework": "megatron-lm", "num_gpus": 24,
+    "global_batch_size": 168, "sequence_length": 1100, "settings": {"micro_batch_size": 7},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("quantity", "value"),
+    [
+        pytest.param(STEP_TIME, 2.5, id="seconds of a step"),
+        # 168 sequences of 1,100 tokens on 24 GPUs are 7,700 tokens of each.
+        pytest.param(TOKENS, 3080.0, id="tokens of a GPU in a second"),
+        pytest.param(SAMPLES, 67.2, id="sequences of all GPUs in a second"),
+    ],
+)
+def test_what_a_log_counts_becomes_the_time_of_a_step(quantity: str, value: float) -> None:
+    steps = tuple(Step(number=number, stream="", value=value) for number in range(1, 13))
+    reading = Reading(format="x", title="x", is_training=True, quantity=quantity, steps=steps)
+    compared = compare(reading, planned(**TRAINED), "run")
+    found = {one.name: one.measured for one in compared.quantities}
+    assert found == pytest.approx({STEP_TIME: 2.5, TOKENS: 3080.0})
+    assert compared.cells[f"measured_{STEP_TIME}"] == "2.5"
+
+
+def test_timings_of_llama_server_are_of_a_token(tmp_path: Path) -> None:
+    path = tmp_path / "llama.log"
+    path.write_text(
+        "prompt eval time =     303.00 ms /   101 tokens (  3.00 ms per token)\n"
+        "       eval time =     350.00 ms /    50 tokens (  7.00 ms per token)\n"
+    )
+    read = read_log(path)
+    assert read.values == pytest.approx(
+        {"time_to_first_token_s": 0.303, "time_per_output_token_s": 0.007}
+    )
+
+
+@pytest.mark.parametrize(
+    ("unit", "seconds"), [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("sec", 1.0)]
+)
+def test_times_of_aiperf_are_in_the_unit_that_it_names(
+    unit: str, seconds: float, tmp_path: Path
+) -> None:
+    path = tmp_path / "profile.json"
+    times = {"avg": 37.0, "p90": 41.0, "unit": unit}
+    found = {"request_throughput": {"avg": 3.0}, "request_latency": times}
+    path.write_text(json.dumps(found))
+    read = read_log(path)
+    assert read.values["request_latency_s"] == pytest.approx(37 * seconds)
+    assert read.percentiles["request_latency_s", 90] == pytest.approx(41 * seconds)
+
+
+def test_a_log_of_a_load_is_dealt_to_replicas_and_ranks() -> None:
+    """3 replicas have 111 requests, 37 each; of 4 attention ranks none has more than 10."""
+    served = {
+        "workload": "serve", "model": "qwen3-30b-a3b", "engine": "vllm", "num_gpus": 12,
+        "input_tokens": 1009, "output_tokens": 211,
+    }  # fmt: skip
+    layout = {"attention_data_parallel": 4, "expert_parallel": 4}
+    plan = planned(**served, settings={**layout, "concurrency": 52})
+    at_load = plan.at_load(111.0, None)
+    assert at_load is not None
+    assert (at_load.row["concurrency"], at_load.row["replicas"]) == (37, 3)
+    reading = Reading(
+        format="x", title="x", is_training=False, facts={"concurrency": 111.0},
+        values={"requests_per_s": 3.0},
+    )  # fmt: skip
+    cells = compare(reading, plan, "run").cells
+    assert (cells["concurrency"], cells["max_num_seqs"]) == ("111", "13")
 
 
 def test_each_start_of_a_run_has_a_tenth_of_its_own_lines_as_warm_up() -> None:

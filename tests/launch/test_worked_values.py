@@ -40,7 +40,9 @@ def rows_of(name: str) -> list[dict[str, str]]:
 
 
 def columns(target: str) -> Iterator[str]:
-    yield from (name for name in rows_of(f"{target}.written")[0] if name not in ("option", "worked"))
+    yield from (
+        name for name in rows_of(f"{target}.written")[0] if name not in ("option", "worked")
+    )
 
 
 @cache
@@ -151,7 +153,9 @@ def test_every_row_of_a_table_has_a_worked_value(target: str) -> None:
         for row in table.rows
         if row.role in (Role.IS, Role.WITH, Role.ALWAYS, Role.READS)
         and not (row.role is not Role.READS and any(is_of(row, *cell) for cell in cells(target)))
-        and not (row.role in (Role.IS, Role.READS) and any(is_of(row, *one) for one in given(target)))
+        and not (
+            row.role in (Role.IS, Role.READS) and any(is_of(row, *one) for one in given(target))
+        )
     ]
     assert set(lacking) == set(NOT_WORKED.get(target, ()))
 

@@ -161,8 +161,8 @@ def _put_lora(told: Told) -> None:
 
 
 def _note_memory(told: Told) -> None:
-    share = fraction(told.reading.value("memory_share"))
-    told.take("--gpu-memory-utilization", "--device-memory-utilization")
+    share = fraction(told.reading.text("--gpu-memory-utilization"))
+    told.take("--gpu-memory-utilization")
     if share is not None and share != _SHARE:
         told.notes.append(f"vLLM may use {share:g} of each GPU; {_SHARE} is its default.")
     if fraction(told.reading.text("--kv-offloading-size")):
