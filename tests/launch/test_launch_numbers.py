@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worked.plans import PLANS, SPECS, job
+from worked.asked import SPECS, job
+from worked.plans import PLANS
 from worked.said import said
 
 from planner.launch.job import Job

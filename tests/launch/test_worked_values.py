@@ -16,7 +16,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from worked.plans import PLANS, job
+from worked.asked import job
+from worked.plans import PLANS
 from worked.said import FLAG, said
 
 from planner.launch.option_table import OptionTable, Role, Row

@@ -182,7 +182,7 @@ def script_quantities(job: Job) -> Mapping[str, Any]:
 
 
 def unnamed_optimizer(job: Job) -> str | None:
-    """An optimizer, or its states, that no name of Transformers is of and that is not its default."""
+    """An optimizer or a format of its states that is neither the default nor has a name."""
     kind, states = job["optimizer"], job["optimizer_state_precision"]
     if (kind, states) == ("adam", "framework") or transformers_name(kind, states):
         return None
