@@ -166,8 +166,10 @@ class OptionTable:
                 remarks[row.role].append(remark)
             elif row.role in (Role.IS, Role.WITH):
                 options.append(Setting(option=row.option, text=row.written(value), note=row.note))
+        # Two rows may need the same option: it stands once.
+        once = {(setting.option, setting.text): setting for setting in reversed(options)}
         return Settings(
-            options=tuple(options),
+            options=tuple(reversed(once.values())),
             unexpressed=tuple(remarks[Role.NONE]),
             left=tuple(remarks[Role.LEFT]),
         )

@@ -115,6 +115,35 @@ def test_the_slower_pool_sets_the_rate(prefill: float, decode: float, rate: floa
     assert found.time_to_first_token == pytest.approx(waiting + 0.02 + overhead)
 
 
+@pytest.mark.parametrize(
+    ("interval", "answer", "later"),
+    [
+        pytest.param(1.0, 125, 0, id="each token is sent"),
+        pytest.param(10.0, 125, 9, id="the first waits for nine more"),
+        pytest.param(10.0, 7, 6, id="an answer of seven has six more"),
+        pytest.param(1000.0, 125, 124, id="all of it at once"),
+    ],
+)
+def test_tokens_that_are_collected_come_later(interval: float, answer: int, later: int) -> None:
+    """Of a lone request, in steps of 20 ms."""
+    setting = make_setting("llama-2-70b", input_tokens=2000, output_tokens=answer)
+    pools = Pools(
+        prompt_time=np.array(0.2),
+        service_time=np.array(0.2),
+        transfer_time=np.array(0.3),
+        prefill_workers=np.array(3.0),
+        decode_workers=np.array(2.0),
+        fixed=np.array(0.02),
+        slope=np.array(0.0),
+        places=np.array(20.0),
+        stream_interval=np.array(interval),
+    )
+    found = disaggregated_run(setting, pools, np.array(1.0))
+    overhead = setting.engine.execution.request_overhead
+    first = 0.2 + 0.3 + 0.02 + overhead
+    assert found.time_to_first_token == pytest.approx(first + later * 0.02)
+
+
 def replica_of(row: Any, prefix: str) -> Replica:
     """A worker of a row of plans."""
     names = [field.name for field in fields(Replica) if f"{prefix}{field.name}" in row]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -113,6 +114,30 @@ def test_the_parts_of_an_interruption_and_of_a_checkpoint_are_those_of_the_figur
     assert kept == pytest.approx(float(expected), rel=1e-12)
     more = goodput(one.setting, one.site, np.array([16_384.0]))
     assert more.checkpoint_time == pytest.approx(checkpoint_size(one.setting) / 2e12)
+
+
+@pytest.mark.parametrize(
+    ("given", "longest"),
+    [
+        pytest.param(1800.0, 1800.0, id="as it is given"),
+        # 0.72 of the time of writing goes on beside training: 720 s of 1,000.
+        pytest.param(60.0, 720.0, id="not before the last one is written"),
+        pytest.param(721.0, 721.0, id="just after it"),
+    ],
+)
+def test_checkpoints_of_a_given_interval_do_not_overlap(given, longest):
+    one = source()
+    spec = Catalogue().load_reliability("published").spec
+    # 256 nodes write for 1,000 s.
+    bandwidth = checkpoint_size(one.setting) / 256 / 1000
+    saving = replace(
+        spec.checkpoints, bandwidth_per_node=bandwidth, total_bandwidth=None, interval=given
+    )
+    site = Site(reliability=replace(spec, checkpoints=saving))
+    found = goodput(one.setting, site, np.array([2048.0]))
+    assert found.checkpoint_time == pytest.approx(1000)
+    assert found.blocking_time == pytest.approx(280)
+    assert found.checkpoint_interval == pytest.approx(longest)
 
 
 def test_a_small_job_loses_next_to_nothing():

@@ -20,6 +20,7 @@ from planner.launch.trainer.writing import (
     fill_quantities,
     has_adapter,
     nested,
+    unnamed_optimizer,
 )
 from planner.launch.yaml_text import yaml_text
 from planner.optimizer_names import transformers_name
@@ -72,6 +73,7 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         "fused_kernels": True if job.profile.name == "HF Trainer Triton" and adapter else None,
         "optimizer": transformers_name(job["optimizer"], job["optimizer_state_precision"])
         or "adamw_torch_fused",
+        "unnamed_optimizer": unnamed_optimizer(job),
         "mtp_num_layers": job["mtp_num_layers"],
         "dropout": job["dropout"],
         "zero_file": deepspeed.CONFIG if _has_file(job) else None,
@@ -153,7 +155,8 @@ def _of_file(job: Job) -> Mapping[str, Any]:
     return {
         **deepspeed.quantities(job),
         **dict.fromkeys(split),
-        "train_batch_size": job["global_batch_size"],
+        # The Trainer takes another product than its own for a mistake: it counts every GPU.
+        "train_batch_size": None,
     }
 
 

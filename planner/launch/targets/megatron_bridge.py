@@ -63,6 +63,8 @@ def _quantities(job: Job) -> Mapping[str, Any]:
     overlap, execution = job.profile.overlap, job.profile.execution
     merged = has_experts and overlap.expert_parallel > 0
     split = shared.get("pipeline_layout") is not None
+    names_gradients = job["main_grads_precision"] != "framework"
+    wire = job.profile.states.gradient_on_wire
     return {
         **(_SPLIT if not split else {}),
         **shape,
@@ -74,7 +76,7 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         "adapter": job["adapter"],
         "lora_rank": job["lora_rank"] if is_adapted else None,
         "lora_targets": job["lora_targets"] if is_adapted else None,
-        "wide_gradients": job.profile.states.gradient_on_wire > _NARROW,
+        "wide_gradients": None if names_gradients else wire > _NARROW,
         "tensor_overlap": bool(job["sequence_parallel"])
         and overlap.tensor_parallel > 0
         and not job["tp_comm_overlap"],

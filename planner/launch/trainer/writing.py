@@ -177,7 +177,16 @@ def script_quantities(job: Job) -> Mapping[str, Any]:
         "mtp_num_layers": job["mtp_num_layers"],
         "dropout": job["dropout"],
         "optimizer_name": transformers_name(job["optimizer"], job["optimizer_state_precision"]),
+        "unnamed_optimizer": unnamed_optimizer(job),
     }
+
+
+def unnamed_optimizer(job: Job) -> str | None:
+    """An optimizer or a format of its states that is neither the default nor has a name."""
+    kind, states = job["optimizer"], job["optimizer_state_precision"]
+    if (kind, states) == ("adam", "framework") or transformers_name(kind, states):
+        return None
+    return str(kind) if states == "framework" else f"{kind} with states in {states}"
 
 
 def _weights_type(job: Job) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from round_trip import found_of, job_of, lost, stated
-from serving_trip import found, value_of, variables_of, words
+from serving_trip import found, value_of, words
 
 from planner.errors import LaunchError
 from planner.launch.job import Job
@@ -54,14 +54,6 @@ def test_commands_of_a_plan_tell_it_again(job: Job) -> None:
     assert told <= {"both_splits"}
 
 
-def test_slots_share_the_context() -> None:
-    (serve,) = TARGET.drafted(planned(concurrency=8)).processes
-    assert value_of(serve, "--parallel") == "8"
-    assert value_of(serve, "--ctx-size") == str(8 * 2080)
-    assert value_of(serve, "--gpu-layers") == "all"
-    assert "MODEL" in variables_of(serve)
-
-
 def test_gpus_split_matrices_or_layers() -> None:
     for tp, pp, word in ((2, 1, "row"), (1, 2, "layer"), (2, 2, "row")):
         job = planned(num_gpus=tp * pp, tensor_parallel=tp, pipeline_parallel=pp)
@@ -69,13 +61,6 @@ def test_gpus_split_matrices_or_layers() -> None:
         assert value_of(draft.processes[0], "--split-mode") == word
         told = [one.parameter for one in draft.unexpressed]
         assert told == (["both_splits"] if tp * pp == 4 else [])
-
-
-def test_layers_in_host_memory_are_told() -> None:
-    draft = TARGET.drafted(planned(weight_offload=0.25))
-    # 32 layers and the output layer.
-    assert value_of(draft.processes[0], "--gpu-layers") == "25"
-    assert [one.parameter for one in draft.unexpressed] == ["weight_offload"]
 
 
 def test_a_type_that_no_file_has_is_told() -> None:

@@ -151,17 +151,3 @@ def test_gpus_that_are_no_whole_servers_are_refused() -> None:
         TARGET.read(replace(command, world=world))
     more = TARGET.read(replace(command, world=World(num_gpus=stated("--gpus", "32"))))
     assert more.values["num_gpus"] == 32
-
-
-def test_copies_of_experts_and_no_graphs() -> None:
-    layout = {"tensor_parallel": 1, "attention_data_parallel": 8, "expert_parallel": 8}
-    job = planned(
-        model="deepseek-v3", gpu="h200-sxm-141gb", engine="sglang", num_gpus=8,
-        redundant_experts=32, enforce_eager=True, settings={**layout, "concurrency": 64},
-    )  # fmt: skip
-    (serve, *_) = TARGET.drafted(job).processes
-    assert value_of(serve, "--ep-num-redundant-experts") == "32"
-    assert "--disable-cuda-graph" in words(serve)
-    options = {"ep_num_redundant_experts": "32", "disable_cuda_graph": None}
-    values = TARGET.read(found(TARGET, model_path="x/y", **options)).values
-    assert (values["redundant_experts"], values["enforce_eager"]) == (32, True)

@@ -82,19 +82,6 @@ def test_recomputation_is_the_last_word() -> None:
     assert not TARGET.drafted(_job("llama-3.1-8b")).files
 
 
-def test_a_pipeline_counts_its_batch_and_its_stages() -> None:
-    settings_ = {"pipeline_parallel": 4, "virtual_pipeline": 5, "tensor_parallel": 8}
-    job = _job("llama-65b", global_batch_size=64, settings={**settings_, "sequence_parallel": True})
-    words = _words(job)
-    # Two data-parallel ranks, 32 micro-batches of one sequence each.
-    assert words[words.index("--training.local_batch_size") + 1] == "32"
-    assert words[words.index("--parallelism.pipeline_parallel_microbatch_size") + 1] == "1"
-    # 80 layers in 20 stages of 4: none of them for embedding or logits.
-    assert words[words.index("--parallelism.pipeline_parallel_layers_per_stage") + 1] == "4"
-    assert words[words.index("--parallelism.pipeline_parallel_first_stage_less_layers") + 1] == "0"
-    assert "--training.disable_cuda_graphs" in words
-
-
 @pytest.mark.parametrize(
     ("layers", "stages", "first", "last", "sizes"),
     [

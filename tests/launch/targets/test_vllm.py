@@ -260,19 +260,6 @@ def test_pools_of_one_script_and_their_nodes(tmp_path: Path) -> None:
     assert (values["replicas"], values["prefill_replicas"]) == (1, 1)
 
 
-def test_an_engine_without_graphs_and_with_few_sequences() -> None:
-    job = planned(
-        model="llama-3.1-8b", engine="vllm", enforce_eager=True, max_num_seqs=24,
-        settings={"concurrency": 16},
-    )  # fmt: skip
-    (serve, *_) = TARGET.drafted(job).processes
-    assert value_of(serve, "--max-num-seqs") == "24"
-    assert "--enforce-eager" in words(serve)
-    assert TARGET.read(found(TARGET, model="x/y", enforce_eager=None)).values["enforce_eager"]
-    plain = TARGET.drafted(planned(model="llama-3.1-8b", engine="vllm"))
-    assert "--enforce-eager" not in words(plain.processes[0])
-
-
 @pytest.mark.parametrize(
     ("variation", "tokens"),
     [
