@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 from markupsafe import Markup
+from starlette.requests import ClientDisconnect
 
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError
 from planner.pages.html import environment, plotly_script, static, style
@@ -41,7 +42,10 @@ def make_app(limits: Limits, specs: Path | None = None, token: str = "") -> Fast
         yield
         await asyncio.to_thread(pool.close)
 
-    app = FastAPI(lifespan=alive, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        lifespan=alive, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
+    )
+    app.state.pool = pool
     pages = Pages(Kept(pool), pool, specs)
     app.add_middleware(Guard, token=token, question_bytes=limits.question_bytes)
     app.exception_handler(PlannerError)(_told)
@@ -178,10 +182,13 @@ class Pages:
     async def object_of_body(self, command: str, request: Request) -> Response:
         """The same for a JSON object."""
         most, body = self._pool.limits.question_bytes, b""
-        async for piece in request.stream():
-            body += piece
-            if len(body) > most:
-                raise Refused(f"A question has at most {most:,} bytes.", 413)
+        try:
+            async for piece in request.stream():
+                body += piece
+                if len(body) > most:
+                    raise Refused(f"A question has at most {most:,} bytes.", 413)
+        except ClientDisconnect as error:
+            raise Refused("The question did not come whole.", 400) from error
         try:
             table = json.loads(body)
         except (ValueError, RecursionError) as error:

@@ -66,7 +66,7 @@ class Kept:
         Refused
             Too many wait already.
         """
-        self.drop_left()
+        self.settle()
         for asked in self._asked.values():
             if asked.job.client == client and asked.job.question == question:
                 asked.asked = time.monotonic()
@@ -85,18 +85,13 @@ class Kept:
         self._asked.pop(asked.name, None)
 
     def settle(self) -> None:
-        """Keep what has been answered since."""
+        """Keep what has been answered since; cancel what nobody watches or asked for in a while."""
+        now = time.monotonic()
         for name, asked in [*self._asked.items()]:
             if asked.job.future.done():
                 del self._asked[name]
                 self._keep(asked.job)
-
-    def drop_left(self) -> None:
-        """Cancel what nobody watches and nobody has asked for in a while."""
-        self.settle()
-        now = time.monotonic()
-        for asked in [*self._asked.values()]:
-            if not asked.watchers and now - asked.asked > _LEFT_S:
+            elif not asked.watchers and now - asked.asked > _LEFT_S:
                 self.cancel(asked)
 
     def _keep(self, job: Job) -> None:
