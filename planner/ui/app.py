@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +33,10 @@ _LASTING = {"cache-control": "public, max-age=86400"}
 
 
 def make_app(limits: Limits, specs: Path | None = None, token: str = "") -> FastAPI:
-    """The application, with worker processes of its own that end with it."""
+    """The application; its workers, ``state.pool``, are closed by whoever serves it."""
     pool = Pool(limits, specs)
 
-    @asynccontextmanager
-    async def alive(_: FastAPI) -> AsyncIterator[None]:
-        yield
-        await asyncio.to_thread(pool.close)
-
-    app = FastAPI(
-        lifespan=alive, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
-    )
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.pool = pool
     pages = Pages(Kept(pool), pool, specs)
     app.add_middleware(Guard, token=token, question_bytes=limits.question_bytes)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import socket
 from collections import Counter
 from typing import Any
 
 import h11
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from planner.ui.guard import is_loopback
 from planner.ui.limits import Limits
+from planner.ui.pool import Pool
 
 _PACE = 16 * 2**10
 """Bytes of an answer that a client takes in `Limits.client_seconds` if it takes any."""
@@ -38,6 +41,18 @@ def network_of(host: str) -> str:
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)
     return str(ipaddress.ip_network((address, 64), strict=False))
+
+
+class Server(uvicorn.Server):
+    """A server that ends the work of its application first, so that nobody waits for answers."""
+
+    def __init__(self, config: uvicorn.Config, pool: Pool) -> None:
+        super().__init__(config)
+        self._pool = pool
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await asyncio.to_thread(self._pool.close)
+        await super().shutdown(sockets)
 
 
 class Connection(H11Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -27,8 +27,8 @@ class Asked:
 
     name: str
     job: Job
+    asked: float
     watchers: int = 0
-    asked: float = field(default_factory=time.monotonic)
 
 
 class Kept:
@@ -71,8 +71,8 @@ class Kept:
             if asked.job.client == client and asked.job.question == question:
                 asked.asked = time.monotonic()
                 return asked
-        name = secrets.token_urlsafe(12)
-        self._asked[name] = Asked(name=name, job=self._pool.submit(question, client))
+        name, job = secrets.token_urlsafe(12), self._pool.submit(question, client)
+        self._asked[name] = Asked(name=name, job=job, asked=time.monotonic())
         return self._asked[name]
 
     def find(self, name: str) -> Asked | None:

@@ -97,10 +97,11 @@ def make_server(limits: Limits, specs: Path | None = None, token: str = "") -> u
     import uvicorn
 
     from planner.ui.app import make_app
-    from planner.ui.connections import Connection
+    from planner.ui.connections import Connection, Server
 
+    app = make_app(limits, specs, token)
     config = uvicorn.Config(
-        make_app(limits, specs, token),
+        app,
         http=partial(Connection, within_files(limits)),  # type: ignore[arg-type]
         ws="none",
         h11_max_incomplete_event_size=limits.question_bytes + _HEADER_BYTES,
@@ -110,7 +111,7 @@ def make_server(limits: Limits, specs: Path | None = None, token: str = "") -> u
         proxy_headers=False,
         backlog=_BACKLOG,
     )
-    return uvicorn.Server(config)
+    return Server(config, app.state.pool)
 
 
 def link(found: socket.socket, host: str, token: str) -> str:

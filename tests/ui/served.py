@@ -21,6 +21,7 @@ LONG = (
     "&num_gpus=256,512,1024,2048,4096,8192"
 )
 """More than some seconds of work."""
+OWN_HOST = "host: localhost"
 PATIENCE_S = 120.0
 """How long a busy machine may let anything wait; nothing waits for it to pass."""
 
@@ -32,6 +33,7 @@ class Served:
     port: int
     pool: Pool
     connections: set[Any]
+    end: Callable[[], None]
 
     @property
     def address(self) -> str:
@@ -82,8 +84,13 @@ def server(limits: Limits, token: str = "", specs: Path | None = None) -> Iterat
         thread.start()
         until(lambda: made.started)
         app: Any = made.config.app
-        try:
-            yield Served(listens.getsockname()[1], app.state.pool, made.server_state.connections)
-        finally:
+
+        def end() -> None:
             made.should_exit = True
             thread.join(timeout=PATIENCE_S)
+
+        port = listens.getsockname()[1]
+        try:
+            yield Served(port, app.state.pool, made.server_state.connections, end)
+        finally:
+            end()
