@@ -16,11 +16,8 @@ from planner.ui.limits import Limits
 from planner.ui.pool import Pool
 
 SMALL = "model=llama-7b&num_gpus=8&space=small"
-LONG = (
-    "model=llama-65b,llama-2-70b,gpt-3-175b,llama-7b&gpu=a100,h100,h200,b200,b300"
-    "&num_gpus=256,512,1024,2048,4096,8192"
-)
-"""More than some seconds of work."""
+LONG = "size?model=llama-65b&gpu=all&num_gpus=256,512,1024&total_tokens=1T&calendar_time=60d"
+"""Many seconds of work, which soon tells how far it is."""
 OWN_HOST = "host: localhost"
 PATIENCE_S = 120.0
 """How long a busy machine may let anything wait; nothing waits for it to pass."""

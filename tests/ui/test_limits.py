@@ -155,6 +155,8 @@ def test_the_client_with_the_fewest_that_are_worked_on_is_next():
 class Process:
     """A worker process and its pipe, without either: it says what it is to, and time passes."""
 
+    is_lost = False
+
     def __init__(self, monkeypatch, said):
         self.began, self.ended, self.now, self._said = 0, 0, 0.0, said
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
@@ -182,7 +184,8 @@ class Process:
         return said
 
     def send(self, question):
-        pass
+        if self.is_lost:
+            raise BrokenPipeError
 
     def close(self):
         pass
@@ -233,6 +236,13 @@ def test_a_worker_that_is_lost_is_told_and_replaced(monkeypatch):
     assert first.future.exception().status == 500
     assert "not enough memory" in str(first.future.exception())
     assert (second.future.result(), process.began) == (1, 2)
+
+
+def test_a_worker_that_was_lost_before_it_was_asked_is_told(monkeypatch):
+    process = Process(monkeypatch, [EOFError()])
+    process.is_lost = True
+    (job,) = _work(process)
+    assert "not enough memory" in str(job.future.exception())
 
 
 def test_a_worker_has_so_much_memory_and_tells_that_it_is_not_enough(monkeypatch):

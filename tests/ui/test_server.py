@@ -126,14 +126,14 @@ def test_an_answer_is_worked_out_again_when_own_specs_change(tmp_path):
 def test_what_takes_too_long_is_ended_and_told():
     """Which no machine does in a fiftieth of a second."""
     with server(Limits(workers=1, seconds=0.02)) as served:
-        late = served.asked(f"/api/search?{LONG}", OWN_HOST)
+        late = served.asked(f"/api/{LONG}", OWN_HOST)
     assert late.startswith(b"HTTP/1.1 504 ")
     assert b"more than 0.02 s" in late
 
 
 def test_too_many_are_refused_and_who_left_is_not_worked_for():
     with server(Limits(workers=1, waiting=2)) as served:
-        ask = f"GET /api/search?{LONG} HTTP/1.1\r\n{OWN_HOST}\r\n\r\n".encode()
+        ask = f"GET /api/{LONG} HTTP/1.1\r\n{OWN_HOST}\r\n\r\n".encode()
         held = [served.connected(ask)]
         until(lambda: served.pool._running)
         held += [served.connected(ask) for _ in range(2)]
@@ -153,7 +153,7 @@ def test_too_many_are_refused_and_who_left_is_not_worked_for():
 def test_a_worker_that_is_killed_is_told_and_replaced():
     others = {*multiprocessing.active_children()}
     with server(Limits(workers=1)) as served, ThreadPoolExecutor() as asking:
-        lost = asking.submit(served.asked, f"/api/search?{LONG}", OWN_HOST)
+        lost = asking.submit(served.asked, f"/api/{LONG}", OWN_HOST)
         until(lambda: served.pool._running and served.pool._running[0].total)
         (worker,) = {*multiprocessing.active_children()} - others
         worker.kill()
@@ -165,7 +165,7 @@ def test_a_worker_that_is_killed_is_told_and_replaced():
 
 def test_a_server_that_is_ended_ends_its_work_first(capfd):
     with server(Limits(workers=1)) as served, ThreadPoolExecutor() as asking:
-        asked = asking.submit(served.asked, f"/api/search?{LONG}", OWN_HOST)
+        asked = asking.submit(served.asked, f"/api/{LONG}", OWN_HOST)
         until(lambda: served.pool._running)
         (job,) = served.pool._running
         served.end()

@@ -51,7 +51,7 @@ def test_a_form_becomes_a_command_an_answer_and_a_link(opened, address):
 
 
 def test_progress_is_told_and_cancelled_and_nothing_goes_on(opened, served, address):
-    page = opened(f"{address}/search?{LONG}")
+    page = opened(f"{address}/{LONG}")
     _wait_for(page, "document.querySelector('progress').value > 0")
     assert " of " in page.locator(".state").text_content()
     (job,) = served.pool._running
@@ -61,7 +61,7 @@ def test_progress_is_told_and_cancelled_and_nothing_goes_on(opened, served, addr
 
 
 def test_nobody_works_for_a_browser_that_left(opened, served, address):
-    pages = [opened(f"{address}/search?{LONG}&total_tokens={n}T") for n in (1, 2, 3)]
+    pages = [opened(f"{address}/{LONG.replace('60d', n)}") for n in ("61d", "62d", "63d")]
     _wait_for(pages[0], "document.querySelector('progress').value > 0")
     until(lambda: len(served.pool._waiting) == 2)
     jobs = [*served.pool._running, *served.pool._waiting]
