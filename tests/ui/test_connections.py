@@ -270,26 +270,25 @@ def test_sixty_half_open_connections_lock_nobody_out():
 
 @pytest.mark.drawn
 def test_two_thousand_half_open_connections_and_fifty_searches_at_once():
-    """For as long as fifty clients search twice, 2,000 connections are held or opened again."""
+    """While fifty clients search, 2,000 connections are held, and opened again twice over."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(6000, before[1]), before[1]))
 
-    def search(number: int) -> int:
-        query = f"{SMALL}&global_batch_size={256 + number}"
-        return httpx.get(f"{at.address}/api/search?{query}", timeout=PATIENCE_S).status_code
+    def search(_: int) -> int:
+        return httpx.get(f"{at.address}/api/search?{SMALL}", timeout=None).status_code
 
     try:
-        with server(Limits(workers=2)) as at, ThreadPoolExecutor(50) as clients:
+        limits = Limits(workers=2, seconds=PATIENCE_S)
+        with server(limits) as at, ThreadPoolExecutor(50) as clients:
             held = half_open(at, 2000)
             try:
-                for first in (0, 50):
-                    answers = [clients.submit(search, first + n) for n in range(50)]
-                    while not all(one.done() for one in answers):
-                        for one in held[:200]:
-                            os.close(one)
-                        held = held[200:] + half_open(at, 200)
-                        assert len(at.connections) <= 500 + 1  # the new one
-                    assert {one.result() for one in answers} == {200}
+                answers = clients.map(search, range(50))
+                for _ in range(20):
+                    for one in held[:200]:
+                        os.close(one)
+                    held = held[200:] + half_open(at, 200)
+                    assert len(at.connections) <= 500 + 1  # the new one
+                assert [*answers] == [200] * 50
             finally:
                 for one in held:
                     os.close(one)
