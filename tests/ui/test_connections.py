@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 from hypothesis import given
 from hypothesis import strategies as st
-from served import PATIENCE_S, SMALL, Served, read, server, until
+from served import OWN_HOST, PATIENCE_S, SMALL, Served, read, server, until
 from uvicorn.server import ServerState
 
 from planner.ui.connections import Connection, network_of
@@ -270,7 +270,7 @@ def test_sixty_half_open_connections_lock_nobody_out():
 
 @pytest.mark.drawn
 def test_two_thousand_half_open_connections_and_fifty_searches_at_once():
-    """While fifty clients search, 2,000 connections are held, and opened again twice over."""
+    """While fifty clients search, 2,000 connections are held, and opened again in turn."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(6000, before[1]), before[1]))
 
@@ -282,12 +282,14 @@ def test_two_thousand_half_open_connections_and_fifty_searches_at_once():
         with server(limits) as at, ThreadPoolExecutor(50) as clients:
             held = half_open(at, 2000)
             try:
+                at.asked("/search", OWN_HOST)  # after which all of them were met
                 answers = clients.map(search, range(50))
-                for _ in range(20):
-                    for one in held[:200]:
+                for _ in range(40):
+                    for one in held[:50]:
                         os.close(one)
-                    held = held[200:] + half_open(at, 200)
-                    assert len(at.connections) <= 500 + 1  # the new one
+                    held = held[50:] + half_open(at, 50)
+                    assert at.asked("/search", OWN_HOST).startswith(b"HTTP/1.1 200 ")
+                    assert len(at.connections) <= 500 + 1  # a new one
                 assert [*answers] == [200] * 50
             finally:
                 for one in held:
