@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 from markupsafe import Markup
+from starlette.requests import ClientDisconnect
 
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError
 from planner.pages.html import environment, plotly_script, static, style
@@ -33,15 +33,11 @@ _LASTING = {"cache-control": "public, max-age=86400"}
 
 
 def make_app(limits: Limits, specs: Path | None = None, token: str = "") -> FastAPI:
-    """The application, with worker processes of its own that end with it."""
+    """The application; its workers, ``state.pool``, are closed by whoever serves it."""
     pool = Pool(limits, specs)
 
-    @asynccontextmanager
-    async def alive(_: FastAPI) -> AsyncIterator[None]:
-        yield
-        await asyncio.to_thread(pool.close)
-
-    app = FastAPI(lifespan=alive, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    app.state.pool = pool
     pages = Pages(Kept(pool), pool, specs)
     app.add_middleware(Guard, token=token, question_bytes=limits.question_bytes)
     app.exception_handler(PlannerError)(_told)
@@ -178,10 +174,13 @@ class Pages:
     async def object_of_body(self, command: str, request: Request) -> Response:
         """The same for a JSON object."""
         most, body = self._pool.limits.question_bytes, b""
-        async for piece in request.stream():
-            body += piece
-            if len(body) > most:
-                raise Refused(f"A question has at most {most:,} bytes.", 413)
+        try:
+            async for piece in request.stream():
+                body += piece
+                if len(body) > most:
+                    raise Refused(f"A question has at most {most:,} bytes.", 413)
+        except ClientDisconnect as error:
+            raise Refused("The question did not come whole.", 400) from error
         try:
             table = json.loads(body)
         except (ValueError, RecursionError) as error:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -16,8 +16,9 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 TOKEN = "token"
-_COOKIE = "planner_token"
 _LOCAL_NAMES = ("localhost",)
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:(?P<port>\d*))?", re.ASCII)
+_OWN_SITE = (b"same-origin", b"none")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: "
     "blob:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -32,13 +33,14 @@ _HEADERS = (
 def is_loopback(host: str) -> bool:
     """Whether an address is reached from this machine alone.
 
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    >>> is_loopback("127.0.0.1"), is_loopback("Localhost."), is_loopback("0.0.0.0")
     (True, True, False)
     """
+    name = host.lower().removesuffix(".")
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        return ipaddress.ip_address(name.strip("[]")).is_loopback
     except ValueError:
-        return host in _LOCAL_NAMES
+        return name in _LOCAL_NAMES
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,9 @@ class Guard:
         if refusal is not None:
             await _say(send, *refusal)
         elif self.token and (link := self._link_without_token(scope)) is not None:
-            cookie = f"{_COOKIE}={self.token}; HttpOnly; SameSite=Strict; Path=/"
-            await _say(send, 303, "", ((b"location", link), (b"set-cookie", cookie.encode())))
+            cookie = f"{_cookie(scope, headers)}={quote(self.token, safe='')}"
+            kept = f"{cookie}; HttpOnly; SameSite=Strict; Path=/"
+            await _say(send, 303, "", ((b"location", link), (b"set-cookie", kept.encode())))
         else:
             await self.app(scope, receive, _with_headers(send))
 
@@ -70,36 +73,56 @@ class Guard:
         """The status and the reason why a request is refused; None where it is not."""
         if len(scope["query_string"]) > self.question_bytes:
             return 413, f"A question has at most {self.question_bytes:,} bytes."
-        if headers.get("sec-fetch-site") == b"cross-site" and (
-            headers.get("sec-fetch-mode") != b"navigate" or scope["method"] != "GET"
-        ):
+        if _is_of_another_site(scope, headers):
             return 403, "Pages of other sites may not ask."
         if self.token:
             return None if self._has_token(scope, headers) else (401, _ASK_FOR_TOKEN)
-        host = headers.get("host", b"").decode("latin-1").rpartition(":")[0] or headers.get(
-            "host", b""
-        ).decode("latin-1")
-        return None if is_loopback(host) else (421, "This is asked for by another name than its.")
+        host = _HOST.fullmatch(_host(headers))
+        if host is None or not is_loopback(host["name"]):
+            return 421, "This is asked for by another name than its."
+        return None
 
     def _has_token(self, scope: Scope, headers: Mapping[str, bytes]) -> bool:
         given = [value for name, value in _query(scope) if name == TOKEN]
         given.append(headers.get("authorization", b"").decode("latin-1").removeprefix("Bearer "))
-        try:
-            cookies = SimpleCookie(headers.get("cookie", b"").decode("latin-1"))
-        except CookieError:
-            cookies = SimpleCookie()
-        if _COOKIE in cookies:
-            given.append(cookies[_COOKIE].value)
+        for one in headers.get("cookie", b"").decode("latin-1").split(";"):
+            name, _, value = one.strip().partition("=")
+            given += [unquote(value)] if name == _cookie(scope, headers) else []
         return any(hmac.compare_digest(one.encode(), self.token.encode()) for one in given)
 
     def _link_without_token(self, scope: Scope) -> bytes | None:
-        """Where a browser goes on that came with the token in its link."""
+        """Where a browser goes on that came with the token in its link: a path of this server.
+
+        What browsers read as the name of another server, or leave out, is quoted.
+        """
         query = _query(scope)
         if scope["method"] != "GET" or not any(name == TOKEN for name, _ in query):
             return None
         left = urlencode([(name, value) for name, value in query if name != TOKEN])
-        path = "/" + scope["path"].lstrip("/").replace("\r", "").replace("\n", "")
-        return f"{path}{'?' * bool(left)}{left}".encode("latin-1", "ignore")
+        path = "/" + quote(scope["path"].lstrip("/"))
+        return f"{path}{'?' * bool(left)}{left}".encode("ascii")
+
+
+def _host(headers: Mapping[str, bytes]) -> str:
+    return headers.get("host", b"").decode("latin-1").lower()
+
+
+def _is_of_another_site(scope: Scope, headers: Mapping[str, bytes]) -> bool:
+    """Whether a page of another site or port asks; a link may be followed from anywhere.
+
+    Browsers tell the site; where they do not, as over plain HTTP beyond this machine, the origin.
+    """
+    if (site := headers.get("sec-fetch-site")) is not None:
+        is_followed = scope["method"] == "GET" and headers.get("sec-fetch-mode") == b"navigate"
+        return site not in _OWN_SITE and not is_followed
+    origin = headers["origin"].decode("latin-1").lower() if "origin" in headers else None
+    return origin is not None and origin.partition("://")[2] != _host(headers)
+
+
+def _cookie(scope: Scope, headers: Mapping[str, bytes]) -> str:
+    """The name of the cookie: browsers send one server's to those on other ports of its host."""
+    host = _HOST.fullmatch(_host(headers))
+    return f"planner_token_{(host and host['port']) or scope['server'][1]}"
 
 
 _ASK_FOR_TOKEN = (

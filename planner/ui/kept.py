@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -27,8 +27,8 @@ class Asked:
 
     name: str
     job: Job
+    asked: float
     watchers: int = 0
-    asked: float = field(default_factory=time.monotonic)
 
 
 class Kept:
@@ -66,13 +66,13 @@ class Kept:
         Refused
             Too many wait already.
         """
-        self.drop_left()
+        self.settle()
         for asked in self._asked.values():
             if asked.job.client == client and asked.job.question == question:
                 asked.asked = time.monotonic()
                 return asked
-        name = secrets.token_urlsafe(12)
-        self._asked[name] = Asked(name=name, job=self._pool.submit(question, client))
+        name, job = secrets.token_urlsafe(12), self._pool.submit(question, client)
+        self._asked[name] = Asked(name=name, job=job, asked=time.monotonic())
         return self._asked[name]
 
     def find(self, name: str) -> Asked | None:
@@ -85,18 +85,13 @@ class Kept:
         self._asked.pop(asked.name, None)
 
     def settle(self) -> None:
-        """Keep what has been answered since."""
+        """Keep what has been answered since; cancel what nobody watches or asked for in a while."""
+        now = time.monotonic()
         for name, asked in [*self._asked.items()]:
             if asked.job.future.done():
                 del self._asked[name]
                 self._keep(asked.job)
-
-    def drop_left(self) -> None:
-        """Cancel what nobody watches and nobody has asked for in a while."""
-        self.settle()
-        now = time.monotonic()
-        for asked in [*self._asked.values()]:
-            if not asked.watchers and now - asked.asked > _LEFT_S:
+            elif not asked.watchers and now - asked.asked > _LEFT_S:
                 self.cancel(asked)
 
     def _keep(self, job: Job) -> None:

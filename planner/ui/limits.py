@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import resource
+from dataclasses import dataclass, replace
 
 from planner.errors import PlannerError
 from planner.processes import num_cores
@@ -34,6 +35,9 @@ class Limits:
     kept_bytes : of all answers that are kept for those who come again
     memory_bytes : of a worker's address space
     tasks : answers after which a worker is replaced
+    connections : open ones of all clients
+    client_connections : those of one client that is not of this machine
+    client_seconds : in which a whole request has come, and in which an answer is taken further
     """
 
     workers: int = num_cores()
@@ -45,3 +49,14 @@ class Limits:
     kept_bytes: int = 64 * 2**20
     memory_bytes: int = 8 * 2**30
     tasks: int = 200
+    connections: int = 500
+    client_connections: int = 64
+    client_seconds: float = 10.0
+
+
+def within_files(limits: Limits) -> Limits:
+    """Limits with no more connections than half of the files that this process may open."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return limits
+    return replace(limits, connections=min(limits.connections, files // 2))

@@ -148,7 +148,8 @@ class _Worker:
     def work(self, job: Job) -> None:
         """Have a job done; a process that lasts too long, or that nobody waits for, is ended."""
         pipe = self._begun()
-        pipe.send(job.question)
+        with suppress(*_GONE):  # it is found out below
+            pipe.send(job.question)
         started = time.monotonic()
         while True:
             if job.is_cancelled:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import secrets
 import socket
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from planner.errors import MissingDependencyError, OutputError
 from planner.ui.guard import TOKEN, is_loopback
-from planner.ui.limits import Limits
+from planner.ui.limits import Limits, within_files
+
+if TYPE_CHECKING:
+    import uvicorn
 
 _BACKLOG = 256
 _GRACE_S = 3
-_MOST_CONNECTIONS = 1000
+_HEADER_BYTES = 64 * 2**10
 
 
 def check_installed() -> None:
@@ -79,24 +84,34 @@ def serve(
     OutputError
         The address cannot be listened on.
     """
-    import uvicorn
-
-    from planner.ui.app import make_app
-
     with listening(host, port) as found:
         if not token and not is_loopback(host):
             token = secrets.token_urlsafe(18)
-        app = make_app(limits, specs, token)
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            timeout_graceful_shutdown=_GRACE_S,
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=_MOST_CONNECTIONS,
-        )
+        server = make_server(limits, specs, token)
         said(link(found, host, token))
-        uvicorn.Server(config).run(sockets=[found])
+        server.run(sockets=[found])
+
+
+def make_server(limits: Limits, specs: Path | None = None, token: str = "") -> uvicorn.Server:
+    """A server of the application, whose connections keep the limits."""
+    import uvicorn
+
+    from planner.ui.app import make_app
+    from planner.ui.connections import Connection, Server
+
+    app = make_app(limits, specs, token)
+    config = uvicorn.Config(
+        app,
+        http=partial(Connection, within_files(limits)),  # type: ignore[arg-type]
+        ws="none",
+        h11_max_incomplete_event_size=limits.question_bytes + _HEADER_BYTES,
+        log_level="error",  # what clients send that is none of HTTP is not worth a line
+        timeout_graceful_shutdown=_GRACE_S,
+        server_header=False,
+        proxy_headers=False,
+        backlog=_BACKLOG,
+    )
+    return Server(config, app.state.pool)
 
 
 def link(found: socket.socket, host: str, token: str) -> str:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from planner.__main__ import run
+from planner.pages.content import Page
+from planner.pages.read import page_of
 
 TRAIN = ("--model", "llama-7b", "--gpus", "8", "--space", "small")
 SERVE = (
@@ -35,6 +38,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     for name, words in commands.items():
         assert run([*words, str(folder / name), "--quiet"]) == 0, name
     return {name: folder / name for name in commands}
+
+
+@pytest.fixture(scope="session")
+def page_made(results: Mapping[str, Path]) -> Callable[[str], Page]:
+    """A function that gives the page of a result, by name, which is made once."""
+    return cache(lambda name: page_of(results[name]))
 
 
 @pytest.fixture

@@ -40,11 +40,11 @@ def test_every_kind_of_result_becomes_a_page_that_asks_nothing_of_anybody(
         assert f"## {words}" in text.read_text()
 
 
-def test_the_answer_is_that_of_the_command_to_the_digit(planner, results):
+def test_the_answer_is_that_of_the_command_to_the_digit(planner, page_made):
     ran = planner("search", *_train(), "--quiet", "--csv", "-")
     assert ran.exit_code == 0
     shown = planner("search", *_train()).out
-    page = page_of(results["train.json"])
+    page = page_made("train.json")
     for name, words in page.reached.items():
         assert re.search(rf"^{re.escape(name)} +{re.escape(words)}", shown, re.MULTILINE), name
     for line in page.sure:
@@ -56,9 +56,9 @@ def _train():
     return ("--model", "llama-7b", "--gpus", "8", "--space", "small")
 
 
-def test_the_recommended_plan_is_marked_once_on_the_front(results):
+def test_the_recommended_plan_is_marked_once_on_the_front(results, page_made):
     for name in ("train.json", "serve.json"):
-        page = page_of(results[name])
+        page = page_made(name)
         table = _table(page, "front")
         assert list(table.marked).count(BEST) == 1
         row = json.loads(results[name].read_text())["recommended_row"]
@@ -70,10 +70,10 @@ def test_the_recommended_plan_is_marked_once_on_the_front(results):
         )
 
 
-def test_what_hardware_and_questions_would_change_is_predicted_anew(results):
+def test_what_hardware_and_questions_would_change_is_predicted_anew(page_made):
     """As `planner explain` tells it: more of everything is never slower."""
     for name in ("train.json", "serve.json", "plan.toml"):
-        table = _table(page_of(results[name]), "what_if")
+        table = _table(page_made(name), "what_if")
         moved = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
         assert moved["price"][1:] == ["+10 %", "-10 %"], name
         goal, worse, better = moved["GPU: peak and memory bandwidth"]
@@ -91,20 +91,20 @@ def test_nothing_is_predicted_anew_of_specs_that_have_changed(results, tmp_path)
     assert "Specs have changed since" in markdown(page)
 
 
-def test_heads_are_short_and_say_at_length_what_they_are(results):
-    heads = {head.name: head for head in _table(page_of(results["train.json"]), "front").heads}
+def test_heads_are_short_and_say_at_length_what_they_are(page_made):
+    heads = {head.name: head for head in _table(page_made("train.json"), "front").heads}
     assert heads["micro_batch_size"].text == "mbs"
     assert heads["step_time_s"].text == "step time s"
     assert heads["step_time_s"].title == "time of one optimizer step"
-    serve = {head.name: head for head in _table(page_of(results["serve.json"]), "front").heads}
+    serve = {head.name: head for head in _table(page_made("serve.json"), "front").heads}
     assert serve["time_to_first_token_s"].text.startswith("TTFT")
 
 
-def test_parts_add_up_to_the_step_and_to_the_peak(results):
+def test_parts_add_up_to_the_step_and_to_the_peak(results, page_made):
     for name in ("train.json", "estimate.json"):
         table = json.loads(results[name].read_text())
         row = table.get("recommended_row") or table["rows"][0]
-        bars = {one.name: one for one in page_of(results[name]).blocks if isinstance(one, Bars)}
+        bars = {one.name: one for one in page_made(name).blocks if isinstance(one, Bars)}
         for bar, column in (("time_bars", "step_time_s"), ("memory_bars", "peak_memory_gib")):
             total = sum(values[0] for values in bars[bar].parts.values())
             assert total == pytest.approx(row[column]), (name, bar)
@@ -118,8 +118,8 @@ def test_no_two_bars_become_one():
     assert [head.text for head in numbers.heads[1:]] == ["same", "same (2)", "other"]
 
 
-def test_a_sweep_has_the_matrix_of_gpus_and_counts(planner, results):
-    page = page_of(results["sweep"])
+def test_a_sweep_has_the_matrix_of_gpus_and_counts(planner, results, page_made):
+    page = page_made("sweep")
     matrix = _table(page, "matrix0")
     assert [head.text for head in matrix.heads] == ["GPU", "8", "16"]
     assert [row[0].text for row in matrix.rows] == ["a100-sxm-80gb", "h100-sxm-80gb"]
@@ -133,17 +133,17 @@ def test_a_sweep_has_the_matrix_of_gpus_and_counts(planner, results):
     assert page.answer[0].startswith("Cheapest")
 
 
-def test_a_size_tells_its_margins_and_what_is_not_possible(results):
-    page = page_of(results["size.json"])
+def test_a_size_tells_its_margins_and_what_is_not_possible(page_made):
+    page = page_made("size.json")
     assert page.question[1].startswith("Limits: calendar time at most")
     assert page.answer[0].startswith("Cheapest: ")
     names = [head.name for head in _table(page, "choices").heads]
     assert {"cost_usd", "num_gpus", "sure_calendar_time_days", "plan"} <= {*names}
 
 
-def test_a_plan_is_estimated_anew_to_the_same_numbers(results):
+def test_a_plan_is_estimated_anew_to_the_same_numbers(results, page_made):
     row = json.loads(results["train.json"].read_text())["recommended_row"]
-    page = page_of(results["plan.toml"])
+    page = page_made("plan.toml")
     cost = told("cost_usd", row["cost_usd"])
     assert f"cost {cost}" in page.answer[0]
     operators = _table(page, "operators")

@@ -15,11 +15,11 @@ EVIL = "<b>bold</b><img src=x onerror='document.title=\"run\"'>"
 
 
 @pytest.fixture(scope="module")
-def pages(results, tmp_path_factory):
+def pages(results, page_made, tmp_path_factory):
     """The pages of results as addresses."""
     folder = tmp_path_factory.mktemp("pages")
     for name in NAMES:
-        (folder / f"{name}.html").write_text(page_html(page_of(results[name])))
+        (folder / f"{name}.html").write_text(page_html(page_made(name)))
     return {name: (folder / f"{name}.html").as_uri() for name in NAMES}
 
 

@@ -4,22 +4,28 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from served import server
+from served import PATIENCE_S, Served, server
 
 from planner.ui.limits import Limits
 
 
 @pytest.fixture(scope="session")
-def address() -> Iterator[str]:
-    """A server with two workers."""
-    with server(Limits(workers=2, seconds=30.0)) as found:
+def served() -> Iterator[Served]:
+    """A server with a worker."""
+    with server(Limits(workers=1, seconds=PATIENCE_S)) as found:
         yield found
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
+def address(served: Served) -> str:
+    """Where it is."""
+    return served.address
+
+
+@pytest.fixture(scope="session")
 def client(address: str) -> Iterator[Any]:
     """What asks the server."""
     import httpx
 
-    with httpx.Client(base_url=address, timeout=60) as found:
+    with httpx.Client(base_url=address, timeout=PATIENCE_S) as found:
         yield found

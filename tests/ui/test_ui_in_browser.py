@@ -6,19 +6,20 @@ import time
 
 import httpx
 from playwright.sync_api import Error
-from served import LONG, SMALL
+from served import LONG, PATIENCE_S, SMALL, until
 
 
 def _wait_for(page, expression, value=True):
     """Ask until it is so; a page that goes on to another one cannot be asked."""
-    for _ in range(300):
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
         try:
             if page.evaluate(expression) == value:
                 return
         except Error as error:
             if "navigation" not in str(error):
                 raise
-        page.wait_for_timeout(100)
+        page.wait_for_timeout(20)
     raise AssertionError(f"{expression} is not {value} on {page.url}")
 
 
@@ -49,25 +50,25 @@ def test_a_form_becomes_a_command_an_answer_and_a_link(opened, address):
     assert httpx.get(address + link, timeout=60).json()["rows"]
 
 
-def test_progress_is_told_and_cancelled_and_nothing_goes_on(opened, address):
-    page = opened(f"{address}/search?{LONG}")
+def test_progress_is_told_and_cancelled_and_nothing_goes_on(opened, served, address):
+    page = opened(f"{address}/{LONG}")
     _wait_for(page, "document.querySelector('progress').value > 0")
     assert " of " in page.locator(".state").text_content()
+    (job,) = served.pool._running
     page.locator("button.cancel").click()
     _wait_for(page, "document.querySelector('#job h1').textContent", "Cancelled")
-    started = time.monotonic()
-    assert httpx.get(f"{address}/api/search?{SMALL}", timeout=60).status_code == 200
-    assert time.monotonic() - started < 10
+    assert job.future.exception(timeout=PATIENCE_S).status == 409
 
 
-def test_nobody_works_for_a_browser_that_left(opened, address):
-    pages = [opened(f"{address}/search?{LONG}&total_tokens={n}T") for n in (1, 2, 3)]
+def test_nobody_works_for_a_browser_that_left(opened, served, address):
+    pages = [opened(f"{address}/{LONG.replace('60d', n)}") for n in ("61d", "62d", "63d")]
     _wait_for(pages[0], "document.querySelector('progress').value > 0")
+    until(lambda: len(served.pool._waiting) == 2)
+    jobs = [*served.pool._running, *served.pool._waiting]
     for page in pages:
         page.context.close()
-    started = time.monotonic()
-    assert httpx.get(f"{address}/api/search?{SMALL}", timeout=60).status_code == 200
-    assert time.monotonic() - started < 10
+    assert [job.future.exception(timeout=PATIENCE_S).status for job in jobs] == [409] * 3
+    assert httpx.get(f"{address}/api/search?{SMALL}", timeout=PATIENCE_S).status_code == 200
 
 
 def test_a_fault_keeps_what_was_filled_in(opened, address):
