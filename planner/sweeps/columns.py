@@ -124,7 +124,7 @@ def find_column(word: str, columns: Sequence[str], said: str = "") -> str:
             return found[0]
     if name in MEASURES:
         return name
-    raise SearchSpaceError(_unknown(name, columns, said))
+    raise SearchSpaceError(_unknown(name, own, columns, said))
 
 
 def find_columns(words: str, columns: Sequence[str], said: str = "") -> list[str]:
@@ -187,11 +187,11 @@ def _stem(column: str) -> str:
     return next((column.removesuffix(end) for end in ends if column.endswith(end)), column)
 
 
-def _unknown(name: str, columns: Iterable[str], said: str) -> str:
+def _unknown(name: str, own: str, columns: Iterable[str], said: str) -> str:
     known = [*columns]
     names = {_stem(column): None for column in known}
     hint = did_you_mean(name, [*known, *(one for one in names if one not in known)])
-    hint = f" It is of workload {' or '.join(of)}." if (of := workloads_of(name)) else hint
+    hint = f" It is of workload {' or '.join(of)}." if (of := workloads_of(own)) else hint
     return f"{said + ': ' if said else ''}there is no column {name!r}.{hint}"
 
 
