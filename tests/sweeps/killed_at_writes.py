@@ -2,13 +2,14 @@
 
     python tests/sweeps/killed_at_writes.py FOLDER
 
-Prints how often it was ended. A process ends at once, as by SIGKILL: nothing is cleaned up.
+Prints how often it was ended: a process sends itself SIGKILL, so that nothing is cleaned up.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -26,12 +27,13 @@ from planner.sweeps.run import run_sweep
 from planner.sweeps.workers import Done, Run
 
 WRITES = ("replace", "fsync", "unlink")
-ENDED = 9
+ENDED = -signal.SIGKILL
 TABLE = {
     "model": "llama-7b",
     "num_gpus": [8, 16, 32],
     "global_batch_size": [*range(256, 256 + 6 * 128, 128)],
-    "space": "small",
+    "space": "single",
+    "framework": "fsdp",
 }
 
 
@@ -50,7 +52,7 @@ def ended_at(number: int, work: Callable[[], None]) -> bool:
         def call(*args: Any, **extra: Any) -> Any:
             left[0] -= 1
             if not left[0]:
-                os._exit(ENDED)
+                os.kill(os.getpid(), signal.SIGKILL)
             return function(*args, **extra)
 
         return call
