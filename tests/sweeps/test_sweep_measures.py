@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made import plan_of
 from rich.console import Console
 
 from planner.errors import SearchSpaceError
@@ -20,6 +21,7 @@ from planner.sweeps.columns import (
     measured_alike,
     measured_ends,
 )
+from planner.sweeps.front import front_across
 from planner.sweeps.read import make_sweep
 from planner.sweeps.results import Sweep
 from planner.sweeps.run import run_sweep
@@ -164,6 +166,21 @@ def test_times_of_unlike_work_are_weighed_in_one_unit() -> None:
     columns = ["time_to_train_days", "calendar_time_days", "request_latency_s"]
     assert find_column("time", columns) == "time"
     assert find_column("time", columns[2:]) == "request_latency_s"
+
+
+def test_an_unknown_value_loses_against_every_known_one() -> None:
+    # Days, USD, kWh of 8 GPUs each; nobody knows what the others of those days cost.
+    asked = [(10, 100, 5), (10, None, 5), (9, None, 5), (11, None, 5), (9, None, 6), (12, 90, None)]
+    rows = [
+        {"scenario": number, "work": "train", "workload": "train", "feasible": True, "num_gpus": 8,
+         "calendar_time_days": days, "cost_usd": cost, "energy_kwh": energy}
+        for number, (days, cost, energy) in enumerate(asked)
+    ]  # fmt: skip
+    # 0 beats 1 and 3 by what it is known to cost, and 2 is faster; 2 beats 4, of as unknown a cost.
+    # 5 costs least, whatever its energy.
+    assert front_across(rows, plan_of()) == {0, 2, 5}
+    cheap_alone = [rows[1], {**rows[1], "scenario": 6, "cost_usd": 1e9}]
+    assert front_across(cheap_alone, plan_of()) == {6}
 
 
 def test_a_latency_errs_as_its_parts_do_together() -> None:
