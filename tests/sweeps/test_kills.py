@@ -244,9 +244,9 @@ def test_another_plan_is_refused_and_begun_afresh(part_done: Path, tmp_path: Pat
 
 def test_a_file_that_a_plan_names_is_part_of_it(tmp_path: Path) -> None:
     named = tmp_path / "own.toml"
-    named.write_text(Path("search_spaces/small.toml").read_text())
+    named.write_text(Path("search_spaces/single.toml").read_text())
     file = tmp_path / "plan.toml"
-    file.write_text(PLAN.replace('"small"', f'"{named}"'))
+    file.write_text(PLAN.replace('"single"', f'"{named}"'))
     asked = read_plan(str(file))
     with Store.opened(tmp_path / "out", asked):
         pass
