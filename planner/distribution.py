@@ -139,11 +139,17 @@ def _read(cache: str) -> Kept:
 
 
 def _write(cache: str, kept: Kept) -> None:
-    """Replace the file whole; where that is not possible, nothing is kept."""
+    """Replace the file whole; where that is not possible, nothing is kept.
+
+    Drafts of others are removed: their writers were killed, or keep nothing this time.
+    """
     rows = ["\t".join((folder, time_ns, *names)) for folder, (time_ns, names) in kept.items()]
-    draft = f"{cache}.{os.getpid()}"
+    home, draft = os.path.dirname(cache), f"{cache}.{os.getpid()}"
     with contextlib.suppress(OSError, UnicodeError):
-        os.makedirs(os.path.dirname(cache), exist_ok=True)
+        os.makedirs(home, exist_ok=True)
+        for name in os.listdir(home):
+            if name.startswith(f"{os.path.basename(cache)}."):
+                os.unlink(os.path.join(home, name))
         with open(draft, "w", encoding="utf-8") as stream:
             stream.write("\n".join(rows[-_MOST_KEPT:]) + "\n")
         os.replace(draft, cache)

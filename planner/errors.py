@@ -59,7 +59,9 @@ class OutputError(PlannerError):
 
 
 class WorkersLost(PlannerError):
-    """Workers ended again and again: there is not enough memory, or somebody kills them."""
+    """Workers ended again and again, for memory or killed by somebody, or are out of reach."""
+
+    exit_code = 9
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TextIO
 
@@ -16,7 +17,9 @@ from planner.interrupts import removed_if_ended
 
 STDOUT = Path("-")
 TEMPORARY = ".planner-*.tmp"
-"""What files are called until they are whole."""
+"""What files are called until they are whole; while their writer lives, they are locked."""
+
+_looked_into: set[Path] = set()
 
 
 def manifest_path(path: Path) -> Path:
@@ -113,20 +116,52 @@ def _text(target: Path) -> AbstractContextManager[TextIO]:
 
 @contextmanager
 def _replaced(target: Path, opened: Callable[[Path], IO[Any]]) -> Iterator[Any]:
-    temporary = target.with_name(TEMPORARY.replace("*", secrets.token_hex(6)))
-    with removed_if_ended(str(temporary)):
-        stream = opened(temporary)
+    if target.parent not in _looked_into:
+        _looked_into.add(target.parent)
+        remove_unfinished(target.parent)
+    with ExitStack() as stack:
+        while True:
+            temporary = target.with_name(TEMPORARY.replace("*", secrets.token_hex(6)))
+            stack.enter_context(removed_if_ended(str(temporary)))
+            stream = opened(temporary)
+            if _is_locked(stream, temporary):
+                break
+            stream.close()
         try:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
+            os.replace(temporary, target)  # before its lock goes
             stream.close()
-            os.replace(temporary, target)
         except BaseException:
             with suppress(OSError):
                 stream.close()
             temporary.unlink(missing_ok=True)
             raise
+
+
+def _is_locked(stream: IO[Any], path: Path) -> bool:
+    """Lock a file; False where somebody took it for left behind before it was locked."""
+    try:
+        fcntl.flock(stream.fileno(), fcntl.LOCK_EX)
+    except OSError:
+        return True  # no locks on this file system: nobody removes it there
+    try:
+        return os.path.samestat(os.fstat(stream.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what killed writers left half-written in a folder: what nobody has locked."""
+    for path in folder.glob(TEMPORARY):
+        with suppress(OSError):  # another user's, or locked
+            number = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            finally:
+                os.close(number)
 
 
 def _is_ordinary(target: Path) -> bool:

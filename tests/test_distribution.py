@@ -75,6 +75,14 @@ def test_it_is_found_out_once_until_the_folder_changes(tmp_path: Path) -> None:
     assert found(site, cache) == []
 
 
+def test_what_a_killed_command_left_is_removed(tmp_path: Path) -> None:
+    site, cache = site_of(tmp_path, "planner-0.5.1"), tmp_path / "folder" / "kept"
+    cache.parent.mkdir()
+    cache.with_name("kept.123").write_text("half")
+    found(site, cache)
+    assert [path.name for path in cache.parent.iterdir()] == ["kept"]
+
+
 def test_a_folder_that_just_changed_is_looked_at_again(tmp_path: Path) -> None:
     site, cache = site_of(tmp_path, "planner-0.5.1"), tmp_path / "kept"
     now = time.time()

@@ -41,8 +41,8 @@ Pivot = Annotated[
 ]
 Value = Annotated[
     str,
-    typer.Option(help="What the matrix or comparison tells: cost, time, value, any column of "
-                 "numbers.", metavar="NAME"),
+    typer.Option(help="What the matrix or comparison tells: cost, time, value, energy, throughput, "
+                 "any column of numbers.", metavar="NAME"),
 ]  # fmt: skip
 Against = Annotated[
     Path | None, typer.Option(help="Tell what differs from another sweep.", metavar="DIR")

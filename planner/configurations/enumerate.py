@@ -65,7 +65,7 @@ class OpenMesh(Generic[Table]):
         """Open meshes of at most about ``max_rows`` rows that together are the whole mesh."""
         axes = [joined(axis) for axis in self.axes]
         lengths = [_length(axis) for axis in axes]
-        steps = _steps(lengths, max_rows)
+        steps = steps_of(lengths, max_rows)
         for starts in product(*(range(0, n, step) for n, step in zip(lengths, steps, strict=True))):
             yield self.kind(
                 **{
@@ -108,7 +108,7 @@ def _length(columns: Mapping[str, Any]) -> int:
     return len(next(iter(columns.values())))
 
 
-def _steps(lengths: Sequence[int], max_rows: int) -> list[int]:
+def steps_of(lengths: Sequence[int], max_rows: int) -> list[int]:
     """How many entries of each axis a block takes: later axes whole first."""
     steps = []
     room = max_rows

@@ -13,7 +13,7 @@ from planner.optimize.collector import known_value
 from planner.optimize.result_columns import FOLLOWING
 
 _MEMORY = "peak_memory_gib"
-_HIGH = ("per_s", "utilization", "headroom", "fit_probability")
+_HIGH = ("per_s", "utilization", "headroom", "probability", "tflops", "goodput")
 _EQUAL = 1e-9
 
 

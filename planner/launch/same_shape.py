@@ -12,6 +12,7 @@ from typing import Any
 
 from planner.enums import AttentionKind
 from planner.errors import LaunchError
+from planner.files import written_whole
 from planner.launch.shape import model_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec
@@ -113,9 +114,8 @@ def write_model(shape: Mapping[str, Any], said: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.toml"
     if not path.exists():
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        with written_whole(path) as file:
+            file.write(text)
     return path
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
+
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, IndexArray
-from planner.configurations.enumerate import Table
+from planner.configurations.enumerate import Table, steps_of
 
 _MANY = 2**16
 
@@ -25,6 +28,23 @@ def possible_mesh(
         left = np.take(left, indices, axis=axis)
     dropped = count_codes(codes, num_rejections) - count_codes(left, num_rejections)
     return configurations.narrowed(kept), left, dropped
+
+
+def in_parts(
+    configurations: Table, codes: CodeArray | None, most: int
+) -> Iterator[tuple[Table, CodeArray | None]]:
+    """A mesh with its codes in parts of at most about so many rows, in their order."""
+    shape = configurations.shape
+    if configurations.size <= most:
+        if configurations.size:
+            yield configurations, codes
+        return
+    steps = steps_of(shape, most)
+    for starts in product(*(range(0, n, step) for n, step in zip(shape, steps, strict=True))):
+        ends = (min(s + step, n) for s, step, n in zip(starts, steps, shape, strict=True))
+        part = [slice(*both) for both in zip(starts, ends, strict=True)]
+        table = configurations.narrowed([np.arange(one.start, one.stop) for one in part])
+        yield table, None if codes is None else codes[tuple(part)]
 
 
 def _kept(possible: BoolArray) -> list[IndexArray]:

@@ -16,8 +16,11 @@ from planner.confidence.plans import confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.rule import Rule
 from planner.configurations.table import pick
-from planner.optimize.narrowing import possible_mesh
+from planner.optimize.narrowing import in_parts, possible_mesh
 from planner.specs.site import Site
+
+# Predictions take some hundred bytes for each of them at once; rules take few.
+_MOST_JUDGED = 2**20
 
 Columns: TypeAlias = dict[str, Any]
 """One list or array per result column; names of terms with the unit at the end."""
@@ -212,10 +215,10 @@ class Source(ABC):
         """All configurations; ``goals`` and ``limits`` tell what need not be looked at."""
         if self.mesh is None:
             raise NotImplementedError
-        yield from map(self.block, self.mesh.blocks(self.block_rows))
-
-    def block(self, configurations: Any) -> Block:
-        """A part of the mesh, judged."""
-        possible, broken, dropped = self.possible(configurations)
-        judged = self.judged(possible, broken) if possible.size else None
-        return Block(candidates=judged, dropped=dropped, num_rows=configurations.size)
+        for configurations in self.mesh.blocks(self.block_rows):
+            possible, broken, dropped = self.possible(configurations)
+            for part, codes in in_parts(possible, broken, _MOST_JUDGED):
+                judged, none = self.judged(part, codes), np.zeros_like(dropped)
+                yield Block(candidates=judged, dropped=none, num_rows=part.size)
+            left_out = configurations.size - possible.size
+            yield Block(candidates=None, dropped=dropped, num_rows=left_out)

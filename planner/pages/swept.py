@@ -19,7 +19,7 @@ from planner.report.sure import fits_words
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import COST, MEASURES, TIME, Row, column_of_measure
 from planner.sweeps.columns import PLACES as TERMS
-from planner.sweeps.matrix import MARKS, cells_of, column_of, matrix_title
+from planner.sweeps.matrix import MARKS, cells_of, column_of, matrix_title, unknown_line
 from planner.sweeps.plan import SweepPlan, limit_column
 from planner.sweeps.results import Sweep
 from planner.sweeps.sentences import (
@@ -172,8 +172,10 @@ def _overtakings(group: Group) -> Iterator[Any]:
         yield from group.overtakings(measure)[:_MOST_OVERTAKINGS]
 
 
-def _matrix(group: Group, number: int) -> Table:
+def _matrix(group: Group, number: int) -> Block:
     """The measure of a group by place and number of GPUs, winners and ties marked."""
+    if not group.knows(group.metric):
+        return Lines(lines=[unknown_line(group)])
     column = column_of(group.metric, group)
     cells, unit = cells_of(group, group.metric, column, group.places)
     counts = ["best" if count is None else text.value(count) for count in group.counts]

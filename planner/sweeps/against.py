@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from planner.sweeps.columns import COST, TIME, Row, measured
+from planner.sweeps.columns import COST, TIME, Row, measured_alike
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.results import Sweep
 from planner.sweeps.sentences import plan_in_short
@@ -123,9 +123,9 @@ def _sides(
             tuple(_answer(name, row, values) for name in names),
             Side(
                 feasible,
-                measured(measure, row),
-                measured(COST, row),
-                measured(TIME, row),
+                measured_alike(measure, row),
+                measured_alike(COST, row),
+                measured_alike(TIME, row),
                 plan_in_short(row) if feasible else "",
                 str(row.get("reason") or ""),
             ),

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from planner.errors import SearchSpaceError, did_you_mean
+from planner.explaining.compared import is_better_high
 from planner.inputs import full_name
+from planner.optimize.result_columns import ends_of
 from planner.terms import glossary, term_of_column
 from planner.units import DAY, GIB, HOUR, parse_quantity
 
@@ -19,12 +21,23 @@ COST, TIME, VALUE = "cost", "time", "value"
 PLACES = ("gpu", "cluster", "provider", "contract", "region", "reliability", "pue", "price")
 """Where scenarios run, and on what terms: their columns."""
 
-_CALENDAR, _TRAINING = "calendar_time_days", "time_to_train_days"
-# By measure its columns, the first one that a row has a value in counts.
+_CALENDAR, _TRAINING, _LATENCY = "calendar_time_days", "time_to_train_days", "request_latency_s"
+# By measure its columns, the first one that a row has a value in counts: those of training, and
+# those of what generates tokens.
 MEASURES: Mapping[str, tuple[str, ...]] = {
     COST: ("cost_usd", "cost_per_million_tokens_usd"),
-    TIME: (_CALENDAR, _TRAINING),
+    TIME: (_CALENDAR, _TRAINING, _LATENCY),
+    "energy": ("energy_kwh", "energy_per_million_tokens_kwh"),
+    "carbon": ("carbon_kg", "carbon_per_million_tokens_kg"),
+    "throughput": ("output_tokens_per_s", "tokens_per_s"),
+    "throughput_per_gpu": ("output_tokens_per_s_per_gpu", "tokens_per_s_per_gpu"),
+    "interactivity": ("tokens_per_s_per_user",),
 }
+# A latency is the first of these and what is in proportion to the second: they err together.
+_PARTS_OF_LATENCY = (
+    ("time_to_first_token_s", "time_per_output_token_s"),
+    ("prefill_latency_s", "decode_latency_s"),
+)
 # By the end of a column's name what its values are, and how many SI units its unit is.
 _UNITS: Mapping[str, tuple[str, float]] = {
     "_per_s": ("number", 1.0),
@@ -45,11 +58,41 @@ def column_of_measure(measure: str, row: Row) -> str:
 
 
 def measured(measure: str, row: Row) -> float:
-    """A measure of a row, or any column of numbers; NaN where it is unknown."""
+    """A measure of a row in its column's unit, or any column of numbers; NaN where unknown."""
     if measure == VALUE:
         return measured(COST, row) * measured(TIME, row)
     found = row.get(column_of_measure(measure, row) if measure in MEASURES else measure)
     return float(found) if isinstance(found, int | float) else math.nan
+
+
+def measured_alike(measure: str, row: Row) -> float:
+    """The same in the unit of the measure's first column, whatever the work: times in days."""
+    if measure == VALUE:
+        return measured_alike(COST, row) * measured_alike(TIME, row)
+    column = column_of_measure(measure, row) if measure in MEASURES else ""
+    if not column:
+        return measured(measure, row)
+    return measured(measure, row) * _dimension(column)[1] / _dimension(measure)[1]
+
+
+def measured_ends(measure: str, row: Row) -> tuple[float, float] | None:
+    """The ends of the 90 % interval of a measure or column, in its unit; None: there are none."""
+    column = column_of_measure(measure, row) if measure in MEASURES else measure
+    low, high = (row.get(name) for name in ends_of(column))
+    if low is not None and high is not None:
+        return float(low), float(high)
+    return _latency_ends(row) if column == _LATENCY else None
+
+
+def _latency_ends(row: Row) -> tuple[float, float] | None:
+    """Those of a latency, whose parts have them."""
+    for first, each in _PARTS_OF_LATENCY:
+        names = (_LATENCY, first, each, *ends_of(first), *ends_of(each))
+        if all(row.get(name) is not None for name in names):
+            whole, start, one, *ends = (float(row[name]) for name in names)
+            rest = (whole - start) / one if one else 0.0
+            return ends[0] + rest * ends[2], ends[1] + rest * ends[3]
+    return None
 
 
 def find_column(word: str, columns: Sequence[str], said: str = "") -> str:
@@ -81,7 +124,7 @@ def find_column(word: str, columns: Sequence[str], said: str = "") -> str:
             return found[0]
     if name in MEASURES:
         return name
-    raise SearchSpaceError(_unknown(name, columns, said))
+    raise SearchSpaceError(_unknown(name, own, columns, said))
 
 
 def find_columns(words: str, columns: Sequence[str], said: str = "") -> list[str]:
@@ -119,9 +162,15 @@ def read_value(column: str, text: str, said: str = "") -> float | str | bool | N
 
 
 def better(column: str) -> int:
-    """1 where less of a column is better, -1 where more is."""
-    term = None if column in (*MEASURES, VALUE) else term_of_column(column)
-    return 1 if term is None else term.sign
+    """1 where less of a column or measure is better, -1 where more is.
+
+    >>> better("time"), better("throughput"), better("tokens_per_s")
+    (1, -1, -1)
+    """
+    term = term_of_column(column)
+    if term is not None and term.better:
+        return term.sign
+    return -1 if is_better_high(column) else 1
 
 
 def _dimension(column: str) -> tuple[str, float]:
@@ -138,8 +187,15 @@ def _stem(column: str) -> str:
     return next((column.removesuffix(end) for end in ends if column.endswith(end)), column)
 
 
-def _unknown(name: str, columns: Iterable[str], said: str) -> str:
+def _unknown(name: str, own: str, columns: Iterable[str], said: str) -> str:
     known = [*columns]
     names = {_stem(column): None for column in known}
     hint = did_you_mean(name, [*known, *(one for one in names if one not in known)])
+    hint = f" It is of workload {' or '.join(of)}." if (of := workloads_of(own)) else hint
     return f"{said + ': ' if said else ''}there is no column {name!r}.{hint}"
+
+
+def workloads_of(column: str) -> tuple[str, ...]:
+    """The workloads that have a column or measure; none where all may have it."""
+    of = [term.of for name in MEASURES.get(column, (column,)) if (term := term_of_column(name))]
+    return tuple(dict.fromkeys(one for some in of for one in some)) if all(of) else ()

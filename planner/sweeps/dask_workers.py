@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from planner.errors import MissingDependencyError, PlannerError
+from planner.errors import MissingDependencyError, WorkersLost
 from planner.interrupts import is_asked_to_stop
 from planner.optimize.exhaustive import StopSearch
 from planner.sweeps.identity import differences, identity
@@ -25,11 +25,12 @@ _LOOK_S = 0.2
 # So many parts wait that a cluster that grows with its work does so, and the results of them
 # that nobody has fetched yet take some MB at most.
 _LEAST_WAITING, _WAITING = 256, 4
+_CONNECTED = ("running", "connecting")
 _MOST_NAMED = 3
 _KEPT = "What is done is kept: the same command goes on."
 
 
-class ClusterError(PlannerError):
+class ClusterError(WorkersLost):
     """A Dask cluster is out of reach, would compute something else, or lost its workers."""
 
 
@@ -83,7 +84,8 @@ class _Cluster:
     @property
     def threads(self) -> int:
         """Of all workers."""
-        return sum(self.client.nthreads().values())
+        with _reached(self.client):
+            return sum(self.client.nthreads().values())
 
     def await_workers(self) -> None:
         """Wait until there is a worker: on a cluster with a queue that may take hours."""
@@ -96,7 +98,7 @@ class _Cluster:
         """See while waiting whether the user, the scheduler or all workers gave up."""
         if is_asked_to_stop():
             raise StopSearch
-        if self.client.status not in ("running", "connecting"):
+        if self.client.status not in _CONNECTED:
             raise _lost(self.client)
         now = time.monotonic()
         if self._alone_since is None and now < self._next_look:
@@ -160,7 +162,8 @@ async def _greet(address: str, of_library: Any) -> None:
 
 def _check_workers(client: Any, task: _Task) -> None:
     """Refuse to begin where results of workers would differ."""
-    found = client.run(identity_once, task.token, task.plan, on_error="return")
+    with _reached(client):
+        found = client.run(identity_once, task.token, task.plan, on_error="return")
     faults = [
         f"worker {worker} {fault}"
         for worker, theirs in sorted(found.items())
@@ -189,11 +192,12 @@ def _streamed(cluster: _Cluster, task: _Task, parts: Iterable[Part]) -> Iterator
     while True:
         most = max(_LEAST_WAITING, _WAITING * cluster.threads)
         while len(waiting) < most and (part := next(todo, None)) is not None:
-            future = client.submit(
-                run_there, task, part, key=f"{task.token}-{part.number}", pure=False
-            )
-            waiting[future] = part
-            future.add_done_callback(ready.put)
+            with _reached(client):
+                future = client.submit(
+                    run_there, task, part, key=f"{task.token}-{part.number}", pure=False
+                )
+                waiting[future] = part
+                future.add_done_callback(ready.put)
         if not waiting:
             return
         for future in _ended(cluster, ready):
@@ -218,23 +222,36 @@ def _content(future: Any, part: Part) -> bytes:
     from distributed import KilledWorker
 
     if future.status == "error":
-        error = future.exception()
+        with _reached(future.client):
+            error = future.exception()
         if isinstance(error, KilledWorker):
             raise ClusterError(
                 f"Scenarios {part.first} to {part.end - 1} ended their workers again and again: "
                 f"give workers more memory, or look into their logs. {_KEPT}"
             ) from error
         raise error
-    try:
+    with _reached(future.client):
         content: bytes = future.result()
-    except (OSError, CancelledError) as error:
-        raise _lost(future.client) from error
-    future.release()
+        future.release()
     return content
 
 
+@contextmanager
+def _reached(client: Any) -> Iterator[None]:
+    """Something asked of the scheduler; that it is gone is one error, whatever Dask makes of it."""
+    try:
+        yield
+    except (OSError, CancelledError, asyncio.CancelledError, TimeoutError) as error:
+        raise _lost(client) from error
+    except RuntimeError as error:  # a client that was closed
+        if client.status in _CONNECTED:
+            raise
+        raise _lost(client) from error
+
+
 def _lost(client: Any) -> ClusterError:
-    return ClusterError(f"The scheduler {client.scheduler.address} was lost. {_KEPT}")
+    address = getattr(client.scheduler, "address", "")
+    return ClusterError(f"The scheduler {address} was lost. {_KEPT}")
 
 
 def _brief(error: BaseException) -> str:

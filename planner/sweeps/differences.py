@@ -15,7 +15,7 @@ from planner.report.fitted import Column, print_fitted
 from planner.report.short import share
 from planner.report.told import label, told_alike
 from planner.sweeps.against import Change, Comparison, Key
-from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, better
+from planner.sweeps.columns import MEASURES, VALUE, better
 from planner.sweeps.results import Sweep
 
 _NO_PLAN = "no plan"
@@ -67,10 +67,10 @@ def _print_changes(
         )
         for at, name in enumerate(found.names)
     ]
-    column = MEASURES[measure][0] if measure in (COST, TIME) else measure
+    column = MEASURES[measure][0] if measure in MEASURES else measure
     values = [side.value for change in changes for side in (change.before, change.after)]
     words, unit = told_alike(column, values)
-    title = "cost x time" if measure == VALUE else f"{label(column)} {unit}".strip()
+    title = "cost x time" if measure == VALUE else f"{label(measure)} {unit}".strip()
     for name, first in (("before", 0), ("now", 1)):
         sides = [(change.before, change.after)[first] for change in changes]
         cells = [

@@ -14,13 +14,13 @@ from planner.files import written_whole
 from planner.report.cells import csv_cell
 from planner.report.console import print_folded
 from planner.report.fitted import Column, print_fitted
-from planner.report.told import label, told_alike
+from planner.report.told import label, told, told_alike
 from planner.sweeps.columns import COST, MEASURES, TIME, VALUE
 from planner.sweeps.plan import SweepPlan
 
 Cells = Sequence[Any]
 
-_LONGEST = 40
+_LONGEST, _SMALL = 40, 0.1
 _MORE = ("--columns", "--csv")
 
 
@@ -73,15 +73,24 @@ def _without_end(name: str) -> str:
 
 def _column(name: str, cells: Cells, alike: Sequence[float]) -> Column:
     head = label(name)
+    if name in MEASURES or name == VALUE:  # of several works: a unit of all suits none of them
+        words = ["-" if cell is None else _alone(name, cell) for cell in cells]
+        return Column(name=name, header=head, cells=words, numeric=True)
     if any(isinstance(cell, float) for cell in cells):
         numbers = [float(cell) for cell in cells if _is_number(cell)]
-        words, unit = told_alike(_without_end(name), [*numbers, *alike])
-        found = iter(words)
-        told = [next(found) if _is_number(cell) else _word(cell) for cell in cells]
+        numerals, unit = told_alike(_without_end(name), [*numbers, *alike])
+        found = iter(numerals)
+        words = [next(found) if _is_number(cell) else _word(cell) for cell in cells]
         head = head if unit in head.split() else f"{head} {unit}".strip()
-        return Column(name=name, header=head, cells=told, numeric=True)
+        return Column(name=name, header=head, cells=words, numeric=True)
     is_numeric = all(cell is None or _is_number(cell) for cell in cells)
     return Column(name=name, header=head, cells=[*map(_word, cells)], numeric=is_numeric)
+
+
+def _alone(measure: str, value: float) -> str:
+    if measure == VALUE:
+        return text.significant(value) if value >= _SMALL else f"{value:.2g}"
+    return told(MEASURES[measure][0], value)
 
 
 def _is_number(cell: Any) -> bool:

@@ -10,7 +10,7 @@ from planner import text
 from planner.report.console import BAD, GOOD, TIE, print_folded
 from planner.report.fitted import Column, print_fitted
 from planner.report.told import label, told_alike
-from planner.sweeps.columns import MEASURES, VALUE, better, column_of_measure
+from planner.sweeps.columns import MEASURES, VALUE, better, column_of_measure, workloads_of
 from planner.sweeps.summary import (
     CHOSEN_BY,
     IMPOSSIBLE,
@@ -35,6 +35,9 @@ MARKS: Mapping[str, str] = {
 def print_matrix(console: Console, group: Group, most: int) -> None:
     """The measure by GPU and terms, and number of GPUs; the best places where not all fit."""
     metric, sign = group.metric, better(group.metric)
+    if not group.knows(metric):
+        print_folded(console, unknown_line(group), indent="")
+        return
     column = column_of(metric, group)
     best = dict.fromkeys(group.places, float("inf"))
     for (place, _), here in group.spots.items():
@@ -80,10 +83,16 @@ def matrix_title(group: Group, column: str, unit: str) -> str:
 
 
 def column_of(metric: str, group: Group) -> str:
-    """The column that a measure is read from in a group that has a plan."""
-    if metric not in MEASURES:
-        return metric
-    return next(found for row in group.best.values() if (found := column_of_measure(metric, row)))
+    """The column that a measure is read from in a group; itself where it has none there."""
+    rows = group.best.values() if metric in MEASURES else ()
+    return next((found for row in rows if (found := column_of_measure(metric, row))), metric)
+
+
+def unknown_line(group: Group) -> str:
+    """That no scenario of a group tells what is asked for."""
+    of = workloads_of(group.shown)
+    why = f": it is of workload {' or '.join(of)}" if of and group.workload not in of else ""
+    return f"No {'cost x time' if group.shown == VALUE else label(group.shown)} is known here{why}."
 
 
 def cells_of(

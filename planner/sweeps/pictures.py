@@ -12,8 +12,8 @@ from planner.report.plots.matrix import Matrix
 from planner.report.plots.picture import Picture
 from planner.report.theme import axis_label
 from planner.report.told import label
-from planner.sweeps.columns import TIME, VALUE, better, column_of_measure, find_columns
-from planner.sweeps.matrix import cells_of, column_of, marks_lines, matrix_title
+from planner.sweeps.columns import TIME, VALUE, better, find_columns
+from planner.sweeps.matrix import cells_of, column_of, marks_lines, matrix_title, unknown_line
 from planner.sweeps.sentences import group_title
 from planner.sweeps.show import Shown
 from planner.sweeps.summary import Group, Place, Spot, Summary, summarize
@@ -43,9 +43,11 @@ def draw_sweep(picture: Picture, summary: Summary, title: str) -> None:
     OutputError
         The file cannot be written.
     """
-    groups = [group for group in summary.groups if group.feasible]
+    groups = [group for group in summary.groups if group.knows(group.metric)]
     if not groups:
-        raise SearchSpaceError(f"--plot {picture.path}: no scenario has a plan to draw.")
+        feasible = [group for group in summary.groups if group.feasible]
+        why = unknown_line(feasible[0]) if feasible else "No scenario has a plan to draw."
+        raise SearchSpaceError(f"--plot {picture.path}: {why}")
     several = len(groups) > 1
     if picture.name == "matrix":
         matrices = [_matrix(group, several=several) for group in groups]
@@ -60,7 +62,7 @@ def _curves(group: Group, *, several: bool) -> Curves:
     best = group.best_spot(metric)
     ties = {*group.ties(metric, best)} if best is not None else set()
     curves = [_curve(group, place, across, ties) for place in group.places]
-    labels = {TIME: axis_label(_column(TIME, group)) if across == TIME else "", COUNT: "GPUs"}
+    labels = {TIME: axis_label(column_of(TIME, group)), COUNT: "GPUs"}
     return Curves(
         title=group_title(group) if several else "",
         x_label=labels.get(across, group.by[0]),
@@ -104,10 +106,6 @@ def _point(group: Group, spot: Spot, across: str) -> tuple[float, float]:
     if across == COUNT:
         return float(count) if isinstance(count, int) else math.nan, found.value
     return found.time, found.value
-
-
-def _column(measure: str, group: Group) -> str:
-    return next(found for row in group.best.values() if (found := column_of_measure(measure, row)))
 
 
 def _words(spot: Spot) -> str:

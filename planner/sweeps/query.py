@@ -13,7 +13,7 @@ from typing import Any
 from planner.errors import PlannerError, SearchSpaceError
 from planner.inputs import shown
 from planner.specs.catalogue import Catalogue
-from planner.sweeps.columns import MEASURES, VALUE, Row, find_column, measured, read_value
+from planner.sweeps.columns import MEASURES, VALUE, Row, find_column, measured_alike, read_value
 from planner.sweeps.names import name_of
 
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -149,7 +149,7 @@ def ordered(
 def cell(column: str, row: Row) -> Any:
     """A column or measure of a row; None where it is unknown."""
     if column in MEASURES or column == VALUE:
-        found = measured(column, row)
+        found = measured_alike(column, row)
         return None if found != found else found
     return row.get(column)
 

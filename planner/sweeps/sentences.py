@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from planner import text
-from planner.optimize.result_columns import ends_of
 from planner.report.short import share
 from planner.report.told import label, told
-from planner.sweeps.columns import COST, PLACES, TIME, VALUE, Row, column_of_measure
+from planner.sweeps.columns import COST, PLACES, TIME, VALUE, Row, column_of_measure, measured_ends
 from planner.sweeps.summary import Group, Overtaking, Place
 from planner.workloads.registry import workload_of
 
@@ -51,8 +50,7 @@ def told_of(measure: str, row: Row, has_ends: bool = True) -> str:
     column = column_of_measure(measure, row)
     if not column:
         return "-"
-    low, high = (row.get(name) for name in ends_of(column))
-    ends = (low, high) if has_ends and low is not None and high is not None else None
+    ends = measured_ends(column, row) if has_ends else None
     unit = f" {label(column)}" if column.endswith("_tokens_usd") else ""
     return told(column, row[column], ends) + unit
 

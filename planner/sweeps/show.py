@@ -13,11 +13,11 @@ from rich.console import Console
 from planner.errors import SearchSpaceError
 from planner.report.console import print_folded, print_title
 from planner.sweeps.against import compare
-from planner.sweeps.columns import COST, TIME, VALUE, Row, find_column, find_columns
+from planner.sweeps.columns import COST, MEASURES, VALUE, Row, find_column, find_columns
 from planner.sweeps.differences import difference_columns, difference_rows, print_differences
 from planner.sweeps.front import front_across
 from planner.sweeps.listing import print_rows, usual_columns, write_rows
-from planner.sweeps.matrix import marks_lines, print_matrix
+from planner.sweeps.matrix import column_of, marks_lines, print_matrix
 from planner.sweeps.query import Where, ordered, read_order, read_where
 from planner.sweeps.results import Sweep
 from planner.sweeps.screen import print_summary
@@ -69,7 +69,7 @@ class Shown:
     @cached_property
     def measure(self) -> str:
         """The column or measure of ``value``."""
-        if self.value in (COST, TIME, VALUE):
+        if self.value in (*MEASURES, VALUE):
             return self.value
         return find_column(self.value, self.sweep.columns, "--value")
 
@@ -143,7 +143,7 @@ def _show_pivot(console: Console, asked: Shown) -> None:
     names = find_columns(asked.pivot, sweep.columns, "--pivot")
     summary = summarize(asked.rows(), sweep.plan, asked.measure, names)
     groups = [group for group in summary.groups if group.feasible]
-    if groups and not any(g.metric in one.found for g in groups for one in g.spots.values()):
+    if groups and not any(group.knows(group.metric) for group in groups):
         raise SearchSpaceError(f"--value {asked.value}: is known of no scenario, or is no number.")
     if asked.is_written:
         _write_pivot(asked, names)
@@ -160,17 +160,18 @@ def _show_pivot(console: Console, asked: Shown) -> None:
 
 
 def _write_pivot(asked: Shown, names: Sequence[str]) -> None:
-    """A row for every group and place, a column for every value across."""
+    """A row for every group and place, a column for every value across; ``of`` says of what."""
     summary = summarize(asked.rows(), asked.sweep.plan, asked.measure, names)
     across = [*dict.fromkeys(count for group in summary.groups for count in group.counts)]
-    columns = ["work", "model", *names[:-1], *(f"{names[-1]}={value}" for value in across)]
+    columns = ["work", "model", *names[:-1], "of", *(f"{names[-1]}={one}" for one in across)]
     rows: list[tuple[Any, ...]] = []
     for group in summary.groups:
         for place in group.places:
             known = [group.spots.get((place, value)) for value in across]
             found = [one.found.get(group.metric) if one else None for one in known]
             values = (None if one is None else one.value for one in found)
-            rows.append((group.work, group.model, *place, *values))
+            of = column_of(group.metric, group)
+            rows.append((group.work, group.model, *place, of, *values))
     write_rows(asked.csv, asked.json, columns, rows)
 
 
@@ -181,9 +182,10 @@ def _show_differences(console: Console, asked: Shown, other: Sweep) -> None:
     def chosen(rows: Iterable[Row]) -> Iterator[Row]:
         return asked.chosen(columns).rows(rows)
 
-    found = compare(other, sweep, asked.measure, chosen)
+    measure = find_column(asked.value, columns, "--value")
+    found = compare(other, sweep, measure, chosen)
     if asked.is_written:
         write_rows(asked.csv, asked.json, difference_columns(found), difference_rows(found))
         return
     top = asked.top or (_ALL if asked.full else USUAL_ROWS)
-    print_differences(console, other, sweep, found, asked.measure, top)
+    print_differences(console, other, sweep, found, measure, top)

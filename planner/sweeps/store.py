@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from planner.errors import OutputError
-from planner.files import TEMPORARY, written_bytes, written_whole
+from planner.files import remove_unfinished, written_bytes, written_whole
 from planner.sweeps.identity import check_same, identity
 from planner.sweeps.parts import Part, is_whole, parts_of
 from planner.sweeps.plan import SweepPlan
@@ -80,7 +80,8 @@ class Store:
     def _begin(self, fresh: bool) -> None:
         self.identity = identity(self.plan)
         mine: dict[str, Any] = {"identity": self.identity, "digest": self.plan.digest}
-        self._remove_unfinished()
+        for folder in (self.folder, self.folder / PARTS):
+            remove_unfinished(folder)
         before = self._before()
         if before is None:
             self._refuse_others()
@@ -161,12 +162,6 @@ class Store:
     def _remove_parts(self) -> None:
         for path in (self.folder / PARTS).glob("*.jsonl.gz"):
             path.unlink(missing_ok=True)
-
-    def _remove_unfinished(self) -> None:
-        """What a killed program left half-written."""
-        for folder in (self.folder, self.folder / PARTS):
-            for path in folder.glob(TEMPORARY):
-                path.unlink(missing_ok=True)
 
 
 def file_digest(path: Path) -> str:

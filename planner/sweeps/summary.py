@@ -8,17 +8,15 @@ from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple, TypeAlias
 
-from planner.optimize.result_columns import ends_of
 from planner.report.told import label
 from planner.sweeps.columns import (
     COST,
-    MEASURES,
     PLACES,
     TIME,
     VALUE,
     better,
-    column_of_measure,
     measured,
+    measured_ends,
 )
 from planner.sweeps.plan import SweepPlan, work_questions
 
@@ -145,9 +143,11 @@ class Group:
     @property
     def metric(self) -> str:
         """The measure to tell: the one that was chosen, or time where no cost is known."""
-        if self.shown in CHOSEN_BY and not any(self.shown in s.found for s in self.spots.values()):
-            return TIME
-        return self.shown
+        return TIME if self.shown in CHOSEN_BY and not self.knows(self.shown) else self.shown
+
+    def knows(self, measure: str) -> bool:
+        """Whether a measure is known of any scenario; it is kept if it was chosen, too."""
+        return any(measure in here.found for here in self.spots.values())
 
     def best_spot(self, measure: str, count: int | None = None) -> Spot | None:
         """Where a measure is best, with ``count`` GPUs or with any number; None: it is unknown."""
@@ -335,9 +335,7 @@ def tied(one: Found, other: Found) -> bool:
 
 def _ends(measure: str, row: Row) -> tuple[float, float]:
     """The ends of the 90 % interval of a measure; NaN where there are none."""
-    column = column_of_measure(measure, row) if measure in MEASURES else measure
-    low, high = (None, None) if measure == VALUE else (row.get(name) for name in ends_of(column))
-    return _NO_ENDS if low is None or high is None else (float(low), float(high))
+    return (None if measure == VALUE else measured_ends(measure, row)) or _NO_ENDS
 
 
 def _same_for_all(row: Row, time: float) -> tuple[Any, ...]:

@@ -18,7 +18,9 @@ Rows = Iterable[Mapping[str, Any]]
 Kinds = Mapping[str, str]
 Block = Mapping[str, Sequence[Any]]
 
-_ROWS = 4096
+# Rows are handled few at a time, because a value of Python takes much memory; row groups of
+# Parquet are larger, because each has a description of every column.
+_ROWS, _ROWS_OF_A_GROUP = 256, 4096
 _FIRST = (
     "scenario", "work", "workload", "model", "adapter", "gpu", "cluster", "num_gpus", "framework",
     "engine", "mode", "provider", "contract", "region", "price_per_gpu_hour_usd", "feasible",
@@ -132,12 +134,21 @@ def _parquet(path: Path, kinds: Kinds) -> Iterator[Callable[[Block], None]]:
     types = {"flag": pa.bool_(), "count": pa.int64(), "number": pa.float64()}
     schema = pa.schema([(name, types.get(kind, pa.string())) for name, kind in kinds.items()])
     with written_bytes(path) as file, pq.ParquetWriter(file, schema) as writer:
+        waiting: list[Any] = []
+
+        def write() -> None:
+            writer.write_table(pa.concat_tables(waiting).combine_chunks())
+            waiting.clear()
 
         def add(block: Block) -> None:
             columns = {name: _of_kind(block[name], kind) for name, kind in kinds.items()}
-            writer.write_table(pa.table(columns, schema=schema))
+            waiting.append(pa.table(columns, schema=schema))
+            if sum(table.num_rows for table in waiting) >= _ROWS_OF_A_GROUP:
+                write()
 
         yield add
+        if waiting:
+            write()
 
 
 def _of_kind(values: Sequence[Any], kind: str) -> Sequence[Any]:

@@ -42,6 +42,30 @@ def blockwise(searched, max_rows):
         return exhaustive_search(searched)
 
 
+@pytest.mark.parametrize("most", [1, 5])
+def test_no_more_is_judged_at_once_than_memory_allows(most):
+    searched = problem(settings=NARROW)
+    whole = exhaustive_search(searched)
+    (source,) = searched.sources
+    sizes = []
+
+    def judged(self, configurations, broken=None):
+        sizes.append(configurations.size)
+        return known(self, configurations, broken)
+
+    known = type(source).judged
+    with (
+        patch("planner.optimize.source._MOST_JUDGED", most),
+        patch.object(type(source), "judged", judged),
+    ):
+        parts = exhaustive_search(searched)
+        assert max(sizes) <= most
+        assert len(sizes) > 6
+        assert parts.to_frame().equals(whole.to_frame())
+    assert parts.rejected_by == whole.rejected_by
+    assert parts.configurations_evaluated == whole.configurations_evaluated
+
+
 @pytest.mark.parametrize(
     "request_values",
     [

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
 import pytest
 
+from planner import files
 from planner.errors import OutputError
-from planner.files import check_outputs, check_path, manifest_path, written_whole
+from planner.files import (
+    check_outputs,
+    check_path,
+    manifest_path,
+    remove_unfinished,
+    written_whole,
+)
 
 
 def test_a_file_appears_whole(tmp_path):
@@ -61,3 +69,42 @@ def test_a_manifest_may_not_land_on_the_json(tmp_path):
     assert manifest_path(csv).name == "a.manifest.json"
     with pytest.raises(OutputError, match="manifest"):
         check_outputs(csv, manifest_path(csv))
+
+
+def test_what_a_living_writer_has_begun_is_left_to_it(tmp_path):
+    left = tmp_path / ".planner-0123456789ab.tmp"
+    left.write_text("of one that was killed")
+    with written_whole(tmp_path / "a.txt") as stream:
+        assert not left.exists()
+        stream.write("new")
+        remove_unfinished(tmp_path)
+    assert (tmp_path / "a.txt").read_text() == "new"
+
+
+def test_a_file_that_was_taken_for_left_behind_is_begun_again(tmp_path, monkeypatch):
+    lock, taken = fcntl.flock, []
+
+    def after_another_looked(number, how):
+        if not taken:
+            taken.extend(tmp_path.glob(files.TEMPORARY))
+            taken[0].unlink()
+        lock(number, how)
+
+    monkeypatch.setattr(files.fcntl, "flock", after_another_looked)
+    with written_whole(tmp_path / "a.txt") as stream:
+        stream.write("new")
+    assert len(taken) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_where_there_are_no_locks_files_are_written_all_the_same(tmp_path, monkeypatch):
+    def none(number, how):
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(files.fcntl, "flock", none)
+    left = tmp_path / ".planner-0123456789ab.tmp"
+    left.touch()
+    with written_whole(tmp_path / "a.txt") as stream:
+        stream.write("new")
+    assert left.exists()  # it may be another's
+    assert (tmp_path / "a.txt").read_text() == "new"

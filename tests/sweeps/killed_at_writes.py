@@ -1,23 +1,30 @@
-"""End a sweep at every one of its writes, each time in a process of its own, and go on.
+"""End sweeps and other writers at each of their writes, in a process of its own, and go on.
 
     python tests/sweeps/killed_at_writes.py FOLDER
 
-Prints how often it was ended. A process ends at once, as by SIGKILL: nothing is cleaned up.
+Prints how often it was ended: a process sends itself SIGKILL, so that nothing is cleaned up.
 """
 
 from __future__ import annotations
 
+import fcntl
+import io
 import os
 import shutil
+import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import planner.sweeps.run as run_module
+from planner.given import make_request
+from planner.launch.save import save_launch
+from planner.launch.write import launch_of
+from planner.report.rows import row_files
 from planner.sweeps import identity, store
 from planner.sweeps.parts import Part, run_part
 from planner.sweeps.plan import SweepPlan
@@ -25,17 +32,22 @@ from planner.sweeps.read import make_sweep
 from planner.sweeps.run import run_sweep
 from planner.sweeps.workers import Done, Run
 
-WRITES = ("replace", "fsync", "unlink")
-ENDED = 9
+WRITES = ((os, "replace"), (os, "fsync"), (os, "unlink"))
+BEGINNINGS = ((fcntl, "flock"), (io, "open"))
+ENDED = -signal.SIGKILL
+io_open = io.open
 TABLE = {
     "model": "llama-7b",
     "num_gpus": [8, 16, 32],
     "global_batch_size": [*range(256, 256 + 6 * 128, 128)],
-    "space": "small",
+    "space": "single",
+    "framework": "fsdp",
 }
 
 
-def ended_at(number: int, work: Callable[[], None]) -> bool:
+def ended_at(
+    number: int, work: Callable[[], object], writes: Sequence[tuple[Any, str]] = WRITES
+) -> bool:
     """Whether a process that does the work was ended at that write, for there was one."""
     child = os.fork()
     if child:
@@ -48,15 +60,15 @@ def ended_at(number: int, work: Callable[[], None]) -> bool:
 
     def counted(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **extra: Any) -> Any:
-            left[0] -= 1
+            left[0] -= function is not io_open or "x" in args[1]
             if not left[0]:
-                os._exit(ENDED)
+                os.kill(os.getpid(), signal.SIGKILL)
             return function(*args, **extra)
 
         return call
 
-    for name in WRITES:
-        setattr(os, name, counted(getattr(os, name)))
+    for module, name in writes:
+        setattr(module, name, counted(getattr(module, name)))
     try:
         work()
     except BaseException:
@@ -85,7 +97,33 @@ def main(folder: Path) -> None:
 
     run_sweep(plan, folder / "whole", run=run)
     expected = contents(folder / "whole")
-    print(sum(kills(plan, folder, run, expected, fresh) for fresh in (False, True)))
+    found = sum(kills(plan, folder, run, expected, fresh) for fresh in (False, True))
+    launch = launch_of(make_request({"model": "llama-7b", "num_gpus": 8}), "megatron-lm", "slurm")
+    launched = partial(save_launch, launch=launch)
+    print(found + other_kills(folder / "rows", rows) + other_kills(folder / "launch", launched))
+
+
+def rows(folder: Path) -> None:
+    """Write rows, as a search does."""
+    with row_files(folder / "rows.csv", folder / "rows.json") as files:
+        files.add([{"gpu": ["a100", "h100"], "cost_usd": [1.5, 2.0]}])
+        files.finish({"version": "1"})
+
+
+def other_kills(folder: Path, work: Callable[[Path], object]) -> int:
+    """How often a writer was ended; the next one finds the folder as if it had not been."""
+    for number in count(1):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        was_ended = ended_at(number, partial(work, folder), (*WRITES, *BEGINNINGS))
+        ended_at(10**9, partial(work, folder))
+        if number == 1:
+            expected = contents(folder)
+        if contents(folder) != expected:
+            raise SystemExit(f"{folder.name} ended at write {number}: {[*contents(folder)]}")
+        if not was_ended:
+            return number - 1
+    return 0
 
 
 def kills(plan: SweepPlan, folder: Path, run: Run, expected: dict[str, bytes], fresh: bool) -> int:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from distributed import Client, LocalCluster
+from distributed.comm import CommClosedError
 
 from planner.errors import MissingDependencyError
-from planner.sweeps import dask_workers, identity
+from planner.sweeps import dask_workers, identity, store
 from planner.sweeps.dask_workers import ClusterError, on_dask
 from planner.sweeps.parts import Part
 from planner.sweeps.plan import SweepPlan
@@ -27,15 +32,14 @@ PLAN = {
     "gpu": ["a100-sxm-80gb", "h100-sxm-80gb"],
     "num_gpus": [8, 16, 32, 64],
     "global_batch_size": list(range(256, 256 + 8 * 128, 128)),
-    "space": "small",
+    "space": "single",
+    "framework": "fsdp",
 }
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """Two worker processes with two threads each."""
-    from distributed import LocalCluster
-
     made: Any = LocalCluster
     with made(
         n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0", silence_logs=50
@@ -75,8 +79,6 @@ def test_a_cluster_makes_the_same_bytes(
 def test_what_a_killed_worker_had_is_done_by_another(
     cluster: Any, plan: SweepPlan, here: dict[str, bytes], tmp_path: Path
 ) -> None:
-    from distributed import Client
-
     connected: Any = Client
     with connected(cluster.scheduler_address, set_as_default=False) as client:
         processes = [*client.run(os.getpid).values()]
@@ -202,8 +204,6 @@ def test_without_workers_it_waits_and_says_so(
 ) -> None:
     told: list[str] = []
     monkeypatch.setattr(dask_workers, "is_asked_to_stop", lambda: bool(told))
-    from distributed import LocalCluster
-
     made: Any = LocalCluster
     with (
         made(n_workers=0, processes=False, dashboard_address=":0", silence_logs=50) as empty,
@@ -240,6 +240,63 @@ def test_an_address_without_a_scheduler_is_one_error(
     monkeypatch.setattr(dask_workers, "_PATIENCE_S", 1.0)
     with pytest.raises(ClusterError, match="No Dask scheduler answers at"):
         run_sweep(plan, tmp_path, run=on_dask(address()))
+
+
+class _Gone:
+    """What a client has of a cluster whose scheduler ends when ``at`` is asked of it."""
+
+    def __init__(self, at: str, error: BaseException) -> None:
+        self.at, self.error, self.client = at, error, self
+        self.status = "error" if at == "exception" else "running"
+        self.scheduler: Any = type("Scheduler", (), {"address": "tcp://10.0.0.1:8786"})
+
+    def __getattr__(self, name: str) -> Any:
+        def ask(*words: Any, **more: Any) -> Any:
+            if name == self.at:
+                self.status = "closed"
+                raise self.error
+            return {"nthreads": {"worker": 1}, "run": {}, "submit": self}.get(name)
+
+        return ask
+
+    def add_done_callback(self, told: Callable[[Any], None]) -> None:
+        told(self)
+
+
+@pytest.mark.parametrize("at", ["nthreads", "run", "submit", "exception", "result", "release"])
+@pytest.mark.parametrize(
+    "error",
+    [CommClosedError("in <TCP>"), TimeoutError(), CancelledError("key"), RuntimeError("closed")],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_scheduler_that_ends_in_the_middle_is_one_error(
+    plan: SweepPlan,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at: str,
+    error: BaseException,
+) -> None:
+    monkeypatch.setattr(dask_workers, "_connected", lambda address: nullcontext(_Gone(at, error)))
+    monkeypatch.setattr(dask_workers, "identity", lambda plan: {})
+    monkeypatch.setattr(store, "identity", lambda plan: {})
+    with pytest.raises(ClusterError, match=r"tcp://10\.0\.0\.1:8786 was lost\. .*goes on"):
+        run_sweep(plan, tmp_path, run=on_dask("tcp://10.0.0.1:8786"))
+
+
+def test_a_scheduler_that_is_killed_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
+    script = Path(__file__).with_name("a_scheduler.py")
+    words = [sys.executable, "-m", "planner", "sweep", "--model", "llama-7b", "--gpus", "8"]
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as scheduler:
+        assert scheduler.stdout is not None
+        address = scheduler.stdout.readline().strip()
+        more = ["--output", str(tmp_path / "out"), "--dask", address]
+        with subprocess.Popen([*words, *more], stderr=subprocess.PIPE, text=True) as sweep:
+            assert sweep.stderr is not None
+            assert "No worker at" in sweep.stderr.readline()
+            scheduler.kill()
+            told = sweep.stderr.read()
+    assert sweep.returncode == 9, told
+    assert f"The scheduler {address} was lost." in told
 
 
 def test_the_address_of_a_worker_is_told(cluster: Any, plan: SweepPlan, tmp_path: Path) -> None:
