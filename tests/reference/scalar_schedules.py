@@ -26,9 +26,14 @@ def idle_time(
     return others / layout.virtual_pipeline
 
 
+def runs_side_by_side(layout: Layout) -> bool:
+    """Whether a forward pass runs beside a backward pass of another micro-batch."""
+    return layout.overlap_expert_parallel or layout.pipeline_schedule == "dualpipe"
+
+
 def behind_others(world: World, layout: Layout, ops: Ops) -> Ops:
     """The exchange of experts beside the mean pass of another micro-batch through the layer."""
-    if not (layout.overlap_expert_parallel or layout.pipeline_schedule == "dualpipe"):
+    if not runs_side_by_side(layout):
         return ops
     window = sum(op.forward + op.backward for op in ops.values() if op.part == "compute") / 2
     g = world.framework.overlap.interference
