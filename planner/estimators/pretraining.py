@@ -9,7 +9,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from planner.arrays import FloatArray, add, largest
+from planner.arrays import BoolArray, FloatArray, add, largest
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import PipelineSchedule, ZeroStage
 from planner.estimators.adapters import adapter_block, adapter_launches
@@ -98,7 +98,7 @@ def _behind_others(
     pass of another.
     """
     every = tuple(operators)
-    beside = c.overlap_expert_parallel | (c.pipeline_schedule == PipelineSchedule.DUALPIPE)
+    beside = _side_by_side(c)
     if not np.any(beside):
         return every
     window = add(o.forward + o.backward for o in every if o.part == "compute") / 2
@@ -114,6 +114,12 @@ def _behind_others(
         else o
         for o in every
     )
+
+
+def _side_by_side(c: TrainingConfigurations) -> BoolArray:
+    """Where the forward pass of one micro-batch runs beside the backward pass of another."""
+    dual = c.pipeline_schedule == PipelineSchedule.DUALPIPE
+    return np.asarray(c.overlap_expert_parallel | dual)
 
 
 def _copies(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> HostCopies:
@@ -158,7 +164,7 @@ def _blocks(
         blocks.append(
             Block(
                 time=time,
-                gather=_shown_gather(share, time, gathers),
+                gather=_shown_gather(share, time, gathers, _side_by_side(c)),
                 offload=_shown_copies(share, time, gathers, moves),
                 counts=parameters.layers.counts[:, index],
                 whole=float(group.num_hidden_layers),
@@ -188,7 +194,7 @@ def _end_blocks(
         operators = (*_recorded(share, layer_operators(share, end)), *summed)
         time = layer_time(operators, share.recomputation, 0.0)
         gathers = exchange.end_forward, exchange.end_backward
-        gather = _shown_gather(share, time, gathers)
+        gather = _shown_gather(share, time, gathers, np.zeros((), dtype=np.bool_))
         offload = _shown_copies(share, time, gathers, (copies.end_forward, copies.end_backward))
         counts = whole * is_there.astype(np.float64)
         yield Block(time=time, gather=gather, offload=offload, counts=counts, whole=whole)
@@ -210,11 +216,21 @@ def _overlap(share: Share) -> Overlap:
     return share.setting.framework.overlap
 
 
-def _shown_gather(share: Share, time: LayerTime, gathers: _Passes) -> FloatArray:
-    """What shows of ZeRO's gathers and scatters, forward and backward of one layer."""
+def _shown_gather(share: Share, time: LayerTime, gathers: _Passes, beside: BoolArray) -> FloatArray:
+    """What shows of ZeRO's gathers and scatters, forward and backward of one layer.
+
+    Passes ``beside`` each other hide those of both: experts' exchanges have hidden behind both.
+    """
     overlap = _overlap(share)
     windows = time.forward_total, time.backward_total
-    return _shown(gathers, windows, overlap.weight_gather, overlap.interference)
+    apart = _shown(gathers, windows, overlap.weight_gather, overlap.interference)
+    if not np.any(beside):
+        return apart
+    nothing = np.zeros(())
+    both = (gathers[0] + gathers[1], nothing)
+    joint = (windows[0] + windows[1], nothing)
+    side_by_side = _shown(both, joint, overlap.weight_gather, overlap.interference)
+    return np.where(beside, side_by_side, apart)
 
 
 def _shown_copies(share: Share, time: LayerTime, gathers: _Passes, copies: _Passes) -> FloatArray:

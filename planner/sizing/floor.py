@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,8 +16,8 @@ from planner.plan import Plan
 DEADLINES = ("calendar_time", "time_to_train")
 """Limits of the time of a run, in the order in which they are looked at."""
 
-# What a number of GPUs may reach beyond the most efficient run that was looked at.
-_MORE_EFFICIENT = 1.25
+MORE_EFFICIENT = 1.25
+"""What a number of GPUs may reach beyond the most efficient one that was looked at."""
 
 
 def deadline_of(plan: Plan) -> Constraint | None:
@@ -30,19 +30,33 @@ def deadline_of(plan: Plan) -> Constraint | None:
 class Floor:
     """The number of GPUs that is too few, from what was looked at so far.
 
-    ``efficient`` is the least GPU time of a run, ``limit`` its deadline at the least sure factor.
+    It falls when a more efficient run is seen: what it ruled out before is then open again.
+    ``efficient`` is the least GPU time of a run, ``limit`` its deadline at the least sure factor,
+    ``needed`` are numbers of GPUs whose memory is enough for what was nearest to fitting on fewer,
+    ``held`` is the least number that something fits.
     """
 
-    fewest: float = 0.0
     efficient: float = math.inf
     limit: float = math.inf
+    needed: set[float] = field(default_factory=set)
+    held: float = math.inf
+
+    @property
+    def fewest(self) -> float:
+        """Fewer GPUs than these need not be looked at."""
+        has_time = self.limit > 0 and math.isfinite(self.efficient)
+        time = self.efficient / self.limit if has_time else 0.0
+        # What is contradicted came from a number that divides the layers or the batch badly.
+        memory = max((count for count in self.needed if count <= self.held), default=0.0)
+        return max(time, memory) / MORE_EFFICIENT
 
     def ran(self, plan: Plan, candidates: Candidates, count: int) -> None:
-        """Take in the fastest run on ``count`` GPUs, whether it keeps the deadline or not.
+        """Take in a run that fits ``count`` GPUs, whether it keeps its limits or not.
 
         Nearly all runs need the more GPU time the more GPUs they have. Interruptions and
         whatever else a deadline counts only add to the time that is looked at.
         """
+        self.held = min(self.held, count)
         limit = deadline_of(plan)
         time = float(np.ravel(candidates.value("time_to_train"))[0])
         if limit is None or not math.isfinite(time):
@@ -50,27 +64,18 @@ class Floor:
         self.efficient = min(self.efficient, count * time)
         least = min(_least_factor(source, limit) for source in plan.problem.sources)
         self.limit = limit.bound / least
-        if self.limit > 0:
-            self._raise(self.efficient / _MORE_EFFICIENT / self.limit)
 
     def had_no_room(self, result: SearchResult, count: int) -> None:
         """Take in that nothing fitted ``count`` GPUs: at best all memory is shared evenly.
 
-        Not where something fitted and missed a limit, nor where the host's memory is what
-        lacks: more GPUs bring hosts of their own.
+        Not where the host's memory is what lacks: more GPUs bring hosts of their own.
         """
-        limits = {limit.name for limit in result.problem.constraints}
-        if limits & set(result.rejected_by):
-            return
         host, memory = result.problem.rejections[result.problem.first_soft - 1 :][:2]
         if host in result.rejected_by:
             return
         for miss in result.nearest_misses:
             if miss.rejection == memory and math.isfinite(miss.value):
-                self._raise(count * miss.value / miss.bound)
-
-    def _raise(self, count: float) -> None:
-        self.fewest = max(self.fewest, count)
+                self.needed.add(count * miss.value / miss.bound)
 
 
 def _least_factor(source: Source, limit: Constraint) -> float:

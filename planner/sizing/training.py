@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from planner.estimators.share import Setting
 from planner.optimize.exhaustive import exhaustive_search
 from planner.plan import make_plan
 from planner.request import ALL, Request
 from planner.sizing.counts import coarse, thinned, whole_nodes
 from planner.sizing.fleet import Fleet, Size
-from planner.sizing.floor import Floor, deadline_of
+from planner.sizing.floor import Floor
 from planner.sizing.reasons import Missed, reason_of
 from planner.specs.cluster import ClusterSpec
 from planner.workloads.place import gpu_counts
@@ -22,7 +23,7 @@ _DEARER, _TRIED_ABOVE = 4, 3
 _BEYOND = 2
 # How far beyond a limit no neighbour keeps it, and how many of them are looked at even so.
 _FAR, _TRIED_FAR = 1.0, 16
-# How many whole nodes of other factors below the fewest GPUs are tried at a time.
+# How many whole nodes of other factors below the fewest GPUs are tried.
 _TRIED_BELOW = 12
 
 
@@ -96,10 +97,13 @@ class TrainingSizer:
         return self.request.num_gpus not in (None, ALL, (ALL,))
 
     @cached_property
+    def _setting(self) -> Setting:
+        setting: Setting = make_plan(replace(self.request, num_gpus=1)).problem.setting
+        return setting
+
+    @property
     def _cluster(self) -> ClusterSpec:
-        setting = make_plan(replace(self.request, num_gpus=1)).problem.setting
-        cluster: ClusterSpec = setting.machine.cluster
-        return cluster
+        return self._setting.machine.cluster
 
     def _fewest(self, counts: tuple[int, ...]) -> Fleet | None:
         """The first number that is enough.
@@ -107,20 +111,31 @@ class TrainingSizer:
         A rough grid is looked at first, and then everything below its first number that is
         enough: a run on more GPUs may fail where fewer do, because they do not divide its batch.
         """
-        first = self._first(coarse(counts)) or self._among_the_most(counts)
-        if first is None:
+        grid = coarse(counts)
+        first = self._first(grid) or self._among_the_most(counts) or self._first(grid)
+        first = first or self._first(self._dividing_the_batch(counts))
+        looked_at = 0
+        while first is None and looked_at < len(self.found):
+            looked_at = len(self.found)
             first = self._first(self._around_the_nearest(counts))
         if first is None:
             return None
-        first = self._first([count for count in counts if count < first.num_gpus]) or first
-        while fewer := self._first(self._nodes_below(first.num_gpus)):
-            first = fewer
+        looked_at = 0
+        while looked_at < len(self.found):
+            looked_at = len(self.found)
+            below = [count for count in counts if count < first.num_gpus]
+            first = self._first(below) or first
+            first = self._first(self._nodes_below(first.num_gpus, counts)) or first
         return first
 
-    def _first(self, counts: Iterable[int]) -> Fleet | None:
-        for count in counts:
-            if count >= self.floor.fewest and (fleet := self._at(count)) is not None:
-                return fleet
+    def _first(self, counts: Sequence[int]) -> Fleet | None:
+        """The first that is enough; those below a floor that has fallen since are looked at too."""
+        floor = math.inf
+        while self.floor.fewest < floor:
+            floor = self.floor.fewest
+            for count in counts:
+                if count >= self.floor.fewest and (fleet := self._at(count)) is not None:
+                    return fleet
         return None
 
     def _among_the_most(self, counts: tuple[int, ...]) -> Fleet | None:
@@ -137,6 +152,13 @@ class TrainingSizer:
             before = mine if mine is not None and math.isfinite(mine.excess) else before
         return None
 
+    def _dividing_the_batch(self, counts: tuple[int, ...]) -> tuple[int, ...]:
+        """Numbers of the batch's odd factors, and all that are given: the grid has few of them."""
+        if self._is_given:
+            return counts
+        batch = self._setting.workload.global_batch_size
+        return tuple(count for count in counts if batch % _odd(count) == 0)
+
     def _around_the_nearest(self, counts: tuple[int, ...]) -> tuple[int, ...]:
         """Numbers beside the one that came closest to keeping a limit.
 
@@ -145,18 +167,19 @@ class TrainingSizer:
         nearest = min(self.missed, key=lambda miss: miss.order, default=None)
         if nearest is None or not nearest.is_limit:
             return ()
-        around = tuple(c for c in counts if nearest.num_gpus / 2 < c < 2 * nearest.num_gpus)
+        around = tuple(c for c in counts if nearest.num_gpus / 2 < c <= 2 * nearest.num_gpus)
         return around if nearest.excess < _FAR else thinned(around, _TRIED_FAR)
 
-    def _nodes_below(self, count: int) -> tuple[int, ...]:
+    def _nodes_below(self, count: int, usual: tuple[int, ...]) -> tuple[int, ...]:
         """Whole nodes next below the first number that is enough, whatever their factors are."""
         if self._is_given:
             return ()
         per_node = self._cluster.gpus_per_node
-        nodes = range(per_node, count, per_node)
-        left = [number for number in nodes if self.floor.fewest <= number not in self.found]
-        self.not_tried = tuple(left[:-_TRIED_BELOW])
-        return tuple(left[-_TRIED_BELOW:])
+        others = sorted({*range(per_node, count, per_node)} - {*usual})
+        left = [number for number in others if self.floor.fewest <= number not in self.found]
+        start = max(len(left) - _TRIED_BELOW + len(self.found.keys() & {*others}), 0)
+        self.not_tried = tuple(left[:start])
+        return tuple(left[start:])
 
     def _fastest(self, counts: tuple[int, ...]) -> None:
         """Look where the budget ends: at a rough grid, then beyond its last number within it.
@@ -172,7 +195,7 @@ class TrainingSizer:
             if len(beyond) == _BEYOND:
                 break
         end = beyond[0] if beyond else math.inf
-        self._first(reversed([count for count in counts if last < count < end]))
+        self._first([count for count in reversed(counts) if last < count < end])
 
     def _try(self, counts: Iterable[int]) -> None:
         for count in counts:
@@ -191,14 +214,17 @@ class TrainingSizer:
             self.floor.ran(plan, best, count)
             return fleet
         self.missed.append(Missed.of(plan, result, count))
-        deadline = deadline_of(plan)
-        for miss in result.nearest_misses:
-            # As the deadline is looked at first, this is the fastest run of all that fit.
-            if deadline is not None and miss.rejection == deadline.name:
-                self.floor.ran(plan, miss.candidates, count)
-                return fleet
-        self.floor.had_no_room(result, count)
+        limits = {limit.name for limit in plan.problem.constraints}
+        fitting = [miss.candidates for miss in result.nearest_misses if miss.rejection in limits]
+        for candidates in fitting:
+            self.floor.ran(plan, candidates, count)
+        if not fitting:
+            self.floor.had_no_room(result, count)
         return fleet
+
+
+def _odd(number: int) -> int:
+    return number // (number & -number)
 
 
 def _duration(fleet: Fleet) -> float:

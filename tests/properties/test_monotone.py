@@ -54,6 +54,31 @@ def test_time_does_not_rise_with_peak_flops(
 
 @SLOW
 @given(
+    model=st.sampled_from(["mixtral-8x7b", "deepseek-v3"]),
+    framework=st.sampled_from([*FRAMEWORKS, "hai-llm"]),
+    gpu=st.sampled_from(GPUS),
+    links=st.sampled_from([1.0, 0.1]),
+    factor=st.floats(1.001, 5),
+)
+def test_time_does_not_rise_with_peak_flops_where_exchanges_overlap(
+    model: str, framework: str, gpu: str, links: float, factor: float
+) -> None:
+    """Nothing hides twice: experts' exchanges behind two passes, and gathers behind one of them."""
+    s = with_links(setting(model, framework, gpu), links, links)
+    peaks = {word: factor * rate for word, rate in s.machine.gpu.peak_flops.items()}
+    (block,) = mesh(
+        recompute=[0, 1],
+        sequence_parallel=[True],
+        overlap_expert_parallel=[True],
+        expert_parallel=[8, 32],
+        micro_batch_size=[1, 4],
+    ).blocks()
+    slow, fast = (evaluate(one, block).step_time for one in (s, with_gpu(s, peak_flops=peaks)))
+    assert np.all(fast <= slow * LITTLE)
+
+
+@SLOW
+@given(
     model=SOME_MODEL,
     framework=SOME_FRAMEWORK,
     gpu=st.sampled_from(GPUS),

@@ -26,9 +26,17 @@ def idle_time(
     return others / layout.virtual_pipeline
 
 
+Pair = tuple[float, float]
+
+
+def runs_side_by_side(layout: Layout) -> bool:
+    """Whether a forward pass runs beside a backward pass of another micro-batch."""
+    return layout.overlap_expert_parallel or layout.pipeline_schedule == "dualpipe"
+
+
 def behind_others(world: World, layout: Layout, ops: Ops) -> Ops:
     """The exchange of experts beside the mean pass of another micro-batch through the layer."""
-    if not (layout.overlap_expert_parallel or layout.pipeline_schedule == "dualpipe"):
+    if not runs_side_by_side(layout):
         return ops
     window = sum(op.forward + op.backward for op in ops.values() if op.part == "compute") / 2
     g = world.framework.overlap.interference
@@ -38,3 +46,16 @@ def behind_others(world: World, layout: Layout, ops: Ops) -> Ops:
         if op.part == "expert_parallel"
     }
     return ops | hidden
+
+
+def shown_gather(
+    world: World, layout: Layout, group: int | None, transfers: Pair, windows: Pair
+) -> float:
+    """What shows of transfers of a layer's two passes, which hide them together side by side."""
+    overlap = world.framework.overlap
+    g, hidden = overlap.interference, overlap.weight_gather
+    if group is not None and runs_side_by_side(layout):
+        beside = shown(sum(transfers), sum(windows), g)
+    else:
+        beside = sum(shown(n, t, g) for n, t in zip(transfers, windows, strict=True))
+    return hidden * beside + (1 - hidden) * sum(transfers)

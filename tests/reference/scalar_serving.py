@@ -5,6 +5,7 @@ Part of the naive twin of serving.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, floor, hypot, log2
 
@@ -122,7 +123,9 @@ def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
     whole = max(sequences, 1.0)
     fixed, slope = decode_line(world, c, whole)
     room = max(c.step_tokens - whole, 1.0)
-    most = max(min(c.step_tokens / new, whole), 1.0)
+    is_open = world.workload.request_rate is not None
+    there = max(whole, 2.0) if is_open else whole
+    most = max(min(c.step_tokens / new, there), 1.0)
     one, filled = min(new, room / ranks), min(most * new, room)
     beside, circulating, decode = 0.0, float(p), 0.0
     if scheduler.chunked_prefill:
@@ -130,7 +133,7 @@ def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
         whole_step = fixed + slope * whole - drafting(world, c, decoding_batch(world, whole))
         decode = whole_step / (1 + world.workload.draft_cost)
     lone = step(world, c, prompts_batch(world, 1, one, beside), False)
-    busy = max(filled / new, min(ranks, whole))
+    busy = max(filled / new, min(ranks, there))
     queue = step(world, c, prompts_batch(world, busy, filled, beside), False)
     parts = max(new / one, 1.0)
     of_lone = drafting(world, c, prompts_batch(world, 1, one, beside))
@@ -149,8 +152,8 @@ def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
         slope=slope,
         prompt_time=(lone.total + of_lone) * parts,
         prefill=gathered / prompts / p,
-        queued=full / most / p,
-        together=most,
+        queued=(single if there > whole else full / most) / p,
+        together=1.0 if there > whole else most,
         added=added / p,
         parts=parts,
     )
@@ -166,6 +169,19 @@ def starting_together(world: ServingWorld) -> float:
     if w.equal_lengths and scheduler.equal_clustering > often:
         often = scheduler.equal_clustering
     return w.burst_share + (1 - w.burst_share) * often
+
+
+def enclosed(excess: Callable[[float], float], low: float, high: float) -> float:
+    """Where a rising function crosses zero, halved until it is met."""
+    if excess(high) <= 0:
+        return high
+    for _ in range(200):
+        middle = (low + high) / 2
+        if excess(middle) > 0:
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 def answers(world: ServingWorld, c: Replica) -> Answers:
@@ -213,11 +229,12 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
         rest = (ceil(found.parts - 1e-9) - found.parts) * met.decode_step
         return rate, met, found.prompt_time + rest + met.wait * (1 - together) + looks
 
-    decoding = running
-    for _ in range(12):
-        rate, met, prompt = flow(decoding)
+    def too_many(sequences: float) -> float:
+        rate, met, prompt = flow(sequences)
         left = running - rate * (prompt + met.stall)
-        decoding = (decoding + min(max(left, 0.5), running)) / 2
+        return sequences - min(max(left, 0.5), running)
+
+    decoding = enclosed(too_many, 0.5, running)
     rate, met, prompt = flow(decoding)
     outside = max(c.concurrency - running, 0.0) / rate
     last = (running + found.together) / 2 * found.queued

@@ -36,7 +36,7 @@ from scalar_machine import (
 from scalar_offload import STATES, WEIGHTS, gradients_leave, moved_bytes, shown_copies, update
 from scalar_optimizers import state_bytes, stored_bytes, update_traffic
 from scalar_parameters import end_parameters, groups, layer_parameters, stage_parameters, stages
-from scalar_schedules import behind_others, idle_time
+from scalar_schedules import behind_others, idle_time, shown_gather
 
 Parts = dict[str, float]
 
@@ -172,7 +172,7 @@ def _add(
     aside["weights"] += sum(op.weights for op in ops.values())
     aside["backward"] += windows[1]
     transfers = _transfers(world, layout, group)
-    gather = _gather(world, transfers, windows)
+    gather = shown_gather(world, layout, group, transfers, windows)
     parts["weight_gather"] = parts.get("weight_gather", 0.0) + gather
     left = (max(t - n, 0.0) for t, n in zip(windows, transfers, strict=True))
     copies = shown_copies(world, layout, group, *left)
@@ -222,14 +222,6 @@ def _transfers(world: World, layout: Layout, group: int | None) -> tuple[float, 
     zero = layout.zero_stage
     before = weights if zero >= states.weights_sharded_from else 0.0
     return before, (weights if zero == 3 else 0.0) + (gradients if zero >= 2 else 0.0)
-
-
-def _gather(world: World, transfers: tuple[float, float], windows: tuple[float, float]) -> float:
-    """What shows of transfers beside the forward and the backward pass."""
-    overlap = world.framework.overlap
-    g, hidden = overlap.interference, overlap.weight_gather
-    beside = sum(shown(n, t, g) for n, t in zip(transfers, windows, strict=True))
-    return hidden * beside + (1 - hidden) * sum(transfers)
 
 
 def _end_of_step(world: World, layout: Layout, window: float) -> float:

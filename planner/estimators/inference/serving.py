@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -148,12 +149,14 @@ def phases(
     slope = (times[0] - times[1]) / (whole - half)
     new = new_tokens(setting)
     room = np.maximum(c.replica_step_tokens - whole, 1.0)
-    most = np.maximum(np.minimum(c.replica_step_tokens / new, whole), 1.0)
+    # At random times a second one may come, however few are there on average.
+    there = whole if setting.workload.request_rate is None else np.maximum(whole, 2.0)
+    most = np.maximum(np.minimum(c.replica_step_tokens / new, there), 1.0)
     # A prompt is computed by one attention rank, a queue of them by all.
     ranks = c.attention_data_parallel
     one, filled = np.minimum(new, room / ranks), np.minimum(most * new, room)
     parts = np.maximum(new / one, 1.0)
-    busy = np.maximum(filled / new, np.minimum(ranks, whole))
+    busy = np.maximum(filled / new, np.minimum(ranks, there))
     if setting.engine.scheduler.chunked_prefill:
         beside, micro_batches, decode = whole / p, np.minimum(whole, p), verified
     else:
@@ -170,6 +173,7 @@ def phases(
     )
     single = single * parts
     full = full * np.maximum(most * new / room, 1.0)
+    alone = there > whole
     prompts = np.clip(_gathered(setting, whole), 1.0, most)
     together = single + (full - single) * (prompts - 1) / np.maximum(most - 1, 1.0)
     # Ranks compute prompts side by side: one more beside a lone one takes nothing.
@@ -179,8 +183,8 @@ def phases(
         slope=slope,
         prompt_time=(prompt.total + drafted[0]) * parts,
         prefill=together / prompts / p,
-        queued=full / most / p,
-        together=most,
+        queued=np.where(alone, single, full / most) / p,
+        together=np.where(alone, 1.0, most),
         added=np.where((most > 1) & (ranks == 1), more, full / most) / p,
         parts=parts,
     )
@@ -227,11 +231,13 @@ def served_at_concurrency(
         places=places,
     )
     together = together_share(setting)
-    decoding = running
-    for _ in range(_ROUNDS):
+
+    def too_many(decoding: FloatArray) -> FloatArray:
         rate, queue, prompt = _flow(setting, c, costs, work, decoding)
         left = running - rate * (prompt + queue.stall)
-        decoding = 0.5 * (decoding + np.clip(left, 0.5, running))
+        return np.asarray(decoding - np.clip(left, 0.5, running))
+
+    decoding = _balanced(too_many, running)
     rate, queue, prompt = _flow(setting, c, costs, work, decoding)
     queued = np.maximum(c.concurrency - running, 0.0) / rate
     last = (running + costs.together) / 2 * costs.queued
@@ -251,6 +257,33 @@ def served_at_concurrency(
         request_rate=rate,
         queue=queue,
     )
+
+
+def _balanced(too_many: Callable[[FloatArray], FloatArray], running: FloatArray) -> FloatArray:
+    """The sequences that decode, of ``running``, where those that prompts leave are as many.
+
+    More of them send more requests, whose prompts wait longer and leave fewer: there is one such
+    number. Repeating what each number leaves would jump from too many to too few where prompts
+    take most of the time, so that the root is enclosed (false position, M. Dowell and P. Jarratt,
+    "A modified regula falsi method," BIT 11, 1971).
+    """
+    low, high = np.full_like(running, 0.5), running
+    below, above = too_many(low), too_many(high)
+    decoding, was_above = high, np.zeros_like(running)
+    for _ in range(_ROUNDS):
+        width = above - below
+        falling = np.where(width > 0, above / np.where(width > 0, width, 1.0), 0.0)
+        decoding = high - falling * (high - low)
+        excess = too_many(decoding)
+        is_above = excess > 0
+        twice = np.where(is_above, was_above > 0, was_above < 0)
+        low, high = np.where(is_above, low, decoding), np.where(is_above, decoding, high)
+        below, above = (
+            np.where(is_above, np.where(twice, below / 2, below), excess),
+            np.where(is_above, excess, np.where(twice, above / 2, above)),
+        )
+        was_above = np.where(is_above, 1.0, -1.0)
+    return decoding
 
 
 def _flow(
