@@ -100,7 +100,8 @@ class Environment:
 def commands() -> list[str]:
     """The commands of the reference."""
     text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-    return re.findall(r"^### planner ?(.*)$", text, flags=re.MULTILINE)
+    names = re.findall(r"^### planner ?(.*)$", text, flags=re.MULTILINE)
+    return [name.replace("_", "-") for name in names]
 
 
 def try_all(here: Environment) -> None:
