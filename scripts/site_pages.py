@@ -31,7 +31,7 @@ NAVIGATION = {
     "Reference": "reference launch_options generated/interface generated/gpus generated/clusters "
     "generated/models generated/frameworks generated/engines",
     "How well, and how": "accuracy accuracy_tables causes recipes launch_files_read "
-    "generated/formulas design speed",
+    "generated/formulas design speed versions",
     "Project": "generated/contributing generated/changelog",
 }
 _FORMULAS = """Formulas

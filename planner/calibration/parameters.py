@@ -11,6 +11,8 @@ from planner.specs.framework import Execution, Memory, Overlap
 
 SECTIONS = {"execution": Execution, "overlap": Overlap, "memory": Memory}
 _SHARES = ("selective_share", "fragmentation", "hidden_copies")
+# Shares that are a factor of what is shipped, and stay 0 where that is.
+_AT_MOST_ONE = ("sustained_clock", "selective_dropped")
 # Traffic over that of fused kernels, which nothing undercuts.
 _AT_LEAST_ONE = (
     "elementwise_passes",
@@ -67,6 +69,8 @@ class Parameter:
         limit = math.log(_LARGEST_FACTOR, _FACTOR)
         if self.name in _AT_LEAST_ONE:
             return (math.log(1 / max(self.shipped, 1.0), _FACTOR) - 1e-9, limit)
+        if self.name in _AT_MOST_ONE:
+            return (-limit, -math.log(self.shipped, _FACTOR) + 1e-9)
         if self.owner == "execution" and self.name.endswith("_fraction"):
             return (-limit, math.log(max(_LARGEST_FRACTION / self.shipped, 1.001), _FACTOR))
         return (-limit, limit)
@@ -75,7 +79,8 @@ class Parameter:
         """Its value at a point of the scale it is fitted on."""
         if self.is_share:
             return min(max(self.shipped + _SHARE_SPREAD * x, 0.0), 1.0)
-        return float(self.shipped * _FACTOR**x)
+        value = float(self.shipped * _FACTOR**x)
+        return min(value, 1.0) if self.name in _AT_MOST_ONE else value
 
 
 def chosen_parameters(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 from planner.calibration.parameters import SECTIONS, Parameter
 from planner.specs.framework import FrameworkProfile
+from planner.specs.gpu import GpuSpec
 from planner.validation.prediction import MEMORY
 from planner.validation.runs import Run
 from planner.validation.training.cases import TrainingCase
@@ -27,21 +29,35 @@ def with_values(
     cases: Sequence[TrainingCase], values: Mapping[Parameter, float]
 ) -> list[TrainingCase]:
     """The cases under other values of parameters, but those that are not of its GPU or loss."""
-    return [_with_values(case, values) for case in cases]
+    known: dict[tuple[int, bool], FrameworkProfile] = {}
+    found = []
+    for case in cases:
+        key = (id(case.framework), case.own_loss)
+        if key not in known:
+            known[key] = _framework(case, values)
+        found.append(replace(case, framework=known[key], gpu=_gpu(case, values)))
+    return found
 
 
-def _with_values(case: TrainingCase, values: Mapping[Parameter, float]) -> TrainingCase:
-    framework, efficiency = case.framework, case.gpu.efficiency
+def _framework(case: TrainingCase, values: Mapping[Parameter, float]) -> FrameworkProfile:
+    sections: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for parameter, value in values.items():
-        if case.own_loss and parameter.label == "memory.per_logit":
-            continue
-        if parameter.owner in SECTIONS:
-            section = replace(getattr(framework, parameter.owner), **{parameter.name: value})
-            framework = replace(framework, **{parameter.owner: section})
-        elif parameter.owner == case.gpu_class:
-            changed: dict[str, Any] = {parameter.name: value}
-            efficiency = replace(efficiency, **changed)
-    return replace(case, framework=framework, gpu=replace(case.gpu, efficiency=efficiency))
+        is_own = case.own_loss and parameter.label == "memory.per_logit"
+        if parameter.owner in SECTIONS and not is_own:
+            sections[parameter.owner][parameter.name] = value
+    changed: dict[str, Any] = {
+        owner: replace(getattr(case.framework, owner), **own) for owner, own in sections.items()
+    }
+    return replace(case.framework, **changed)
+
+
+def _gpu(case: TrainingCase, values: Mapping[Parameter, float]) -> GpuSpec:
+    own: dict[str, Any] = {
+        parameter.name: value
+        for parameter, value in values.items()
+        if parameter.owner not in SECTIONS and parameter.owner == case.gpu_class
+    }
+    return replace(case.gpu, efficiency=replace(case.gpu.efficiency, **own)) if own else case.gpu
 
 
 def step_and_memory(run: Run, case: TrainingCase) -> Iterator[tuple[str, float, float]]:

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from sample_runs import row, runs_of
 
+from planner.calibration import fit as fitting
 from planner.calibration.fit import fit, number_of_fits
+from planner.calibration.kinds import CALIBRATED
 from planner.calibration.measured import log_ratios, measured_runs
 from planner.calibration.parameters import chosen_parameters
 from planner.calibration.profile_file import profile_text, unit_of
@@ -24,6 +26,7 @@ ROWS = [
     for size in ("1", "2", "4", "8", "16")
     for recompute in ("none", "full")
 ]
+MOST_PREDICTIONS = 200
 WITH_TIME = {"measured_step_time_s": "1"}
 WITH_MEMORY = {"measured_peak_memory_gib": "1"}
 
@@ -126,6 +129,32 @@ def test_a_profile_that_extends_another_gets_the_tables_it_lacks(library, tmp_pa
     assert found.provenance["memory.reserved"] == "a test"
     assert found.spec.memory.reserved == pytest.approx(fitted.values[names[0]], rel=1e-3)
     assert found.spec.states == shipped.states
+
+
+def test_a_fit_of_all_parameters_asks_for_few_predictions(library, monkeypatch):
+    """Most parameters move nothing here, and folds of runs keep the slopes of all."""
+    asked = []
+    ratios = fitting.log_ratios
+    monkeypatch.setattr(
+        fitting, "log_ratios", lambda *given: asked.append(len(given[0])) or ratios(*given)
+    )
+    profile = library.framework("megatron-lm")
+    every = chosen_parameters(framework_parameters(profile), profile.name, None)
+    names = parameters(library, "memory.reserved", "execution.elementwise_passes")
+    rows = measured(library, names, reserved=5 * GIB, elementwise_passes=3.0)
+    found = fit(rows, every)
+    assert found.values
+    assert len(asked) < MOST_PREDICTIONS
+
+
+@pytest.mark.parametrize("kind", CALIBRATED.values(), ids=lambda kind: kind.option)
+def test_specs_take_every_parameter_at_its_bounds(library, kind):
+    for stem in library.catalogue.names(kind.profiles):
+        profile = kind.load(library, stem)
+        for one in chosen_parameters(kind.parameters(profile), profile.name, None):
+            for end in one.bounds:
+                own = getattr(profile, one.owner)
+                assert replace(own, **{one.name: one.value(end)})
 
 
 def test_progress_is_told_after_every_fit(library):
