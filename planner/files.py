@@ -53,11 +53,11 @@ def check_path(path: Path) -> None:
         return
     folder = path.parent
     try:
-        if path.is_dir():
+        if os.path.isdir(path):
             raise OutputError(f"{path}: is a folder; give a file in it.")
-        if not folder.is_dir():
+        if not os.path.isdir(folder):
             raise OutputError(f"{path}: there is no folder {folder}; create it first.")
-        target = path if path.exists() else folder
+        target = path if os.path.exists(path) else folder
         if not os.access(target, os.W_OK) or not os.access(folder, os.X_OK):
             raise OutputError(f"{path}: {target} may not be written to; choose another place.")
     except OSError as error:
@@ -80,7 +80,7 @@ def written_whole(path: Path) -> Iterator[TextIO]:
             yield sys.stdout
             sys.stdout.flush()
             return
-        target = path.resolve()
+        target = Path(os.path.realpath(path))
         writer = _text(target) if _is_ordinary(target) else target.open("w", encoding="utf-8")
         with writer as stream:
             yield stream
@@ -138,7 +138,7 @@ def _is_ordinary(target: Path) -> bool:
 
 def is_device(path: Path) -> bool:
     """Whether a path is stdout, a device or a pipe, beside which no file belongs."""
-    return path == STDOUT or not _is_ordinary(path.resolve())
+    return path == STDOUT or not _is_ordinary(Path(os.path.realpath(path)))
 
 
 def _failed(path: Path, error: OSError) -> OutputError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -256,7 +257,7 @@ def _name_model(values: dict[str, Any], answers: Answers, specs: Path | None) ->
 
 def _checkpoint(name: Any, specs: Path | None) -> Checkpoint | None:
     """What the name of a checkpoint tells; None of a model that is known by it."""
-    if name is None or Path(str(name)).exists() or aliased(SpecKind.MODELS, str(name), specs):
+    if name is None or os.path.exists(str(name)) or aliased(SpecKind.MODELS, str(name), specs):
         return None
     told = checkpoint_of(str(name), specs)
     return None if told.model == str(name) else told

@@ -112,7 +112,7 @@ def write_model(shape: Mapping[str, Any], said: str) -> Path:
     folder = _cache() / "planner" / "models"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.toml"
-    if not path.exists():
+    if not os.path.exists(path):
         temporary = path.with_suffix(f".{os.getpid()}.tmp")
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)

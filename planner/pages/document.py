@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from planner.errors import SpecError
@@ -116,21 +114,6 @@ class Document:
             manifest=manifest,
             more=more,
         )
-
-
-def read_json(path: Path) -> Any:
-    """What a JSON file holds; NaN and infinity, which JSON has not, are None.
-
-    Raises
-    ------
-    SpecError
-        It cannot be read.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-        return json.loads(text, parse_constant=lambda _: None)
-    except (OSError, ValueError, RecursionError) as error:
-        raise SpecError(f"{path}: cannot be read as JSON ({error}).") from error
 
 
 def checked_row(where: str, row: Any) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import zlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from planner.cells import cell_value
-from planner.errors import SpecError
+from planner.errors import SearchSpaceError, SpecError
+from planner.reading import RESULT, read_csv, read_json
 from planner.sweeps.front import front_across
-from planner.sweeps.parts import Part, parts_of, read_head, read_rows
+from planner.sweeps.parts import AGAIN, Part, parts_of, read_head, read_rows
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.store import FRONT, MANIFEST, PARTS, PLAN, SCENARIOS
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from planner.sweeps.summary import Summary
 
 Row: TypeAlias = Mapping[str, Any]
-
-_LARGEST_CELL = 2**20
-_UNREADABLE = (OSError, EOFError, ValueError, KeyError, StopIteration, zlib.error, csv.Error)
 
 
 class CsvRow(Mapping[str, Any]):
@@ -71,32 +68,39 @@ class Sweep:
     @cached_property
     def plan(self) -> SweepPlan:
         """What was asked."""
-        path = self.folder / PLAN
-        if not self.folder.is_dir():
-            raise SpecError(f"{self.folder}: there is no such directory.")
+        begun = self._begun
         try:
-            return SweepPlan.of_dict(json.loads(path.read_text(encoding="utf-8"))["plan"])
-        except FileNotFoundError:
-            raise SpecError(
-                f"{self.folder}: is not the directory of a sweep, it has no {PLAN}: give the "
-                "--output of planner sweep."
-            ) from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise SpecError(f"{path}: is not that of a sweep ({error}).") from error
+            return SweepPlan.of_dict(begun["plan"])
+        except SearchSpaceError as error:
+            raise self._damaged(PLAN, error) from error
 
-    @cached_property
+    @property
     def version(self) -> str:
         """The version of planner that began it."""
         try:
-            begun = json.loads((self.folder / PLAN).read_text(encoding="utf-8"))
-            return str(begun["identity"]["version"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise self._damaged(self.folder / PLAN, error) from error
+            return str(self._begun["identity"]["version"])
+        except (KeyError, TypeError) as error:
+            raise self._damaged(PLAN, error) from error
+
+    @cached_property
+    def _begun(self) -> Mapping[str, Any]:
+        """What the first file of a sweep says."""
+        if not os.path.isdir(self.folder):
+            raise SpecError(f"{self.folder}: there is no such directory.")
+        if not os.path.lexists(self.folder / PLAN):
+            raise SpecError(
+                f"{self.folder}: is not the directory of a sweep, it has no {PLAN}: give the "
+                "--output of planner sweep."
+            )
+        begun = read_json(self.folder / PLAN, RESULT)
+        if not isinstance(begun, dict) or "plan" not in begun:
+            raise self._damaged(PLAN, "it has no plan")
+        return begun
 
     @cached_property
     def is_complete(self) -> bool:
         """Whether every scenario is done and in the tables."""
-        return (self.folder / MANIFEST).is_file()
+        return os.path.isfile(self.folder / MANIFEST)
 
     @cached_property
     def done(self) -> int:
@@ -109,34 +113,25 @@ class Sweep:
     def columns(self) -> tuple[str, ...]:
         """The columns of the scenarios, in order."""
         if self.is_complete:
-            with self._opened(SCENARIOS) as file:
-                return tuple(next(csv.reader(file), ()))
-        found: dict[str, None] = {}
-        for _, path in self._parts():
-            try:
-                found |= dict.fromkeys(read_head(path)["rows"])
-            except _UNREADABLE as error:
-                raise self._damaged(path, error) from error
-        return tuple(found)
+            return tuple(next(self._lines(SCENARIOS), ()))
+        heads = (read_head(path)["rows"] for _, path in self._parts())
+        return tuple(dict.fromkeys(name for head in heads for name in head))
 
     def rows(self) -> Iterator[Row]:
         """The scenarios, one after the other; memory does not grow with their number."""
-        if self.is_complete:
-            number = 0
-            for number, row in enumerate(self._table(SCENARIOS), start=1):  # noqa: B007
-                yield row
-            if number != self.plan.num_scenarios:
-                path = self.folder / f"{SCENARIOS}.csv"
-                raise SpecError(
-                    f"{path}: has {number:,} of {self.plan.num_scenarios:,} scenarios: it was "
-                    "changed. Run the sweep again with --fresh."
-                )
-            return
+        found = self._table(SCENARIOS) if self.is_complete else self._done()
+        number = 0
+        for number, row in enumerate(islice(found, self.done + 1), start=1):  # noqa: B007
+            yield row
+        if number != self.done:
+            raise self._damaged(
+                f"{SCENARIOS}.csv" if self.is_complete else PARTS,
+                f"has {number:,} of {self.done:,} scenarios: it was changed",
+            )
+
+    def _done(self) -> Iterator[Row]:
         for _, path in self._parts():
-            try:
-                yield from read_rows(path)
-            except _UNREADABLE as error:
-                raise self._damaged(path, error) from error
+            yield from read_rows(path)
 
     def front_rows(self) -> Iterator[Row]:
         """The scenarios that no other beats in everything, for each work and model."""
@@ -163,31 +158,23 @@ class Sweep:
     def _parts(self) -> Iterator[tuple[Part, Path]]:
         for part in parts_of(self.plan.num_scenarios):
             path = self.folder / PARTS / part.name
-            if path.is_file():
+            if os.path.isfile(path):
                 yield part, path
 
-    def _opened(self, name: str) -> Any:
-        path = self.folder / f"{name}.csv"
-        try:
-            return path.open(encoding="utf-8", newline="")
-        except OSError as error:
-            raise self._damaged(path, error) from error
+    def _lines(self, name: str) -> Iterator[list[str]]:
+        return (cells for _, cells in read_csv(self.folder / f"{name}.csv"))
 
     def _table(self, name: str) -> Iterator[Row]:
-        csv.field_size_limit(_LARGEST_CELL)
-        with self._opened(name) as file:
-            try:
-                lines = csv.reader(file)
-                at = {column: place for place, column in enumerate(next(lines, []))}
-                for cells in lines:
-                    if len(cells) != len(at):
-                        raise ValueError(f"line {lines.line_num} has {len(cells)} cells")
-                    yield CsvRow(at, cells)
-            except _UNREADABLE as error:
-                raise self._damaged(self.folder / f"{name}.csv", error) from error
+        lines = self._lines(name)
+        at = {column: place for place, column in enumerate(next(lines, []))}
+        for cells in lines:
+            if len(cells) != len(at):
+                words = f"a row has {len(cells)} cells, not {len(at)}"
+                raise self._damaged(f"{name}.csv", words)
+            yield CsvRow(at, cells)
 
-    def _damaged(self, path: Path, error: BaseException) -> SpecError:
-        return SpecError(f"{path}: cannot be read ({error}). Run the sweep again with --fresh.")
+    def _damaged(self, name: str, why: object) -> SpecError:
+        return SpecError(f"{self.folder / name}: is not that of a sweep ({why}). {AGAIN}")
 
 
 def _frame(rows: Iterator[Row], columns: Sequence[str]) -> pd.DataFrame:
