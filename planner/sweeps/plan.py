@@ -17,6 +17,7 @@ from planner.given import Said, make_request
 from planner.inputs import shown
 from planner.pinned import toml_value
 from planner.request import Request
+from planner.result_cells import limit_column
 from planner.terms import Term, terms_of
 from planner.workloads.registry import known_workload
 
@@ -87,11 +88,6 @@ def work_columns(work: Work) -> tuple[str, ...]:
     """The columns of scenarios that these have."""
     known = questions_of(work.workload)
     return tuple(name if name in known else limit_column(name) for name in work_questions(work))
-
-
-def limit_column(name: str) -> str:
-    """The column of a limit, beside that of what it limits."""
-    return f"{name}_limit"
 
 
 @dataclass(frozen=True, kw_only=True)

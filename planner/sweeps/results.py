@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from planner.cells import cell_value
 from planner.errors import SearchSpaceError, SpecError
 from planner.reading import RESULT, read_csv, read_json
+from planner.result_cells import cell_reader
 from planner.sweeps.front import front_across
 from planner.sweeps.parts import AGAIN, Part, parts_of, read_head, read_rows
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.store import FRONT, MANIFEST, PARTS, PLAN, SCENARIOS
+from planner.terms import terms_of
+from planner.workloads.registry import workload_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,26 +30,62 @@ Row: TypeAlias = Mapping[str, Any]
 
 
 class CsvRow(Mapping[str, Any]):
-    """A line of a table, of which only the cells that somebody asks for are read."""
+    """A line of a table, of which only the cells that somebody asks for are read.
 
-    __slots__ = ("_at", "_cells")
+    Raises
+    ------
+    SpecError
+        There is no such column, or a cell is none of its column.
+    """
 
-    def __init__(self, at: Mapping[str, int], cells: Sequence[str]) -> None:
-        self._at, self._cells = at, cells
+    __slots__ = ("_at", "_cells", "_place")
+
+    def __init__(
+        self, at: Mapping[str, int], cells: Sequence[str], place: tuple[Path, int]
+    ) -> None:
+        self._at, self._cells, self._place = at, cells, place
 
     def __getitem__(self, name: str) -> Any:
-        return cell_value(self._cells[self._at[name]])
+        if name not in self._at:
+            raise self._fault(f"there is no column {name}")
+        return self.get(name)
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value of a cell, the default where there is no such column."""
         at = self._at.get(name)
-        return default if at is None else cell_value(self._cells[at])
+        if at is None:
+            return default
+        try:
+            return cell_reader(name)(cell_value(self._cells[at]))
+        except SearchSpaceError as error:
+            raise self._fault(str(error).rstrip(".")) from error
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._at
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._at)
 
     def __len__(self) -> int:
         return len(self._at)
+
+    def _fault(self, why: str) -> SpecError:
+        path, line = self._place
+        return SpecError(f"{path}:{line}: {why}. {AGAIN}")
+
+
+class PartRow(dict[str, Any]):
+    """A scenario of a sweep that is not finished; as `CsvRow` in what it raises."""
+
+    def __init__(self, row: Mapping[str, Any], path: Path) -> None:
+        try:
+            super().__init__({name: cell_reader(name)(value) for name, value in row.items()})
+        except SearchSpaceError as error:
+            raise SpecError(f"{path}: {error} {AGAIN}") from error
+        self.path = path
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise SpecError(f"{self.path}: a scenario has no {name}. {AGAIN}")
 
 
 @dataclass(frozen=True)
@@ -113,7 +152,8 @@ class Sweep:
     def columns(self) -> tuple[str, ...]:
         """The columns of the scenarios, in order."""
         if self.is_complete:
-            return tuple(next(self._lines(SCENARIOS), ()))
+            _, names = next(read_csv(self._path(SCENARIOS)), (1, []))
+            return tuple(names)
         heads = (read_head(path)["rows"] for _, path in self._parts())
         return tuple(dict.fromkeys(name for head in heads for name in head))
 
@@ -122,7 +162,7 @@ class Sweep:
         found = self._table(SCENARIOS) if self.is_complete else self._done()
         number = 0
         for number, row in enumerate(islice(found, self.done + 1), start=1):  # noqa: B007
-            yield row
+            yield self._checked(row)
         if number != self.done:
             raise self._damaged(
                 f"{SCENARIOS}.csv" if self.is_complete else PARTS,
@@ -131,7 +171,7 @@ class Sweep:
 
     def _done(self) -> Iterator[Row]:
         for _, path in self._parts():
-            yield from read_rows(path)
+            yield from (PartRow(row, path) for row in read_rows(path))
 
     def front_rows(self) -> Iterator[Row]:
         """The scenarios that no other beats in everything, for each work and model."""
@@ -161,17 +201,41 @@ class Sweep:
             if os.path.isfile(path):
                 yield part, path
 
-    def _lines(self, name: str) -> Iterator[list[str]]:
-        return (cells for _, cells in read_csv(self.folder / f"{name}.csv"))
+    def _checked(self, row: Row) -> Row:
+        """The row of a scenario of the plan; one that has a plan has all of it."""
+        number, workload = row["scenario"], row["workload"]
+        if number is None or not 0 <= number < self.plan.num_scenarios:
+            raise self._damaged(f"{SCENARIOS}.csv", f"there is no scenario {number}")
+        if workload not in workload_names():
+            raise self._damaged(f"{SCENARIOS}.csv", f"there is no workload {workload}")
+        if row["feasible"]:
+            for name in self._parameters[workload]:
+                if row[name] is None:
+                    words = f"scenario {number} has no {name}"
+                    raise self._damaged(f"{SCENARIOS}.csv", words)
+        return row
+
+    @cached_property
+    def _parameters(self) -> Mapping[str, Sequence[str]]:
+        """What every plan of a workload has, as far as there are columns of it."""
+        return {
+            workload: [name for name in terms_of(workload, "parameter") if name in self.columns]
+            for workload in workload_names()
+        }
 
     def _table(self, name: str) -> Iterator[Row]:
-        lines = self._lines(name)
-        at = {column: place for place, column in enumerate(next(lines, []))}
-        for cells in lines:
-            if len(cells) != len(at):
-                words = f"a row has {len(cells)} cells, not {len(at)}"
-                raise self._damaged(f"{name}.csv", words)
-            yield CsvRow(at, cells)
+        path = self._path(name)
+        lines = read_csv(path)
+        _, names = next(lines, (1, []))
+        at = {column: place for place, column in enumerate(names)}
+        for line, cells in lines:
+            if len(cells) != len(names):
+                words = f"line {line} has {len(cells)} cells, not {len(names)}"
+                raise self._damaged(path.name, words)
+            yield CsvRow(at, cells, (path, line))
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.csv"
 
     def _damaged(self, name: str, why: object) -> SpecError:
         return SpecError(f"{self.folder / name}: is not that of a sweep ({why}). {AGAIN}")

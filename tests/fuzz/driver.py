@@ -49,13 +49,14 @@ _PATHS = (
     "--model", "--cluster", "--reliability", "--load", "--output", "--log", "--profile", "--plot",
     "--timeline", "--storage", "--markdown",
 )  # fmt: skip
+_ASKED = ("--model", "llama-7b", "--gpus", "8", "--gpu", "h100")
 _COMMANDS = (
-    ("estimate", "--model", "llama-7b", "--gpus", "8", "--gpu", "h100", "--set", "tp=4"),
-    ("search", "--model", "llama-7b", "--gpus", "8", "--gpu", "h100", "--space", "small", "--quiet"),
-    ("explain", "--model", "llama-7b", "--gpus", "8", "--gpu", "h100", "--set", "tp=4", "--quiet"),
-    ("size", "--model", "llama-7b", "--gpu", "h100", "--tokens", "1B", "--deadline", "30d", "--quiet"),
-    ("launch", "megatron-lm", "--model", "llama-7b", "--gpus", "8", "--set", "tp=4"),
-    ("validate",), ("validate", "x"), ("calibrate", "x"), ("report", "x"), ("compare", "x", "y"),
+    ("estimate", *_ASKED, "--set", "tp=4"),
+    ("search", *_ASKED, "--space", "small", "--quiet"),
+    ("explain", *_ASKED, "--set", "tp=4", "--quiet"),
+    ("size", *_ASKED[:2], "--gpu", "h100", "--tokens", "1B", "--deadline", "30d", "--quiet"),
+    ("launch", "megatron-lm", *_ASKED, "--set", "tp=4"),
+    ("validate", "x"), ("calibrate", "x"), ("report", "x"), ("compare", "x", "y"),
     ("compare", "h100", "a100"), ("sweep", "x"), ("sweep", "show", "x"), ("specs", "list", "gpus"),
     ("specs", "show", "gpus", "h100"), ("specs", "validate", "x"),
 )  # fmt: skip
@@ -178,6 +179,8 @@ def _odd_words(draw: Random) -> list[str]:
             words[at] = draw.choice(texts)
         elif at < len(words):
             words[at] = draw.choice(draw.choice(_COMMANDS))
+    if words[:1] == ["validate"] and "--template" not in words:
+        words.append("x")  # else every published run is predicted
     return [word for word in words if word != "ui"]
 
 
@@ -191,14 +194,43 @@ def _odd_path(draw: Random, place: Path) -> list[str]:
     os.mkfifo(place / "pipe")
     shutil.copytree(place / "folder", place / "closed")
     (place / "closed").chmod(0)
-    stems = ["x" * 300, "x" * 5000, "a\0b", "folder", "loop", "gone", "pipe", "closed/x", ".", "..",
-             "/", "/dev/zero", "/dev/null", "/proc/self/mem", "empty.toml/x", "loop/x", "\ud800",
-             "", " ", "~", "/dev/stdin", "/dev/full", "a\nb", "folder/", "é" * 200, "-", "--", "/proc/self/fd"]
+    stems = [
+        "x" * 300,
+        "x" * 5000,
+        "a\0b",
+        "folder",
+        "loop",
+        "gone",
+        "pipe",
+        "closed/x",
+        ".",
+        "..",
+        "/",
+        "/dev/zero",
+        "/dev/null",
+        "/proc/self/mem",
+        "empty.toml/x",
+        "loop/x",
+        "\ud800",
+        "",
+        " ",
+        "~",
+        "/dev/stdin",
+        "/dev/full",
+        "a\nb",
+        "folder/",
+        "é" * 200,
+        "-",
+        "--",
+        "/proc/self/fd",
+    ]
     suffix = draw.choice(("", "", ".toml", ".json", ".csv", ".sh", ".yaml", ".png", ":1"))
     path = f"{draw.choice(stems)}{suffix}"
     words = [*draw.choice(_COMMANDS)]
     if {"x"} & {*words}:
-        return [path if word == "x" else word for word in words] + ["--output", "out"] * (words[0] in ("report", "calibrate"))
+        return [path if word == "x" else word for word in words] + ["--output", "out"] * (
+            words[0] in ("report", "calibrate")
+        )
     return [*words, draw.choice(_PATHS), path]
 
 
@@ -226,9 +258,7 @@ def _bounded() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     before = signal.signal(signal.SIGPROF, end)
-    resource.setrlimit(
-        resource.RLIMIT_AS, (pages * resource.getpagesize() + _ADDRESS_SPACE, hard)
-    )
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + _ADDRESS_SPACE, hard))
     signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
     try:
         yield

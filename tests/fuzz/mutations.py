@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Callable
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -18,9 +19,11 @@ ODD: list[Any] = [
 ]  # fmt: skip
 NUMBERS = ["0", "-1", "1", "0.5", "1e308", "1e999", "-0", "nan", "inf", "9" * 19, "9" * 400,
            "1000000000000", "1_0", "0x10", "1e-320", "٣", "007", "1.", "2048k"]  # fmt: skip
-CHUNKS = ["\0", "\ufeff", "\u2028", "\x85", "\x1b[31m", '"', "'", "`", "$(", "${", "\\", "\\\n", "[" * 10_000,
-          "{" * 10_000, '{"a":' * 10_000, "a." * 5000, "\r", "\n\n", "\t", "#", "%", "&a ", "*a ", "<<: ",
-          "!!python/object ", "---\n", "<<EOF\n", "x" * 70_000, "😀", ",", ";", "|", ">", "()"]  # fmt: skip
+CHUNKS = [
+    "\0", "\ufeff", "\u2028", "\x85", "\x1b[31m", '"', "'", "`", "$(", "${", "\\", "\\\n", "\r",
+    "\n\n", "\t", "#", "%", "&a ", "*a ", "<<: ", "!!python/object ", "---\n", "<<EOF\n", "😀", ",",
+    ";", "|", ">", "()", "[" * 10_000, "{" * 10_000, '{"a":' * 10_000, "a." * 5000, "x" * 70_000,
+]  # fmt: skip
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _WORD = re.compile(r"[A-Za-z_][\w.-]*")
 _ENCODINGS = ("utf-16", "utf-8-sig", "utf-32", "latin-1", "utf-16-be")
@@ -100,7 +103,7 @@ _TEXTS: tuple[Callable[[Random, str], str], ...] = (
 
 
 def changed_tree(draw: Random, tree: Any) -> Any:
-    """A copy with other values at some places: dropped, renamed, exchanged, deep, of other types."""
+    """A copy with other values: dropped, renamed, exchanged, deep, of other types."""
     tree = json.loads(json.dumps(tree, default=str))
     for _ in range(draw.choice((1, 1, 1, 2, 4))):
         tree = _changed_once(draw, tree)
@@ -120,12 +123,12 @@ def _changed_once(draw: Random, tree: Any) -> Any:
         holder[key] = draw.choice(([value], {"x": value}, [value, value], str(value), [[value]]))
     elif kind == 2:
         other, place = draw.choice(places)
-        holder[key] = json.loads(json.dumps(other.get(place) if isinstance(other, dict) else None))
+        holder[key] = deepcopy(other.get(place) if isinstance(other, dict) else None)
     elif kind == 3 and isinstance(holder, dict):
         holder[draw.choice(("x", "", "a.b", f"{key} ", str(key).upper()))] = holder.pop(key)
     elif kind == 4:
         deep: Any = holder[key]
-        for _ in range(draw.choice((50, 150, 900, 10_000))):
+        for _ in range(draw.choice((50, 150, 250))):
             deep = [deep] if draw.random() < 0.5 else {"a": deep}
         holder[key] = deep if draw.random() < 0.3 else draw.choice(ODD)
     else:
@@ -148,7 +151,7 @@ def json_text(tree: Any) -> str:
     """JSON of any depth; a text where there is none."""
     try:
         return json.dumps(tree)
-    except (RecursionError, ValueError):
+    except (RecursionError, ValueError):  # a tree too deep
         return "[" * 5000 + "]" * 5000
 
 
@@ -176,10 +179,12 @@ def _key(name: str) -> str:
 
 
 def _inline(value: Any, depth: int) -> str:
-    if depth > 400:
+    if depth > 200:
         return "0"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_key(k)} = {_inline(v, depth + 1)}" for k, v in value.items()) + "}"
+        return (
+            "{" + ", ".join(f"{_key(k)} = {_inline(v, depth + 1)}" for k, v in value.items()) + "}"
+        )
     if isinstance(value, list):
         return "[" + ", ".join(_inline(one, depth + 1) for one in value) + "]"
     if isinstance(value, bool | str) or value is None:

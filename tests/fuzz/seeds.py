@@ -14,10 +14,30 @@ Run = Callable[..., int]
 ROOT = Path(__file__).resolve().parents[2]
 _LAUNCH = ROOT / "tests" / "launch"
 _TRAIN = ("--model", "llama-7b", "--gpus", "8", "--gpu", "h100", "--space", "small")
+_SIZED = ("--sequence-length", "4096", "--global-batch-size", "64", "--set", "mbs=1")
 _SERVE = ("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "8")
 _STATIC = ("--workload", "inference", "--model", "llama-7b", "--gpu", "h100", "--gpus", "1")
 _ONE = {"train": ("--set", "tp=4"), "serve": ("--set", "tp=2", "--set", "concurrency=8")}
 _SERVERS = ("vllm", "sglang", "tensorrt-llm", "llama-server", "dynamo")
+
+
+# What ran when the logs of the tests were written.
+_LOGGED = {
+    "train": (
+        "--model", "llama-2-13b", "--gpus", "64", "--gpu", "h100", "--framework", "megatron-lm",
+        "--global-batch-size", "512", "--sequence-length", "4096", "--set", "tp=4", "--set", "pp=1",
+        "--set", "cp=1", "--set", "mbs=2", "--set", "zero=1", "--set", "sp=true",
+        "--set", "recompute=none",
+    ),
+    "serve": (
+        "--workload", "serve", "--model", "llama-3.1-8b", "--gpus", "1", "--gpu", "h100",
+        "--engine", "vllm",
+        "--input-tokens", "1000", "--output-tokens", "200", "--set", "concurrency=64",
+    ),
+    "static": (
+        *_STATIC, "--set", "concurrency=1", "--input-tokens", "512", "--output-tokens", "128",
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,7 +89,14 @@ def _plans(seeds: Seeds, place: Path) -> list[Seed]:
                 ("explain", "--plan", "{}", "--quiet"),
                 ("compare", "{}", f"other.{suffix}"),
                 ("report", "{}", "--markdown", "out.md", "--quiet"),
-                ("launch", "vllm" if name == "serve" else "megatron-lm", "--plan", "{}", "--output", "out"),
+                (
+                    "launch",
+                    "vllm" if name == "serve" else "megatron-lm",
+                    "--plan",
+                    "{}",
+                    "--output",
+                    "out",
+                ),
                 ("validate", "--log", str(_LAUNCH / "logs" / "megatron.log"), "--plan", "{}"),
                 ("max-batch", "--plan", "{}", "--quiet"),
             )
@@ -96,7 +123,7 @@ def _results(seeds: Seeds, place: Path) -> list[Seed]:
             ("estimate", "--from", "{}", "--row", "1"),
             ("compare", "{}", "{}:2"),
             ("explain", "--from", "{}", "--row", "1", "--quiet"),
-            ("launch", "--from", "{}", "--row", "2", "--output", "out"),
+            ("launch", "megatron-lm", "--from", "{}", "--row", "2", "--output", "out"),
         )
         page = (("report", "{}", "--markdown", "out.md", "--quiet"),) * 4
         found.append(Seed(folder, "r.json", (*commands, *page, ("estimate", "--plan", "{}"))))
@@ -135,19 +162,23 @@ def _sweeps(seeds: Seeds, place: Path) -> list[Seed]:
     )
     whole = ("s/plan.json", "s/scenarios.csv", "s/scenarios.csv", "s/front.csv", "s/manifest.json")
     found = [Seed(place / "whole", name, commands) for name in whole]
-    return [*found, *(Seed(place / "part", n, commands) for n in ("s/plan.json", f"s/parts/{one.name}"))]
+    return [
+        *found,
+        *(Seed(place / "part", n, commands) for n in ("s/plan.json", f"s/parts/{one.name}")),
+    ]
 
 
 def _logs(seeds: Seeds, place: Path) -> list[Seed]:
-    for name in ("train", "serve", "static"):
-        words = {"train": _TRAIN, "serve": (*_SERVE, *_ONE["serve"]), "static": (*_STATIC, "--set", "concurrency=1")}
-        seeds.ran("search", *words[name], "--quiet", "--save-plan", place / f"{name}.toml")
+    for name, words in _LOGGED.items():
+        if not seeds.ran("search", *words, "--quiet", "--save-plan", place / f"{name}.toml"):
+            raise AssertionError(name)
     found = []
-    for path in sorted((_LAUNCH / "logs").iterdir()):
-        folder = place / path.name.replace(".", "-")
+    logs = (*(_LAUNCH / "logs").iterdir(), *(ROOT / "docs" / "samples").glob("[bm]*"))
+    for path in sorted(logs):
+        folder = place / f"{path.parent.name}-{path.name}"
         folder.mkdir()
         shutil.copy(path, folder / path.name)
-        plans = [str(place / f"{name}.toml") for name in ("train", "serve", "static")]
+        plans = [str(place / f"{name}.toml") for name in _LOGGED]
         commands = [("validate", "--log", "{}", "--plan", plan) for plan in plans]
         commands += [(*one, "--output", "runs.csv") for one in commands]
         found.append(Seed(folder, path.name, commands))
@@ -156,9 +187,11 @@ def _logs(seeds: Seeds, place: Path) -> list[Seed]:
 
 def _launches(seeds: Seeds, place: Path) -> list[Seed]:
     commands = [
-        ("estimate", "--from", "{}", "--gpu", "h100", "--gpus", "8"),
-        ("estimate", "--from", "{}", "--gpu", "h100", "--model", "llama-7b"),
-        ("launch", "--from", "{}", "--gpu", "h100", "--gpus", "8", "--output", "out"),
+        ("estimate", "--from", "{}", "--gpu", "h100"),
+        ("estimate", "--from", "{}", "--gpu", "h100", "--gpus", "8", *_TRAIN[:2], *_SIZED),
+        ("estimate", "--from", "{}", "--gpu", "h100", "--gpus", "8", "--workload", "serve"),
+        ("explain", "--from", "{}", "--gpu", "b200", *_TRAIN[:2], *_SIZED, "--quiet"),
+        ("estimate", "--from", "{}", "--gpu", "b200", "--write"),
     ]
     folders = [p for p in sorted((_LAUNCH / "public").iterdir()) if p.is_dir()]
     found = [
@@ -179,7 +212,17 @@ def _launches(seeds: Seeds, place: Path) -> list[Seed]:
 
 
 def _beside(seeds: Seeds, place: Path) -> list[Seed]:
-    words = ("--model", "llama-7b", "--gpus", "8", "--gpu", "h100", "--framework", "megatron-lm", *_ONE["train"])
+    words = (
+        "--model",
+        "llama-7b",
+        "--gpus",
+        "8",
+        "--gpu",
+        "h100",
+        "--framework",
+        "megatron-lm",
+        *_ONE["train"],
+    )
     if not seeds.ran("launch", "megatron-lm", *words, "--output", place / "s"):
         raise AssertionError("no launch")
     names = [path.name for path in (place / "s").iterdir() if path.suffix == ".sh"]
@@ -206,7 +249,19 @@ def _specs(seeds: Seeds, place: Path) -> list[Seed]:
         "power.toml": "hardware_specs/power.toml",
     }
     commands = (
-        ("estimate", "--specs", "s", "--model", "llama-7b", "--gpus", "8", "--gpu", "h100", "--set", "tp=4"),
+        (
+            "estimate",
+            "--specs",
+            "s",
+            "--model",
+            "llama-7b",
+            "--gpus",
+            "8",
+            "--gpu",
+            "h100",
+            "--set",
+            "tp=4",
+        ),
         ("estimate", "--specs", "s", *_SERVE, *_ONE["serve"]),
         ("specs", "validate", "{}"),
         ("specs", "list", "gpus", "--specs", "s"),
@@ -220,7 +275,9 @@ def _specs(seeds: Seeds, place: Path) -> list[Seed]:
 
 def _spaces(seeds: Seeds, place: Path) -> list[Seed]:
     shutil.copy(ROOT / "search_spaces" / "small.toml", place / "s.toml")
-    (place / "day.csv").write_text("hour,request_rate\n0,5\n12,20\n")
+    (place / "day.csv").write_text(
+        "hour,request_rate\n" + "".join(f"{hour},5\n" for hour in range(24))
+    )
     (place / "sweep.toml").write_text(
         'model = "llama-7b"\ngpu = ["h100", "b200"]\nnum_gpus = [8]\nspace = "small"\n'
         "[settings]\ntensor_parallel = 4\n"
@@ -229,7 +286,9 @@ def _spaces(seeds: Seeds, place: Path) -> list[Seed]:
     return [
         Seed(place, "s.toml", [(*words, "--space", "{}")]),
         Seed(place, "sweep.toml", [("sweep", "{}", "--output", "out", "--quiet")]),
-        Seed(place, "day.csv", [("size", *_SERVE[:6], "--load", "{}", "--engine", "vllm", "--quiet")]),
+        Seed(
+            place, "day.csv", [("size", *_SERVE[:6], "--load", "{}", "--engine", "vllm", "--quiet")]
+        ),
     ]
 
 
@@ -254,7 +313,7 @@ def _tables(seeds: Seeds, place: Path) -> list[Seed]:
     seeds.ran("validate", "--template", "training", "--output", place / "training.csv")
     seeds.ran("validate", "--template", "serving", "--output", place / "serving.csv")
     commands = [("validate", "{}", "--quiet"), ("validate", "{}", "--output", "out.csv")]
-    commands += [("calibrate", "{}", "--output", "out.toml", "--quiet")]
+    commands = [*commands * 4, ("calibrate", "{}", "--output", "out.toml", "--quiet")]
     return [Seed(place, f"{name}.csv", commands) for name in ("training", "serving")]
 
 

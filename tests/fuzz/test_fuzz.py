@@ -1,4 +1,4 @@
-"""Whatever a file says, and however a command is written, it ends in an answer or a message of ours."""
+"""Whatever files and commands say, it ends in an answer or in a message of ours."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_some_inputs_end_in_an_answer_or_a_message(tmp_path: Path) -> None:
 
 @pytest.mark.drawn
 def test_every_input_ends_in_an_answer_or_a_message(tmp_path: Path) -> None:
-    """``PLANNER_SEED``, ``PLANNER_INPUTS`` (how many), ``PLANNER_INPUT`` (KIND:NUMBER, that alone)."""
+    """``PLANNER_INPUTS`` says how many, ``PLANNER_INPUT`` KIND:NUMBER that one alone."""
     print(f"PLANNER_SEED={SEED} PLANNER_INPUTS={INPUTS}")
     driver = Driver(tmp_path)
     kind, _, number = ONE.partition(":")
