@@ -57,6 +57,8 @@ def things_of(texts: Sequence[str], specs: Path | None) -> list[Thing]:
     """
     if len(texts) < 2:
         raise SearchSpaceError("Name two things to compare, or more.")
+    if twice := next((text for text in texts if texts.count(text) > 1), None):
+        raise SearchSpaceError(f"{twice} is named twice: name two different things to compare.")
     found = [_thing(text, specs) for text in texts]
     if SHIPPED in texts:
         found = [_as_folder(thing) for thing in found]

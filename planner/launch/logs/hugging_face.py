@@ -71,15 +71,14 @@ def read_state(found: Mapping[str, Any]) -> Reading:
     With ``include_num_input_tokens_seen`` each entry has the time so far: steps follow from it.
     """
     listed = found.get("log_history", [found])
-    history = (
-        [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
-    )
+    history = listed if isinstance(listed, list) else []
     summary: dict[str, float] = {}
     memory: dict[str, float] = {}
     events = 0
     entries = [
         {name: float(value) for name, value in entry.items() if _is_number(value)}
         for entry in history
+        if isinstance(entry, Mapping)
     ]
     for numbers in entries:
         events += "eval_loss" in numbers and RUNTIME not in numbers
@@ -91,10 +90,6 @@ def read_state(found: Mapping[str, Any]) -> Reading:
     steps = tuple(_steps(entries))
     reading = _reading(summary, memory, [], events)
     return replace(reading, steps=steps, values={}, notes=()) if len(steps) > 1 else reading
-
-
-def _is_table(found: Any) -> bool:
-    return isinstance(found, Mapping)
 
 
 def _is_summary(numbers: Mapping[str, float]) -> bool:
