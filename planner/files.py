@@ -60,7 +60,7 @@ def check_path(path: Path) -> None:
         target = path if os.path.exists(path) else folder
         if not os.access(target, os.W_OK) or not os.access(folder, os.X_OK):
             raise OutputError(f"{path}: {target} may not be written to; choose another place.")
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise _failed(path, error) from error
 
 
@@ -141,10 +141,12 @@ def is_device(path: Path) -> bool:
     return path == STDOUT or not _is_ordinary(Path(os.path.realpath(path)))
 
 
-def _failed(path: Path, error: OSError) -> OutputError:
+def _failed(path: Path, error: OSError | ValueError) -> OutputError:
     if path == STDOUT:
-        return OutputError(f"stdout: cannot be written ({error.strerror or error}).")
+        return OutputError(
+            f"stdout: cannot be written ({getattr(error, 'strerror', None) or error})."
+        )
     return OutputError(
-        f"{path}: cannot be written ({error.strerror or error}). "
+        f"{path}: cannot be written ({reason}). "
         "Make room or choose another path; a file that was there is unchanged."
     )

@@ -188,8 +188,8 @@ def _attention(shape: Mapping[str, Any]) -> dict[str, Any]:
 def _feed_forward(shape: Mapping[str, Any], has_experts: bool) -> dict[str, Any]:
     words = {"gated": bool(shape.get("gated", True)), "bias": bool(shape.get("mlp_bias"))}
     if not has_experts:
-        return {**words, "intermediate_size": int(shape["intermediate_size"])}
-    of_experts = shape.get("moe_intermediate_size") or shape["intermediate_size"]
+        return {**words, "intermediate_size": int(shape.get("intermediate_size") or 0)}
+    of_experts = shape.get("moe_intermediate_size") or shape.get("intermediate_size") or 0
     return {
         **words,
         "num_experts": int(shape["num_experts"]),

@@ -87,7 +87,7 @@ def _given(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
     if kind is None and path.suffix == ".json":
         kind = SpecKind.MODELS
     if kind is None:
-        folder = Path(os.path.realpath(path)).parent.name
+        folder = (Path(os.path.realpath(path)) if os.path.exists(path) else path).parent.name
         kind = _FOLDERS.get(folder) or next((k for k in KINDS if k.value == folder), None)
     if kind is None:
         raise SpecError(
