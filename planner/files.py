@@ -132,7 +132,7 @@ def _replaced(target: Path, opened: Callable[[Path], IO[Any]]) -> Iterator[Any]:
 def _is_ordinary(target: Path) -> bool:
     try:
         return stat.S_ISREG(target.stat().st_mode)
-    except FileNotFoundError:
+    except (OSError, ValueError):  # nothing is there; writing says what else is wrong
         return True
 
 
@@ -142,10 +142,9 @@ def is_device(path: Path) -> bool:
 
 
 def _failed(path: Path, error: OSError | ValueError) -> OutputError:
+    reason = getattr(error, "strerror", None) or error
     if path == STDOUT:
-        return OutputError(
-            f"stdout: cannot be written ({getattr(error, 'strerror', None) or error})."
-        )
+        return OutputError(f"stdout: cannot be written ({reason}).")
     return OutputError(
         f"{path}: cannot be written ({reason}). "
         "Make room or choose another path; a file that was there is unchanged."

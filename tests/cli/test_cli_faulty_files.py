@@ -109,7 +109,9 @@ def test_odd_paths_are_refused_in_words(planner, tmp_path, monkeypatch):
             ("estimate", *ASKED[:6], "--prices"),
             ("estimate", *ASKED[:6], "--json"),
         ):
-            if path != "." or "--specs" not in words:
+            # A pipe that is written waits for a reader, as it should.
+            is_fine = (path == "." and "--specs" in words) or ("--json" in words and "pipe" in path)
+            if not is_fine:
                 ran = planner(*words, path)
                 assert ran.exit_code in (2, 3, 6, 8), (words, path, ran.err)
 
