@@ -58,7 +58,6 @@ def test_a_plan_is_read_by_the_table_of_terms(planner, made, tmp_path, change, s
         (lambda found: found["manifest"].update(answers=3), 6),
         (lambda found: found["rows"][0].update(tensor_parallel="many"), 2),
         (lambda found: found["rows"][0].update(tensor_parallel={}), 2),
-        (lambda found: found["rows"][0].pop("tensor_parallel"), 6),
     ],
 )
 def test_a_row_of_a_result_is_read_by_the_table_of_terms(planner, made, tmp_path, change, code):
