@@ -53,6 +53,8 @@ def check_path(path: Path) -> None:
         return
     folder = path.parent
     try:
+        if os.path.islink(os.path.realpath(path)):
+            raise OutputError(f"{path}: is a link that leads back to itself; give another file.")
         if os.path.isdir(path):
             raise OutputError(f"{path}: is a folder; give a file in it.")
         if not os.path.isdir(folder):
