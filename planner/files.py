@@ -56,14 +56,16 @@ def check_path(path: Path) -> None:
         return
     folder = path.parent
     try:
-        if path.is_dir():
+        if os.path.islink(os.path.realpath(path)):
+            raise OutputError(f"{path}: is a link that leads back to itself; give another file.")
+        if os.path.isdir(path):
             raise OutputError(f"{path}: is a folder; give a file in it.")
-        if not folder.is_dir():
+        if not os.path.isdir(folder):
             raise OutputError(f"{path}: there is no folder {folder}; create it first.")
-        target = path if path.exists() else folder
+        target = path if os.path.exists(path) else folder
         if not os.access(target, os.W_OK) or not os.access(folder, os.X_OK):
             raise OutputError(f"{path}: {target} may not be written to; choose another place.")
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise _failed(path, error) from error
 
 
@@ -83,7 +85,7 @@ def written_whole(path: Path) -> Iterator[TextIO]:
             yield sys.stdout
             sys.stdout.flush()
             return
-        target = path.resolve()
+        target = Path(os.path.realpath(path))
         writer = _text(target) if _is_ordinary(target) else target.open("w", encoding="utf-8")
         with writer as stream:
             yield stream
@@ -167,19 +169,20 @@ def remove_unfinished(folder: Path) -> None:
 def _is_ordinary(target: Path) -> bool:
     try:
         return stat.S_ISREG(target.stat().st_mode)
-    except FileNotFoundError:
+    except (OSError, ValueError):  # nothing is there; writing says what else is wrong
         return True
 
 
 def is_device(path: Path) -> bool:
     """Whether a path is stdout, a device or a pipe, beside which no file belongs."""
-    return path == STDOUT or not _is_ordinary(path.resolve())
+    return path == STDOUT or not _is_ordinary(Path(os.path.realpath(path)))
 
 
-def _failed(path: Path, error: OSError) -> OutputError:
+def _failed(path: Path, error: OSError | ValueError) -> OutputError:
+    reason = getattr(error, "strerror", None) or error
     if path == STDOUT:
-        return OutputError(f"stdout: cannot be written ({error.strerror or error}).")
+        return OutputError(f"stdout: cannot be written ({reason}).")
     return OutputError(
-        f"{path}: cannot be written ({error.strerror or error}). "
+        f"{path}: cannot be written ({reason}). "
         "Make room or choose another path; a file that was there is unchanged."
     )

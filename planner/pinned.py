@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
-from planner.errors import SpecError, did_you_mean
+from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.given import make_request
+from planner.inputs import read, shown
 from planner.plan import Plan
+from planner.reading import RESULT, read_json, read_toml
 from planner.request import ALL, Request
-from planner.specs.load import read_toml
-from planner.terms import plain_values, terms_of
+from planner.terms import Term, plain_values, terms_of
 from planner.version import __version__
 from planner.workloads.registry import workload_names
 
@@ -82,7 +84,7 @@ class PinnedPlan:
         return {name: _plain(getattr(self, name)) for name in _file_parts()}
 
     @classmethod
-    def from_dict(cls, table: Mapping[str, Any], where: str) -> Self:
+    def from_dict(cls, table: Any, where: str) -> Self:
         """A plan out of what `to_dict` made, here or in an older version.
 
         Raises
@@ -90,29 +92,36 @@ class PinnedPlan:
         SpecError
             Something is unknown, or missing and without a default; the message names ``where``.
         """
-        known = set(_file_parts())
+        if not isinstance(table, Mapping):
+            raise SpecError(f"{where}: is no plan: give a file of --save-plan.")
         workload = table.get("workload")
-        faults = [f"{where}: {name} is no part of a plan." for name in set(table) - known]
         if workload not in workload_names():
             *first, last = workload_names()
             words = f"{', '.join(first)} or {last}"
             raise SpecError(f"{where}: is no plan: its workload is {words}.")
-        parts = (("answers", ("question",)), ("parameters", ("parameter", "pool")))
-        for part, kinds in parts:
-            faults += _faults(where, part, table.get(part), terms_of(workload, *kinds))
+        faults = [f"{name} is no part of a plan." for name in table if name not in _file_parts()]
+        answers = _read_part(table, "answers", terms_of(workload, "question"), faults)
+        parameters = _read_part(
+            table, "parameters", terms_of(workload, "parameter", "pool"), faults
+        )
+        texts = _texts(table, faults)
         plain = plain_values(workload)
-        lacking = set(terms_of(workload, "parameter")) - set(table.get("parameters") or ())
-        needed = sorted(lacking - set(plain))
-        faults += [f"{where}: parameters.{name} is missing." for name in needed]
-        if not isinstance(table.get("specs_folder", ""), str):
-            faults.append(f"{where}: specs_folder is no text.")
-        if "model" not in (table.get("answers") or {}):
-            faults.append(f"{where}: answers.model is missing.")
+        lacking = [name for name in terms_of(workload, "parameter") if name not in parameters]
+        needed = sorted(name for name in lacking if name not in plain)
+        if not faults:
+            faults += [f"parameters.{name} is missing." for name in needed]
+        if "model" not in answers and not faults:
+            faults.append("answers.model is missing.")
         if faults:
-            raise SpecError("\n".join(faults))
+            raise SpecError("\n".join(f"{where}: {fault}" for fault in faults))
         defaulted = tuple(name for name in plain if name in lacking)
-        values = {**{name: plain[name] for name in defaulted}, **table["parameters"]}
-        return cls(**{**table, "parameters": values, "defaulted": defaulted})
+        return cls(
+            workload=workload,
+            answers=answers,
+            parameters={**{name: plain[name] for name in defaulted}, **parameters},
+            defaulted=defaulted,
+            **texts,
+        )
 
     def to_toml(self) -> str:
         """The text of a plan file."""
@@ -138,15 +147,12 @@ class PinnedPlan:
         SpecError
             It cannot be read, or is no plan.
         """
-        if path.suffix == ".json":
-            try:
-                table = json.loads(path.read_text(encoding="utf-8"))
-                if isinstance(table, dict) and isinstance(table.get("recommended"), dict):
-                    table = table["recommended"]  # the file of a search
-                return cls.from_dict(table, str(path))
-            except (OSError, ValueError) as error:
-                raise SpecError(f"{path}: cannot be read as a plan ({error}).") from error
-        return cls.from_dict(read_toml(path), str(path))
+        if path.suffix != ".json":
+            return cls.from_dict(read_toml(path), str(path))
+        table = read_json(path, RESULT)
+        if isinstance(table, dict) and isinstance(table.get("recommended"), dict):
+            table = table["recommended"]  # the file of a search
+        return cls.from_dict(table, str(path))
 
 
 def answers_of(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,19 +215,46 @@ def _file_parts() -> list[str]:
     return [one.name for one in fields(PinnedPlan) if one.name != "defaulted"]
 
 
-def _faults(where: str, part: str, table: Any, known: Mapping[str, Any]) -> list[str]:
-    if not isinstance(table, Mapping):
-        return [f"{where}: there is no table [{part}]."]
-    return [
-        f"{where}: {part}.{name} is unknown.{did_you_mean(name, known)}"
-        for name in table
-        if name not in known
-    ]
+def _read_part(
+    table: Mapping[str, Any], part: str, known: Mapping[str, Term], faults: list[str]
+) -> dict[str, Any]:
+    """The values of a part by the terms they are of, one each; ``faults`` gets what is wrong."""
+    values = table.get(part)
+    if not isinstance(values, Mapping):
+        faults.append(f"there is no table [{part}].")
+        return {}
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in known:
+            faults.append(f"{part}.{name} is unknown.{did_you_mean(str(name), known)}")
+            continue
+        try:
+            if not isinstance(value, str | int | float):
+                raise SearchSpaceError(f"{part}.{name} is one word or number, not {shown(value)}.")
+            found[name] = read(known[name], value, f"{part}.{name}")
+        except SearchSpaceError as error:
+            faults.append(str(error))
+    return found
+
+
+def _texts(table: Mapping[str, Any], faults: list[str]) -> dict[str, Any]:
+    """The parts that are texts, and the digests of specs."""
+    found: dict[str, Any] = {}
+    for name in ("version", "specs_folder"):
+        value = table.get(name, "")
+        if not isinstance(value, str) or "\0" in value:
+            faults.append(f"{name} is no text.")
+        elif name in table:
+            found[name] = value
+    digests = table.get("specs", {})
+    if not isinstance(digests, Mapping) or not all(isinstance(v, str) for v in digests.values()):
+        faults.append("[specs] is no table of digests.")
+    return {**found, "specs": digests}
 
 
 def _is_file(name: str, answer: Any) -> bool:
     """Whether an answer is a file of the user's: a list of prices, or a spec of any kind."""
-    return name == "prices" or (str(answer).endswith(".toml") and Path(answer).is_file())
+    return name == "prices" or (str(answer).endswith(".toml") and os.path.isfile(answer))
 
 
 def _absolute(path: str) -> str:

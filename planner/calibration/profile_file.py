@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import MissingDependencyError
+from planner.reading import read_text
 from planner.units import GIB
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def profile_text(shipped: Path, fit: Fit, origin: str) -> str:
     """The text of ``shipped`` with the fitted numbers, which name ``origin`` as their source."""
     import tomlkit
 
-    document: Any = tomlkit.parse(shipped.read_text(encoding="utf-8"))
+    document: Any = tomlkit.parse(read_text(shipped))
     table_of(document, "sources")[SOURCE] = origin
     for parameter, value in fit.values.items():
         unit, scale = unit_of(parameter.name)

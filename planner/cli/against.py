@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from planner.cli.options import Given, option_name
@@ -41,4 +42,4 @@ def _is_file(text: str) -> bool:
     """Whether a text names a plan: it sets nothing, or there is such a file."""
     from planner.report.compared_things import file_and_row
 
-    return "=" not in text or file_and_row(text)[0].exists()
+    return "=" not in text or os.path.exists(file_and_row(text)[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -184,7 +185,7 @@ def _write(path: Path, rewritten: Rewritten, *, quiet: bool) -> None:
     from planner.report.console import make_console
 
     names = [f"{path.name}.orig", *(f"{path.name}.orig{number}" for number in range(1, 100))]
-    kept = next((path.with_name(n) for n in names if not path.with_name(n).exists()), None)
+    kept = next((path.with_name(n) for n in names if not os.path.exists(path.with_name(n))), None)
     if kept is None:
         raise OutputError(f"{path}: has 100 .orig files beside it: move them away.")
     mode = path.stat().st_mode

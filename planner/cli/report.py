@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -47,9 +48,9 @@ def report(
     if len({*targets}) < len(targets):
         raise SearchSpaceError(f"--output and --markdown both name {output}: give two files.")
     for path in targets:
-        if path.resolve() == result.resolve():
-            raise SearchSpaceError(f"{path}: is the result itself; give another file.")
         check_path(path)
+        if os.path.exists(result) and os.path.realpath(path) == os.path.realpath(result):
+            raise SearchSpaceError(f"{path}: is the result itself; give another file.")
     if output is not None:
         check_installed()
     page = page_of(result, specs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,15 +92,16 @@ def _one(given: str | None) -> str | None:
 
 def _is_ours(path: Path) -> bool:
     """Whether a file is a plan or a result of planner, not a launch file."""
-    from planner.sweeps.any_plan import is_folder
+    from planner.errors import PlannerError
+    from planner.reading import opened
 
-    if is_folder(path) or path.suffix == ".csv":
+    if os.path.isdir(path) or path.suffix == ".csv":
         return True
     if path.suffix not in (".toml", ".json"):
         return False
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            head = file.read(_HEAD)
-    except OSError:
+        with opened(path) as file:
+            head = file.read(_HEAD).decode(errors="replace")
+    except (PlannerError, OSError):
         return False
     return any(word in head for word in _OURS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ from typing import Any
 
 from planner.errors import LaunchError, PlannerError
 from planner.given import Said, make_request
-from planner.inputs import read
+from planner.inputs import LARGEST, read, shown
 from planner.launch.checkpoint import Checkpoint, checkpoint_of
 from planner.launch.lines import Line, Status, lines_of
 from planner.launch.option_table import Role
@@ -155,6 +156,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
         The model that its sizes describe is none.
     """
     reading = target.reading(found)
+    _require_counts(reading)
     answers = target.answers(reading)
     values = {name: value for name, value in answers.values.items() if value is not None}
     notes = [*answers.notes, *_repeated(target, found)]
@@ -189,6 +191,29 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
         notes=tuple(notes),
         defaults={name: why for name, why in answers.defaults.items() if name not in beside},
     )
+
+
+_DIGITS = len(str(LARGEST))
+
+
+def _require_counts(reading: Reading) -> None:
+    """Refuse counts that none can be; below zero tools have words such as "as many as there are".
+
+    Raises
+    ------
+    LaunchError
+        With the option that gives it.
+    """
+    for name, meaning in reading.meanings.items():
+        term, text = glossary().get(name), (meaning.value or "").replace("_", "")
+        if term is None or term.type != "count" or not text.isdecimal():
+            continue
+        if len(text) > _DIGITS or not int(term.least or 0) <= int(text) <= LARGEST:
+            said = " ".join(meaning.options) or name
+            raise LaunchError(
+                f"{reading.found.name}:{reading.found.line}: {said} {shown(meaning.value)} is no "
+                f"number from {term.least or 0} to {LARGEST:,}: change it."
+            )
 
 
 def _repeated(target: Target, found: Found) -> list[str]:
@@ -256,7 +281,7 @@ def _name_model(values: dict[str, Any], answers: Answers, specs: Path | None) ->
 
 def _checkpoint(name: Any, specs: Path | None) -> Checkpoint | None:
     """What the name of a checkpoint tells; None of a model that is known by it."""
-    if name is None or Path(str(name)).exists() or aliased(SpecKind.MODELS, str(name), specs):
+    if name is None or os.path.exists(str(name)) or aliased(SpecKind.MODELS, str(name), specs):
         return None
     told = checkpoint_of(str(name), specs)
     return None if told.model == str(name) else told

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from planner.launch.target import Target
 from planner.launch.targets import targets
 from planner.launch.text import LARGEST, Given
 from planner.launch.understood import Found, World
+from planner.reading import read_text, toml_of
 
 _MOST_NAMED = 5
 # All but one of so many options of a list must be known.
@@ -38,6 +38,10 @@ _PLUMBING = frozenset(
         *("local", "module", "conda", "pip", "cp", "rm", "ls", "exec", "eval", "return", "true"),
     }
 )
+
+
+class _Unread(LaunchError):
+    """A file that an option names and that is not here, or is not read."""
 
 
 def is_document(path: Path) -> bool:
@@ -156,10 +160,10 @@ def _document(path: Path, script: Script, name: str) -> Found | None:
             return _of_here_document(path, script, document, Path(name).name)
     for place in (path.parent / name, path.parent / Path(name).name):
         try:
-            if place.is_file() and place.stat().st_size <= LARGEST:
-                return next(_trees(place, place.read_text(encoding="utf-8")), None)
-        except (OSError, UnicodeDecodeError):
+            text = read_text(place, LARGEST, _Unread)
+        except _Unread:
             continue
+        return next(_trees(place, text), None)
     return None
 
 
@@ -275,10 +279,7 @@ def _target_of_values(values: Mapping[str, Any]) -> str:
 
 def _of_toml(path: Path, text: str) -> Found:
     """A TOML document; its values have no places, so that it cannot be changed."""
-    try:
-        values = dict(_flat(tomllib.loads(text)))
-    except tomllib.TOMLDecodeError as error:
-        raise LaunchError(f"{path}: is no TOML: {error}.") from error
+    values = dict(_flat(toml_of(text, str(path), LaunchError)))
     options = {
         name: Given(
             option=name,

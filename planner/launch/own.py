@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from planner.errors import PlannerError
+from planner.errors import PlannerError, SpecError
 from planner.pinned import PinnedPlan
+from planner.reading import read_json
 
 PLAN_FILE = "plan.toml"
 """What the plan is called in the directory of a launch."""
@@ -33,7 +33,18 @@ def told_by_plan(path: Path, wanted: Iterable[str]) -> tuple[dict[str, Any], lis
 
 def _plan_beside(path: Path) -> PinnedPlan | None:
     try:
-        listed = json.loads((path.parent / MANIFEST).read_text(encoding="utf-8"))["files"]
-        return PinnedPlan.read(path.parent / PLAN_FILE) if path.name in listed else None
-    except (OSError, ValueError, KeyError, TypeError, PlannerError):
+        is_ours = path.name in written_files(path.parent)
+        return PinnedPlan.read(path.parent / PLAN_FILE) if is_ours else None
+    except PlannerError:
         return None
+
+
+def written_files(folder: Path) -> dict[str, str]:
+    """The digests of the files that planner wrote into a directory, by name; none if it did not."""
+    try:
+        table = read_json(folder / MANIFEST)
+    except SpecError:
+        return {}
+    listed = table.get("files") if isinstance(table, dict) else None
+    names = listed if isinstance(listed, dict) else {}
+    return {name: digest for name, digest in names.items() if isinstance(digest, str)}

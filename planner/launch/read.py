@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from planner import reading
 from planner.errors import LaunchError
 from planner.launch.imported import Imported, imported
 from planner.launch.launches import launches, nothing_found
@@ -91,21 +92,7 @@ def _on(found: Found, num_gpus: str | None, gpu: str | None) -> Found:
 
 def text_of(path: Path) -> str:
     """The text of a launch file. Raises `LaunchError` where it is none, or too long."""
-    try:
-        # A device or a pipe has no size that it tells.
-        with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            size = max(path.stat().st_size, len(content))
-            raise LaunchError(
-                f"{path}: has {size:,} bytes or more; launch files of up to {LARGEST:,} are "
-                "read. Give the part that starts the job."
-            )
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise LaunchError(f"{path}: is no text ({error.reason} at byte {error.start}).") from error
-    except OSError as error:
-        raise LaunchError(f"{path}: cannot be read ({error.strerror or error}).") from error
+    return reading.read_text(path, LARGEST, LaunchError)
 
 
 def _distinct(found: Sequence[Imported]) -> list[tuple[Imported, int]]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from planner.cells import cell_value
-from planner.errors import LaunchError
+from planner.errors import LaunchError, SpecError
+from planner.files import manifest_path
 from planner.pinned import PinnedPlan
+from planner.reading import RESULT, read_csv, read_json
 from planner.terms import glossary, plain_values, terms_of
 
-_LARGEST_CELL = 2**20
 # A column that the results of one workload alone have.
 _TELLING = {"step_time_s": "train", "prefill_latency_s": "inference", "mode": "serve"}
 _OF_POOLS = ("mode", "prefill_gpu")
@@ -33,42 +32,48 @@ def plan_in(path: Path, row: int | None) -> PinnedPlan:
         if row is not None:
             raise LaunchError(f"{path}: is one plan, it has no rows: leave out --row.")
         return PinnedPlan.read(path)
-    rows, manifest = _json_rows(path) if path.suffix == ".json" else _csv_rows(path)
-    if row is None and len(rows) > 1:
-        raise LaunchError(f"{path}: has {len(rows):,} rows: choose one with --row.")
-    number = 1 if row is None else row
-    if not 1 <= number <= len(rows):
-        raise LaunchError(f"{path}: has rows 1 to {len(rows):,}, not {number}.")
-    return _pinned(path, rows[number - 1], manifest)
+    found, manifest = (_json_row if path.suffix == ".json" else _csv_row)(path, row)
+    return _pinned(path, found, manifest)
 
 
-def _csv_rows(path: Path) -> tuple[list[Mapping[str, Any]], Mapping[str, Any]]:
-    csv.field_size_limit(_LARGEST_CELL)
+def _csv_row(path: Path, row: int | None) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """A row of a CSV file, which may be large, and the manifest beside it."""
+    lines = read_csv(path, LaunchError)
+    _, names = next(lines, (1, []))
+    found: list[str] = []
+    number = 0
+    for number, (_, cells) in enumerate((line for line in lines if line[1]), start=1):
+        if number == (row or 1):
+            found = cells
+    _require_row(path, row, number)
+    values = dict(zip(names, found, strict=False))
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows: list[Mapping[str, Any]] = [
-                {name: cell_value(cell) for name, cell in row.items() if name and cell is not None}
-                for row in csv.DictReader(file)
-            ]
-    except (OSError, ValueError, csv.Error) as error:
-        raise LaunchError(f"{path}: cannot be read as the rows of a result ({error}).") from error
-    manifest = path.with_name(f"{path.stem}.manifest.json")
-    try:
-        return rows, json.loads(manifest.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return rows, {}
+        manifest = read_json(manifest_path(path))
+    except SpecError:
+        manifest = {}
+    return {name: cell_value(cell) for name, cell in values.items() if name}, manifest
 
 
-def _json_rows(path: Path) -> tuple[list[Mapping[str, Any]], Mapping[str, Any]]:
-    try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-        return list(table["rows"]), dict(table["manifest"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LaunchError(f"{path}: is not the JSON file of a search ({error}).") from error
+def _json_row(path: Path, row: int | None) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    table = read_json(path, RESULT, LaunchError)
+    rows = table.get("rows") if isinstance(table, dict) else None
+    if not isinstance(rows, list):
+        raise LaunchError(f"{path}: is not the JSON file of a search: it has no rows.")
+    _require_row(path, row, len(rows))
+    return rows[(row or 1) - 1], table.get("manifest")
+
+
+def _require_row(path: Path, row: int | None, most: int) -> None:
+    if row is None and most > 1:
+        raise LaunchError(f"{path}: has {most:,} rows: choose one with --row.")
+    if not 1 <= (1 if row is None else row) <= most:
+        raise LaunchError(f"{path}: has rows 1 to {most:,}, not {1 if row is None else row}.")
 
 
 def _pinned(path: Path, row: Mapping[str, Any], manifest: Mapping[str, Any]) -> PinnedPlan:
     """The plan of a row; what its columns do not say is what the search was asked."""
+    if not isinstance(row, Mapping) or not isinstance(manifest, Mapping):
+        raise LaunchError(f"{path}: its rows and its manifest are not those of a search.")
     workload = next((of for column, of in _TELLING.items() if column in row), None)
     if workload is None or "model" not in row:
         raise LaunchError(f"{path}: its columns are not those of a result of planner.")
@@ -79,6 +84,8 @@ def _pinned(path: Path, row: Mapping[str, Any], manifest: Mapping[str, Any]) -> 
     if lacking := [one for one in parameters if one not in told and one not in plain]:
         raise LaunchError(f"{path}: the row lacks {', '.join(lacking[:4])}: it is no whole plan.")
     asked = manifest.get("answers", {})
+    if not isinstance(asked, Mapping):
+        raise LaunchError(f"{path}: the answers of its manifest are no table.")
     answers = {name: value for name, value in asked.items() if name in glossary()}
     for name in terms_of(workload, "question"):
         if row.get(name) not in (None, "") and name not in parameters:

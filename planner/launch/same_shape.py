@@ -113,7 +113,7 @@ def write_model(shape: Mapping[str, Any], said: str) -> Path:
     folder = _cache() / "planner" / "models"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.toml"
-    if not path.exists():
+    if not os.path.exists(path):
         with written_whole(path) as file:
             file.write(text)
     return path

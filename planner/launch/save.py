@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from planner.errors import OutputError
+from planner.errors import OutputError, SpecError
 from planner.files import written_whole
-from planner.launch.own import MANIFEST
+from planner.launch.own import MANIFEST, written_files
 from planner.launch.target import File
 from planner.launch.write import Launch
+from planner.reading import read_bytes
 from planner.version import __version__
 
 
@@ -58,9 +60,9 @@ def _refuse_others(folder: Path, files: Sequence[File], known: dict[str, str]) -
     """Refuse to replace what the user wrote or changed."""
     for file in files:
         path = folder / file.name
-        if not path.exists():
+        if not os.path.exists(path):
             continue
-        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        text = _text(path)
         if text != file.text and known.get(file.name) != _digest(text):
             raise OutputError(
                 f"{path}: is not as planner wrote it: nothing was written. Move it away, or give "
@@ -70,20 +72,23 @@ def _refuse_others(folder: Path, files: Sequence[File], known: dict[str, str]) -
 
 def _remove_if_ours(path: Path, digest: str) -> None:
     """Take away what an earlier launch wrote and this one does not have."""
-    if path.is_file() and _digest(path.read_text(encoding="utf-8", errors="replace")) == digest:
+    if os.path.isfile(path) and _digest(_text(path)) == digest:
         path.unlink()
+
+
+def _text(path: Path) -> str:
+    """What a file says, as far as one of a launch can; nothing of what is no such file."""
+    try:
+        return read_bytes(path).decode(errors="replace")
+    except SpecError:
+        return ""
 
 
 def _digests(folder: Path) -> dict[str, str]:
     """Of the files that planner wrote here before, by name."""
-    try:
-        table = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
-    names = table if isinstance(table, dict) else {}
     return {
-        name: str(digest)
-        for name, digest in names.items()
+        name: digest
+        for name, digest in written_files(folder).items()
         if not Path(name).is_absolute() and ".." not in Path(name).parts
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from planner.launch.option_table import OptionTable
 from planner.launch.serving import DECODE_POOL, PREFILL_POOL, weights_per_gpu
 from planner.launch.text import Given
 from planner.launch.understood import Answers, Reading
+from planner.reading import json_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -142,8 +142,8 @@ def fraction(text: str | None) -> float | None:
 def json_table(text: str | None) -> Mapping[str, Any]:
     """A mapping of JSON on the command line; empty where there is none that can be read."""
     try:
-        value = json.loads(text or "{}")
-    except (ValueError, RecursionError):
+        value = json_of(text or "{}", "")
+    except PlannerError:
         return {}
     return value if isinstance(value, dict) else {}
 

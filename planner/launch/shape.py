@@ -9,7 +9,7 @@ from typing import Any
 from planner.enums import AttentionKind, Placement, PositionEmbedding
 from planner.errors import LaunchError
 from planner.specs.load import check_spec
-from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
+from planner.specs.model import LayerGroup, ModelSpec
 
 
 def shape_of(model: ModelSpec) -> dict[str, Any]:
@@ -118,16 +118,16 @@ def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
     layers = int(shape["num_hidden_layers"])
     dense = layers if not experts else int(shape.get("num_dense_layers") or 0)
     later = int(shape.get("mtp_num_layers") or 0)
-    groups = []
+    groups: list[dict[str, Any]] = []
     for number, has_experts in ((dense, False), (layers - dense, True)):
         if number > 0:
             groups.append(
-                LayerGroup(
-                    num_hidden_layers=number,
-                    attention=attention,
-                    feed_forward=_feed_forward(shape, has_experts),
-                    norm_bias=bool(shape.get("norm_bias")),
-                )
+                {
+                    "num_hidden_layers": number,
+                    "attention": attention,
+                    "feed_forward": _feed_forward(shape, has_experts),
+                    "norm_bias": bool(shape.get("norm_bias")),
+                }
             )
     skip = int(shape.get("window_skip") or 0)
     if skip > 1 and len(groups) == 1 and shape.get("sliding_window"):
@@ -137,7 +137,7 @@ def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
         "source": source,
         "hidden_size": int(shape["hidden_size"]),
         "vocab_size": int(shape["vocab_size"]),
-        "layer_groups": tuple(groups),
+        "layer_groups": groups,
         "tie_word_embeddings": bool(shape.get("tie_word_embeddings")),
         "position_embedding": PositionEmbedding(shape.get("position_embedding") or "rotary"),
         "max_position_embeddings": shape.get("max_position_embeddings"),
@@ -147,18 +147,18 @@ def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
     return check_spec(ModelSpec, table, where=source)
 
 
-def _two_windows(group: LayerGroup, full: int) -> list[LayerGroup]:
+def _two_windows(group: dict[str, Any], full: int) -> list[dict[str, Any]]:
     """Layers of which so many see all tokens."""
-    far = None if group.attention is None else replace(group.attention, sliding_window=None)
-    each = replace(group, placement=Placement.INTERLEAVED)
-    number = group.num_hidden_layers - full
+    far = {**group["attention"], "sliding_window": None}
+    each = {**group, "placement": Placement.INTERLEAVED}
+    number = group["num_hidden_layers"] - full
     return [
-        replace(each, num_hidden_layers=number),
-        replace(each, num_hidden_layers=full, attention=far),
+        {**each, "num_hidden_layers": number},
+        {**each, "num_hidden_layers": full, "attention": far},
     ]
 
 
-def _attention(shape: Mapping[str, Any]) -> AttentionSpec:
+def _attention(shape: Mapping[str, Any]) -> dict[str, Any]:
     heads = int(shape["num_attention_heads"])
     common: dict[str, Any] = {
         "num_attention_heads": heads,
@@ -171,31 +171,32 @@ def _attention(shape: Mapping[str, Any]) -> AttentionSpec:
         "attn_output_gate": bool(shape.get("attn_output_gate")),
     }
     if not shape.get("kv_lora_rank"):
-        size = int(shape.get("head_dim") or int(shape["hidden_size"]) // heads)
-        return AttentionSpec(**common, head_dim=size)
+        size = int(shape.get("head_dim") or int(shape["hidden_size"]) // max(heads, 1))
+        return {**common, "head_dim": size}
     rope = int(shape["qk_rope_head_dim"])
-    return AttentionSpec(
+    return {
         **common,
-        kind=AttentionKind.LATENT,
-        head_dim=int(shape["qk_nope_head_dim"]) + rope,
-        qk_rope_head_dim=rope,
-        v_head_dim=int(shape["v_head_dim"]),
-        q_lora_rank=int(shape.get("q_lora_rank") or 0),
-        kv_lora_rank=int(shape["kv_lora_rank"]),
-    )
+        "kind": AttentionKind.LATENT,
+        "head_dim": int(shape["qk_nope_head_dim"]) + rope,
+        "qk_rope_head_dim": rope,
+        "v_head_dim": int(shape["v_head_dim"]),
+        "q_lora_rank": int(shape.get("q_lora_rank") or 0),
+        "kv_lora_rank": int(shape["kv_lora_rank"]),
+    }
 
 
-def _feed_forward(shape: Mapping[str, Any], has_experts: bool) -> FeedForwardSpec:
+def _feed_forward(shape: Mapping[str, Any], has_experts: bool) -> dict[str, Any]:
     words = {"gated": bool(shape.get("gated", True)), "bias": bool(shape.get("mlp_bias"))}
     if not has_experts:
-        return FeedForwardSpec(**words, intermediate_size=int(shape["intermediate_size"]))
-    return FeedForwardSpec(
+        return {**words, "intermediate_size": int(shape.get("intermediate_size") or 0)}
+    of_experts = shape.get("moe_intermediate_size") or shape.get("intermediate_size") or 0
+    return {
         **words,
-        num_experts=int(shape["num_experts"]),
-        num_experts_per_tok=int(shape.get("num_experts_per_tok") or 2),
-        moe_intermediate_size=int(shape.get("moe_intermediate_size") or shape["intermediate_size"]),
-        moe_latent_size=int(shape.get("moe_latent_size") or 0),
-        shared_intermediate_size=int(shape.get("shared_intermediate_size") or 0),
-        shared_expert_gate=bool(shape.get("shared_expert_gate")),
-        router_bias=bool(shape.get("router_bias")),
-    )
+        "num_experts": int(shape["num_experts"]),
+        "num_experts_per_tok": int(shape.get("num_experts_per_tok") or 2),
+        "moe_intermediate_size": int(of_experts),
+        "moe_latent_size": int(shape.get("moe_latent_size") or 0),
+        "shared_intermediate_size": int(shape.get("shared_intermediate_size") or 0),
+        "shared_expert_gate": bool(shape.get("shared_expert_gate")),
+        "router_bias": bool(shape.get("router_bias")),
+    }

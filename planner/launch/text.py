@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import unified_diff
 
-LARGEST = 4_000_000
+from planner.reading import MEBIBYTE
+
+LARGEST = 4 * MEBIBYTE
 """Bytes of a file, or characters of a text, up to which it is read."""
 
 _NO_NEWLINE = "\\ No newline at end of file\n"

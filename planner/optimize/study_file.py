@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.errors import OutputError, SearchSpaceError
@@ -81,7 +81,7 @@ def _open(path: str, name: str, samples: Samples) -> Study:
 
 def _check_tables(path: str) -> None:
     """Refuse a database of another program before Optuna adds its tables to it."""
-    if not Path(path).exists():
+    if not os.path.exists(path):
         return
     with closing(sqlite3.connect(path)) as connection:
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from planner.errors import SpecError
-from planner.sweeps.plan import limit_column
-from planner.terms import term_of_column
+from planner.errors import SearchSpaceError, SpecError
+from planner.result_cells import cell_reader, is_result
 from planner.version import __version__
 from planner.workloads.base import Workload
 from planner.workloads.registry import workload_names, workload_of
@@ -21,7 +18,6 @@ SEARCH, ESTIMATE, SIZE = "search", "estimate", "size"
 # A part that the files of one command alone have; that of a size is told by its rows.
 _TELLING = {SEARCH: "recommended_row", ESTIMATE: "operators"}
 _OF_SIZE = {"choice", "feasible"}
-_WORDS = ("rejected_by", "prefill_contract", "prefill_provider")
 _WANTED = (
     "give the file of --json of planner search, size or estimate, a plan, or the directory of "
     "planner sweep"
@@ -33,7 +29,7 @@ class Row(dict[str, Any]):
 
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
         super().__init__(
-            {n: math.nan if v is None and _is_result(n) else v for n, v in values.items()}
+            {n: math.nan if v is None and is_result(n) else v for n, v in values.items()}
         )
         self.where = where
 
@@ -71,8 +67,7 @@ class Document:
             return None
         if not isinstance(found, Mapping):
             raise SpecError(f"{self.where}: its part {part} is no row.")
-        checked_row(self.where, found)
-        return Row(found, self.row_name)
+        return Row(read_row(self.where, found), self.row_name)
 
     def part(self, name: str, kind: type[Any]) -> Any:
         """A part of a kind, empty where there is none."""
@@ -106,8 +101,7 @@ class Document:
         rows = table["rows"]
         if not rows:
             raise SpecError(f"{where}: has no rows.")
-        for row in rows:
-            checked_row(where, row)
+        rows = [read_row(where, row) for row in rows]
         more = {name: part for name, part in table.items() if name not in ("rows", "manifest")}
         return cls(
             where=where,
@@ -118,36 +112,20 @@ class Document:
         )
 
 
-def read_json(path: Path) -> Any:
-    """What a JSON file holds; NaN and infinity, which JSON has not, are None.
+def read_row(where: str, row: Any) -> dict[str, Any]:
+    """The values of a row of results by the terms of its columns.
 
     Raises
     ------
     SpecError
-        It cannot be read.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-        return json.loads(text, parse_constant=lambda _: None)
-    except (OSError, ValueError, RecursionError) as error:
-        raise SpecError(f"{path}: cannot be read as JSON ({error}).") from error
-
-
-def checked_row(where: str, row: Any) -> None:
-    """Refuse what is no row of results.
-
-    Raises
-    ------
-    SpecError
-        A cell is no word or number, or a result is no number.
+        It is no row, a cell is no word or number, or none of its column.
     """
     if not isinstance(row, Mapping):
         raise SpecError(f"{where}: a row is no object.")
-    for name, value in row.items():
-        if not isinstance(value, bool | int | float | str | None):
-            raise SpecError(f"{where}: {name} of a row is no word or number.")
-        if _is_result(name) and isinstance(value, bool | str):
-            raise SpecError(f"{where}: {name} of a row is no number: {value!r}.")
+    try:
+        return {name: cell_reader(name)(value) for name, value in row.items()}
+    except SearchSpaceError as error:
+        raise SpecError(f"{where}: {error}") from error
 
 
 def version_notes(version: str) -> list[str]:
@@ -175,14 +153,6 @@ def _kind(where: str, rows: Sequence[Mapping[str, Any]], more: Mapping[str, Any]
     if set(rows[0]) >= _OF_SIZE or "answer" in more:
         return SIZE
     raise SpecError(f"{where}: is no result that a page can be made of: {_WANTED}.")
-
-
-def _is_result(name: str) -> bool:
-    """Whether a column is a number that was predicted."""
-    term = term_of_column(name)
-    if term is None or "pool" in term.kind or term.is_word or name == limit_column(term.term):
-        return False
-    return "result" in term.kind and name not in _WORDS
 
 
 def _is_number(value: Any) -> bool:

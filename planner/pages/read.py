@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from planner.errors import InfeasibleError, PlannerError
 from planner.pages.content import Page
-from planner.pages.document import ESTIMATE, SEARCH, SIZE, Document, read_json, version_notes
+from planner.pages.document import ESTIMATE, SEARCH, SIZE, Document, version_notes
 from planner.pages.estimated import estimate_page
 from planner.pages.searched import search_page
 from planner.pages.sized import sizes_page
@@ -18,6 +19,7 @@ from planner.pages.swept import sweep_page
 from planner.pages.what_if import with_what_if
 from planner.pinned import PinnedPlan
 from planner.plan import evaluated, one_configuration, result_of
+from planner.reading import RESULT, read_json
 from planner.report.estimate_object import add_estimate
 from planner.report.infeasible import infeasible_message
 from planner.report.objects import object_text
@@ -39,11 +41,11 @@ def page_of(path: Path, specs: Path | None = None) -> Page:
         Of a plan: it is impossible now, or does not fit.
     """
     catalogue = Catalogue(specs)
-    if path.is_dir():
+    if os.path.isdir(path):
         return sweep_page(Sweep(path), catalogue)
     if path.suffix == ".toml":
         return plan_page(PinnedPlan.read(path), str(path), catalogue)
-    table = read_json(path)
+    table = read_json(path, RESULT)
     if isinstance(table, Mapping) and set(table) >= _OF_PLAN:
         return plan_page(PinnedPlan.from_dict(table, str(path)), str(path), catalogue)
     document = Document.of(table, str(path))

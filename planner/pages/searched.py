@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.errors import InfeasibleError
+from planner.errors import InfeasibleError, SpecError
 from planner.pages.answer import goals_of, reached, sentence, sure_lines
 from planner.pages.assumptions import assumptions, rests_of
 from planner.pages.content import BEST, TIE, Block, Lines, Page, Scatter, Section
-from planner.pages.document import Document, Row, checked_row
+from planner.pages.document import Document, Row, read_row
 from planner.pages.facts import facts_of, facts_section
 from planner.pages.manifest import manifest_section
 from planner.pages.parts import breakdowns
@@ -80,11 +80,12 @@ def _comparisons(document: Document) -> Compared:
     """For each outer axis the best plan of every value, and why others have none."""
     found = {}
     for axis, one in document.part("comparisons", dict).items():
-        rows = one.get("rows", ()) if isinstance(one, Mapping) else ()
-        for row in rows:
-            checked_row(document.where, row)
-        without = one.get("without_plan", {}) if isinstance(one, Mapping) else {}
-        found[str(axis)] = ([Row(row, document.row_name) for row in rows], without)
+        table = one if isinstance(one, Mapping) else {}
+        rows, without = table.get("rows"), table.get("without_plan", {})
+        if not isinstance(rows, list) or not isinstance(without, Mapping):
+            raise SpecError(f"{document.where}: its comparison of {axis} is damaged.")
+        read = [Row(read_row(document.where, row), document.row_name) for row in rows]
+        found[str(axis)] = (read, without)
     return found
 
 

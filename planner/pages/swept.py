@@ -10,17 +10,18 @@ from planner import text
 from planner.pages.assumptions import Rests, assumptions, specs_of_rows
 from planner.pages.content import BAD, BEST, TIE, Block, Cell, Head, Lines, Page, Section, Table
 from planner.pages.document import Row as DocumentRow
-from planner.pages.document import checked_row, version_notes
+from planner.pages.document import version_notes
 from planner.pages.manifest import manifest_section
 from planner.pages.parts import breakdowns
 from planner.pages.searched import front_chart
 from planner.pages.table import MOST_ROWS, PLACES, make_table, shown_columns
 from planner.report.sure import fits_words
+from planner.result_cells import limit_column
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import COST, MEASURES, TIME, Row, column_of_measure
 from planner.sweeps.columns import PLACES as TERMS
 from planner.sweeps.matrix import MARKS, cells_of, column_of, matrix_title, unknown_line
-from planner.sweeps.plan import SweepPlan, limit_column
+from planner.sweeps.plan import SweepPlan
 from planner.sweeps.results import Sweep
 from planner.sweeps.sentences import (
     TITLES,
@@ -80,10 +81,7 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
 
 def _rows(sweep: Sweep) -> Iterator[DocumentRow]:
     where = str(sweep.folder)
-    for row in sweep.rows():
-        cells = dict(row.items())
-        checked_row(where, cells)
-        yield DocumentRow(cells, where)
+    yield from (DocumentRow(dict(row.items()), where) for row in sweep.rows())
 
 
 def _unfinished(sweep: Sweep) -> list[str]:

@@ -12,7 +12,7 @@ from planner.pages.content import Cell, Head, Table
 from planner.pages.document import numbers
 from planner.report.short import degrees
 from planner.report.told import label, scale_alike, told_in
-from planner.sweeps.plan import limit_column
+from planner.result_cells import limit_column
 from planner.terms import Term, glossary, term_of_column, terms_of
 from planner.workloads.base import Workload
 

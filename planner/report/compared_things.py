@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,8 @@ def things_of(texts: Sequence[str], specs: Path | None) -> list[Thing]:
     """
     if len(texts) < 2:
         raise SearchSpaceError("Name two things to compare, or more.")
+    if twice := next((text for text in texts if texts.count(text) > 1), None):
+        raise SearchSpaceError(f"{twice} is named twice: name two different things to compare.")
     found = [_thing(text, specs) for text in texts]
     if SHIPPED in texts:
         found = [_as_folder(thing) for thing in found]
@@ -113,10 +116,10 @@ def has_question(things: Sequence[Thing], asked: Mapping[str, Any]) -> bool:
 
 def _thing(text: str, specs: Path | None) -> Thing:
     path, row = file_and_row(text)
-    if path.is_dir():
-        is_ours = any((path / name).is_file() for name in (MANIFEST, _PLAN_OF_SWEEP))
+    if os.path.isdir(path):
+        is_ours = any(os.path.isfile(path / name) for name in (MANIFEST, _PLAN_OF_SWEEP))
         return Thing(text=text, kind=PLAN if is_ours else FOLDER, path=path, row=row)
-    if path.is_file():
+    if os.path.isfile(path):
         return Thing(text=text, kind=PLAN, path=path, row=row)
     if text == SHIPPED:
         return Thing(text=text, kind=FOLDER)

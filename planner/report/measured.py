@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import os
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from planner.errors import CalibrationError
 from planner.files import written_whole
 from planner.launch.logs.compare import Compared, Comparison
 from planner.launch.logs.planned import STATIC, Planned
+from planner.reading import read_csv
 from planner.report.cells import csv_cell
 from planner.report.console import make_table, print_pairs, print_title
 from planner.validation.columns import schema_of
@@ -129,7 +129,7 @@ def add_row(path: Path, found: Comparison, planned: Planned) -> bool:
     """
     if not found.cells:
         raise CalibrationError(f"{path}: the run cannot be a row of a table: {found.no_row}.")
-    lines = _lines(path) if path.exists() else [_header(planned)]
+    lines = _lines(path) if os.path.exists(path) else [_header(planned)]
     header = [name.strip() for name in lines[0]]
     _require_kind(path, header, planned)
     row = [found.cells.get(name, "") for name in header]
@@ -148,8 +148,7 @@ def add_row(path: Path, found: Comparison, planned: Planned) -> bool:
 def _lines(path: Path) -> list[list[str]]:
     """The rows of a table that is there, its comments among them."""
     read_runs(path)  # every fault is told before anything is changed
-    raw = path.read_text(encoding="utf-8-sig")
-    return [cells for cells in csv.reader(io.StringIO(raw, newline="")) if cells]
+    return [cells for _, cells in read_csv(path) if cells]
 
 
 def _require_kind(path: Path, header: Sequence[str], planned: Planned) -> None:

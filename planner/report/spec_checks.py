@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def files_to_check(
     """
     kind = None
     paths = list(targets)
-    if paths and not Path(paths[0]).is_file() and "/" not in paths[0] and "." not in paths[0]:
+    if paths and not os.path.isfile(paths[0]) and "/" not in paths[0] and "." not in paths[0]:
         kind = spec_kind(paths.pop(0))
     if paths:
         return [_given(kind, Path(path)) for path in paths]
@@ -86,7 +87,7 @@ def _given(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
     if kind is None and path.suffix == ".json":
         kind = SpecKind.MODELS
     if kind is None:
-        folder = path.resolve().parent.name
+        folder = (Path(os.path.realpath(path)) if os.path.exists(path) else path).parent.name
         kind = _FOLDERS.get(folder) or next((k for k in KINDS if k.value == folder), None)
     if kind is None:
         raise SpecError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +63,7 @@ class Catalogue:
     def __post_init__(self) -> None:
         if self.folder is not None:
             object.__setattr__(self, "folder", Path(self.folder))
-            if not Path(self.folder).is_dir():
+            if not os.path.isdir(self.folder):
                 raise SpecError(f"{self.folder}: there is no such folder.")
 
     def folders(self, kind: SpecKind | str) -> list[Path]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Collection, Mapping
 from io import StringIO
 from pathlib import Path
 
 from planner.errors import SpecError, did_you_mean
-from planner.specs.load import TABLE_BYTES, read_text
+from planner.reading import TABLE, csv_of
+from planner.specs.load import read_text
 
 Rows = list[tuple[int, Mapping[str, str]]]
-
-# Spreadsheets put it before the first column.
-_MARK = "\ufeff"
 
 
 def read_table(path: Path, known: Collection[str], needed: Collection[str]) -> Rows:
@@ -25,12 +22,10 @@ def read_table(path: Path, known: Collection[str], needed: Collection[str]) -> R
         It cannot be read, is no CSV, has a column that is not among ``known`` or lacks one that
         is ``needed``, or a row has more cells than there are columns; one line per fault.
     """
-    try:
-        text = read_text(path, TABLE_BYTES).removeprefix(_MARK)
-        reader = csv.reader(StringIO(text), strict=True)
-        lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
-    except csv.Error as error:
-        raise SpecError(f"{path}: is not valid CSV: {error}.") from error
+    text = read_text(path, TABLE)
+    lines = [
+        (number, [cell.strip() for cell in row]) for number, row in csv_of(StringIO(text), path)
+    ]
     head = [name.lower() for name in lines[0][1]] if lines else []
     faults = [
         f"{path}:1: column {name!r} is unknown.{did_you_mean(name, known)} "

@@ -7,6 +7,7 @@ Of several names the later one wins; the file's own figures win over all.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,7 @@ def _default_file(name: str, where: str, folder: Path | None) -> Path:
     places = [*spec_folders(SpecKind.EFFICIENCY, folder), *spec_folders(SpecKind.GPUS, folder)]
     for place in places:
         path = place / f"{name}.toml"
-        if stamp(path) and path.is_file():
+        if stamp(path) and os.path.isfile(path):
             return path
     known = [path.stem for place in places for path in listing(place, ".toml")]
     raise SpecError(f"{where}: default_efficiency {name!r} is unknown.{did_you_mean(name, known)}")

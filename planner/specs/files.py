@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
 from planner.errors import SpecError
+from planner.reading import toml_of
 from planner.specs.cache import kept, stamp
 from planner.specs.load import read_text
 from planner.specs.paths import SpecKind, listing, spec_folders
@@ -71,8 +72,8 @@ def _files(kind: SpecKind | str, folder: Path | None) -> Mapping[str, Path]:
 
 def _existing_file(path: Path) -> Path:
     stamp(path)
-    if not path.is_file():
-        what = "is not a regular file" if path.exists() else "there is no such file"
+    if not os.path.isfile(path):
+        what = "is not a regular file" if os.path.exists(path) else "there is no such file"
         raise SpecError(f"{path}: {what}.")
     return path
 
@@ -95,8 +96,8 @@ def _aliases(kind: SpecKind | str, folder: Path | None) -> Mapping[str, str]:
 def _aliases_in(path: Path) -> tuple[str, ...]:
     try:
         match = _ALIASES.search(read_text(path))
-        words = tomllib.loads(match.group())["aliases"] if match else []
-    except (SpecError, ValueError):
+        words = toml_of(match.group(), str(path))["aliases"] if match else []
+    except SpecError:
         return ()  # the file is faulty; loading it by its name says how
     return tuple(word for word in words if isinstance(word, str))
 

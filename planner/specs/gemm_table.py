@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from planner.arrays import FloatArray
 from planner.errors import SpecError, did_you_mean
+from planner.reading import TABLE
 from planner.specs.cache import kept, stamp
-from planner.specs.load import TABLE_BYTES, read_text
+from planner.specs.load import read_text
 from planner.specs.paths import kernel_folders, listing
 
 COLUMNS = "rows,columns,depth,share"
@@ -41,7 +43,7 @@ def gemm_table_file(name: str, where: str, folder: Path | None = None) -> Path:
     places = kernel_folders(folder)
     for place in places:
         path = place / f"{name}.csv"
-        if stamp(path) and path.is_file():
+        if stamp(path) and os.path.isfile(path):
             return path
     known = [path.stem for place in places for path in listing(place, ".csv")]
     raise SpecError(
@@ -71,7 +73,7 @@ def read_gemm_table(path: Path) -> GemmTable:
         It is not a full grid of positive numbers.
     """
     try:
-        header, *lines = read_text(path, TABLE_BYTES).splitlines() or [""]
+        header, *lines = read_text(path, TABLE).splitlines() or [""]
         if header.strip() != COLUMNS:
             raise SpecError(f"{path}:1: the first line must be {COLUMNS}.")
         if not lines:

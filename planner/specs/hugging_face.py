@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import MissingDependencyError, SpecError, did_you_mean
+from planner.reading import json_of
 from planner.specs.hugging_face_families import FAMILIES
 from planner.specs.hugging_face_quantization import published_types
 from planner.specs.hugging_face_reader import ConfigReader
@@ -62,16 +62,13 @@ def find_config(name: str) -> Path:
     if not is_repository(name):
         raise SpecError(f"{name!r} is not of the form ORG/NAME.")
     for snapshot in _cached_snapshots(name):
-        if (snapshot / "config.json").is_file():
+        if os.path.isfile(snapshot / "config.json"):
             return snapshot / "config.json"
     return _download(name)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise SpecError(f"{path}: is not valid JSON: {error}.") from error
+    values = json_of(read_text(path), str(path))
     if not isinstance(values, dict):
         raise SpecError(f"{path}: must hold a JSON object.")
     return values
@@ -92,7 +89,7 @@ def _name(values: dict[str, Any], path: Path) -> str:
     given = values.get("_name_or_path")
     if isinstance(given, str) and given.strip():
         return given
-    return path.resolve().parent.name or path.stem
+    return Path(os.path.realpath(path)).parent.name or path.stem
 
 
 def _cached_snapshots(name: str) -> Iterator[Path]:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import stat
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from planner import reading
 from planner.errors import SpecError, did_you_mean
+from planner.reading import SMALL, TABLE
 from planner.specs.cache import kept, stamp
 from planner.specs.checked import adapter, field_types, plainly_made
 from planner.specs.quantity import FileContext
 
 Spec = TypeVar("Spec")
-
-SPEC_BYTES = 4 * 2**20
-TABLE_BYTES = 64 * 2**20
 
 _FACETS = {
     "missing": "is missing",
@@ -31,7 +28,7 @@ _FACETS = {
 }
 
 
-def read_bytes(path: Path, limit: int = SPEC_BYTES) -> bytes:
+def read_bytes(path: Path, limit: int = SMALL) -> bytes:
     """The content of a file of at most ``limit`` bytes.
 
     Raises
@@ -40,23 +37,10 @@ def read_bytes(path: Path, limit: int = SPEC_BYTES) -> bytes:
         It cannot be read, is larger, or is no regular file: a device or a pipe may never end.
     """
     stamp(path)
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise SpecError(f"{path}: is not a regular file.")
-        with path.open("rb") as file:
-            content = file.read(limit + 1)  # the size that files of /proc state is 0
-    except OSError as error:
-        raise SpecError(f"{path}: cannot be read ({error.strerror}).") from error
-    except ValueError as error:
-        raise SpecError(f"{str(path)!r}: cannot be read ({error}).") from error
-    if len(content) > limit:
-        raise SpecError(
-            f"{path}: is larger than {limit / 2**20:g} MiB, which such files never are."
-        )
-    return content
+    return reading.read_bytes(path, limit)
 
 
-def read_text(path: Path, limit: int = SPEC_BYTES) -> str:
+def read_text(path: Path, limit: int = SMALL) -> str:
     """The text of a UTF-8 file of at most ``limit`` bytes; every line ends with one newline.
 
     Raises
@@ -64,10 +48,7 @@ def read_text(path: Path, limit: int = SPEC_BYTES) -> str:
     SpecError
         It cannot be read, is larger, is no regular file, or is not UTF-8.
     """
-    try:
-        text = read_bytes(path, limit).decode()
-    except UnicodeDecodeError as error:
-        raise SpecError(f"{path}: is not UTF-8 text: {error}.") from error
+    text = reading.text_of(read_bytes(path, limit), path)
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -84,10 +65,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 @kept
 def _parsed(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise SpecError(f"{path}: is not valid TOML: {error}.") from error
+    return reading.toml_of(read_text(path), str(path))
 
 
 def read_spec(kind: type[Spec], path: Path) -> Spec:
@@ -133,7 +111,7 @@ def provenance(table: Mapping[str, Any]) -> dict[str, str]:
 
 def digest(*paths: Path) -> str:
     """Twelve hexadecimal digits that change when one of the files changes."""
-    return _short(b"".join(read_bytes(path, TABLE_BYTES) for path in paths))
+    return _short(b"".join(read_bytes(path, TABLE) for path in paths))
 
 
 def text_digest(text: str) -> str:

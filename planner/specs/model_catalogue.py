@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from planner.specs.cache import kept
@@ -23,7 +24,7 @@ def load_model(name: str, folder: Path | None = None) -> ModelSpec:
     """
     if name.endswith(".toml"):
         return _from_toml(find(SpecKind.MODELS, name, folder))
-    if name.endswith(".json") or "/" in name or (Path(name) / "config.json").is_file():
+    if name.endswith(".json") or "/" in name or os.path.isfile(os.path.join(name, "config.json")):
         return _of_hugging_face(name, folder)
     return _from_toml(find(SpecKind.MODELS, name, folder))
 
@@ -34,7 +35,7 @@ def _of_hugging_face(name: str, folder: Path | None) -> ModelSpec:
 
     if name.endswith(".json"):
         return read_config(Path(name))
-    if (Path(name) / "config.json").is_file():
+    if os.path.isfile(os.path.join(name, "config.json")):
         return read_config(Path(name) / "config.json")
     if is_repository(name):
         return _built_in(name, folder) or read_config(find_config(name), name)

@@ -85,7 +85,7 @@ def data_files(folder: Path | None = None) -> list[Path]:
     roots += [_data_folder("hardware_specs"), _data_folder("search_spaces")]
     roots += [_shipped(kind) for kind in (SpecKind.MODELS, SpecKind.FRAMEWORKS, SpecKind.ENGINES)]
     found = [path for root in _existing(roots) for path in sorted(root.rglob("*"))]
-    return [path for path in found if path.suffix in (".toml", ".csv") and path.is_file()]
+    return [path for path in found if path.suffix in (".toml", ".csv") and os.path.isfile(path)]
 
 
 def api_price_files(folder: Path | None = None) -> list[Path]:
@@ -96,7 +96,8 @@ def api_price_files(folder: Path | None = None) -> list[Path]:
 def load_file(path: Path) -> Path:
     """The file of a day's load: where it is named, else the one of this name that is shipped."""
     shipped = _data_folder("search_spaces") / "loads" / path.name
-    return shipped if str(path) == path.name and not path.exists() and shipped.exists() else path
+    is_shipped = str(path) == path.name and not os.path.exists(path) and os.path.exists(shipped)
+    return shipped if is_shipped else path
 
 
 def kernel_folders(folder: Path | None = None) -> list[Path]:

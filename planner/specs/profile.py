@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,8 @@ def profile_table(
         return table, ()
     parent = table.pop(EXTENDS)
     below = _parent(kind, parent, path, folder)
-    lineage = (*seen, path.resolve())
-    if below.resolve() in lineage:
+    lineage = (*seen, Path(os.path.realpath(path)))
+    if Path(os.path.realpath(below)) in lineage:
         raise SpecError(f"{path}: extends leads back to {parent!r}.")
     inherited, others = profile_table(kind, below, folder, lineage)
     own = {key: table[key] for key in _OWN if key in table}

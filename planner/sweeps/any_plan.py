@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from planner.launch.own import MANIFEST, PLAN_FILE
@@ -17,18 +18,10 @@ def pinned_in(path: Path, row: int | None, specs: Path | None = None) -> PinnedP
     SpecError, LaunchError
         It cannot be read, holds no plan, or has no such row.
     """
-    if is_folder(path) and (path / MANIFEST).is_file():
+    if os.path.isdir(path) and os.path.isfile(path / MANIFEST):
         return PinnedPlan.read(path / PLAN_FILE)
-    if is_folder(path):
+    if os.path.isdir(path):
         from planner.sweeps.pinned import pinned_scenario
 
         return pinned_scenario(path, row, specs)
     return plan_in(path, row)
-
-
-def is_folder(path: Path) -> bool:
-    """Whether there is such a folder; a name that no file can have is none."""
-    try:
-        return path.is_dir()
-    except OSError:
-        return False

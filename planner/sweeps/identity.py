@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.errors import OutputError
+from planner.errors import OutputError, SpecError
+from planner.reading import TABLE, read_bytes
 from planner.specs.paths import data_files
 from planner.sweeps.plan import SweepPlan
 from planner.version import __version__
@@ -69,8 +70,8 @@ def _digest(paths: Iterable[Path]) -> str:
     whole = hashlib.sha256()
     for path in paths:
         try:
-            content = path.read_bytes()
-        except OSError:
+            content = read_bytes(path, TABLE)
+        except SpecError:
             continue
         whole.update(os.fsencode(path.name) + b"\0" + hashlib.sha256(content).digest())
     return whole.hexdigest()[:16]

@@ -11,8 +11,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from planner.errors import SpecError
+from planner.reading import TABLE, json_of, lines, opened
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.scenario import Outcome, run_scenarios
+
+AGAIN = "Run the sweep again with --fresh."
+"""What to do where a file of a sweep is damaged."""
 
 SCENARIOS_OF_A_PART = 16
 """A task of 2 to 5 ms of its own is then a hundredth of the work, and little is lost by a kill."""
@@ -53,9 +58,16 @@ def run_part(plan: SweepPlan, part: Part) -> bytes:
 
 
 def read_head(path: Path) -> dict[str, dict[str, str]]:
-    """The kinds of the columns of rows and of fronts."""
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        head: dict[str, dict[str, str]] = json.loads(file.readline())
+    """The kinds of the columns of rows and of fronts.
+
+    Raises
+    ------
+    SpecError
+        It cannot be read, or is no part, as of the next two.
+    """
+    head = next(_read(path, 0), {})
+    if not all(isinstance(head.get(name), dict) for name in ("rows", "fronts")):
+        raise SpecError(f"{path}: does not begin with the kinds of its columns. {AGAIN}")
     return head
 
 
@@ -70,9 +82,15 @@ def read_fronts(path: Path) -> Iterator[dict[str, list[Any]]]:
 
 
 def _read(path: Path, first: int) -> Iterator[dict[str, Any]]:
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        for line in islice(file, first, None, 2):
-            yield json.loads(line)
+    with opened(path) as file, gzip.GzipFile(fileobj=file) as unpacked:
+        try:
+            for text in islice(lines(unpacked, path, most=TABLE), first, None, 2):
+                line = json_of(text, str(path))
+                if not isinstance(line, dict):
+                    raise SpecError(f"{path}: has a line that is no object. {AGAIN}")
+                yield line
+        except (EOFError, zlib.error) as error:
+            raise SpecError(f"{path}: is cut off or damaged ({error}). {AGAIN}") from error
 
 
 def is_whole(path: Path, part: Part) -> bool:
@@ -81,9 +99,9 @@ def is_whole(path: Path, part: Part) -> bool:
     Its checksum tells whether what it says is what was written.
     """
     try:
-        with gzip.open(path, "rb") as file:
-            return sum(1 for _ in file) == 1 + 2 * (part.end - part.first)
-    except (OSError, EOFError, zlib.error):
+        with opened(path) as file, gzip.GzipFile(fileobj=file) as unpacked:
+            return sum(1 for _ in unpacked) == 1 + 2 * (part.end - part.first)
+    except (SpecError, OSError, EOFError, zlib.error):
         return False
 
 

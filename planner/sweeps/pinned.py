@@ -7,6 +7,7 @@ from pathlib import Path
 from planner.errors import LaunchError
 from planner.pinned import PinnedPlan
 from planner.plan import make_plan
+from planner.sweeps.parts import AGAIN
 from planner.sweeps.results import Sweep
 
 
@@ -29,4 +30,9 @@ def pinned_scenario(folder: Path, number: int | None, specs: Path | None = None)
     if not row["feasible"]:
         raise LaunchError(f"{folder}: scenario {number} has no plan: {row.get('reason')}")
     plan = make_plan(sweep.plan.scenario(number).request(specs))
-    return PinnedPlan.of(plan, row)
+    try:
+        return PinnedPlan.of(plan, row)
+    except KeyError as error:
+        raise LaunchError(
+            f"{folder}: scenario {number} is not of what its plan asks: it was changed. {AGAIN}"
+        ) from error

@@ -12,9 +12,12 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from planner.errors import SearchSpaceError
 from planner.given import Said, make_request
+from planner.inputs import shown
 from planner.pinned import toml_value
 from planner.request import Request
+from planner.result_cells import limit_column
 from planner.terms import Term, terms_of
 from planner.workloads.registry import known_workload
 
@@ -85,11 +88,6 @@ def work_columns(work: Work) -> tuple[str, ...]:
     """The columns of scenarios that these have."""
     known = questions_of(work.workload)
     return tuple(name if name in known else limit_column(name) for name in work_questions(work))
-
-
-def limit_column(name: str) -> str:
-    """The column of a limit, beside that of what it limits."""
-    return f"{name}_limit"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,22 +189,18 @@ class SweepPlan:
 
     @classmethod
     def of_dict(cls, table: Mapping[str, Any]) -> SweepPlan:
-        """The plan of such tables."""
-        works = tuple(
-            Work(
-                name=work["name"],
-                workload=known_workload(work["workload"]),
-                axes={name: tuple(values) for name, values in work["axes"].items()},
-                settings=work[SETTINGS],
-                objectives=tuple(work[OBJECTIVES]),
-            )
-            for work in table["works"]
-        )
-        specs = table["specs"]
+        """The plan of such tables.
+
+        Raises
+        ------
+        SearchSpaceError
+            They are none, or what they ask is unknown.
+        """
+        specs = _part(table, "specs", str | None)
         return cls(
-            name=table["name"],
-            description=table["description"],
-            works=works,
+            name=_part(table, "name", str),
+            description=_part(table, "description", str),
+            works=tuple(map(_work, _part(table, "works", list))),
             specs=None if specs is None else Path(specs),
         )
 
@@ -215,6 +209,39 @@ class SweepPlan:
         """Of what is asked: plans with the same ask the same, whatever their name."""
         asked = {name: value for name, value in self.to_dict().items() if name == "works"}
         return hashlib.sha256(json.dumps(asked, sort_keys=False).encode()).hexdigest()
+
+
+def _work(table: Any) -> Work:
+    workload = known_workload(_part(table, "workload", str))
+    axes = _part(table, "axes", dict)
+    for name in axes:
+        if name not in askable(workload):
+            raise SearchSpaceError(f"axes.{name}: is no question of workload {workload}.")
+    return Work(
+        name=_part(table, "name", str),
+        workload=workload,
+        axes={name: _values(axes, name) for name in axes},
+        settings=_part(table, SETTINGS, dict),
+        objectives=_values(table, OBJECTIVES),
+    )
+
+
+def _values(table: Any, name: str) -> Values:
+    values = _part(table, name, list)
+    if not values and name != OBJECTIVES:
+        raise SearchSpaceError(f"{name} has no value.")
+    if not all(isinstance(one, str | int | float | dict) for one in values):
+        raise SearchSpaceError(f"{name} has a value that is no word and no number.")
+    return tuple(values)
+
+
+def _part(table: Any, name: str, kind: Any) -> Any:
+    """A part of a table, of a kind."""
+    if not isinstance(table, dict) or name not in table:
+        raise SearchSpaceError(f"{name} is missing.")
+    if not isinstance(table[name], kind):
+        raise SearchSpaceError(f"{name} is {shown(table[name])}, which it cannot be.")
+    return table[name]
 
 
 def _one_or_several(value: Any) -> str:

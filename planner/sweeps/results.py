@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import zlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from planner.cells import cell_value
-from planner.errors import SpecError
+from planner.errors import SearchSpaceError, SpecError
+from planner.reading import RESULT, read_csv, read_json
+from planner.result_cells import cell_reader
 from planner.sweeps.front import front_across
-from planner.sweeps.parts import Part, parts_of, read_head, read_rows
+from planner.sweeps.parts import AGAIN, Part, parts_of, read_head, read_rows
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.store import FRONT, MANIFEST, PARTS, PLAN, SCENARIOS
+from planner.terms import terms_of
+from planner.workloads.registry import workload_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,31 +28,64 @@ if TYPE_CHECKING:
 
 Row: TypeAlias = Mapping[str, Any]
 
-_LARGEST_CELL = 2**20
-_UNREADABLE = (OSError, EOFError, ValueError, KeyError, StopIteration, zlib.error, csv.Error)
-
 
 class CsvRow(Mapping[str, Any]):
-    """A line of a table, of which only the cells that somebody asks for are read."""
+    """A line of a table, of which only the cells that somebody asks for are read.
 
-    __slots__ = ("_at", "_cells")
+    Raises
+    ------
+    SpecError
+        There is no such column, or a cell is none of its column.
+    """
 
-    def __init__(self, at: Mapping[str, int], cells: Sequence[str]) -> None:
-        self._at, self._cells = at, cells
+    __slots__ = ("_at", "_cells", "_place")
+
+    def __init__(
+        self, at: Mapping[str, int], cells: Sequence[str], place: tuple[Path, int]
+    ) -> None:
+        self._at, self._cells, self._place = at, cells, place
 
     def __getitem__(self, name: str) -> Any:
-        return cell_value(self._cells[self._at[name]])
+        if name not in self._at:
+            raise self._fault(f"there is no column {name}")
+        return self.get(name)
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value of a cell, the default where there is no such column."""
         at = self._at.get(name)
-        return default if at is None else cell_value(self._cells[at])
+        if at is None:
+            return default
+        try:
+            return cell_reader(name)(cell_value(self._cells[at]))
+        except SearchSpaceError as error:
+            raise self._fault(str(error).rstrip(".")) from error
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._at
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._at)
 
     def __len__(self) -> int:
         return len(self._at)
+
+    def _fault(self, why: str) -> SpecError:
+        path, line = self._place
+        return SpecError(f"{path}:{line}: {why}. {AGAIN}")
+
+
+class PartRow(dict[str, Any]):
+    """A scenario of a sweep that is not finished; as `CsvRow` in what it raises."""
+
+    def __init__(self, row: Mapping[str, Any], path: Path) -> None:
+        try:
+            super().__init__({name: cell_reader(name)(value) for name, value in row.items()})
+        except SearchSpaceError as error:
+            raise SpecError(f"{path}: {error} {AGAIN}") from error
+        self.path = path
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise SpecError(f"{self.path}: a scenario has no {name}. {AGAIN}")
 
 
 @dataclass(frozen=True)
@@ -71,32 +107,39 @@ class Sweep:
     @cached_property
     def plan(self) -> SweepPlan:
         """What was asked."""
-        path = self.folder / PLAN
-        if not self.folder.is_dir():
-            raise SpecError(f"{self.folder}: there is no such directory.")
+        begun = self._begun
         try:
-            return SweepPlan.of_dict(json.loads(path.read_text(encoding="utf-8"))["plan"])
-        except FileNotFoundError:
-            raise SpecError(
-                f"{self.folder}: is not the directory of a sweep, it has no {PLAN}: give the "
-                "--output of planner sweep."
-            ) from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise SpecError(f"{path}: is not that of a sweep ({error}).") from error
+            return SweepPlan.of_dict(begun["plan"])
+        except SearchSpaceError as error:
+            raise self._damaged(PLAN, error) from error
 
-    @cached_property
+    @property
     def version(self) -> str:
         """The version of planner that began it."""
         try:
-            begun = json.loads((self.folder / PLAN).read_text(encoding="utf-8"))
-            return str(begun["identity"]["version"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise self._damaged(self.folder / PLAN, error) from error
+            return str(self._begun["identity"]["version"])
+        except (KeyError, TypeError) as error:
+            raise self._damaged(PLAN, error) from error
+
+    @cached_property
+    def _begun(self) -> Mapping[str, Any]:
+        """What the first file of a sweep says."""
+        if not os.path.isdir(self.folder):
+            raise SpecError(f"{self.folder}: there is no such directory.")
+        if not os.path.lexists(self.folder / PLAN):
+            raise SpecError(
+                f"{self.folder}: is not the directory of a sweep, it has no {PLAN}: give the "
+                "--output of planner sweep."
+            )
+        begun = read_json(self.folder / PLAN, RESULT)
+        if not isinstance(begun, dict) or "plan" not in begun:
+            raise self._damaged(PLAN, "it has no plan")
+        return begun
 
     @cached_property
     def is_complete(self) -> bool:
         """Whether every scenario is done and in the tables."""
-        return (self.folder / MANIFEST).is_file()
+        return os.path.isfile(self.folder / MANIFEST)
 
     @cached_property
     def done(self) -> int:
@@ -109,34 +152,26 @@ class Sweep:
     def columns(self) -> tuple[str, ...]:
         """The columns of the scenarios, in order."""
         if self.is_complete:
-            with self._opened(SCENARIOS) as file:
-                return tuple(next(csv.reader(file), ()))
-        found: dict[str, None] = {}
-        for _, path in self._parts():
-            try:
-                found |= dict.fromkeys(read_head(path)["rows"])
-            except _UNREADABLE as error:
-                raise self._damaged(path, error) from error
-        return tuple(found)
+            _, names = next(read_csv(self._path(SCENARIOS)), (1, []))
+            return tuple(names)
+        heads = (read_head(path)["rows"] for _, path in self._parts())
+        return tuple(dict.fromkeys(name for head in heads for name in head))
 
     def rows(self) -> Iterator[Row]:
         """The scenarios, one after the other; memory does not grow with their number."""
-        if self.is_complete:
-            number = 0
-            for number, row in enumerate(self._table(SCENARIOS), start=1):  # noqa: B007
-                yield row
-            if number != self.plan.num_scenarios:
-                path = self.folder / f"{SCENARIOS}.csv"
-                raise SpecError(
-                    f"{path}: has {number:,} of {self.plan.num_scenarios:,} scenarios: it was "
-                    "changed. Run the sweep again with --fresh."
-                )
-            return
+        found = self._table(SCENARIOS) if self.is_complete else self._done()
+        number = 0
+        for number, row in enumerate(islice(found, self.done + 1), start=1):  # noqa: B007
+            yield self._checked(row)
+        if number != self.done:
+            raise self._damaged(
+                f"{SCENARIOS}.csv" if self.is_complete else PARTS,
+                f"has {number:,} of {self.done:,} scenarios: it was changed",
+            )
+
+    def _done(self) -> Iterator[Row]:
         for _, path in self._parts():
-            try:
-                yield from read_rows(path)
-            except _UNREADABLE as error:
-                raise self._damaged(path, error) from error
+            yield from (PartRow(row, path) for row in read_rows(path))
 
     def front_rows(self) -> Iterator[Row]:
         """The scenarios that no other beats in everything, for each work and model."""
@@ -163,31 +198,47 @@ class Sweep:
     def _parts(self) -> Iterator[tuple[Part, Path]]:
         for part in parts_of(self.plan.num_scenarios):
             path = self.folder / PARTS / part.name
-            if path.is_file():
+            if os.path.isfile(path):
                 yield part, path
 
-    def _opened(self, name: str) -> Any:
-        path = self.folder / f"{name}.csv"
-        try:
-            return path.open(encoding="utf-8", newline="")
-        except OSError as error:
-            raise self._damaged(path, error) from error
+    def _checked(self, row: Row) -> Row:
+        """The row of a scenario of the plan; one that has a plan has all of it."""
+        number, workload = row["scenario"], row["workload"]
+        if number is None or not 0 <= number < self.plan.num_scenarios:
+            raise self._damaged(f"{SCENARIOS}.csv", f"there is no scenario {number}")
+        if workload not in workload_names():
+            raise self._damaged(f"{SCENARIOS}.csv", f"there is no workload {workload}")
+        if row["feasible"]:
+            for name in self._parameters[workload]:
+                if row[name] is None:
+                    words = f"scenario {number} has no {name}"
+                    raise self._damaged(f"{SCENARIOS}.csv", words)
+        return row
+
+    @cached_property
+    def _parameters(self) -> Mapping[str, Sequence[str]]:
+        """What every plan of a workload has, as far as there are columns of it."""
+        return {
+            workload: [name for name in terms_of(workload, "parameter") if name in self.columns]
+            for workload in workload_names()
+        }
 
     def _table(self, name: str) -> Iterator[Row]:
-        csv.field_size_limit(_LARGEST_CELL)
-        with self._opened(name) as file:
-            try:
-                lines = csv.reader(file)
-                at = {column: place for place, column in enumerate(next(lines, []))}
-                for cells in lines:
-                    if len(cells) != len(at):
-                        raise ValueError(f"line {lines.line_num} has {len(cells)} cells")
-                    yield CsvRow(at, cells)
-            except _UNREADABLE as error:
-                raise self._damaged(self.folder / f"{name}.csv", error) from error
+        path = self._path(name)
+        lines = read_csv(path)
+        _, names = next(lines, (1, []))
+        at = {column: place for place, column in enumerate(names)}
+        for line, cells in lines:
+            if len(cells) != len(names):
+                words = f"line {line} has {len(cells)} cells, not {len(names)}"
+                raise self._damaged(path.name, words)
+            yield CsvRow(at, cells, (path, line))
 
-    def _damaged(self, path: Path, error: BaseException) -> SpecError:
-        return SpecError(f"{path}: cannot be read ({error}). Run the sweep again with --fresh.")
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.csv"
+
+    def _damaged(self, name: str, why: object) -> SpecError:
+        return SpecError(f"{self.folder / name}: is not that of a sweep ({why}). {AGAIN}")
 
 
 def _frame(rows: Iterator[Row], columns: Sequence[str]) -> pd.DataFrame:

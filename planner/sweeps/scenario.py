@@ -21,9 +21,10 @@ from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Columns
 from planner.plan import Plan, make_plan
 from planner.report.infeasible import limit_texts
+from planner.result_cells import limit_column
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.names import name_of
-from planner.sweeps.plan import TERMS, Scenario, limit_column, questions_of
+from planner.sweeps.plan import TERMS, Scenario, questions_of
 from planner.terms import Term, terms_of
 
 # Of the plans of a front the predictions in full are those of the recommended one alone.

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from planner.errors import OutputError
+from planner.errors import OutputError, SpecError
 from planner.files import remove_unfinished, written_bytes, written_whole
+from planner.reading import RESULT, opened, read_json
 from planner.sweeps.identity import check_same, identity
 from planner.sweeps.parts import Part, is_whole, parts_of
 from planner.sweeps.plan import SweepPlan
@@ -98,7 +99,7 @@ class Store:
                 check_same(mine["identity"], before["identity"], f"{self.folder}: it")
             except OutputError as error:
                 raise OutputError(f"{str(error).rstrip('.')}; {_AGAIN}.") from error
-        self.is_complete = (self.folder / MANIFEST).is_file()
+        self.is_complete = os.path.isfile(self.folder / MANIFEST)
         if self.is_complete:
             self._check_tables()
             self.done = self.plan.num_scenarios
@@ -113,10 +114,10 @@ class Store:
     def _check_tables(self) -> None:
         """The tables of a complete sweep are still those that were written."""
         try:
-            manifest = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
+            manifest = read_json(self.folder / MANIFEST, RESULT)
             digests = manifest["files"].items()
             changed = [name for name, was in digests if file_digest(self.folder / name) != was]
-        except (OSError, ValueError, KeyError, AttributeError) as error:
+        except (SpecError, OSError, KeyError, TypeError, AttributeError) as error:
             raise OutputError(f"{self.folder}: is damaged ({error}); {_AGAIN}.") from error
         if changed:
             raise OutputError(f"{self.folder / changed[0]}: was changed; {_AGAIN}.")
@@ -124,12 +125,12 @@ class Store:
     def _before(self) -> dict[str, Any] | None:
         """What an earlier run wrote of its plan."""
         path = self.folder / PLAN
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            return {"digest": found["digest"], "identity": {**found["identity"]}}
-        except FileNotFoundError:
+        if not os.path.lexists(path):
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        try:
+            found = read_json(path, RESULT)
+            return {"digest": found["digest"], "identity": {**found["identity"]}}
+        except (SpecError, KeyError, TypeError) as error:
             raise OutputError(
                 f"{path}: is not that of a sweep ({type(error).__name__}: {error}): give another "
                 "--output."
@@ -150,7 +151,7 @@ class Store:
         """The files of a table, or of all, that are there."""
         names = TABLES if name is None else (name,)
         files = [self.folder / f"{one}.{kind}" for one in names for kind in ("csv", "parquet")]
-        return [path for path in files if path.exists()]
+        return [path for path in files if os.path.exists(path)]
 
     def _remove_all(self) -> None:
         """Make it the directory of no sweep; its plan goes last, by which it is known."""
@@ -166,7 +167,7 @@ class Store:
 
 def file_digest(path: Path) -> str:
     """Of the content of a file."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -224,7 +225,7 @@ def _own(path: Path) -> TextIO:
         except BlockingIOError as error:
             raise OutputError(f"{path.parent}: another sweep is being written there.") from error
         except FileNotFoundError as error:
-            if not path.parent.is_dir():
+            if not os.path.isdir(path.parent):
                 raise OutputError(f"{path.parent}: was removed just now.") from error
         except OSError as error:
             raise OutputError(f"{path}: cannot be locked ({error.strerror}).") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from planner.pages.document import Document
 from planner.pages.html import environment, page_data
 from planner.pages.read import document_page
 from planner.plan import answered, evaluated, make_plan, one_configuration, result_of
+from planner.reading import json_of
 from planner.report.estimate_object import add_estimate
 from planner.report.infeasible import infeasible_message
 from planner.report.objects import finish_search, object_text
@@ -58,7 +58,7 @@ def answer(question: Question, specs: Path | None, limits: Limits, tell: Tell) -
     text = _ANSWERS[question.command](question, specs, limits, tell)
     if len(text) > limits.answer_bytes:
         raise Refused(_too_large(limits), 413)
-    page = document_page(Document.of(json.loads(text), _WHERE), Catalogue(specs))
+    page = document_page(Document.of(json_of(text, _WHERE), _WHERE), Catalogue(specs))
     templates = environment()
     content = templates.get_template("content.html").render(page=page)
     data = templates.from_string("{{ data|tojson }}").render(data=page_data(page))

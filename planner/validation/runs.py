@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from io import StringIO
 from pathlib import Path
 
 from planner.errors import SpecError, did_you_mean
+from planner.reading import RESULT, csv_of, read_text
 from planner.validation.columns import MEASURED, Schema, TableKind, schema_of
 
 _MEASUREMENTS = Path(__file__).parent / "measurements"
@@ -17,8 +17,6 @@ SHIPPED = _MEASUREMENTS / "training.csv"
 SHIPPED_INFERENCE = (_MEASUREMENTS / "inference.csv", _MEASUREMENTS / "serving.csv")
 COMMENT = "#"
 """A row whose first cell begins with this explains the table and is no run."""
-_MEBIBYTE = 2**20
-_LARGEST_FILE = 256 * _MEBIBYTE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +88,7 @@ def read_runs(path: Path = SHIPPED) -> Runs:
     SpecError
         The file cannot be read, or has faults: one line for each, with line and column.
     """
-    lines = _lines(path)
+    lines = [*csv_of(StringIO(read_text(path, RESULT), newline=""), path)]
     if not lines:
         raise SpecError(f"{path}: is empty; its first line must name the columns.")
     header = tuple(name.strip() for name in lines[0][1])
@@ -109,32 +107,6 @@ def read_runs(path: Path = SHIPPED) -> Runs:
 
 def _is_run(cells: Sequence[str]) -> bool:
     return any(cells) and not cells[0].lstrip().startswith(COMMENT)
-
-
-def _lines(path: Path) -> list[tuple[int, list[str]]]:
-    _check_file(path)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            return [(reader.line_num, cells) for cells in reader]
-    except OSError as error:
-        raise SpecError(f"{path}: cannot be read ({error.strerror}).") from error
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: is not valid CSV: {error}.") from error
-
-
-def _check_file(path: Path) -> None:
-    """Refuse what is no file of a size that a table has: devices never end."""
-    try:
-        found = path.stat()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise SpecError(f"{path}: cannot be read ({reason}).") from error
-    if not stat.S_ISREG(found.st_mode):
-        raise SpecError(f"{path}: is not a regular file; write the table to one.")
-    if found.st_size > _LARGEST_FILE:
-        size, most = (number / _MEBIBYTE for number in (found.st_size, _LARGEST_FILE))
-        raise SpecError(f"{path}: has {size:,.0f} MiB; a table of runs may have {most:,.0f}.")
 
 
 def _header_faults(header: Sequence[str], schema: Schema) -> Iterator[str]:

@@ -9,15 +9,15 @@ import numpy as np
 from planner.arrays import FloatArray
 
 _EVERY_WAY_UP_TO = 4096
-# Then neighbours differ by 0.2 % of all GPUs, far less than predictions are off.
-_MOST_WAYS = 1024
+# Then neighbours differ by 0.8 % of all GPUs, far less than predictions are off.
+_MOST_WAYS = 256
 
 
 def numbers_of_prefill(num_gpus: int, each_prefill: int, each_decode: int) -> FloatArray:
     """Numbers of prefill workers that, with some decode workers, fill all GPUs.
 
     ``each_prefill`` and ``each_decode`` are the GPUs of a worker. Of more than 4,096 GPUs at
-    most 1,024 numbers are kept: half of them evenly spaced, the others ever denser towards
+    most 256 numbers are kept: half of them evenly spaced, the others ever denser towards
     the fewest and the most.
     """
     step = each_decode // math.gcd(each_prefill, each_decode)

@@ -121,8 +121,8 @@ def test_a_search_says_what_the_users_plan_loses(planner, script) -> None:
 
 
 HOSTILE = {
-    "too large.sh": ("echo\n" * 1_000_000, "launch files of up to"),
-    "binary.sh": (b"\x7fELF\xff\xfe\x00", "is no text"),
+    "too large.sh": ("echo\n" * 1_000_000, "is larger than 4 MiB"),
+    "binary.sh": (b"\x7fELF\xff\xfe\x00", "is not UTF-8 text"),
     "nothing.sh": ("echo hello\n", "starts nothing that planner knows"),
     "explodes.yaml": (
         "a: &a [x,x,x,x,x,x,x,x,x,x]\n"

@@ -263,13 +263,13 @@ def test_files_that_cannot_be_read(planner, tmp_path):
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
     (tmp_path / "empty").mkdir()
     for name, words in {
-        "half.json": "cannot be read as JSON",
+        "half.json": "is not valid JSON",
         "list.json": "is no result of planner",
-        "deep.json": "cannot be read as JSON",
+        "deep.json": "is not valid JSON",
         "plan.toml": "answers.nonsense is unknown",
-        "rows.csv": "cannot be read as JSON",
+        "rows.csv": "is not valid JSON",
         "empty": "is not the directory of a sweep",
-        "missing.json": "cannot be read as JSON",
+        "missing.json": "cannot be read",
     }.items():
         ran = planner("report", tmp_path / name, "-o", tmp_path / "x.html")
         assert ran.exit_code == 2, name

@@ -36,7 +36,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     read = load.read_bytes
 
-    def noted(path: Path, limit: int = load.SPEC_BYTES) -> bytes:
+    def noted(path: Path, limit: int = load.SMALL) -> bytes:
         found.append(path.name)
         return read(path, limit)
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from planner.errors import SpecError
+from planner.reading import SMALL
 from planner.specs.catalogue import load_gpu
-from planner.specs.load import SPEC_BYTES, read_bytes, read_text, read_toml
+from planner.specs.load import read_bytes, read_text, read_toml
 from planner.specs.model_catalogue import load_model
 from planner.specs.price import read_prices
 
@@ -57,7 +58,7 @@ def test_a_larger_file_is_refused_without_being_held(tmp_path: Path) -> None:
     tracemalloc.start()
     with pytest.raises(SpecError, match=r"large\.json: is larger than 4 MiB"):
         load_model(str(path))
-    assert tracemalloc.get_traced_memory()[1] < 4 * SPEC_BYTES
+    assert tracemalloc.get_traced_memory()[1] < 4 * SMALL
     tracemalloc.stop()
 
 

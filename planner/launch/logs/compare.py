@@ -51,7 +51,9 @@ class Compared:
     @property
     def error(self) -> float | None:
         """Predicted over measured, less 1."""
-        return None if self.predicted is None else self.predicted.value / self.measured - 1
+        if self.predicted is None or not self.measured:
+            return None
+        return self.predicted.value / self.measured - 1
 
     @property
     def is_inside(self) -> bool | None:

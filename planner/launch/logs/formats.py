@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -156,7 +157,7 @@ def read_log(path: Path, name: str | None = None) -> Reading:
             f"There is no format of logs {name!r}.{did_you_mean(name, NAMES)} "
             f"There are {', '.join(NAMES)}."
         )
-    log = Log(_file_in(path) if path.is_dir() else path)
+    log = Log(_file_in(path) if os.path.isdir(path) else path)
     reading = _of_objects(log, name) or _of_lines(log, name)
     ran_out = (reading is None or reading.is_training) and _ran_out(log)
     if reading is None or reading.is_empty:

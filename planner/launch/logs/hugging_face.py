@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from planner.launch.logs.reading import SAMPLES, Reading, Step
+from planner.launch.logs.reading import SAMPLES, Reading, Step, plain_count, plain_number
 from planner.launch.logs.source import Line, Log
 from planner.launch.logs.trainers import event_of
 
@@ -46,8 +46,8 @@ def read_trainer_log(log: Log) -> Reading:
     events = 0
     for line in log.lines():
         if bar := _BAR.search(line.text):
-            hours, minutes, seconds = (int(bar[place] or 0) for place in (3, 4, 5))
-            bars.append((int(bar[1]), 3600 * hours + 60 * minutes + seconds))
+            hours, minutes, seconds = (plain_count(bar[place]) for place in (3, 4, 5))
+            bars.append((plain_count(bar[1]), 3600 * hours + 60 * minutes + seconds))
         if "{" not in line.text:
             continue
         pairs = _pairs(line.text)
@@ -70,13 +70,15 @@ def read_state(found: Mapping[str, Any]) -> Reading:
 
     With ``include_num_input_tokens_seen`` each entry has the time so far: steps follow from it.
     """
-    history = [one for one in found.get("log_history", [found]) if isinstance(one, Mapping)]
+    listed = found.get("log_history", [found])
+    history = listed if isinstance(listed, list) else []
     summary: dict[str, float] = {}
     memory: dict[str, float] = {}
     events = 0
     entries = [
         {name: float(value) for name, value in entry.items() if _is_number(value)}
         for entry in history
+        if isinstance(entry, Mapping)
     ]
     for numbers in entries:
         events += "eval_loss" in numbers and RUNTIME not in numbers
@@ -175,15 +177,13 @@ def _runs(bars: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
     yield run
 
 
-def _pairs(text: str) -> dict[str, float]:
+def _pairs(line: str) -> dict[str, float]:
     found = {}
-    for name, number in _PAIR.findall(text):
-        try:
-            found[name] = float(number)
-        except ValueError:
-            continue
+    for name, text in _PAIR.findall(line):
+        if (value := plain_number(text)) is not None:
+            found[name] = value
     return found
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and plain_number(value) is not None

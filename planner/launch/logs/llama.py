@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 from typing import Any
 
-from planner.launch.logs.reading import Reading
+from planner.launch.logs.reading import Reading, plain_count, plain_number
 from planner.launch.logs.serving import FIRST, TOKEN
 from planner.launch.logs.source import Line, Log
 
@@ -27,7 +27,9 @@ def reads_bench(line: Line) -> bool:
 def read_bench_table(log: Log) -> Reading:
     """The rows of llama-bench in a log."""
     found = (_ROW.search(line.text) for line in log.lines())
-    return _bench((row[1], int(row[2]), float(row[3])) for row in found if row)
+    return _bench(
+        (row[1], plain_count(row[2]), plain_number(row[3]) or 0.0) for row in found if row
+    )
 
 
 def is_bench(found: Any) -> bool:
@@ -41,13 +43,16 @@ def read_bench(objects: Iterable[Any]) -> Reading:
     return _bench(_speeds(objects))
 
 
+_SAID = ("n_prompt", "n_gen", "avg_ts")
+
+
 def _speeds(objects: Iterable[Any]) -> Iterator[Speed]:
     for found in objects:
         for row in found if isinstance(found, list) else [found]:
-            prompt, answer = int(row.get("n_prompt") or 0), int(row.get("n_gen") or 0)
+            prompt, answer, speed = (plain_number(row.get(name)) or 0.0 for name in _SAID)
             # One of both is a mixture that neither time can be taken from.
             if (prompt == 0) != (answer == 0):
-                yield ("pp" if prompt else "tg"), prompt or answer, float(row["avg_ts"])
+                yield ("pp" if prompt else "tg"), int(prompt or answer), speed
 
 
 def _bench(speeds: Iterable[Speed]) -> Reading:
@@ -89,7 +94,7 @@ def read_server(log: Log) -> Reading:
     answers: list[tuple[float, int]] = []
     for line in log.lines():
         if found := _EVAL.search(line.text):
-            timing = float(found[2]) * _MS, int(found[3])
+            timing = (plain_number(found[2]) or 0.0) * _MS, plain_count(found[3])
             if timing[0] > 0 and timing[1] > 0:
                 (prompts if found[1] else answers).append(timing)
     values, facts = {}, {}

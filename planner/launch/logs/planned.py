@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -63,7 +64,7 @@ class Planned:
         SpecError, SearchSpaceError, InfeasibleError
             It is no plan, names what there is not, or cannot be computed.
         """
-        pinned = PinnedPlan.read(path / PLAN_FILE if path.is_dir() else path)
+        pinned = PinnedPlan.read(path / PLAN_FILE if os.path.isdir(path) else path)
         if specs is not None:
             pinned = replace(pinned, specs_folder=str(specs.absolute()))
         return cls.of(pinned)

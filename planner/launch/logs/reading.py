@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 STEP_TIME = "step_time_s"
 TOKENS = "tokens_per_s_per_gpu"
 SAMPLES = "samples_per_s"
 """Sequences of the whole run per second; no column of runs, the plan's batch turns it over."""
+
+
+_LARGEST = 1e15
+
+
+def plain_number(given: Any) -> float | None:
+    """A number of a log, from text or JSON; None where it is none that a run can have."""
+    try:
+        found = math.nan if isinstance(given, bool) else float(given)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if abs(found) <= _LARGEST else None
+
+
+def plain_count(given: Any) -> int:
+    """A whole number of a log; 0 where it is none that a run can have."""
+    return int(plain_number(given) or 0)
 
 
 @dataclass(frozen=True, kw_only=True)

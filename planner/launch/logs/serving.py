@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from planner.launch.logs.reading import Reading
+from planner.launch.logs.reading import Reading, plain_number
 from planner.launch.logs.source import Log
 
 FIRST, TOKEN, LATENCY = "time_to_first_token_s", "time_per_output_token_s", "request_latency_s"
@@ -70,7 +70,7 @@ def read_bench_table(log: Log) -> Reading:
         else:
             key = _PRINTED.get(name, "")
         if key:
-            found[key] = float(row[2])
+            found[key] = plain_number(row[2]) or 0.0
     reading = read_bench(found)
     return _with_note(reading, tables > 1, f"the last of {tables} tables is read")
 
@@ -180,7 +180,7 @@ def read_trtllm_table(log: Log) -> Reading:
         row = _ROW.match(line.text.partition("[TRT-LLM] [I] ")[2] or line.text)
         if row is None:
             continue
-        name, number = row[1].strip(), float(row[2])
+        name, number = row[1].strip(), plain_number(row[2]) or 0.0
         if name.lower() in _TRTLLM_ROWS:
             key, unit = _TRTLLM_ROWS[name.lower()]
             values[key] = number * unit
@@ -321,10 +321,8 @@ def read_aiperf_table(log: Log) -> Reading:
 def _cells(header: Iterable[str], cells: Iterable[str]) -> dict[str, float]:
     numbers = {}
     for name, cell in zip(header, cells, strict=False):
-        try:
-            numbers[name] = float(cell.replace(",", ""))
-        except ValueError:
-            continue
+        if (found := plain_number(cell.replace(",", ""))) is not None:
+            numbers[name] = found
     return numbers
 
 
@@ -332,14 +330,18 @@ def _seconds(unit: str) -> float:
     return {"ns": 1e-9, "us": 1e-6, "s": 1.0, "sec": 1.0}.get(unit.lower(), _MS)
 
 
-def _numbers_named(found: Any, name: str) -> Iterator[float]:
-    """Numbers under a key, however deep."""
+_DEEPEST = 20
+
+
+def _numbers_named(found: Any, name: str, deep: int = 0) -> Iterator[float]:
+    """Numbers under a key, in tables of tables too."""
     if not isinstance(found, Mapping):
         return
     for key, value in found.items():
         if key == name and _is_number(value) and value > 0:
             yield float(value)
-        yield from _numbers_named(value, name)
+        if deep < _DEEPEST:
+            yield from _numbers_named(value, name, deep + 1)
 
 
 def _picked(wanted: Mapping[str, tuple[Mapping[str, Any], str, float]]) -> dict[str, float]:
@@ -356,7 +358,7 @@ def _table(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and plain_number(value) is not None
 
 
 def _with_note(reading: Reading, is_so: bool, note: str) -> Reading:

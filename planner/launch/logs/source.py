@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from planner.errors import LaunchError
+from planner.reading import opened, unreadable
 
 _GZIP = b"\x1f\x8b"
 _LONGEST_LINE = 1 << 16
@@ -72,7 +73,7 @@ class Log:
         except (EOFError, zlib.error):
             return
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise unreadable(self.path, error, LaunchError) from error
 
     @cached_property
     def objects(self) -> tuple[Any, ...]:
@@ -92,25 +93,17 @@ class Log:
         except (EOFError, zlib.error):
             return ""
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise unreadable(self.path, error, LaunchError) from error
         return text
 
     def _pieces(self) -> Iterator[str]:
         """Lines with one kind of end, overlong ones in parts; progress bars end theirs by CR."""
-        with self._opened() as stream:
-            text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline=None)
-            yield from iter(lambda: text.readline(_LONGEST_LINE), "")
-
-    def _opened(self) -> BinaryIO | gzip.GzipFile:
-        try:
-            with self.path.open("rb") as file:
-                packed = file.read(2) == _GZIP
-        except OSError as error:
-            raise self._unreadable(error) from error
-        return gzip.GzipFile(self.path) if packed else self.path.open("rb")
-
-    def _unreadable(self, error: OSError) -> LaunchError:
-        return LaunchError(f"{self.path}: cannot be read as a log ({error.strerror or error}).")
+        with opened(self.path, LaunchError) as file:
+            packed = file.read(len(_GZIP)) == _GZIP
+            file.seek(0)
+            stream: Any = gzip.GzipFile(fileobj=file) if packed else file
+            with io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline=None) as text:
+                yield from iter(lambda: text.readline(_LONGEST_LINE), "")
 
 
 def _is_cut(piece: str) -> bool:

@@ -7,7 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
-from planner.launch.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading, Step
+from planner.launch.logs.reading import (
+    SAMPLES,
+    STEP_TIME,
+    TOKENS,
+    Reading,
+    Step,
+    plain_count,
+    plain_number,
+)
 from planner.launch.logs.source import Line, Log
 from planner.units import GIB
 
@@ -223,7 +231,7 @@ class _Parser:
         if not self.trainer.counted:
             return len(self.steps) + 1
         groups = found.groupdict()
-        return int(groups["step"] or groups.get("bar") or 0)
+        return plain_count(groups["step"] or groups.get("bar") or 0)
 
     def _tells_batch(self, line: Line) -> bool:
         return "global batch size:" in line.text or "global_batch_size:" in line.text
@@ -236,9 +244,9 @@ class _Parser:
     def _take_facts(self, text: str) -> None:
         for name, pattern in self.trainer.facts.items():
             if found := pattern.search(text):
-                self.facts[name] = float(next(filter(None, found.groups())))
+                self.facts[name] = _float(next(filter(None, found.groups())))
         if mesh := _MESH.search(text):
-            sizes = [int(size) for _, size in _SIZE.findall(mesh[1])]
+            sizes = [plain_count(size) for _, size in _SIZE.findall(mesh[1])]
             product = 1
             for size in sizes:
                 product *= size
@@ -246,12 +254,12 @@ class _Parser:
 
     def _take_checks(self, text: str, value: float) -> None:
         if found := _MAXTEXT_TOKENS.search(text):
-            self.sums["tokens"].append(float(found[1]) * float(found[2]))
+            self.sums["tokens"].append(_float(found[1]) * _float(found[2]))
         batch = self.facts.get("global_batch_size")
         if batch and (found := _SAMPLES_CHECK.search(text)):
-            self.sums["samples"].append(float(found[1]) * value / batch)
+            self.sums["samples"].append(_float(found[1]) * value / batch)
         if batch and (found := _CONSUMED.search(text)):
-            number, consumed = int(found[1]), int(found[2])
+            number, consumed = plain_count(found[1]), plain_count(found[2])
             steps, more = number - self.consumed[0], consumed - self.consumed[1]
             if self.consumed[0] and steps > 0:
                 self.sums["consumed"].append(more / steps / batch)
@@ -284,7 +292,4 @@ def _middle(values: list[float]) -> float:
 
 
 def _float(text: str) -> float:
-    try:
-        return float(text.replace(",", ""))
-    except ValueError:
-        return 0.0
+    return plain_number(text.replace(",", "")) or 0.0

@@ -1,0 +1,199 @@
+"""Files that are read: regular files of a bounded size, as bytes, text, JSON, TOML or CSV.
+
+Whatever a user names is opened here. A device, a pipe or a folder is refused, so that reading ends
+and memory is bounded; what a file holds is nested little and has numbers that can be computed with.
+Every function raises an error of the class ``error`` that says which file and what is wrong.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import stat
+import tomllib
+from collections.abc import Iterable, Iterator
+from io import BufferedReader, TextIOWrapper
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from planner.errors import PlannerError, SpecError
+
+Error: TypeAlias = type[PlannerError]
+
+MEBIBYTE = 2**20
+SMALL = 4 * MEBIBYTE
+"""What a spec, a plan or a manifest has at most."""
+TABLE = 64 * MEBIBYTE
+"""What a table of prices or kernels has at most."""
+RESULT = 256 * MEBIBYTE
+"""What the file of a result or a table of runs has at most: a hundred thousand rows and more."""
+LONGEST_LINE = MEBIBYTE
+
+_DEEPEST = 100
+# Arrays hold whole numbers of 64 bits.
+_LARGEST = 2**63 - 1
+_FAULTS = (ValueError, RecursionError)
+
+
+def opened(path: Path, error: Error = SpecError) -> BufferedReader:
+    """A regular file, open for reading; one that nobody writes to is not waited for."""
+    try:
+        file = open(path, "rb", opener=_at_once)  # noqa: SIM115
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return file
+        file.close()
+    except IsADirectoryError:
+        pass
+    except (OSError, ValueError) as failure:
+        raise unreadable(path, failure, error) from failure
+    raise error(f"{path}: is not a regular file; write what it gives into one.")
+
+
+def unreadable(path: Path, failure: BaseException, error: Error = SpecError) -> PlannerError:
+    """The error of a file that the system does not give."""
+    return error(f"{path}: cannot be read ({getattr(failure, 'strerror', None) or failure}).")
+
+
+def read_bytes(path: Path, most: int = SMALL, error: Error = SpecError) -> bytes:
+    """The content of a file of at most ``most`` bytes."""
+    with opened(path, error) as file:
+        try:
+            content = file.read(most + 1)  # the size that files of /proc state is 0
+        except OSError as failure:
+            raise unreadable(path, failure, error) from failure
+    if len(content) > most:
+        raise error(
+            f"{path}: is larger than {most / MEBIBYTE:g} MiB, the most that is read of such a file."
+        )
+    return content
+
+
+def read_text(path: Path, most: int = SMALL, error: Error = SpecError) -> str:
+    """The text of a UTF-8 file, without a mark of the byte order."""
+    return text_of(read_bytes(path, most, error), path, error)
+
+
+def text_of(content: bytes, path: Path, error: Error = SpecError) -> str:
+    """Bytes of a UTF-8 file as text, without a mark of the byte order."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as failure:
+        raise error(
+            f"{path}: is not UTF-8 text ({failure.reason} at byte {failure.start:,})."
+        ) from failure
+
+
+def read_json(path: Path, most: int = SMALL, error: Error = SpecError) -> Any:
+    """The value of a JSON file."""
+    return json_of(read_text(path, most, error), str(path), error)
+
+
+def json_of(text: str, where: str, error: Error = SpecError) -> Any:
+    """The value of a text of JSON, as `read_json`."""
+    try:
+        value = json.loads(text)
+    except _FAULTS as failure:
+        raise error(f"{where}: is not valid JSON: {_reason(failure)}.") from failure
+    return _computable(value, where, error)
+
+
+def read_toml(path: Path, error: Error = SpecError) -> dict[str, Any]:
+    """The tables of a TOML file."""
+    return toml_of(read_text(path, SMALL, error), str(path), error)
+
+
+def toml_of(text: str, where: str, error: Error = SpecError) -> dict[str, Any]:
+    """The tables of a text of TOML."""
+    try:
+        table = tomllib.loads(text.replace("\r\n", "\n").replace("\r", "\n"))
+    except _FAULTS as failure:
+        raise error(f"{where}: is not valid TOML: {_reason(failure)}.") from failure
+    _computable(table, where, error)
+    return table
+
+
+def read_csv(path: Path, error: Error = SpecError) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV file of any size, each with its last line; memory does not grow with it."""
+    with opened(path, error) as file:
+        yield from csv_of(lines(file, path, error), path, error)
+
+
+def csv_of(
+    found: Iterable[str], path: Path, error: Error = SpecError
+) -> Iterator[tuple[int, list[str]]]:
+    """The rows of lines of CSV, as `read_csv`."""
+    csv.field_size_limit(LONGEST_LINE)
+    reader = csv.reader(found, strict=True)
+    try:
+        for cells in reader:
+            yield reader.line_num, cells
+    except csv.Error as failure:
+        raise error(f"{path}:{reader.line_num}: is not valid CSV: {failure}.") from failure
+
+
+def lines(
+    file: Any, path: Path, error: Error = SpecError, most: int = LONGEST_LINE
+) -> Iterator[str]:
+    """The lines of an open UTF-8 file, each with its end; one of over ``most`` is refused."""
+    try:
+        with TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
+            while line := text.readline(most + 1):
+                if len(line) > most:
+                    raise error(f"{path}: has a line of more than {most:,} characters.")
+                yield line
+    except UnicodeDecodeError as failure:
+        raise error(f"{path}: is not UTF-8 text ({failure.reason}).") from failure
+    except OSError as failure:
+        raise unreadable(path, failure, error) from failure
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open without waiting for somebody who writes into a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _reason(failure: BaseException) -> str:
+    return "nested too deep" if isinstance(failure, RecursionError) else str(failure)
+
+
+def _computable(value: Any, where: str, error: Error) -> Any:
+    """The value, whose depth, numbers and texts are such that everything can be done with them."""
+    waiting: list[tuple[Any, tuple[Any, ...]]] = [(value, ())]
+    while waiting:
+        found, place = waiting.pop()
+        items: Iterable[tuple[Any, Any]] = ()
+        if isinstance(found, dict):
+            items = found.items()
+        elif isinstance(found, list):
+            items = enumerate(found)
+        elif fault := _fault(found):
+            raise error(f"{where}: {_dotted(place)}{fault}.")
+        if len(place) > _DEEPEST:
+            raise error(f"{where}: is nested more than {_DEEPEST} deep.")
+        for key, inner in items:
+            if isinstance(inner, dict | list) or _fault(inner):
+                waiting.append((inner, (*place, key)))
+            if isinstance(key, str) and _fault(key):
+                raise error(f"{where}: a key {_fault(key)}.")
+    return value
+
+
+def _dotted(place: tuple[Any, ...]) -> str:
+    shown = ".".join(str(key)[:60] for key in place)
+    return f"{shown} " if shown else ""
+
+
+def _fault(value: Any) -> str:
+    """What is wrong with a number or a text; empty where nothing is."""
+    if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
+        return f"is a whole number beyond {_LARGEST:,}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "is no finite number"
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return "is no text: half a character stands in it"
+    return ""
