@@ -15,9 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from unittest import mock
 
-import typer
 from mutations import (
     ODD,
     changed_bytes,
@@ -86,7 +84,6 @@ class Driver:
 
     def __init__(self, folder: Path, *, few: bool = False) -> None:
         self.folder = folder
-        self.command = typer.main.get_command(_app())
         self.seeds = Seeds(folder / "seeds", self._quietly, few=few)
 
     def fault(self, one: Input) -> str:
@@ -118,7 +115,7 @@ class Driver:
         before, started = _peak(), time.process_time()
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _bounded():
-                code = self._invoked([*words, "--debug"])
+                code = run([*words, "--debug"])
         except TooLong:
             return f"more than {CPU_SECONDS} s of processor time\n{err.getvalue()[-2000:]}"
         except BaseException:
@@ -131,14 +128,9 @@ class Driver:
             return f"{time.process_time() - started:.1f} s, {grown / 2**20:.0f} MiB more"
         return ""
 
-    def _invoked(self, words: list[str]) -> int:
-        # The tree of commands takes longer to make than most inputs take to read.
-        with mock.patch("planner.cli.app.app", self.command):
-            return run(words)
-
     def _quietly(self, words: list[str]) -> int:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            return self._invoked(words)
+            return run(words)
 
 
 def changed(draw: Random, suffix: str, content: bytes) -> bytes:
@@ -238,14 +230,6 @@ def _options() -> list[str]:
     from planner.terms import glossary
 
     return [option for term in glossary().values() for option in term.options] + [*_PATHS, "--set"]
-
-
-def _app() -> typer.Typer:
-    from planner.cli.app import app
-    from planner.cli.complete import mend_words
-
-    mend_words()
-    return app
 
 
 @contextlib.contextmanager
