@@ -235,6 +235,14 @@ class EngineProfile:
     """Memory beside weights."""
     quantizations: tuple[str, ...] = _ALL
     """The types of weights and activations that it has kernels for."""
+    unpacked_dense_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Those that its dense products read into 16 bits on GPUs of a generation without their
+    arithmetic."""
+    unpacked_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Those that the products of its experts read so."""
+    unpacked_cache_architectures: tuple[str, ...] = ()
+    """Generations of GPUs without 8-bit floats on which it keeps the cache in them, and attention
+    computes in 16 bits."""
     tensor_parallel: bool = True
     """It can share matrix products between GPUs."""
     pipeline_parallel: bool = True

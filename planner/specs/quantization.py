@@ -78,6 +78,12 @@ FORMATS: Mapping[Quantization, KernelFormat] = {
     ),
 }  # fmt: skip
 
+_UNPACKED: Mapping[Quantization, KernelFormat] = {
+    Quantization.FP8: FORMATS[Quantization.W8A16],
+    Quantization.FP8_BLOCK: FORMATS[Quantization.W8A16],
+    Quantization.NVFP4: FORMATS[Quantization.W4A16],
+}  # The kernels that read weights of a type into 16 bits: those of integers of as many bits.
+
 _FP8_TRAINING: Mapping[Fp8Recipe, KernelFormat] = {
     Fp8Recipe.DELAYED: FORMATS[Quantization.FP8],
     Fp8Recipe.TENSORWISE: FORMATS[Quantization.FP8],
@@ -132,6 +138,16 @@ def compute_precision(
 ) -> Precision | None:
     """The precision a GPU with these peaks multiplies in; None if it has none for it."""
     return first_of(FORMATS[quantization].compute, supported)
+
+
+def format_on(quantization: Quantization, supported: Mapping[Precision, float]) -> KernelFormat:
+    """How a GPU with these peaks multiplies: on weights of a type whose arithmetic it lacks, in 16
+    bits as kernels like Marlin do, with the bytes that the type stores."""
+    own = FORMATS[quantization]
+    unpacked = _UNPACKED.get(quantization)
+    if unpacked is None or compute_precision(quantization, supported) is not None:
+        return own
+    return replace(unpacked, weight=own.weight)
 
 
 def first_of(precisions: Iterable[Precision], supported: Container[Precision]) -> Precision | None:
