@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 
+from planner.enum_names import ALIASES
+
 
 class Precision(StrEnum):
     """Number formats; the value is the word in TOML, columns and output."""
@@ -33,7 +35,7 @@ class _Code(IntEnum):
     @classmethod
     def aliases(cls) -> Mapping[str, str]:
         """Other names that people use, and the word that each stands for."""
-        return _ALIASES.get(cls.__name__, {})
+        return ALIASES.get(cls.__name__, {})
 
     @classmethod
     def meant(cls, text: str) -> str:
@@ -101,50 +103,6 @@ class CacheType(_Code):
     FP8 = 2
     INT8 = 3
     INT4 = 4
-
-
-_SIXTEEN_BIT = ("bf16", "fp16", "bfloat16", "float16", "half", "16bit", "none")
-# Checkpoints and engines name the format, the method or its authors' library.
-_ALIASES: Mapping[str, Mapping[str, str]] = {
-    "Quantization": {
-        **dict.fromkeys(_SIXTEEN_BIT, "w16a16"),
-        **dict.fromkeys(("int8", "w8a8_int8", "smoothquant"), "w8a8"),
-        **dict.fromkeys(("int8_weight_only", "gptq_int8", "bnb_8bit"), "w8a16"),
-        **dict.fromkeys(
-            ("int4", "int4_weight_only", "awq", "gptq", "gptq_int4", "marlin", "nf4", "bnb_4bit"),
-            "w4a16",
-        ),
-        **dict.fromkeys(("qserve", "qoq", "w4afp8"), "w4a8"),
-        **dict.fromkeys(("fp8_e4m3", "float8", "w8a8_fp8", "fp8_tensor"), "fp8"),
-        **dict.fromkeys(("deepseek_fp8", "blockwise_fp8", "fp8_blockwise"), "fp8_block"),
-        **dict.fromkeys(("fp4", "modelopt_fp4", "w4a4_nvfp4"), "nvfp4"),
-    },
-    "ComputePrecision": {
-        **dict.fromkeys(("bfloat16",), "bf16"),
-        **dict.fromkeys(("float16", "half"), "fp16"),
-        **dict.fromkeys(("float8", "fp8_e4m3"), "fp8"),
-        **dict.fromkeys(("nvfp4",), "fp4"),
-    },
-    "Fp8Recipe": {
-        **dict.fromkeys(("current", "per_tensor"), "tensorwise"),
-        **dict.fromkeys(("subchannel", "block"), "blockwise"),
-    },
-    "OptimizerKind": {**dict.fromkeys(("adamw",), "adam")},
-    "PipelineSchedule": {
-        **dict.fromkeys(("1f1b",), "one_forward_one_backward"),
-        **dict.fromkeys(("interleaved_1f1b",), "interleaved"),
-        **dict.fromkeys(("zb_h1", "zb1p", "zbh1"), "zero_bubble"),
-    },
-    "TokenDispatcher": {**dict.fromkeys(("deepep", "hybridep"), "flex")},
-    "ContextExchange": {
-        **dict.fromkeys(("ring",), "p2p"),
-        **dict.fromkeys(("ulysses", "all_to_all"), "a2a"),
-    },
-    "CacheType": {
-        **dict.fromkeys(("fp16", "bfloat16", "float16", "half", "16bit", "auto"), "bf16"),
-        **dict.fromkeys(("fp8_e4m3", "fp8_e5m2", "float8"), "fp8"),
-    },
-}
 
 
 class Recompute(_Code):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from planner.launch.checkpoint import checkpoint_of
 from planner.launch.served import Told, known_model, whole
 from planner.launch.understood import Answers, Reading
+from planner.specs.checkpoint_names import checkpoint_of
 
 _PROGRAMS = ("llama-server", "llama-server.exe", "llama-cli", "llama-cpp-server")
 _SLOTS, _STEP, _BATCH = 4, 512, 2048

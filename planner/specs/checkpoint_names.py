@@ -32,6 +32,8 @@ _ENDINGS = tuple(
     )
 )
 _SIXTEEN_BIT = "w16a16"
+# Who publishes fp8 with a scale per 128 x 128 weights: weight_block_size of their config.json.
+_IN_BLOCKS = ("qwen/", "deepseek-ai/", "minimaxai/")
 _CACHED = re.compile(r"models--(?P<owner>[^/]+?)--(?P<name>[^/]+)")
 _SCHEME = re.compile(r"^[a-z0-9]+://", re.IGNORECASE)
 
@@ -61,15 +63,27 @@ def checkpoint_of(name: str, folder: Path | None = None) -> Checkpoint:
     Checkpoint(model='llama-3.3-70b', quantization='fp8')
     """
     chains = [_shortened(part) for part in _parts(name)]
-    words = [word for chain in chains for _, word in chain if word]
-    # 16 bit beside another format are those of the products: BNB-NF4-BF16.
-    quantization = next((word for word in words if word != _SIXTEEN_BIT), next(iter(words), None))
+    quantization = format_of(name)
     aliases, known = aliases_of(SpecKind.MODELS, folder), {*names(SpecKind.MODELS, folder)}
     for text in (text for chain in chains for text, _ in chain):
         plain = re.sub(r"[\s_]+", "-", text.strip().lower())
         if model := (plain if plain in known else aliases.get(plain)):
             return Checkpoint(model=model, quantization=quantization)
     return Checkpoint(model=None, quantization=quantization)
+
+
+def format_of(name: str) -> str | None:
+    """The quantization that the name of a checkpoint tells; None where it is silent.
+
+    >>> format_of("Qwen/Qwen3-32B-FP8"), format_of("Qwen/Qwen3-32B")
+    ('fp8_block', None)
+    """
+    parts = list(_parts(name))
+    words = [word for part in parts for _, word in _shortened(part) if word]
+    # 16 bit beside another format are those of the products: BNB-NF4-BF16.
+    word = next((word for word in words if word != _SIXTEEN_BIT), next(iter(words), None))
+    in_blocks = word == "fp8" and any(part.lower().startswith(_IN_BLOCKS) for part in parts)
+    return "fp8_block" if in_blocks else word
 
 
 def _parts(name: str) -> Iterator[str]:
