@@ -53,6 +53,15 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(_FP8_NAMES, "fp8"),
         **dict.fromkeys(("deepseek_fp8", "blockwise_fp8", "fp8_blockwise"), "fp8_block"),
         **dict.fromkeys(("fp4", "modelopt_fp4", "w4a4_nvfp4"), "nvfp4"),
+        # Of GGUF files, dynamic ones among them.
+        **dict.fromkeys(("q8", "q8_1", "q8_k", "q8_k_xl"), "q8_0"),
+        **dict.fromkeys(("q6", "q6_k_l", "q6_k_xl"), "q6_k"),
+        **dict.fromkeys(("q5", "q5_k", "q5_k_l", "q5_k_xl"), "q5_k_m"),
+        **dict.fromkeys(("q4", "q4_k", "q4_k_l", "q4_k_xl"), "q4_k_m"),
+        **dict.fromkeys(("q4_0_4_4", "q4_0_4_8", "q4_0_8_8"), "q4_0"),
+        **dict.fromkeys(("q3", "q3_k"), "q3_k_m"),
+        **dict.fromkeys(("q3_k_xl",), "q3_k_l"),
+        **dict.fromkeys(("q2", "q2_k_l", "q2_k_xl"), "q2_k"),
     },
     "ComputePrecision": {
         **dict.fromkeys(("bfloat16",), "bf16"),

@@ -80,7 +80,7 @@ class Quantization(_Code):
     """Types of the weights and of the activations that a matrix multiplication reads.
 
     ``W8A8`` is int8, ``W4A4`` int4; ``W4A8`` computes in 8 bit, the ``A16`` ones in 16 bit.
-    ``MXFP4`` weights compute in 16 bit.
+    ``MXFP4`` weights compute in 16 bit, and so do the types of GGUF files, from ``Q8_0`` on.
     """
 
     W16A16 = 0
@@ -93,6 +93,33 @@ class Quantization(_Code):
     FP8_BLOCK = 7
     NVFP4 = 8
     MXFP4 = 9
+    Q8_0 = 10
+    Q6_K = 11
+    Q5_K_M = 12
+    Q5_K_S = 13
+    Q5_1 = 14
+    Q5_0 = 15
+    Q4_1 = 16
+    Q4_K_M = 17
+    Q4_K_S = 18
+    Q4_0 = 19
+    IQ4_NL = 20
+    IQ4_XS = 21
+    Q3_K_L = 22
+    Q3_K_M = 23
+    Q3_K_S = 24
+    IQ3_M = 25
+    IQ3_S = 26
+    IQ3_XS = 27
+    IQ3_XXS = 28
+    Q2_K = 29
+    Q2_K_S = 30
+    IQ2_M = 31
+    IQ2_S = 32
+    IQ2_XS = 33
+    IQ2_XXS = 34
+    IQ1_M = 35
+    IQ1_S = 36
 
 
 class CacheType(_Code):

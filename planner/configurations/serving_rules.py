@@ -20,6 +20,7 @@ from planner.configurations.rule import (
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import AttentionKind, CacheType, Precision, Quantization
 from planner.specs.engine import EngineProfile
+from planner.specs.gguf import GGUF_BITS
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import compute_precision
@@ -97,7 +98,7 @@ def _lacking(context: ServingContext, unpacked: Mapping[str, tuple[str, ...]]) -
     read = unpacked.get(context.gpu.architecture, ())
     return np.asarray(
         [
-            code.word not in engine.quantizations
+            not (engine.gguf if code in GGUF_BITS else code.word in engine.quantizations)
             or (compute_precision(code, peaks) is None and code.word not in read)
             for code in Quantization
         ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.specs.files import aliases_of, names
+from planner.specs.gguf import gguf_word
 from planner.specs.paths import SpecKind
 
 # Endings of names, each with the quantization it means; an empty one says nothing of it.
@@ -16,9 +17,7 @@ _ENDINGS = tuple(
     for pattern, quantization in (
         (r"gguf|hf|safetensors|dynamic|qat|it-qat|unsloth|ud|kv|mtp", ""),
         (r"\d{5}-of-\d{5}", ""),
-        (r"q8(?:_[a-z0-9]+)*", "w8a16"),
-        (r"i?q4(?:_[a-z0-9]+)*", "w4a16"),
-        (r"i?q[1-7](?:_[a-z0-9]+)*", ""),
+        (r"(?P<gguf>i?q[1-8](?:_[a-z0-9]+)*)", ""),
         (r"b?f(?:p|loat)?16", "w16a16"),
         (r"fp8[-_]block", "fp8_block"),
         (r"fp8", "fp8"),
@@ -109,4 +108,5 @@ def _shortened(part: str) -> list[tuple[str, str]]:
         found = next(((match, word) for match, word in ends if match), None)
         if found is None:
             return chain
-        chain.append((text[: found[0].start()], found[1]))
+        word = gguf_word(found[0].groupdict().get("gguf") or "") or found[1]
+        chain.append((text[: found[0].start()], word))

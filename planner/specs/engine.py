@@ -10,6 +10,7 @@ from pydantic import Field
 
 from planner.enums import AttentionKernels, Quantization
 from planner.specs.checked import checked
+from planner.specs.gguf import GGUF_BITS
 from planner.specs.quantity import (
     BytesOrZero,
     BytesPerSecondOrZero,
@@ -21,7 +22,7 @@ from planner.specs.quantity import (
 )
 
 Count = Annotated[int, Field(ge=1, le=10**7, strict=True)]
-_ALL = tuple(code.word for code in Quantization)
+_ALL = tuple(code.word for code in Quantization if code not in GGUF_BITS)
 
 
 @checked
@@ -234,7 +235,9 @@ class EngineProfile:
     memory: EngineMemory
     """Memory beside weights."""
     quantizations: tuple[str, ...] = _ALL
-    """The types of weights and activations that it has kernels for."""
+    """The types of weights and activations that it has kernels for, those of GGUF files aside."""
+    gguf: bool = False
+    """It has kernels for the types of GGUF files."""
     unpacked_dense_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Those that its dense products read into 16 bits on GPUs of a generation without their
     arithmetic."""

@@ -33,7 +33,9 @@ def test_other_names_stand_for_words_and_hide_none(codes: Any) -> None:
         ("gptq-int4", "w4a16"), ("nvfp4", "nvfp4"), ("w4a16", "w4a16"),
         ("awq_marlin", "w4a16"), ("gptq_marlin", "w4a16"), ("bnb", "w4a16"), ("bnb-nf4", "w4a16"),
         ("bitsandbytes", "w4a16"), ("bnb-8bit", "w8a16"), ("modelopt", "fp8"),
-        ("fbgemm_fp8", "fp8"), ("hqq", "w4a16"), ("eetq", "w8a16"),
+        ("fbgemm_fp8", "fp8"), ("q4_k_m", "q4_k_m"), ("Q8_0", "q8_0"), ("q4-k-m", "q4_k_m"),
+        ("Q6_K_L", "q6_k"), ("q5", "q5_k_m"), ("IQ2_XXS", "iq2_xxs"),
+        ("hqq", "w4a16"), ("eetq", "w8a16"),
     ],
 )  # fmt: skip
 def test_a_quantization_by_the_name_people_use(name: str, word: str) -> None:
@@ -67,6 +69,7 @@ def test_names_of_one_type_are_one_value() -> None:
     [
         ("quantization", "bf61", "Did you mean bf16?"),
         ("quantization", "awk", "Did you mean awq?"),
+        ("quantization", "q4_k_n", "Did you mean q4_k_m?"),
         ("quantization", "awq_marling", "Did you mean awq_marlin?"),
         ("kv_cache", "fp8_e4m4", "fp8_e4m3"),
     ],

@@ -39,6 +39,9 @@ def row(gpu: str, engine: str, model: str = "llama-3.1-8b", **settings: Any) -> 
         ("h100", "tensorrt-llm", "llama-3.1-8b", "nvfp4", "quantization"),
         ("v100-sxm-32gb", "vllm", "llama-3.1-8b", "fp8", "quantization"),
         ("mi300x", "vllm", "llama-3.1-8b", "nvfp4", "quantization"),
+        ("rtx4090", "llama-cpp", "llama-3.1-8b", "q4_k_m", ""),
+        ("h100", "vllm", "llama-3.1-8b", "q6_k", ""),
+        ("h100", "tensorrt-llm", "llama-3.1-8b", "q4_k_m", "quantization"),
     ],
 )
 def test_engines_that_unpack_weights(

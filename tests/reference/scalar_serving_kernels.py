@@ -24,6 +24,8 @@ FORMATS = {
     "fp8": (1.0, 1.0, "fp8", "fp8_tensor", "fp8"),
     "w4a16": (0.5 + 2 / 128, 2.0, "int4_weight_only", "int4_weight_only", "bf16"),
     "nvfp4": (0.5 + 1 / 16, 3.0, "nvfp4", "nvfp4", "fp4"),
+    "q4_k_m": (4.8944 / 8, 2.0, "int4_weight_only", "int4_weight_only", "bf16"),
+    "q6_k": (6.5633 / 8, 2.0, "int8_weight_only", "bf16", "bf16"),
 }
 # The same on GPUs without that arithmetic: kernels of integers, which compute in 16 bits.
 UNPACKED = {

@@ -78,7 +78,8 @@ def test_steps_and_their_stages(
 ) -> None:
     setting = make_setting(model, gpu, execution=execution)
     in_four = {"quantization": "nvfp4", "expert_quantization": "nvfp4"}
-    replicas = [*replicas, replace(replicas[0], **in_four)]
+    of_files = {"quantization": "q4_k_m", "expert_quantization": "q6_k"}
+    replicas = [*replicas, *(replace(replicas[0], **types) for types in (in_four, of_files))]
     world, table = make_world(setting), make_replicas(replicas)
     for batch in BATCHES:
         decoding = batch.prompts == 0
