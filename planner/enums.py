@@ -33,6 +33,11 @@ class _Code(IntEnum):
         return [member.word for member in cls]
 
     @classmethod
+    def usual(cls) -> list[str]:
+        """The words that ``all`` stands for."""
+        return cls.words()
+
+    @classmethod
     def aliases(cls) -> Mapping[str, str]:
         """Other names that people use, and the word that each stands for."""
         return ALIASES.get(cls.__name__, {})
@@ -120,6 +125,11 @@ class Quantization(_Code):
     IQ2_XXS = 34
     IQ1_M = 35
     IQ1_S = 36
+
+    @classmethod
+    def usual(cls) -> list[str]:
+        """All but the types of GGUF files, of which the smallest would always be the fastest."""
+        return [code.word for code in cls if code <= cls.MXFP4]
 
 
 class CacheType(_Code):

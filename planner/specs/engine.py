@@ -10,7 +10,6 @@ from pydantic import Field
 
 from planner.enums import AttentionKernels, Quantization
 from planner.specs.checked import checked
-from planner.specs.gguf import GGUF_BITS
 from planner.specs.quantity import (
     BytesOrZero,
     BytesPerSecondOrZero,
@@ -22,7 +21,7 @@ from planner.specs.quantity import (
 )
 
 Count = Annotated[int, Field(ge=1, le=10**7, strict=True)]
-_ALL = tuple(code.word for code in Quantization if code not in GGUF_BITS)
+_ALL = tuple(Quantization.usual())
 
 
 @checked

@@ -11,6 +11,7 @@ import planner
 from planner.configurations.choices import checked
 from planner.enums import CacheType, ComputePrecision, Quantization
 from planner.errors import SearchSpaceError, SpecError
+from planner.specs.gguf import GGUF_BITS
 from planner.specs.model_checks import quantization_word
 
 ONE: dict[str, Any] = {
@@ -58,6 +59,16 @@ def test_an_option_by_the_name_that_papers_and_frameworks_have(
     parameter: str, name: str, word: str
 ) -> None:
     assert checked(parameter, [name]) == checked(parameter, [word])
+
+
+def test_all_types_are_all_but_those_of_files() -> None:
+    of_files = {code.word for code in GGUF_BITS}
+    assert set(Quantization.usual()) == set(Quantization.words()) - of_files
+    found = planner.search(
+        **ONE, precision="all",
+        settings={"concurrency": 4, "kv_cache": "bf16", "max_num_batched_tokens": 8192},
+    )  # fmt: skip
+    assert set(found.table["quantization"]) <= set(Quantization.usual())
 
 
 def test_names_of_one_type_are_one_value() -> None:
