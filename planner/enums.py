@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 
+from planner.enum_names import ALIASES
+
 
 class Precision(StrEnum):
     """Number formats; the value is the word in TOML, columns and output."""
@@ -31,9 +33,14 @@ class _Code(IntEnum):
         return [member.word for member in cls]
 
     @classmethod
+    def usual(cls) -> list[str]:
+        """The words that ``all`` stands for."""
+        return cls.words()
+
+    @classmethod
     def aliases(cls) -> Mapping[str, str]:
         """Other names that people use, and the word that each stands for."""
-        return _ALIASES.get(cls.__name__, {})
+        return ALIASES.get(cls.__name__, {})
 
     @classmethod
     def meant(cls, text: str) -> str:
@@ -78,7 +85,7 @@ class Quantization(_Code):
     """Types of the weights and of the activations that a matrix multiplication reads.
 
     ``W8A8`` is int8, ``W4A4`` int4; ``W4A8`` computes in 8 bit, the ``A16`` ones in 16 bit.
-    ``MXFP4`` weights compute in 16 bit.
+    ``MXFP4`` weights compute in 16 bit, and so do the types of GGUF files, from ``Q8_0`` on.
     """
 
     W16A16 = 0
@@ -91,6 +98,38 @@ class Quantization(_Code):
     FP8_BLOCK = 7
     NVFP4 = 8
     MXFP4 = 9
+    Q8_0 = 10
+    Q6_K = 11
+    Q5_K_M = 12
+    Q5_K_S = 13
+    Q5_1 = 14
+    Q5_0 = 15
+    Q4_1 = 16
+    Q4_K_M = 17
+    Q4_K_S = 18
+    Q4_0 = 19
+    IQ4_NL = 20
+    IQ4_XS = 21
+    Q3_K_L = 22
+    Q3_K_M = 23
+    Q3_K_S = 24
+    IQ3_M = 25
+    IQ3_S = 26
+    IQ3_XS = 27
+    IQ3_XXS = 28
+    Q2_K = 29
+    Q2_K_S = 30
+    IQ2_M = 31
+    IQ2_S = 32
+    IQ2_XS = 33
+    IQ2_XXS = 34
+    IQ1_M = 35
+    IQ1_S = 36
+
+    @classmethod
+    def usual(cls) -> list[str]:
+        """All but the types of GGUF files, of which the smallest would always be the fastest."""
+        return [code.word for code in cls if code <= cls.MXFP4]
 
 
 class CacheType(_Code):
@@ -101,50 +140,6 @@ class CacheType(_Code):
     FP8 = 2
     INT8 = 3
     INT4 = 4
-
-
-_SIXTEEN_BIT = ("bf16", "fp16", "bfloat16", "float16", "half", "16bit", "none")
-# Checkpoints and engines name the format, the method or its authors' library.
-_ALIASES: Mapping[str, Mapping[str, str]] = {
-    "Quantization": {
-        **dict.fromkeys(_SIXTEEN_BIT, "w16a16"),
-        **dict.fromkeys(("int8", "w8a8_int8", "smoothquant"), "w8a8"),
-        **dict.fromkeys(("int8_weight_only", "gptq_int8", "bnb_8bit"), "w8a16"),
-        **dict.fromkeys(
-            ("int4", "int4_weight_only", "awq", "gptq", "gptq_int4", "marlin", "nf4", "bnb_4bit"),
-            "w4a16",
-        ),
-        **dict.fromkeys(("qserve", "qoq", "w4afp8"), "w4a8"),
-        **dict.fromkeys(("fp8_e4m3", "float8", "w8a8_fp8", "fp8_tensor"), "fp8"),
-        **dict.fromkeys(("deepseek_fp8", "blockwise_fp8", "fp8_blockwise"), "fp8_block"),
-        **dict.fromkeys(("fp4", "modelopt_fp4", "w4a4_nvfp4"), "nvfp4"),
-    },
-    "ComputePrecision": {
-        **dict.fromkeys(("bfloat16",), "bf16"),
-        **dict.fromkeys(("float16", "half"), "fp16"),
-        **dict.fromkeys(("float8", "fp8_e4m3"), "fp8"),
-        **dict.fromkeys(("nvfp4",), "fp4"),
-    },
-    "Fp8Recipe": {
-        **dict.fromkeys(("current", "per_tensor"), "tensorwise"),
-        **dict.fromkeys(("subchannel", "block"), "blockwise"),
-    },
-    "OptimizerKind": {**dict.fromkeys(("adamw",), "adam")},
-    "PipelineSchedule": {
-        **dict.fromkeys(("1f1b",), "one_forward_one_backward"),
-        **dict.fromkeys(("interleaved_1f1b",), "interleaved"),
-        **dict.fromkeys(("zb_h1", "zb1p", "zbh1"), "zero_bubble"),
-    },
-    "TokenDispatcher": {**dict.fromkeys(("deepep", "hybridep"), "flex")},
-    "ContextExchange": {
-        **dict.fromkeys(("ring",), "p2p"),
-        **dict.fromkeys(("ulysses", "all_to_all"), "a2a"),
-    },
-    "CacheType": {
-        **dict.fromkeys(("fp16", "bfloat16", "float16", "half", "16bit", "auto"), "bf16"),
-        **dict.fromkeys(("fp8_e4m3", "fp8_e5m2", "float8"), "fp8"),
-    },
-}
 
 
 class Recompute(_Code):

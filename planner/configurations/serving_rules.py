@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from planner.configurations.rule import (
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import AttentionKind, CacheType, Precision, Quantization
 from planner.specs.engine import EngineProfile
+from planner.specs.gguf import GGUF_BITS
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import compute_precision
@@ -82,18 +84,31 @@ def _attention_data(c: ServingConfigurations, context: ServingContext) -> BoolAr
 
 
 def _quantization(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    engine = context.engine
+    dense = _lacking(context, engine.unpacked_dense_by_architecture)
+    experts = _lacking(context, engine.unpacked_experts_by_architecture)
+    if not context.model.num_experts:
+        experts = dense
+    return np.asarray(dense[c.quantization] | experts[c.expert_quantization])
+
+
+def _lacking(context: ServingContext, unpacked: Mapping[str, tuple[str, ...]]) -> BoolArray:
+    """Of each type, whether nothing multiplies in it: no arithmetic, and no kernel without it."""
     peaks, engine = context.gpu.peak_flops, context.engine
-    lacking = np.asarray(
+    read = unpacked.get(context.gpu.architecture, ())
+    return np.asarray(
         [
-            compute_precision(code, peaks) is None or code.word not in engine.quantizations
+            not (engine.gguf if code in GGUF_BITS else code.word in engine.quantizations)
+            or (compute_precision(code, peaks) is None and code.word not in read)
             for code in Quantization
         ]
     )
-    return np.asarray(lacking[c.quantization] | lacking[c.expert_quantization])
 
 
 def _kv_cache(c: ServingConfigurations, context: ServingContext) -> BoolArray:
-    lacks_fp8 = Precision.FP8 not in context.gpu.peak_flops
+    gpu = context.gpu
+    unpacks = gpu.architecture in context.engine.unpacked_cache_architectures
+    lacks_fp8 = Precision.FP8 not in gpu.peak_flops and not unpacks
     return np.asarray((c.kv_cache == CacheType.FP8) & lacks_fp8)
 
 
@@ -171,8 +186,16 @@ SERVING_RULES: tuple[Rule, ...] = tuple(
             "attention_data_parallel needs experts and at least one request per rank",
             _attention_data,
         ),
-        ("quantization", "GPU or engine has no kernels for this quantization", _quantization),
-        ("kv_cache", "the GPU has no fp8 for this cache", _kv_cache),
+        (
+            "quantization",
+            "the engine has no kernels for this quantization on this GPU",
+            _quantization,
+        ),
+        (
+            "kv_cache",
+            "the GPU has no fp8, and the engine no kernels that read such a cache without it",
+            _kv_cache,
+        ),
         ("context_length", "input and output together exceed the model's positions", _positions),
         ("offload", "the GPU's link to its host is not known", _offload),
         ("engine", "the engine does not support this combination", _engine),

@@ -12,7 +12,6 @@ from typing import Any
 from planner.errors import LaunchError, PlannerError
 from planner.given import Said, make_request
 from planner.inputs import LARGEST, read, shown
-from planner.launch.checkpoint import Checkpoint, checkpoint_of
 from planner.launch.lines import Line, Status, lines_of
 from planner.launch.option_table import Role
 from planner.launch.own import told_by_plan
@@ -22,6 +21,7 @@ from planner.launch.text import Given
 from planner.launch.understood import Answers, Found, Reading
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
+from planner.specs.checkpoint_names import Checkpoint, checkpoint_of
 from planner.specs.files import aliased
 from planner.specs.paths import SpecKind
 from planner.terms import glossary, terms_of

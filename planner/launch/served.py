@@ -10,13 +10,13 @@ from typing import Any
 from planner.configurations.serving import OF_PREFILL, PREFILL
 from planner.errors import LaunchError, PlannerError
 from planner.launch.accepted import Accepted
-from planner.launch.checkpoint import checkpoint_of
 from planner.launch.option_table import OptionTable
 from planner.launch.serving import DECODE_POOL, PREFILL_POOL, weights_per_gpu
 from planner.launch.text import Given
 from planner.launch.understood import Answers, Reading
 from planner.reading import json_of
 from planner.specs.catalogue import Catalogue
+from planner.specs.checkpoint_names import checkpoint_of
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.units import GIB

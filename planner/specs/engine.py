@@ -21,7 +21,7 @@ from planner.specs.quantity import (
 )
 
 Count = Annotated[int, Field(ge=1, le=10**7, strict=True)]
-_ALL = tuple(code.word for code in Quantization)
+_ALL = tuple(Quantization.usual())
 
 
 @checked
@@ -234,7 +234,17 @@ class EngineProfile:
     memory: EngineMemory
     """Memory beside weights."""
     quantizations: tuple[str, ...] = _ALL
-    """The types of weights and activations that it has kernels for."""
+    """The types of weights and activations that it has kernels for, those of GGUF files aside."""
+    gguf: bool = False
+    """It has kernels for the types of GGUF files."""
+    unpacked_dense_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Those that its dense products read into 16 bits on GPUs of a generation without their
+    arithmetic."""
+    unpacked_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Those that the products of its experts read so."""
+    unpacked_cache_architectures: tuple[str, ...] = ()
+    """Generations of GPUs without 8-bit floats on which it keeps the cache in them, and attention
+    computes in 16 bits."""
     tensor_parallel: bool = True
     """It can share matrix products between GPUs."""
     pipeline_parallel: bool = True

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 _BITS_OF_WEIGHTS = {4: "w4a16", 8: "w8a16"}
-_ALGORITHMS = {"FP8": "fp8", "NVFP4": "nvfp4"}
+# quant_algo of ModelOpt, and the methods whose name says all.
+_ALGORITHMS = {
+    "FP8": "fp8", "FP8_PER_CHANNEL_PER_TOKEN": "fp8", "FP8_PB_WO": "fp8_block", "NVFP4": "nvfp4",
+    "NVFP4_AWQ": "nvfp4", "W4A16_AWQ": "w4a16", "W4A8_AWQ": "w4a8", "INT4_AWQ": "w4a16",
+}  # fmt: skip
+_METHODS = {"fbgemm_fp8": "fp8", "ptpc_fp8": "fp8", "eetq": "w8a16"}
+# Groups that share a scale in formats of 4-bit floats: part of what these are.
+_OWN_GROUPS = ("nvfp4", "mxfp4")
 _EXPERT_COUNTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 _USUAL_GROUP = 128
 _LAYER = re.compile(r"layers\.(\d+)(?:\.(\w+))?")
@@ -41,7 +48,9 @@ def published_types(values: Mapping[str, Any]) -> dict[str, Any]:
     has_experts = any(shape.get(name) for name in _EXPERT_COUNTS)
     if has_experts and any(_PARTS["attention"].search(name) for name in left_out):
         words = {"expert_quantization": word}
-    stored = _groups(config) | _kept(left_out, shape.get("num_hidden_layers") or 0)
+    stored = _kept(left_out, shape.get("num_hidden_layers") or 0)
+    if word not in _OWN_GROUPS:
+        stored = _groups(config) | stored
     if stored:
         where = "quantization_config of the config.json"
         words["checkpoints"] = [{"quantization": word, "source": where, **stored}]
@@ -96,10 +105,14 @@ def _word(config: Mapping[str, Any]) -> str | None:
     method = config.get("quant_method")
     if method == "fp8":
         return "fp8_block" if config.get("weight_block_size") else "fp8"
-    if method in ("awq", "gptq"):
-        return _BITS_OF_WEIGHTS.get(config.get("bits") or 0)
-    if method == "modelopt":
+    if method in ("awq", "gptq", "auto-round"):
+        return _BITS_OF_WEIGHTS.get(config.get("bits") or config.get("w_bit") or 0)
+    if method == "bitsandbytes":
+        return "w4a16" if config.get("load_in_4bit") else "w8a16"
+    if str(method).startswith("modelopt"):
         return _ALGORITHMS.get(str(config.get("quant_algo")))
+    if method in _METHODS:
+        return _METHODS[method]
     if method == "compressed-tensors":
         groups = config.get("config_groups")
         first: Any = next(iter(groups.values()), None) if isinstance(groups, dict) else None
@@ -112,8 +125,12 @@ def _compressed(group: Mapping[str, Any]) -> str | None:
     if not isinstance(weights, dict):
         return None
     bits = weights.get("num_bits")
+    if bits == 4 and weights.get("type") == "float":
+        return "mxfp4" if weights.get("group_size") == 32 else "nvfp4"
     if not isinstance(inputs, dict):
         return _BITS_OF_WEIGHTS.get(bits or 0)
     if bits == 8 and inputs.get("num_bits") == 8:
+        if weights.get("strategy") == "block":
+            return "fp8_block"
         return "fp8" if weights.get("type") == "float" else "w8a8"
-    return None
+    return "w4a8" if bits == 4 and inputs.get("num_bits") == 8 else None

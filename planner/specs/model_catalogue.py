@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from planner.specs.cache import kept
+from planner.specs.checkpoint_names import format_of
 from planner.specs.files import aliased, find
 from planner.specs.load import read_spec
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind
 
+_SIXTEEN_BIT = "w16a16"
+
 
 def load_model(name: str, folder: Path | None = None) -> ModelSpec:
     """A model by name, alias, ORG/NAME of Hugging Face, or path (``.toml``, ``config.json``).
+
+    A built-in model by the name of a checkpoint has the weights that this name tells of.
 
     Raises
     ------
@@ -45,7 +51,21 @@ def _of_hugging_face(name: str, folder: Path | None) -> ModelSpec:
 def _built_in(repository: str, folder: Path | None) -> ModelSpec | None:
     """The built-in model that has ``repository`` among its aliases, if there is one."""
     path = aliased(SpecKind.MODELS, repository, folder)
-    return None if path is None else _from_toml(path)
+    return None if path is None else _as_published(_from_toml(path), repository)
+
+
+def _as_published(model: ModelSpec, repository: str) -> ModelSpec:
+    """The model with the types of a checkpoint's weights, as far as its name tells them."""
+    word = format_of(repository)
+    if word is None:
+        return model
+    if word == _SIXTEEN_BIT:
+        return replace(model, quantization=None, expert_quantization=None)
+    experts_alone = model.quantization is None and model.expert_quantization is not None
+    dense = None if experts_alone else word
+    return replace(
+        model, quantization=dense, expert_quantization=word if model.num_experts else None
+    )
 
 
 @kept

@@ -9,6 +9,7 @@ import numpy as np
 
 from planner.arrays import CodeArray
 from planner.enums import CacheType, ComputePrecision, Fp8Recipe, Precision, Quantization
+from planner.specs.gguf import GGUF_BITS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,7 @@ _EIGHT = (Precision.FP8, Precision.INT8)
 
 # Scales: one 16-bit number per 128 weights (GPTQ, AWQ), an fp8 one per 16 (nvfp4), an 8-bit
 # exponent per 32 (mxfp4), an fp32 one per 128 x 128 (block-scaled fp8).
-FORMATS: Mapping[Quantization, KernelFormat] = {
+_PLAIN: dict[Quantization, KernelFormat] = {
     Quantization.W16A16: KernelFormat(
         weight=2.0, activation=2.0, compute=_SIXTEEN, kernel="bf16", experts="bf16"
     ),
@@ -77,6 +78,20 @@ FORMATS: Mapping[Quantization, KernelFormat] = {
         experts="mxfp4",
     ),
 }  # fmt: skip
+# Kernels of GGUF files are those of integers of 4 bits or of 8, whichever are nearer.
+_MIDDLE_BITS = 5.0
+FORMATS: Mapping[Quantization, KernelFormat] = _PLAIN | {
+    code: replace(
+        _PLAIN[Quantization.W4A16 if bits < _MIDDLE_BITS else Quantization.W8A16], weight=bits / 8
+    )
+    for code, bits in GGUF_BITS.items()
+}
+
+_UNPACKED: Mapping[Quantization, KernelFormat] = {
+    Quantization.FP8: FORMATS[Quantization.W8A16],
+    Quantization.FP8_BLOCK: FORMATS[Quantization.W8A16],
+    Quantization.NVFP4: FORMATS[Quantization.W4A16],
+}  # The kernels that read weights of a type into 16 bits: those of integers of as many bits.
 
 _FP8_TRAINING: Mapping[Fp8Recipe, KernelFormat] = {
     Fp8Recipe.DELAYED: FORMATS[Quantization.FP8],
@@ -132,6 +147,16 @@ def compute_precision(
 ) -> Precision | None:
     """The precision a GPU with these peaks multiplies in; None if it has none for it."""
     return first_of(FORMATS[quantization].compute, supported)
+
+
+def format_on(quantization: Quantization, supported: Mapping[Precision, float]) -> KernelFormat:
+    """How a GPU with these peaks multiplies: on weights of a type whose arithmetic it lacks, in 16
+    bits as kernels like Marlin do, with the bytes that the type stores."""
+    own = FORMATS[quantization]
+    unpacked = _UNPACKED.get(quantization)
+    if unpacked is None or compute_precision(quantization, supported) is not None:
+        return own
+    return replace(unpacked, weight=own.weight)
 
 
 def first_of(precisions: Iterable[Precision], supported: Container[Precision]) -> Precision | None:

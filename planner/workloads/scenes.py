@@ -249,7 +249,7 @@ class Outer:
         name, request = self.workload.precision, question.request
         asked: list[Any] = [None]
         if request.precision is not None:
-            codes = checked(name, _listed(request.precision, _words_of(name)))
+            codes = checked(name, _listed(request.precision, glossary()[name].codes.usual()))
             asked = [word(name, code) for code in codes]
         several = len(question.counts) > 1
         for precision in asked:
@@ -276,8 +276,3 @@ def _listed(given: Any, every: Sequence[Any]) -> Sequence[Any]:
         return every
     words = given if isinstance(given, tuple | list) else [given]
     return [*dict.fromkeys(words)]
-
-
-def _words_of(name: str) -> list[Any]:
-    term = glossary()[name]
-    return [term.shown(code) for code in term.codes]

@@ -167,7 +167,7 @@ BAD = {
     "unknown engine": ((*SERVE, "--engine", "sglan"), 2, "Did you mean sglang"),
     "neither GPUs nor rate": (SERVE[:7], 3, "--request-rate"),
     "context too long": ((*SERVE, "--input-tokens", "131072"), 2, "positions for 131,072"),
-    "no kernels": ((*INFER, "--set", "quantization=fp8"), 4, "has no kernels"),
+    "no kernels": ((*INFER, "--set", "quantization=w4a4", "--gpu", "h100"), 4, "has no kernels"),
     "heads": (
         (*ONE, "--set", "tensor_parallel=3", "--gpus", "3"),
         4,

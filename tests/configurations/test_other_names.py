@@ -11,6 +11,7 @@ import planner
 from planner.configurations.choices import checked
 from planner.enums import CacheType, ComputePrecision, Quantization
 from planner.errors import SearchSpaceError, SpecError
+from planner.specs.gguf import GGUF_BITS
 from planner.specs.model_checks import quantization_word
 
 ONE: dict[str, Any] = {
@@ -31,6 +32,11 @@ def test_other_names_stand_for_words_and_hide_none(codes: Any) -> None:
         ("bf16", "w16a16"), ("FP16", "w16a16"), ("fp8", "fp8"), ("fp8-block", "fp8_block"),
         ("fp4", "nvfp4"), ("int8", "w8a8"), ("int4", "w4a16"), ("AWQ", "w4a16"),
         ("gptq-int4", "w4a16"), ("nvfp4", "nvfp4"), ("w4a16", "w4a16"),
+        ("awq_marlin", "w4a16"), ("gptq_marlin", "w4a16"), ("bnb", "w4a16"), ("bnb-nf4", "w4a16"),
+        ("bitsandbytes", "w4a16"), ("bnb-8bit", "w8a16"), ("modelopt", "fp8"),
+        ("fbgemm_fp8", "fp8"), ("q4_k_m", "q4_k_m"), ("Q8_0", "q8_0"), ("q4-k-m", "q4_k_m"),
+        ("Q6_K_L", "q6_k"), ("q5", "q5_k_m"), ("IQ2_XXS", "iq2_xxs"),
+        ("hqq", "w4a16"), ("eetq", "w8a16"),
     ],
 )  # fmt: skip
 def test_a_quantization_by_the_name_people_use(name: str, word: str) -> None:
@@ -55,6 +61,18 @@ def test_an_option_by_the_name_that_papers_and_frameworks_have(
     assert checked(parameter, [name]) == checked(parameter, [word])
 
 
+def test_all_types_are_all_but_those_of_files() -> None:
+    of_files = {code.word for code in GGUF_BITS}
+    assert set(Quantization.usual()) == set(Quantization.words()) - of_files
+    asked: dict[str, Any] = {
+        "workload": "inference", "model": "llama-3.1-70b", "gpu": "rtx4090", "num_gpus": 1,
+        "engine": "llama-cpp",
+        "settings": {"concurrency": 1, "weight_offload": 0.0, "kv_cache": "bf16"},
+    }  # fmt: skip
+    assert planner.search(**asked, precision="iq1_s").table["quantization"] == ["iq1_s"]
+    assert not planner.search(**asked, precision="all").table
+
+
 def test_names_of_one_type_are_one_value() -> None:
     assert len(checked("quantization", ["bf16", "fp16", "w16a16", "fp8"])) == 2
 
@@ -64,6 +82,8 @@ def test_names_of_one_type_are_one_value() -> None:
     [
         ("quantization", "bf61", "Did you mean bf16?"),
         ("quantization", "awk", "Did you mean awq?"),
+        ("quantization", "q4_k_n", "Did you mean q4_k_m?"),
+        ("quantization", "awq_marling", "Did you mean awq_marlin?"),
         ("kv_cache", "fp8_e4m4", "fp8_e4m3"),
     ],
 )

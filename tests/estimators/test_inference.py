@@ -114,6 +114,20 @@ def test_hybrid_models_cache_their_attention_layers_and_keep_states() -> None:
     assert short - cached == pytest.approx(states, rel=0.002)
 
 
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        ("IQ1_S", 1.87), ("IQ2_XXS", 2.23), ("Q2_K", 2.95), ("Q3_K_M", 3.74), ("Q3_K_L", 4.02),
+        ("Q4_0", 4.34), ("Q4_K_M", 4.58), ("Q5_K_M", 5.33), ("Q6_K", 6.14), ("Q8_0", 7.95),
+    ],
+)  # fmt: skip
+def test_sizes_of_gguf_files(kind: str, size: float) -> None:
+    """Llama 3.1 8B, in GiB: tools/quantize/README.md of llama.cpp."""
+    setting = serving_setting("llama-3.1-8b", engine="llama-cpp")
+    found = serving_memory(setting, replicas(quantization=Quantization[kind])).weights
+    assert float(found) / GIB == pytest.approx(size, rel=0.005)
+
+
 def test_gguf_files_quantize_embedding_and_logits() -> None:
     """Llama 3 8B in Q4_K_M is a file of 4.58 GiB at 4.9 bits a weight."""
     setting = serving_setting("llama-3-8b", engine="llama-cpp")
@@ -199,8 +213,9 @@ def test_more_requests_are_slower_each_and_faster_together() -> None:
     ],
 )
 def test_what_is_impossible_says_why(change: dict[str, Any], rule: str) -> None:
-    """On an A100, which has no fp8."""
-    estimate = evaluate_serving(serving_setting(), replicas(**change))
+    """On an A100, which has no fp8, with an engine that does not do without."""
+    setting = serving_setting(engine="tensorrt-llm")
+    estimate = evaluate_serving(setting, replicas(**change))
     assert SERVING_REJECTIONS[int(estimate.rejected_by) - 1] == rule
 
 

@@ -23,6 +23,14 @@ FORMATS = {
     "w16a16": (2.0, 2.0, "bf16", "bf16", "bf16"),
     "fp8": (1.0, 1.0, "fp8", "fp8_tensor", "fp8"),
     "w4a16": (0.5 + 2 / 128, 2.0, "int4_weight_only", "int4_weight_only", "bf16"),
+    "nvfp4": (0.5 + 1 / 16, 3.0, "nvfp4", "nvfp4", "fp4"),
+    "q4_k_m": (4.8944 / 8, 2.0, "int4_weight_only", "int4_weight_only", "bf16"),
+    "q6_k": (6.5633 / 8, 2.0, "int8_weight_only", "bf16", "bf16"),
+}
+# The same on GPUs without that arithmetic: kernels of integers, which compute in 16 bits.
+UNPACKED = {
+    "fp8": (1.0, 2.0, "int8_weight_only", "bf16", "bf16"),
+    "nvfp4": (0.5 + 1 / 16, 2.0, "int4_weight_only", "int4_weight_only", "bf16"),
 }
 CACHE_BYTES = {"bf16": 2.0, "fp8": 1.0, "int4": 0.5 + 2 / 64}
 
@@ -84,6 +92,11 @@ class Replica:
         return self.max_num_batched_tokens * self.attention_data_parallel
 
 
+def form_of(world: ServingWorld, word: str) -> tuple[float, float, str, str, str]:
+    """How this GPU multiplies weights of a type."""
+    return FORMATS[word] if FORMATS[word][4] in world.gpu.peak_flops else UNPACKED[word]
+
+
 def memory_time(world: ServingWorld, num_bytes: float, kernels: float = 1.0) -> float:
     e = world.gpu.efficiency.memory_bound
     moved = num_bytes / (world.gpu.memory_bandwidth * e.bandwidth_fraction)
@@ -102,7 +115,7 @@ def product(world: ServingWorld, rows: float, columns: float, depth: float, form
     """2mnk FLOPs, in tiles where the row has them; a cast of A reads 2 and writes 1 byte."""
     if rows <= 0:
         return 0.0
-    weight, activation, kernel, _, _ = FORMATS[form]
+    weight, activation, kernel, _, peak = form_of(world, form)
     e = world.gpu.efficiency.gemm.get(kernel)
     flops = 2 * rows * columns * depth
     if e is None:
@@ -114,11 +127,11 @@ def product(world: ServingWorld, rows: float, columns: float, depth: float, form
     time = _roofline(world, e, flops, moved, form, own_library=True)
     table = world.gpu.efficiency.gemm_table
     if table and kernel == "bf16":
-        peak, sizes = FORMATS[form][4], (rows, columns, depth)
+        sizes = (rows, columns, depth)
         held = clock(world, peak)
         time *= scalar_machine.tabulated(world.gpu, table, peak, sizes, held)
         time /= scalar_machine.plain_product(world.gpu, peak, sizes, held, measured=True)
-    casts = form == "fp8" and not world.execution.fused_quantization
+    casts = kernel == "fp8" and not world.execution.fused_quantization
     return time + (memory_time(world, 3 * rows * depth) if casts else 0.0)
 
 
@@ -145,8 +158,9 @@ def _roofline(
     if own_library:
         compute *= world.engine.linear_compute_by_architecture.get(gpu.architecture, 1.0)
         read *= execution.quantized_bandwidth_fraction if FORMATS[form][0] < 2 else 1.0
-    peak = gpu.peak_flops[FORMATS[form][4]] * compute * execution.compute_fraction
-    peak *= clock(world, FORMATS[form][4])
+    precision = form_of(world, form)[4]
+    peak = gpu.peak_flops[precision] * compute * execution.compute_fraction
+    peak *= clock(world, precision)
     bandwidth = gpu.memory_bandwidth * read * execution.weight_bandwidth_fraction
     q = e.sharpness
     together = ((flops / peak) ** q + (moved / bandwidth) ** q) ** (1 / q)
@@ -193,7 +207,7 @@ def expert_slots(world: ServingWorld, c: Replica, mlp: Any) -> int:
 def experts(world: ServingWorld, c: Replica, mlp: Any, tokens: float, pairs: float) -> float:
     """Matrices of the rank with most of the ``pairs``; those of the experts visited are read."""
     number, h = expert_slots(world, c, mlp), mlp.moe_latent_size or world.model.hidden_size
-    weight, _, _, row, _ = FORMATS[c.expert_quantization]
+    weight, _, _, row, _ = form_of(world, c.expert_quantization)
     table = world.gpu.efficiency.grouped_gemm
     e = table.get(row) or table[{"fp8_tensor": "fp8"}.get(row, "bf16")]
     local = number / c.expert_parallel

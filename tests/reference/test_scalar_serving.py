@@ -76,9 +76,10 @@ def same(found: float, expected: float) -> bool:
 def test_steps_and_their_stages(
     model: str, replicas: list[Replica], gpu: str, execution: dict[str, Any]
 ) -> None:
-    if gpu.startswith("a100"):
-        replicas = [c for c in replicas if "fp8" not in vars(c).values()]
     setting = make_setting(model, gpu, execution=execution)
+    in_four = {"quantization": "nvfp4", "expert_quantization": "nvfp4"}
+    of_files = {"quantization": "q4_k_m", "expert_quantization": "q6_k"}
+    replicas = [*replicas, *(replace(replicas[0], **types) for types in (in_four, of_files))]
     world, table = make_world(setting), make_replicas(replicas)
     for batch in BATCHES:
         decoding = batch.prompts == 0

@@ -57,6 +57,68 @@ CASES = {
         {"quant_method": "modelopt", "quant_algo": "NVFP4"},
         {"quantization": "nvfp4", "expert_quantization": "nvfp4"},
     ),
+    "compressed NVFP4": (
+        {
+            "quant_method": "compressed-tensors",
+            "config_groups": {
+                "group_0": {
+                    "weights": {"num_bits": 4, "type": "float", "group_size": 16},
+                    "input_activations": {"num_bits": 4, "type": "float"},
+                }
+            },
+        },
+        {"quantization": "nvfp4", "expert_quantization": "nvfp4"},
+    ),
+    "compressed MXFP4": (
+        {
+            "quant_method": "compressed-tensors",
+            "config_groups": {
+                "group_0": {"weights": {"num_bits": 4, "type": "float", "group_size": 32}}
+            },
+        },
+        {"quantization": "mxfp4", "expert_quantization": "mxfp4"},
+    ),
+    "compressed fp8 of blocks": (
+        {
+            "quant_method": "compressed-tensors",
+            "config_groups": {
+                "group_0": {**FP8, "weights": {**FP8["weights"], "strategy": "block"}}
+            },
+        },
+        {"quantization": "fp8_block", "expert_quantization": "fp8_block"},
+    ),
+    "compressed 4 bit, 8-bit inputs": (
+        {
+            "quant_method": "compressed-tensors",
+            "config_groups": {
+                "group_0": {
+                    "weights": INT4["weights"],
+                    "input_activations": FP8["input_activations"],
+                }
+            },
+        },
+        {"quantization": "w4a8", "expert_quantization": "w4a8"},
+    ),
+    "modelopt with blocks": (
+        {"quant_method": "modelopt_fp8", "quant_algo": "FP8_PB_WO"},
+        {"quantization": "fp8_block", "expert_quantization": "fp8_block"},
+    ),
+    "FBGEMM": (
+        {"quant_method": "fbgemm_fp8"},
+        {"quantization": "fp8", "expert_quantization": "fp8"},
+    ),
+    "bitsandbytes of 4 bit": (
+        {"quant_method": "bitsandbytes", "load_in_4bit": True},
+        {"quantization": "w4a16", "expert_quantization": "w4a16"},
+    ),
+    "bitsandbytes of 8 bit": (
+        {"quant_method": "bitsandbytes", "load_in_8bit": True},
+        {"quantization": "w8a16", "expert_quantization": "w8a16"},
+    ),
+    "old AWQ": (
+        {"quant_method": "awq", "w_bit": 4},
+        {"quantization": "w4a16", "expert_quantization": "w4a16"},
+    ),
     "unknown": ({"quant_method": "new"}, {}),
     "no groups": ({"quant_method": "compressed-tensors", "config_groups": 3}, {}),
 }

@@ -24,11 +24,10 @@ from planner.estimators.kernel_work import cache_work
 from planner.estimators.machine import Group, Machine
 from planner.formulas.routing import experts_touched, fullest_rank_touched
 from planner.specs.engine import EngineProfile
-from planner.specs.quantization import FORMATS
+from planner.specs.quantization import KernelFormat, format_on
 
 SIXTEEN_BIT = np.asarray(Quantization.W16A16, dtype=np.int8)
 _SCORE_BYTES = 4.0
-_FORMATS = [FORMATS[code] for code in Quantization]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,11 +308,15 @@ class Kernels:
 
     @cached_property
     def _matrices(self) -> Rows:
-        return dense_rows(self.machine.gpu, _FORMATS, self.table.shown)
+        return dense_rows(self.machine.gpu, self._formats, self.table.shown)
 
     @cached_property
     def _expert_matrices(self) -> Rows:
-        return expert_rows(self.machine.gpu, _FORMATS, self.table.shown)
+        return expert_rows(self.machine.gpu, self._formats, self.table.shown)
+
+    @cached_property
+    def _formats(self) -> list[KernelFormat]:
+        return [format_on(code, self.machine.gpu.peak_flops) for code in Quantization]
 
     @cached_property
     def _decode_attention(self) -> dict[str, FloatArray]:

@@ -13,10 +13,13 @@ from planner.launch.pools import Server, draft_of, servers_of
 from planner.launch.serving import Worker, benchmark, common_quantities, workers_of
 from planner.launch.target import Argument, Draft, Process, Target, Variable
 from planner.launch.targets.llama_server_read import answers, starts
+from planner.specs.gguf import GGUF_BITS
 
 NAME = "llama-server"
 # A type of GGUF files for each type of weights.
-_FILES = {"w16a16": "F16", "w8a16": "Q8_0", "w4a16": "Q4_K_M", "mxfp4": "MXFP4"}
+_FILES = {"w16a16": "F16", "w8a16": "Q8_0", "w4a16": "Q4_K_M", "mxfp4": "MXFP4"} | {
+    code.word: code.name for code in GGUF_BITS
+}
 _ALL = "all"
 _MOST_SLOTS = 256
 

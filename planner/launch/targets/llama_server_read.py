@@ -5,21 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from planner.launch.checkpoint import checkpoint_of
 from planner.launch.served import Told, known_model, whole
 from planner.launch.understood import Answers, Reading
+from planner.specs.checkpoint_names import checkpoint_of
+from planner.specs.gguf import gguf_word
 
 _PROGRAMS = ("llama-server", "llama-server.exe", "llama-cli", "llama-cpp-server")
 _SLOTS, _STEP, _BATCH = 4, 512, 2048
-# Types in names of GGUF files by what their weights take, with the nearest that planner has.
-_TYPES = (
-    (r"mxfp4(?:_moe)?", "mxfp4", True),
-    (r"bf16|f16|fp16|f32", "w16a16", True),
-    (r"q8_[01k](?:_xl)?|q8", "w8a16", True),
-    (r"i?q4_[01]|q4_k(?:_[sml])?|iq4_(?:xs|nl)|q4_k_xl|q4", "w4a16", True),
-    (r"q[56]_[01]|q[56]_k(?:_[sml]|_xl)?|q[56]", "w8a16", False),
-    (r"i?q[123]_\w+", "w4a16", False),
-)
+# Types in names of GGUF files that are none of its own.
+_OTHERS = {
+    "mxfp4": "mxfp4", "mxfp4_moe": "mxfp4", "bf16": "w16a16", "f16": "w16a16", "fp16": "w16a16",
+    "f32": "w16a16",
+}  # fmt: skip
+_TYPE = re.compile(r"(?i)[-_.](mxfp4(?:_moe)?|bf16|f16|fp16|f32|i?q[1-8](?:_[a-z0-9]+)*)$")
 _PARTS = re.compile(r"-0*\d+-of-0*\d+$")
 
 
@@ -86,19 +84,15 @@ def _put_model(told: Told) -> None:
 
 def _split(name: str) -> tuple[str, str]:
     """A file's name without its type, and the type."""
-    for pattern, _, _ in _TYPES:
-        found = re.search(rf"(?i)[-_.]({pattern})$", name)
-        if found:
-            return name[: found.start()], found[1]
-    return name, ""
+    found = _TYPE.search(name)
+    return (name[: found.start()], found[1]) if found else (name, "")
 
 
 def _type_of(kind: str) -> tuple[str | None, bool]:
-    kind = kind.lower().removeprefix("ud-")
-    for pattern, word, is_exact in _TYPES:
-        if kind and re.fullmatch(pattern, kind):
-            return word, is_exact
-    return None, False
+    """The word of a type, and whether it is that very one."""
+    kind = kind.lower()
+    word = _OTHERS.get(kind) or gguf_word(kind)
+    return word, kind in _OTHERS or word == kind
 
 
 def _put_gpus(told: Told) -> None:

@@ -37,7 +37,7 @@ def jobs(draw: st.DrawFn) -> Job:
         pipeline_parallel=pp,
         concurrency=draw(several((1, 4, 32))),
         max_num_batched_tokens=draw(several((512, 2048))),
-        quantization=draw(several(("w16a16", "w8a16", "w4a16"))),
+        quantization=draw(several(("w16a16", "w8a16", "w4a16", "q6_k", "iq2_xs"))),
         kv_cache=draw(several(("bf16", "int8", "int4"))),
     )
 
@@ -72,11 +72,14 @@ def test_a_type_that_no_file_has_is_told() -> None:
 @pytest.mark.parametrize(
     ("name", "model", "word"),
     [
-        ("models/Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf", "llama-3.1-8b", "w4a16"),
-        ("Qwen3-30B-A3B-UD-Q4_K_XL.gguf", "qwen3-30b-a3b", "w4a16"),
-        ("Qwen3-8B-Q8_0-00001-of-00002.gguf", "qwen3-8b", "w8a16"),
+        ("models/Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf", "llama-3.1-8b", "q4_k_m"),
+        ("Qwen3-30B-A3B-UD-Q4_K_XL.gguf", "qwen3-30b-a3b", "q4_k_m"),
+        ("Qwen3-8B-Q8_0-00001-of-00002.gguf", "qwen3-8b", "q8_0"),
         ("Qwen3-8B-BF16.gguf", "qwen3-8b", "w16a16"),
-        ("Qwen3-8B-Q6_K.gguf", "qwen3-8b", "w8a16"),
+        ("Qwen3-8B-Q6_K.gguf", "qwen3-8b", "q6_k"),
+        ("Qwen3-8B-IQ1_S.gguf", "qwen3-8b", "iq1_s"),
+        ("Qwen3-8B-IQ2_XXS.gguf", "qwen3-8b", "iq2_xxs"),
+        ("Qwen3-8B-Q3_K_M.gguf", "qwen3-8b", "q3_k_m"),
         ("Qwen3-8B.gguf", "qwen3-8b", "w4a16"),
     ],
 )

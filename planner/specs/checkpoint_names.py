@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.specs.files import aliases_of, names
+from planner.specs.gguf import gguf_word
 from planner.specs.paths import SpecKind
 
 # Endings of names, each with the quantization it means; an empty one says nothing of it.
@@ -16,9 +17,7 @@ _ENDINGS = tuple(
     for pattern, quantization in (
         (r"gguf|hf|safetensors|dynamic|qat|it-qat|unsloth|ud|kv|mtp", ""),
         (r"\d{5}-of-\d{5}", ""),
-        (r"q8(?:_[a-z0-9]+)*", "w8a16"),
-        (r"i?q4(?:_[a-z0-9]+)*", "w4a16"),
-        (r"i?q[1-7](?:_[a-z0-9]+)*", ""),
+        (r"(?P<gguf>i?q[1-8](?:_[a-z0-9]+)*)", ""),
         (r"b?f(?:p|loat)?16", "w16a16"),
         (r"fp8[-_]block", "fp8_block"),
         (r"fp8", "fp8"),
@@ -32,6 +31,8 @@ _ENDINGS = tuple(
     )
 )
 _SIXTEEN_BIT = "w16a16"
+# Who publishes fp8 with a scale per 128 x 128 weights: weight_block_size of their config.json.
+_IN_BLOCKS = ("qwen/", "deepseek-ai/", "minimaxai/")
 _CACHED = re.compile(r"models--(?P<owner>[^/]+?)--(?P<name>[^/]+)")
 _SCHEME = re.compile(r"^[a-z0-9]+://", re.IGNORECASE)
 
@@ -61,15 +62,27 @@ def checkpoint_of(name: str, folder: Path | None = None) -> Checkpoint:
     Checkpoint(model='llama-3.3-70b', quantization='fp8')
     """
     chains = [_shortened(part) for part in _parts(name)]
-    words = [word for chain in chains for _, word in chain if word]
-    # 16 bit beside another format are those of the products: BNB-NF4-BF16.
-    quantization = next((word for word in words if word != _SIXTEEN_BIT), next(iter(words), None))
+    quantization = format_of(name)
     aliases, known = aliases_of(SpecKind.MODELS, folder), {*names(SpecKind.MODELS, folder)}
     for text in (text for chain in chains for text, _ in chain):
         plain = re.sub(r"[\s_]+", "-", text.strip().lower())
         if model := (plain if plain in known else aliases.get(plain)):
             return Checkpoint(model=model, quantization=quantization)
     return Checkpoint(model=None, quantization=quantization)
+
+
+def format_of(name: str) -> str | None:
+    """The quantization that the name of a checkpoint tells; None where it is silent.
+
+    >>> format_of("Qwen/Qwen3-32B-FP8"), format_of("Qwen/Qwen3-32B")
+    ('fp8_block', None)
+    """
+    parts = list(_parts(name))
+    words = [word for part in parts for _, word in _shortened(part) if word]
+    # 16 bit beside another format are those of the products: BNB-NF4-BF16.
+    word = next((word for word in words if word != _SIXTEEN_BIT), next(iter(words), None))
+    in_blocks = word == "fp8" and any(part.lower().startswith(_IN_BLOCKS) for part in parts)
+    return "fp8_block" if in_blocks else word
 
 
 def _parts(name: str) -> Iterator[str]:
@@ -95,4 +108,5 @@ def _shortened(part: str) -> list[tuple[str, str]]:
         found = next(((match, word) for match, word in ends if match), None)
         if found is None:
             return chain
-        chain.append((text[: found[0].start()], found[1]))
+        word = gguf_word(found[0].groupdict().get("gguf") or "") or found[1]
+        chain.append((text[: found[0].start()], word))
