@@ -308,7 +308,7 @@ def needed_memory(
     """
     start = needed_to_start(setting, memory, c) / setting.sure_share
     needed = np.maximum(memory.weights + memory.activations + memory.reserved + cache, start)
-    return (memory.host, setting.machine.host_memory), (needed, setting.usable_memory)
+    return (memory.host, setting.machine.host_memory), (needed, memory.usable)
 
 
 def fit_probability(
@@ -317,7 +317,7 @@ def fit_probability(
     """The probability that the fullest GPU has the memory that it needs to start."""
     errors = errors_of_memory(INFERENCE, setting, 1)
     needed = needed_to_start(setting, memory, c)
-    return errors.chance(predicted=needed, usable=setting.usable_memory)
+    return errors.chance(predicted=needed, usable=memory.usable)
 
 
 def cache_of(memory: ServingMemory, concurrency: FloatArray) -> FloatArray:

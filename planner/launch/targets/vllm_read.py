@@ -43,7 +43,6 @@ _OF_DOCUMENT = {
 }
 _MODEL_OPTIONS = ("--model", "--model-tag")
 _POOLS = {"kv_producer": PREFILL_POOL, "kv_consumer": DECODE_POOL}
-_SHARE = 0.92
 # Of the server, by memory: arg_utils.get_batch_defaults of 0.33.
 _LARGE, _LARGEST = 70 * GIB, 160 * GIB
 
@@ -91,7 +90,8 @@ def answers(reading: Reading) -> Answers:
     _put_batch(told, 1 if is_dense else dp)
     _put_drafts(told)
     _put_lora(told)
-    _note_memory(told)
+    told.copy("gpu_memory_utilization")
+    _note_offload(told)
     put_offload(told, model, "--cpu-offload-gb")
     note_lengths(told, whole(reading.value("max_model_len")))
     return told.answers(_pool(told))
@@ -160,11 +160,7 @@ def _put_lora(told: Told) -> None:
         told.take("--enable-lora", "--max-lora-rank", "--lora-modules", "--max-loras")
 
 
-def _note_memory(told: Told) -> None:
-    share = fraction(told.reading.text("--gpu-memory-utilization"))
-    told.take("--gpu-memory-utilization")
-    if share is not None and share != _SHARE:
-        told.notes.append(f"vLLM may use {share:g} of each GPU; {_SHARE} is its default.")
+def _note_offload(told: Told) -> None:
     if fraction(told.reading.text("--kv-offloading-size")):
         told.take("--kv-offloading-size", "--kv-offloading-backend")
         told.notes.append(
