@@ -248,6 +248,8 @@ def common_quantities(worker: Worker) -> dict[str, Any]:
 def _longest(job: Job) -> int:
     """Tokens of a request that a server takes: some beyond the plan's, as engines need one or two
     and prompts of random tokens are not read back exactly; of lengths that vary nearly all."""
+    if told := job["max_model_len"]:
+        return int(told)
     tokens = int(job["input_tokens"]) + int(job["output_tokens"])
     kinds = ("input", "output")
     varied = sum(

@@ -201,11 +201,46 @@ def needed_to_start(
 ) -> FloatArray:
     """Bytes without which the fullest GPU runs nothing.
 
-    A continuous engine makes requests wait for room in its cache, others need room for all.
+    A continuous engine makes requests wait for room in its cache, others need room for all. One
+    that is told its longest request needs room for that.
     """
-    c = configurations
+    c, most = configurations, setting.workload.max_model_len
     waits = setting.engine.scheduler.continuous
-    return memory.needed_for(1.0 if waits else c.concurrency / c.attention_data_parallel)
+    sequences = 1.0 if waits else c.concurrency / c.attention_data_parallel
+    needed = memory.needed_for(sequences)
+    if most is None:
+        return needed
+    held = sequence_bytes(setting, c, most) * sequences
+    return np.maximum(needed, memory.weights + memory.activations + memory.reserved + held)
+
+
+def longest_request(setting: ServingSetting) -> int:
+    """Tokens of the longest request that the engine takes: as it is told, else the model's."""
+    work = setting.workload
+    own = work.max_model_len or setting.model.max_position_embeddings
+    return own or work.input_tokens + work.output_tokens
+
+
+def longest_that_fits(
+    setting: ServingSetting,
+    memory: ServingMemory,
+    configurations: ServingConfigurations,
+    share: float = 1.0,
+) -> int:
+    """Tokens of the longest request for which one configuration has room in a ``share`` of what
+    the engine may use; at most those that it takes."""
+    sequences = 1.0
+    if not setting.engine.scheduler.continuous:
+        sequences = float(np.ravel(configurations.concurrency)[0])
+        sequences /= float(np.ravel(configurations.attention_data_parallel)[0])
+    beside = memory.weights + memory.activations + memory.reserved
+    fits, beyond = 0, longest_request(setting) + 1
+    while beyond - fits > 1:
+        middle = (fits + beyond) // 2
+        held = sequence_bytes(setting, configurations, middle) * sequences
+        has_room = bool(np.all(beside + held <= share * memory.usable))
+        fits, beyond = (middle, beyond) if has_room else (fits, middle)
+    return fits
 
 
 def starts_surely(

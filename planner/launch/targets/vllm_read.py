@@ -24,6 +24,7 @@ from planner.launch.served import (
 )
 from planner.launch.serving import AGGREGATED, DECODE_POOL, PREFILL_POOL
 from planner.launch.understood import Answers, Reading
+from planner.specs.model import ModelSpec
 from planner.units import GIB
 
 _TABLE = OptionTable.load("vllm")
@@ -93,6 +94,7 @@ def answers(reading: Reading) -> Answers:
     told.copy("gpu_memory_utilization")
     _note_offload(told)
     put_offload(told, model, "--cpu-offload-gb")
+    _put_longest(told, model)
     note_lengths(told, whole(reading.value("max_model_len")))
     return told.answers(_pool(told))
 
@@ -136,6 +138,16 @@ def _put_batch(told: Told, ranks: int) -> None:
         told.notes.append(
             "Prefixes are cached: give --prefix-cache-hit-rate, the share of prompts found there."
         )
+
+
+def _put_longest(told: Told, model: ModelSpec | None) -> None:
+    """The longest request, which vLLM has room for or does not start; -1 and auto: what fits."""
+    given = told.reading.value("max_model_len")
+    if whole(given):
+        told.values["max_model_len"] = whole(given)
+    elif given is None and model is not None and model.max_position_embeddings:
+        why = "--max-model-len is the model's positions by default"
+        told.assume("max_model_len", model.max_position_embeddings, why)
 
 
 def _put_drafts(told: Told) -> None:
