@@ -112,6 +112,7 @@ class Request:
     max_num_seqs: int | None = None
     enforce_eager: bool = False
     redundant_experts: int | None = None
+    max_model_len: int | None = None
 
     @property
     def limit_confidence(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from planner.cli import options
-from planner.cli.request import make_request
+from planner.cli.request import as_started, make_request
 
 
 @options.taking(
@@ -34,6 +34,7 @@ def explain(given: options.Given) -> None:
     check_outputs(None, json)
     if not (given["plan"] or given["from_file"] or given["settings"]):
         request = recommended_of(request).request()
+    request = as_started(given, request)
     explained = explained_plan(request, given["burst"], against_request(given, request))
     write_explanation(json, explained, given["context"].obj)
     if not given["quiet"]:

@@ -145,7 +145,13 @@ def _print(
     from planner.report.brief import print_one
     from planner.report.console import print_folded
     from planner.report.estimate import print_estimate, print_misfit
-    from planner.report.imported import print_change, print_diff, print_understood, print_wasted
+    from planner.report.imported import (
+        print_change,
+        print_diff,
+        print_started,
+        print_understood,
+        print_wasted,
+    )
 
     console = _console(given)
     print_understood(console, given["imported"], is_full=given["full"])
@@ -159,6 +165,7 @@ def _print(
         print_estimate(console, plan, found)
     else:
         print_one(console, plan, found)
+        print_started(console, plan, row)
         print_wasted(console, row)
     print_change(
         console,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.cli import options
-from planner.cli.request import given_answers, make_request
+from planner.cli.request import as_started, given_answers, make_request
 
 if TYPE_CHECKING:
     from planner.explaining.largest import Largest
@@ -41,12 +41,14 @@ def max_length(given: options.Given) -> None:
 
 
 def _show(given: options.Given, find: Callable[[Plan, Evaluation], Sequence[Largest]]) -> None:
-    request = _with_limits(given, make_request(given))
+    request = _with_limits(given, as_started(given, make_request(given)))
     from planner.errors import InfeasibleError
     from planner.files import check_outputs
     from planner.optimize.collector import first_row
+    from planner.plan import result_of
     from planner.report.console import make_console
     from planner.report.documents import write_document
+    from planner.report.engine_start import no_start
     from planner.report.largest import largest_lines, print_largest
     from planner.report.manifest import plan_manifest
     from planner.report.recommended import planned
@@ -61,7 +63,10 @@ def _show(given: options.Given, find: Callable[[Plan, Evaluation], Sequence[Larg
     ]
     write_document(json, plan_manifest(plan, given["context"].obj), largest=document)
     if all(one.largest is None for one in found):
-        raise InfeasibleError(" ".join(line for one in found for line in largest_lines(plan, one)))
+        lines = [line for one in found for line in largest_lines(plan, one)]
+        misses = result_of(plan, evaluation).nearest_misses
+        starts = (f"The engine {start}." for miss in misses if (start := no_start(miss)))
+        raise InfeasibleError(" ".join((*lines, *starts)))
     if not given["quiet"]:
         row = first_row(evaluation.table())
         print_largest(make_console(stderr=json == Path("-")), plan, row, found)

@@ -73,6 +73,21 @@ def make_request(given: Given, *, is_search: bool = False) -> Request:
     return request
 
 
+def as_started(given: Given, request: Request) -> Request:
+    """The request of a launch file as its engine runs it, as every command judges it; says what
+    that changes on stderr. Others stay as they are."""
+    if given.get("imported") is None:
+        return request
+    from planner.launch.judge import as_started as started_by_engine
+    from planner.report.console import make_console, print_folded
+
+    started, notes = started_by_engine(request, given.get("burst"))
+    if not given["quiet"]:
+        for note in notes:
+            print_folded(make_console(stderr=True), note)
+    return started
+
+
 class Answers(NamedTuple):
     """What was given for questions, and for limits, by name."""
 

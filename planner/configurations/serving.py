@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,6 +19,8 @@ class ServingConfigurations(ConfigurationTable):
     one attention rank.
     Experts are split over expert_parallel ranks, and each of them over what is left of the
     replica's stage. ``weight_offload``, ``kv_offload``: shares kept in host memory.
+    ``gpu_memory_utilization``: the share of a GPU's memory as the engine is told it, see
+    `planner.specs.engine.MemoryShare`; 0: the engine's own default.
     """
 
     workload = "serve"
@@ -35,6 +37,7 @@ class ServingConfigurations(ConfigurationTable):
     kv_cache: CodeArray
     weight_offload: FloatArray
     kv_offload: FloatArray
+    gpu_memory_utilization: FloatArray = field(default_factory=lambda: np.zeros(()))
 
     @property
     def stage_gpus(self) -> FloatArray:
@@ -84,6 +87,7 @@ class PoolConfigurations(ServingConfigurations):
     prefill_kv_cache: CodeArray
     prefill_weight_offload: FloatArray
     prefill_kv_offload: FloatArray
+    prefill_gpu_memory_utilization: FloatArray = field(default_factory=lambda: np.zeros(()))
 
     @classmethod
     def pooled(

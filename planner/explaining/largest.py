@@ -101,6 +101,9 @@ def largest_length(plan: Plan, found: Evaluation, name: str) -> Largest:
         raise SearchSpaceError("Samples of given lengths have no longest sequence: leave them out.")
     others = sum(getattr(work, other) for other in known if other != name)
     positions = found.source.setting.model.max_position_embeddings
+    taken = getattr(work, "max_model_len", None)
+    bound = min(filter(None, (taken, positions)), default=None)
+    ends_at = "the positions of the model" if bound == positions else "max_model_len of the engine"
     configurations = found.candidates.configurations
 
     def grown(numbers: FloatArray) -> tuple[Source, Any]:
@@ -116,9 +119,9 @@ def largest_length(plan: Plan, found: Evaluation, name: str) -> Largest:
         plan,
         name,
         own=int(getattr(work, name)),
-        most=max(int((positions or _MOST_TOKENS) - others), 1),
+        most=max(int((bound or _MOST_TOKENS) - others), 1),
         grown=grown,
-        ends_at="the positions of the model" if positions else "",
+        ends_at=ends_at if bound else "",
     )
 
 

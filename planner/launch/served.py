@@ -7,11 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from planner.configurations.serving import OF_PREFILL, PREFILL
+from planner.configurations.serving import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.errors import LaunchError, PlannerError
+from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.inference.weights import weight_bytes
+from planner.estimators.machine import Machine
+from planner.inputs import read
 from planner.launch.accepted import Accepted
 from planner.launch.option_table import OptionTable
-from planner.launch.serving import DECODE_POOL, PREFILL_POOL, weights_per_gpu
+from planner.launch.serving import DECODE_POOL, PREFILL_POOL
 from planner.launch.text import Given
 from planner.launch.understood import Answers, Reading
 from planner.reading import json_of
@@ -19,10 +23,13 @@ from planner.specs.catalogue import Catalogue
 from planner.specs.checkpoint_names import checkpoint_of
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
+from planner.specs.serving import ServingWorkload
+from planner.terms import glossary
 from planner.units import GIB
 
 _AGGREGATED, _DISAGGREGATED = "aggregated", "disaggregated"
 _SIXTEEN_BIT = "w16a16"
+_ANY_GPU, _ANY_NODE = "a100-sxm-80gb", "dgx-a100"  # weights are as large on every one
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+|[\w-][\w.-]*")
 _FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -252,6 +259,30 @@ def put_offload(told: Told, model: ModelSpec | None, option: str) -> None:
         return
     whole_size = weights_per_gpu(model, told.values) / GIB
     told.values["weight_offload"] = min(round(size / whole_size, 4), 0.99)
+
+
+def weights_per_gpu(model: ModelSpec, values: Mapping[str, Any]) -> float:
+    """Bytes of the weights of a GPU of one server, wherever they are kept.
+
+    ``values`` has its parameters and the name of its ``engine``.
+    """
+    catalogue, terms = Catalogue(), glossary()
+    setting = ServingSetting(
+        machine=Machine(
+            gpu=catalogue.load_gpu(_ANY_GPU).spec,
+            cluster=catalogue.load_cluster(_ANY_NODE).spec,
+        ),
+        model=model,
+        engine=catalogue.load_engine(str(values["engine"])).spec,
+        workload=ServingWorkload(input_tokens=1, output_tokens=1),
+    )
+    names = (*ServingConfigurations.names(),)
+    own = {
+        name: terms[name].coded(read(terms[name], value) if isinstance(value, str) else value)
+        for name, value in values.items()
+        if name in names
+    }
+    return float(weight_bytes(setting, ServingConfigurations.of(**own)).total)
 
 
 def note_lengths(told: Told, longest: int | None) -> None:

@@ -13,9 +13,7 @@ from planner.configurations.serving import OF_PREFILL, PREFILL, SERVING_NAMES, S
 from planner.errors import LaunchError
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.setting import ServingSetting
-from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
-from planner.inputs import read
 from planner.launch.benchmark import serving_benchmark
 from planner.launch.drafting import named_draft
 from planner.launch.job import Job
@@ -36,7 +34,6 @@ _DIGITS = 4
 _SLACK = 32
 # Standard deviations of a normal distribution that 1 in 1,000 exceeds.
 _ONE_IN_1000 = 3.0902
-_ANY_GPU, _ANY_NODE = "a100-sxm-80gb", "dgx-a100"  # weights are as large on every one
 _SIXTEEN_BIT = "w16a16"
 
 
@@ -153,13 +150,21 @@ class Worker:
         return serving_memory(setting, ServingConfigurations.of(**values, num_gpus=self.num_gpus))
 
     @property
+    def told_share(self) -> float | None:
+        """Share of a GPU's memory as the plan tells the engine; None if it leaves the default."""
+        return float(self.values["gpu_memory_utilization"] or 0.0) or None
+
+    @property
     def total_share(self) -> float:
         """Share of a GPU's memory for all that the engine keeps there."""
-        return round(float(self.job.profile.memory.gpu_memory_utilization), _DIGITS)
+        default = float(self.job.profile.memory.gpu_memory_utilization)
+        return self.told_share or round(default, _DIGITS)
 
     @property
     def static_share(self) -> float:
         """Share of a GPU's memory for weights and cache alone."""
+        if self.told_share is not None:
+            return self.told_share
         memory, size = self.memory, self.gpu.allocatable_memory
         beside = float(memory.activations + memory.reserved) / size
         return round(max(self.total_share - beside, 0.0), _DIGITS)
@@ -167,6 +172,8 @@ class Worker:
     @property
     def free_share(self) -> float:
         """Share for the cache of what weights and activations leave of a GPU's memory."""
+        if self.told_share is not None:
+            return self.told_share
         memory, size = self.memory, self.gpu.allocatable_memory
         free = size - float(memory.weights + memory.activations + memory.reserved)
         unused = size * (1 - self.total_share)
@@ -187,30 +194,6 @@ class Worker:
             return None
         weights = (self.offloaded_gib or 0.0) * GIB
         return round((float(self.memory.host) - weights) / GIB, _DIGITS)
-
-
-def weights_per_gpu(model: ModelSpec, values: Mapping[str, Any]) -> float:
-    """Bytes of the weights of a GPU of one server, wherever they are kept.
-
-    ``values`` has its parameters and the name of its ``engine``.
-    """
-    catalogue, terms = Catalogue(), glossary()
-    setting = ServingSetting(
-        machine=Machine(
-            gpu=catalogue.load_gpu(_ANY_GPU).spec,
-            cluster=catalogue.load_cluster(_ANY_NODE).spec,
-        ),
-        model=model,
-        engine=catalogue.load_engine(str(values["engine"])).spec,
-        workload=ServingWorkload(input_tokens=1, output_tokens=1),
-    )
-    names = (*ServingConfigurations.names(),)
-    own = {
-        name: terms[name].coded(read(terms[name], value) if isinstance(value, str) else value)
-        for name, value in values.items()
-        if name in names
-    }
-    return float(weight_bytes(setting, ServingConfigurations.of(**own)).total)
 
 
 def workers_of(job: Job) -> tuple[Worker, ...]:
@@ -265,6 +248,8 @@ def common_quantities(worker: Worker) -> dict[str, Any]:
 def _longest(job: Job) -> int:
     """Tokens of a request that a server takes: some beyond the plan's, as engines need one or two
     and prompts of random tokens are not read back exactly; of lengths that vary nearly all."""
+    if told := job["max_model_len"]:
+        return int(told)
     tokens = int(job["input_tokens"]) + int(job["output_tokens"])
     kinds = ("input", "output")
     varied = sum(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from planner.configurations.serving import PREFILL
 from planner.plan import Plan
 from planner.terms import glossary, terms_of
 from planner.workloads.training_words import FOLLOWING
@@ -25,7 +26,9 @@ def settings_text(plan: Plan, row: Mapping[str, Any]) -> str:
 
 
 def _goes_without_saying(name: str, value: Any) -> bool:
-    """Whether it follows from others, or is the default of what few plans set."""
+    """Whether it follows from others, or is the default of an engine or of what few plans set."""
+    if name.removeprefix(PREFILL) == "gpu_memory_utilization" and not value:
+        return True
     term = glossary().get(name)
     is_rare = term is not None and bool(term.axis) and int(term.rank or 0) >= _RARE
     return value in FOLLOWING.get(name, ()) or (

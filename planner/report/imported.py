@@ -8,11 +8,14 @@ from typing import Any
 
 from rich.console import Console
 
+from planner.estimators.inference.setting import ServingSetting
 from planner.improve import Change
 from planner.launch.imported import Imported
 from planner.launch.lines import Line, Status
 from planner.launch.rewrite import Rewritten
+from planner.plan import Plan
 from planner.report.console import make_table, print_folded, print_title
+from planner.report.engine_start import start_line
 from planner.report.short import share
 from planner.report.told import label, told
 from planner.terms import Term, glossary, terms_of
@@ -114,6 +117,13 @@ def print_wasted(console: Console, row: Mapping[str, Any]) -> None:
     words = [f"{_WASTED[name]} {share(part)}" for part, name in lost if part >= _TELLABLE]
     if words:
         print_folded(console, f"Of the step are lost: {', '.join(words)}.")
+
+
+def print_started(console: Console, plan: Plan, row: Mapping[str, Any]) -> None:
+    """What the engine's log has at its start; nothing of training."""
+    setting = plan.source_of(row).setting
+    if isinstance(setting, ServingSetting) and (line := start_line(setting, row)):
+        print_folded(console, line)
 
 
 def print_by_hand(console: Console, rewritten: Rewritten) -> None:

@@ -12,6 +12,7 @@ from planner.optimize.collector import NearestMiss
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
 from planner.plan import Plan
+from planner.report.engine_start import no_start
 from planner.report.overview import describe, where
 from planner.report.sure import fits_words
 from planner.units import GIB
@@ -74,6 +75,8 @@ def _sentence(
     bound, value = limit_texts(miss, plan.problem)
     is_memory = name in plan.problem.sources[0].rejections
     room = wording.room(miss.row) if is_memory else ""
+    if is_memory and (start := no_start(miss)):
+        return f"{start}{'' if _is_alone(result) else f' (nearest: {wording.in_short(miss.row)})'}"
     # Where requests lack room, how surely the others fit says nothing of the miss.
     surely = fits_words(miss.row) if is_memory and not room else ""
     if _is_alone(result):

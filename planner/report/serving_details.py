@@ -23,6 +23,7 @@ from planner.plan import Plan
 from planner.report.console import make_table, print_pairs, print_title
 from planner.report.details import Details, print_memory, print_sure
 from planner.report.electricity import electricity_pairs
+from planner.report.engine_start import start_pairs
 from planner.report.parts import first
 from planner.report.step_operators import print_steps, step_parts, step_rows
 from planner.report.told import token_costs, token_costs_of
@@ -46,9 +47,17 @@ def _deployment(console: Console, plan: Plan, candidates: Candidates) -> None:
         requests = text.count(row["concurrency"])
         print_title(console, f"Latency at {requests} requests a replica")
         console.print(_latency_table(console, candidates.estimate))
+    _print_start(console, candidates, row)
     print_title(console, "Speed")
     print_pairs(console, pairs | electricity_pairs(candidates, row))
     print_sure(console, plan, candidates)
+
+
+def _print_start(console: Console, candidates: Any, row: Mapping[str, Any]) -> None:
+    """What the engine's log has at its start, to compare."""
+    if pairs := start_pairs(candidates.setting, row):
+        print_title(console, "As the engine's log has it")
+        print_pairs(console, pairs)
 
 
 def _latency_table(console: Console, estimate: ServingEstimate) -> Table:

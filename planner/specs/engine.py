@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
@@ -22,6 +23,19 @@ from planner.specs.quantity import (
 
 Count = Annotated[int, Field(ge=1, le=10**7, strict=True)]
 _ALL = tuple(Quantization.usual())
+
+
+class MemoryShare(StrEnum):
+    """Of what an engine's option for GPU memory is a share.
+
+    ``GPU``: of the whole device, for all that the engine keeps there; ``STATIC``: of what the
+    device has free at the start, for weights and cache alone; ``FREE``: of what weights and
+    activations leave free, for the cache alone.
+    """
+
+    GPU = "gpu"
+    STATIC = "static"
+    FREE = "free"
 
 
 @checked
@@ -171,11 +185,13 @@ class EngineMemory:
     """What the engine takes of a device beside weights."""
 
     gpu_memory_utilization: Share
-    """Share of the device that the engine uses at most."""
+    """Share of the device that the engine uses at most where it is told nothing else."""
     reserved: BytesOrZero
     """Context, graphs and communication buffers."""
     block_size: Count
     """Tokens of one block of the paged cache; with 1 the cache is not paged."""
+    memory_share: MemoryShare | None = None
+    """Of what its own option for that is a share; None: it has no such option."""
     activation_copies: Ratio = 1.0
     """What it allocates for activations over what the largest layer needs at once."""
     communication: BytesOrZero = 0.0

@@ -31,7 +31,9 @@ class ServingWorkload:
     ``equal_lengths``: all requests have the very same lengths, so that those which start
     together end together. ``equal_prompts``: they have the very same tokens, so that those of a
     step choose the experts of one request. ``redundant_experts``: copies of routed experts in a
-    layer beside them; as few as give all ranks equal numbers where not given.
+    layer beside them; as few as give all ranks equal numbers where not given. ``max_model_len``:
+    tokens of the longest request that the engine takes, for which its cache must have room before
+    it starts; where not given it is told a length that finds room.
     """
 
     input_tokens: Tokens
@@ -49,6 +51,7 @@ class ServingWorkload:
     equal_lengths: bool = False
     equal_prompts: bool = False
     redundant_experts: Annotated[int, Field(ge=0, le=10_000)] | None = None
+    max_model_len: Tokens | None = None
 
 
 def redundant_experts(

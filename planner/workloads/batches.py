@@ -215,7 +215,7 @@ class Batches(Serving):
             "replicas": counts(c.data_parallel, shape),
             **parameter_columns(c, PARAMETERS),
             **{name: floats(value, shape) for name, value in values.items()},
-            **memory_columns(self.parts, shape),
+            **memory_columns(source.setting, self.parts, c, shape),
         }
 
     def _token_costs(self) -> Mapping[str, FloatArray]:

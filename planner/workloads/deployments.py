@@ -15,7 +15,9 @@ from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
 from planner.estimators.inference.memory import (
     SERVING_MEMORY_PARTS,
     ServingMemory,
+    longest_request,
     needed_to_start,
+    sequence_bytes,
 )
 from planner.estimators.inference.prefix import cached_tokens
 from planner.estimators.inference.setting import ServingSetting
@@ -285,8 +287,14 @@ def parameter_columns(
     return {prefix + name: worded(name, getattr(c, name), c.shape) for name in names}
 
 
-def memory_columns(memory: ServingMemory, shape: tuple[int, ...]) -> Columns:
-    """The memory of the fullest GPU by part."""
+def memory_columns(
+    setting: ServingSetting, memory: ServingMemory, c: ServingConfigurations, shape: tuple[int, ...]
+) -> Columns:
+    """The memory of the fullest GPU by part, and its cache as engines print it at their start."""
+    size, longest = np.maximum(memory.room.size, 0.0), longest_request(setting)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        held = sequence_bytes(setting, c, longest)
+        at_once = np.where(held > 0, size / held, np.nan)
     parts = {
         f"memory_{part}_gib": floats(getattr(memory, part) / GIB, shape)
         for part in SERVING_MEMORY_PARTS
@@ -296,6 +304,9 @@ def memory_columns(memory: ServingMemory, shape: tuple[int, ...]) -> Columns:
         **parts,
         "host_memory_gib": floats(memory.host / GIB, shape),
         "most_sequences": counts(memory.most_sequences, shape),
+        "kv_cache_size_gib": floats(size / GIB, shape),
+        "kv_cache_tokens": floats(np.floor(at_once * longest), shape),
+        "max_concurrency": floats(at_once, shape),
     }
 
 
@@ -308,7 +319,7 @@ def needed_memory(
     """
     start = needed_to_start(setting, memory, c) / setting.sure_share
     needed = np.maximum(memory.weights + memory.activations + memory.reserved + cache, start)
-    return (memory.host, setting.machine.host_memory), (needed, setting.usable_memory)
+    return (memory.host, setting.machine.host_memory), (needed, memory.usable)
 
 
 def fit_probability(
@@ -317,7 +328,7 @@ def fit_probability(
     """The probability that the fullest GPU has the memory that it needs to start."""
     errors = errors_of_memory(INFERENCE, setting, 1)
     needed = needed_to_start(setting, memory, c)
-    return errors.chance(predicted=needed, usable=setting.usable_memory)
+    return errors.chance(predicted=needed, usable=memory.usable)
 
 
 def cache_of(memory: ServingMemory, concurrency: FloatArray) -> FloatArray:

@@ -295,7 +295,9 @@ class PoolDeployments(Deployments):
             "transfer_time_s": floats(self.transfer_time, shape),
             **self.promised(),
             "utilization": floats(self.load, shape),
-            **memory_columns(self.decode.memory, shape),
+            **memory_columns(
+                self.decode.setting, self.decode.memory, self.decode.configurations, shape
+            ),
         }
 
 

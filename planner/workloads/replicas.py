@@ -199,5 +199,5 @@ class Replicas(Deployments):
             **repeated(dict.fromkeys((*without, "transfer_time_s")), shape),
             **self.promised(),
             "utilization": floats(estimate.served.utilization, shape),
-            **memory_columns(estimate.memory, shape),
+            **memory_columns(self.setting, estimate.memory, c, shape),
         }

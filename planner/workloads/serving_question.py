@@ -30,6 +30,7 @@ _OF_WORKLOAD = (
     "acceptance_rate",
     "draft_cost",
     "redundant_experts",
+    "max_model_len",
 )
 
 
@@ -74,8 +75,14 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
     workload = check_spec(ServingWorkload, {**lengths, **values}, where="the workload")
     if request.redundant_experts and not model.num_experts:
         raise SpecError(f"{model.name} has no experts to copy: leave out --redundant-experts.")
-    limit = model.max_position_embeddings
+    limit, most = model.max_position_embeddings, workload.max_model_len
     length = workload.input_tokens + workload.output_tokens
+    if most is not None and length > most:
+        raise SpecError(
+            f"Requests of {length:,} tokens ({workload.input_tokens:,} in, "
+            f"{workload.output_tokens:,} out) are longer than the engine takes: max_model_len is "
+            f"{most:,}. Give --input-tokens and --output-tokens of fewer, or raise it."
+        )
     if limit is not None and length > limit:
         raise SpecError(
             f"{model.name} has positions for {limit:,} tokens, not {length:,} "

@@ -10,6 +10,7 @@ import numpy as np
 from planner.configurations.choices import checked, listed, refuse_unknown
 from planner.configurations.enumerate import Factor, OpenMesh, factor, joined
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
+from planner.errors import SearchSpaceError
 from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
@@ -18,7 +19,7 @@ from planner.terms import plain_values
 _ALL = "all"
 _LARGEST_REPLICA = 64
 _LAYOUT = ("tensor_parallel", "pipeline_parallel", "attention_data_parallel")
-_CACHE = ("kv_cache", "weight_offload", "kv_offload")
+_CACHE = ("kv_cache", "weight_offload", "kv_offload", "gpu_memory_utilization")
 _ALONE = (*_CACHE, "concurrency", "max_num_batched_tokens")
 
 
@@ -37,7 +38,7 @@ def serving_mesh(
     Raises
     ------
     SearchSpaceError
-        A parameter or a value is unknown, or there is no value left.
+        A parameter or a value is unknown, there is no value left, or the engine has no such option.
     """
     refuse_unknown(space, settings, SERVING_NAMES, derived=("data_parallel", "replicas"))
     of_engine = {"max_num_batched_tokens": engine.scheduler.max_num_batched_tokens}
@@ -50,6 +51,11 @@ def serving_mesh(
     }
     values = {name: listed(choice, bases) for name, choice in choices.items()}
     table = {name: checked(name, values[name]) for name in (*_LAYOUT, *_ALONE)}
+    if any(table["gpu_memory_utilization"]) and engine.memory.memory_share is None:
+        raise SearchSpaceError(
+            f"{engine.name} has no option for its share of the GPU's memory: leave out "
+            "gpu_memory_utilization, or name an engine that has (vllm, sglang, tensorrt-llm)."
+        )
     if not model.num_experts and "attention_data_parallel" not in settings:
         table["attention_data_parallel"] = [1]
     if "concurrency" not in settings:

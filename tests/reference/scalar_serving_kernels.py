@@ -82,6 +82,7 @@ class Replica:
     kv_cache: str = "bf16"
     weight_offload: float = 0.0
     kv_offload: float = 0.0
+    gpu_memory_utilization: float = 0.0
 
     @property
     def stage_gpus(self) -> int:

@@ -36,6 +36,7 @@ class Memory:
     room: Room
     host_room: Room
     host: float
+    usable: float
 
     @property
     def most_sequences(self) -> float:
@@ -207,6 +208,20 @@ def drafter(world: ServingWorld, c: Replica) -> tuple[ServingWorld, Replica] | N
     return replace(world, model=world.draft, draft=None), own
 
 
+def usable(world: ServingWorld, c: Replica, held: float, beside: float) -> float:
+    """Of a GPU, by the engine's own meaning of its share: of all, of weights and cache, of what
+    is left."""
+    size, memory = world.gpu.allocatable_memory, world.engine.memory
+    share = c.gpu_memory_utilization
+    if not share:
+        return size * memory.gpu_memory_utilization
+    if memory.memory_share == "static":
+        return min(share * size + beside, size)
+    if memory.memory_share == "free":
+        return held + beside + share * max(size - held - beside, 0.0)
+    return size * share
+
+
 def _room(size: float, sequence: float, longest: float, whole: float) -> Room:
     return Room(size=size, sequence=sequence, longest=longest, whole=whole)
 
@@ -226,17 +241,18 @@ def memory(world: ServingWorld, c: Replica) -> Memory:
     if c.tensor_parallel > 1 and world.gpu.scale_up.kind != "pcie":
         reserved += engine.memory.communication
     working = activations(world, c, c.concurrency / ranks)
-    usable = world.gpu.allocatable_memory * engine.memory.gpu_memory_utilization
     on_gpu, on_host = 1 - c.kv_offload, c.kv_offload
     of_host = world.cluster.host_memory_per_gpu or world.gpu.host.memory_per_gpu or float("inf")
     sizes = (on_gpu * typical / ranks, on_gpu * longest, on_gpu * longest / ranks)
-    left = usable - held * (1 - c.weight_offload) - beside - reserved
-    room = _room(left - working, *sizes)
+    on_device = held * (1 - c.weight_offload) + beside
+    may_use = usable(world, c, on_device, reserved + working)
+    room = _room(may_use - on_device - reserved - working, *sizes)
     if profiled(world):
         usual = activations(world, c, max(profiled(world), c.concurrency / ranks))
-        whole = _room(left - usual, *sizes)
+        more = usable(world, c, on_device, reserved + usual)
+        whole = _room(more - on_device - reserved - usual, *sizes)
         if whole.holds(whole.sequence) >= c.concurrency:
-            working, room = usual, whole
+            working, room, may_use = usual, whole, more
     host_room = Room(
         size=of_host - held * c.weight_offload,
         sequence=on_host * typical / ranks,
@@ -244,10 +260,10 @@ def memory(world: ServingWorld, c: Replica) -> Memory:
         whole=on_host * longest / ranks,
     )
     parts = {
-        "weights": held * (1 - c.weight_offload) + beside,
+        "weights": on_device,
         "kv_cache": min(room.sequence * c.concurrency, max(room.size, room.longest)),
         "activations": working,
         "reserved": reserved,
     }
     host = held * c.weight_offload + host_room.sequence * c.concurrency
-    return Memory(parts=parts, room=room, host_room=host_room, host=host)
+    return Memory(parts=parts, room=room, host_room=host_room, host=host, usable=may_use)

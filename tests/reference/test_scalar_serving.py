@@ -128,6 +128,23 @@ def test_memory_and_room(model: str, replicas: list[Replica], scheduler: dict[st
                     assert same(mine, value), (name, part, c)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+def test_room_by_the_share_of_memory_that_an_engine_is_told(engine: str) -> None:
+    setting = make_setting("llama-2-70b", "h100-sxm-80gb", engine, input_tokens=3000)
+    replicas = [
+        Replica(num_gpus=t, tensor_parallel=t, concurrency=n, gpu_memory_utilization=share,
+                weight_offload=host)
+        for t, n, host in ((4, 5, 0.0), (4, 900, 0.0), (2, 40, 0.25), (1, 1, 0.0))
+        for share in (0.0, 0.2, 0.55, 0.9, 1.0)
+    ]  # fmt: skip
+    world, found = make_world(setting), serving_memory(setting, make_replicas(replicas))
+    for row, c in enumerate(replicas):
+        expected = scalar_serving_memory.memory(world, c)
+        for name, value in {**expected.parts, "usable": expected.usable}.items():
+            assert same(at(getattr(found, name), row, len(replicas)), value), (name, c)
+        assert same(at(found.room.size, row, len(replicas)), expected.room.size), c
+
+
 @pytest.mark.parametrize(("scheduler", "workload"), TRAFFIC)
 @pytest.mark.parametrize(("model", "replicas"), [CASES[0], CASES[2]])
 def test_continuous_batching_and_its_spread(

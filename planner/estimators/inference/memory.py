@@ -19,6 +19,7 @@ from planner.estimators.inference.weights import weight_bytes
 from planner.formulas.kv_cache import paged_tokens
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Experts, Holder, Product, Split
+from planner.specs.engine import MemoryShare
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ class ServingMemory:
 
     ``kv_cache`` holds the sequences of the configuration's ``concurrency``; ``room`` is what the
     GPU has for it, ``host_room`` what its host has. ``host``: bytes of host memory that offloaded
-    weights and cache take for this GPU.
+    weights and cache take for this GPU. ``usable``: bytes that the engine may use of the GPU.
     """
 
     weights: FloatArray
@@ -64,6 +65,7 @@ class ServingMemory:
     room: Room
     host_room: Room
     host: FloatArray
+    usable: FloatArray
 
     def mapped(self, change: Callable[[FloatArray], FloatArray]) -> ServingMemory:
         """The memory with every array changed."""
@@ -96,7 +98,9 @@ class ServingMemory:
 
 
 SERVING_MEMORY_PARTS = tuple(
-    field.name for field in fields(ServingMemory) if field.name not in ("room", "host_room", "host")
+    field.name
+    for field in fields(ServingMemory)
+    if field.name not in ("room", "host_room", "host", "usable")
 )
 
 
@@ -115,8 +119,7 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
     typical = mean + (longest - mean) / np.sqrt(np.maximum(c.concurrency, 1.0))
     if setting.engine.scheduler.whole_requests or not setting.engine.scheduler.continuous:
         typical = longest
-    left = setting.usable_memory - weights - reserved
-    activations, kept = _kept(setting, c, left, longest, typical)
+    activations, usable, kept = _kept(setting, c, weights, reserved, longest, typical)
     size = kept.size
     offloaded = held * c.weight_offload
     on_host = _room(setting.machine.host_memory - offloaded, longest, typical, c, c.kv_offload)
@@ -128,6 +131,7 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
         room=kept,
         host_room=on_host,
         host=offloaded + on_host.sequence * c.concurrency,
+        usable=usable,
     )
 
 
@@ -139,29 +143,57 @@ def reserved_bytes(setting: ServingSetting, c: ServingConfigurations) -> FloatAr
     return np.asarray(memory.reserved + shared)
 
 
+def usable_bytes(
+    setting: ServingSetting,
+    c: ServingConfigurations,
+    *,
+    weights: FloatArray,
+    beside: FloatArray,
+) -> FloatArray:
+    """Bytes of a GPU that an engine may use which keeps ``weights``, and so much ``beside`` them
+    that is no cache: by the share it is told, else by its default."""
+    kind, size = setting.engine.memory.memory_share, setting.machine.gpu.allocatable_memory
+    told = c.gpu_memory_utilization
+    if kind is MemoryShare.STATIC:
+        usable = np.minimum(told * size + beside, size)
+    elif kind is MemoryShare.FREE:
+        usable = weights + beside + told * np.maximum(size - weights - beside, 0.0)
+    else:
+        usable = np.asarray(size * told)
+    return np.where(told > 0, usable, setting.usable_memory)
+
+
 def _kept(
     setting: ServingSetting,
     c: ServingConfigurations,
-    left: FloatArray,
+    weights: FloatArray,
+    reserved: FloatArray,
     longest: FloatArray,
     typical: FloatArray,
-) -> tuple[FloatArray, Room]:
-    """Activations, and the room that they and a cache share of what is ``left``.
+) -> tuple[FloatArray, FloatArray, Room]:
+    """Activations, what the engine may use, and the room that a cache has of it.
 
     Where the sequences that the engine samples by default to size the cache leave too little for
     the plan's, it is told to take those of the plan at most.
     """
     profiled, sampled = setting.profiled_seqs, c.concurrency / c.attention_data_parallel
     tokens = c.max_num_batched_tokens if profiled else step_tokens(setting, c)
+
+    def beside(activations: FloatArray) -> tuple[FloatArray, Room]:
+        usable = usable_bytes(setting, c, weights=weights, beside=reserved + activations)
+        left = usable - weights - reserved
+        return usable, _room(left - activations, longest, typical, c, 1 - c.kv_offload)
+
     own = _activation_bytes(setting, c, sampled, tokens)
-    room = _room(left - own, longest, typical, c, 1 - c.kv_offload)
+    usable, room = beside(own)
     if not profiled:
-        return own, room
+        return own, usable, room
     usual = _activation_bytes(setting, c, np.maximum(profiled, sampled), tokens)
-    usual_room = _room(left - usual, longest, typical, c, 1 - c.kv_offload)
+    usual_usable, usual_room = beside(usual)
     enough = usual_room.holds(usual_room.sequence) >= c.concurrency
     size = np.where(enough, usual_room.size, room.size)
-    return np.where(enough, usual, own), replace(room, size=size)
+    usable = np.where(enough, usual_usable, usable)
+    return np.where(enough, usual, own), usable, replace(room, size=size)
 
 
 def needed_to_start(
@@ -169,11 +201,46 @@ def needed_to_start(
 ) -> FloatArray:
     """Bytes without which the fullest GPU runs nothing.
 
-    A continuous engine makes requests wait for room in its cache, others need room for all.
+    A continuous engine makes requests wait for room in its cache, others need room for all. One
+    that is told its longest request needs room for that.
     """
-    c = configurations
+    c, most = configurations, setting.workload.max_model_len
     waits = setting.engine.scheduler.continuous
-    return memory.needed_for(1.0 if waits else c.concurrency / c.attention_data_parallel)
+    sequences = 1.0 if waits else c.concurrency / c.attention_data_parallel
+    needed = memory.needed_for(sequences)
+    if most is None:
+        return needed
+    held = sequence_bytes(setting, c, most) * sequences
+    return np.maximum(needed, memory.weights + memory.activations + memory.reserved + held)
+
+
+def longest_request(setting: ServingSetting) -> int:
+    """Tokens of the longest request that the engine takes: as it is told, else the model's."""
+    work = setting.workload
+    own = work.max_model_len or setting.model.max_position_embeddings
+    return own or work.input_tokens + work.output_tokens
+
+
+def longest_that_fits(
+    setting: ServingSetting,
+    memory: ServingMemory,
+    configurations: ServingConfigurations,
+    share: float = 1.0,
+) -> int:
+    """Tokens of the longest request for which one configuration has room in a ``share`` of what
+    the engine may use; at most those that it takes."""
+    sequences = 1.0
+    if not setting.engine.scheduler.continuous:
+        sequences = float(np.ravel(configurations.concurrency)[0])
+        sequences /= float(np.ravel(configurations.attention_data_parallel)[0])
+    beside = memory.weights + memory.activations + memory.reserved
+    fits, beyond = 0, longest_request(setting) + 1
+    while beyond - fits > 1:
+        middle = (fits + beyond) // 2
+        held = sequence_bytes(setting, configurations, middle) * sequences
+        has_room = bool(np.all(beside + held <= share * memory.usable))
+        fits, beyond = (middle, beyond) if has_room else (fits, middle)
+    return fits
 
 
 def starts_surely(
@@ -181,7 +248,7 @@ def starts_surely(
 ) -> BoolArray:
     """Whether the memory is there for that as surely as the setting asks for."""
     needed = needed_to_start(setting, memory, configurations)
-    return np.asarray(needed <= setting.sure_share * setting.usable_memory)
+    return np.asarray(needed <= setting.sure_share * memory.usable)
 
 
 def _room(

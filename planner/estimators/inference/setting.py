@@ -50,7 +50,7 @@ class ServingSetting:
 
     @property
     def usable_memory(self) -> float:
-        """Bytes of a GPU that the engine may use."""
+        """Bytes of a GPU that the engine may use by default."""
         return self.machine.gpu.allocatable_memory * self.engine.memory.gpu_memory_utilization
 
     @property

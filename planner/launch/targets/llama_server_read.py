@@ -46,6 +46,7 @@ def answers(reading: Reading) -> Answers:
     told.take("--ctx-size", "--kv-unified")
     if context:
         each = context // max(int(told.values["concurrency"]), 1)
+        told.values["max_model_len"] = each or None
         told.notes.append(
             f"The slots share {context:,} tokens of context: {each:,} for prompt and answer of "
             "each; give --input-tokens and --output-tokens."

@@ -60,7 +60,7 @@ def worker_quantities(worker: Worker) -> dict[str, Any]:
         "server_step_tokens": None if decodes else tokens * worker.ranks,
         "most_prefill_tokens": tokens if tokens > _MOST_PREFILL_TOKENS and not decodes else None,
         "max_num_batched_tokens": worker.values["max_num_batched_tokens"] if decodes else None,
-        "memory_share": worker.static_share,
+        "gpu_memory_utilization": worker.static_share,
         "offloaded_whole_gib": None if offloaded is None else math.ceil(offloaded),
         "weight_offload": worker.values["weight_offload"] if is_rounded else None,
         "cache_on_host_gb": None if on_host is None else math.ceil(on_host * GIB / 1e9),

@@ -8,7 +8,6 @@ from planner.launch.accepted import Accepted
 from planner.launch.option_table import OptionTable
 from planner.launch.served import (
     Told,
-    fraction,
     known_gpu,
     note_lengths,
     put_draft_model,
@@ -66,13 +65,7 @@ def answers(reading: Reading) -> Answers:
     if reading.has("--enable-lora") or reading.has("--lora-paths"):
         told.values["lora_rank"] = whole(reading.text("--max-lora-rank")) or 16
         told.take("--enable-lora", "--max-lora-rank", "--lora-paths", "--max-loras-per-batch")
-    share = fraction(reading.text("--mem-fraction-static"))
-    told.take("--mem-fraction-static")
-    if share is not None:
-        told.notes.append(
-            f"Weights and cache may take {share:g} of each GPU; without the option SGLang works "
-            "the share out."
-        )
+    told.copy("gpu_memory_utilization")
     put_offload(told, model, "--cpu-offload-gb")
     if reading.has("--enable-hierarchical-cache"):
         told.take("--enable-hierarchical-cache", "--hicache-ratio", "--hicache-size")

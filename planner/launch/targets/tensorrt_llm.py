@@ -47,7 +47,7 @@ def worker_quantities(worker: Worker) -> dict[str, Any]:
         "attention_data_parallel": worker.ranks if worker.ranks > 1 and not splits else None,
         "max_num_seqs": worker.max_num_seqs if splits else int(worker.values["concurrency"]),
         "chunked_prefill": bool(worker.job.profile.scheduler.chunked_prefill),
-        "memory_share": worker.free_share,
+        "gpu_memory_utilization": worker.free_share,
         "weight_offload": worker.values["weight_offload"],
         "host_cache_bytes": None if on_host is None else round(on_host * GIB),
         "mtp_tokens": drafts if uses_modules else None,

@@ -107,7 +107,7 @@ def _server(reading: Reading, pool: str) -> Answers:
     )
     told.put_gpus(stage * pp)
     put_quantization(told, name, model)
-    told.copy("kv_cache")
+    told.copy("kv_cache", "gpu_memory_utilization")
     _put_batch(told, ranks)
     drafts = whole(reading.value("mtp_tokens")) or whole(reading.value("draft_tokens")) or 0
     if drafts:
@@ -115,7 +115,8 @@ def _server(reading: Reading, pool: str) -> Answers:
         told.notes.append(
             "Tokens are drafted: give --acceptance-rate, the probability that one is accepted."
         )
-    note_lengths(told, whole(reading.value("max_model_len")))
+    told.values["max_model_len"] = whole(reading.value("max_model_len"))
+    note_lengths(told, told.values["max_model_len"])
     return told.answers(pool)
 
 

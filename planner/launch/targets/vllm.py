@@ -58,7 +58,7 @@ def worker_quantities(worker: Worker) -> dict[str, Any]:
         **with_online(worker, _ONLINE),
         "expert_parallel": None if experts in (1, stage) else experts,
         "splits_experts": experts > 1 and experts == stage,
-        "memory_share": worker.total_share,
+        "gpu_memory_utilization": worker.total_share,
         "cache_on_host_total_gib": None if on_host is None else on_host * worker.num_gpus,
         "lora_rank": rounded if rank else None,
         "adapters": rank if rank and rank != rounded else None,

@@ -24,6 +24,7 @@ from planner.launch.served import (
 )
 from planner.launch.serving import AGGREGATED, DECODE_POOL, PREFILL_POOL
 from planner.launch.understood import Answers, Reading
+from planner.specs.model import ModelSpec
 from planner.units import GIB
 
 _TABLE = OptionTable.load("vllm")
@@ -43,7 +44,6 @@ _OF_DOCUMENT = {
 }
 _MODEL_OPTIONS = ("--model", "--model-tag")
 _POOLS = {"kv_producer": PREFILL_POOL, "kv_consumer": DECODE_POOL}
-_SHARE = 0.92
 # Of the server, by memory: arg_utils.get_batch_defaults of 0.33.
 _LARGE, _LARGEST = 70 * GIB, 160 * GIB
 
@@ -91,8 +91,10 @@ def answers(reading: Reading) -> Answers:
     _put_batch(told, 1 if is_dense else dp)
     _put_drafts(told)
     _put_lora(told)
-    _note_memory(told)
+    told.copy("gpu_memory_utilization")
+    _note_offload(told)
     put_offload(told, model, "--cpu-offload-gb")
+    _put_longest(told, model)
     note_lengths(told, whole(reading.value("max_model_len")))
     return told.answers(_pool(told))
 
@@ -138,6 +140,16 @@ def _put_batch(told: Told, ranks: int) -> None:
         )
 
 
+def _put_longest(told: Told, model: ModelSpec | None) -> None:
+    """The longest request, which vLLM has room for or does not start; -1 and auto: what fits."""
+    given = told.reading.value("max_model_len")
+    if whole(given):
+        told.values["max_model_len"] = whole(given)
+    elif given is None and model is not None and model.max_position_embeddings:
+        why = "--max-model-len is the model's positions by default"
+        told.assume("max_model_len", model.max_position_embeddings, why)
+
+
 def _put_drafts(told: Told) -> None:
     config = json_table(told.reading.text("--speculative-config"))
     told.take("--speculative-config", "--spec-method", "--spec-model", "--spec-tokens")
@@ -160,11 +172,7 @@ def _put_lora(told: Told) -> None:
         told.take("--enable-lora", "--max-lora-rank", "--lora-modules", "--max-loras")
 
 
-def _note_memory(told: Told) -> None:
-    share = fraction(told.reading.text("--gpu-memory-utilization"))
-    told.take("--gpu-memory-utilization")
-    if share is not None and share != _SHARE:
-        told.notes.append(f"vLLM may use {share:g} of each GPU; {_SHARE} is its default.")
+def _note_offload(told: Told) -> None:
     if fraction(told.reading.text("--kv-offloading-size")):
         told.take("--kv-offloading-size", "--kv-offloading-backend")
         told.notes.append(

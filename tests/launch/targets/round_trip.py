@@ -232,6 +232,8 @@ def lost(
     for name, value in {**job.pinned.parameters, **asked}.items():
         if name in told or value is None or name not in terms:
             continue
+        if name.endswith("gpu_memory_utilization") and not value:
+            continue  # an engine's default, which its files spell out
         term = terms[name]
         text = answers.values.get(name)
         default = term.default or None

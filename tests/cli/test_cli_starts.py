@@ -1,0 +1,88 @@
+"""Launch files of servers: whether they start, and one verdict of every command."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from planner.launch.read import read_launch
+
+ASKED = ("--gpu", "l4", "--input-tokens", "1024", "--output-tokens", "512")
+COMMANDS = ("estimate", "explain", "max-length", "max-batch")
+
+
+def file_of(folder: Path, command: str) -> Path:
+    path = folder / "run.sh"
+    path.write_text(command + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("command", "longest"),
+    [
+        ("vllm serve meta-llama/Llama-3.1-8B", 131_072),
+        ("vllm serve meta-llama/Llama-3.1-8B --max-model-len 8k", 8000),
+        ("vllm serve meta-llama/Llama-3.1-8B --max-model-len auto", None),
+        ("vllm serve meta-llama/Llama-3.1-8B --max-model-len -1", None),
+        ("trtllm-serve meta-llama/Llama-3.1-8B --max_seq_len 4096", 4096),
+        ("trtllm-serve meta-llama/Llama-3.1-8B", None),
+        ("llama-server -m Llama-3.1-8B-Q8_0.gguf -c 32768 -np 4", 8192),
+        ("llama-server -m Llama-3.1-8B-Q8_0.gguf -np 4", None),
+    ],
+)
+def test_the_longest_request_of_a_command(
+    command: str, longest: int | None, tmp_path: Path
+) -> None:
+    assert read_launch(file_of(tmp_path, command)).values.get("max_model_len") == longest
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_server_whose_longest_request_finds_no_room_does_not_start(
+    planner, command: str, tmp_path: Path
+) -> None:
+    path = file_of(tmp_path, "vllm serve meta-llama/Llama-3.1-8B")
+    done = planner(command, "--from", path, *ASKED)
+    assert done.exit_code == 4
+    words = " ".join(done.err.split())
+    found = re.search(
+        r"does not start: longest request 131,072 tokens, the cache holds ([\d,]+); "
+        r"--max-model-len (\d+)", words)  # fmt: skip
+    assert found is not None, words
+    # The number that is named fits as surely as plans are asked to.
+    assert 1024 < int(found[2]) <= int(found[1].replace(",", ""))
+
+
+def test_it_starts_with_the_length_that_is_named(planner, tmp_path: Path) -> None:
+    command = "vllm serve meta-llama/Llama-3.1-8B"
+    refused = planner("estimate", "--from", file_of(tmp_path, command), *ASKED)
+    (number,) = re.findall(r"--max-model-len (\d+)", " ".join(refused.err.split()))
+    for length, code in ((int(number), 0), (int(number) + 1, 4)):
+        path = file_of(tmp_path, f"{command} --max-model-len {length}")
+        assert planner("estimate", "--from", path, *ASKED).exit_code == code
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_lowers_the_requests_to_the_room(
+    planner, command: str, tmp_path: Path
+) -> None:
+    path = file_of(tmp_path, "vllm serve meta-llama/Llama-3.1-8B --max-model-len 8192")
+    done = planner(command, "--from", path, *ASKED)
+    assert done.exit_code == 0, done.err
+    words = " ".join((done.out + done.err).split())
+    found = re.search(r"Its cache has room for (\d+) requests at once, not for 256\.", words)
+    assert found is not None
+    assert f"{found[1]} requests in each replica" in words
+
+
+def test_the_answer_has_what_the_log_prints(planner, tmp_path: Path) -> None:
+    path = file_of(tmp_path, "vllm serve meta-llama/Llama-3.1-8B --max-model-len 8192")
+    done = planner("estimate", "--from", path, *ASKED, "--json", tmp_path / "one.json")
+    (row,) = json.loads((tmp_path / "one.json").read_text())["rows"]
+    words = " ".join(done.out.split())
+    assert f"weights {row['memory_weights_gib']:.2f} GiB" in words
+    assert f"KV cache {row['kv_cache_size_gib']:.2f} GiB" in words
+    assert f"{row['kv_cache_tokens']:,.0f} tokens" in words
+    assert f"{row['max_concurrency']:.2f}x for 8,192 tokens per request" in words

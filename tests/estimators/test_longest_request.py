@@ -1,0 +1,84 @@
+"""Whether an engine starts with its longest request, and what its log has of the cache."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from serving_cases import replicas, serving_setting
+
+from planner.errors import SpecError
+from planner.estimators.inference.estimate import evaluate_serving
+from planner.estimators.inference.memory import longest_that_fits, needed_to_start, serving_memory
+from planner.estimators.inference.setting import ServingSetting
+from planner.plan import evaluated, one_configuration
+from planner.request import Request
+
+
+def setting_of(most: int | None, gpu: str = "l4", engine: str = "vllm") -> ServingSetting:
+    setting = serving_setting("llama-3.1-8b", gpu, engine, input_tokens=1024, output_tokens=512)
+    return replace(setting, workload=replace(setting.workload, max_model_len=most))
+
+
+def is_rejected(most: int | None, gpu: str = "l4", engine: str = "vllm", n: int = 4) -> bool:
+    found = evaluate_serving(setting_of(most, gpu, engine), replicas(concurrency=n))
+    return bool(found.rejected_by > 0)
+
+
+def test_8b_on_an_l4_starts_with_short_requests_alone() -> None:
+    assert not is_rejected(None)
+    assert not is_rejected(8192)
+    assert is_rejected(131_072)
+    assert not is_rejected(131_072, "h100-sxm")
+
+
+@pytest.mark.parametrize("engine", ["vllm", "llama-cpp"])
+def test_it_starts_with_the_longest_that_fits_and_with_no_longer_one(engine: str) -> None:
+    setting, c = setting_of(131_072, engine=engine), replicas(concurrency=4)
+    most = longest_that_fits(setting, serving_memory(setting, c), c)
+    assert 2_000 < most < 131_072
+    for length, starts in ((most, True), (most + 1, False)):
+        told = setting_of(length, engine=engine)
+        memory = serving_memory(told, c)
+        assert bool(needed_to_start(told, memory, c) <= memory.usable) is starts
+
+
+def test_a_server_of_slots_needs_the_context_of_all() -> None:
+    setting, c = setting_of(4096, engine="llama-cpp"), replicas(concurrency=np.array([1.0, 8.0]))
+    few, many = needed_to_start(setting, serving_memory(setting, c), c)
+    # 128 KiB of cache for a token of each of seven more slots.
+    assert many - few > 7 * 4096 * 128 * 1024
+    stream = setting_of(4096)
+    one, all_of_them = needed_to_start(stream, serving_memory(stream, c), c)
+    assert all_of_them == pytest.approx(one)
+
+
+def asked(**more: object) -> Request:
+    return Request(
+        workload="serve",
+        model="llama-3.1-8b",
+        gpu="h100-sxm",
+        engine="vllm",
+        num_gpus=1,
+        input_tokens=1024,
+        output_tokens=512,
+        mode="aggregated",
+        settings={"concurrency": 64},
+        **more,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize(("told", "longest"), [(None, 131_072), (8192, 8192)])
+def test_columns_have_the_cache_as_the_log_has_it(told: int | None, longest: int) -> None:
+    table = evaluated(one_configuration(asked(max_model_len=told))).table()
+    tokens, at_once = table["kv_cache_tokens"][0], table["max_concurrency"][0]
+    assert tokens == np.floor(at_once * longest)
+    # 128 KiB of cache for a token of 8B: 32 layers of 8 heads of 128 numbers, keys and values.
+    held = tokens * 128 / 1024**2
+    assert table["kv_cache_size_gib"][0] == pytest.approx(held, rel=2e-3)
+
+
+def test_requests_longer_than_the_engine_takes_are_refused() -> None:
+    with pytest.raises(SpecError, match=r"1,536 tokens .* longer than the engine takes.*1,500"):
+        one_configuration(asked(max_model_len=1500))

@@ -1,0 +1,98 @@
+"""What a share of a GPU's memory that an engine is told leaves for its cache."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from serving_cases import replicas, serving_setting
+
+from planner.errors import PlannerError
+from planner.estimators.inference.estimate import evaluate_serving
+from planner.estimators.inference.memory import ServingMemory, serving_memory
+from planner.estimators.inference.setting import ServingSetting
+from planner.plan import evaluated, one_configuration
+from planner.request import Request
+from planner.units import GIB
+
+
+def setting_of(engine: str, model: str = "llama-3.1-8b", gpu: str = "h100-sxm") -> ServingSetting:
+    return serving_setting(model, gpu, engine, input_tokens=1024, output_tokens=512)
+
+
+def memory_of(setting: ServingSetting, *shares: float) -> ServingMemory:
+    return serving_memory(setting, replicas(concurrency=8, gpu_memory_utilization=np.array(shares)))
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+def test_a_smaller_share_has_room_for_fewer_requests(engine: str) -> None:
+    room = memory_of(setting_of(engine), 0.95, 0.9, 0.5, 0.3).most_sequences
+    assert (np.diff(room) < 0).all()
+    assert room[0] > 1.8 * room[2] > 2.4 * room[3] > 0
+
+
+def test_room_of_8b_on_an_h100_by_the_share_of_vllm() -> None:
+    # 79.1 GiB, of which .95, .5 and .3 less 15.0 of weights and 4.8 to 5.1 beside them.
+    memory = memory_of(setting_of("vllm"), 0.95, 0.5, 0.3)
+    room, size = memory.room.size / GIB, setting_of("vllm").machine.gpu.allocatable_memory / GIB
+    beside = (memory.weights + memory.activations + memory.reserved) / GIB
+    assert room == pytest.approx(np.array([0.95, 0.5, 0.3]) * size - beside)
+    assert memory.most_sequences == pytest.approx([328, 116, 22], abs=3)
+
+
+def test_the_default_of_a_profile_is_that_share() -> None:
+    setting = setting_of("vllm")
+    told, default = memory_of(setting, setting.engine.memory.gpu_memory_utilization, 0.0).usable
+    assert told == default == setting.usable_memory
+
+
+def test_sglang_keeps_weights_and_cache_in_its_share_and_the_rest_beside_it() -> None:
+    setting = setting_of("sglang")
+    memory, size = memory_of(setting, 0.5), setting.machine.gpu.allocatable_memory
+    assert memory.weights + memory.room.size == pytest.approx(0.5 * size)
+    # Of more than the whole GPU nothing is had.
+    full = memory_of(setting, 1.0)
+    assert full.usable == pytest.approx(size)
+
+
+def test_tensorrt_llm_gives_its_cache_a_share_of_what_is_free() -> None:
+    setting = setting_of("tensorrt-llm")
+    memory = memory_of(setting, 0.5)
+    beside = memory.weights + memory.activations + memory.reserved
+    free = setting.machine.gpu.allocatable_memory - beside
+    assert memory.room.size == pytest.approx(0.5 * free)
+
+
+def test_weights_beyond_the_share_do_not_fit() -> None:
+    setting = setting_of("vllm", "qwen2.5-7b", "l4")
+    shares = np.array([0.9, 0.4])
+    found = evaluate_serving(setting, replicas(concurrency=1, gpu_memory_utilization=shares))
+    assert found.memory.usable / GIB == pytest.approx([19.8, 8.8], rel=0.02)
+    assert found.memory.weights / GIB == pytest.approx(14.2, rel=0.01)
+    assert (found.rejected_by > 0).tolist() == [False, True]
+
+
+def asked(engine: str, workload: str = "serve", share: float = 0.5) -> Request:
+    return Request(
+        workload=workload,
+        model="llama-3.1-8b",
+        gpu="h100-sxm",
+        engine=engine,
+        num_gpus=1,
+        input_tokens=1024,
+        output_tokens=512,
+        mode="aggregated" if workload == "serve" else None,
+        settings={"gpu_memory_utilization": share, "concurrency": 8},
+    )
+
+
+@pytest.mark.parametrize("workload", ["serve", "inference"])
+def test_a_share_is_set_and_is_a_column(workload: str) -> None:
+    row = evaluated(one_configuration(asked("vllm", workload))).table()
+    assert row["gpu_memory_utilization"][0] == 0.5
+    more = evaluated(one_configuration(asked("vllm", workload, 0.9))).table()
+    assert more["most_sequences"][0] > 2 * row["most_sequences"][0]
+
+
+def test_an_engine_without_such_an_option_refuses_it() -> None:
+    with pytest.raises(PlannerError, match="Transformers has no option"):
+        one_configuration(asked("transformers", "inference"))
