@@ -20,7 +20,7 @@ from planner.request import Request
 from planner.terms import terms_of
 from planner.workloads.assumed import assumed_limits
 from planner.workloads.base import Question, Scene, Workload
-from planner.workloads.batches import BatchSource, batch_once, largest_batch, most_concurrent
+from planner.workloads.batches import BatchSource, batch_once
 from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
 from planner.workloads.engine_options import with_options
 from planner.workloads.open_facts import open_serving
@@ -28,6 +28,7 @@ from planner.workloads.place import Place
 from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolSource
 from planner.workloads.replicas import ReplicaSource
+from planner.workloads.room import most_at_once
 from planner.workloads.serving_once import serve_once
 from planner.workloads.serving_question import SINGLE, ask_serving, draft_of, tried_types
 from planner.workloads.serving_space import serving_mesh
@@ -258,10 +259,7 @@ def _free(request: Request, burst: int | None) -> dict[str, Sequence[Any]]:
 
 def _fitting(source: Source, configurations: Any) -> dict[str, Any]:
     """As many requests at once as find room."""
-    if isinstance(source, PoolSource):
-        return {}
-    largest = largest_batch if isinstance(source, BatchSource) else most_concurrent
-    number = largest(source.setting, configurations)
+    number = most_at_once(source, configurations)
     return {"concurrency": number} if number else {}
 
 
