@@ -18,7 +18,7 @@ from planner.optimize.source import Source
 from planner.optimize.sureness import sure_factor
 from planner.request import Request
 from planner.terms import terms_of
-from planner.workloads.assumed import assumed_limits
+from planner.workloads.assumed import assumed_for_batches, assumed_limits
 from planner.workloads.base import Question, Scene, Workload
 from planner.workloads.batches import BatchSource, batch_once
 from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
@@ -239,6 +239,14 @@ def _assumed(question: Question) -> dict[str, float]:
     return {} if request.space == SINGLE else assumed_limits("serve", request.constraints)
 
 
+def _assumed_batch(question: Question) -> dict[str, float]:
+    """The same of static batches, whose answers come at their end."""
+    request = question.request
+    if request.space == SINGLE:
+        return {}
+    return assumed_for_batches(request.constraints, question.work.output_tokens)
+
+
 def _settled(source: Source) -> dict[str, Any]:
     """Answers that a plan was made with where the user gave none, or several."""
     work = source.setting.workload
@@ -299,6 +307,7 @@ INFERENCE = Workload(
     objectives=lambda _: ("throughput_per_gpu", "request_latency"),
     tried=tried_types,
     furthest=_furthest,
+    assumed=_assumed_batch,
     ideal=ideal_engine,
     settled=_settled,
     once=batch_once,
