@@ -39,8 +39,9 @@ _WASTED = {
 def print_understood(console: Console, imported: Imported, *, is_full: bool) -> None:
     """What the file says, what was taken as default, what was ignored."""
     target, found = imported.target, imported.found
+    tool = f"{target.title} {imported.version}".strip()
     console.print(
-        f"{imported.path}, line {found.line}: {target.title}, read as {target.version}",
+        f"{imported.path}, line {found.line}: {tool}, read as {target.version}",
         style="bold",
     )
     print_folded(console, f"  says {_said(imported)}", indent="    ")
