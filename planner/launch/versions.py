@@ -48,7 +48,8 @@ class Version:
             tool, _, since = spec.since.partition(" ")
             if tool == self.tool and _parts(since) <= self.parts:
                 held += [(_parts(since), name)] * (vendor is None or vendor in spec.vendors)
-        return max(held)[1] if held else None
+        # Of equal ones the first: a copy that was calibrated has a longer name.
+        return max(held, key=lambda one: one[0])[1] if held else None
 
 
 def version_of(tool: str, found: Found) -> Version | None:

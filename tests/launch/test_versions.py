@@ -120,3 +120,13 @@ def test_a_file_of_another_release_is_written_anew(planner: Any, tmp_path: Any) 
 def test_what_a_profile_extends_gives_it_no_release() -> None:
     assert Catalogue().load_engine("vllm-v0-xpu").spec.since == ""
     assert Catalogue().load_engine("vllm-v0").spec.since == "vllm 0.5"
+
+
+def test_a_copy_of_a_profile_is_not_taken_for_it(tmp_path: Any) -> None:
+    (tmp_path / "engines").mkdir()
+    copy = tmp_path / "engines" / "vllm-mine.toml"
+    text = Catalogue().find("engines", "vllm").read_text()
+    copy.write_text(text.replace('name = "vLLM"', 'name = "Mine"'))
+    catalogue = Catalogue(tmp_path)
+    assert "vllm-mine" in catalogue.names("engines")
+    assert Version(tool="vllm", number="0.9", line=1).profile(catalogue) == "vllm"
