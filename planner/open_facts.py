@@ -71,8 +71,8 @@ class MovingFact:
 def moving_facts(plan: Plan, candidates: Candidates) -> list[MovingFact]:
     """The facts that a chosen plan assumes and that move it, each alone, the others as assumed.
 
-    The configuration stays what it is, requests at once among it. An alternative that is
-    impossible on its GPUs is left out, and one that does not fit in memory only named.
+    The configuration stays what it is; of requests that lack room as many run as find it. An
+    alternative that is impossible on its GPUs is left out, and one without room only named.
     """
     if _code(candidates):
         return []

@@ -140,13 +140,37 @@ def test_the_network_of_pools_is_that_of_both(tmp_path: Path) -> None:
     assert [machine.cluster for machine in before] == [machine.cluster for machine in after]
 
 
-def test_an_alternative_without_room_is_named() -> None:
+def test_a_full_cache_has_room_for_fewer_of_what_is_longer() -> None:
     settings = {**SERVED["settings"], "concurrency": 500}
     found = planner.estimate(**{**SERVED, "settings": settings})
     (fact,) = (one for one in found.open_facts if one.name == "input tokens")
-    assert fact.tried == ("512",)
+    assert fact.does_not_fit == ()
+    assert "no room" not in found.summary(width=200)
+    shorter, longer = fact.tried
+    number = int(longer.removeprefix("2,048 with ").removesuffix(" at once"))
+    assert shorter == "512"
+    told = {**SERVED, "settings": {**settings, "concurrency": number}, "input_tokens": 2048}
+    rate = first_row(planner.estimate(**told).table())["requests_per_s"]
+    assert fact.moved["requests_per_s"][0] == pytest.approx(rate)
+    told["settings"]["concurrency"] = number + 1
+    assert planner.estimate(**told).rejected_by == "out_of_memory"
+
+
+def test_an_alternative_without_room_for_one_is_named() -> None:
+    own = {**SERVED, "gpu": "l4", "settings": {"quantization": "w16a16", "concurrency": 1}}
+    (fact,) = (
+        one
+        for one in planner.estimate(**own, output_tokens=28_000).open_facts
+        if one.name == "input tokens"
+    )
     assert fact.does_not_fit == ("2,048",)
-    assert "no room with 2,048" in found.summary(width=200)
+
+
+def test_no_more_requests_are_tried_than_have_room() -> None:
+    own = {**SERVED, "gpu": "l4", "settings": {"quantization": "w16a16"}}
+    lengths = {"input_tokens": 20_000, "output_tokens": 1000}
+    assert "concurrency" in names(planner.estimate(**own))
+    assert "concurrency" not in names(planner.estimate(**own, **lengths))
 
 
 def test_intervals_hold_the_intervals_of_every_alternative() -> None:

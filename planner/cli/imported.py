@@ -10,6 +10,8 @@ from planner.cli import options
 from planner.cli.picture import draw_plan, picture_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from rich.console import Console
 
     from planner.improve import Change
@@ -36,7 +38,7 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     picture = picture_of("estimate", given)
     plan, found, notes = judged(request, given["burst"])
     row = full_row(found)
-    changes = best_changes(plan, found, imported.target.table.can_say)
+    changes = best_changes(plan, found, _may_be(given, request, row))
     change, rewritten, is_whole = _chosen(given, plan, found, changes)
     if not found.rejected_by:
         more = _told(imported, change, rewritten)
@@ -54,6 +56,20 @@ def estimate_imported(given: options.Given, request: Request) -> None:
         _write(imported.path, rewritten, quiet=given["quiet"])
     if found.rejected_by:
         raise InfeasibleError(infeasible_message(plan, result_of(plan, found), found))
+
+
+def _may_be(
+    given: options.Given, request: Request, row: Mapping[str, Any]
+) -> Callable[[str, Any], bool]:
+    """Whether a change may give a parameter a value: the target can say it, and the load stays."""
+    from planner.given import parse_settings
+    from planner.launch.judge import most_asked
+
+    imported: Imported = given["imported"]
+    beside = parse_settings(given["settings"] or [])
+    most = most_asked(request, row, imported.defaults.keys() - beside.keys())
+    can_say = imported.target.table.can_say
+    return lambda name, value: can_say(name, value) and (name != "concurrency" or value <= most)
 
 
 def _chosen(

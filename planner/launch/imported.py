@@ -19,6 +19,7 @@ from planner.launch.same_shape import find_model, write_model
 from planner.launch.target import Target
 from planner.launch.text import Given
 from planner.launch.understood import Answers, Found, Reading
+from planner.launch.versions import Version, version_of
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.checkpoint_names import Checkpoint, checkpoint_of
@@ -47,7 +48,8 @@ class Imported:
     """One launch of a user's file.
 
     ``values`` are questions and parameters by name as the file answers them; ``lines`` say what
-    became of each of its options; ``notes`` what else is worth knowing.
+    became of each of its options; ``notes`` what else is worth knowing; ``version`` that of the
+    tool, where the file names one.
     """
 
     path: Path
@@ -57,6 +59,7 @@ class Imported:
     values: Mapping[str, Any]
     lines: tuple[Line, ...]
     notes: tuple[str, ...] = ()
+    version: str = ""
     defaults: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -170,6 +173,12 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
         values[kind] = target.profiles[0]
     placed = _placed(found, catalogue)
     values |= {name: v for name, v in placed.items() if name not in values}
+    version = version_of(target.name, found)
+    if version is not None and version.number in target.version.split():
+        version = None  # files for the release that is planned for are predicted as its plans are
+    if version is not None:
+        values[kind], told = _profile(version, values, catalogue)
+        notes.append(told)
     open_names = [name for name in _OF_PLANS if name not in values]
     formats = [name for name in _FORMATS if name in answers.defaults]
     beside, told_beside = told_by_plan(path, [*open_names, *formats])
@@ -185,6 +194,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
         path=path,
         target=target,
         found=found,
+        version="" if version is None else version.number,
         answers=replace(answers, asked=(*answers.asked, *untold)),
         values=values,
         lines=lines_of(target, reading, answers),
@@ -214,6 +224,18 @@ def _require_counts(reading: Reading) -> None:
                 f"{reading.found.name}:{reading.found.line}: {said} {shown(meaning.value)} is no "
                 f"number from {term.least or 0} to {LARGEST:,}: change it."
             )
+
+
+def _profile(version: Version, values: Mapping[str, Any], catalogue: Catalogue) -> tuple[str, str]:
+    """The engine profile of a version that was read, and what is said of it."""
+    gpu = values.get("gpu")
+    vendor = None if gpu is None else catalogue.load_gpu(str(gpu)).spec.vendor
+    read_at = f"Version read: {version.number} (line {version.line})"
+    profile = version.profile(catalogue, vendor)
+    if profile is None:
+        usual = str(values["engine"])
+        return usual, f"{read_at}: no profile is of it, so that of {usual} is taken."
+    return profile, f"{read_at}: profile {profile}."
 
 
 def _repeated(target: Target, found: Found) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -52,6 +53,19 @@ def judged(request: Request, burst: int | None = None) -> tuple[Plan, Evaluation
     started, notes = as_started(request, burst)
     plan = one_configuration(started, burst)
     return plan, evaluated(plan, burst), notes
+
+
+def most_asked(request: Request, own: Mapping[str, Any], defaults: Collection[str] = ()) -> float:
+    """The load that was given, in requests of a replica at once: no change raises that.
+
+    ``own`` are the result columns of the request, of a rate with the number it keeps busy;
+    ``defaults`` names what a file leaves to its engine. Without bound where nobody gave a load.
+    """
+    if request.workload != "serve":
+        return math.inf
+    if _CAP in request.settings and _CAP not in defaults:
+        return float(_first(request.settings[_CAP]))
+    return math.inf if request.request_rate is None else float(own[_CAP])
 
 
 def _most_that_fit(request: Request, cap: int) -> int | None:

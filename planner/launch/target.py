@@ -178,20 +178,25 @@ class Target:
                 f"{self.title} starts no plan to {job.workload}: choose another target."
             )
         name = job.profile.name
-        if self.profiles and name not in self.profiles:
+        is_own = name in self.profiles or self.is_of_release(job.profile)
+        if self.profiles and not is_own:
             raise LaunchError(
                 f"The plan is of {name}; {self.title} is predicted as {_either(self.profiles)}: "
                 "search with that --framework or --engine, or choose another target."
             )
         settings = self.settings(job)
         draft = self.draft(job, settings)
-        notes = () if self.profiles else (f"Times and memory are predicted as of {name}.",)
+        notes = () if name in self.profiles else (f"Times and memory are predicted as of {name}.",)
         return replace(
             draft,
             unexpressed=(*settings.unexpressed, *draft.unexpressed),
             left=(*settings.left, *draft.left),
             notes=(*notes, *draft.notes),
         )
+
+    def is_of_release(self, profile: Any) -> bool:
+        """Whether a profile tells of the tool in other releases."""
+        return str(getattr(profile, "since", "")).startswith(f"{self.name} ")
 
     def reading(self, found: Found) -> Reading:
         """A command or document of a user as the table reads it."""

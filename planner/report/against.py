@@ -56,7 +56,12 @@ def _lines(difference: Difference, *, is_full: bool) -> Iterator[str]:
 
 def _results(difference: Difference, *, is_full: bool) -> Iterator[str]:
     results = difference.results if is_full else _telling(difference)
-    moved = [term for term in results if abs(change(term.other, term.one) or 0) > 1e-4]
+    moved = [
+        term
+        for term in results
+        if change(term.other, term.one)  # None where one is unknown
+        and told(term.name, term.other) != told(term.name, term.one)
+    ]
     for term in moved:
         yield (
             f"{_up(label(term.name))} {told(term.name, term.other, term.ends[1])} instead of "

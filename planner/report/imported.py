@@ -42,8 +42,9 @@ _WASTED = {
 def print_understood(console: Console, imported: Imported, *, is_full: bool) -> None:
     """What the file says, what was taken as default, what was ignored."""
     target, found = imported.target, imported.found
+    tool = f"{target.title} {imported.version}".strip()
     console.print(
-        f"{imported.path}, line {found.line}: {target.title}, read as {target.version}",
+        f"{imported.path}, line {found.line}: {tool}, read as {target.version}",
         style="bold",
     )
     print_folded(console, f"  says {_said(imported)}", indent="    ")
@@ -182,7 +183,8 @@ def print_change(
 def change_text(workload: str, change: Change, own: Mapping[str, Any]) -> str:
     """A change in a sentence: what instead of what, what it gains, how surely it fits.
 
-    To serve more at once may make each wait longer: the times of a request stand beside it.
+    To serve more at once may make each wait longer: the times of a request stand beside it,
+    where the digits shown tell them apart.
     """
     terms = terms_of(workload, "parameter")
     words = [
@@ -192,11 +194,10 @@ def change_text(workload: str, change: Change, own: Mapping[str, Any]) -> str:
     gains = []
     if math.isfinite(change.gain):
         gains = [f"{share(change.gain)} {'faster' if workload == 'train' else 'more tokens/s'}"]
-    gains += [
-        f"{label(name)} {told(name, change.row[name])} instead of {told(name, own[name])}"
-        for name in _OF_REQUESTS
-        if own.get(name) is not None and change.row.get(name) is not None
-    ]
+    for name in _OF_REQUESTS:
+        if own.get(name) is not None and change.row.get(name) is not None:
+            after, before = told(name, change.row[name]), told(name, own[name])
+            gains += [f"{label(name)} {after} instead of {before}"] if after != before else []
     fits = [f"fits with {chance(change.fits)}"] if math.isfinite(change.fits) else ["fits"]
     doubt = "" if change.is_told else " Published runs do not tell so small a gain from none."
     return f"{', '.join(words)}: {', '.join([*gains, *fits])}.{doubt}"

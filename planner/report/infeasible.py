@@ -74,7 +74,7 @@ def _sentence(
         return f"{words}: {name} is unknown, give --price"
     bound, value = limit_texts(miss, plan.problem)
     is_memory = name in plan.problem.sources[0].rejections
-    room = wording.room(miss.row) if is_memory else ""
+    room = _room(plan, miss) if is_memory else ""
     if is_memory and (start := no_start(miss)):
         return f"{start}{'' if _is_alone(result) else f' (nearest: {wording.in_short(miss.row)})'}"
     # Where requests lack room, how surely the others fit says nothing of the miss.
@@ -84,6 +84,12 @@ def _sentence(
     what = f"need more than {bound}" if is_memory else f"miss {name} {bound}{_at(plan, name)}"
     nearest = ", ".join(filter(None, (value, surely, room, wording.in_short(miss.row))))
     return f"{what} (nearest: {nearest})"
+
+
+def _room(plan: Plan, miss: NearestMiss) -> str:
+    """How much of what lacks room finds it; advice names the same number."""
+    fitting = plan.workload.fitting(miss.source, miss.configuration)
+    return plan.workload.wording.room(miss.row, int(fitting.get("concurrency", 0)))
 
 
 def _at(plan: Plan, name: str) -> str:

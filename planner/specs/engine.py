@@ -309,5 +309,8 @@ class EngineProfile:
     """Without it a decode step that is not a graph is launched like one with prompts."""
     aliases: tuple[str, ...] = ()
     """Other names of it."""
+    since: str = ""
+    """The release from which it holds, after the target that reads files of its tool: "vllm 0.8".
+    Empty where no release of a target is told by it."""
     notes: str = ""
     """What else is to know."""

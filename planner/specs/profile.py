@@ -17,7 +17,7 @@ from planner.specs.load import Spec, read_toml
 from planner.specs.paths import SpecKind
 
 EXTENDS = "extends"
-_OWN = ("current", "name", "aliases", "notes")
+_OWN = ("current", "name", "aliases", "notes", "since")
 
 
 def load_framework(name: str, folder: Path | None = None) -> Loaded[FrameworkProfile]:
@@ -64,7 +64,7 @@ def profile_table(
 ) -> tuple[dict[str, Any], tuple[Path, ...]]:
     """The tables of a profile over those of the one it ``extends``, and the files of these.
 
-    Name, aliases and notes are a profile's own.
+    Name, aliases, notes and the release from which it holds are a profile's own.
 
     Raises
     ------

@@ -19,9 +19,27 @@ def assumed_limits(workload: str, given: Collection[str]) -> dict[str, float]:
     None where a limit of a time is given: who gives one knows what the others are to be.
     """
     known = terms_of(workload, "limit")
-    if any(known[name].type == "second" for name in given if name in known):
+    if _limits_a_time(workload, given):
         return {}
     return {name: float(term.default) for name, term in known.items() if term.default}
+
+
+def assumed_for_batches(given: Collection[str], output_tokens: int) -> dict[str, float]:
+    """The bound on a static batch's request latency [s]; none where a limit of a time is given.
+
+    That of a served answer of so many tokens within the assumed limits of serving: nobody waits
+    longer for it in a batch, whatever its length.
+    """
+    if _limits_a_time("inference", given):
+        return {}
+    served = assumed_limits("serve", ())
+    further = (output_tokens - 1) * served["time_per_output_token"]
+    return {"request_latency": served["time_to_first_token"] + further}
+
+
+def _limits_a_time(workload: str, given: Collection[str]) -> bool:
+    known = terms_of(workload, "limit")
+    return any(known[name].type == "second" for name in given if name in known)
 
 
 def limit_notes(

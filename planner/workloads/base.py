@@ -104,7 +104,7 @@ class Wording:
     asked : lines about what is asked of a setting
     in_short : a row's configuration in a few words
     blamed : of one configuration and the rule that it breaks, what breaks it
-    room : of a row that does not fit, how much of it would
+    room : of a row that does not fit, and the most requests at once that would, how it is told
     layout : a row's layout as a column of the front, in place of the parameters ``in_layout``;
         ``legend`` explains it
     results : for so many numbers of GPUs, the columns of the front beside the configuration's
@@ -124,7 +124,7 @@ class Wording:
     of_objective: Mapping[str, str]
     of_unlike: Mapping[str, str] = field(default_factory=dict)
     from_end_to_end: bool = False
-    room: Callable[[Mapping[str, Any]], str] = lambda _: ""
+    room: Callable[[Mapping[str, Any], int], str] = lambda *_: ""
     layout: Callable[[Mapping[str, Any]], str] | None = None
     in_layout: tuple[str, ...] = ()
     told: tuple[str, ...] = ()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray, IndexArray
+from planner.arrays import CodeArray, FloatArray, IndexArray
 from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.serving import ServingConfigurations
@@ -40,11 +40,10 @@ from planner.workloads.deployments import (
     token_costs,
 )
 from planner.workloads.electricity import serving_confidence
+from planner.workloads.room import most_at_once
 from planner.workloads.serving_simplicity import batch_complexity
 
 _BLOCK_ROWS = 2**16
-_GRID = 64
-LARGEST_BATCH = _GRID**4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,37 +232,5 @@ class Batches(Serving):
 def batch_once(source: BatchSource, _: int | None = None) -> Evaluation:
     """The one configuration of a source, and how many requests would find room together."""
     found = judged_once(source)
-    largest = largest_batch(source.setting, found.candidates.configurations)
+    largest = most_at_once(source, found.candidates.configurations)
     return replace(found, more={"largest_batch": [largest]}, detail=largest)
-
-
-def largest_batch(setting: ServingSetting, configurations: ServingConfigurations) -> int:
-    """The most requests of full length that find room together; 0 if not even one."""
-
-    def fits(memory: ServingMemory, batch: FloatArray) -> BoolArray:
-        ranks = configurations.attention_data_parallel
-        on_host = memory.host_room.holds_at_once(batch, ranks)
-        return memory.room.holds_at_once(batch, ranks) & on_host
-
-    return _largest(setting, configurations, fits)
-
-
-def most_concurrent(setting: ServingSetting, configurations: ServingConfigurations) -> int:
-    """The most requests in flight that find room; 0 if not even one."""
-    return _largest(setting, configurations, lambda memory, n: memory.most_sequences >= n)
-
-
-def _largest(
-    setting: ServingSetting,
-    configurations: ServingConfigurations,
-    fits: Callable[[ServingMemory, FloatArray], BoolArray],
-) -> int:
-    """The last number of requests that fits, found in ever narrower grids."""
-    fewest, step = 0, LARGEST_BATCH // _GRID
-    while step:
-        tried = fewest + step * np.arange(1.0, _GRID + 1)
-        memory = serving_memory(setting, replace(configurations, concurrency=tried))
-        fitting = tried[np.broadcast_to(fits(memory, tried), tried.shape)]
-        fewest = int(fitting[-1]) if fitting.size else fewest
-        step //= _GRID
-    return fewest

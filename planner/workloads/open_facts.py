@@ -14,6 +14,7 @@ from planner.optimize.source import Candidates, Source
 from planner.request import Request
 from planner.specs.search_space import SearchSpace
 from planner.terms import glossary
+from planner.workloads.room import as_many_as_fit, most_at_once
 
 # Networks and loads of one class lie within a factor of two of the usual one.
 _FACTORS = (0.5, 2.0)
@@ -105,9 +106,9 @@ def open_training(chosen: Chosen) -> list[OpenFact]:
 def open_serving(chosen: Chosen) -> list[OpenFact]:
     """What a deployment assumes: network, lengths, requests at once, number formats.
 
-    The requests at once are open where no rate leads to them.
+    The requests at once are open where no rate leads to them, as far as there is room.
     """
-    facts = [*open_network(chosen), *_open_lengths(chosen)]
+    facts = [*open_network(chosen), *map(_with_fewer, _open_lengths(chosen))]
     if chosen.source.mesh is None:  # pools have values of their own in each
         return facts
     if chosen.request.request_rate is None:
@@ -115,7 +116,25 @@ def open_serving(chosen: Chosen) -> list[OpenFact]:
     model = chosen.source.setting.model
     published = model.quantization or model.expert_quantization or chosen.request.precision
     names = ("kv_cache",) if published else ("quantization", "kv_cache")
-    return [*facts, *_open_parameters(chosen, names)]
+    return [*facts, *map(_with_fewer, _open_parameters(chosen, names))]
+
+
+def _with_fewer(fact: OpenFact) -> OpenFact:
+    """The fact, each alternative that lacks room with as many requests at once as find it.
+
+    A plan that fills its cache has no room for anything longer; its engine would run fewer.
+    """
+    tried: dict[str, Candidates] = {}
+    for words, judged in fact.tried.items():
+        fewer = None
+        if int(np.max(judged.rejected_by)) > judged.source.num_rules:
+            fewer = as_many_as_fit(judged.source, judged.configurations)
+        if fewer is None:
+            tried[words] = judged
+        else:
+            number = int(fewer.configurations.concurrency[0])
+            tried[f"{words} with {number:,} at once"] = fewer
+    return replace(fact, tried=tried)
 
 
 def _open_lengths(chosen: Chosen) -> list[OpenFact]:
@@ -146,7 +165,8 @@ def _open_concurrency(chosen: Chosen) -> list[OpenFact]:
     if not chosen.is_open(name):
         return []
     number = float(np.ravel(chosen.candidates.configurations.concurrency)[0])
-    counts = sorted({max(1.0, number // 2), 2 * number} - {number})
+    most = float(most_at_once(chosen.source, chosen.candidates.configurations))
+    counts = sorted({max(1.0, number // 2), max(min(2 * number, most), number)} - {number})
     tried = {f"{count:,.0f}": chosen.with_value(name, count) for count in counts}
     return [_fact(name, f"{number:,.0f}", tried)]
 

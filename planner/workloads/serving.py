@@ -18,9 +18,9 @@ from planner.optimize.source import Source
 from planner.optimize.sureness import sure_factor
 from planner.request import Request
 from planner.terms import terms_of
-from planner.workloads.assumed import assumed_limits
+from planner.workloads.assumed import assumed_for_batches, assumed_limits
 from planner.workloads.base import Question, Scene, Workload
-from planner.workloads.batches import BatchSource, batch_once, largest_batch, most_concurrent
+from planner.workloads.batches import BatchSource, batch_once
 from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
 from planner.workloads.engine_options import with_options
 from planner.workloads.open_facts import open_serving
@@ -28,6 +28,7 @@ from planner.workloads.place import Place
 from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolSource
 from planner.workloads.replicas import ReplicaSource
+from planner.workloads.room import most_at_once
 from planner.workloads.serving_once import serve_once
 from planner.workloads.serving_question import SINGLE, ask_serving, draft_of, tried_types
 from planner.workloads.serving_space import serving_mesh
@@ -238,6 +239,14 @@ def _assumed(question: Question) -> dict[str, float]:
     return {} if request.space == SINGLE else assumed_limits("serve", request.constraints)
 
 
+def _assumed_batch(question: Question) -> dict[str, float]:
+    """The same of static batches, whose answers come at their end."""
+    request = question.request
+    if request.space == SINGLE:
+        return {}
+    return assumed_for_batches(request.constraints, question.work.output_tokens)
+
+
 def _settled(source: Source) -> dict[str, Any]:
     """Answers that a plan was made with where the user gave none, or several."""
     work = source.setting.workload
@@ -258,10 +267,7 @@ def _free(request: Request, burst: int | None) -> dict[str, Sequence[Any]]:
 
 def _fitting(source: Source, configurations: Any) -> dict[str, Any]:
     """As many requests at once as find room."""
-    if isinstance(source, PoolSource):
-        return {}
-    largest = largest_batch if isinstance(source, BatchSource) else most_concurrent
-    number = largest(source.setting, configurations)
+    number = most_at_once(source, configurations)
     return {"concurrency": number} if number else {}
 
 
@@ -301,6 +307,7 @@ INFERENCE = Workload(
     objectives=lambda _: ("throughput_per_gpu", "request_latency"),
     tried=tried_types,
     furthest=_furthest,
+    assumed=_assumed_batch,
     ideal=ideal_engine,
     settled=_settled,
     once=batch_once,

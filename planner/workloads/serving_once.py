@@ -10,10 +10,10 @@ from planner.estimators.inference.burst import burst
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.optimize.source import Columns, Source
 from planner.workloads.base import Evaluation, only
-from planner.workloads.batches import LARGEST_BATCH
 from planner.workloads.pool_search import numbers_that_fill, one_each
 from planner.workloads.pools import PoolSource
 from planner.workloads.replicas import ReplicaSource
+from planner.workloads.room import LARGEST_BATCH
 
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 

@@ -82,8 +82,10 @@ def _blamed(candidates: Candidates, rule: str) -> str:
     return " ".join(f"{name}={row[name]}" for name in names)
 
 
-def _room(row: Mapping[str, Any]) -> str:
-    return f"room for {row['most_sequences']:,} of {row['concurrency']:,} requests"
+def _room(row: Mapping[str, Any], most: int) -> str:
+    """How many of the requests find room; empty where it is not their number that lacks it."""
+    number = row["concurrency"]
+    return f"room for {most:,} of {number:,} requests" if most < number else ""
 
 
 def _legend(shown: Mapping[str, Sequence[Any]]) -> str:
@@ -128,7 +130,7 @@ SERVING_WORDS = Wording(
 
 BATCH_WORDS = replace(
     SERVING_WORDS,
-    room=lambda _: "",  # most_sequences are those of a stream, at their mean length
+    room=lambda *_: "",  # its memory is short of all requests: how surely it fits tells more
     results=lambda _: (
         "prefill_latency_s",
         "decode_latency_s",

@@ -270,12 +270,38 @@ def test_a_gpu_without_a_price_is_judged(planner, script) -> None:
 def test_more_tokens_per_second_are_not_called_faster(planner, tmp_path) -> None:
     """A fuller server makes each request wait longer: its times stand beside the gain."""
     path = tmp_path / "serve.sh"
-    path.write_text("vllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-seqs 8\n")
+    path.write_text(
+        "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-batched-tokens 512 --enforce-eager\n"
+    )
     done = planner("estimate", "--from", path, "--gpu", "h100")
-    said = " ".join(done.out.partition("The best change")[2].partition("---")[0].split())
+    said = best_change(done)
     assert "more tokens/s" in said
     assert "faster" not in said
     assert "TPOT" in said
+
+
+def best_change(done) -> str:
+    return " ".join(done.out.partition("The best change")[2].partition("---")[0].split())
+
+
+LENGTHS = ("--input-tokens", "1000", "--output-tokens", "1000")
+
+
+@pytest.mark.parametrize(
+    ("own", "beside", "is_free"),
+    [
+        ("", (), True),
+        (" --max-num-seqs 8", (), False),
+        ("", ("--set", "concurrency=8"), False),
+        ("", ("--request-rate", "2"), False),
+    ],
+)
+def test_no_change_raises_the_load_that_was_given(planner, tmp_path, own, beside, is_free) -> None:
+    path = tmp_path / "serve.sh"
+    path.write_text(f"vllm serve meta-llama/Llama-3.2-1B-Instruct{own}\n")
+    done = planner("estimate", "--from", path, "--gpu", "a100", *LENGTHS, *beside)
+    assert done.exit_code == 0
+    assert ("concurrency" in best_change(done)) == is_free
 
 
 def test_a_file_is_written_anew(planner, script, tmp_path) -> None:

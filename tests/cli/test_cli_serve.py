@@ -200,12 +200,36 @@ def test_limits_nobody_meets_name_the_nearest_and_a_remedy_that_works(planner):
     assert planner(*SERVE, *relaxed).exit_code == 0
 
 
+ROOM = (
+    "estimate", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100-sxm",
+    "--engine", "vllm", "--input-tokens", "1000", "--output-tokens", "200",
+)  # fmt: skip
+
+
 def test_a_model_too_large_names_how_many_requests_fit(planner):
     words = ("search", "--workload", "serve", "--model", "llama-3.1-405b", "--gpu", "rtx4090")
     ran = planner(*words, "--gpus", "8", "--set", "concurrency=1,4")
     assert ran.exit_code == 4
     assert "room for 0 of 1 requests" in " ".join(ran.err.split())
     assert re.search(r"Try .*--gpus \d+", " ".join(ran.err.split()))
+
+
+@pytest.mark.parametrize("asked", [1024, 399])
+def test_the_room_that_is_told_is_the_one_that_is_advised(planner, asked):
+    ran = planner(*ROOM, "--set", f"concurrency={asked}")
+    told = " ".join(ran.err.split())
+    room = re.search(r"room for (\d+) of ([\d,]+) requests", told)
+    assert room is not None
+    assert int(room[2].replace(",", "")) == asked
+    assert f"Try --set concurrency={room[1]}" in told
+    assert planner(*ROOM, "--set", f"concurrency={room[1]}").exit_code == 0
+    assert planner(*ROOM, "--set", f"concurrency={int(room[1]) + 1}").exit_code == 4
+
+
+def test_one_request_that_does_not_fit_has_no_room(planner):
+    words = ("--gpu", "l4", "--input-tokens", "16000", "--output-tokens", "16000")
+    ran = planner(*ROOM[:5], *words, "--set", "concurrency=1", "--set", "quantization=w16a16")
+    assert "room for 0 of 1 requests" in " ".join(ran.err.split())
 
 
 def test_batches_are_searched_too(planner, tmp_path):

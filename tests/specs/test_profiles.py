@@ -51,7 +51,7 @@ def test_an_engine_that_extends_another_differs_where_it_says_so(tmp_path: Path)
         own.spec.execution, step_overhead=shipped.spec.execution.step_overhead
     )
     same = dataclasses.replace(own.spec, name="vLLM", execution=execution)
-    assert same == dataclasses.replace(shipped.spec, aliases=(), notes="", current=False)
+    assert same == dataclasses.replace(shipped.spec, aliases=(), notes="", current=False, since="")
     assert own.provenance["execution.step_overhead"] == "assumed"
     others = {key: text for key, text in own.provenance.items() if "step_overhead" not in key}
     assert others == {key: shipped.provenance[key] for key in others}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import planner
@@ -19,6 +21,9 @@ SMALL: dict[str, Any] = {
     "mode": "aggregated", "engine": "vllm",
 }  # fmt: skip
 LONG = {**SMALL, "gpu": "l4", "input_tokens": 60_000, "output_tokens": 1_000}
+BATCH = {name: value for name, value in SMALL.items() if name != "mode"} | {
+    "workload": "inference", "gpu": "l4",
+}  # fmt: skip
 DEFAULTS = {"time_to_first_token": 2.0, "time_per_output_token": 0.05}
 
 
@@ -61,9 +66,48 @@ def test_limits_of_other_things_come_before_the_assumed_ones(more: dict[str, Any
     assert len(names) == 3
 
 
-def test_static_batches_and_single_configurations_have_none() -> None:
-    batch = make_plan(Request(**{**SMALL, "workload": "inference", "mode": None}))
-    assert not batch.problem.constraints
+@pytest.mark.parametrize(("output_tokens", "bound"), [(None, 53.15), (128, 8.35), (1, 2.0)])
+def test_a_static_batch_ends_when_a_served_answer_would(
+    output_tokens: int | None, bound: float
+) -> None:
+    plan = make_plan(Request(**BATCH, output_tokens=output_tokens))
+    found = exhaustive_search(plan.problem)
+    assert bounds(found) == {"request_latency": pytest.approx(bound)}
+    assert max(found.table["request_latency_s"]) <= bound
+    assert "(default)" in answered(plan, found).defaults["request_latency"]
+    free = exhaustive_search(without_assumed(plan.problem))
+    assert max(free.table["request_latency_s"]) > bound
+
+
+@pytest.mark.parametrize("limit", ["request_latency", "prefill_latency", "decode_latency"])
+def test_a_limit_of_a_time_leaves_a_batch_no_other(limit: str) -> None:
+    plan = make_plan(Request(**BATCH, constraints={limit: 100.0}))
+    assert {one.name: one.assumed for one in plan.problem.constraints} == {limit: False}
+    dearer = make_plan(Request(**BATCH, constraints={"cost_per_million_tokens": 50.0}))
+    assert [one.name for one in dearer.problem.constraints if one.assumed] == ["request_latency"]
+
+
+def test_a_batch_that_cannot_end_in_time_has_a_wider_limit() -> None:
+    plan = make_plan(Request(**BATCH, input_tokens=60_000, output_tokens=16))
+    found = exhaustive_search(plan.problem)
+    assert found.configurations_feasible
+    assert bounds(found)["request_latency"] > 2.75
+    assert "relaxed from 2.75 s" in answered(plan, found).defaults["request_latency"]
+
+
+def test_a_sweep_of_batches_assumes_the_same(planner: Any, tmp_path: Path) -> None:
+    asked = (f"--{name.replace('num_', '')}={value}" for name, value in BATCH.items())
+    assert planner("sweep", *asked, "--output-tokens", 128, "--output", tmp_path).exit_code == 0
+    (row,) = pd.read_csv(tmp_path / "scenarios.csv").to_dict("records")
+    assert row["request_latency_s"] <= 8.35
+
+
+def test_single_configurations_have_none() -> None:
+    batch = planner.estimate(**BATCH, input_tokens=16_000, settings={"concurrency": 1})
+    plan = make_plan(Request(**BATCH, input_tokens=16_000))
+    assert [one.bound for one in plan.problem.constraints] == [pytest.approx(53.15)]
+    assert float(batch.candidates.value("request_latency").ravel()[0]) > 53.15
+    assert batch.rejected_by == ""
     alone = planner.estimate(**LONG, settings={"quantization": "fp8", "concurrency": 1})
     assert alone.rejected_by == ""
     assert float(alone.candidates.value("time_to_first_token").ravel()[0]) > 2.0

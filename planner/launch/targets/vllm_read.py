@@ -24,6 +24,7 @@ from planner.launch.served import (
 )
 from planner.launch.serving import AGGREGATED, DECODE_POOL, PREFILL_POOL
 from planner.launch.understood import Answers, Reading
+from planner.launch.versions import version_of
 from planner.specs.model import ModelSpec
 from planner.units import GIB
 
@@ -46,6 +47,8 @@ _MODEL_OPTIONS = ("--model", "--model-tag")
 _POOLS = {"kv_producer": PREFILL_POOL, "kv_consumer": DECODE_POOL}
 # Of the server, by memory: arg_utils.get_batch_defaults of 0.33.
 _LARGE, _LARGEST = 70 * GIB, 160 * GIB
+_SECOND_ENGINE = (0, 8)
+_LONG = 32_768  # config.py of 0.6: prompts of longer models are computed in chunks
 
 
 def starts(words: Sequence[str]) -> bool:
@@ -88,6 +91,8 @@ def answers(reading: Reading) -> Answers:
     put_experts(told, model, tp * dp)
     put_quantization(told, name, model)
     told.copy("kv_cache")
+    if is_first_engine(reading):
+        _put_first_batch(told, model, 1 if is_dense else dp)
     _put_batch(told, 1 if is_dense else dp)
     _put_drafts(told)
     _put_lora(told)
@@ -106,6 +111,29 @@ def model_name(reading: Reading) -> str | None:
             return reading.text(option)
     words = (word for word in words_of(reading) if word.rsplit("/", 1)[-1] not in _PROGRAMS)
     return next((word for word in words if "=" not in word), None)
+
+
+def is_first_engine(reading: Reading) -> bool:
+    """Whether the file names a version before 0.8, which has other defaults."""
+    version = version_of("vllm", reading.found)
+    return version is not None and version.parts < _SECOND_ENGINE
+
+
+def _put_first_batch(told: Told, model: ModelSpec | None, ranks: int) -> None:
+    """What the engine before 0.8 takes where the command gives no batch.
+
+    Prompts are computed whole, unless they may be long: then in chunks.
+    """
+    seqs = whole(told.reading.value("max_num_seqs"))
+    if seqs is None:
+        seqs = 256
+        told.assume("concurrency", seqs * ranks, "--max-num-seqs is 256 by default before 0.8")
+    if whole(told.reading.value("max_num_batched_tokens")) is None:
+        most = whole(told.reading.value("max_model_len"))
+        most = most or (model.max_position_embeddings if model else None) or 0
+        tokens = max(2048, most if most <= _LONG else 0, seqs)
+        why = f"--max-num-batched-tokens is {tokens:,} by default before 0.8"
+        told.assume("max_num_batched_tokens", tokens, why)
 
 
 def _put_batch(told: Told, ranks: int) -> None:
@@ -134,7 +162,8 @@ def _put_batch(told: Told, ranks: int) -> None:
         told.assume("max_num_batched_tokens", max(tokens, seqs), why)
     else:
         told.values["max_num_batched_tokens"] = tokens
-    if told.reading.value("prefix_caching") == "true":
+    is_asked = told.reading.has("--enable-prefix-caching") or not is_first_engine(told.reading)
+    if told.reading.value("prefix_caching") == "true" and is_asked:
         told.notes.append(
             "Prefixes are cached: give --prefix-cache-hit-rate, the share of prompts found there."
         )

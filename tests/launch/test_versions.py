@@ -1,0 +1,132 @@
+"""The version that a file names chooses the profile that is predicted, and is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from planner.launch.understood import Found
+from planner.launch.versions import Version, version_of
+from planner.specs.catalogue import Catalogue
+
+SERVE = "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 8192\n"
+POD = """kind: Pod
+metadata: {{name: llama}}
+spec:
+  containers:
+  - name: server
+    image: {image}
+    resources: {{limits: {{nvidia.com/gpu: "1"}}}}
+    args: [--model=meta-llama/Llama-3.1-8B-Instruct, --max-model-len=8192]
+  nodeSelector: {{cloud.google.com/gke-accelerator: nvidia-h100-80gb}}
+"""
+
+
+def read(text: str, line: int = 1) -> str | None:
+    version = version_of("vllm", Found(target="vllm", name="x", text=text, line=line))
+    return None if version is None else version.number
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("image: vllm/vllm-openai:v0.6.3", "0.6.3"),
+        ("image: vllm/vllm-openai:v0.6.3.post1@sha256:ab", "0.6.3"),
+        ("image: public.ecr.aws/q9t5s3a7/vllm-ci:0.9.2", "0.9.2"),
+        ("image:\n  repository: vllm/vllm-openai\n  tag: 'v0.10.1'", "0.10.1"),
+        ("pip install 'vllm[audio]==0.7.2' torch", "0.7.2"),
+        ("# tried with vLLM 0.8.5 on two nodes", "0.8.5"),
+        ("# vllm version: v0.12.0", "0.12.0"),
+        ("image: vllm/vllm-openai:latest", None),
+        ("image: nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.4.0", None),
+        ("pip install 'vllm>=0.6'", None),
+        ("# torch 2.5.1", None),
+    ],
+)
+def test_a_version_is_read(text: str, number: str | None) -> None:
+    assert read(text) == number
+
+
+def test_an_image_counts_before_a_pin_and_that_before_words() -> None:
+    assert read("# as of vllm 0.5.0\npip install vllm==0.6.0\nimage: vllm/vllm-openai:v0.9.0") == (
+        "0.9.0"
+    )
+    assert read("# as of vllm 0.5.0\npip install vllm==0.6.0") == "0.6.0"
+
+
+def test_of_several_the_nearest_counts() -> None:
+    text = "pip install vllm==0.6.0\n\n\n\n\npip install vllm==0.9.0\nvllm serve m\n"
+    assert (read(text, line=2), read(text, line=7)) == ("0.6.0", "0.9.0")
+
+
+@pytest.mark.parametrize(
+    ("number", "vendor", "profile"),
+    [
+        ("0.4.3", None, "vllm-v0-paged"),
+        ("0.6.3", "NVIDIA", "vllm-v0"),
+        ("0.7.3", "AMD", None),
+        ("0.8", "AMD", "vllm"),
+        ("0.16.1", None, "vllm"),
+        ("0.17.0", None, "vllm-0.17"),
+        ("0.27.1", None, "vllm-0.17"),
+    ],
+)
+def test_a_version_has_the_profile_of_the_last_release_before_it(
+    number: str, vendor: str | None, profile: str | None
+) -> None:
+    assert Version(tool="vllm", number=number, line=1).profile(Catalogue(), vendor) == profile
+
+
+@pytest.mark.parametrize(
+    ("tag", "profile"), [("v0.6.3", "vllm-v0"), ("v0.9.0", "vllm"), ("v0.27.1", "vllm-0.17")]
+)
+def test_the_image_of_a_pod_is_told_and_predicted(
+    planner: Any, tmp_path: Any, tag: str, profile: str
+) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text(POD.format(image=f"vllm/vllm-openai:{tag}"))
+    ran = planner("estimate", "--from", path)
+    told = " ".join(ran.out.split())
+    assert ran.exit_code == 0
+    assert f"vLLM {tag[1:]}, read as vLLM 0.33.0" in told
+    assert f"Version read: {tag[1:]} (line 6): profile {profile}." in told
+    assert f"engine {profile}," in told
+    assert ("by default before 0.8" in told) == (profile == "vllm-v0")
+    assert ("Prefixes are cached" in told) == (profile != "vllm-v0")
+
+
+def test_without_a_version_or_with_that_of_the_target_nothing_is_told(
+    planner: Any, tmp_path: Any
+) -> None:
+    for image in ("vllm/vllm-openai:latest", "vllm/vllm-openai:v0.33.0"):
+        path = tmp_path / "pod.yaml"
+        path.write_text(POD.format(image=image))
+        told = " ".join(planner("estimate", "--from", path).out.split())
+        assert "Version read" not in told
+        assert "engine vllm," in told
+        assert "vLLM, read as" in told
+
+
+def test_a_file_of_another_release_is_written_anew(planner: Any, tmp_path: Any) -> None:
+    path = tmp_path / "serve.sh"
+    path.write_text(f"pip install vllm==0.27.1\n{SERVE.strip()} --max-num-seqs 8\n")
+    words = ("launch", "vllm", "--from", path, "--gpu", "h100", "--output", tmp_path / "new")
+    ran = planner(*words)
+    assert ran.exit_code == 0
+    assert "predicted as of vLLM 0.17" in " ".join(ran.out.split())
+
+
+def test_what_a_profile_extends_gives_it_no_release() -> None:
+    assert Catalogue().load_engine("vllm-v0-xpu").spec.since == ""
+    assert Catalogue().load_engine("vllm-v0").spec.since == "vllm 0.5"
+
+
+def test_a_copy_of_a_profile_is_not_taken_for_it(tmp_path: Any) -> None:
+    (tmp_path / "engines").mkdir()
+    copy = tmp_path / "engines" / "vllm-mine.toml"
+    text = Catalogue().find("engines", "vllm").read_text()
+    copy.write_text(text.replace('name = "vLLM"', 'name = "Mine"'))
+    catalogue = Catalogue(tmp_path)
+    assert "vllm-mine" in catalogue.names("engines")
+    assert Version(tool="vllm", number="0.9", line=1).profile(catalogue) == "vllm"
