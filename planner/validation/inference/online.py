@@ -206,7 +206,7 @@ def _at(
     """Every replica at concurrencies, one row each, and the setting without bursts."""
     setting = setting_of(cases, burst_share=0.0, columns=True)
     flat = configurations([case.replica for case in cases], [1.0] * len(cases))
-    columns = {name: value[:, None] for name, value in vars(flat).items()}
+    columns = {n: np.broadcast_to(value, flat.shape)[:, None] for n, value in vars(flat).items()}
     return setting, ServingConfigurations(**{**columns, "concurrency": concurrency})
 
 
