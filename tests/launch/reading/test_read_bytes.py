@@ -14,7 +14,7 @@ SCRIPT = "vllm serve meta-llama/Llama-3.1-70B-Instruct \\\r\n  --tensor-parallel
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs /dev/zero")
 def test_a_file_without_end_is_refused() -> None:
-    with pytest.raises(LaunchError, match="4,000,001 bytes or more"):
+    with pytest.raises(LaunchError, match="is not a regular file"):
         read_launch(Path("/dev/zero"))
 
 
@@ -22,7 +22,7 @@ def test_a_large_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "big.yaml"
     with path.open("wb") as file:
         file.truncate(100_000_000)
-    with pytest.raises(LaunchError, match="100,000,000 bytes or more"):
+    with pytest.raises(LaunchError, match="larger than 4 MiB"):
         read_launch(path)
 
 

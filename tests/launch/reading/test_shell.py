@@ -238,7 +238,7 @@ REFUSED = {
     "a\nfi\n": ":2: fi stands where a command begins",
     "a\n;;\n": ":2: ; stands where a command begins",
     "a\0b": ":1: there is a NUL",
-    "a" * 4_000_001: "4,000,001 characters",
+    "a" * 4_194_305: "4,194,305 characters",
     "(" * 1000: "nested more than 50 deep",
     "if a; then " * 1000: "nested more than 50 deep",
     "echo " + "${A:-" * 1000: "nested more than 50 deep",
