@@ -30,10 +30,13 @@ def training() -> Job:
 
 @cache
 def serving(num_gpus: int = 4, mode: str = "aggregated") -> Job:
-    settings = {"tensor_parallel": 4, "concurrency": 48, "max_num_batched_tokens": 4096}
+    settings = {
+        "tensor_parallel": 4, "concurrency": 48, "max_num_batched_tokens": 4096,
+        "gpu_memory_utilization": 0.92,
+    }  # fmt: skip
     pools = {
         "replicas": 2, "prefill_replicas": 3, "prefill_tensor_parallel": 2,
-        "prefill_max_num_batched_tokens": 2048,
+        "prefill_max_num_batched_tokens": 2048, "prefill_gpu_memory_utilization": 0.95,
     }  # fmt: skip
     return Job.of(
         Request(
