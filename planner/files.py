@@ -62,7 +62,10 @@ def check_path(path: Path) -> None:
             raise OutputError(f"{path}: is a folder; give a file in it.")
         if not os.path.isdir(folder):
             raise OutputError(f"{path}: there is no folder {folder}; create it first.")
-        target = path if os.path.exists(path) else folder
+        target = folder
+        with suppress(FileNotFoundError):
+            os.stat(path)  # a name that is too long fails here
+            target = path
         if not os.access(target, os.W_OK) or not os.access(folder, os.X_OK):
             raise OutputError(f"{path}: {target} may not be written to; choose another place.")
     except (OSError, ValueError) as error:
