@@ -19,6 +19,20 @@ _CAP = "concurrency"
 def as_started(request: Request, burst: int | None = None) -> tuple[Request, tuple[str, ...]]:
     """The request as an engine runs what a launch file says, and what is to be said of that.
 
+    Raises
+    ------
+    SpecError, SearchSpaceError, InfeasibleError
+        The question is impossible.
+    """
+    if request.workload != "serve" or _CAP not in request.settings:
+        return request, ()
+    plan, _, notes = judged(request, burst)
+    return plan.request, notes
+
+
+def judged(request: Request, burst: int | None = None) -> tuple[Plan, Evaluation, tuple[str, ...]]:
+    """The plan of a launch file as it is started, its prediction, and what is to be said of it.
+
     An engine takes in as many requests as its cache has room for: a larger ``max_num_seqs`` is
     a bound that is never reached. With a request rate the number that it keeps busy counts.
 
@@ -28,31 +42,19 @@ def as_started(request: Request, burst: int | None = None) -> tuple[Request, tup
         The question is impossible.
     """
     cap = request.settings.get(_CAP) if request.workload == "serve" else None
-    if cap is None:
-        return request, ()
-    if request.request_rate is not None:
+    if cap is not None and request.request_rate is not None:
         others = {name: value for name, value in request.settings.items() if name != _CAP}
-        return replace(request, settings=others), ()
-    if evaluated(one_configuration(request, burst), burst).rejected_by != _OUT:
-        return request, ()
+        request, cap = replace(request, settings=others), None
+    plan = one_configuration(request, burst)
+    found = evaluated(plan, burst)
+    if cap is None or found.rejected_by != _OUT:
+        return plan, found, ()
     room = _most_that_fit(request, int(_first(cap)))
     if room is None:
-        return request, ()
+        return plan, found, ()
+    plan = one_configuration(_with_cap(request, room), burst)
     note = f"Its cache has room for {room:,} requests at once, not for {int(_first(cap)):,}."
-    return _with_cap(request, room), (note,)
-
-
-def judged(request: Request, burst: int | None = None) -> tuple[Plan, Evaluation, tuple[str, ...]]:
-    """The plan of a launch file as it is started, its prediction, and what is to be said of it.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError, InfeasibleError
-        The question is impossible.
-    """
-    started, notes = as_started(request, burst)
-    plan = one_configuration(started, burst)
-    return plan, evaluated(plan, burst), notes
+    return plan, evaluated(plan, burst), (note,)
 
 
 def most_asked(request: Request, own: Mapping[str, Any], defaults: Collection[str] = ()) -> float:
