@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class ServingConfigurations(ConfigurationTable):
     kv_cache: CodeArray
     weight_offload: FloatArray
     kv_offload: FloatArray
-    gpu_memory_utilization: FloatArray = field(default_factory=lambda: np.zeros(()))
+    gpu_memory_utilization: FloatArray
 
     @property
     def stage_gpus(self) -> FloatArray:
@@ -87,7 +87,7 @@ class PoolConfigurations(ServingConfigurations):
     prefill_kv_cache: CodeArray
     prefill_weight_offload: FloatArray
     prefill_kv_offload: FloatArray
-    prefill_gpu_memory_utilization: FloatArray = field(default_factory=lambda: np.zeros(()))
+    prefill_gpu_memory_utilization: FloatArray
 
     @classmethod
     def pooled(
