@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -59,8 +60,23 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
     return _ByFile(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[Any]) -> None:
+    for cases in _of_few(items).values():
+        (number,) = cases[0].get_closest_marker("few").args
+        draw = random.Random(f"{SEED} {cases[0].nodeid}")
+        for item in draw.sample(cases, max(len(cases) - number, 0)):
+            item.add_marker(pytest.mark.drawn)
     items.sort(key=lambda item: not str(item.path).endswith(_LONG))
+
+
+def _of_few(items: list[Any]) -> dict[tuple[Path, str], list[Any]]:
+    """The cases of each test that the gate draws some of."""
+    found: dict[tuple[Path, str], list[Any]] = {}
+    for item in items:
+        if item.get_closest_marker("few") and not item.get_closest_marker("drawn"):
+            found.setdefault((item.path, item.originalname), []).append(item)
+    return found
 
 
 def pytest_report_header() -> str:

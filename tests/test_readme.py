@@ -31,6 +31,7 @@ NOT_RUN = {
 }
 # What begins with a table that commands of console blocks above made: tests/launch do the same.
 ON_ROWS_OF_THE_PAGE = "planner calibrate runs.csv --output my_profile.toml"
+LONG = ("planner size", "planner validate", "--gpu all")
 QUICK = ("estimate", "specs", "validate")
 
 
@@ -42,6 +43,14 @@ class Session:
     commands: tuple[str, ...]
     shown: tuple[str, ...]
     exit_code: int
+
+    def __str__(self) -> str:
+        return f"{self.page}: {self.commands[-1][:60]}"
+
+    @property
+    def is_long(self) -> bool:
+        """Whether its last command takes seconds."""
+        return any(name in self.commands[-1] for name in LONG)
 
     @property
     def chunks(self) -> list[list[str]]:
@@ -114,6 +123,8 @@ class Runs:
         assert program == "planner"
         with self.monkeypatch.context() as patch:
             patch.chdir(folder)
+            # Other tests run on the other cores.
+            patch.setattr("planner.processes.num_cores", lambda: 1)
             done = self.planner(*arguments)
         return [line.rstrip() for line in (done.out + done.err).splitlines()], done.exit_code
 
@@ -138,10 +149,18 @@ def test_the_readme_shows_runs() -> None:
     assert sum(session.page == README.name for session in sessions()) >= 3
 
 
-@pytest.mark.parametrize(
-    "session", sessions(), ids=lambda session: f"{session.page}: {session.commands[-1][:60]}"
-)
+@pytest.mark.parametrize("session", [one for one in sessions() if not one.is_long], ids=str)
 def test_command_prints_what_is_shown(session: Session, runs: Runs) -> None:
+    prints_what_is_shown(session, runs)
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("session", [one for one in sessions() if one.is_long], ids=str)
+def test_long_command_prints_what_is_shown(session: Session, runs: Runs) -> None:
+    prints_what_is_shown(session, runs)
+
+
+def prints_what_is_shown(session: Session, runs: Runs) -> None:
     _, lines, exit_code = runs(session.commands)
     printed = [line for line in lines if line]
     at = 0

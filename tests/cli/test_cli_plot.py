@@ -26,6 +26,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("ending", ["png", "SVG"])
 @pytest.mark.parametrize(
     ("command", "pictures"),
@@ -87,6 +88,7 @@ def test_validation_draws_predicted_against_measured(planner, runs, tmp_path):
     assert path.read_text(encoding="utf-8").startswith("<?xml")
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("command", [SEARCH, ESTIMATE, SIZE, VALIDATE])
 @pytest.mark.parametrize(
     ("options", "code", "words"),
@@ -182,6 +184,7 @@ def test_the_makespan_of_a_trace_is_the_step_time_of_the_estimate(planner, tmp_p
     assert makespan == predicted["step_time_s"]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [

@@ -43,6 +43,7 @@ def test_the_report_names_the_question_both_modes_and_the_best(planner):
     assert ran.err == ""
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("columns", [60, 80])
 @pytest.mark.parametrize("gpus", [("--gpu", "h100"), ("--gpu", "h100,a100-sxm-80gb,t4")])
 def test_piped_output_is_plain_and_fits(planner, monkeypatch, columns, gpus):
@@ -77,6 +78,7 @@ def test_rows_go_to_csv_and_json_with_their_manifest(planner, tmp_path):
     assert {"mode", "prefill_replicas", "time_to_first_token_s"} <= set(frame)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "more",
     [
@@ -97,6 +99,7 @@ def test_the_printed_command_shows_the_same_plan(planner, more):
     assert rate[0] in again.out
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("rate", "exit_code"), [("2", 0), ("60", 4)])
 def test_sizing_ends_where_the_cluster_does(planner, rate, exit_code):
     words = ("search", "--workload", "serve", "--model", "llama-2-7b", "--request-rate", rate)
@@ -214,6 +217,7 @@ def test_a_model_too_large_names_how_many_requests_fit(planner):
     assert re.search(r"Try .*--gpus \d+", " ".join(ran.err.split()))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("asked", [1024, 399])
 def test_the_room_that_is_told_is_the_one_that_is_advised(planner, asked):
     ran = planner(*ROOM, "--set", f"concurrency={asked}")

@@ -57,6 +57,7 @@ def listens(process: subprocess.Popen[str]) -> bool:
     return bool(caught >> (signal.SIGTERM - 1) & 1)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("delay", [0.0, 0.05, 0.1, 0.2, 0.4])
 @pytest.mark.parametrize(
     ("number", "ends"), [(signal.SIGINT, (130, "Interrupted.\n")), (signal.SIGTERM, (143, "Term"))]
@@ -93,6 +94,7 @@ def test_sigterm_leaves_no_file(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("question", [LARGE, SERVED], ids=["train", "serve"])
 def test_what_an_interrupted_search_found_is_shown_and_written(tmp_path, question):
     table, document = tmp_path / "a.csv", tmp_path / "b.json"
@@ -168,6 +170,7 @@ STREAMS = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize(
     ("arguments", "redirection", "exit_code", "reason"), STREAMS.values(), ids=STREAMS.keys()

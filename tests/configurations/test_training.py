@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.configurations.enumerate import training_mesh
@@ -44,7 +44,6 @@ def test_mesh_holds_every_combination_once() -> None:
         assert {row[position] for row in rows} == set(VALUES[name])
 
 
-@settings(deadline=None)
 @given(max_rows=st.integers(1, 700))
 def test_blocks_of_any_size_are_the_mesh_in_order(max_rows: int) -> None:
     (whole,) = MESH.blocks()
@@ -53,7 +52,6 @@ def test_blocks_of_any_size_are_the_mesh_in_order(max_rows: int) -> None:
     assert sorted(row for block in blocks for row in _tuples(block)) == sorted(_tuples(whole))
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, MESH.num_rows - 1), min_size=1, max_size=20))
 def test_rows_are_those_of_the_mesh(indices: list[int]) -> None:
     (block,) = MESH.blocks()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from published_runs import configuration, setting
 
@@ -20,7 +20,6 @@ from planner.specs.model_catalogue import load_model
 FIRST, LAST = 0, -1
 
 
-@settings(deadline=None)
 @given(layers=st.integers(1, 500), data=st.data())
 def test_chunks_hold_all_layers_as_evenly_as_possible(layers: int, data: st.DataObject) -> None:
     chunks = data.draw(st.integers(1, layers))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from published_runs import configuration, setting
@@ -93,7 +94,7 @@ def test_parts_of_memory_add_up_on_the_fullest_gpu(model: str, framework: str) -
         assert np.all(estimate.peak_memory >= stage.total * (1 - 1e-12))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30, 6))
 @given(
     model=st.sampled_from(MODELS),
     framework=st.sampled_from(FRAMEWORKS),

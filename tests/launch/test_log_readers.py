@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 from pathlib import Path
 
 import pytest
+from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ from planner.launch.logs.formats import NAMES, TEXTS, read_log
 from planner.launch.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading
 from planner.launch.logs.steady import Steady, steady_state
 
-EXAMPLES = 300 if os.environ.get("PLANNER_MANY_EXAMPLES") else 20
+EXAMPLES = examples(300, 15)
 LOGS = Path(__file__).parent / "logs"
 MEGATRON = (LOGS / "megatron.log").read_text()
 SERVED = {"time_to_first_token_s": 0.08, "time_per_output_token_s": 0.009,
@@ -248,7 +248,7 @@ def test_odd_files_are_no_log(tmp_path: Path, content: bytes) -> None:
         read_log(path)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(
     name=st.sampled_from(sorted(path.name for path in LOGS.iterdir())),
     cuts=st.tuples(st.floats(0, 1), st.floats(0, 1)),

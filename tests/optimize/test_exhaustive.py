@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import configurations, front_values, judged, problem
@@ -96,7 +97,7 @@ def test_brute_force_finds_the_same(request_values):
     }
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8, 3))
 @given(st.integers(3, 400))
 def test_block_size_changes_nothing(max_rows):
     searched = problem()
@@ -108,7 +109,7 @@ def test_block_size_changes_nothing(max_rows):
     np.testing.assert_allclose(front_values(parts), front_values(whole), rtol=1e-8)
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(4, 3))
 @given(st.integers(3, 400))
 def test_block_size_changes_no_nearest_miss(max_rows):
     searched = problem(constraints={"step_time": 1.0})
@@ -118,7 +119,7 @@ def test_block_size_changes_no_nearest_miss(max_rows):
         assert one.value == pytest.approx(other.value, rel=1e-9)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15, 3))
 @given(st.randoms(use_true_random=False))
 def test_order_of_the_values_changes_nothing(random):
     searched = problem()

@@ -41,6 +41,7 @@ def trials(file):
     return [(t.number, t.params, t.values, t.system_attrs) for t in study.trials]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("sampler", "total"), [("nsga2", 330), ("tpe", 310)])
 def test_a_study_stopped_anywhere_and_resumed_is_the_undisturbed_one(tmp_path, sampler, total):
     whole, pieces = tmp_path / "whole.db", tmp_path / "pieces.db"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
+from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from planner.estimators.inference.serving import Served
 from planner.plan import make_plan
 from planner.workloads.replicas import ReplicaSource
 
-SLOW = settings(max_examples=25, deadline=None)
+SLOW = settings(max_examples=examples(25, 5))
 MODELS = ("llama-3.1-8b", "qwen3-30b-a3b", "gemma-2-9b", "llama-3.1-70b")
 GPUS = ("a100-sxm-80gb", "h100-sxm-80gb", "b200-sxm-180gb")
 ENGINES = ("vllm", "sglang", "tensorrt-llm")

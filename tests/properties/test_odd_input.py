@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -60,13 +61,13 @@ def test_odd_values_of_fields(field, workload):
         tried(planner.estimate, **{"workload": workload, **PLAIN[workload], field: value})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150, 25))
 @given(st.sampled_from([*PLAIN]), st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=3))
 def test_any_values_of_fields(workload, request):
     tried(planner.estimate, **{"workload": workload, **PLAIN[workload], **request})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150, 25))
 @given(st.data())
 def test_any_values_of_parameters_and_limits(data):
     workload = data.draw(st.sampled_from([*PLAIN]))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from draws import examples
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +22,7 @@ from planner.request import Request
 from planner.specs.catalogue import find
 
 SOME = settings(
-    max_examples=16,
+    max_examples=examples(16, 3),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to shrink one takes minutes

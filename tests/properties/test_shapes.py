@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import FRAMEWORKS, MODELS, mesh, setting, table
@@ -13,7 +14,7 @@ from tables import FRAMEWORKS, MODELS, mesh, setting, table
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.estimate import Estimate, evaluate
 
-SLOW = settings(max_examples=15, deadline=None)
+SLOW = settings(max_examples=examples(15, 3))
 
 
 def _columns(estimate: Estimate) -> dict[str, Any]:

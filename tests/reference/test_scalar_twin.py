@@ -23,6 +23,7 @@ from drawn_layouts import (
     make_table,
     make_world,
 )
+from draws import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scalar_machine import Layout, World
@@ -117,7 +118,7 @@ def test_every_adapter_of_random_configurations_equals_the_twin(
     assert _assert_drawn_equal(setting, choose, draws=400, compared=4) == 4
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60, 12), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_one_random_configuration_equals_the_twin(data: st.DataObject) -> None:
     def choose(values: Any) -> Any:

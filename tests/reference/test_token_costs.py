@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from planner.estimators.inference.step import step_time
 
 KINDS = ("input", "cached_input", "output")
 ANY: dict[str, Any] = {"model": "llama-3.1-8b", "gpu": "h100", "price": 3.0}
-SLOW = settings(max_examples=15, deadline=None)
+SLOW = settings(max_examples=examples(15, 3))
 LENGTH, SHARE = st.integers(1, 6000), st.sampled_from([0.0, 0.3, 0.9])
 
 

@@ -64,6 +64,7 @@ POOLS = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("question", [*KNOWN.values(), *POOLS.values()], ids=[*KNOWN, *POOLS])
 def test_nothing_below_answers_that_were_too_large(question):
     size, enough = smaller_that_are_enough(question)

@@ -27,6 +27,7 @@ def feasible(count, deadline, **more):
     return planner.search(**asked, num_gpus=count).configurations_feasible > 0
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95])
 @pytest.mark.parametrize("deadline", ["60d", "13d", "5d", "2d"])
 def test_no_number_below_the_fewest_is_enough(deadline, confidence):
@@ -36,6 +37,7 @@ def test_no_number_below_the_fewest_is_enough(deadline, confidence):
     assert size.fewest.num_gpus == min(enough)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("batch", [96, 120, 1000])
 def test_batches_that_powers_of_two_do_not_divide(batch):
     more = {"global_batch_size": batch}
@@ -96,6 +98,7 @@ def test_the_cheapest_gpu_comes_first_and_what_cannot_last():
     assert "precision" in sizes[-1].reason
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("count", [128, 336, 720])
 def test_a_budget_has_a_fastest_run_that_no_number_beats(count):
     asked = {**RUN, **GPU, "total_tokens": "100B", "price": 2.0}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from draws import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -289,7 +290,9 @@ def damaged(draw: st.DrawFn) -> str:
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(150, 25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(text=damaged())
 def test_a_damaged_file_reads_or_is_refused(text: str, tmp_path: Path) -> None:

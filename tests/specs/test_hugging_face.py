@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from draws import examples
 from hugging_face_composite_configs import COMPOSITE_CONFIGS
 from hugging_face_configs import CONFIGS
 from hugging_face_dense_row_configs import DENSE_ROW_CONFIGS
@@ -204,7 +205,9 @@ def mutated_configs(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @settings(
-    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(400, 25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(config=mutated_configs())
 def test_a_mutated_config_is_read_or_refused(config: dict[str, Any], tmp_path: Path) -> None:

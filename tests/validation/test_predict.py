@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_runs import row, run_of, runs_of
@@ -75,7 +76,7 @@ def test_measurements_are_never_read(sample, predictions):
             np.testing.assert_array_equal(numbers(one), numbers(other))
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(4, 3))
 @given(seed=st.integers(0, 2**32 - 1))
 def test_order_and_other_rows_change_nothing(sample, predictions, seed):
     chosen = np.random.default_rng(seed).permutation(len(sample.rows))[:25]
@@ -155,7 +156,7 @@ ODD = ["", "0", "1", "7", "0.5", "1e-9", "1e6", "1e18", "1e300", "none", "fp8", 
 PLACES = st.integers(0, 9_999)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60, 12))
 @given(place=PLACES, odd=st.lists(st.tuples(PLACES, st.sampled_from(ODD)), min_size=1, max_size=4))
 def test_odd_cells_are_predicted_or_have_a_reason(sample, library, place, odd):
     cells = dict(sample.rows[place % len(sample.rows)].cells)

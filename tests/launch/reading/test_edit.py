@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
+from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reading_examples import examples
 
 from planner.launch.accepted import Accepted, AcceptedOption
 from planner.launch.quoting import shell_word, yaml_scalar
@@ -152,7 +152,7 @@ def test_what_text_does_not_tell_is_left() -> None:
 WORDS = st.one_of(st.sampled_from(VALUES), st.text("ab1 '\"$\\`;&|#=\n*", max_size=5))
 
 
-@settings(deadline=None, max_examples=examples(500, 15))
+@settings(max_examples=examples(500, 15))
 @given(
     st.dictionaries(st.sampled_from(NAMES), WORDS, min_size=1),
     st.dictionaries(st.sampled_from(NAMES), st.one_of(st.none(), WORDS)),
@@ -204,7 +204,7 @@ def plain(text: str, name: str) -> dict[str, Any]:
     }
 
 
-@settings(deadline=None, max_examples=examples(1000, 30))
+@settings(max_examples=examples(1000, 30))
 @given(MAPPING, st.data(), st.sampled_from(["block", "flow", "json", "json lines"]))
 def test_any_change_of_any_document(data: dict[str, Any], draw: Any, style: str) -> None:
     name = "a.json" if "json" in style else "a.yaml"

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
+from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reading_examples import examples
 
 from planner.errors import LaunchError
 from planner.launch.reading.shell import Script, Word, expand, read_shell
@@ -288,7 +288,7 @@ FRAGMENTS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=examples(1000, 40))
+@settings(max_examples=examples(1000, 40))
 @given(st.lists(FRAGMENTS, max_size=30).map("".join))
 def test_any_text_is_read_or_refused_with_its_line(text: str) -> None:
     script = read_or_refused(text)

@@ -6,9 +6,9 @@ import shutil
 import subprocess
 
 import pytest
+from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reading_examples import examples
 
 from planner.launch.reading.shell import Script, read_shell
 
@@ -99,7 +99,7 @@ needs_bash = pytest.mark.skipif(not BASH, reason="needs bash")
 
 
 @needs_bash
-@settings(max_examples=examples(300, 15), deadline=None)
+@settings(max_examples=examples(300, 15))
 @given(SCRIPTS)
 def test_words_are_those_of_bash(text: str) -> None:
     assert printed(read_shell(text)) == bash(text)
@@ -126,7 +126,7 @@ ARITHMETIC = st.recursive(
 
 
 @needs_bash
-@settings(max_examples=examples(300, 15), deadline=None)
+@settings(max_examples=examples(300, 15))
 @given(ARITHMETIC)
 def test_numbers_are_those_of_bash(expression: str) -> None:
     text = f"N=7\nM=3\nprintf '<%s>\\0' $(({expression}))\n"

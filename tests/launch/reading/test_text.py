@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reading_examples import examples
 
 from planner.errors import LaunchError
 from planner.launch.quoting import json_scalar, shell_word, yaml_scalar
@@ -39,7 +39,7 @@ def test_edits_that_overlap_or_lie_outside_are_refused(spans: list[tuple[int, in
 
 
 @pytest.mark.skipif(shutil.which("patch") is None, reason="needs the command patch")
-@settings(deadline=None, max_examples=examples(200, 12))
+@settings(max_examples=examples(200, 12))
 @given(before=st.text("ab\n\x0c\u2028", max_size=30), after=st.text("ab\n\x0c\u2028", max_size=30))
 def test_patch_takes_a_diff(before: str, after: str) -> None:
     difference = diff(before, after, "run.sh")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
+from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reading_examples import examples
 
 from planner.errors import LaunchError
 from planner.launch.quoting import yaml_scalar
@@ -46,7 +46,7 @@ def at(data: Any, path: str) -> Any:
     return data
 
 
-@settings(deadline=None, max_examples=examples(500, 12))
+@settings(max_examples=examples(500, 12))
 @given(MAPPING, st.booleans(), st.booleans())
 def test_yaml_reads_as_it_is_and_spans_hold_the_values(
     data: dict[str, Any], wide: bool, flow: bool
@@ -64,7 +64,7 @@ def test_yaml_reads_as_it_is_and_spans_hold_the_values(
             assert (read or "") == one
 
 
-@settings(deadline=None, max_examples=examples(500, 12))
+@settings(max_examples=examples(500, 12))
 @given(MAPPING, st.sampled_from([None, 2, "\t"]), st.booleans())
 def test_json_reads_as_it_is_and_spans_hold_the_values(
     data: dict[str, Any], indent: Any, ascii_alone: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from draws import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from round_trip import found_of, job_of, lost, stated
@@ -42,7 +43,7 @@ def jobs(draw: st.DrawFn) -> Job:
     )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30, 6), suppress_health_check=list(HealthCheck))
 @given(jobs())
 def test_commands_of_a_plan_tell_it_again(job: Job) -> None:
     draft = TARGET.drafted(job)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from draws import examples
 from hypothesis import HealthCheck, given, reject, settings
 from round_trip import found_of, job_of, lost, stated, training_jobs
 
@@ -25,7 +26,7 @@ from planner.request import Request
 from planner.specs.catalogue import Catalogue
 
 TARGET = target_of("maxtext")
-SOME = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+SOME = settings(max_examples=examples(25, 5), suppress_health_check=list(HealthCheck))
 MODELS = ("llama-2-7b", "llama-65b", "mixtral-8x7b", "qwen3-30b-a3b")
 
 

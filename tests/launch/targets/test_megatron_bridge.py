@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from draws import examples
 from hypothesis import HealthCheck, given, settings
 from round_trip import found_of, job_of, round_trip, stated, training_jobs
 
@@ -21,7 +22,7 @@ from planner.launch.targets.model_names import model_named
 from planner.launch.understood import Answers, Found, World
 
 TARGET = target_of("megatron-bridge")
-SOME = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+SOME = settings(max_examples=examples(50, 10), suppress_health_check=list(HealthCheck))
 
 
 def job(model: str, num_gpus: int, framework: str = "megatron-bridge", **more: Any) -> Job:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from draws import examples
 from hypothesis import HealthCheck, given, settings
 from round_trip import found_of, job_of, lost, stated, training_jobs
 
@@ -65,7 +66,7 @@ def read(
     return TARGET.read(found)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(50, 10), suppress_health_check=list(HealthCheck))
 @given(made=training_jobs(framework="megatron-deepspeed", gpu="a100", models=MODELS))
 def test_a_plan_comes_back(made: Job) -> None:
     draft = TARGET.drafted(made)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from draws import examples
 from hypothesis import HealthCheck, given, settings
 from round_trip import found_of, job_of, lost, round_trip, stated, training_jobs
 
@@ -20,7 +21,7 @@ from planner.launch.targets.megatron_shape import expert_layers
 from planner.launch.understood import Answers, Found, World
 
 TARGET = target_of("megatron-lm")
-SOME = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+SOME = settings(max_examples=examples(60, 12), suppress_health_check=list(HealthCheck))
 
 
 def job(model: str, num_gpus: int, **more: Any) -> Job:

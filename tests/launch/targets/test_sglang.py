@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from draws import examples
 from hypothesis import HealthCheck, given, settings
 from round_trip import serving_jobs, stated
 from serving_trip import found, lost_between, planned, process_of, value_of, variables_of, words
@@ -24,7 +25,7 @@ WIDE = {
 }
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40, 8), suppress_health_check=list(HealthCheck))
 @given(serving_jobs(engine="sglang"))
 def test_commands_of_a_plan_tell_it_again(job: Job) -> None:
     assert lost_between(TARGET, job) == {}

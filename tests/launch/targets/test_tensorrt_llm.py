@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from draws import examples
 from hypothesis import HealthCheck, given, settings
 from round_trip import found_of, lost, serving_jobs, stated
 from serving_trip import found, planned, process_of, together, value_of, words
@@ -62,7 +63,7 @@ def read_again(draft: Draft) -> Answers:
     return together(answers)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40, 8), suppress_health_check=list(HealthCheck))
 @given(serving_jobs(engine="tensorrt-llm"))
 def test_commands_and_files_of_a_plan_tell_it_again(job: Job) -> None:
     draft = TARGET.drafted(job)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from documents import values_found
+from draws import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from round_trip import found_of, job_of, lost, stated, training_jobs
@@ -33,7 +34,7 @@ def _can_deal_experts(job: Job) -> bool:
 
 
 @given(data=st.data())
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(30, 6), suppress_health_check=[HealthCheck.filter_too_much])
 def test_round_trip(data: st.DataObject) -> None:
     job = data.draw(training_jobs(framework="torchtitan", models=MODELS))
     assume(job.num_gpus % job.gpus_per_node == 0)

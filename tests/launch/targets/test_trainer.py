@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from documents import with_files
+from draws import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from round_trip import lost, training_jobs
@@ -52,7 +53,7 @@ def derived(target: Target, job: Job, answers: Answers) -> dict[str, tuple[Any, 
 
 @pytest.mark.parametrize(("name", "framework", "adapters"), CASES)
 @given(data=st.data())
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(25, 5), suppress_health_check=[HealthCheck.filter_too_much])
 def test_round_trip(
     name: str, framework: str, adapters: tuple[str, ...], data: st.DataObject
 ) -> None:

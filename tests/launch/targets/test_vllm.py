@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from draws import examples
 from hypothesis import HealthCheck, given, settings
 from round_trip import serving_jobs, stated
 from serving_trip import found, lost_between, planned, process_of, value_of, variables_of, words
@@ -25,7 +26,7 @@ POOLS = {
 }
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40, 8), suppress_health_check=list(HealthCheck))
 @given(serving_jobs(engine="vllm"))
 def test_commands_of_a_plan_tell_it_again(job: Job) -> None:
     assert lost_between(TARGET, job) == {}

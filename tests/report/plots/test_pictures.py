@@ -109,6 +109,7 @@ def _words(figure: Any) -> list[str]:
     ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("width", [400, 900, 1900])
 @pytest.mark.parametrize("dark", [False, True], ids=THEMES)
 def test_a_front_shows_every_plan_and_the_recommended_one(
@@ -150,6 +151,7 @@ def test_one_objective_has_the_memory_beside_it(shown: Shown) -> None:
     assert axes.get_ylabel() == "peak memory [GiB]"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("width", [400, 640, 800, 1100, 1900])
 def test_parts_add_up_to_the_step_and_the_peak(shown: Shown, trained: Any, width: int) -> None:
     row = row_of(trained.recommended)
@@ -173,6 +175,7 @@ def test_parts_of_serving_are_modules_exchanges_and_waits(shown: Shown, served: 
     shown("parts", served.plan, served.recommended)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("width", [400, 800, 1900])
 @pytest.mark.parametrize("asked", [TRAIN, SERVE], ids=["train", "serve"])
 def test_kernels_stand_under_their_roof(shown: Shown, asked: dict[str, Any], width: int) -> None:
@@ -308,6 +311,7 @@ def test_predictions_stand_over_measurements(shown: Shown, tmp_path: Path) -> No
     assert len([axes for axes in figure.axes if axes.get_visible()]) == len(panels)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("width", [400, 800, 1900])
 @pytest.mark.parametrize(
     "settings",

@@ -1,4 +1,4 @@
-"""How many examples the property tests of the readers draw."""
+"""How many examples property tests draw."""
 
 from __future__ import annotations
 
