@@ -13,12 +13,17 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
+from planner import processes
 from planner.__main__ import run
 from planner.validation.compare import Row
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+# Other tests run on the other cores; where several processes matter, a test says how many.
+processes.num_cores = lambda: 1
 
 
 def _seed() -> int:

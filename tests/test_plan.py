@@ -30,6 +30,7 @@ def test_published_batches_become_sequences(model: str, expected: tuple[int, int
     assert _workload(model) == expected
 
 
+@pytest.mark.few(60)
 @pytest.mark.parametrize("model", names("models"))
 def test_every_model_has_defaults_that_many_layouts_divide(model: str) -> None:
     _, batch = _workload(model)

@@ -123,8 +123,6 @@ class Runs:
         assert program == "planner"
         with self.monkeypatch.context() as patch:
             patch.chdir(folder)
-            # Other tests run on the other cores.
-            patch.setattr("planner.processes.num_cores", lambda: 1)
             done = self.planner(*arguments)
         return [line.rstrip() for line in (done.out + done.err).splitlines()], done.exit_code
 

@@ -66,7 +66,7 @@ class Row:
         found = {name: self.run.number(f"{MEASURED}{name}") for name in names}
         return {name: value for name, value in found.items() if value}
 
-    @property
+    @cached_property
     def noisy(self) -> bool:
         """Whether its source says that its speeds tell nothing."""
         return bool(self.run.flag("noisy"))

@@ -31,6 +31,7 @@ def options_by_section(text: str) -> dict[str, list[str]]:
     }
 
 
+@pytest.mark.few(30)
 @pytest.mark.parametrize("command", LINES, ids=" ".join)
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_every_line_fits(planner, monkeypatch, command, width):
@@ -87,6 +88,7 @@ def test_short_names_are_shown(planner):
     assert "w16a16, w8a8" in out
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("line", [*examples("search"), *examples("estimate")])
 def test_the_examples_run(planner, tmp_path, monkeypatch, line):
     monkeypatch.chdir(tmp_path)

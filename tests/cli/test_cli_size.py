@@ -41,6 +41,7 @@ def test_training_is_sized_by_its_deadline(planner):
     assert told.index("h100-sxm-80gb") < told.index("a100-sxm-80gb")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("columns", [40, 60, 80, 200])
 def test_piped_output_is_plain_and_fits(planner, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))

@@ -37,6 +37,7 @@ def summary(result):
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_reaches_the_exhaustive_optimum(sampler, seed):
@@ -48,6 +49,7 @@ def test_reaches_the_exhaustive_optimum(sampler, seed):
     assert found.table["step_time_s"][0] == pytest.approx(best, rel=1e-9)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_comes_close_to_the_exhaustive_front(sampler):
     searched = problem()
@@ -67,6 +69,7 @@ def test_finds_the_whole_front_when_trials_suffice_for_every_configuration():
     assert found.rejected_by == whole.rejected_by
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_respects_the_constraints(sampler):
     bound = float(np.median(exhaustive_search(problem()).table["step_time_s"]))
@@ -94,6 +97,7 @@ def test_violations_grow_with_the_distance():
     assert (np.diff(graded[slow][by_time]) >= 0).all()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_the_seed_decides(sampler):
     searched = problem(**A_THOUSAND)
@@ -102,6 +106,7 @@ def test_the_seed_decides(sampler):
     assert summary(runs[0]) != summary(runs[2])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_a_resumed_study_ends_like_an_uninterrupted_one(tmp_path, sampler):
     searched = problem(**A_THOUSAND)
@@ -208,6 +213,7 @@ def test_says_when_the_file_is_damaged(study_file, tmp_path):
         optuna_search(problem(), trials=10, storage=str(damaged))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_nothing_feasible_is_a_result(sampler):
     searched = problem(model="llama-65b", num_gpus=8)

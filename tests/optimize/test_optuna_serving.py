@@ -38,6 +38,7 @@ def searched():
     return problem()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("seed", range(3))
 def test_finds_the_exhaustive_optimum_of_the_example(searched, sampler, seed):

@@ -43,6 +43,7 @@ def not_dominated(values: np.ndarray) -> np.ndarray:
     )  # fmt: skip
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("mode", ["aggregated", "disaggregated"])
 @pytest.mark.parametrize(
     ("objectives", "columns"),
@@ -71,6 +72,7 @@ def allowed_workers(workers, values, allowed, goals):
     return np.flatnonzero(np.broadcast_to(allowed, workers.configurations.shape))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("objectives", "columns"),
     [

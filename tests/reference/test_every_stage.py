@@ -59,6 +59,7 @@ def _assert_candidates_suffice(setting: Setting, world: World, layout: Layout) -
     assert estimate.peak_memory.item() == pytest.approx(memory, rel=1e-9), layout
 
 
+@pytest.mark.few(100)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("model", MODELS)
 def test_every_stage_of_a_random_layout(
@@ -96,6 +97,7 @@ def _assert_deep_ones_equal(
         _assert_every_stage_equal(monkeypatch, setting, layout)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(("pipeline", "virtual"), PIPELINES)
 @pytest.mark.parametrize("recompute", ["none", "selective", "feed_forward", "full"])
 def test_every_stage_of_deepseek_v3(

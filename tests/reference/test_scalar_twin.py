@@ -72,6 +72,7 @@ def _assert_drawn_equal(setting: Setting, choose: Any, draws: int, compared: int
     return len(layouts)
 
 
+@pytest.mark.few(100)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("model", MODELS)
 def test_table_of_random_configurations_equals_the_twin(

@@ -82,6 +82,7 @@ def test_all_workloads_are_looked_at() -> None:
     assert {*WORKS} == {*workload_names()}
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("name", [*WORKS, MIXED])
 @pytest.mark.parametrize("way", WAYS)
 def test_what_every_work_has_is_told_in_every_way(
