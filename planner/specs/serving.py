@@ -26,8 +26,8 @@ class ServingWorkload:
     whose means the tokens are; 0 where all are equal. ``draft_tokens`` are proposed per step and
     each is accepted with ``acceptance_rate``; making them takes ``draft_cost`` of a step's time.
     ``lora_rank``: of adapters served beside the model. ``expert_dispersion``: variance of the
-    experts' popularity over its squared mean; 0 is balanced routing. ``burst_share``: share of
-    the requests that arrive together before any has finished, as at the start of a benchmark.
+    experts' popularity over its squared mean; 0 is balanced routing. ``num_requests``: that clients
+    send in all, who all start at once, as those of a benchmark do; without end where not given.
     ``equal_lengths``: all requests have the very same lengths, so that those which start
     together end together. ``equal_prompts``: they have the very same tokens, so that those of a
     step choose the experts of one request. ``redundant_experts``: copies of routed experts in a
@@ -47,7 +47,7 @@ class ServingWorkload:
     draft_cost: Annotated[float, Field(ge=0, le=10)] = 0.0
     lora_rank: Annotated[int, Field(ge=0, le=4096)] = 0
     expert_dispersion: Annotated[float, Field(ge=0, le=100)] = 2.0
-    burst_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    num_requests: Annotated[int, Field(ge=1, lt=10**12)] | None = None
     equal_lengths: bool = False
     equal_prompts: bool = False
     redundant_experts: Annotated[int, Field(ge=0, le=10_000)] | None = None

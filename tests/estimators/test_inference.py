@@ -162,7 +162,7 @@ def test_macos_keeps_a_part_of_the_memory() -> None:
 
 def test_a_table_is_its_rows() -> None:
     """Predictions of a configuration do not depend on the others beside it."""
-    setting = serving_setting("mixtral-8x7b", "h100-sxm-80gb", burst_share=0.1)
+    setting = serving_setting("mixtral-8x7b", "h100-sxm-80gb", num_requests=1000)
     values: dict[str, Any] = {
         "num_gpus": [2, 4, 8, 8],
         "tensor_parallel": [2, 4, 8, 4],

@@ -43,7 +43,7 @@ EXPERTS = [
 ]  # fmt: skip
 WORKLOADS: list[dict[str, Any]] = [
     {},
-    {"input_tokens": 3000, "output_tokens": 700, "prefix_cache_hit_rate": 0.4, "burst_share": 0.3},
+    {"input_tokens": 3000, "output_tokens": 700, "prefix_cache_hit_rate": 0.4, "num_requests": 40},
     {"draft_tokens": 3, "acceptance_rate": 0.7, "draft_cost": 0.1, "request_rate": 4.0},
     {"request_rate": 4.0, "input_variation": 0.8, "output_variation": 1.2},
     {"equal_lengths": True, "redundant_experts": 16},

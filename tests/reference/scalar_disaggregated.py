@@ -70,31 +70,31 @@ def serve(world: ServingWorld, d: Deployment) -> dict[str, float]:
     each = places_of(world, d.decode)
     fixed, slope = decode_line(world, d.decode, each)
     places = min(each * d.decode_workers, d.requests)
-    steps, moved, ranks = decode_steps(world), transfer(world, d), d.prefill.attention_data_parallel
+    steps, moved = decode_steps(world) + 1, transfer(world, d)
+    ranks = d.prefill.attention_data_parallel
+    together, outside = starting_together(world, d.requests), world.execution.request_overhead
     decoding, queue = places, 0.0
     for _ in range(60):
         answer = steps * (fixed + slope * decoding / d.decode_workers)
         servers = d.prefill_workers * ranks
         if not servers:
-            needed = d.requests / (alone + moved + answer) * service / 0.8
+            needed = d.requests / (alone + moved + outside + answer) * service / 0.8
             servers = max(ceil(needed / ranks), 1) * ranks
         waiting = service / servers * queue * (d.requests - 1) / d.requests
-        rate = min(
-            d.requests / (waiting + alone + moved + answer), servers / service, places / answer
-        )
+        ahead = max(d.requests - 1, 0) / 2 * service / servers
+        delayed = (1 - together) * waiting + together * max(ahead, waiting)
+        around = alone + moved + outside
+        rate = min(d.requests / (delayed + around + answer), servers / service, places / answer)
         queue = (queue + rate * (waiting + service / servers)) / 2
         decoding = (decoding + min(max(rate * answer, 1.0), places)) / 2
     last = fixed + slope * decoding / d.decode_workers
-    wait = max(d.requests / rate - steps * last - moved - alone, 0.0)
-    whole = max(d.requests - 1, 0) / 2 * service / servers
-    burst = starting_together(world) * max(whole - wait, 0.0)
-    collected = min(world.engine.scheduler.stream_interval, world.workload.output_tokens) - 1
-    first = max(d.requests / rate - steps * last - moved, alone) + moved + last + burst
+    left = max(d.requests / rate - steps * last - moved - outside, alone)
+    per_token = last / per_step(world)
+    output = world.workload.output_tokens
+    collected = (min(world.engine.scheduler.stream_interval, output) - 1) * per_token
     return {
-        "time_to_first_token": first
-        + collected * last / per_step(world)
-        + world.execution.request_overhead,
-        "time_per_output_token": last / per_step(world),
+        "time_to_first_token": left + moved + last + collected + outside,
+        "time_per_output_token": per_token - collected / max(output - 1, 1),
         "request_rate": rate,
         "prefill_workers": servers / ranks,
         "load": rate * service / servers,

@@ -59,7 +59,8 @@ def per_step(world: ServingWorld) -> float:
 
 
 def decode_steps(world: ServingWorld) -> float:
-    return max(world.workload.output_tokens / per_step(world), 1.0)
+    """The first token comes with the prompt."""
+    return max(world.workload.output_tokens - 1, 0) / per_step(world)
 
 
 def new_tokens(world: ServingWorld) -> float:
@@ -112,7 +113,7 @@ def decode_line(world: ServingWorld, c: Replica, sequences: float) -> tuple[floa
         one = step(world, c, decoding_batch(world, number / p), True)
         verified = one.cycle(min(number, p)) * (1 + world.workload.draft_cost)
         times.append(verified + drafting(world, c, decoding_batch(world, number)))
-    slope = (times[0] - times[1]) / (whole - half)
+    slope = min((times[0] - times[1]) / (whole - half), times[0] / whole)
     return times[0] - slope * whole, slope
 
 
@@ -142,7 +143,7 @@ def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
     full = max(queue.cycle(circulating) - decode, 0.0) + of_queue
     full *= max(most * new / room, 1.0)
     between = scheduler.poll_interval + scheduler.batch_wait
-    prompts = min(max(between * whole / decode_steps(world), 1.0), most)
+    prompts = min(max(between * whole / max(decode_steps(world), 1.0), 1.0), most)
     gathered = single + (full - single) * (prompts - 1) / max(most - 1, 1.0)
     added = full / most
     if most > 1 and ranks == 1:
@@ -159,16 +160,21 @@ def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
     )
 
 
-def starting_together(world: ServingWorld) -> float:
+def starting_together(world: ServingWorld, clients: float) -> float:
+    """The mean over the waves of the share of the clients that are still together."""
     w, scheduler = world.workload, world.engine.scheduler
     if w.request_rate is not None:
-        return w.burst_share
+        return 0.0
     if w.equal_lengths and not scheduler.chunked_prefill:
         return 1.0
     often = scheduler.clustering
     if w.equal_lengths and scheduler.equal_clustering > often:
         often = scheduler.equal_clustering
-    return w.burst_share + (1 - w.burst_share) * often
+    if w.num_requests is None:
+        return often
+    waves = max(w.num_requests / clients, 1.0)
+    share = (1 - 0.9**waves) / 0.1 / waves if w.equal_lengths else 1 / waves
+    return share + (1 - share) * often
 
 
 def enclosed(excess: Callable[[float], float], low: float, high: float) -> float:
@@ -196,7 +202,7 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
     found, steps, together = (
         costs(world, c, running),
         decode_steps(world),
-        starting_together(world),
+        starting_together(world, running * c.num_gpus / (c.stage_gpus * c.pipeline_parallel)),
     )
     demand = Demand(
         fixed=found.fixed,
@@ -212,42 +218,59 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
         variation=w.input_variation,
     )
 
-    def finished(sequences: float) -> float:
-        return sequences / (steps * found.decode(sequences) + sequences * found.prefill)
+    outside = 0.0 if demand.is_open else world.execution.request_overhead
+    own = 1.0 if demand.is_open else max(running - 1, 0.0) / running
 
-    def flow(decoding: float) -> tuple[float, Met, float]:
-        steady = decoding
-        if demand.is_open:
-            load = min(finished(decoding) * found.added, 0.98)
-            steady /= 1 + scalar_waits.noise(load) * found.slope / found.fixed
-        each, rate = found.decode(steady), finished(steady)
-        met = scalar_waits.meets(demand, rate, decoding)
+    def step_at(rate: float) -> float:
+        """Of an answer: the others that decode, and the prompts that stop it."""
+        noise = scalar_waits.noise(min(rate * found.added, 0.98)) if demand.is_open else 1.0
+        fellows = together * max(running - 1, 0.0)
+        base = found.fixed + found.slope * (noise + fellows)
+        behind = fellows * found.queued / 2 / max(steps, 1.0)
+        met_rate = own * rate * (1 - together)
+        crowd = met_rate * steps * found.slope
+        each = (base + behind) / max(1 - crowd - met_rate * found.prefill, 1e-6)
+        if scheduler.chunked_prefill:
+            full = base + demand.per_step * found.prefill
+            each = min(each, full / max(1 - crowd, 1e-6))
+        return each
+
+    def flow(rate: float) -> tuple[float, Met, float, float]:
+        answer = steps * step_at(rate)
+        decoding = rate * answer
+        met, each = scalar_waits.meets(demand, rate, decoding), found.decode(decoding)
         waited = scheduler.batch_wait * each
         others = rate * waited
         looks = (scheduler.poll_interval - 1) * each / 2
         looks += waited * (1 + others / 2) / (1 + others)
         rest = (ceil(found.parts - 1e-9) - found.parts) * met.decode_step
-        return rate, met, found.prompt_time + rest + met.wait * (1 - together) + looks
+        last = (running + found.together) / 2 * found.queued
+        burst = together * max(last - found.prefill, 0.0)
+        first = found.prompt_time + rest + met.wait * (1 - together) + looks + burst
+        return answer + met.stall, met, first, burst
 
-    def too_many(sequences: float) -> float:
-        rate, met, prompt = flow(sequences)
-        left = running - rate * (prompt + met.stall)
-        return sequences - min(max(left, 0.5), running)
+    def held(rate: float) -> float:
+        return min(c.concurrency - rate * outside, running)
 
-    decoding = enclosed(too_many, 0.5, running)
-    rate, met, prompt = flow(decoding)
-    outside = max(c.concurrency - running, 0.0) / rate
-    last = (running + found.together) / 2 * found.queued
-    burst = together * max(last - found.prefill, 0.0)
-    stall = decoding * found.prefill / steps * (1 - together / 2)
-    stall += met.stall * (1 + w.output_variation**2) / steps
+    def too_many(rate: float) -> float:
+        answer, _, first, _ = flow(rate)
+        return rate * (first + answer) - held(rate)
+
+    alone = found.prompt_time + steps * found.decode(1.0) + outside
+    taken = own * (found.prefill + steps * found.slope)
+    fastest = min(running / alone, 1 / taken if taken else float("inf"))
+    rate = enclosed(too_many, 0.0, fastest * (1 - 1e-6))
+    answer, met, first, burst = flow(rate)
+    first = max(first, held(rate) / rate - answer)
+    queued = max((c.concurrency - running) / rate - outside, 0.0)
+    stalled = met.stall * (1 + w.output_variation**2) / max(steps, 1.0)
     return Answers(
         costs=found,
-        decoding=decoding,
+        decoding=rate * answer,
         utilization=min(rate * found.prefill, 1.0),
-        wait=prompt - found.prompt_time + outside + met.place_wait,
-        first=prompt + outside + burst + world.execution.request_overhead,
-        per_token=(found.decode(decoding) + stall) / per_step(world),
+        wait=first - burst - found.prompt_time + queued + met.place_wait,
+        first=first + queued + world.execution.request_overhead,
+        per_token=(step_at(rate) + stalled) / per_step(world),
         rate=rate,
         demand=demand,
         met=met,

@@ -155,7 +155,7 @@ def token_variances(
     x = min(max(demand.fixed / own, 1e-3), 1.0)
     averaged = 2 * (x - 1 + exp(-x)) / x**2
     beside = (demand.slope / (1 - met.load)) ** 2 * met.running * averaged
-    prompts = met.prompts / demand.steps
+    prompts = met.prompts / max(demand.steps, 1.0)
     return beside / drafted**2, prompts * (1 + answers**2) / drafted**2
 
 

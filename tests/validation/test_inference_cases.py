@@ -97,10 +97,10 @@ def test_static_batches_of_tensorrt_llm_have_a_driver_of_their_own(
 def test_only_clients_that_wait_for_answers_start_together(library):
     rate = {"mode": "online", "request_rate": "4"}
     offered = inference_case(run_of(concurrency="", **rate), library).traffic.workload
-    assert (offered.request_rate, offered.burst_share) == (4.0, 0.0)
+    assert (offered.request_rate, offered.num_requests) == (4.0, None)
     held = inference_case(run_of(concurrency="8", **rate), library).traffic.workload
     assert held.request_rate is None
-    assert held.burst_share > 0
+    assert held.num_requests is None
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Requests that all arrive at once, in closed form."""
+"""Requests that all arrive at once, and benchmarks that end, in closed form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ import numpy as np
 
 from planner.arrays import FloatArray
 from planner.estimators.inference.estimate import ServingEstimate
-from planner.estimators.inference.serving import decode_steps, new_tokens
+from planner.estimators.inference.serving import (
+    Served,
+    decode_steps,
+    new_tokens,
+    tokens_per_step,
+)
+from planner.estimators.inference.setting import ServingSetting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +79,35 @@ def burst(estimate: ServingEstimate, num_requests: int) -> Burst:
         first_tokens=first,
         latencies=latencies,
     )
+
+
+def share_until_the_end(
+    setting: ServingSetting, served: Served, running: FloatArray, each: FloatArray
+) -> FloatArray:
+    r"""The rate that a benchmark reports, over that of clients who never end.
+
+    .. math:: \frac{W}{W + (m t' - \bar r) (1 - 1 / B)}
+
+    It divides ``each`` of its requests, W waves of those B ``running`` in a replica, by the time
+    until the last answer. At the end places are empty: an answer that has just begun is the
+    longest, m means long, at the pace t' of emptying steps, and all have r means left. Lengths
+    are taken as even between two bounds; equal ones end in whole waves and a smaller one.
+    Derived here.
+    """
+    work, costs = setting.workload, served.phases
+    waves = np.maximum(each / running, 1.0)
+    if work.equal_lengths:
+        steps, whole = decode_steps(setting), np.floor(waves)
+        rest = (waves - whole) * running
+        last = np.where(rest > 0, costs.wave(np.maximum(rest, 1.0), steps), 0.0)
+        full = costs.wave(running, steps)
+        return np.asarray(waves * full / (whole * full + last))
+    step = served.time_per_output_token * tokens_per_step(setting)
+    pace = costs.decode_step(np.maximum(running / 3, 1.0)) / step
+    longest = 1 + np.sqrt(3) * work.output_variation
+    left = (1 + work.output_variation**2) / 2
+    others = np.maximum(1 - 1 / np.maximum(running, 1.0), 0.0)
+    return np.asarray(waves / (waves + np.maximum(longest * pace - left, 0.0) * others))
 
 
 def _only(array: FloatArray) -> float:

@@ -8,11 +8,11 @@ import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray
 from planner.configurations.serving import ServingConfigurations
-from planner.estimators.inference.drafts import drafted_prompt_time, drafting_time
+from planner.estimators.inference.drafts import drafted_prompt_time
 from planner.estimators.inference.estimate import serving_rejections
 from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
 from planner.estimators.inference.serving import (
-    decode_batch,
+    decode_line,
     decode_steps,
     new_tokens,
     prompt_batch,
@@ -143,27 +143,10 @@ def decode_workers(
             slope=slope,
             step_time=step,
             time_per_output_token=step / tokens_per_step(setting),
-            request_rate=places / (decode_steps(setting) * step),
+            request_rate=places / ((decode_steps(setting) + 1) * step),
             transfer_time=cache_transfer_time(setting, c, inside_fabric),
             rejected_by=serving_rejections(setting, c, memory, is_pool=True),
         )
-
-
-def decode_line(
-    setting: ServingSetting, configurations: ServingConfigurations, sequences: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """A step over B sequences of a worker, at most ``sequences``, lasts fixed + slope B."""
-    c, p = configurations, configurations.pipeline_parallel
-    whole = np.maximum(sequences, 1.0)
-    half = np.maximum(whole / 2, 0.5)
-    times = [
-        step_time(setting, c, decode_batch(setting, n / p), decoding=True).cycle(np.minimum(n, p))
-        * (1 + setting.workload.draft_cost)
-        + drafting_time(setting, c, decode_batch(setting, n))
-        for n in (whole, half)
-    ]
-    slope = (times[0] - times[1]) / (whole - half)
-    return times[0] - slope * whole, slope
 
 
 def cache_transfer_time(

@@ -73,51 +73,47 @@ def disaggregated_run(
     .. [1] P. Schweitzer, "Approximate analysis of multiclass closed networks of queues,"
        1979; A. Seidmann et al., 1987, for several servers.
     """
-    steps = decode_steps(setting)
+    # The first token, too, comes to the client from a decode worker.
+    steps, outside = decode_steps(setting) + 1, request_overhead(setting)
     alone, moved, service = pools.prompt_time, pools.transfer_time, pools.service_time
-    rate, number, step = _settled(pools, requests, steps)
-    left = requests / rate - steps * step - moved
-    wait = np.maximum(left - alone, 0.0)
-    last = np.maximum(requests - 1, 0.0) / 2 * service / number
-    burst = together_share(setting) * np.maximum(last - wait, 0.0)
+    rate, number, step = _settled(setting, pools, requests, steps)
+    left = np.maximum(requests / rate - steps * step - moved - outside, alone)
     per_token = step / tokens_per_step(setting)
-    collected = np.minimum(pools.stream_interval, setting.workload.output_tokens) - 1
+    output = setting.workload.output_tokens
+    collected = (np.minimum(pools.stream_interval, output) - 1) * per_token
     return DisaggregatedRun(
-        time_to_first_token=np.maximum(left, alone)
-        + moved
-        + step
-        + burst
-        + collected * per_token
-        + request_overhead(setting),
-        time_per_output_token=per_token,
+        time_to_first_token=left + moved + step + collected + outside,
+        time_per_output_token=per_token - collected / np.maximum(output - 1, 1.0),
         request_rate=rate,
         prefill_workers=number,
         load=rate * service / number,
         prompt=alone,
-        wait=wait + burst,
+        wait=left - alone,
     )
 
 
 def _settled(
-    pools: Pools, requests: FloatArray, steps: Numeric
+    setting: ServingSetting, pools: Pools, requests: FloatArray, steps: Numeric
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Rate, prefill workers and decode step where queues and decoding stay as they are."""
     service, number = pools.service_time, pools.prefill_workers
     is_known = bool(np.all(number > 0))
     served = service / np.where(number > 0, number, 1.0)
     around, requests, served, places, fixed, slope = _alike(
-        pools.prompt_time + pools.transfer_time,
+        pools.prompt_time + pools.transfer_time + request_overhead(setting),
         requests,
         served,
         np.minimum(pools.places, requests),
         pools.fixed,
         pools.slope / pools.decode_workers,
     )
+    together = together_share(setting, requests)
     most, others = 1 / served, served * (requests - 1) / requests
     decoding, queue = places.copy(), np.zeros_like(places)
     # Written into the same arrays in every round, which is most of the work of a search.
     rate, decode, waiting, by_places = (np.empty_like(places) for _ in range(4))
     whole, more = steps * fixed, steps * slope
+    ahead = together * np.maximum(requests - 1, 0.0) / 2 * served
     for _ in range(_ROUNDS):
         np.add(whole, np.multiply(more, decoding, out=decode), out=decode)
         if not is_known:
@@ -126,8 +122,12 @@ def _settled(
             number = np.where(pools.prefill_workers > 0, pools.prefill_workers, enough)
             served = service / number
             most, others = 1 / served, served * (requests - 1) / requests
+            ahead = together * np.maximum(requests - 1, 0.0) / 2 * served
         np.multiply(others, queue, out=waiting)
-        np.add(np.add(waiting, around, out=rate), decode, out=rate)
+        # Those that start together wait for half of the others, if a queue is not longer.
+        np.multiply(waiting, 1 - together, out=rate)
+        np.add(rate, np.maximum(ahead, np.multiply(waiting, together, out=by_places)), out=rate)
+        np.add(np.add(rate, around, out=rate), decode, out=rate)
         np.minimum(np.divide(requests, rate, out=rate), most, out=rate)
         np.minimum(rate, np.divide(places, decode, out=by_places), out=rate)
         np.add(waiting, served, out=waiting)

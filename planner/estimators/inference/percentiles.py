@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.arrays import FloatArray
 from planner.estimators.inference.estimate import ServingEstimate
-from planner.estimators.inference.serving import tokens_per_step
+from planner.estimators.inference.serving import decode_steps, tokens_per_step
 from planner.formulas.queueing import (
     averaged_share,
     gamma_quantile,
@@ -125,7 +125,7 @@ def _token_variances(estimate: ServingEstimate) -> tuple[FloatArray, FloatArray]
     served, w = estimate.served, estimate.setting.workload
     queue, costs = served.queue, served.phases
     tokens = tokens_per_step(estimate.setting)
-    steps = np.maximum(w.output_tokens / tokens, 1.0)
+    steps = np.maximum(decode_steps(estimate.setting), 1.0)
     own = costs.decode_step(served.decoding)
     averaged = averaged_share(fixed=costs.fixed, step=own)
     beside = (costs.slope / (1 - queue.load)) ** 2 * queue.running * averaged

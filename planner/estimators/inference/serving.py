@@ -13,10 +13,14 @@ from planner.estimators.inference.drafts import drafted_prompt_time, drafting_ti
 from planner.estimators.inference.memory import ServingMemory
 from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import step_time
-from planner.estimators.inference.waits import Queue, Work, queue_of, steady_share
+from planner.estimators.inference.waits import Queue, Work, queue_of, steady_noise
 from planner.formulas.routing import accepted_tokens
 
 _ROUNDS = 12
+# Share of the clients with equal requests that are together in the next wave, too.
+_STILL_TOGETHER = 0.9
+# A queue that has less than this share of the engine left is as long as its clients make it.
+_LEAST_SHARE = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +88,9 @@ def tokens_per_step(setting: ServingSetting) -> float:
 
 
 def decode_steps(setting: ServingSetting) -> FloatArray:
-    """Steps that decode an answer; at least one."""
-    return np.asarray(np.maximum(setting.workload.output_tokens / tokens_per_step(setting), 1.0))
+    """Steps that decode an answer: its first token comes with the prompt."""
+    left = np.maximum(setting.workload.output_tokens - 1.0, 0.0)
+    return np.asarray(left / tokens_per_step(setting))
 
 
 def new_tokens(setting: ServingSetting) -> FloatArray:
@@ -125,6 +130,24 @@ def prompt_batch(
     )
 
 
+def decode_line(
+    setting: ServingSetting, configurations: ServingConfigurations, sequences: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """A step over B sequences, at most ``sequences``, lasts fixed + slope B seconds."""
+    c, p = configurations, configurations.pipeline_parallel
+    whole = np.maximum(sequences, 1.0)
+    half = np.maximum(whole / 2, 0.5)
+    times = [
+        step_time(setting, c, decode_batch(setting, n / p), decoding=True).cycle(np.minimum(n, p))
+        * (1 + setting.workload.draft_cost)
+        + drafting_time(setting, c, decode_batch(setting, n))
+        for n in (whole, half)
+    ]
+    # Where more sequences change the kernel, the line would cross zero.
+    slope = np.minimum((times[0] - times[1]) / (whole - half), times[0] / whole)
+    return times[0] - slope * whole, slope
+
+
 def phases(
     setting: ServingSetting, configurations: ServingConfigurations, sequences: FloatArray
 ) -> Phases:
@@ -132,21 +155,9 @@ def phases(
     c = configurations
     p = c.pipeline_parallel
     whole = np.maximum(sequences, 1.0)
-    half = np.maximum(whole / 2, 0.5)
-    draft = 1.0 + setting.workload.draft_cost
-    times = [
-        step_time(setting, c, decode_batch(setting, batch / p), decoding=True).cycle(
-            np.minimum(batch, p)
-        )
-        * draft
-        for batch in (whole, half)
-    ]
-    verified = times[0] / draft
-    times = [
-        time + drafting_time(setting, c, decode_batch(setting, batch))
-        for time, batch in zip(times, (whole, half), strict=True)
-    ]
-    slope = (times[0] - times[1]) / (whole - half)
+    fixed, slope = decode_line(setting, c, whole)
+    drafting = drafting_time(setting, c, decode_batch(setting, whole))
+    verified = (fixed + slope * whole - drafting) / (1.0 + setting.workload.draft_cost)
     new = new_tokens(setting)
     room = np.maximum(c.replica_step_tokens - whole, 1.0)
     # At random times a second one may come, however few are there on average.
@@ -179,7 +190,7 @@ def phases(
     # Ranks compute prompts side by side: one more beside a lone one takes nothing.
     more = np.maximum((full - single) / np.maximum(most - 1, 1e-9), full / most / 2)
     return Phases(
-        fixed=times[0] - slope * whole,
+        fixed=fixed,
         slope=slope,
         prompt_time=(prompt.total + drafted[0]) * parts,
         prefill=together / prompts / p,
@@ -204,7 +215,7 @@ def _gathered(setting: ServingSetting, sequences: FloatArray) -> FloatArray:
     """Prompts that come between two steps which may take them, as many as answers end."""
     scheduler = setting.engine.scheduler
     between = float(scheduler.poll_interval + scheduler.batch_wait)
-    return np.asarray(between * sequences / decode_steps(setting))
+    return np.asarray(between * sequences / np.maximum(decode_steps(setting), 1.0))
 
 
 def served_at_concurrency(
@@ -214,97 +225,192 @@ def served_at_concurrency(
 ) -> Served:
     """A replica that always holds its ``concurrency`` requests, as far as memory has room.
 
-    Requests beyond the room, or beyond the engine's ``max_num_seqs``, wait for a place.
+    Requests beyond the room, or beyond the engine's ``max_num_seqs``, wait for a place. The rate
+    is the one at which all that a request meets takes as long as so many of them last.
     """
     c, scheduler = configurations, setting.engine.scheduler
     room = np.minimum(memory.most_sequences, scheduler.max_num_seqs * c.attention_data_parallel)
     places = np.maximum(room, 1.0)
     running = np.minimum(c.concurrency, places)
     costs = phases(setting, c, running)
-    steps = decode_steps(setting)
     work = Work(
         fixed=costs.fixed,
         slope=costs.slope,
         prompt=costs.added,
         per_step=np.maximum(c.replica_step_tokens - running, 1.0) / new_tokens(setting),
-        steps=steps,
+        steps=decode_steps(setting),
         places=places,
     )
-    together = together_share(setting)
-
-    def too_many(decoding: FloatArray) -> FloatArray:
-        rate, queue, prompt = _flow(setting, c, costs, work, decoding)
-        left = running - rate * (prompt + queue.stall)
-        return np.asarray(decoding - np.clip(left, 0.5, running))
-
-    decoding = _balanced(too_many, running)
-    rate, queue, prompt = _flow(setting, c, costs, work, decoding)
-    queued = np.maximum(c.concurrency - running, 0.0) / rate
-    last = (running + costs.together) / 2 * costs.queued
-    burst = together * np.maximum(last - costs.prefill, 0.0)
-    # Prompts that come together stall each other, not the answers: half of them come first.
-    stall = decoding * costs.prefill / steps * (1 - together / 2)
-    stall = stall + queue.stall * (1 + setting.workload.output_variation**2) / steps
-    per_token = (costs.decode_step(decoding) + stall) / tokens_per_step(setting)
+    loop = _Loop(setting=setting, configurations=c, costs=costs, work=work, running=running)
+    rate = balanced(loop.full, loop.fastest)
+    met = loop.at(rate)
+    # Where prompts take all of the time, what is left of it is a queue of them.
+    first = np.maximum(met.first, loop.held(rate) / rate - met.answer)
+    queued = np.maximum((c.concurrency - running) / rate - loop.outside, 0.0)
     return Served(
         phases=costs,
         in_flight=c.concurrency,
-        decoding=decoding,
+        decoding=rate * met.answer,
         utilization=np.minimum(rate * costs.prefill, 1.0),
-        wait=prompt - costs.prompt_time + queued + queue.place_wait,
-        placed_first=prompt + queued + burst + request_overhead(setting),
-        time_per_output_token=per_token,
+        wait=first - met.burst - costs.prompt_time + queued + met.queue.place_wait,
+        placed_first=first + queued + request_overhead(setting),
+        time_per_output_token=met.step / tokens_per_step(setting),
         request_rate=rate,
-        queue=queue,
+        queue=met.queue,
     )
 
 
-def _balanced(too_many: Callable[[FloatArray], FloatArray], running: FloatArray) -> FloatArray:
-    """The sequences that decode, of ``running``, where those that prompts leave are as many.
+@dataclass(frozen=True, kw_only=True)
+class _Met:
+    """What requests meet at a rate; times in seconds.
 
-    More of them send more requests, whose prompts wait longer and leave fewer: there is one such
-    number. Repeating what each number leaves would jump from too many to too few where prompts
-    take most of the time, so that the root is enclosed (false position, M. Dowell and P. Jarratt,
-    "A modified regula falsi method," BIT 11, 1971).
+    ``step``: of a step of an answer with the prompts that stop it; ``answer``: of all of them;
+    ``first``: from a place to the first token; ``burst``: that part of it in which prompts that
+    started together wait for each other.
     """
-    low, high = np.full_like(running, 0.5), running
-    below, above = too_many(low), too_many(high)
-    decoding, was_above = high, np.zeros_like(running)
+
+    step: FloatArray
+    answer: FloatArray
+    first: FloatArray
+    burst: FloatArray
+    queue: Queue
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Loop:
+    """The requests of a replica, of which ``running`` have places at most.
+
+    A request of a closed loop meets what the others leave it (the arrival theorem [1]_, in
+    Schweitzer's approximation [2]_), one that comes at random the mean of all.
+
+    References
+    ----------
+    .. [1] M. Reiser and S. Lavenberg, "Mean-value analysis of closed multichain queuing
+       networks," 1980, Journal of the ACM 27(2).
+    .. [2] P. Schweitzer, "Approximate analysis of multiclass closed networks of queues," 1979.
+    """
+
+    setting: ServingSetting
+    configurations: ServingConfigurations
+    costs: Phases
+    work: Work
+    running: FloatArray
+
+    @property
+    def clients(self) -> FloatArray:
+        """Those of all replicas whose requests can have a place at once."""
+        return np.asarray(self.running * self.configurations.data_parallel)
+
+    @property
+    def outside(self) -> float:
+        """Seconds for which a client has a request that is not in the engine."""
+        return 0.0 if self._is_open else request_overhead(self.setting)
+
+    @property
+    def _is_open(self) -> bool:
+        return self.setting.workload.request_rate is not None
+
+    @property
+    def _others(self) -> Numeric:
+        """Share of the requests that are not one's own."""
+        if self._is_open:
+            return 1.0
+        return np.maximum(self.running - 1, 0.0) / self.running
+
+    @property
+    def fastest(self) -> FloatArray:
+        """A rate [1/s] that is not reached: of requests that do not meet, or of a full engine."""
+        costs, work = self.costs, self.work
+        alone = costs.prompt_time + work.steps * (costs.fixed + costs.slope) + self.outside
+        taken = self._others * (costs.prefill + work.steps * costs.slope)
+        return np.minimum(self.running / alone, 1 / np.maximum(taken, 1e-300))
+
+    def held(self, rate: FloatArray) -> FloatArray:
+        """Requests that are in the engine with a place."""
+        in_engine = self.configurations.concurrency - rate * self.outside
+        return np.minimum(in_engine, self.running)
+
+    def full(self, rate: FloatArray) -> FloatArray:
+        """By how much, in logarithms, the requests of a rate are more than those held."""
+        met = self.at(rate)
+        return np.asarray(np.log(rate * (met.first + met.answer) / self.held(rate)))
+
+    def at(self, rate: FloatArray) -> _Met:
+        """What requests meet at a rate [1/s]."""
+        setting, costs, work = self.setting, self.costs, self.work
+        together = together_share(setting, self.clients)
+        step = self._step(rate, together)
+        answer = work.steps * step
+        queue = queue_of(setting, self.configurations, work, rate, rate * answer)
+        last = (self.running + costs.together) / 2 * costs.queued
+        burst = together * np.maximum(last - costs.prefill, 0.0)
+        rounded = (np.ceil(costs.parts - 1e-9) - costs.parts) * queue.decode_step
+        between = _scheduled_after(setting, rate, costs.decode_step(rate * answer))
+        wait = queue.wait * (1 - together)
+        # Long answers meet more of the prompts that an open load sends while others are computed.
+        longer = queue.stall * (1 + setting.workload.output_variation**2)
+        return _Met(
+            step=step + longer / np.maximum(work.steps, 1.0),
+            answer=answer + queue.stall,
+            first=costs.prompt_time + rounded + wait + between + burst,
+            burst=burst,
+            queue=queue,
+        )
+
+    def _step(self, rate: FloatArray, together: Numeric) -> FloatArray:
+        r"""Seconds of a step of an answer, and of the prompts that stop it.
+
+        .. math:: t = \frac{a + \kappa b + g (B - 1) (b + w_q / 2 n)}
+            {1 - (1 - g) \lambda_o (w + n b)}
+
+        A step over B sequences takes a + b B, and of the others :math:`\lambda_o n t` decode. A
+        share :math:`\lambda_o w` of the time computes their prompts. Where all come together, g,
+        all decode, and half of the prompts come first. :math:`\kappa` is 1, and more where an
+        open load varies (`running_variance`). An engine that mixes prompts with answers puts no
+        more of them into a step than fill it.
+        """
+        costs, work = self.costs, self.work
+        others = self._others * rate * (1 - together)
+        alike = together * np.maximum(self.running - 1, 0.0)
+        noise = steady_noise(work, rate) if self._is_open else 1.0
+        own = costs.fixed + (noise + alike) * costs.slope
+        behind = alike * costs.queued / 2 / np.maximum(work.steps, 1.0)
+        crowd = others * work.steps * costs.slope
+        stopped = others * costs.prefill
+        step = (own + behind) / np.maximum(1 - crowd - stopped, _LEAST_SHARE)
+        if not self.setting.engine.scheduler.chunked_prefill:
+            return step
+        fullest = (own + work.per_step * costs.prefill) / np.maximum(1 - crowd, _LEAST_SHARE)
+        return np.minimum(step, fullest)
+
+
+def balanced(excess: Callable[[FloatArray], FloatArray], most: FloatArray) -> FloatArray:
+    """Where a rising function of a rate crosses zero, between nothing and ``most``.
+
+    At ``most``, where it does not. It is the logarithm of requests over those that there are, and
+    rises at least half as fast as that of the rate, which bounds the lowest. The root is enclosed
+    (false position, M. Dowell and P. Jarratt, "A modified regula falsi method," BIT 11, 1971).
+    """
+    high = np.asarray(most * (1 - _LEAST_SHARE))
+    above = excess(high)
+    low = high * np.exp(-2 * np.maximum(above, 0.0))
+    below = excess(low)
+    rate = high
+    was_above = np.zeros_like(high)
     for _ in range(_ROUNDS):
         width = above - below
-        falling = np.where(width > 0, above / np.where(width > 0, width, 1.0), 0.0)
-        decoding = high - falling * (high - low)
-        excess = too_many(decoding)
-        is_above = excess > 0
+        back = np.where(width > 0, above / np.where(width > 0, width, 1.0), 0.0)
+        rate = high - np.clip(back, 0.0, 1.0) * (high - low)
+        found = excess(rate)
+        is_above = found > 0
         twice = np.where(is_above, was_above > 0, was_above < 0)
-        low, high = np.where(is_above, low, decoding), np.where(is_above, decoding, high)
+        low, high = np.where(is_above, low, rate), np.where(is_above, rate, high)
         below, above = (
-            np.where(is_above, np.where(twice, below / 2, below), excess),
-            np.where(is_above, excess, np.where(twice, above / 2, above)),
+            np.where(is_above, np.where(twice, below / 2, below), found),
+            np.where(is_above, found, np.where(twice, above / 2, above)),
         )
         was_above = np.where(is_above, 1.0, -1.0)
-    return decoding
-
-
-def _flow(
-    setting: ServingSetting,
-    configurations: ServingConfigurations,
-    costs: Phases,
-    work: Work,
-    decoding: FloatArray,
-) -> tuple[FloatArray, Queue, FloatArray]:
-    """Requests per second, what they meet, and seconds until a prompt with a place is through."""
-    steady = decoding
-    if setting.workload.request_rate is not None:
-        first = decoding / (work.steps * costs.decode_step(decoding) + decoding * costs.prefill)
-        steady = decoding * steady_share(work, first)
-    step = costs.decode_step(steady)
-    rate = steady / (work.steps * step + steady * costs.prefill)
-    queue = queue_of(setting, configurations, work, rate, decoding)
-    rounded = (np.ceil(costs.parts - 1e-9) - costs.parts) * queue.decode_step
-    between = _scheduled_after(setting, rate, step)
-    wait = queue.wait * (1 - together_share(setting))
-    return rate, queue, costs.prompt_time + rounded + wait + between
+    return rate
 
 
 def _scheduled_after(setting: ServingSetting, rate: FloatArray, step: FloatArray) -> FloatArray:
@@ -319,20 +425,30 @@ def _scheduled_after(setting: ServingSetting, rate: FloatArray, step: FloatArray
     return looks + whole * (1 + others / 2) / (1 + others)
 
 
-def together_share(setting: ServingSetting) -> float:
-    """Share of the requests that start together with all others.
+def together_share(setting: ServingSetting, clients: Numeric) -> Numeric:
+    r"""Share of the requests whose prompts come together with those of all other clients.
 
-    Answers that end together bring the next requests together in closed loops alone.
+    .. math:: \frac{1}{W}, \quad \frac{1 - \rho^W}{W (1 - \rho)}
+
+    So many of W waves of a closed loop whose ``clients`` start at once: of lengths that differ
+    the first alone, of equal ones those that are still together when the wave before has ended. Of
+    the others, as many as the engine's scheduler gathers again.
     """
-    share, scheduler = setting.workload.burst_share, setting.engine.scheduler
-    if setting.workload.request_rate is not None:
-        return share
-    if setting.workload.equal_lengths and not scheduler.chunked_prefill:
+    work, scheduler = setting.workload, setting.engine.scheduler
+    if work.request_rate is not None:
+        return 0.0
+    if work.equal_lengths and not scheduler.chunked_prefill:
         return 1.0
     often = scheduler.clustering
-    if setting.workload.equal_lengths:
+    if work.equal_lengths:
         often = max(often, scheduler.equal_clustering)
-    return share + (1 - share) * often
+    if work.num_requests is None:
+        return often
+    waves = np.maximum(np.asarray(work.num_requests / clients), 1.0)
+    share = 1 / waves
+    if work.equal_lengths:
+        share = share * (1 - _STILL_TOGETHER**waves) / (1 - _STILL_TOGETHER)
+    return np.asarray(share + (1 - share) * often)
 
 
 def request_overhead(setting: ServingSetting) -> float:

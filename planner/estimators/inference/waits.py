@@ -180,14 +180,13 @@ def _time_of_answers(work: Work, sequences: Numeric) -> FloatArray:
     return np.asarray(work.steps * (work.fixed + work.slope * sequences))
 
 
-def steady_share(work: Work, rate: FloatArray) -> FloatArray:
-    r"""Share of the mean sequences at which as many would end if their number stood still.
+def steady_noise(work: Work, rate: FloatArray) -> FloatArray:
+    r"""By how much of itself a sequence lengthens the mean step of an open load.
 
-    .. math:: \left(1 + \kappa \frac{b}{a}\right)^{-1}
+    .. math:: \kappa = \frac{1}{2} \left(1 + \frac{1}{(1 - \rho)^2}\right)
 
     A replica gains less from more sequences than it loses from fewer, so that their number
     must be larger on average; the second order of the same diffusion as `running_variance`.
     """
     load = np.minimum(rate * work.prompt, _BUSIEST)
-    noise = 0.5 * (1 + 1 / (1 - load) ** 2)
-    return np.asarray(1 / (1 + noise * work.slope / work.fixed))
+    return np.asarray(0.5 * (1 + 1 / (1 - load) ** 2))

@@ -42,7 +42,8 @@ _ACCEPTANCE = {1: 0.85, 2: 0.8}
 _LEAST_ACCEPTED = 0.75
 _DRAFT_COST = 0.05
 # A benchmark of ten times the concurrency: the first tenth arrives at once.
-_BURST_SHARE = 0.1
+_WAVES = 10.0
+_WAVES_OF_EQUALS = 100.0
 # A short prompt and answer where nothing is said.
 _USUAL_LENGTHS = {"input_tokens": 32.0, "output_tokens": 128.0}
 SEQUENTIAL = "sequential"
@@ -75,7 +76,6 @@ class Traffic:
     concurrency: float | None
     request_rate: float | None
     num_requests: float | None
-    burst_share: float
     length_scale: float
     equal_lengths: bool
     equal_prompts: bool
@@ -95,7 +95,6 @@ class Traffic:
             input_tokens=max(round(self.input_tokens * self.length_scale), 1),
             output_tokens=max(round(self.output_tokens * self.length_scale), 1),
             request_rate=rate,
-            burst_share=self.burst_share if rate is None else 0.0,
             equal_lengths=self.equal_lengths,
             equal_prompts=self.equal_prompts,
             draft_tokens=self.draft_tokens,
@@ -107,11 +106,19 @@ class Traffic:
         )
 
     @property
+    def sent(self) -> float:
+        """Requests that clients send in all, or assumed to send where nothing says how many.
+
+        Tables of equal lengths that do not say it are of long runs.
+        """
+        waves = _WAVES_OF_EQUALS if self.equal_lengths else _WAVES
+        return self.num_requests or waves * (self.concurrency or np.inf)
+
+    @property
     def of_all(self) -> tuple[Hashable, ...]:
         """What runs that are predicted in one pass share: all but the lengths."""
         return (
             self.request_rate is not None and self.concurrency is None,
-            self.burst_share,
             self.equal_lengths,
             self.equal_prompts,
             self.draft_tokens,
@@ -127,6 +134,7 @@ class WorkloadRows(ServingWorkload):
 
     input_tokens: Any
     output_tokens: Any
+    num_requests: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +213,7 @@ class InferenceCase(Case):
 
 
 def setting_of(
-    cases: Sequence[InferenceCase], *, burst_share: float | None = None, columns: bool = False
+    cases: Sequence[InferenceCase], *, endless: bool = False, columns: bool = False
 ) -> ServingSetting:
     """What the estimator needs of cases of one group besides the replicas.
 
@@ -213,13 +221,14 @@ def setting_of(
     """
     first = cases[0]
     workload = first.traffic.workload
-    if burst_share is not None:
-        workload = replace(workload, burst_share=burst_share)
-    lengths = {}
+    lengths: dict[str, Any] = {}
     for name in ("input_tokens", "output_tokens"):
         of_cases = np.array([float(getattr(case.traffic.workload, name)) for case in cases])
         if np.any(of_cases != of_cases[0]):
             lengths[name] = of_cases[:, None] if columns else of_cases
+    if workload.request_rate is None and not endless:
+        sent = np.array([case.traffic.sent for case in cases])
+        lengths["num_requests"] = sent[:, None] if columns else sent
     if lengths:
         workload = WorkloadRows(**{**vars(workload), **lengths})
     return ServingSetting(
@@ -345,7 +354,6 @@ def _traffic(run: Run, mode: Mode) -> Traffic:
         concurrency=_concurrency(run, mode),
         request_rate=rate,
         num_requests=run.number("num_requests") or None,
-        burst_share=_BURST_SHARE,
         length_scale=scale,
         equal_lengths=bool(run.flag("equal_lengths")),
         equal_prompts=bool(run.flag("equal_prompts")),

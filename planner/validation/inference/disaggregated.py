@@ -9,11 +9,11 @@ import numpy as np
 from planner.arrays import FloatArray
 from planner.estimators.inference.disaggregated import (
     cache_transfer_time,
-    decode_line,
     prefill_times,
 )
 from planner.estimators.inference.disaggregated_run import Pools, disaggregated_run
 from planner.estimators.inference.memory import serving_memory
+from planner.estimators.inference.serving import decode_line
 from planner.validation.inference.cases import InferenceCase, setting_of
 from planner.validation.inference.deployments import Deployment, configurations
 from planner.validation.inference.online import fitting_cache

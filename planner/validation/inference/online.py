@@ -10,6 +10,7 @@ import numpy as np
 from planner.arrays import BoolArray, FloatArray
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import CacheType
+from planner.estimators.inference.burst import share_until_the_end
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.serving import (
     Served,
@@ -204,7 +205,7 @@ def _at(
     cases: Sequence[InferenceCase], concurrency: FloatArray
 ) -> tuple[ServingSetting, ServingConfigurations]:
     """Every replica at concurrencies, one row each, and the setting without bursts."""
-    setting = setting_of(cases, burst_share=0.0, columns=True)
+    setting = setting_of(cases, endless=True, columns=True)
     flat = configurations([case.replica for case in cases], [1.0] * len(cases))
     columns = {n: np.broadcast_to(value, flat.shape)[:, None] for n, value in vars(flat).items()}
     return setting, ServingConfigurations(**{**columns, "concurrency": concurrency})
@@ -223,12 +224,17 @@ def _outcome(cases: Sequence[InferenceCase], concurrency: FloatArray, queue: Flo
     places = _places(cases, memory.most_sequences[..., None])[:, 0]
     first = served.placed_first + queue + _place_wait(columns, number, places, served)
     latency = first + np.maximum(columns.output_tokens - 1, 0.0) * token
+    reported = _until_the_end(cases, setting, served, np.minimum(concurrency, places))
     shape = concurrency.shape
     quantities = {
         "time_to_first_token_s": first,
         "time_per_output_token_s": token,
         "request_latency_s": latency,
-        **rates(columns, request_rate=served.request_rate, decode_rate=served.decoding / token),
+        **rates(
+            columns,
+            request_rate=served.request_rate * reported,
+            decode_rate=served.decoding / token,
+        ),
     }
     return Outcome(
         quantities={name: np.broadcast_to(value, shape) for name, value in quantities.items()},
@@ -236,6 +242,19 @@ def _outcome(cases: Sequence[InferenceCase], concurrency: FloatArray, queue: Flo
         reserved=np.broadcast_to(memory.reserved, shape),
         needed=needed_memory(memory, columns),
     )
+
+
+def _until_the_end(
+    cases: Sequence[InferenceCase], setting: ServingSetting, served: Served, running: FloatArray
+) -> FloatArray:
+    """The share of the rate that is reported, where clients send a known number of requests."""
+    if setting.workload.request_rate is not None:
+        return np.ones(len(cases))
+    number = np.array([case.traffic.num_requests or np.inf for case in cases])
+    known = np.isfinite(number) & (running > 0)
+    each = np.where(known, number, running) / Columns.of(cases).replicas
+    share = share_until_the_end(setting, served, np.maximum(running, 1e-3), each)
+    return np.where(known, share, 1.0)
 
 
 def _place_wait(

@@ -1,0 +1,142 @@
+"""What holds of clients who wait for their answers, whatever the engine is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from draws import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from serving_cases import replicas
+from serving_cases import serving_setting as setting
+
+from planner.arrays import FloatArray
+from planner.estimators.inference.disaggregated_run import Pools, disaggregated_run
+from planner.estimators.inference.estimate import evaluate_serving
+from planner.specs.serving import ServingWorkload
+
+CLIENTS: FloatArray = np.array([1.0, 2.0, 3.0, 7.0, 40.0, 256.0, 3000.0])
+ENGINES = ("vllm", "sglang", "tensorrt-llm", "tgi", "lmdeploy", "vllm-v0")
+MODELS = ("llama-3.1-8b", "qwen3-30b-a3b", "llama-3.1-70b")
+LENGTHS: dict[str, Any] = {
+    "input_tokens": st.sampled_from([1, 60, 1000, 9000, 60_000]),
+    "output_tokens": st.sampled_from([1, 2, 16, 300, 4000]),
+    "equal_lengths": st.booleans(),
+    "num_requests": st.sampled_from([None, 1, 10, 400, 10_000]),
+    "draft_tokens": st.sampled_from([0, 3]),
+}
+
+
+@settings(max_examples=examples(300, 40))
+@given(
+    model=st.sampled_from(MODELS),
+    engine=st.sampled_from(ENGINES),
+    workload=st.fixed_dictionaries(LENGTHS),
+)
+def test_rate_times_latency_are_the_requests(
+    model: str, engine: str, workload: dict[str, Any]
+) -> None:
+    """Little's law: clients who hold so many requests see them that often."""
+    found = evaluate_serving(
+        setting(model, "h200-sxm-141gb", engine, acceptance_rate=0.6, **workload),
+        replicas(num_gpus=4, tensor_parallel=4, concurrency=CLIENTS),
+    )
+    held = found.served.request_rate * found.served.request_latency(workload["output_tokens"])
+    assert held == pytest.approx(CLIENTS, rel=0.01)
+    assert np.all(found.served.time_to_first_token > 0)
+
+
+@settings(max_examples=examples(100, 20))
+@given(
+    prefill=st.integers(1, 9),
+    decode=st.integers(1, 9),
+    requests=st.integers(1, 3000),
+    workload=st.fixed_dictionaries(LENGTHS),
+    interval=st.sampled_from([1.0, 10.0]),
+)
+def test_rate_times_latency_are_the_requests_of_pools(
+    prefill: int, decode: int, requests: int, workload: dict[str, Any], interval: float
+) -> None:
+    pools = Pools(
+        prompt_time=np.array(0.2),
+        service_time=np.array(0.15),
+        transfer_time=np.array(0.01),
+        prefill_workers=np.array(float(prefill)),
+        decode_workers=np.array(float(decode)),
+        fixed=np.array(0.02),
+        slope=np.array(1e-4),
+        places=np.array(64.0 * decode),
+        stream_interval=np.array(interval),
+    )
+    own = setting("llama-3.1-70b", "h200-sxm-141gb", "vllm", **workload)
+    found = disaggregated_run(own, pools, np.array(float(requests)))
+    answer = (workload["output_tokens"] - 1) * found.time_per_output_token
+    held = found.request_rate * (found.time_to_first_token + answer)
+    assert float(held) == pytest.approx(requests, rel=0.01)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("model", MODELS)
+def test_nobody_waits_for_himself(model: str, engine: str) -> None:
+    """Alone, the time per token is that of the same context, however long its prompt took."""
+    alone = replicas(num_gpus=4, tensor_parallel=4, concurrency=1)
+    times = [
+        evaluate_serving(
+            setting(
+                model, "h200-sxm-141gb", engine, input_tokens=prompt, output_tokens=answer,
+                prefix_cache_hit_rate=share,
+            ),
+            alone,
+        ).served.time_per_output_token
+        for prompt, answer, share in ((20_000, 16, 0.0), (20_000, 16, 0.9), (19_500, 1016, 0.0))
+    ]  # fmt: skip
+    assert times[0] == pytest.approx(times[1], rel=1e-9)
+    assert times[0] == pytest.approx(times[2], rel=0.02)
+
+
+def test_a_long_prompt_alone() -> None:
+    """8B on H100, 114,688 tokens in: 11.5 ms a token are measured, however many come out."""
+    alone = replicas(num_gpus=1, concurrency=1)
+    for answer in (16, 128, 1280, 12_800):
+        own = setting(
+            "llama-3.1-8b", "h100-sxm-80gb", "vllm", input_tokens=114_688, output_tokens=answer
+        )
+        found = evaluate_serving(own, alone).served.time_per_output_token
+        assert float(found) == pytest.approx(11.5e-3, rel=0.1)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+def test_requests_of_one_length_that_start_together_wait_for_half_of_their_wave(
+    engine: str,
+) -> None:
+    """The mean of a whole wave is half of what the last prompt waits, beside the latency of one."""
+    workload = {"input_tokens": 1024, "output_tokens": 1024, "equal_lengths": True}
+    own = setting("llama-3.1-8b", "h100-sxm-80gb", engine, num_requests=32, **workload)
+    served = evaluate_serving(own, replicas(concurrency=32)).served
+    costs = served.phases
+    wave = float(costs.prompt_time + 31 * costs.queued)
+    outside = own.engine.execution.request_overhead
+    assert float(served.time_to_first_token) - outside == pytest.approx(0.55 * wave, rel=0.2)
+    differing = setting("llama-3.1-8b", "h100-sxm-80gb", engine, num_requests=32_000, **workload)
+    later = evaluate_serving(differing, replicas(concurrency=32)).served
+    if own.engine.scheduler.chunked_prefill:
+        assert later.time_to_first_token < served.time_to_first_token
+
+
+def test_the_first_wave_counts_the_less_the_longer_a_benchmark_lasts() -> None:
+    times = [
+        evaluate_serving(
+            setting("llama-3.1-8b", "h100-sxm-80gb", "vllm", num_requests=number),
+            replicas(concurrency=64),
+        ).served.time_to_first_token
+        for number in (64, 128, 640, 64_000, None)
+    ]
+    assert times == sorted(times, reverse=True)
+    assert times[0] > 2 * times[2]
+    assert times[3] == pytest.approx(times[4], rel=0.02)
+
+
+def test_a_workload_says_how_many_requests_there_are() -> None:
+    assert ServingWorkload(input_tokens=1, output_tokens=1).num_requests is None
