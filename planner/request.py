@@ -104,6 +104,8 @@ class Request:
     request_rate: float | None = None
     input_variation: float = 0.0
     output_variation: float = 0.0
+    equal_lengths: bool = False
+    num_requests: int | None = None
     prefix_cache_hit_rate: float = 0.0
     draft_tokens: int = 0
     acceptance_rate: float = 0.0

@@ -25,6 +25,8 @@ _OF_WORKLOAD = (
     "request_rate",
     "input_variation",
     "output_variation",
+    "equal_lengths",
+    "num_requests",
     "prefix_cache_hit_rate",
     "draft_tokens",
     "acceptance_rate",
@@ -72,6 +74,11 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
         lengths[name] = _TOKENS if given is None else given
     values = {name: getattr(request, name) for name in _OF_WORKLOAD}
     values["lora_rank"] = request.lora_rank or 0
+    if request.num_requests is not None and request.request_rate is not None:
+        raise SpecError(
+            "--num-requests is of clients who wait for their answers, --request-rate of those who "
+            "do not: leave one out."
+        )
     workload = check_spec(ServingWorkload, {**lengths, **values}, where="the workload")
     if request.redundant_experts and not model.num_experts:
         raise SpecError(f"{model.name} has no experts to copy: leave out --redundant-experts.")

@@ -25,6 +25,10 @@ def requests(setting: ServingSetting) -> list[str]:
     if work.input_variation or work.output_variation:
         varied = f"{100 * work.input_variation:g} % and {100 * work.output_variation:g} %"
         words.append(f"lengths vary by {varied}")
+    if work.equal_lengths:
+        words.append("all of these lengths")
+    if work.num_requests is not None:
+        words.append(f"{work.num_requests:,} requests that start together")
     if work.request_rate is not None:
         words.append(f"{work.request_rate:g} per second")
     if work.prefix_cache_hit_rate:

@@ -46,6 +46,8 @@ class Answers:
     utilization: float
     wait: float
     first: float
+    burst: float
+    together: float
     per_token: float
     rate: float
     demand: Demand
@@ -270,6 +272,8 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
         utilization=min(rate * found.prefill, 1.0),
         wait=first - burst - found.prompt_time + queued + met.place_wait,
         first=first + queued + world.execution.request_overhead,
+        burst=burst,
+        together=together,
         per_token=(step_at(rate) + stalled) / per_step(world),
         rate=rate,
         demand=demand,
@@ -282,9 +286,13 @@ def first_token_within(served: Answers, share: float) -> float:
     varied = served.costs.prefill if served.demand.variation > 0 else 0.0
     rest = max(served.met.wait + varied, 0.0)
     variance = scalar_waits.first_variance(served.demand, served.met)
-    bulk = served.first - rest + scalar_waits.gamma_within(share, rest, variance)
+    mean = served.first - served.burst
+    bulk = mean - rest + scalar_waits.gamma_within(share, rest, variance)
+    if served.together > 1 - share:
+        before = 1 - (1 - share) / served.together
+        bulk = max(bulk, mean + 2 * served.burst * before / served.together)
     places = scalar_waits.place_within(served.met, share)
-    return max(bulk, served.first + places) if places > 0 else bulk
+    return max(bulk, mean + places) if places > 0 else bulk
 
 
 def _token_variances(world: ServingWorld, served: Answers) -> tuple[float, float]:

@@ -21,14 +21,19 @@ def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> F
     """The time to first token that a ``share`` of the requests does not exceed [s].
 
     What is the same for all requests and a gamma variable of the mean and variance of the
-    rest; where more requests than are left wait for a place, their exponential wait after it.
+    rest; where more requests than are left wait for a place, their exponential wait after it, and
+    where more start together, their place in the wave.
     """
     served = estimate.served
     queue = served.queue
     varied = _varied(estimate)
-    mean = served.placed_first
+    mean = served.placed_first - served.burst
     rest = np.maximum(queue.wait + varied, 0.0)
     bulk = mean - rest + gamma_quantile(share=share, mean=rest, variance=_first_variance(estimate))
+    together = np.maximum(served.together, 1e-12)
+    place = np.maximum(1 - (1 - share) / together, 0.0)
+    behind = mean + 2 * served.burst / together * place
+    bulk = np.where(place > 0, np.maximum(bulk, behind), bulk)
     places = _place_quantile(estimate, share)
     return np.asarray(np.where(places > 0, np.maximum(bulk, mean + places), bulk))
 

@@ -58,7 +58,8 @@ class Served:
 
     ``decoding``: sequences in a step; ``utilization``: share of the engine's time in which
     prompts are computed; ``wait``: seconds a prompt queues; ``placed_first``: from its place
-    among the sequences to the first token; ``queue``: what it meets.
+    among the sequences to the first token, ``burst`` of them behind prompts that started with it,
+    as a share ``together`` of the requests does; ``queue``: what it meets.
     """
 
     phases: Phases
@@ -67,6 +68,8 @@ class Served:
     utilization: FloatArray
     wait: FloatArray
     placed_first: FloatArray
+    burst: FloatArray
+    together: Numeric
     time_per_output_token: FloatArray
     request_rate: FloatArray
     queue: Queue
@@ -254,6 +257,8 @@ def served_at_concurrency(
         utilization=np.minimum(rate * costs.prefill, 1.0),
         wait=first - met.burst - costs.prompt_time + queued + met.queue.place_wait,
         placed_first=first + queued + request_overhead(setting),
+        burst=met.burst,
+        together=together_share(setting, loop.clients),
         time_per_output_token=met.step / tokens_per_step(setting),
         request_rate=rate,
         queue=met.queue,
