@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from planner.errors import LaunchError
 from planner.launch.option_table import Meaning
 from planner.launch.text import Given
+
+_LARGEST = 1e18
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,12 +92,22 @@ class Reading:
         return option in self.found.options
 
     def number(self, option: str) -> int | None:
-        """The value of an option as a whole number; None where it is none."""
+        """The value of an option as a whole number; None where it is none.
+
+        Raises
+        ------
+        LaunchError
+            It is beyond what anything counts.
+        """
         text = (self.text(option) or "").replace("_", "")
         try:
-            return int(float(text)) if float(text).is_integer() else None
-        except (ValueError, OverflowError):
+            number = float(text)
+        except ValueError:
             return None
+        if abs(number) > _LARGEST:
+            where = f"{self.found.name}:{self.found.line}"
+            raise LaunchError(f"{where}: {option} is {text[:40]}, which is beyond {_LARGEST:.0e}.")
+        return int(number) if number.is_integer() else None
 
     def value(self, parameter: str) -> str | None:
         """The value of a parameter or quantity of the table."""

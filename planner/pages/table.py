@@ -118,7 +118,8 @@ def _column(workload: Workload, name: str, rows: Rows) -> tuple[Head, list[Cell]
         ]
         return Head(name=name, text=name, title="degrees of parallelism above 1"), cells
     values = [row.get(name) for row in rows]
-    if any(isinstance(value, float) and math.isfinite(value) for value in values):
+    is_told = all(isinstance(value, float | int) or not _is_known(value) for value in values)
+    if is_told and any(isinstance(value, float) and math.isfinite(value) for value in values):
         return _of_numbers(name, rows, values)
     is_numeric = all(_is_whole(value) or not _is_known(value) for value in values)
     cells = [_of_word(value) for value in values]

@@ -208,12 +208,18 @@ class Sweep:
             raise self._damaged(f"{SCENARIOS}.csv", f"there is no scenario {number}")
         if workload not in workload_names():
             raise self._damaged(f"{SCENARIOS}.csv", f"there is no workload {workload}")
+        if row["work"] not in self._works:
+            raise self._damaged(f"{SCENARIOS}.csv", f"there is no work {row['work']}")
         if row["feasible"]:
             for name in self._parameters[workload]:
                 if row[name] is None:
                     words = f"scenario {number} has no {name}"
                     raise self._damaged(f"{SCENARIOS}.csv", words)
         return row
+
+    @cached_property
+    def _works(self) -> frozenset[str]:
+        return frozenset(work.name for work in self.plan.works)
 
     @cached_property
     def _parameters(self) -> Mapping[str, Sequence[str]]:

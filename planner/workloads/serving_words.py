@@ -58,7 +58,7 @@ def layout(row: Mapping[str, Any]) -> str:
 
 
 def _split(row: Mapping[str, Any], prefix: str) -> str:
-    degrees = {short: row[prefix + name] for short, name in _DEGREES.items()}
+    degrees = {short: row[prefix + name] or 1 for short, name in _DEGREES.items()}
     words = [f"{short}{n}" for short, n in degrees.items() if n > 1]
     return " ".join(words) or "tp1"
 

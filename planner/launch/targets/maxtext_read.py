@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from planner.errors import LaunchError
 from planner.launch.gpus import gpus_of, number_of
 from planner.launch.targets.maxtext_axes import Mesh, mesh_of
 from planner.launch.targets.maxtext_models import model_of_maxtext
@@ -12,6 +13,7 @@ from planner.launch.understood import Answers, Reading
 
 _PROGRAMS = ("maxtext.trainers.", "MaxText.", "MaxText/", "maxtext/")
 _BATCH_DEFAULT = 12.0
+_LARGEST = 1e9
 _LENGTH_DEFAULT = 2048
 NEAREST = ("torchtitan", "Megatron-Bridge")
 """Whose predictions are taken: the compiled one that shards weights, the one that does not."""
@@ -147,9 +149,13 @@ def _integer(reading: Reading, key: str) -> int | None:
 
 def _float(reading: Reading, key: str, default: float) -> float:
     try:
-        return float(reading.text(key) or default)
+        number = float(reading.text(key) or default)
     except ValueError:
         return default
+    if not 0 <= number < _LARGEST:
+        where = f"{reading.found.name}:{reading.found.line}"
+        raise LaunchError(f"{where}: {key} is {number:g}: give a number of at least 0.")
+    return number
 
 
 def _model(reading: Reading) -> tuple[str | None, dict[str, Any] | None]:
