@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 
 from planner.launch.imported import Imported
 from planner.launch.job import Job
@@ -159,12 +161,18 @@ def _of_command(target: Target) -> Collection[str]:
     ]
 
 
+@lru_cache(maxsize=8)
+def _read(path: Path, text: str) -> Sequence[Found]:
+    """What a text starts; the one before all changes is asked for with each of them."""
+    return tuple(launches(path, text))
+
+
 def _options(imported: Imported, text: str) -> Mapping[str, Given]:
     """The options of the same command in a changed text."""
     path = imported.path
-    same = [one for one in launches(path, text) if one.target == imported.target.name]
+    same = [one for one in _read(path, text) if one.target == imported.target.name]
     before = [
-        one for one in launches(path, imported.found.text) if one.target == imported.target.name
+        one for one in _read(path, imported.found.text) if one.target == imported.target.name
     ]
     place = next((at for at, one in enumerate(before) if one.line == imported.found.line), 0)
     return same[place].options if place < len(same) else {}
@@ -172,5 +180,5 @@ def _options(imported: Imported, text: str) -> Mapping[str, Given]:
 
 def _place(imported: Imported, found: Found) -> int:
     """Which document of the file it is."""
-    lines = [one.line for one in launches(imported.path, found.text)]
+    lines = [one.line for one in _read(imported.path, found.text)]
     return lines.index(found.line) if found.line in lines else 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
 
 from planner.launch.reading.shell import refuse_unreadable
 from planner.launch.reading.shell.directives import directives
@@ -97,6 +100,11 @@ class _Inside:
             passed += len(text)
         return cls(text="".join(texts), parts=tuple(parts), unknown=unknown, outer=outer)
 
+    @cached_property
+    def _ends(self) -> Sequence[int]:
+        """Where the parts end in the script, one after the other."""
+        return [passed + max(len(piece.text), 1) for passed, piece in self.parts]
+
     def command(self, command: Command) -> Command:
         """A command with the places of the outer file."""
         words = tuple(self.word(word) for word in command.words)
@@ -163,9 +171,7 @@ class _Inside:
         return 0 if place is None else self.outer.count("\n", 0, place) + 1
 
     def _from(self, position: int) -> Iterator[tuple[int, Piece]]:
-        for passed, piece in self.parts:
-            if passed + max(len(piece.text), 1) > position:
-                yield passed, piece
+        yield from islice(self.parts, bisect_right(self._ends, position), None)
 
     def _placed(self, piece: Piece) -> Iterator[Piece]:
         """What a piece of a word is in the outer file."""
