@@ -107,6 +107,7 @@ class Request:
     equal_lengths: bool = False
     num_requests: int | None = None
     prefix_cache_hit_rate: float = 0.0
+    shared_prefix_tokens: int = 0
     draft_tokens: int = 0
     acceptance_rate: float = 0.0
     draft_cost: float = 0.0

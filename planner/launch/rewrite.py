@@ -171,9 +171,7 @@ def _options(imported: Imported, text: str) -> Mapping[str, Given]:
     """The options of the same command in a changed text."""
     path = imported.path
     same = [one for one in _read(path, text) if one.target == imported.target.name]
-    before = [
-        one for one in _read(path, imported.found.text) if one.target == imported.target.name
-    ]
+    before = [one for one in _read(path, imported.found.text) if one.target == imported.target.name]
     place = next((at for at, one in enumerate(before) if one.line == imported.found.line), 0)
     return same[place].options if place < len(same) else {}
 

@@ -238,11 +238,17 @@ def common_quantities(worker: Worker) -> dict[str, Any]:
         "kv_offload": values["kv_offload"] or None,
         "draft_tokens": drafts or None,
         "draft_method": draft_method(job) if drafts else None,
-        "prefix_caching": bool(job["prefix_cache_hit_rate"]),
+        "prefix_caching": bool(_found_share(job)),
         "lora_rank": int(job["lora_rank"] or 0) or None,
         "num_nodes": worker.num_nodes,
         "pool": worker.name,
     }
+
+
+def _found_share(job: Job) -> float:
+    """The share of a prompt that the prefix cache has."""
+    alike = float(job["shared_prefix_tokens"] or 0) / float(job["input_tokens"])
+    return max(float(job["prefix_cache_hit_rate"] or 0.0), alike)
 
 
 def _longest(job: Job) -> int:
@@ -347,7 +353,7 @@ def benchmark(
     """
     (worker, *_) = reversed(workers_of(job))
     servers = worker.copies if routes_replicas or job.is_disaggregated else 1
-    rate, shared = job["request_rate"], float(job["prefix_cache_hit_rate"] or 0.0)
+    rate, shared = job["request_rate"], _found_share(job)
     prompts, answers = (float(job[f"{kind}_variation"] or 0.0) for kind in ("input", "output"))
     # It asks for the rate, or holds as many requests in flight as the plan has room for.
     words = serving_benchmark(

@@ -22,8 +22,9 @@ class ServingWorkload:
 
     ``request_rate`` [1/s] is that of the whole deployment; without it, clients hold a fixed
     number of requests in flight. ``prefix_cache_hit_rate``: share of the prompt found in the
-    cache. ``input_variation`` and ``output_variation``: coefficients of variation of the lengths,
-    whose means the tokens are; 0 where all are equal. ``draft_tokens`` are proposed per step and
+    cache, ``shared_prefix_tokens``: tokens that begin all prompts alike, found there and kept once.
+    ``input_variation`` and ``output_variation``: coefficients of variation of the lengths, whose
+    means the tokens are; 0 where all are equal. ``draft_tokens`` are proposed per step and
     each is accepted with ``acceptance_rate``; making them takes ``draft_cost`` of a step's time.
     ``lora_rank``: of adapters served beside the model. ``expert_dispersion``: variance of the
     experts' popularity over its squared mean; 0 is balanced routing. ``num_requests``: that clients
@@ -40,6 +41,7 @@ class ServingWorkload:
     output_tokens: Tokens
     request_rate: Annotated[float, Field(gt=0, lt=1e9)] | None = None
     prefix_cache_hit_rate: Share = 0.0
+    shared_prefix_tokens: Annotated[int, Field(ge=0, le=10**9)] = 0
     input_variation: Variation = 0.0
     output_variation: Variation = 0.0
     draft_tokens: Annotated[int, Field(ge=0, le=MOST_DRAFTED)] = 0

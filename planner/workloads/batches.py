@@ -117,7 +117,7 @@ class Batches(Serving):
     def memory(self) -> tuple[Need, Need]:
         """What whole requests need of the host's memory for a GPU, and of the fullest GPU's."""
         c = self.configurations
-        cache = self.parts.room.longest * c.concurrency / c.attention_data_parallel
+        cache = self.parts.room.held(c.concurrency / c.attention_data_parallel)
         return needed_memory(self.source.setting, self.parts, c, cache)
 
     @property

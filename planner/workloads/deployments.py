@@ -333,7 +333,8 @@ def fit_probability(
 
 def cache_of(memory: ServingMemory, concurrency: FloatArray) -> FloatArray:
     """Bytes of so many requests at their mean length on a GPU; one must fit whole."""
-    return np.maximum(memory.room.sequence * concurrency, memory.room.longest)
+    room = memory.room
+    return np.maximum(room.shared + room.sequence * concurrency, room.longest)
 
 
 def rounded_up(needed: FloatArray) -> FloatArray:

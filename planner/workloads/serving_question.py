@@ -28,6 +28,7 @@ _OF_WORKLOAD = (
     "equal_lengths",
     "num_requests",
     "prefix_cache_hit_rate",
+    "shared_prefix_tokens",
     "draft_tokens",
     "acceptance_rate",
     "draft_cost",
@@ -82,6 +83,11 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
     workload = check_spec(ServingWorkload, {**lengths, **values}, where="the workload")
     if request.redundant_experts and not model.num_experts:
         raise SpecError(f"{model.name} has no experts to copy: leave out --redundant-experts.")
+    if workload.shared_prefix_tokens > workload.input_tokens:
+        raise SpecError(
+            f"--shared-prefix-tokens {workload.shared_prefix_tokens:,} are part of the prompts, "
+            f"which have {workload.input_tokens:,} with --input-tokens: give no more."
+        )
     limit, most = model.max_position_embeddings, workload.max_model_len
     length = workload.input_tokens + workload.output_tokens
     if most is not None and length > most:

@@ -46,7 +46,7 @@ WORKLOADS: list[dict[str, Any]] = [
     {"input_tokens": 3000, "output_tokens": 700, "prefix_cache_hit_rate": 0.4, "num_requests": 40},
     {"draft_tokens": 3, "acceptance_rate": 0.7, "draft_cost": 0.1, "request_rate": 4.0},
     {"request_rate": 4.0, "input_variation": 0.8, "output_variation": 1.2},
-    {"equal_lengths": True, "redundant_experts": 16},
+    {"equal_lengths": True, "redundant_experts": 16, "shared_prefix_tokens": 700},
     {"input_tokens": 60, "output_tokens": 1, "equal_prompts": True, "expert_dispersion": 0.0},
 ]
 SCHEDULERS: list[dict[str, Any]] = [

@@ -67,7 +67,8 @@ def decode_steps(world: ServingWorld) -> float:
 
 def new_tokens(world: ServingWorld) -> float:
     w = world.workload
-    return max(w.input_tokens * (1 - w.prefix_cache_hit_rate), 1.0)
+    found = max(w.input_tokens * w.prefix_cache_hit_rate, w.shared_prefix_tokens)
+    return max(w.input_tokens - found, 1.0)
 
 
 def decoding_batch(world: ServingWorld, sequences: float) -> StepBatch:

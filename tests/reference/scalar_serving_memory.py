@@ -19,13 +19,15 @@ class Room:
     """Bytes for a cache on one device: of a mean, a long and a whole sequence, and how many."""
 
     size: float
+    shared: float
     sequence: float
     longest: float
     whole: float
 
     def holds(self, each: float) -> float:
         """At least one where one fits."""
-        return max(floor(self.size / max(each, 1.0)), 1.0) if self.size >= self.longest else 0.0
+        fit = floor((self.size - self.shared) / max(each, 1.0))
+        return max(fit, 1.0) if self.size >= self.longest else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,10 +224,6 @@ def usable(world: ServingWorld, c: Replica, held: float, beside: float) -> float
     return size * share
 
 
-def _room(size: float, sequence: float, longest: float, whole: float) -> Room:
-    return Room(size=size, sequence=sequence, longest=longest, whole=whole)
-
-
 def memory(world: ServingWorld, c: Replica) -> Memory:
     """Weights and cache by their shares on GPU and host."""
     w, engine = world.workload, world.engine
@@ -243,27 +241,32 @@ def memory(world: ServingWorld, c: Replica) -> Memory:
     working = activations(world, c, c.concurrency / ranks)
     on_gpu, on_host = 1 - c.kv_offload, c.kv_offload
     of_host = world.cluster.host_memory_per_gpu or world.gpu.host.memory_per_gpu or float("inf")
-    sizes = (on_gpu * typical / ranks, on_gpu * longest, on_gpu * longest / ranks)
+    once = cache(world, c, w.shared_prefix_tokens)
+
+    def room_of(size: float, share: float) -> Room:
+        return Room(
+            size=size,
+            shared=share * once,
+            sequence=share * (typical - once) / ranks,
+            longest=share * longest,
+            whole=share * (longest - once) / ranks,
+        )
+
     on_device = held * (1 - c.weight_offload) + beside
     may_use = usable(world, c, on_device, reserved + working)
-    room = _room(may_use - on_device - reserved - working, *sizes)
+    room = room_of(may_use - on_device - reserved - working, on_gpu)
     if profiled(world):
         usual = activations(world, c, max(profiled(world), c.concurrency / ranks))
         more = usable(world, c, on_device, reserved + usual)
-        whole = _room(more - on_device - reserved - usual, *sizes)
+        whole = room_of(more - on_device - reserved - usual, on_gpu)
         if whole.holds(whole.sequence) >= c.concurrency:
             working, room, may_use = usual, whole, more
-    host_room = Room(
-        size=of_host - held * c.weight_offload,
-        sequence=on_host * typical / ranks,
-        longest=on_host * longest,
-        whole=on_host * longest / ranks,
-    )
+    host_room = room_of(of_host - held * c.weight_offload, on_host)
     parts = {
         "weights": on_device,
-        "kv_cache": min(room.sequence * c.concurrency, max(room.size, room.longest)),
+        "kv_cache": min(room.shared + room.sequence * c.concurrency, max(room.size, room.longest)),
         "activations": working,
         "reserved": reserved,
     }
-    host = held * c.weight_offload + host_room.sequence * c.concurrency
+    host = held * c.weight_offload + host_room.shared + host_room.sequence * c.concurrency
     return Memory(parts=parts, room=room, host_room=host_room, host=host, usable=may_use)

@@ -26,11 +26,13 @@ from planner.specs.engine import MemoryShare
 class Room:
     """Bytes that a cache may take of one GPU, or of the host memory of one.
 
-    ``sequence``: what one sequence takes of it at its mean length, ``longest`` at its full length
-    on the rank that holds it, ``whole`` on an average rank.
+    ``shared``: what all prompts begin with, which stands there once. ``sequence``: what one
+    sequence takes beside it at its mean length, ``longest`` at its full length with it on the rank
+    that holds it, ``whole`` beside it on an average rank.
     """
 
     size: FloatArray
+    shared: FloatArray
     sequence: FloatArray
     longest: FloatArray
     whole: FloatArray
@@ -41,12 +43,16 @@ class Room:
 
     def holds(self, sequence: FloatArray) -> FloatArray:
         """Sequences of so many bytes that find room; at least one must fit whole."""
-        count = np.floor(self.size / np.maximum(sequence, 1.0))
+        count = np.floor((self.size - self.shared) / np.maximum(sequence, 1.0))
         return np.where(self.size >= self.longest, np.maximum(count, 1.0), 0.0)
 
     def holds_at_once(self, sequences: Numeric, ranks: FloatArray) -> BoolArray:
         """Whether so many sequences of full length find room, spread over so many ranks."""
-        return np.asarray(self.longest * sequences / ranks <= self.size)
+        return np.asarray(self.held(sequences / ranks) <= self.size)
+
+    def held(self, sequences: Numeric) -> FloatArray:
+        """Bytes of so many whole sequences on the rank that holds them."""
+        return np.asarray(self.shared + (self.longest - self.shared) * sequences)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +88,7 @@ class ServingMemory:
 
     def needed_for(self, sequences: Numeric) -> FloatArray:
         """What the fullest GPU needs for so many whole sequences on it."""
-        return self.weights + self.activations + self.reserved + self.room.longest * sequences
+        return self.weights + self.activations + self.reserved + self.room.held(sequences)
 
     @property
     def most_sequences(self) -> FloatArray:
@@ -115,22 +121,24 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
     # A long answer is met the more often.
     half_way = lengths.output_tokens * (1 + lengths.output_variation**2) / 2
     mean = _cache_bytes(setting, c, lengths.input_tokens + half_way)
+    shared = _cache_bytes(setting, c, lengths.shared_prefix_tokens)
     # Of few sequences all may be long at once; of many some are always short.
     typical = mean + (longest - mean) / np.sqrt(np.maximum(c.concurrency, 1.0))
     if setting.engine.scheduler.whole_requests or not setting.engine.scheduler.continuous:
         typical = longest
-    activations, usable, kept = _kept(setting, c, weights, reserved, longest, typical)
-    size = kept.size
+    caches = (longest, typical, shared)
+    activations, usable, kept = _kept(setting, c, weights, reserved, caches)
+    size, held_caches = kept.size, kept.shared + kept.sequence * c.concurrency
     offloaded = held * c.weight_offload
-    on_host = _room(setting.machine.host_memory - offloaded, longest, typical, c, c.kv_offload)
+    on_host = _room(setting.machine.host_memory - offloaded, caches, c, c.kv_offload)
     return ServingMemory(
         weights=weights,
-        kv_cache=np.minimum(kept.sequence * c.concurrency, np.maximum(size, kept.longest)),
+        kv_cache=np.minimum(held_caches, np.maximum(size, kept.longest)),
         activations=activations,
         reserved=reserved,
         room=kept,
         host_room=on_host,
-        host=offloaded + on_host.sequence * c.concurrency,
+        host=offloaded + on_host.shared + on_host.sequence * c.concurrency,
         usable=usable,
     )
 
@@ -168,8 +176,7 @@ def _kept(
     c: ServingConfigurations,
     weights: FloatArray,
     reserved: FloatArray,
-    longest: FloatArray,
-    typical: FloatArray,
+    caches: tuple[FloatArray, FloatArray, FloatArray],
 ) -> tuple[FloatArray, FloatArray, Room]:
     """Activations, what the engine may use, and the room that a cache has of it.
 
@@ -182,7 +189,7 @@ def _kept(
     def beside(activations: FloatArray) -> tuple[FloatArray, Room]:
         usable = usable_bytes(setting, c, weights=weights, beside=reserved + activations)
         left = usable - weights - reserved
-        return usable, _room(left - activations, longest, typical, c, 1 - c.kv_offload)
+        return usable, _room(left - activations, caches, c, 1 - c.kv_offload)
 
     own = _activation_bytes(setting, c, sampled, tokens)
     usable, room = beside(own)
@@ -253,18 +260,22 @@ def starts_surely(
 
 def _room(
     size: FloatArray,
-    longest: FloatArray,
-    typical: FloatArray,
+    caches: tuple[FloatArray, FloatArray, FloatArray],
     c: ServingConfigurations,
     share: FloatArray,
 ) -> Room:
-    """The room of a device that keeps this share of each sequence's cache."""
+    """The room of a device that keeps this share of each sequence's cache.
+
+    ``caches``: of a sequence at its full length, at its mean one, and of what all have in common.
+    """
+    longest, typical, shared = caches
     ranks = c.attention_data_parallel
     return Room(
         size=size,
-        sequence=share * typical / ranks,
+        shared=share * shared,
+        sequence=share * (typical - shared) / ranks,
         longest=share * longest,
-        whole=share * longest / ranks,
+        whole=share * (longest - shared) / ranks,
     )
 
 

@@ -99,7 +99,8 @@ def decode_steps(setting: ServingSetting) -> FloatArray:
 def new_tokens(setting: ServingSetting) -> FloatArray:
     """Prompt tokens that are not found in the prefix cache; at least one."""
     w = setting.workload
-    return np.asarray(np.maximum(w.input_tokens * (1 - w.prefix_cache_hit_rate), 1.0))
+    found = np.maximum(w.input_tokens * w.prefix_cache_hit_rate, w.shared_prefix_tokens)
+    return np.asarray(np.maximum(w.input_tokens - found, 1.0))
 
 
 def decode_batch(setting: ServingSetting, sequences: FloatArray) -> Batch:

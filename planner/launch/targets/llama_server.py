@@ -75,7 +75,8 @@ def _process(server: Server) -> Process:
     if server.worker.job["draft_tokens"]:
         drafts = draft_file(server.worker.job)
         arguments.append(Argument(words=("--spec-draft-model", drafts)))
-    if not server.worker.job["prefix_cache_hit_rate"]:
+    job = server.worker.job
+    if not job["prefix_cache_hit_rate"] and not job["shared_prefix_tokens"]:
         note = "the plan computes every prompt"
         arguments.append(Argument(words=("--no-cache-prompt",), note=note))
     return server.process(arguments)
