@@ -109,7 +109,7 @@ class Request:
     prefix_cache_hit_rate: float = 0.0
     shared_prefix_tokens: int = 0
     draft_tokens: int = 0
-    acceptance_rate: float = 0.0
+    acceptance_rate: float | None = None
     draft_cost: float = 0.0
     draft_model: str | None = None
     max_num_seqs: int | None = None
