@@ -15,8 +15,9 @@ from planner.estimators.inference.disaggregated import (
     prefill_workers,
 )
 from planner.estimators.inference.kernels import Kernels
+from planner.estimators.inference.loop import served_at_concurrency
 from planner.estimators.inference.memory import serving_memory
-from planner.estimators.inference.serving import decode_batch, served_at_concurrency
+from planner.estimators.inference.serving import decode_batch
 from planner.estimators.inference.step import step_time
 
 SERVE = {"model": "llama-3.1-70b", "gpu": "h200-sxm-141gb", "num_gpus": 8}

@@ -165,7 +165,7 @@ def test_a_prompt_costs_more_power_than_answers() -> None:
     for workload in ("inference", "serve"):
         long = row(workload, input_tokens=8000, output_tokens=10)
         short = row(workload, input_tokens=10, output_tokens=1000)
-        assert 0.7 * 0.97 * 1.25 < short["power_kw"] < long["power_kw"] < 0.7 * 1.46 * 1.25
+        assert 0.7 * 0.97 * 1.25 < short["power_kw"] < long["power_kw"] <= 0.7 * 1.46 * 1.25
         hours = 1e6 / short["output_tokens_per_s"] / 3600
         assert short["energy_per_million_tokens_kwh"] == pytest.approx(hours * short["power_kw"])
 

@@ -77,5 +77,5 @@ def test_neuron_pads_heads(tmp_path: Path) -> None:
 
 
 def test_a_tuned_fork_is_no_early_port() -> None:
-    assert engine_rule("vllm-rocm", "0.6.4", 2024, "mi300x-192gb").profile == "vllm"
+    assert engine_rule("vllm-rocm", "0.6.4", 2024, "mi300x-192gb").profile == "vllm-rocm"
     assert engine_rule("vllm", "0.6.4", 2024, "mi300x-192gb").profile == "vllm-v0-ports"

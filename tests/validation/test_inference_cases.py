@@ -52,7 +52,7 @@ def test_releases_and_formats_are_no_other_models(case, written, model):
         ("vllm", "", None, "h100-sxm-80gb", "vllm"),
         ("vllm", "0.12.0", 2025, "h100-sxm-80gb", "vllm"),
         ("vllm", "0.6.1", 2024, "mi300x-192gb", "vllm-v0-ports"),
-        ("vllm-rocm", "0.9.0.1", 2025, "mi300x-192gb", "vllm"),
+        ("vllm-rocm", "0.9.0.1", 2025, "mi300x-192gb", "vllm-rocm"),
         ("lmdeploy-turbomind", "", None, "h100-sxm-80gb", "lmdeploy"),
         ("megatron-lm-inference", "", None, "h100-sxm-80gb", "transformers"),
         ("llama.cpp", "", None, "h100-sxm-80gb", "llama-cpp"),

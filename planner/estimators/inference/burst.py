@@ -8,12 +8,8 @@ import numpy as np
 
 from planner.arrays import FloatArray
 from planner.estimators.inference.estimate import ServingEstimate
-from planner.estimators.inference.serving import (
-    Served,
-    decode_steps,
-    new_tokens,
-    tokens_per_step,
-)
+from planner.estimators.inference.loop import Served
+from planner.estimators.inference.serving import decode_steps, new_tokens, tokens_per_step
 from planner.estimators.inference.setting import ServingSetting
 
 

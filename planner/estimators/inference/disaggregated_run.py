@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import FloatArray, Numeric
+from planner.estimators.inference.loop import together_share
 from planner.estimators.inference.serving import (
     decode_steps,
+    outside_engine,
     request_overhead,
-    together_share,
     tokens_per_step,
 )
 from planner.estimators.inference.setting import ServingSetting
@@ -74,7 +75,7 @@ def disaggregated_run(
        1979; A. Seidmann et al., 1987, for several servers.
     """
     # The first token, too, comes to the client from a decode worker.
-    steps, outside = decode_steps(setting) + 1, request_overhead(setting)
+    steps, outside = decode_steps(setting) + 1, outside_engine(setting)
     alone, moved, service = pools.prompt_time, pools.transfer_time, pools.service_time
     rate, number, step = _settled(setting, pools, requests, steps)
     left = np.maximum(requests / rate - steps * step - moved - outside, alone)
@@ -82,7 +83,7 @@ def disaggregated_run(
     output = setting.workload.output_tokens
     collected = (np.minimum(pools.stream_interval, output) - 1) * per_token
     return DisaggregatedRun(
-        time_to_first_token=left + moved + step + collected + outside,
+        time_to_first_token=left + moved + step + collected + request_overhead(setting),
         time_per_output_token=per_token - collected / np.maximum(output - 1, 1.0),
         request_rate=rate,
         prefill_workers=number,
@@ -100,7 +101,7 @@ def _settled(
     is_known = bool(np.all(number > 0))
     served = service / np.where(number > 0, number, 1.0)
     around, requests, served, places, fixed, slope = _alike(
-        pools.prompt_time + pools.transfer_time + request_overhead(setting),
+        pools.prompt_time + pools.transfer_time + outside_engine(setting),
         requests,
         served,
         np.minimum(pools.places, requests),

@@ -1,8 +1,7 @@
-"""Continuous batching in closed form: what a replica reaches at a concurrency or a rate."""
+"""What the steps of continuous batching cost: of answers, of prompts, and of both together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,17 +9,9 @@ import numpy as np
 from planner.arrays import FloatArray, Numeric
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.drafts import drafted_prompt_time, drafting_time
-from planner.estimators.inference.memory import ServingMemory
 from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import step_time
-from planner.estimators.inference.waits import Queue, Work, queue_of, steady_noise
 from planner.formulas.routing import accepted_tokens
-
-_ROUNDS = 12
-# Share of the clients with equal requests that are together in the next wave, too.
-_STILL_TOGETHER = 0.9
-# A queue that has less than this share of the engine left is as long as its clients make it.
-_LEAST_SHARE = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,38 +41,6 @@ class Phases:
     def wave(self, size: Numeric, steps: Numeric) -> FloatArray:
         """Seconds of requests that are there at once, their prompts one after the other."""
         return self.prompt_time + (size - 1) * self.queued + steps * self.decode_step(size)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Served:
-    """Means over the requests of one replica; times in seconds.
-
-    ``decoding``: sequences in a step; ``utilization``: share of the engine's time in which
-    prompts are computed; ``wait``: seconds a prompt queues; ``placed_first``: from its place
-    among the sequences to the first token, ``burst`` of them behind prompts that started with it,
-    as a share ``together`` of the requests does; ``queue``: what it meets.
-    """
-
-    phases: Phases
-    in_flight: FloatArray
-    decoding: FloatArray
-    utilization: FloatArray
-    wait: FloatArray
-    placed_first: FloatArray
-    burst: FloatArray
-    together: Numeric
-    time_per_output_token: FloatArray
-    request_rate: FloatArray
-    queue: Queue
-
-    @property
-    def time_to_first_token(self) -> FloatArray:
-        """Seconds from arrival to the first token."""
-        return self.placed_first + self.queue.place_wait
-
-    def request_latency(self, output_tokens: Numeric) -> FloatArray:
-        """Seconds from arrival to the last token."""
-        return self.time_to_first_token + (output_tokens - 1) * self.time_per_output_token
 
 
 def tokens_per_step(setting: ServingSetting) -> float:
@@ -222,239 +181,9 @@ def _gathered(setting: ServingSetting, sequences: FloatArray) -> FloatArray:
     return np.asarray(between * sequences / np.maximum(decode_steps(setting), 1.0))
 
 
-def served_at_concurrency(
-    setting: ServingSetting,
-    configurations: ServingConfigurations,
-    memory: ServingMemory,
-) -> Served:
-    """A replica that always holds its ``concurrency`` requests, as far as memory has room.
-
-    Requests beyond the room, or beyond the engine's ``max_num_seqs``, wait for a place. The rate
-    is the one at which all that a request meets takes as long as so many of them last.
-    """
-    c, scheduler = configurations, setting.engine.scheduler
-    room = np.minimum(memory.most_sequences, scheduler.max_num_seqs * c.attention_data_parallel)
-    places = np.maximum(room, 1.0)
-    running = np.minimum(c.concurrency, places)
-    costs = phases(setting, c, running)
-    work = Work(
-        fixed=costs.fixed,
-        slope=costs.slope,
-        prompt=costs.added,
-        per_step=np.maximum(c.replica_step_tokens - running, 1.0) / new_tokens(setting),
-        steps=decode_steps(setting),
-        places=places,
-    )
-    loop = _Loop(setting=setting, configurations=c, costs=costs, work=work, running=running)
-    rate = balanced(loop.full, loop.fastest)
-    met = loop.at(rate)
-    # Where prompts take all of the time, what is left of it is a queue of them.
-    first = np.maximum(met.first, loop.held(rate) / rate - met.answer)
-    queued = np.maximum((c.concurrency - running) / rate - loop.outside, 0.0)
-    return Served(
-        phases=costs,
-        in_flight=c.concurrency,
-        decoding=rate * met.answer,
-        utilization=np.minimum(rate * costs.prefill, 1.0),
-        wait=first - met.burst - costs.prompt_time + queued + met.queue.place_wait,
-        placed_first=first + queued + request_overhead(setting),
-        burst=met.burst,
-        together=together_share(setting, loop.clients),
-        time_per_output_token=met.step / tokens_per_step(setting),
-        request_rate=rate,
-        queue=met.queue,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Met:
-    """What requests meet at a rate; times in seconds.
-
-    ``step``: of a step of an answer with the prompts that stop it; ``answer``: of all of them;
-    ``first``: from a place to the first token; ``burst``: that part of it in which prompts that
-    started together wait for each other.
-    """
-
-    step: FloatArray
-    answer: FloatArray
-    first: FloatArray
-    burst: FloatArray
-    queue: Queue
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Loop:
-    """The requests of a replica, of which ``running`` have places at most.
-
-    A request of a closed loop meets what the others leave it (the arrival theorem [1]_, in
-    Schweitzer's approximation [2]_), one that comes at random the mean of all.
-
-    References
-    ----------
-    .. [1] M. Reiser and S. Lavenberg, "Mean-value analysis of closed multichain queuing
-       networks," 1980, Journal of the ACM 27(2).
-    .. [2] P. Schweitzer, "Approximate analysis of multiclass closed networks of queues," 1979.
-    """
-
-    setting: ServingSetting
-    configurations: ServingConfigurations
-    costs: Phases
-    work: Work
-    running: FloatArray
-
-    @property
-    def clients(self) -> FloatArray:
-        """Those of all replicas whose requests can have a place at once."""
-        return np.asarray(self.running * self.configurations.data_parallel)
-
-    @property
-    def outside(self) -> float:
-        """Seconds for which a client has a request that is not in the engine."""
-        return 0.0 if self._is_open else request_overhead(self.setting)
-
-    @property
-    def _is_open(self) -> bool:
-        return self.setting.workload.request_rate is not None
-
-    @property
-    def _others(self) -> Numeric:
-        """Share of the requests that are not one's own."""
-        if self._is_open:
-            return 1.0
-        return np.maximum(self.running - 1, 0.0) / self.running
-
-    @property
-    def fastest(self) -> FloatArray:
-        """A rate [1/s] that is not reached: of requests that do not meet, or of a full engine."""
-        costs, work = self.costs, self.work
-        alone = costs.prompt_time + work.steps * (costs.fixed + costs.slope) + self.outside
-        taken = self._others * (costs.prefill + work.steps * costs.slope)
-        return np.minimum(self.running / alone, 1 / np.maximum(taken, 1e-300))
-
-    def held(self, rate: FloatArray) -> FloatArray:
-        """Requests that are in the engine with a place."""
-        in_engine = self.configurations.concurrency - rate * self.outside
-        return np.minimum(in_engine, self.running)
-
-    def full(self, rate: FloatArray) -> FloatArray:
-        """By how much, in logarithms, the requests of a rate are more than those held."""
-        met = self.at(rate)
-        return np.asarray(np.log(rate * (met.first + met.answer) / self.held(rate)))
-
-    def at(self, rate: FloatArray) -> _Met:
-        """What requests meet at a rate [1/s]."""
-        setting, costs, work = self.setting, self.costs, self.work
-        together = together_share(setting, self.clients)
-        step = self._step(rate, together)
-        answer = work.steps * step
-        queue = queue_of(setting, self.configurations, work, rate, rate * answer)
-        last = (self.running + costs.together) / 2 * costs.queued
-        burst = together * np.maximum(last - costs.prefill, 0.0)
-        rounded = (np.ceil(costs.parts - 1e-9) - costs.parts) * queue.decode_step
-        between = _scheduled_after(setting, rate, costs.decode_step(rate * answer))
-        wait = queue.wait * (1 - together)
-        # Long answers meet more of the prompts that an open load sends while others are computed.
-        longer = queue.stall * (1 + setting.workload.output_variation**2)
-        return _Met(
-            step=step + longer / np.maximum(work.steps, 1.0),
-            answer=answer + queue.stall,
-            first=costs.prompt_time + rounded + wait + between + burst,
-            burst=burst,
-            queue=queue,
-        )
-
-    def _step(self, rate: FloatArray, together: Numeric) -> FloatArray:
-        r"""Seconds of a step of an answer, and of the prompts that stop it.
-
-        .. math:: t = \frac{a + \kappa b + g (B - 1) (b + w_q / 2 n)}
-            {1 - (1 - g) \lambda_o (w + n b)}
-
-        A step over B sequences takes a + b B, and of the others :math:`\lambda_o n t` decode. A
-        share :math:`\lambda_o w` of the time computes their prompts. Where all come together, g,
-        all decode, and half of the prompts come first. :math:`\kappa` is 1, and more where an
-        open load varies (`running_variance`). An engine that mixes prompts with answers puts no
-        more of them into a step than fill it.
-        """
-        costs, work = self.costs, self.work
-        others = self._others * rate * (1 - together)
-        alike = together * np.maximum(self.running - 1, 0.0)
-        noise = steady_noise(work, rate) if self._is_open else 1.0
-        own = costs.fixed + (noise + alike) * costs.slope
-        behind = alike * costs.queued / 2 / np.maximum(work.steps, 1.0)
-        crowd = others * work.steps * costs.slope
-        stopped = others * costs.prefill
-        step = (own + behind) / np.maximum(1 - crowd - stopped, _LEAST_SHARE)
-        if not self.setting.engine.scheduler.chunked_prefill:
-            return step
-        fullest = (own + work.per_step * costs.prefill) / np.maximum(1 - crowd, _LEAST_SHARE)
-        return np.minimum(step, fullest)
-
-
-def balanced(excess: Callable[[FloatArray], FloatArray], most: FloatArray) -> FloatArray:
-    """Where a rising function of a rate crosses zero, between nothing and ``most``.
-
-    At ``most``, where it does not. It is the logarithm of requests over those that there are, and
-    rises at least half as fast as that of the rate, which bounds the lowest. The root is enclosed
-    (false position, M. Dowell and P. Jarratt, "A modified regula falsi method," BIT 11, 1971).
-    """
-    high = np.asarray(most * (1 - _LEAST_SHARE))
-    above = excess(high)
-    low = high * np.exp(-2 * np.maximum(above, 0.0))
-    below = excess(low)
-    rate = high
-    was_above = np.zeros_like(high)
-    for _ in range(_ROUNDS):
-        width = above - below
-        back = np.where(width > 0, above / np.where(width > 0, width, 1.0), 0.0)
-        rate = high - np.clip(back, 0.0, 1.0) * (high - low)
-        found = excess(rate)
-        is_above = found > 0
-        twice = np.where(is_above, was_above > 0, was_above < 0)
-        low, high = np.where(is_above, low, rate), np.where(is_above, rate, high)
-        below, above = (
-            np.where(is_above, np.where(twice, below / 2, below), found),
-            np.where(is_above, found, np.where(twice, above / 2, above)),
-        )
-        was_above = np.where(is_above, 1.0, -1.0)
-    return rate
-
-
-def _scheduled_after(setting: ServingSetting, rate: FloatArray, step: FloatArray) -> FloatArray:
-    """Seconds of steps that pass without a look, and until a batch that it waits for is full.
-
-    The first of a batch waits the whole time, those that come meanwhile half of it.
-    """
-    scheduler = setting.engine.scheduler
-    whole = scheduler.batch_wait * step
-    others = rate * whole
-    looks = (scheduler.poll_interval - 1) * step / 2
-    return looks + whole * (1 + others / 2) / (1 + others)
-
-
-def together_share(setting: ServingSetting, clients: Numeric) -> Numeric:
-    r"""Share of the requests whose prompts come together with those of all other clients.
-
-    .. math:: \frac{1}{W}, \quad \frac{1 - \rho^W}{W (1 - \rho)}
-
-    So many of W waves of a closed loop whose ``clients`` start at once: of lengths that differ
-    the first alone, of equal ones those that are still together when the wave before has ended. Of
-    the others, as many as the engine's scheduler gathers again.
-    """
-    work, scheduler = setting.workload, setting.engine.scheduler
-    if work.request_rate is not None:
-        return 0.0
-    if work.equal_lengths and not scheduler.chunked_prefill:
-        return 1.0
-    often = scheduler.clustering
-    if work.equal_lengths:
-        often = max(often, scheduler.equal_clustering)
-    if work.num_requests is None:
-        return often
-    waves = np.maximum(np.asarray(work.num_requests / clients), 1.0)
-    share = 1 / waves
-    if work.equal_lengths:
-        share = share * (1 - _STILL_TOGETHER**waves) / (1 - _STILL_TOGETHER)
-    return np.asarray(share + (1 - share) * often)
+def outside_engine(setting: ServingSetting) -> float:
+    """Seconds for which clients who wait have a request that is not in the engine."""
+    return 0.0 if setting.workload.request_rate is not None else request_overhead(setting)
 
 
 def request_overhead(setting: ServingSetting) -> float:

@@ -227,7 +227,7 @@ def setting_of(
         if np.any(of_cases != of_cases[0]):
             lengths[name] = of_cases[:, None] if columns else of_cases
     if workload.request_rate is None and not endless:
-        sent = np.array([case.traffic.sent for case in cases])
+        sent = np.array([case.traffic.sent / case.replica.replicas for case in cases])
         lengths["num_requests"] = sent[:, None] if columns else sent
     if lengths:
         workload = WorkloadRows(**{**vars(workload), **lengths})

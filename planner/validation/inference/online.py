@@ -11,14 +11,9 @@ from planner.arrays import BoolArray, FloatArray
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import CacheType
 from planner.estimators.inference.burst import share_until_the_end
+from planner.estimators.inference.loop import Served, served_at_concurrency
 from planner.estimators.inference.memory import ServingMemory, serving_memory
-from planner.estimators.inference.serving import (
-    Served,
-    phases,
-    request_overhead,
-    served_at_concurrency,
-    wave_time,
-)
+from planner.estimators.inference.serving import phases, request_overhead, wave_time
 from planner.estimators.inference.setting import ServingSetting
 from planner.validation.inference.cases import InferenceCase, setting_of
 from planner.validation.inference.deployments import configurations
