@@ -67,7 +67,7 @@ def test_engines_are_sampled_together():
 
 def test_each_gpu_has_its_best():
     searched = problem(gpu=("h200-sxm-141gb", "h100-sxm-80gb"), num_gpus=8)
-    found = optuna_search(searched, trials=200)
+    found = optuna_search(searched, trials=400)
     mine, whole = (one.comparisons["gpu"].table for one in (found, exhaustive_search(searched)))
     assert mine["gpu"] == whole["gpu"] == ["h200-sxm-141gb", "h100-sxm-80gb"]
     # Of ties a sampled search may recommend another one.

@@ -116,8 +116,14 @@ def decode_line(world: ServingWorld, c: Replica, sequences: float) -> tuple[floa
         one = step(world, c, decoding_batch(world, number / p), True)
         verified = one.cycle(min(number, p)) * (1 + world.workload.draft_cost)
         times.append(verified + drafting(world, c, decoding_batch(world, number)))
-    slope = min((times[0] - times[1]) / (whole - half), times[0] / whole)
+    slope = min((times[0] - times[1]) / (whole - half), 0.99 * times[0] / whole)
     return times[0] - slope * whole, slope
+
+
+def prompt_room(world: ServingWorld, c: Replica, sequences: float) -> float:
+    """Of a full step answers have at most their share of all tokens."""
+    steps, new = decode_steps(world), new_tokens(world)
+    return max(c.step_tokens - min(sequences, c.step_tokens * steps / (steps + new)), 1.0)
 
 
 def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
@@ -126,7 +132,7 @@ def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
     new, scheduler = new_tokens(world), world.engine.scheduler
     whole = max(sequences, 1.0)
     fixed, slope = decode_line(world, c, whole)
-    room = max(c.step_tokens - whole, 1.0)
+    room = prompt_room(world, c, whole)
     is_open = world.workload.request_rate is not None
     there = max(whole, 2.0) if is_open else whole
     most = max(min(c.step_tokens / new, there), 1.0)
@@ -211,7 +217,7 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
         fixed=found.fixed,
         slope=found.slope,
         prompt=found.added,
-        per_step=max(c.step_tokens - running, 1.0) / new_tokens(world),
+        per_step=prompt_room(world, c, running) / new_tokens(world),
         steps=steps,
         places=places,
         stages=c.pipeline_parallel,

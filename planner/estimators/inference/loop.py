@@ -16,6 +16,7 @@ from planner.estimators.inference.serving import (
     new_tokens,
     outside_engine,
     phases,
+    prompt_room,
     request_overhead,
     tokens_per_step,
 )
@@ -80,7 +81,7 @@ def served_at_concurrency(
         fixed=costs.fixed,
         slope=costs.slope,
         prompt=costs.added,
-        per_step=np.maximum(c.replica_step_tokens - running, 1.0) / new_tokens(setting),
+        per_step=prompt_room(setting, c, running) / new_tokens(setting),
         steps=decode_steps(setting),
         places=places,
     )

@@ -106,9 +106,22 @@ def decode_line(
         + drafting_time(setting, c, decode_batch(setting, n))
         for n in (whole, half)
     ]
-    # Where more sequences change the kernel, the line would cross zero.
-    slope = np.minimum((times[0] - times[1]) / (whole - half), times[0] / whole)
+    # Where more sequences change the kernel, the line would cross zero: a step has a beginning.
+    slope = np.minimum((times[0] - times[1]) / (whole - half), 0.99 * times[0] / whole)
     return times[0] - slope * whole, slope
+
+
+def prompt_room(
+    setting: ServingSetting, configurations: ServingConfigurations, sequences: FloatArray
+) -> FloatArray:
+    """Tokens of a full step that are left for prompts where so many requests are in the replica.
+
+    They do not all decode: of a step that is always full, prompts have the share that they have of
+    all tokens.
+    """
+    tokens, steps = configurations.replica_step_tokens, decode_steps(setting)
+    decoding = np.minimum(sequences, tokens * steps / (steps + new_tokens(setting)))
+    return np.asarray(np.maximum(tokens - decoding, 1.0))
 
 
 def phases(
@@ -122,7 +135,7 @@ def phases(
     drafting = drafting_time(setting, c, decode_batch(setting, whole))
     verified = (fixed + slope * whole - drafting) / (1.0 + setting.workload.draft_cost)
     new = new_tokens(setting)
-    room = np.maximum(c.replica_step_tokens - whole, 1.0)
+    room = prompt_room(setting, c, whole)
     # At random times a second one may come, however few are there on average.
     there = whole if setting.workload.request_rate is None else np.maximum(whole, 2.0)
     most = np.maximum(np.minimum(c.replica_step_tokens / new, there), 1.0)
