@@ -59,7 +59,7 @@ POOLS = {
         "input_tokens": 4000,
         "output_tokens": 300,
         "request_rate": 2.96,
-        "constraints": {"time_to_first_token": "300ms", "time_per_output_token": "30ms"},
+        "constraints": {"time_to_first_token": "600ms", "time_per_output_token": "30ms"},
     },
 }
 
