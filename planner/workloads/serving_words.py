@@ -34,7 +34,7 @@ def requests(setting: ServingSetting) -> list[str]:
     if work.prefix_cache_hit_rate:
         words.append(f"{percent(work.prefix_cache_hit_rate)} of prompts cached")
     if work.shared_prefix_tokens:
-        words.append(f"{work.shared_prefix_tokens:,} of them the same in all prompts")
+        words.append(f"{work.shared_prefix_tokens:,} tokens alike in all prompts")
     if work.draft_tokens:
         words.append(_drafted(work))
     if work.redundant_experts:
