@@ -109,12 +109,13 @@ def _settled(
         pools.slope / pools.decode_workers,
     )
     together = together_share(setting, requests)
+    half_of_others = together * np.maximum(requests - 1, 0.0) / 2
     most, others = 1 / served, served * (requests - 1) / requests
     decoding, queue = places.copy(), np.zeros_like(places)
     # Written into the same arrays in every round, which is most of the work of a search.
     rate, decode, waiting, by_places = (np.empty_like(places) for _ in range(4))
     whole, more = steps * fixed, steps * slope
-    ahead = together * np.maximum(requests - 1, 0.0) / 2 * served
+    ahead = half_of_others * served
     for _ in range(_ROUNDS):
         np.add(whole, np.multiply(more, decoding, out=decode), out=decode)
         if not is_known:
@@ -123,11 +124,11 @@ def _settled(
             number = np.where(pools.prefill_workers > 0, pools.prefill_workers, enough)
             served = service / number
             most, others = 1 / served, served * (requests - 1) / requests
-            ahead = together * np.maximum(requests - 1, 0.0) / 2 * served
+            ahead = half_of_others * served
         np.multiply(others, queue, out=waiting)
         # Those that start together wait for half of the others, if a queue is not longer.
-        np.multiply(waiting, 1 - together, out=rate)
-        np.add(rate, np.maximum(ahead, np.multiply(waiting, together, out=by_places)), out=rate)
+        np.add(np.multiply(waiting, 1 - together, out=rate), ahead, out=rate)
+        np.maximum(rate, waiting, out=rate)
         np.add(np.add(rate, around, out=rate), decode, out=rate)
         np.minimum(np.divide(requests, rate, out=rate), most, out=rate)
         np.minimum(rate, np.divide(places, decode, out=by_places), out=rate)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -86,7 +87,7 @@ def served_at_concurrency(
         places=places,
     )
     loop = _Loop(setting=setting, configurations=c, costs=costs, work=work, running=running)
-    rate = balanced(loop.full, loop.fastest)
+    rate = _balanced(loop.full, loop.fastest)
     met = loop.at(rate)
     # Where prompts take all of the time, what is left of it is a queue of them.
     first = np.maximum(met.first, loop.held(rate) / rate - met.answer)
@@ -96,10 +97,10 @@ def served_at_concurrency(
         in_flight=c.concurrency,
         decoding=rate * met.answer,
         utilization=np.minimum(rate * costs.prefill, 1.0),
-        wait=first - met.burst - costs.prompt_time + queued + met.queue.place_wait,
+        wait=first - loop.burst - costs.prompt_time + queued + met.queue.place_wait,
         placed_first=first + queued + request_overhead(setting),
-        burst=met.burst,
-        together=together_share(setting, loop.clients),
+        burst=loop.burst,
+        together=loop.together,
         time_per_output_token=met.step / tokens_per_step(setting),
         request_rate=rate,
         queue=met.queue,
@@ -111,14 +112,12 @@ class _Met:
     """What requests meet at a rate; times in seconds.
 
     ``step``: of a step of an answer with the prompts that stop it; ``answer``: of all of them;
-    ``first``: from a place to the first token; ``burst``: that part of it in which prompts that
-    started together wait for each other.
+    ``first``: from a place to the first token.
     """
 
     step: FloatArray
     answer: FloatArray
     first: FloatArray
-    burst: FloatArray
     queue: Queue
 
 
@@ -142,10 +141,17 @@ class _Loop:
     work: Work
     running: FloatArray
 
-    @property
-    def clients(self) -> FloatArray:
-        """Those of all replicas whose requests can have a place at once."""
-        return np.asarray(self.running * self.configurations.data_parallel)
+    @cached_property
+    def together(self) -> Numeric:
+        """Share of the requests that start with those of all who can have a place at once."""
+        return together_share(self.setting, self.running * self.configurations.data_parallel)
+
+    @cached_property
+    def burst(self) -> FloatArray:
+        """Seconds in which prompts that started together wait for each other."""
+        costs = self.costs
+        last = (self.running + costs.together) / 2 * costs.queued
+        return np.asarray(self.together * np.maximum(last - costs.prefill, 0.0))
 
     @property
     def outside(self) -> float:
@@ -156,7 +162,7 @@ class _Loop:
     def _is_open(self) -> bool:
         return self.setting.workload.request_rate is not None
 
-    @property
+    @cached_property
     def _others(self) -> Numeric:
         """Share of the requests that are not one's own."""
         if self._is_open:
@@ -184,26 +190,22 @@ class _Loop:
     def at(self, rate: FloatArray) -> _Met:
         """What requests meet at a rate [1/s]."""
         setting, costs, work = self.setting, self.costs, self.work
-        together = together_share(setting, self.clients)
-        step = self._step(rate, together)
+        step = self._step(rate)
         answer = work.steps * step
         queue = queue_of(setting, self.configurations, work, rate, rate * answer)
-        last = (self.running + costs.together) / 2 * costs.queued
-        burst = together * np.maximum(last - costs.prefill, 0.0)
         rounded = (np.ceil(costs.parts - 1e-9) - costs.parts) * queue.decode_step
         between = _scheduled_after(setting, rate, costs.decode_step(rate * answer))
-        wait = queue.wait * (1 - together)
+        wait = queue.wait * (1 - self.together)
         # Long answers meet more of the prompts that an open load sends while others are computed.
         longer = queue.stall * (1 + setting.workload.output_variation**2)
         return _Met(
             step=step + longer / np.maximum(work.steps, 1.0),
             answer=answer + queue.stall,
-            first=costs.prompt_time + rounded + wait + between + burst,
-            burst=burst,
+            first=costs.prompt_time + rounded + wait + between + self.burst,
             queue=queue,
         )
 
-    def _step(self, rate: FloatArray, together: Numeric) -> FloatArray:
+    def _step(self, rate: FloatArray) -> FloatArray:
         r"""Seconds of a step of an answer, and of the prompts that stop it.
 
         .. math:: t = \frac{a + \kappa b + g (B - 1) (b + w_q / 2 n)}
@@ -216,8 +218,8 @@ class _Loop:
         more of them into a step than fill it.
         """
         costs, work = self.costs, self.work
-        others = self._others * rate * (1 - together)
-        alike = together * np.maximum(self.running - 1, 0.0)
+        others = self._others * rate * (1 - self.together)
+        alike = self.together * np.maximum(self.running - 1, 0.0)
         noise = steady_noise(work, rate) if self._is_open else 1.0
         own = costs.fixed + (noise + alike) * costs.slope
         behind = alike * costs.queued / 2 / np.maximum(work.steps, 1.0)
@@ -230,7 +232,7 @@ class _Loop:
         return np.minimum(step, fullest)
 
 
-def balanced(excess: Callable[[FloatArray], FloatArray], most: FloatArray) -> FloatArray:
+def _balanced(excess: Callable[[FloatArray], FloatArray], most: FloatArray) -> FloatArray:
     """Where a rising function of a rate crosses zero, between nothing and ``most``.
 
     At ``most``, where it does not. It is the logarithm of requests over those that there are, and

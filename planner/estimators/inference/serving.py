@@ -132,8 +132,6 @@ def phases(
     p = c.pipeline_parallel
     whole = np.maximum(sequences, 1.0)
     fixed, slope = decode_line(setting, c, whole)
-    drafting = drafting_time(setting, c, decode_batch(setting, whole))
-    verified = (fixed + slope * whole - drafting) / (1.0 + setting.workload.draft_cost)
     new = new_tokens(setting)
     room = prompt_room(setting, c, whole)
     # At random times a second one may come, however few are there on average.
@@ -145,6 +143,8 @@ def phases(
     parts = np.maximum(new / one, 1.0)
     busy = np.maximum(filled / new, np.minimum(ranks, there))
     if setting.engine.scheduler.chunked_prefill:
+        drafting = drafting_time(setting, c, decode_batch(setting, whole))
+        verified = (fixed + slope * whole - drafting) / (1.0 + setting.workload.draft_cost)
         beside, micro_batches, decode = whole / p, np.minimum(whole, p), verified
     else:
         beside, micro_batches, decode = np.zeros(()), p, np.zeros(())
