@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
+from functools import cache
 
 from planner.launch.imported import Imported
 from planner.launch.job import Job
@@ -80,14 +79,23 @@ def _with_ends_of(before: str, after: str) -> str:
 
 def _edited_command(imported: Imported, changes: Changes) -> Edited:
     """The command changed; a new option stands behind the one that the table has before it."""
-    text = imported.found.text
+    text, line = imported.found.text, imported.found.line
+    lines = [one.line for one in _commands(imported, text)]
+    number = lines.index(line) if line in lines else 0
+
+    @cache
+    def options(changed: str) -> Mapping[str, Given]:
+        """Those of the same command; editing and the next change ask of the same text."""
+        same = _commands(imported, changed)
+        return same[number].options if number < len(same) else {}
+
     unwritten: dict[str, tuple[str, ...] | None] = {}
     order = list(dict.fromkeys(row.option for row in imported.target.table.rows if row.option))
     for name, texts in changes.items():
-        present = _options(imported, text)
+        present = options(text)
         place = order.index(name) if name in order else 0
         after = next((one for one in reversed(order[:place]) if one in present), "")
-        edited = edit_command(text, {name: texts}, lambda one: _options(imported, one), after)
+        edited = edit_command(text, {name: texts}, options, after)
         text = edited.text
         unwritten |= edited.unwritten
     return Edited(text=text, unwritten=unwritten)
@@ -161,22 +169,12 @@ def _of_command(target: Target) -> Collection[str]:
     ]
 
 
-@lru_cache(maxsize=8)
-def _read(path: Path, text: str) -> Sequence[Found]:
-    """What a text starts; the one before all changes is asked for with each of them."""
-    return tuple(launches(path, text))
-
-
-def _options(imported: Imported, text: str) -> Mapping[str, Given]:
-    """The options of the same command in a changed text."""
-    path = imported.path
-    same = [one for one in _read(path, text) if one.target == imported.target.name]
-    before = [one for one in _read(path, imported.found.text) if one.target == imported.target.name]
-    place = next((at for at, one in enumerate(before) if one.line == imported.found.line), 0)
-    return same[place].options if place < len(same) else {}
+def _commands(imported: Imported, text: str) -> list[Found]:
+    """What a text starts of the same program, in order."""
+    return [one for one in launches(imported.path, text) if one.target == imported.target.name]
 
 
 def _place(imported: Imported, found: Found) -> int:
     """Which document of the file it is."""
-    lines = [one.line for one in _read(imported.path, found.text)]
+    lines = [one.line for one in launches(imported.path, found.text)]
     return lines.index(found.line) if found.line in lines else 0
