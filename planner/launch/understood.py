@@ -99,6 +99,11 @@ class Reading:
         LaunchError
             It is beyond what anything counts.
         """
+        amount = self.amount(option)
+        return int(amount) if amount is not None and amount.is_integer() else None
+
+    def amount(self, option: str) -> float | None:
+        """The value of an option as any number, as `number`."""
         text = (self.text(option) or "").replace("_", "")
         try:
             number = float(text)
@@ -107,7 +112,7 @@ class Reading:
         if abs(number) > _LARGEST:
             where = f"{self.found.name}:{self.found.line}"
             raise LaunchError(f"{where}: {option} is {text[:40]}, which is beyond {_LARGEST:.0e}.")
-        return int(number) if number.is_integer() else None
+        return number
 
     def value(self, parameter: str) -> str | None:
         """The value of a parameter or quantity of the table."""

@@ -148,10 +148,8 @@ def _integer(reading: Reading, key: str) -> int | None:
 
 
 def _float(reading: Reading, key: str, default: float) -> float:
-    try:
-        number = float(reading.text(key) or default)
-    except ValueError:
-        return default
+    told = reading.amount(key)
+    number = default if told is None else told
     if not 0 <= number < _LARGEST:
         where = f"{reading.found.name}:{reading.found.line}"
         raise LaunchError(f"{where}: {key} is {number:g}: give a number of at least 0.")
