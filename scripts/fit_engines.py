@@ -117,7 +117,9 @@ STEPS = (
     EngineStep(profile="vllm-v0-xpu", start=V0 | {"collective_launch_time": 300e-6}),
     EngineStep(profile="fastertransformer", start=COLLECTIVES),
     EngineStep(
-        profile="llama-cpp", start=LLAMA | {"score_passes": 4.0} | CUDA_VECTORS, most_settings=40
+        profile="llama-cpp-2024",
+        start=LLAMA | {"score_passes": 4.0} | CUDA_VECTORS,
+        most_settings=40,
     ),
     EngineStep(profile="llama-cpp-metal", start=LAUNCHED | UNFUSED),
     EngineStep(profile="llama-cpp-ports", start=LAUNCHED),

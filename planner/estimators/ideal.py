@@ -53,7 +53,7 @@ _SERVING = {
         ("vector_bandwidth", "host_attention_fraction", "kernel_latency_fraction"), 0.0
     ),
     "host_link_fraction": 1.0,
-    "unpacked_rows": 0,
+    **dict.fromkeys(("unpacked_rows", "expert_tile_rows"), 0),
     "custom_all_reduce": False,
     "fused_quantization": True,
     "reads_casts": False,
@@ -101,6 +101,7 @@ def ideal_engine(engine: EngineProfile) -> EngineProfile:
         engine,
         execution=unchecked(engine.execution, **_SERVING),
         linear_compute_by_architecture={},
+        expert_compute_by_architecture={},
         fp8_cache_compute_by_architecture={},
         attention_split=None,
     )

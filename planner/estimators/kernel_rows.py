@@ -33,8 +33,9 @@ class Shown:
     """What a framework or an engine shows of the kernels measured on a GPU; defaults: all.
 
     ``sustained``: share of the way from the clock of a burst to that of hours of products.
-    ``compute``, ``bandwidth``: rates of products over the measured ones, ``dense_compute`` and
-    ``quantized_bandwidth`` more of them in dense products and in those of quantized weights.
+    ``compute``, ``bandwidth``: rates of products over the measured ones, ``dense_compute``,
+    ``expert_compute`` and ``quantized_bandwidth`` more of them in dense products, in those of
+    experts and in those of quantized weights.
     ``latency``, ``dense_latency``, ``expert_latency``: what shows of the start of kernels, of all
     and of products. ``vector_bandwidth``: bytes per second that a multiprocessor loads at most in
     products of few rows. ``expert_padding``: what shows of the padding that narrow experts have in
@@ -47,6 +48,7 @@ class Shown:
     sustained: float = 1.0
     compute: float = 1.0
     dense_compute: float = 1.0
+    expert_compute: float = 1.0
     bandwidth: float = 1.0
     quantized_bandwidth: float = 1.0
     latency: float = 1.0
@@ -85,6 +87,7 @@ def expert_rows(gpu: GpuSpec, formats: Sequence[KernelFormat], shown: Shown) -> 
     """The same of the grouped products of experts, whose rows contain no casts."""
     rows = _columns([_expert_row(gpu, form, shown) for form in formats])
     rows["read_fraction"] = rows["bandwidth_fraction"]
+    rows["compute_fraction"] = rows["compute_fraction"] * shown.expert_compute
     rows["bandwidth_fraction"] = rows["bandwidth_fraction"] * shown.bandwidth
     rows["latency"] = rows["latency"] * (shown.latency * shown.expert_latency)
     rows["width_offset"] = rows["width_offset"] * shown.expert_padding

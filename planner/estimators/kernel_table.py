@@ -75,15 +75,19 @@ class KernelTable:
         matrices: int,
         e: Rows,
         touched_share: Numeric = 1.0,
+        tile_rows: Numeric = 0.0,
     ) -> FloatArray:
         """Seconds of all matrices of a rank's experts on ``pairs`` of a token and an expert.
 
-        ``touched_share``: of its experts, those that have tokens.
+        ``touched_share``: of its experts, those that have tokens; each computes whole tiles of
+        ``tile_rows``, the last of which is half empty on average.
         """
         local = np.asarray(local_experts)
         touched = np.maximum(touched_share * local, np.minimum(pairs, 1.0))
         rows = np.maximum(pairs / local, 1e-9)
-        padding = (1 + e["width_offset"] / width) * (1 + touched_share * e["row_offset"] / rows)
+        beside = np.maximum(e["row_offset"], np.asarray(tile_rows) / 2)
+        computed = np.maximum(1 + touched_share * beside / rows, touched_share * tile_rows / rows)
+        padding = (1 + e["width_offset"] / width) * computed
         flops = 2.0 * matrices * hidden_size * width * pairs
         moved = matrices * hidden_size * width * touched * e["weight"]
         time = self._roofline(e, flops * padding, moved)

@@ -89,6 +89,9 @@ class EngineExecution:
     before it runs."""
     draft_sequence_overhead: Seconds = 0.0
     """The same for each sequence in it."""
+    expert_tile_rows: Annotated[int, Field(ge=0, le=10**4, strict=True)] = 0
+    """Rows that the products of experts compute at least for each, up to the tokens of the step,
+    where the tile is chosen for an expert that all tokens visit; 0: it fits the rows of each."""
     expert_loop_time: Seconds = 0.0
     """The host's time for each expert of a layer where it launches one after the other."""
     collective_launch_time: Seconds = 0.0
@@ -300,6 +303,8 @@ class EngineProfile:
     linear_compute_by_architecture: Mapping[str, Fraction] = field(default_factory=dict)
     """Times ``compute_fraction``, what its library's dense products reach on GPUs of a
     generation."""
+    expert_compute_by_architecture: Mapping[str, Fraction] = field(default_factory=dict)
+    """The same of its products of experts."""
     fp8_cache_compute_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     """What decode attention over an 8-bit cache computes over what it does in 16 bits, on GPUs of a
     generation for which its kernels do so in 8."""

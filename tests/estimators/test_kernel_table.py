@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from serving_cases import serving_setting
 
-from planner.enums import ComputePrecision, Fp8Recipe, Quantization
+from planner.enums import ComputePrecision, Fp8Recipe, Precision, Quantization
+from planner.estimators.ideal import ideal_engine, ideal_hardware
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import load_gpu
@@ -213,3 +214,40 @@ def test_factors_of_groups_are_written_by_rows_and_by_columns() -> None:
 def test_a_framework_has_a_recipe_for_each_gpu(framework: str, gpu: str, recipe: Fp8Recipe) -> None:
     profile = load_framework(framework).spec
     assert profile.recipe_on(scales_groups=load_gpu(gpu).scales_groups) is recipe
+
+
+@pytest.mark.parametrize(
+    ("tokens", "rows"),
+    [
+        (64, 64 * (1 - (1 - 1 / 16) ** 64)),  # no larger than the step; some experts have none
+        (128, 128),  # 8 rows
+        (512, 128),  # 32 rows
+        (4096, 256 + 64),  # two tiles are full, the last is half empty on average
+    ],
+)
+def test_an_expert_computes_the_tile_that_fits_all_tokens_of_the_step(
+    tokens: int, rows: float
+) -> None:
+    """Of 128 experts, 8 a token, at the peak; mmq.cu of llama.cpp, see its pull request 24546."""
+    setting = serving_setting("mixtral-8x7b", "h100-sxm-80gb", "llama-cpp")
+    gpu, cluster = ideal_hardware(setting.machine.gpu, setting.machine.cluster)
+    gpu = dataclasses.replace(gpu, memory_bandwidth=9e17)
+    machine = dataclasses.replace(setting.machine, gpu=gpu, cluster=cluster)
+    engine = ideal_engine(setting.engine)
+    execution = dataclasses.replace(engine.execution, expert_tile_rows=128)
+    seconds = Kernels(
+        machine=machine, engine=dataclasses.replace(engine, execution=execution)
+    ).experts(
+        tokens=tokens,
+        pairs=8 * tokens,
+        num_experts=128,
+        num_experts_per_tok=8,
+        local_experts=128,
+        hidden_size=4096,
+        width=8192.0,
+        matrices=3,
+        quantization=np.asarray(Quantization.W16A16),
+        dispersion=0.0,
+    )
+    per_row = 3 * 2 * 4096 * 8192 / gpu.peak_flops[Precision.BF16]
+    assert float(seconds) / (128 * per_row) == pytest.approx(rows, rel=0.01)

@@ -159,6 +159,8 @@ def _roofline(
     if own_library:
         compute *= world.engine.linear_compute_by_architecture.get(gpu.architecture, 1.0)
         read *= execution.quantized_bandwidth_fraction if FORMATS[form][0] < 2 else 1.0
+    else:
+        compute *= world.engine.expert_compute_by_architecture.get(gpu.architecture, 1.0)
     precision = form_of(world, form)[4]
     peak = gpu.peak_flops[precision] * compute * execution.compute_fraction
     peak *= clock(world, precision)
@@ -219,7 +221,9 @@ def experts(world: ServingWorld, c: Replica, mlp: Any, tokens: float, pairs: flo
     share = most_read(visited / number, c.expert_parallel, local)
     read = max(share * local, min(pairs, 1.0))
     shown = world.engine.expert_padding_by_architecture.get(world.gpu.architecture, 1.0)
-    padding = (1 + shown * e.width_offset / width) * (1 + share * e.row_offset / (pairs / local))
+    rows, tile = pairs / local, min(tokens, world.engine.execution.expert_tile_rows)
+    computed = max(rows + share * max(e.row_offset, tile / 2), share * tile) / rows
+    padding = (1 + shown * e.width_offset / width) * computed
     matrices = 3 if mlp.gated else 2
     flops = 2 * matrices * h * width * pairs * padding
     moved = matrices * h * width * read * weight

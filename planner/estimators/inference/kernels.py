@@ -109,6 +109,7 @@ class Kernels:
             touched_share=fullest_rank_touched(
                 share=share, ranks=uneven_ranks, local_experts=local_experts
             ),
+            tile_rows=np.minimum(tokens, self.engine.execution.expert_tile_rows),
         )
         return np.where(np.asarray(pairs) > 0, time, 0.0)
 
@@ -293,6 +294,7 @@ class Kernels:
                 sustained=execution.sustained_clock,
                 compute=execution.compute_fraction,
                 dense_compute=self._of_architecture(engine.linear_compute_by_architecture),
+                expert_compute=self._of_architecture(engine.expert_compute_by_architecture),
                 bandwidth=execution.weight_bandwidth_fraction,
                 quantized_bandwidth=execution.quantized_bandwidth_fraction,
                 latency=self._kernel_latency_fraction,
