@@ -44,21 +44,21 @@ class Errors:
     """Logarithms of measured over predicted of one quantity.
 
     ``levels`` are the kinds of each run, the widest first; ``folds`` names what is left out
-    together; ``fitted``: parameters were fitted to the run; ``bases`` as
-    `planner.confidence.intervals.basis_of` has them.
+    together, a part of what one of the ``publishers`` has; ``fitted``: parameters were fitted to
+    the run; ``bases`` as `planner.confidence.intervals.basis_of` has them.
     """
 
     values: FloatArray
     levels: Sequence[Sequence[Keys]]
     folds: Names
+    publishers: Names
     fitted: BoolArray
     bases: Names
 
     @property
     def weights(self) -> FloatArray:
         """What each run counts: a publisher by the square root of its runs."""
-        sizes = Counter(self.folds.tolist())
-        return np.array([sizes[name] ** -0.5 for name in self.folds.tolist()])
+        return _weights(self.publishers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,13 +136,13 @@ def _spreads(errors: Errors, rows: NDArray[np.intp]) -> list[dict[Keys, tuple[fl
             members[level[at]].append(at)
         kinds = {}
         for keys, own in members.items():
-            values, publishers = errors.values[own], Counter(errors.folds[own].tolist())
-            weights = np.array([publishers[name] ** -0.5 for name in errors.folds[own].tolist()])
+            values, parts = errors.values[own], set(errors.folds[own].tolist())
+            weights = _weights(errors.publishers[own])
             middle = _weighted_quantile(values, weights, 0.5)
             spread = max(float(np.average(np.abs(values - middle), weights=weights)), _LEAST_SPREAD)
             if number:
                 above = found[-1][errors.levels[number - 1][own[0]]]
-                share = len(publishers) / (len(publishers) + WIDER)
+                share = len(parts) / (len(parts) + WIDER)
                 middle = share * middle + (1 - share) * above[0]
                 spread = share * spread + (1 - share) * above[1]
             kinds[keys] = middle, spread
@@ -179,6 +179,11 @@ def _widening(
 
 def _counted(errors: Errors) -> FloatArray:
     return errors.weights * np.where(errors.fitted, FITTED, 1.0)
+
+
+def _weights(publishers: Names) -> FloatArray:
+    sizes = Counter(publishers.tolist())
+    return np.array([sizes[name] ** -0.5 for name in publishers.tolist()])
 
 
 def _weighted_quantile(values: FloatArray, weights: FloatArray, share: float) -> float:

@@ -33,12 +33,13 @@ _LEVELS: tuple[tuple[int, ...], ...] = ((), (2,), (0, 2), (0, 1, 2))
 class Residual:
     """Logarithm of measured over predicted of one run, and what kind of run it is.
 
-    ``fold`` is what is left out together: its publisher.
+    ``fold`` is what is left out together: its publisher, or a part of what that has.
     """
 
     quantity: str
     keys: Keys
     fold: str
+    publisher: str
     calibration: bool
     basis: str
     value: float
@@ -204,6 +205,7 @@ def _errors(found: Iterable[Residual], quantity: str) -> Errors:
         values=np.array([residual.value for residual in mine]),
         levels=[[_part(residual.keys, places) for residual in mine] for places in _LEVELS],
         folds=np.array([residual.fold for residual in mine]),
+        publishers=np.array([residual.publisher for residual in mine]),
         fitted=np.array([residual.calibration for residual in mine]),
         bases=np.array([residual.basis for residual in mine]),
     )
@@ -221,6 +223,7 @@ def _residual(row: Row, case: Case, compared: Compared, ratio: float) -> Residua
         quantity=compared.interval,
         keys=case.keys,
         fold=fold,
+        publisher=source,
         calibration=bool(row.run.flag(compared.calibration)),
         basis=row.prediction.basis,
         value=-math.log(ratio),

@@ -21,6 +21,7 @@ def _drawn(seed: int, *, fitted: bool = False) -> Errors:
         values=bias + spread * random.normal(size=len(names)),
         levels=[[ANY] * len(names), [(kind, "") for kind in kinds.tolist()]],
         folds=names,
+        publishers=names,
         fitted=np.full(len(names), fitted),
         bases=np.full(len(names), "measured"),
     )
@@ -50,6 +51,7 @@ def test_few_publishers_are_drawn_to_the_wider_kind() -> None:
         values=values,
         levels=[[ANY] * len(values), kinds],
         folds=errors.folds,
+        publishers=errors.publishers,
         fitted=errors.fitted,
         bases=errors.bases,
     )
@@ -65,6 +67,20 @@ def test_runs_that_were_fitted_tell_less_of_the_reach() -> None:
     told_low, told_high, _ = pooled(told).ends[ANY]
     assert FITTED < 1
     assert told_high - told_low > high - low
+
+
+def test_a_publisher_counts_as_often_whatever_parts_are_left_out() -> None:
+    """A collection of a hundred models is one publisher: its square root is that of all runs."""
+    names = np.array(["one"] * 100 + ["other"] * 4)
+    errors = _drawn(5)
+    parted = Errors(
+        **{
+            **vars(errors),
+            "folds": np.array([f"{name} {at}" for at, name in enumerate(names)]),
+            "publishers": names,
+        }
+    )
+    assert parted.weights.sum() == pytest.approx(100**0.5 + 4**0.5)
 
 
 def test_a_basis_that_errs_more_is_wider() -> None:
