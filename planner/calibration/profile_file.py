@@ -31,6 +31,8 @@ _MICROSECONDS = (
     "prefill_launch_time",
     "expert_launch_time",
     "decode_expert_launch_time",
+    "latent_launch_time",
+    "recurrent_launch_time",
     "expert_loop_time",
     "collective_launch_time",
     "quantized_launch_time",

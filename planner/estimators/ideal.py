@@ -43,6 +43,7 @@ _SERVING = {
     **dict.fromkeys(("decode_launch_time", "prefill_launch_time", "expert_launch_time"), 0.0),
     **dict.fromkeys(("expert_loop_time", "quantized_launch_time", "collective_launch_time"), 0.0),
     **dict.fromkeys(("decode_expert_launch_time", "draft_overhead"), 0.0),
+    **dict.fromkeys(("latent_launch_time", "recurrent_launch_time"), 0.0),
     "draft_sequence_overhead": 0.0,
     **dict.fromkeys(("step_overhead", "sequence_overhead", "request_overhead"), 0.0),
     **dict.fromkeys(("elementwise_passes", "score_passes", "unpacking_bytes"), 0.0),

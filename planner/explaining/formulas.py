@@ -178,7 +178,8 @@ WAITS: Mapping[str, Wait] = {
         bounds=HOST,
         words="the GPU waits for the host to launch kernels",
         keys=("execution.layer_launch_time", "execution.expert_host_wait",
-              "execution.prefill_launch_time", "execution.decode_launch_time"),
+              "execution.prefill_launch_time", "execution.decode_launch_time",
+              "execution.latent_launch_time", "execution.recurrent_launch_time"),
     ),
     "overhead": Wait(
         bounds=HOST,

@@ -89,6 +89,11 @@ class EngineExecution:
     before it runs."""
     draft_sequence_overhead: Seconds = 0.0
     """The same for each sequence in it."""
+    latent_launch_time: Seconds = 0.0
+    """What latent attention adds to a layer of a step with prompts: absorbed projections, kernels
+    of prefixes and of new tokens."""
+    recurrent_launch_time: Seconds = 0.0
+    """The same of linear attention and state-space layers, whose scans are many small kernels."""
     expert_tile_rows: Annotated[int, Field(ge=0, le=10**4, strict=True)] = 0
     """Rows that the products of experts compute at least for each, up to the tokens of the step,
     where the tile is chosen for an expert that all tokens visit; 0: it fits the rows of each."""

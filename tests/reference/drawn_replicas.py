@@ -63,6 +63,8 @@ EXECUTIONS: list[dict[str, Any]] = [
     {
         "decode_launch_time": 2e-4,
         "decode_expert_launch_time": 6e-4,
+        "latent_launch_time": 1e-3,
+        "recurrent_launch_time": 2e-3,
         "draft_overhead": 1e-3,
         "draft_sequence_overhead": 2e-4,
     },

@@ -34,13 +34,14 @@ class StepCosts:
     @classmethod
     def of(cls, phases: Phases, new_tokens: float, mixes: bool) -> StepCosts:
         """The line through the work of one prompt and what each further one adds."""
-        numbers = {name: float(value) for name, value in vars(phases).items()}
-        each = numbers["added"]
+        one, each = phases.single, phases.another
+        if mixes:
+            one, each = phases.prefill, phases.added
         return cls(
-            fixed=numbers["fixed"],
-            slope=numbers["slope"],
-            start=numbers["prefill"] - each,
-            token=each / new_tokens,
+            fixed=float(phases.fixed),
+            slope=float(phases.slope),
+            start=float(one - each),
+            token=float(each) / new_tokens,
             mixes=mixes,
         )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import ceil, floor, hypot, log2
+from math import ceil, exp, floor, hypot, log2
 
 import scalar_serving_memory
 import scalar_waits
@@ -23,11 +23,21 @@ class Costs:
     fixed: float
     slope: float
     prompt_time: float
-    prefill: float
+    single: float
+    another: float
+    gathered: float
+    most: float
     queued: float
     together: float
     added: float
     parts: float
+
+    def prompt(self, size: float) -> float:
+        return (self.single + self.another * (size - 1)) / size
+
+    @property
+    def prefill(self) -> float:
+        return self.prompt(self.gathered)
 
     def decode(self, sequences: float) -> float:
         return self.fixed + self.slope * sequences
@@ -153,7 +163,6 @@ def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
     full *= max(most * new / room, 1.0)
     between = scheduler.poll_interval + scheduler.batch_wait
     prompts = min(max(between * whole / max(decode_steps(world), 1.0), 1.0), most)
-    gathered = single + (full - single) * (prompts - 1) / max(most - 1, 1.0)
     added = full / most
     if most > 1 and ranks == 1:
         added = max((full - single) / max(most - 1, 1e-9), full / most / 2)
@@ -161,7 +170,10 @@ def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
         fixed=fixed,
         slope=slope,
         prompt_time=(lone.total + of_lone) * parts,
-        prefill=gathered / prompts / p,
+        single=single / p,
+        another=(full - single) / max(most - 1, 1.0) / p,
+        gathered=prompts,
+        most=most,
         queued=(single if there > whole else full / most) / p,
         together=1.0 if there > whole else most,
         added=added / p,
@@ -184,6 +196,11 @@ def starting_together(world: ServingWorld, clients: float) -> float:
     waves = max(w.num_requests / clients, 1.0)
     share = (1 - 0.9**waves) / 0.1 / waves if w.equal_lengths else 1 / waves
     return share + (1 - share) * often
+
+
+def at_least_one(mean: float) -> float:
+    """Mean of a Poisson variable of those that are not zero."""
+    return mean / (1 - exp(-mean)) if mean > 1e-9 else 1.0
 
 
 def enclosed(excess: Callable[[float], float], low: float, high: float) -> float:
@@ -230,6 +247,22 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
     outside = 0.0 if demand.is_open else world.execution.request_overhead
     own = 1.0 if demand.is_open else max(running - 1, 0.0) / running
 
+    def prompt_at(rate: float) -> float:
+        """Of one with those that came in the step before, of decoding or of prompts."""
+        if scheduler.chunked_prefill:
+            return found.prefill
+        size = found.gathered
+        between = scheduler.poll_interval + scheduler.batch_wait
+        longest, decoded = outside, between * running / max(steps, 1.0)
+        if demand.is_open:
+            longest, decoded = float("inf"), rate * found.decode(running)
+        for _ in range(2):
+            came = rate * min(found.single + found.another * (size - 1), longest)
+            calm = exp(-came)
+            size = calm * at_least_one(decoded) + (1 - calm) * at_least_one(came)
+            size = min(max(size, found.gathered), found.most)
+        return found.prompt(size)
+
     def step_at(rate: float) -> float:
         """Of an answer: the others that decode, and the prompts that stop it."""
         noise = scalar_waits.noise(min(rate * found.added, 0.98)) if demand.is_open else 1.0
@@ -238,7 +271,7 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
         behind = fellows * found.queued / 2 / max(steps, 1.0)
         met_rate = own * rate * (1 - together)
         crowd = met_rate * steps * found.slope
-        each = (base + behind) / max(1 - crowd - met_rate * found.prefill, 1e-6)
+        each = (base + behind) / max(1 - crowd - met_rate * prompt_at(met_rate), 1e-6)
         if scheduler.chunked_prefill:
             full = base + demand.per_step * found.prefill
             each = min(each, full / max(1 - crowd, 1e-6))
@@ -266,7 +299,7 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
         return rate * (first + answer) - held(rate)
 
     alone = found.prompt_time + steps * found.decode(1.0) + outside
-    taken = own * (found.prefill + steps * found.slope)
+    taken = own * (found.prompt(found.most) + steps * found.slope)
     fastest = min(running / alone, 1 / taken if taken else float("inf"))
     rate = enclosed(too_many, 0.0, fastest * (1 - 1e-6))
     answer, met, first, burst = flow(rate)
@@ -276,7 +309,7 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
     return Answers(
         costs=found,
         decoding=rate * answer,
-        utilization=min(rate * found.prefill, 1.0),
+        utilization=min(rate * prompt_at(rate), 1.0),
         wait=first - burst - found.prompt_time + queued + met.place_wait,
         first=first + queued + world.execution.request_overhead,
         burst=burst,

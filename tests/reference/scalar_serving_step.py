@@ -125,7 +125,13 @@ def _launched(
         routing = execution.decode_expert_launch_time if number else 0.0
         return float(blocks * execution.decode_launch_time + routing + each)
     routing = execution.expert_launch_time if number else 0.0
-    return float(blocks * execution.prefill_launch_time + routing + each)
+    kind = group.attention.kind if group.attention is not None else "standard"
+    mixing = {
+        "latent": execution.latent_launch_time,
+        "linear": execution.recurrent_launch_time,
+        "mamba2": execution.recurrent_launch_time,
+    }.get(kind, 0.0)
+    return float(blocks * execution.prefill_launch_time + routing + mixing + each)
 
 
 def _matrices(group: Any) -> tuple[int, int]:

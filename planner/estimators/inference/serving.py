@@ -19,20 +19,33 @@ class Phases:
     """What the engine's steps cost.
 
     A decode step over B sequences lasts ``fixed + slope B`` seconds. A request's prompt takes
-    ``prompt_time`` once it is looked at, beside B sequences where the engine mixes them, and
-    adds ``prefill`` seconds to the engine's work, ``queued`` where a queue fills the steps
-    with ``together`` of them, ``added`` to a step that has one already. ``parts``: steps that a
-    prompt takes where it fills them.
+    ``prompt_time`` once it is looked at, beside B sequences where the engine mixes them. It adds
+    ``single`` seconds to the engine's work and ``another`` with each more in its step, which
+    holds ``gathered`` between two of decoding and ``most`` at most; ``queued`` where a queue fills
+    the steps with ``together`` of them, ``added`` to a step that has one already. ``parts``: steps
+    that a prompt takes where it fills them.
     """
 
     fixed: FloatArray
     slope: FloatArray
     prompt_time: FloatArray
-    prefill: FloatArray
+    single: FloatArray
+    another: FloatArray
+    gathered: FloatArray
+    most: FloatArray
     queued: FloatArray
     together: FloatArray
     added: FloatArray
     parts: FloatArray
+
+    def prompt(self, size: Numeric) -> FloatArray:
+        """Seconds that a prompt adds in a step with so many."""
+        return np.asarray((self.single + self.another * (size - 1)) / size)
+
+    @property
+    def prefill(self) -> FloatArray:
+        """Those where prompts come while one step decodes."""
+        return self.prompt(self.gathered)
 
     def decode_step(self, sequences: Numeric) -> FloatArray:
         """Seconds of a step over so many sequences."""
@@ -161,15 +174,17 @@ def phases(
     single = single * parts
     full = full * np.maximum(most * new / room, 1.0)
     alone = there > whole
-    prompts = np.clip(_gathered(setting, whole), 1.0, most)
-    together = single + (full - single) * (prompts - 1) / np.maximum(most - 1, 1.0)
+    prompts = np.clip(gathered(setting, whole), 1.0, most)
     # Ranks compute prompts side by side: one more beside a lone one takes nothing.
     more = np.maximum((full - single) / np.maximum(most - 1, 1e-9), full / most / 2)
     return Phases(
         fixed=fixed,
         slope=slope,
         prompt_time=(prompt.total + drafted[0]) * parts,
-        prefill=together / prompts / p,
+        single=single / p,
+        another=(full - single) / np.maximum(most - 1, 1.0) / p,
+        gathered=prompts,
+        most=most,
         queued=np.where(alone, single, full / most) / p,
         together=np.where(alone, 1.0, most),
         added=np.where((most > 1) & (ranks == 1), more, full / most) / p,
@@ -187,7 +202,7 @@ def wave_time(setting: ServingSetting, configurations: ServingConfigurations) ->
     return phases(setting, configurations, size).wave(size, decode_steps(setting))
 
 
-def _gathered(setting: ServingSetting, sequences: FloatArray) -> FloatArray:
+def gathered(setting: ServingSetting, sequences: FloatArray) -> FloatArray:
     """Prompts that come between two steps which may take them, as many as answers end."""
     scheduler = setting.engine.scheduler
     between = float(scheduler.poll_interval + scheduler.batch_wait)

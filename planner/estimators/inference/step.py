@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.arrays import FloatArray, Numeric, add
 from planner.configurations.serving import ServingConfigurations
-from planner.enums import Quantization
+from planner.enums import AttentionKind, Quantization
 from planner.estimators.inference.layer_operators import end_operators, layer_operators
 from planner.estimators.inference.offload import offload_wait
 from planner.estimators.inference.operators import LayerContext, StepOperator
@@ -127,12 +127,21 @@ def _launch_time(rank: Rank, group: LayerGroup, decoding: bool) -> Numeric:
         routing = execution.expert_launch_time
         captured_routing = execution.decode_expert_launch_time
     blocks = group.num_blocks / 2
-    launched = blocks * execution.prefill_launch_time + routing + each
+    launched = blocks * execution.prefill_launch_time + routing + _mixing(rank, group) + each
     if not decoding:
         return launched
     longest = execution.captured_context or np.inf
     captured = blocks * execution.decode_launch_time + captured_routing + each
     return np.where(rank.batch.context > longest, launched, captured)
+
+
+def _mixing(rank: Rank, group: LayerGroup) -> float:
+    """What attention other than over keys and values adds to the launch of a layer."""
+    execution, attention = rank.setting.engine.execution, group.attention
+    if attention is None or attention.kind is AttentionKind.STANDARD:
+        return 0.0
+    is_latent = attention.kind is AttentionKind.LATENT
+    return execution.latent_launch_time if is_latent else execution.recurrent_launch_time
 
 
 def _quantized_launches(rank: Rank, group: LayerGroup) -> Numeric:
