@@ -28,6 +28,7 @@ from planner.terms import glossary
 from planner.units import GIB
 
 _AGGREGATED, _DISAGGREGATED = "aggregated", "disaggregated"
+_PROMPT_ALONE = "1"
 _SIXTEEN_BIT = "w16a16"
 _ANY_GPU, _ANY_NODE = "a100-sxm-80gb", "dgx-a100"  # weights are as large on every one
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+|[\w-][\w.-]*")
@@ -288,10 +289,17 @@ def weights_per_gpu(model: ModelSpec, values: Mapping[str, Any]) -> float:
 def note_lengths(told: Told, longest: int | None) -> None:
     """That a command does not tell how long requests are."""
     limit = "" if longest is None else f", at most {longest:,} tokens together"
-    told.notes.append(
-        f"The command does not say how long prompts and answers are{limit}: give --input-tokens "
-        "and --output-tokens."
-    )
+    if told.reading.value("output_tokens") == _PROMPT_ALONE:
+        told.copy("output_tokens")
+        told.notes.append(
+            "Requests are embedded or scored: a prompt without an answer is done at its first "
+            f"token. The command does not say how long they are{limit}: give --input-tokens."
+        )
+    else:
+        told.notes.append(
+            f"The command does not say how long prompts and answers are{limit}: give "
+            "--input-tokens and --output-tokens."
+        )
     told.notes.append(
         "As many of the requests that may run at once do run as the cache has room for."
     )

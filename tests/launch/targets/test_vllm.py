@@ -172,6 +172,16 @@ def test_a_command_with_nothing_but_a_model() -> None:
     assert {"concurrency", "quantization", "max_num_batched_tokens"} <= set(answers.defaults)
 
 
+@pytest.mark.parametrize(("option", "word"), [("runner", "pooling"), ("task", "score")])
+def test_a_request_that_is_embedded_is_its_prompt(option: str, word: str) -> None:
+    command = ("vllm", "serve", "Qwen/Qwen3-Embedding-8B")
+    answers = TARGET.read(found(TARGET, *command, **{option: word}))
+    assert answers.values["output_tokens"] == "1"
+    assert any("without an answer" in note for note in answers.notes)
+    other = TARGET.read(found(TARGET, *command, **{option: "generate"}))
+    assert "output_tokens" not in other.values
+
+
 def test_other_ways_to_say_it() -> None:
     config = '{"method": "eagle3", "model": "x/y", "num_speculative_tokens": 3}'
     answers = TARGET.read(
