@@ -64,6 +64,39 @@ def test_it_starts_with_the_length_that_is_named(planner, tmp_path: Path) -> Non
         assert planner("estimate", "--from", path, *ASKED).exit_code == code
 
 
+def test_a_length_that_the_cache_holds_by_little_may_not_start(planner, tmp_path: Path) -> None:
+    command = "vllm serve meta-llama/Llama-3.1-8B"
+    refused = planner("estimate", "--from", file_of(tmp_path, command), *ASKED)
+    held, sure = re.findall(
+        r"the cache holds ([\d,]+); --max-model-len (\d+)", " ".join(refused.err.split())
+    )[0]
+    most, surely = int(held.replace(",", "")), int(sure)
+    assert surely < most
+    between = f"{command} --max-model-len {(most + surely) // 2}"
+    done = planner("estimate", "--from", file_of(tmp_path, between), *ASKED)
+    assert done.exit_code == 4
+    words = " ".join(done.err.split())
+    found = re.search(
+        r"may not start: longest request [\d,]+ tokens, the cache holds little more "
+        r"\(fits with (\d+) %\); --max-model-len (\d+)", words)  # fmt: skip
+    assert found is not None, words
+    assert 50 <= int(found[1]) < 90
+    assert int(found[2]) == surely
+
+
+def test_slots_share_the_context_that_is_named(planner, tmp_path: Path) -> None:
+    """llama-server deals what -c says to its slots, so that four times one's length is named."""
+    command = "llama-server -m Llama-3.1-8B-Q8_0.gguf -np 4 -ngl 99 --ctx-size"
+    lengths = ("--gpu", "l4", "--gpus", "1", "--input-tokens", "100", "--output-tokens", "100")
+    done = planner("estimate", "--from", file_of(tmp_path, f"{command} 120000"), *lengths)
+    words = " ".join(done.err.split())
+    found = re.search(r"longest request 30,000 tokens, .*; --ctx-size (\d+)", words)
+    assert found is not None, words
+    for context, code in ((int(found[1]), 0), (int(found[1]) + 4, 4)):
+        path = file_of(tmp_path, f"{command} {context}")
+        assert planner("estimate", "--from", path, *lengths).exit_code == code
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_lowers_the_requests_to_the_room(
     planner, command: str, tmp_path: Path
