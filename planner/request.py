@@ -116,6 +116,7 @@ class Request:
     enforce_eager: bool = False
     redundant_experts: int | None = None
     max_model_len: int | None = None
+    max_loras: int | None = None
 
     @property
     def limit_confidence(self) -> float:

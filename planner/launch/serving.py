@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from planner.adapter_names import served_targets
 from planner.configurations.serving import OF_PREFILL, PREFILL, SERVING_NAMES, ServingConfigurations
 from planner.errors import LaunchError
 from planner.estimators.inference.memory import ServingMemory, serving_memory
@@ -136,6 +137,8 @@ class Worker:
             output_tokens=int(self.job["output_tokens"]),
             draft_tokens=int(self.job["draft_tokens"] or 0),
             lora_rank=int(self.job["lora_rank"] or 0),
+            max_loras=self.job["max_loras"],
+            lora_targets=served_targets(self.job["lora_targets"]),
             redundant_experts=self.job["redundant_experts"],
         )
         setting = ServingSetting(
@@ -175,7 +178,7 @@ class Worker:
         if self.told_share is not None:
             return self.told_share
         memory, size = self.memory, self.gpu.allocatable_memory
-        free = size - float(memory.weights + memory.activations + memory.reserved)
+        free = size - float(memory.beside_cache)
         unused = size * (1 - self.total_share)
         return round(max((free - unused) / free, 0.0), _DIGITS) if free > 0 else 0.0
 
@@ -240,6 +243,7 @@ def common_quantities(worker: Worker) -> dict[str, Any]:
         "draft_method": draft_method(job) if drafts else None,
         "prefix_caching": bool(_found_share(job)),
         "lora_rank": int(job["lora_rank"] or 0) or None,
+        "max_loras": job["max_loras"],
         "num_nodes": worker.num_nodes,
         "pool": worker.name,
     }

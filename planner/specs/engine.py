@@ -211,6 +211,10 @@ class EngineMemory:
     queued_all_reduces: bool = False
     """The allocator cannot use the buffers of all-reduces again until the host has caught up with
     the GPU: all those of a profiled step live at once."""
+    adapter_slots: Count = 1
+    """Adapters of one step that it keeps room for where it is told nothing else."""
+    adapted_experts: bool = False
+    """Routed experts have room for adapters too, where all linear matrices have."""
 
 
 @checked

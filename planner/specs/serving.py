@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from planner.arrays import FloatArray
+from planner.enums import AdapterTargets
 from planner.specs.checked import checked
 
 Tokens = Annotated[int, Field(ge=1, le=100_000_000)]
@@ -26,7 +27,9 @@ class ServingWorkload:
     ``input_variation`` and ``output_variation``: coefficients of variation of the lengths, whose
     means the tokens are; 0 where all are equal. ``draft_tokens`` are proposed per step and
     each is accepted with ``acceptance_rate``; making them takes ``draft_cost`` of a step's time.
-    ``lora_rank``: of adapters served beside the model. ``expert_dispersion``: variance of the
+    ``lora_rank``: the greatest of adapters served beside the model, for which an engine keeps room;
+    ``max_loras``: of how many in one step, those that it keeps room for where not given;
+    ``lora_targets``: the matrices that may have one. ``expert_dispersion``: variance of the
     experts' popularity over its squared mean; 0 is balanced routing. ``num_requests``: that clients
     send in all, who all start at once, as those of a benchmark do; without end where not given.
     ``equal_lengths``: all requests have the very same lengths, so that those which start
@@ -48,6 +51,8 @@ class ServingWorkload:
     acceptance_rate: Share = 0.0
     draft_cost: Annotated[float, Field(ge=0, le=10)] = 0.0
     lora_rank: Annotated[int, Field(ge=0, le=4096)] = 0
+    max_loras: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    lora_targets: AdapterTargets = AdapterTargets.ALL_LINEAR
     expert_dispersion: Annotated[float, Field(ge=0, le=100)] = 2.0
     num_requests: Annotated[int, Field(ge=1, lt=10**12)] | None = None
     equal_lengths: bool = False

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from planner.adapter_names import served_targets
 from planner.configurations.choices import checked, listed
 from planner.configurations.table import word
+from planner.enums import AdapterTargets
 from planner.errors import SearchSpaceError, SpecError
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
@@ -37,6 +39,7 @@ _OF_WORKLOAD = (
     "draft_cost",
     "redundant_experts",
     "max_model_len",
+    "max_loras",
 )
 
 
@@ -78,6 +81,7 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
         lengths[name] = _TOKENS if given is None else given
     values = {name: getattr(request, name) for name in _OF_WORKLOAD}
     values["lora_rank"] = request.lora_rank or 0
+    values["lora_targets"] = _targets(request)
     if request.acceptance_rate is None:
         values["acceptance_rate"] = _ACCEPTED if request.draft_tokens else 0.0
         if request.draft_tokens:
@@ -112,6 +116,20 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
             "model file with more max_position_embeddings."
         )
     return workload
+
+
+def _targets(request: Request) -> AdapterTargets:
+    given = request.lora_targets
+    if given and not request.lora_rank:
+        raise SpecError("--lora-targets needs --lora-rank.")
+    try:
+        return served_targets(given)
+    except ValueError:
+        known = ", ".join(AdapterTargets)
+        raise SpecError(
+            f"Unknown lora_targets {given!r}. Known: {known}; or names of modules such as "
+            "q_proj,v_proj."
+        ) from None
 
 
 def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelSpec | None:

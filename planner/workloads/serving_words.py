@@ -40,7 +40,7 @@ def requests(setting: ServingSetting) -> list[str]:
     if work.redundant_experts:
         words.append(f"{work.redundant_experts} copies of experts in a layer")
     if work.lora_rank:
-        words.append(f"LoRA adapters of rank {work.lora_rank}")
+        words.append(f"LoRA adapters of rank {work.lora_rank}, {setting.max_loras:,} in a step")
     return [f"Requests: {', '.join(words)}"]
 
 

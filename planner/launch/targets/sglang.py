@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from planner.launch.adapters import target_modules
 from planner.launch.drafting import draft_word
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Settings
@@ -78,7 +79,7 @@ def command_options(server: Server) -> list[Argument]:
     if any(argument.words[1:] == ("STANDALONE",) for argument in arguments):
         named = draft_word(server.worker.job)
         arguments.append(Argument(words=("--speculative-draft-model-path", named)))
-    return arguments
+    return [*arguments, *target_modules(server.worker.job, says_all=True)]
 
 
 def _process(server: Server) -> Process:

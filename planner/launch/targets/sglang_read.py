@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.launch.accepted import Accepted
+from planner.launch.adapters import put_adapters
 from planner.launch.option_table import OptionTable
 from planner.launch.served import (
     Told,
@@ -63,8 +64,8 @@ def answers(reading: Reading) -> Answers:
     _put_batch(told, ranks, pool)
     _put_drafts(told)
     if reading.has("--enable-lora") or reading.has("--lora-paths"):
-        told.values["lora_rank"] = whole(reading.text("--max-lora-rank")) or 16
-        told.take("--enable-lora", "--max-lora-rank", "--lora-paths", "--max-loras-per-batch")
+        put_adapters(told, "--max-loras-per-batch", 16)
+        told.take("--lora-paths")
     told.copy("gpu_memory_utilization")
     put_offload(told, model, "--cpu-offload-gb")
     if reading.has("--enable-hierarchical-cache"):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from planner.launch.adapters import target_modules
 from planner.launch.drafting import draft_word
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Settings
@@ -74,7 +75,8 @@ def command_options(server: Server) -> list[Argument]:
     arguments = [Argument.of(setting) for setting in server.settings.options]
     drafts = any(argument.words[1:] == ("draft_model",) for argument in arguments)
     named = Argument(words=("--spec-model", draft_word(server.worker.job)))
-    return [*arguments, *([named] if drafts else [])]
+    adapted = target_modules(server.worker.job, says_all=False)
+    return [*arguments, *([named] if drafts else []), *adapted]
 
 
 def _process(server: Server) -> Process:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.launch.accepted import Accepted
+from planner.launch.adapters import put_adapters
 from planner.launch.option_table import OptionTable
 from planner.launch.served import (
     Told,
@@ -197,8 +198,8 @@ def _put_drafts(told: Told) -> None:
 
 def _put_lora(told: Told) -> None:
     if told.reading.has("--enable-lora"):
-        told.values["lora_rank"] = whole(told.reading.text("--max-lora-rank")) or 16
-        told.take("--enable-lora", "--max-lora-rank", "--lora-modules", "--max-loras")
+        put_adapters(told, "--max-loras", 16)
+        told.take("--lora-modules")
 
 
 def _note_offload(told: Told) -> None:
