@@ -33,6 +33,7 @@ _MICROSECONDS = (
     "decode_expert_launch_time",
     "expert_loop_time",
     "collective_launch_time",
+    "adapter_launch_time",
     "quantized_launch_time",
     "sequence_overhead",
     "draft_sequence_overhead",

@@ -89,6 +89,12 @@ class EngineExecution:
     before it runs."""
     draft_sequence_overhead: Seconds = 0.0
     """The same for each sequence in it."""
+    adapter_kernels: Ratio = 6.0
+    """Starts of memory-bound kernels that the adapters of one product take beside it."""
+    adapter_bandwidth_fraction: Fraction = 0.5
+    """Rate of those kernels over that of memory-bound ones."""
+    adapter_launch_time: Seconds = 5e-5
+    """The host's time to launch them."""
     expert_loop_time: Seconds = 0.0
     """The host's time for each expert of a layer where it launches one after the other."""
     collective_launch_time: Seconds = 0.0

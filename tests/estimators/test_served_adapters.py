@@ -11,9 +11,14 @@ from serving_cases import replicas, serving_setting
 
 from planner.enums import AdapterTargets
 from planner.errors import PlannerError
+from planner.estimators.inference.adapter_operators import adapter_launches
+from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.memory import needed_to_start, serving_memory
-from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.inference.setting import Batch, ServingSetting
+from planner.estimators.inference.step import step_time
+from planner.formulas.adapters import served_adapter_bytes
 from planner.given import make_request
+from planner.layers.model import layer_of
 from planner.plan import make_plan
 
 # Llama 3.1 8B: 32 layers, 4,096 wide, 32 heads of 128 and 8 key-value heads, 14,336 between.
@@ -104,3 +109,68 @@ def test_a_number_of_adapters_needs_their_rank() -> None:
     for wrong, said in (({}, "needs --lora-rank"), ({"lora_rank": 8}, "Unknown lora_targets 'q'")):
         with pytest.raises(PlannerError, match=said):
             make_plan(make_request({**question, "lora_targets": "q", **wrong}))
+
+
+def layer_seconds(setting: ServingSetting, sequences: float) -> dict[str, float]:
+    """Seconds of the adapters of a layer in a decode step."""
+    batch = Batch.of_decode(np.asarray(sequences), np.asarray(1000.0))
+    ((_, operators),) = step_time(setting, replicas(), batch, decoding=True).layers
+    return {each.name: float(each.time) for each in operators if each.module == "lora"}
+
+
+def test_adapters_read_their_weights_inputs_and_outputs() -> None:
+    # 3 different ones of rank 8 beside a product of 100 rows, 4 inputs and 6 outputs.
+    moved = served_adapter_bytes(rows=100, inputs=4, outputs=6, lora_rank=8, adapters=3)
+    assert moved == 2 * 3 * 8 * (4 + 6) + 100 * (2 * 4 + 4 * 6)
+
+
+def test_kernels_beside_each_product_of_a_layer_take_their_start_and_their_bytes() -> None:
+    setting = setting_of(rank=16, slots=1)
+    found = layer_seconds(setting, 64.0)
+    sides = {
+        "qkv_adapters": (3 * HIDDEN, QUERIES + 2 * KEYS),
+        "attention_output_adapters": (QUERIES, HIDDEN),
+        "gate_up_adapters": (2 * HIDDEN, 2 * WIDTH),
+        "down_adapters": (WIDTH, HIDDEN),
+    }
+    # H100: a start of 1.39 us and 0.919 of 3.35 TB/s, of which these kernels reach a half.
+    for name, (inputs, outputs) in sides.items():
+        moved = 2 * 16 * (inputs + outputs) + 64 * (2 * inputs + 4 * outputs)
+        expected = 6 * 1.39e-6 + moved / (0.5 * 0.919 * 3.35e12)
+        assert found.pop(name) == pytest.approx(expected, rel=0.01)
+    assert not found
+    assert not layer_seconds(setting_of(rank=0), 64.0)
+
+
+def test_a_step_reads_the_adapters_that_its_requests_have() -> None:
+    one, many = (sum(layer_seconds(setting_of(slots=n), 64.0).values()) for n in (1, 64))
+    # Of 64 requests over 64 adapters 64 (1 - (63/64)^64) = 40.6 differ.
+    more = 2 * 64 * (64 * (1 - (63 / 64) ** 64) - 1) * 81_920
+    assert many - one == pytest.approx(more / (0.5 * 0.919 * 3.35e12), rel=0.01)
+
+
+def test_the_host_launches_them_where_no_graph_does() -> None:
+    setting = setting_of()
+    (group,) = setting.model.layer_groups
+    assert adapter_launches(setting, layer_of(setting.model, group)) == pytest.approx(4 * 50e-6)
+    assert adapter_launches(setting_of(rank=0), layer_of(setting.model, group)) == 0
+
+
+def kept(model: str, gpu: str, engine: str, concurrency: float, rank: int, **lengths: int) -> float:
+    """The rate with adapters over that without."""
+    rates = []
+    for own in (rank, 0):
+        setting = setting_of(own, 1, model, engine=engine, gpu=gpu, **lengths)
+        found = evaluate_serving(setting, replicas(concurrency=concurrency))
+        rates.append(float(found.output_tokens_per_second))
+    return rates[0] / rates[1]
+
+
+def test_rates_fall_as_published() -> None:
+    """sgl-project/sglang pull requests 27329 and 28091, vllm-project/vllm 11267 and 25914."""
+    for concurrency in (16.0, 128.0):
+        assert 0.62 < kept("qwen3.5-35b-a3b", "b200", "sglang", concurrency, 16) < 0.79
+    chats = {"input_tokens": 246, "output_tokens": 235}
+    assert 0.5 < kept("llama-2-7b", "a100-sxm-80gb", "vllm-v0", 128.0, 8, **chats) < 0.75
+    short = {"input_tokens": 32, "output_tokens": 128}
+    assert 0.8 < kept("llama-2-7b", "h100-sxm", "vllm", 8.0, 8, **short) < 0.895
