@@ -16,11 +16,12 @@ from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.launch.benchmark import serving_benchmark
-from planner.launch.drafting import named_draft
+from planner.launch.drafting import beside_table, named_draft
 from planner.launch.job import Job
 from planner.launch.lengths import length_notes
 from planner.launch.target import Argument, Process, Variable
 from planner.specs.catalogue import Catalogue
+from planner.specs.drafting import DraftMethod
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -136,6 +137,7 @@ class Worker:
             input_tokens=int(self.job["input_tokens"]),
             output_tokens=int(self.job["output_tokens"]),
             draft_tokens=int(self.job["draft_tokens"] or 0),
+            draft_method=DraftMethod(self.job["draft_method"] or ""),
             lora_rank=int(self.job["lora_rank"] or 0),
             max_loras=self.job["max_loras"],
             lora_targets=served_targets(self.job["lora_targets"]),
@@ -241,6 +243,7 @@ def common_quantities(worker: Worker) -> dict[str, Any]:
         "kv_offload": values["kv_offload"] or None,
         "draft_tokens": drafts or None,
         "draft_method": draft_method(job) if drafts else None,
+        "draft_steps": job["draft_steps"] if drafts else None,
         "prefix_caching": bool(_found_share(job)),
         "lora_rank": int(job["lora_rank"] or 0) or None,
         "max_loras": job["max_loras"],
@@ -276,7 +279,10 @@ def _long(variation: float) -> float:
 
 
 def draft_method(job: Job) -> str:
-    """Who drafts: a model that is named, else modules of the model itself, else any smaller one."""
+    """Who drafts: as it is said, a model that is named, else modules of the model itself, else any
+    smaller one."""
+    if (method := beside_table(job)) is not None:
+        return str(method)
     if job["draft_model"]:
         return "draft"
     return "mtp" if max(job.model.num_nextn_predict_layers, job.model.mtp_num_layers) else "draft"

@@ -11,6 +11,7 @@ from planner.enums import AdapterTargets
 from planner.errors import SearchSpaceError, SpecError
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
+from planner.specs.drafting import DraftMethod, acceptance
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
@@ -23,9 +24,6 @@ SINGLE = "serve_single"
 _SPACE = "serve"
 _TOKENS = 1024
 _TYPES = ("quantization", "kv_cache")
-# 1.9 tokens a step are published where 2 are drafted, 2.5 to 3 where 4 are (EAGLE-3 and modules
-# of multi-token prediction in vLLM, SGLang and TensorRT-LLM): 0.57 to 0.72 of each.
-_ACCEPTED = 0.65
 _OF_WORKLOAD = (
     "request_rate",
     "input_variation",
@@ -40,6 +38,7 @@ _OF_WORKLOAD = (
     "redundant_experts",
     "max_model_len",
     "max_loras",
+    "draft_steps",
 )
 
 
@@ -82,11 +81,21 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
     values = {name: getattr(request, name) for name in _OF_WORKLOAD}
     values["lora_rank"] = request.lora_rank or 0
     values["lora_targets"] = _targets(request)
+    values["draft_method"] = method = _method(request, model)
+    if request.draft_steps and request.draft_steps > request.draft_tokens:
+        raise SpecError(
+            f"--draft-steps {request.draft_steps} are drafted one after the other, of "
+            f"{request.draft_tokens} with --draft-tokens: give no more."
+        )
     if request.acceptance_rate is None:
-        values["acceptance_rate"] = _ACCEPTED if request.draft_tokens else 0.0
+        values["acceptance_rate"] = 0.0
         if request.draft_tokens:
+            is_tree = (request.draft_steps or request.draft_tokens) < request.draft_tokens
+            usual = acceptance(method, is_tree=is_tree)
+            values["acceptance_rate"] = usual.usual
             notes.defaults["acceptance_rate"] = (
-                f"{_ACCEPTED:g} (as published for drafts; 0.57 to 0.72 is usual)"
+                f"{usual.usual:g} (as published for {method or 'drafts'}; {usual.low:g} to "
+                f"{usual.high:g} is usual)"
             )
     if request.num_requests is not None and request.request_rate is not None:
         raise SpecError(
@@ -116,6 +125,26 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
             "model file with more max_position_embeddings."
         )
     return workload
+
+
+def _method(request: Request, model: ModelSpec) -> DraftMethod:
+    """What drafts: as it is said, a model that is named, or modules that the model has."""
+    given = request.draft_method
+    modules = max(model.num_nextn_predict_layers, model.mtp_num_layers)
+    if given is None:
+        if request.draft_model is not None:
+            return DraftMethod.DRAFT_MODEL
+        return DraftMethod.MTP if modules and request.draft_tokens else DraftMethod.UNSAID
+    try:
+        method = DraftMethod(given)
+    except ValueError:
+        known = ", ".join(filter(None, DraftMethod))
+        raise SpecError(f"Unknown draft_method {given!r}. Known: {known}.") from None
+    if (method is DraftMethod.DRAFT_MODEL) != (request.draft_model is not None):
+        raise SpecError("--draft-method draft_model needs --draft-model, and no other method does.")
+    if method is DraftMethod.MTP and not modules:
+        raise SpecError(f"{model.name} has no modules of multi-token prediction: choose another.")
+    return method
 
 
 def _targets(request: Request) -> AdapterTargets:

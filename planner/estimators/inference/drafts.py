@@ -24,7 +24,9 @@ def drafter(
     """The setting of the model that drafts and how it is split; None where there is none."""
     if setting.draft is None:
         return None
-    work = replace(setting.workload, draft_tokens=0, acceptance_rate=0.0, draft_cost=0.0)
+    work = replace(
+        setting.workload, draft_tokens=0, draft_steps=None, acceptance_rate=0.0, draft_cost=0.0
+    )
     own = replace(setting, model=setting.draft, workload=work, draft=None)
     fits = np.ones((), dtype=np.bool_)
     for attention in own.model.attentions:
@@ -59,13 +61,15 @@ def draft_weights(setting: ServingSetting, c: ServingConfigurations) -> FloatArr
 def drafting_time(setting: ServingSetting, c: ServingConfigurations, batch: Batch) -> FloatArray:
     """Seconds in which the sequences of a batch get the tokens that a decode step verifies.
 
-    Tokens are drafted one after the other, each in a step of its own.
+    Tokens are drafted one after the other, each in a step of its own, those of a tree in as many
+    steps as it is deep.
     """
-    found = drafter(setting, c)
-    if found is None:
+    found, work = drafter(setting, c), setting.workload
+    if found is None or not work.draft_tokens:
         return np.zeros(())
-    one = Batch.of_decode(batch.decoding, batch.context)
-    return setting.workload.draft_tokens * step_time(*found, one, decoding=True).total
+    steps = work.drafted_in_a_row
+    one = Batch.of_decode(batch.decoding, batch.context, work.draft_tokens / steps)
+    return steps * step_time(*found, one, decoding=True).total
 
 
 def drafted_prompt_time(
