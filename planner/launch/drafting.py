@@ -49,6 +49,16 @@ def beside_table(job: Job) -> DraftMethod | None:
     return method if is_beside and job["draft_tokens"] else None
 
 
+def draft_method(job: Job) -> str:
+    """Who drafts: as it is said, a model that is named, else modules of the model itself, else any
+    smaller one."""
+    if (method := beside_table(job)) is not None:
+        return str(method)
+    if job["draft_model"]:
+        return "draft"
+    return "mtp" if max(job.model.num_nextn_predict_layers, job.model.mtp_num_layers) else "draft"
+
+
 def method_arguments(job: Job, option: str, model: str, *, upper: bool) -> list[Argument]:
     """``option`` with such a method, and ``model`` with heads."""
     method = beside_table(job)

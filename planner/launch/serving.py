@@ -16,11 +16,12 @@ from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.launch.benchmark import serving_benchmark
-from planner.launch.drafting import beside_table, named_draft
+from planner.launch.drafting import draft_method, named_draft
 from planner.launch.job import Job
 from planner.launch.lengths import length_notes
 from planner.launch.target import Argument, Process, Variable
 from planner.specs.catalogue import Catalogue
+from planner.specs.draft_heads import head_of
 from planner.specs.drafting import DraftMethod
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
@@ -105,8 +106,9 @@ class Worker:
 
     @property
     def draft(self) -> ModelSpec | None:
-        """The model that drafts tokens, where one is named."""
-        return named_draft(self.job)
+        """What drafts tokens, where it is a model that is named or a part of the model."""
+        method = DraftMethod(self.job["draft_method"] or "")
+        return named_draft(self.job) or head_of(self.job.model, method)
 
     @property
     def redundant_experts(self) -> int:
@@ -276,16 +278,6 @@ def _long(variation: float) -> float:
     """A length that one request in 1,000 exceeds, over the mean; lognormal, derived here."""
     sigma = math.sqrt(math.log1p(variation**2))
     return math.exp(_ONE_IN_1000 * sigma - sigma**2 / 2)
-
-
-def draft_method(job: Job) -> str:
-    """Who drafts: as it is said, a model that is named, else modules of the model itself, else any
-    smaller one."""
-    if (method := beside_table(job)) is not None:
-        return str(method)
-    if job["draft_model"]:
-        return "draft"
-    return "mtp" if max(job.model.num_nextn_predict_layers, job.model.mtp_num_layers) else "draft"
 
 
 def with_online(worker: Worker, online: Mapping[str, bool]) -> dict[str, str | None]:

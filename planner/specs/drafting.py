@@ -18,6 +18,11 @@ class DraftMethod(StrEnum):
     EAGLE3 = "eagle3"
     NGRAM = "ngram"
 
+    @property
+    def states(self) -> int:
+        """Vectors of the residual stream that a module or a head projects to one; 0: it is none."""
+        return {"mtp": 2, "eagle": 2, "eagle3": 3}.get(self.value, 0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Acceptance:

@@ -11,6 +11,7 @@ from planner.enums import AdapterTargets
 from planner.errors import SearchSpaceError, SpecError
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
+from planner.specs.draft_heads import head_of
 from planner.specs.drafting import DraftMethod, acceptance
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
@@ -59,7 +60,8 @@ def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Questio
     model = catalogue.load_model(str(request.model))
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
     work = _work(request, model, notes)
-    if (draft := draft_of(request, model, catalogue)) is not None:
+    draft = draft_of(request, model, catalogue)
+    if request.draft_model is not None and draft is not None:
         notes.digests[f"model {draft.name}"] = text_digest(repr(draft))
     _note_quantization(request, model, notes)
     return Question(
@@ -162,7 +164,7 @@ def _targets(request: Request) -> AdapterTargets:
 
 
 def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelSpec | None:
-    """The model that drafts tokens, if one is named.
+    """The model that drafts tokens: one that is named, or what the method adds to the model.
 
     Raises
     ------
@@ -170,7 +172,7 @@ def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelS
         It is unknown or faulty, or has other tokens than the model.
     """
     if request.draft_model is None:
-        return None
+        return head_of(model, _method(request, model)) if request.draft_tokens else None
     draft = catalogue.load_model(request.draft_model)
     if draft.vocab_size != model.vocab_size:
         raise SpecError(

@@ -1,4 +1,4 @@
-"""Drafted tokens: trees, what is accepted of each method."""
+"""Drafted tokens: trees, what is accepted of each method, weights, cache and time of heads."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import pytest
 from serving_cases import replicas, serving_setting
 
 from planner.errors import PlannerError
+from planner.estimators.inference.drafts import draft_weights, drafting_time
+from planner.estimators.inference.memory import sequence_bytes
 from planner.estimators.inference.serving import decode_batch, tokens_per_step
 from planner.estimators.inference.setting import ServingSetting
 from planner.given import make_request
 from planner.plan import Plan, evaluated, make_plan, one_configuration
+from planner.specs.draft_heads import head_of
 from planner.specs.drafting import DraftMethod, acceptance
 from planner.workloads.open_facts import Chosen, open_serving
 
@@ -63,6 +66,57 @@ def test_published_lengths_lie_between_what_is_usual(
     assert low <= accepted * 1.01
     assert accepted <= high * 1.01
     assert assumed == pytest.approx(accepted, rel=0.4)
+
+
+def with_head(method: DraftMethod, model: str = "llama-3.1-8b", **work: Any) -> ServingSetting:
+    setting = setting_of(model, "vllm", draft_method=method, **{"draft_tokens": 3, **work})
+    return replace(setting, draft=head_of(setting.model, method))
+
+
+def test_a_head_of_eagle_3_for_8b_has_425_million_parameters() -> None:
+    layer = 4096 * (4096 + 2 * 1024) + 4096 * 4096 + 3 * 4096 * 14_336
+    # Queries, keys and values read two vectors; three states become one; logits of 32,000 tokens.
+    beside = 4096 * (4096 + 2 * 1024) + 3 * 4096 * 4096 + 32_000 * 4096
+    assert (layer + beside) / 1e6 == pytest.approx(425, abs=1)
+    found = draft_weights(with_head(DraftMethod.EAGLE3), replicas())
+    assert float(found) == 2 * (layer + beside)
+    eagle = draft_weights(with_head(DraftMethod.EAGLE), replicas())
+    assert float(eagle) == 2 * (layer + 2 * 4096 * 4096)
+    halves = draft_weights(with_head(DraftMethod.EAGLE), replicas(tensor_parallel=2.0))
+    assert float(halves) == float(eagle) / 2
+
+
+def test_the_module_of_deepseek_v3_has_11_5_billion_parameters() -> None:
+    """README_WEIGHTS.md of DeepSeek-V3: 11.5B beside the shared embedding and logits."""
+    setting = with_head(DraftMethod.MTP, "deepseek-v3", draft_tokens=1)
+    assert float(draft_weights(setting, replicas())) / 2 / 1e9 == pytest.approx(11.5, abs=0.15)
+
+
+@pytest.mark.parametrize("method", [DraftMethod.EAGLE, DraftMethod.EAGLE3])
+def test_a_head_caches_keys_and_values_of_a_layer(method: DraftMethod) -> None:
+    plain, drafted = setting_of(engine="vllm"), with_head(method)
+    own, more = (float(sequence_bytes(each, replicas(), 1600)) for each in (plain, drafted))
+    assert more / own == pytest.approx(33 / 32)
+
+
+def test_words_found_in_the_text_have_no_weights() -> None:
+    assert not draft_weights(with_head(DraftMethod.NGRAM), replicas())
+
+
+def test_a_head_drafts_a_token_after_the_other_in_the_step_of_the_model() -> None:
+    batch = decode_batch(setting_of(), replicas().concurrency)
+    one, three, tree = (
+        float(drafting_time(with_head(DraftMethod.EAGLE3, **work), replicas(), batch))
+        for work in (
+            {"draft_tokens": 1},
+            {"draft_tokens": 3},
+            {"draft_tokens": 63, "draft_steps": 3},
+        )
+    )
+    assert three == pytest.approx(3 * one)
+    assert three < tree < 1.5 * three
+    # A layer and 32,000 logits of an H100: 0.70 GB at 3.35 TB/s, and the starts of some kernels.
+    assert 0.6e9 / 3.35e12 < one < 4 * 0.7e9 / 3.35e12
 
 
 def test_what_is_accepted_is_assumed_by_method_and_open() -> None:
