@@ -46,6 +46,22 @@ def targets_named(given: str) -> str:
     return str(targets_of(names)) if names and known else given
 
 
+def served_targets(given: str | None) -> AdapterTargets:
+    """The matrices for which an engine keeps room, by their word or by names of modules.
+
+    All where nothing is given.
+
+    Raises
+    ------
+    ValueError
+        A name is unknown.
+
+    >>> served_targets("qkv_proj,o_proj").value, served_targets(None).value
+    ('attention', 'all_linear')
+    """
+    return AdapterTargets(targets_named(given)) if given else AdapterTargets.ALL_LINEAR
+
+
 def saved_modules(given: str | None) -> str:
     """What is trained whole by its own word, or by names of the embedding and the logits.
 

@@ -42,6 +42,9 @@ NEEDS = {
     "acceptance_rate": "draft_tokens",
     "draft_cost": "draft_tokens",
     "draft_model": "draft_tokens",
+    "draft_method": "draft_tokens",
+    "draft_steps": "draft_tokens",
+    "max_loras": "lora_rank",
 }
 """Questions that do nothing without another."""
 

@@ -34,6 +34,25 @@ def adapter_parameters(*, depth: Numeric, columns: Numeric, lora_rank: Numeric) 
     return np.asarray(r * (k + n))
 
 
+def served_adapter_bytes(
+    *, rows: Numeric, inputs: Numeric, outputs: Numeric, lora_rank: Numeric, adapters: Numeric
+) -> FloatArray:
+    r"""Traffic of adapters beside a product of m rows, with ``adapters`` a different ones [1]_.
+
+    .. math:: 2 a r (k + n) + m (2 k + 4 n)
+
+    The first matrices read what enters, once for each matrix of the product; the second ones add to
+    what is there, which is read and written. The r numbers between them stay in the cache of the
+    GPU. At r FLOPs for some 1.5 bytes it is bound by memory up to ranks of some hundreds.
+
+    References
+    ----------
+    .. [1] L. Chen et al., "Punica: Multi-tenant LoRA serving," 2023, arXiv:2310.18547, section 4.
+    """
+    k, n, m, a = np.asarray(inputs), outputs, rows, adapters
+    return np.asarray(2.0 * a * lora_rank * (k + n) + m * (2.0 * k + 4.0 * n))
+
+
 def nf4_bytes(*, double_quantization: bool) -> float:
     r"""Bytes per parameter of NF4: `NF4_BYTES`, or `NF4_SINGLE_BYTES` without the second step.
 

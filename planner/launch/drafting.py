@@ -1,15 +1,17 @@
-"""The model that drafts tokens in front of a server, in the words of launch files."""
+"""What drafts tokens in front of a server, in the words of launch files."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from planner.launch.job import Job, hub_name
-from planner.launch.target import Variable
+from planner.launch.target import Argument, Variable
 from planner.specs.catalogue import Catalogue
+from planner.specs.drafting import DraftMethod
 from planner.specs.model import ModelSpec
 
 _NAME = "DRAFT_MODEL"
+_HEADS = (DraftMethod.EAGLE, DraftMethod.EAGLE3)
 
 
 def named_draft(job: Job) -> ModelSpec | None:
@@ -38,3 +40,30 @@ def draft_file(job: Job) -> Variable:
     spec = named_draft(job)
     model = "the model that" if spec is None else f"{spec.name}, which"
     return Variable(name=_NAME, meaning=f"GGUF file of {model} drafts")
+
+
+def beside_table(job: Job) -> DraftMethod | None:
+    """The method of a plan that no table of options says; None: one that they do, or none."""
+    method = DraftMethod(job["draft_method"] or "")
+    is_beside = method in (*_HEADS, DraftMethod.NGRAM)
+    return method if is_beside and job["draft_tokens"] else None
+
+
+def draft_method(job: Job) -> str:
+    """Who drafts: as it is said, a model that is named, else modules of the model itself, else any
+    smaller one."""
+    if (method := beside_table(job)) is not None:
+        return str(method)
+    if job["draft_model"]:
+        return "draft"
+    return "mtp" if max(job.model.num_nextn_predict_layers, job.model.mtp_num_layers) else "draft"
+
+
+def method_arguments(job: Job, option: str, model: str, *, upper: bool) -> list[Argument]:
+    """``option`` with such a method, and ``model`` with heads."""
+    method = beside_table(job)
+    if method is None:
+        return []
+    found = [Argument(words=(option, method.upper() if upper else str(method)))]
+    heads = Variable(name=_NAME, meaning="folder or ORG/NAME of the heads that draft")
+    return [*found, Argument(words=(model, heads))] if method in _HEADS else found

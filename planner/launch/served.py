@@ -21,6 +21,7 @@ from planner.launch.understood import Answers, Reading
 from planner.reading import json_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.checkpoint_names import checkpoint_of
+from planner.specs.drafting import DraftMethod
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.serving import ServingWorkload
@@ -32,6 +33,7 @@ _PROMPT_ALONE = "1"
 _SIXTEEN_BIT = "w16a16"
 _ANY_GPU, _ANY_NODE = "a100-sxm-80gb", "dgx-a100"  # weights are as large on every one
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+|[\w-][\w.-]*")
+_HEADS = (DraftMethod.EAGLE3, DraftMethod.EAGLE)
 _FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
@@ -199,6 +201,24 @@ def put_draft_model(told: Told, name: object) -> None:
     """The model that drafts, if it is one that is known: heads of other methods are none."""
     if isinstance(name, str) and known_model(name) is not None:
         told.values["draft_model"] = checkpoint_of(name).model
+
+
+def put_draft_method(
+    told: Told, word: str | None, path: str | None, model: ModelSpec | None
+) -> None:
+    """What drafts, as a command names it, or the heads that it loads.
+
+    Modules of a model are read as such where it has some: engines run them like heads.
+    """
+    name, heads = (word or "").lower(), (path or "").lower()
+    if not name:
+        name = next((one for one in _HEADS if one in heads), "")
+    has_modules = model is not None and bool(model.num_nextn_predict_layers or model.mtp_num_layers)
+    is_module = name.endswith(("mtp", "nextn")) or (name == DraftMethod.EAGLE and not heads)
+    if has_modules and is_module:
+        told.values["draft_method"] = str(DraftMethod.MTP)
+    elif name in (*_HEADS, DraftMethod.NGRAM):
+        told.values["draft_method"] = name
 
 
 def put_model(told: Told, name: str | None) -> ModelSpec | None:

@@ -9,17 +9,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from planner.adapter_names import served_targets
 from planner.configurations.serving import OF_PREFILL, PREFILL, SERVING_NAMES, ServingConfigurations
 from planner.errors import LaunchError
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.launch.benchmark import serving_benchmark
-from planner.launch.drafting import named_draft
+from planner.launch.drafting import draft_method, named_draft
 from planner.launch.job import Job
 from planner.launch.lengths import length_notes
 from planner.launch.target import Argument, Process, Variable
 from planner.specs.catalogue import Catalogue
+from planner.specs.draft_heads import head_of
+from planner.specs.drafting import DraftMethod
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -103,8 +106,9 @@ class Worker:
 
     @property
     def draft(self) -> ModelSpec | None:
-        """The model that drafts tokens, where one is named."""
-        return named_draft(self.job)
+        """What drafts tokens, where it is a model that is named or a part of the model."""
+        method = DraftMethod(self.job["draft_method"] or "")
+        return named_draft(self.job) or head_of(self.job.model, method)
 
     @property
     def redundant_experts(self) -> int:
@@ -135,7 +139,10 @@ class Worker:
             input_tokens=int(self.job["input_tokens"]),
             output_tokens=int(self.job["output_tokens"]),
             draft_tokens=int(self.job["draft_tokens"] or 0),
+            draft_method=DraftMethod(self.job["draft_method"] or ""),
             lora_rank=int(self.job["lora_rank"] or 0),
+            max_loras=self.job["max_loras"],
+            lora_targets=served_targets(self.job["lora_targets"]),
             redundant_experts=self.job["redundant_experts"],
         )
         setting = ServingSetting(
@@ -175,7 +182,7 @@ class Worker:
         if self.told_share is not None:
             return self.told_share
         memory, size = self.memory, self.gpu.allocatable_memory
-        free = size - float(memory.weights + memory.activations + memory.reserved)
+        free = size - float(memory.beside_cache)
         unused = size * (1 - self.total_share)
         return round(max((free - unused) / free, 0.0), _DIGITS) if free > 0 else 0.0
 
@@ -238,8 +245,10 @@ def common_quantities(worker: Worker) -> dict[str, Any]:
         "kv_offload": values["kv_offload"] or None,
         "draft_tokens": drafts or None,
         "draft_method": draft_method(job) if drafts else None,
+        "draft_steps": job["draft_steps"] if drafts else None,
         "prefix_caching": bool(_found_share(job)),
         "lora_rank": int(job["lora_rank"] or 0) or None,
+        "max_loras": job["max_loras"],
         "num_nodes": worker.num_nodes,
         "pool": worker.name,
     }
@@ -269,13 +278,6 @@ def _long(variation: float) -> float:
     """A length that one request in 1,000 exceeds, over the mean; lognormal, derived here."""
     sigma = math.sqrt(math.log1p(variation**2))
     return math.exp(_ONE_IN_1000 * sigma - sigma**2 / 2)
-
-
-def draft_method(job: Job) -> str:
-    """Who drafts: a model that is named, else modules of the model itself, else any smaller one."""
-    if job["draft_model"]:
-        return "draft"
-    return "mtp" if max(job.model.num_nextn_predict_layers, job.model.mtp_num_layers) else "draft"
 
 
 def with_online(worker: Worker, online: Mapping[str, bool]) -> dict[str, str | None]:

@@ -31,7 +31,7 @@ def start_pairs(setting: ServingSetting, row: Mapping[str, Any]) -> dict[str, st
         return {}
     longest = longest_request(setting)
     return {
-        "weights": f"{row['memory_weights_gib']:.2f} GiB",
+        "weights": f"{row['memory_weights_gib'] + row['memory_adapters_gib']:.2f} GiB",
         "KV cache": f"{row['kv_cache_size_gib']:.2f} GiB, {text.count(row['kv_cache_tokens'])} "
         "tokens",
         "maximum concurrency": f"{at_once:,.2f}x for {longest:,} tokens per request",

@@ -97,6 +97,12 @@ class EngineExecution:
     expert_tile_rows: Annotated[int, Field(ge=0, le=10**4, strict=True)] = 0
     """Rows that the products of experts compute at least for each, up to the tokens of the step,
     where the tile is chosen for an expert that all tokens visit; 0: it fits the rows of each."""
+    adapter_kernels: Ratio = 6.0
+    """Starts of memory-bound kernels that the adapters of one product take beside it."""
+    adapter_bandwidth_fraction: Fraction = 0.5
+    """Rate of those kernels over that of memory-bound ones."""
+    adapter_launch_time: Seconds = 5e-5
+    """The host's time to launch them."""
     expert_loop_time: Seconds = 0.0
     """The host's time for each expert of a layer where it launches one after the other."""
     collective_launch_time: Seconds = 0.0
@@ -219,6 +225,10 @@ class EngineMemory:
     queued_all_reduces: bool = False
     """The allocator cannot use the buffers of all-reduces again until the host has caught up with
     the GPU: all those of a profiled step live at once."""
+    adapter_slots: Count = 1
+    """Adapters of one step that it keeps room for where it is told nothing else."""
+    adapted_experts: bool = False
+    """Routed experts have room for adapters too, where all linear matrices have."""
 
 
 @checked

@@ -30,6 +30,15 @@ def with_mtp(model: ModelSpec, count: int) -> ModelSpec:
     return replace(model, layer_groups=groups, mtp_num_layers=model.mtp_num_layers + count)
 
 
+def module_of(model: ModelSpec) -> ModelSpec:
+    """A module alone: its layers, with what they lack beside them shared with the model."""
+    groups = tuple(
+        replace(model.layer_groups[index], num_hidden_layers=1)
+        for index in sorted(_of_module(model.layer_groups))
+    )
+    return replace(model, name=f"{model.name} module", layer_groups=groups, checkpoints=())
+
+
 def _of_module(groups: tuple[LayerGroup, ...]) -> set[int]:
     """The groups of which a module has a layer: the last of each kind that it needs."""
     attention = max(range(len(groups)), key=lambda index: (_attends(groups[index]), index))

@@ -8,7 +8,9 @@ import numpy as np
 from pydantic import Field
 
 from planner.arrays import FloatArray
+from planner.enums import AdapterTargets
 from planner.specs.checked import checked
+from planner.specs.drafting import DraftMethod
 
 Tokens = Annotated[int, Field(ge=1, le=100_000_000)]
 MOST_DRAFTED = 64
@@ -26,7 +28,11 @@ class ServingWorkload:
     ``input_variation`` and ``output_variation``: coefficients of variation of the lengths, whose
     means the tokens are; 0 where all are equal. ``draft_tokens`` are proposed per step and
     each is accepted with ``acceptance_rate``; making them takes ``draft_cost`` of a step's time.
-    ``lora_rank``: of adapters served beside the model. ``expert_dispersion``: variance of the
+    ``draft_method``: what makes them; ``draft_steps``: how many come one after the other, all of
+    them where not given, fewer of a tree of which one branch is accepted.
+    ``lora_rank``: the greatest of adapters served beside the model, for which an engine keeps room;
+    ``max_loras``: of how many in one step, those that it keeps room for where not given;
+    ``lora_targets``: the matrices that may have one. ``expert_dispersion``: variance of the
     experts' popularity over its squared mean; 0 is balanced routing. ``num_requests``: that clients
     send in all, who all start at once, as those of a benchmark do; without end where not given.
     ``equal_lengths``: all requests have the very same lengths, so that those which start
@@ -47,13 +53,27 @@ class ServingWorkload:
     draft_tokens: Annotated[int, Field(ge=0, le=MOST_DRAFTED)] = 0
     acceptance_rate: Share = 0.0
     draft_cost: Annotated[float, Field(ge=0, le=10)] = 0.0
+    draft_method: DraftMethod = DraftMethod.UNSAID
+    draft_steps: Annotated[int, Field(ge=1, le=MOST_DRAFTED)] | None = None
     lora_rank: Annotated[int, Field(ge=0, le=4096)] = 0
+    max_loras: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    lora_targets: AdapterTargets = AdapterTargets.ALL_LINEAR
     expert_dispersion: Annotated[float, Field(ge=0, le=100)] = 2.0
     num_requests: Annotated[int, Field(ge=1, lt=10**12)] | None = None
     equal_lengths: bool = False
     equal_prompts: bool = False
     redundant_experts: Annotated[int, Field(ge=0, le=10_000)] | None = None
     max_model_len: Tokens | None = None
+
+    @property
+    def drafted_in_a_row(self) -> int:
+        """Drafted tokens of a step that may all be accepted."""
+        return min(self.draft_steps or self.draft_tokens, self.draft_tokens)
+
+    @property
+    def drafts_trees(self) -> bool:
+        """Whether more tokens are drafted than one branch has."""
+        return self.drafted_in_a_row < self.draft_tokens
 
 
 def redundant_experts(

@@ -318,7 +318,7 @@ def needed_memory(
     What must be there to start counts as surely as the setting asks for.
     """
     start = needed_to_start(setting, memory, c) / setting.sure_share
-    needed = np.maximum(memory.weights + memory.activations + memory.reserved + cache, start)
+    needed = np.maximum(memory.beside_cache + cache, start)
     return (memory.host, setting.machine.host_memory), (needed, memory.usable)
 
 

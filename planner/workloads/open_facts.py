@@ -12,6 +12,7 @@ import numpy as np
 from planner.configurations.table import word
 from planner.optimize.source import Candidates, Source
 from planner.request import Request
+from planner.specs.drafting import acceptance
 from planner.specs.search_space import SearchSpace
 from planner.terms import glossary
 from planner.workloads.room import as_many_as_fit, most_at_once
@@ -116,7 +117,44 @@ def open_serving(chosen: Chosen) -> list[OpenFact]:
     model = chosen.source.setting.model
     published = model.quantization or model.expert_quantization or chosen.request.precision
     names = ("kv_cache",) if published else ("quantization", "kv_cache")
+    facts += [*_open_adapters(chosen), *_open_acceptance(chosen)]
     return [*facts, *map(_with_fewer, _open_parameters(chosen, names))]
+
+
+def _open_acceptance(chosen: Chosen) -> list[OpenFact]:
+    """The share of drafts that is accepted, where nobody gave it, at the ends of what is usual."""
+    work = chosen.source.setting.workload
+    if not work.draft_tokens or chosen.request.acceptance_rate is not None:
+        return []
+    usual = acceptance(work.draft_method, is_tree=work.drafts_trees)
+    tried = {
+        f"{rate:g}": chosen.with_setting(partial(_with_work, {"acceptance_rate": rate}))
+        for rate in (usual.low, usual.high)
+    }
+    return [_fact("acceptance_rate", f"{work.acceptance_rate:g}", tried)]
+
+
+def _open_adapters(chosen: Chosen) -> list[OpenFact]:
+    """Kernels of served adapters at half and twice their time: engines differ by as much."""
+    if not chosen.source.setting.max_loras:
+        return []
+    words = ("half as long", "twice as long")
+    tried = {
+        word: chosen.with_setting(partial(_with_adapter_time, factor))
+        for word, factor in zip(words, _FACTORS, strict=True)
+    }
+    return [_fact("adapter_kernels", "as the engine profile has them", tried)]
+
+
+def _with_adapter_time(factor: float, setting: Any) -> Any:
+    execution = setting.engine.execution
+    changed = replace(
+        execution,
+        adapter_kernels=factor * execution.adapter_kernels,
+        adapter_bandwidth_fraction=min(execution.adapter_bandwidth_fraction / factor, 2.0),
+        adapter_launch_time=factor * execution.adapter_launch_time,
+    )
+    return replace(setting, engine=replace(setting.engine, execution=changed))
 
 
 def _with_fewer(fact: OpenFact) -> OpenFact:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from planner.adapter_names import served_targets
 from planner.configurations.choices import checked, listed
 from planner.configurations.table import word
+from planner.enums import AdapterTargets
 from planner.errors import SearchSpaceError, SpecError
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
+from planner.specs.draft_heads import head_of
+from planner.specs.drafting import DraftMethod, acceptance
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
@@ -21,9 +25,6 @@ SINGLE = "serve_single"
 _SPACE = "serve"
 _TOKENS = 1024
 _TYPES = ("quantization", "kv_cache")
-# 1.9 tokens a step are published where 2 are drafted, 2.5 to 3 where 4 are (EAGLE-3 and modules
-# of multi-token prediction in vLLM, SGLang and TensorRT-LLM): 0.57 to 0.72 of each.
-_ACCEPTED = 0.65
 _OF_WORKLOAD = (
     "request_rate",
     "input_variation",
@@ -37,6 +38,8 @@ _OF_WORKLOAD = (
     "draft_cost",
     "redundant_experts",
     "max_model_len",
+    "max_loras",
+    "draft_steps",
 )
 
 
@@ -57,7 +60,8 @@ def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Questio
     model = catalogue.load_model(str(request.model))
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
     work = _work(request, model, notes)
-    if (draft := draft_of(request, model, catalogue)) is not None:
+    draft = draft_of(request, model, catalogue)
+    if request.draft_model is not None and draft is not None:
         notes.digests[f"model {draft.name}"] = text_digest(repr(draft))
     _note_quantization(request, model, notes)
     return Question(
@@ -78,11 +82,22 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
         lengths[name] = _TOKENS if given is None else given
     values = {name: getattr(request, name) for name in _OF_WORKLOAD}
     values["lora_rank"] = request.lora_rank or 0
+    values["lora_targets"] = _targets(request)
+    values["draft_method"] = method = _method(request, model)
+    if request.draft_steps and request.draft_steps > request.draft_tokens:
+        raise SpecError(
+            f"--draft-steps {request.draft_steps} are drafted one after the other, of "
+            f"{request.draft_tokens} with --draft-tokens: give no more."
+        )
     if request.acceptance_rate is None:
-        values["acceptance_rate"] = _ACCEPTED if request.draft_tokens else 0.0
+        values["acceptance_rate"] = 0.0
         if request.draft_tokens:
+            is_tree = (request.draft_steps or request.draft_tokens) < request.draft_tokens
+            usual = acceptance(method, is_tree=is_tree)
+            values["acceptance_rate"] = usual.usual
             notes.defaults["acceptance_rate"] = (
-                f"{_ACCEPTED:g} (as published for drafts; 0.57 to 0.72 is usual)"
+                f"{usual.usual:g} (as published for {method or 'drafts'}; {usual.low:g} to "
+                f"{usual.high:g} is usual)"
             )
     if request.num_requests is not None and request.request_rate is not None:
         raise SpecError(
@@ -114,8 +129,42 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
     return workload
 
 
+def _method(request: Request, model: ModelSpec) -> DraftMethod:
+    """What drafts: as it is said, a model that is named, or modules that the model has."""
+    given = request.draft_method
+    modules = max(model.num_nextn_predict_layers, model.mtp_num_layers)
+    if given is None:
+        if request.draft_model is not None:
+            return DraftMethod.DRAFT_MODEL
+        return DraftMethod.MTP if modules and request.draft_tokens else DraftMethod.UNSAID
+    try:
+        method = DraftMethod(given)
+    except ValueError:
+        known = ", ".join(filter(None, DraftMethod))
+        raise SpecError(f"Unknown draft_method {given!r}. Known: {known}.") from None
+    if (method is DraftMethod.DRAFT_MODEL) != (request.draft_model is not None):
+        raise SpecError("--draft-method draft_model needs --draft-model, and no other method does.")
+    if method is DraftMethod.MTP and not modules:
+        raise SpecError(f"{model.name} has no modules of multi-token prediction: choose another.")
+    return method
+
+
+def _targets(request: Request) -> AdapterTargets:
+    given = request.lora_targets
+    if given and not request.lora_rank:
+        raise SpecError("--lora-targets needs --lora-rank.")
+    try:
+        return served_targets(given)
+    except ValueError:
+        known = ", ".join(AdapterTargets)
+        raise SpecError(
+            f"Unknown lora_targets {given!r}. Known: {known}; or names of modules such as "
+            "q_proj,v_proj."
+        ) from None
+
+
 def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelSpec | None:
-    """The model that drafts tokens, if one is named.
+    """The model that drafts tokens: one that is named, or what the method adds to the model.
 
     Raises
     ------
@@ -123,7 +172,7 @@ def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelS
         It is unknown or faulty, or has other tokens than the model.
     """
     if request.draft_model is None:
-        return None
+        return head_of(model, _method(request, model)) if request.draft_tokens else None
     draft = catalogue.load_model(request.draft_model)
     if draft.vocab_size != model.vocab_size:
         raise SpecError(

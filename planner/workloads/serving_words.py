@@ -40,14 +40,17 @@ def requests(setting: ServingSetting) -> list[str]:
     if work.redundant_experts:
         words.append(f"{work.redundant_experts} copies of experts in a layer")
     if work.lora_rank:
-        words.append(f"LoRA adapters of rank {work.lora_rank}")
+        words.append(f"LoRA adapters of rank {work.lora_rank}, {setting.max_loras:,} in a step")
     return [f"Requests: {', '.join(words)}"]
 
 
 def _drafted(work: ServingWorkload) -> str:
     """Drafts, and how many are kept; with none they only cost, which nobody wants."""
     if work.acceptance_rate:
-        return f"{work.draft_tokens} draft tokens accepted with {work.acceptance_rate:g}"
+        tokens = f"{work.draft_tokens} draft tokens"
+        if work.drafts_trees:
+            tokens += f", {work.drafted_in_a_row} of them in a row,"
+        return f"{tokens} accepted with {work.acceptance_rate:g}"
     return f"{work.draft_tokens} draft tokens, none accepted: give --acceptance-rate"
 
 

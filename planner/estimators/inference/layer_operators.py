@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
 from planner.arrays import CodeArray, FloatArray
+from planner.estimators.inference.adapter_operators import adapters
 from planner.estimators.inference.attention_core import (
     attention_core,
     cached_bytes,
@@ -66,6 +65,7 @@ def end_operators(context: LayerContext) -> Iterator[StepOperator]:
 def _of(context: LayerContext, layer: Layer) -> Iterator[StepOperator]:
     for op in layer.operators:
         yield from _KINDS[type(op)](context, op, layer)
+        yield from adapters(context, op)
 
 
 def _product(context: LayerContext, op: Product, layer: Layer) -> Iterator[StepOperator]:
@@ -86,8 +86,6 @@ def _product(context: LayerContext, op: Product, layer: Layer) -> Iterator[StepO
     if op.module == "router":
         moved = _CHOICE_BYTES * rows * op.columns.whole
         yield context.elementwise("choose_experts", "router", num_bytes=moved)
-    if core and op.reads == "residual":
-        yield from _adapters(context, op, np.asarray(columns))
 
 
 def _joined(context: LayerContext, op: Product, layer: Layer) -> Iterator[StepOperator]:
@@ -128,17 +126,6 @@ def _expansion(context: LayerContext, op: Product, core: AttentionCore) -> Itera
             columns=core.heads / t * width,
             depth=op.depth,
             quantization=SIXTEEN_BIT,
-        )
-
-
-def _adapters(context: LayerContext, op: Product, columns: FloatArray) -> Iterator[StepOperator]:
-    """Low-rank adapters beside the projections of a block's input."""
-    adapter, rows = context.rank.setting.workload.lora_rank, context.rank.tokens
-    if not adapter:
-        return
-    for name, wide, deep in (("down", adapter, op.depth), ("up", columns, adapter)):
-        yield context.linear(
-            f"lora_{name}", "lora", rows=rows, columns=wide, depth=deep, quantization=SIXTEEN_BIT
         )
 
 

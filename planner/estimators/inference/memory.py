@@ -11,6 +11,7 @@ import numpy as np
 from planner.arrays import BoolArray, FloatArray, Numeric, add
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import LinkKind
+from planner.estimators.inference.adapters import adapter_bytes
 from planner.estimators.inference.attention_core import cached_bytes, window
 from planner.estimators.inference.drafts import draft_weights, drafter
 from planner.estimators.inference.scans import state_bytes
@@ -62,9 +63,11 @@ class ServingMemory:
     ``kv_cache`` holds the sequences of the configuration's ``concurrency``; ``room`` is what the
     GPU has for it, ``host_room`` what its host has. ``host``: bytes of host memory that offloaded
     weights and cache take for this GPU. ``usable``: bytes that the engine may use of the GPU.
+    ``adapters``: what is kept at the start for those served beside the model.
     """
 
     weights: FloatArray
+    adapters: FloatArray
     kv_cache: FloatArray
     activations: FloatArray
     reserved: FloatArray
@@ -88,7 +91,12 @@ class ServingMemory:
 
     def needed_for(self, sequences: Numeric) -> FloatArray:
         """What the fullest GPU needs for so many whole sequences on it."""
-        return self.weights + self.activations + self.reserved + self.room.held(sequences)
+        return self.beside_cache + self.room.held(sequences)
+
+    @property
+    def beside_cache(self) -> FloatArray:
+        """All that is no cache."""
+        return self.weights + self.adapters + self.activations + self.reserved
 
     @property
     def most_sequences(self) -> FloatArray:
@@ -115,6 +123,7 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
     c = configurations
     held = weight_bytes(setting, c).total
     weights = held * (1 - c.weight_offload) + draft_weights(setting, c)
+    adapters = adapter_bytes(setting, c)
     reserved = np.asarray(reserved_bytes(setting, c))
     lengths = setting.workload
     longest = _cache_bytes(setting, c, lengths.input_tokens + lengths.output_tokens)
@@ -127,12 +136,13 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
     if setting.engine.scheduler.whole_requests or not setting.engine.scheduler.continuous:
         typical = longest
     caches = (longest, typical, shared)
-    activations, usable, kept = _kept(setting, c, weights, reserved, caches)
+    activations, usable, kept = _kept(setting, c, weights + adapters, reserved, caches)
     size, held_caches = kept.size, kept.shared + kept.sequence * c.concurrency
     offloaded = held * c.weight_offload
     on_host = _room(setting.machine.host_memory - offloaded, caches, c, c.kv_offload)
     return ServingMemory(
         weights=weights,
+        adapters=adapters,
         kv_cache=np.minimum(held_caches, np.maximum(size, kept.longest)),
         activations=activations,
         reserved=reserved,
@@ -218,7 +228,7 @@ def needed_to_start(
     if most is None:
         return needed
     held = sequence_bytes(setting, c, most) * sequences
-    return np.maximum(needed, memory.weights + memory.activations + memory.reserved + held)
+    return np.maximum(needed, memory.beside_cache + held)
 
 
 def longest_request(setting: ServingSetting) -> int:
@@ -240,7 +250,7 @@ def longest_that_fits(
     if not setting.engine.scheduler.continuous:
         sequences = float(np.ravel(configurations.concurrency)[0])
         sequences /= float(np.ravel(configurations.attention_data_parallel)[0])
-    beside = memory.weights + memory.activations + memory.reserved
+    beside = memory.beside_cache
     fits, beyond = 0, longest_request(setting) + 1
     while beyond - fits > 1:
         middle = (fits + beyond) // 2

@@ -59,7 +59,8 @@ class Phases:
 def tokens_per_step(setting: ServingSetting) -> float:
     """Mean tokens a decode step adds to a sequence."""
     w = setting.workload
-    return float(accepted_tokens(draft_tokens=w.draft_tokens, acceptance_rate=w.acceptance_rate))
+    drafted = w.drafted_in_a_row
+    return float(accepted_tokens(draft_tokens=drafted, acceptance_rate=w.acceptance_rate))
 
 
 def decode_steps(setting: ServingSetting) -> FloatArray:

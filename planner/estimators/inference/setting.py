@@ -54,6 +54,13 @@ class ServingSetting:
         return self.machine.gpu.allocatable_memory * self.engine.memory.gpu_memory_utilization
 
     @property
+    def max_loras(self) -> int:
+        """Adapters that a step may have, for which there is room; 0: none are served."""
+        work = self.workload
+        slots = work.max_loras or self.engine.memory.adapter_slots
+        return slots if work.lora_rank else 0
+
+    @property
     def profiled_seqs(self) -> int:
         """Sequences that the engine samples on this GPU before it sizes the cache; 0: none."""
         memory, gpu = self.engine.memory, self.machine.gpu

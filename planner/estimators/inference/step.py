@@ -11,6 +11,7 @@ import numpy as np
 from planner.arrays import FloatArray, Numeric, add
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import AttentionKind, Quantization
+from planner.estimators.inference.adapter_operators import adapter_launches
 from planner.estimators.inference.layer_operators import end_operators, layer_operators
 from planner.estimators.inference.offload import offload_wait
 from planner.estimators.inference.operators import LayerContext, StepOperator
@@ -127,11 +128,13 @@ def _launch_time(rank: Rank, group: LayerGroup, decoding: bool) -> Numeric:
         routing = execution.expert_launch_time
         captured_routing = execution.decode_expert_launch_time
     blocks = group.num_blocks / 2
-    launched = blocks * execution.prefill_launch_time + routing + _mixing(rank, group) + each
+    beside = each + adapter_launches(rank.setting, layer_of(rank.setting.model, group))
+    launched = blocks * execution.prefill_launch_time + routing + _mixing(rank, group) + beside
     if not decoding:
         return launched
     longest = execution.captured_context or np.inf
-    captured = blocks * execution.decode_launch_time + captured_routing + each
+    captured = blocks * execution.decode_launch_time + captured_routing
+    captured = captured + (beside if execution.decode_launch_time > 0 else each)
     return np.where(rank.batch.context > longest, launched, captured)
 
 

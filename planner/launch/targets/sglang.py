@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from planner.launch.drafting import draft_word
+from planner.launch.adapters import target_modules
+from planner.launch.drafting import beside_table, draft_word, method_arguments
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Settings
 from planner.launch.pools import Server, draft_of, servers_of
@@ -37,6 +38,7 @@ from planner.units import GIB
 
 NAME = "sglang"
 _ONLINE = {"fp8": True}
+_WIDTHS = (1, 2, 4, 8)
 _MOST_PREFILL_TOKENS = 16384
 _ROUTER_NOTE = "sglang_router (pip install sglang-router) spreads the requests"
 _HEAD = Variable(name=MASTER_ADDR.name, meaning=MASTER_ADDR.meaning, suffix=":20000")
@@ -50,6 +52,7 @@ def worker_quantities(worker: Worker) -> dict[str, Any]:
     values = common_quantities(worker)
     tokens, drafts = worker.max_num_batched_tokens, values["draft_tokens"]
     offloaded, on_host = values["offloaded_gib"], values["cache_on_host_gib"]
+    steps = values["draft_steps"] or drafts
     decodes = worker.name == DECODE_POOL
     is_rounded = offloaded is not None and offloaded % 1
     return {
@@ -64,8 +67,17 @@ def worker_quantities(worker: Worker) -> dict[str, Any]:
         "offloaded_whole_gib": None if offloaded is None else math.ceil(offloaded),
         "weight_offload": worker.values["weight_offload"] if is_rounded else None,
         "cache_on_host_gb": None if on_host is None else math.ceil(on_host * GIB / 1e9),
+        "draft_method": None if beside_table(worker.job) else values["draft_method"],
         "verified_tokens": None if drafts is None else drafts + 1,
+        "draft_steps": steps,
+        "tree_width": None if steps is None else _width(drafts, steps),
     }
+
+
+def _width(drafts: int, steps: int) -> int:
+    """Branches of a tree of so many tokens and steps; SGLang has 1, 2, 4 and 8."""
+    wanted = -(-drafts // steps)
+    return next((width for width in _WIDTHS if width >= wanted), _WIDTHS[-1])
 
 
 def _quantities(job: Job) -> Mapping[str, Any]:
@@ -78,7 +90,10 @@ def command_options(server: Server) -> list[Argument]:
     if any(argument.words[1:] == ("STANDALONE",) for argument in arguments):
         named = draft_word(server.worker.job)
         arguments.append(Argument(words=("--speculative-draft-model-path", named)))
-    return arguments
+    job = server.worker.job
+    options = ("--speculative-algorithm", "--speculative-draft-model-path")
+    heads = method_arguments(job, *options, upper=True)
+    return [*arguments, *heads, *target_modules(job, says_all=True)]
 
 
 def _process(server: Server) -> Process:

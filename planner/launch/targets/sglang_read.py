@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.launch.accepted import Accepted
+from planner.launch.adapters import put_adapters
 from planner.launch.option_table import OptionTable
 from planner.launch.served import (
     Told,
     known_gpu,
     note_lengths,
+    put_draft_method,
     put_draft_model,
     put_model,
     put_offload,
@@ -19,6 +21,7 @@ from planner.launch.served import (
 )
 from planner.launch.serving import AGGREGATED, DECODE_POOL, PREFILL_POOL
 from planner.launch.understood import Answers, Reading
+from planner.specs.model import ModelSpec
 from planner.units import GIB
 
 _TABLE = OptionTable.load("sglang")
@@ -61,10 +64,10 @@ def answers(reading: Reading) -> Answers:
     told.copy("kv_cache")
     pool = reading.value("pool") or AGGREGATED
     _put_batch(told, ranks, pool)
-    _put_drafts(told)
+    _put_drafts(told, model)
     if reading.has("--enable-lora") or reading.has("--lora-paths"):
-        told.values["lora_rank"] = whole(reading.text("--max-lora-rank")) or 16
-        told.take("--enable-lora", "--max-lora-rank", "--lora-paths", "--max-loras-per-batch")
+        put_adapters(told, "--max-loras-per-batch", 16)
+        told.take("--lora-paths")
     told.copy("gpu_memory_utilization")
     put_offload(told, model, "--cpu-offload-gb")
     if reading.has("--enable-hierarchical-cache"):
@@ -116,7 +119,7 @@ def _put_batch(told: Told, ranks: int, pool: str) -> None:
         )
 
 
-def _put_drafts(told: Told) -> None:
+def _put_drafts(told: Told, model: ModelSpec | None) -> None:
     reading = told.reading
     options = ("algorithm", "num-draft-tokens", "num-steps", "eagle-topk", "draft-model-path")
     told.take(*(f"--speculative-{option}" for option in options))
@@ -124,10 +127,18 @@ def _put_drafts(told: Told) -> None:
         return
     verified = whole(reading.text("--speculative-num-draft-tokens"))
     steps = whole(reading.text("--speculative-num-steps"))
-    number = verified - 1 if verified else steps or 3
+    width = whole(reading.text("--speculative-eagle-topk")) or 1
+    is_tree = bool(verified and steps and width > 1 and verified > steps + 1)
+    number = verified - 1 if verified and (is_tree or not steps) else steps or 3
     told.values["draft_tokens"] = number
-    if reading.text("--speculative-algorithm") == "STANDALONE":
-        put_draft_model(told, reading.text("--speculative-draft-model-path"))
+    if is_tree:
+        told.values["draft_steps"] = steps
+    algorithm = reading.text("--speculative-algorithm")
+    path = reading.text("--speculative-draft-model-path")
+    if algorithm == "STANDALONE":
+        put_draft_model(told, path)
+    else:
+        put_draft_method(told, algorithm, path, model)
     told.notes.append(
         "Tokens are drafted: give --acceptance-rate, the probability that one is accepted."
     )

@@ -115,6 +115,8 @@ def _server(reading: Reading, pool: str) -> Answers:
         told.notes.append(
             "Tokens are drafted: give --acceptance-rate, the probability that one is accepted."
         )
+    if rank := whole(reading.value("lora_rank")):
+        told.values.update(lora_rank=rank, max_loras=whole(reading.value("max_loras")))
     told.values["max_model_len"] = whole(reading.value("max_model_len"))
     note_lengths(told, told.values["max_model_len"])
     return told.answers(pool)

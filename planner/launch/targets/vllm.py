@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from planner.launch.drafting import draft_word
+from planner.launch.adapters import target_modules
+from planner.launch.drafting import beside_table, draft_word, method_arguments
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Settings
 from planner.launch.pools import Server, draft_of, servers_of
@@ -60,6 +61,7 @@ def worker_quantities(worker: Worker) -> dict[str, Any]:
         "splits_experts": experts > 1 and experts == stage,
         "gpu_memory_utilization": worker.total_share,
         "cache_on_host_total_gib": None if on_host is None else on_host * worker.num_gpus,
+        "draft_method": None if beside_table(worker.job) else values["draft_method"],
         "lora_rank": rounded if rank else None,
         "adapters": rank if rank and rank != rounded else None,
     }
@@ -74,7 +76,10 @@ def command_options(server: Server) -> list[Argument]:
     arguments = [Argument.of(setting) for setting in server.settings.options]
     drafts = any(argument.words[1:] == ("draft_model",) for argument in arguments)
     named = Argument(words=("--spec-model", draft_word(server.worker.job)))
-    return [*arguments, *([named] if drafts else [])]
+    job = server.worker.job
+    heads = method_arguments(job, "--spec-method", "--spec-model", upper=False)
+    adapted = target_modules(job, says_all=False)
+    return [*arguments, *([named] if drafts else []), *heads, *adapted]
 
 
 def _process(server: Server) -> Process:

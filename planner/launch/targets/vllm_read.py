@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.launch.accepted import Accepted
+from planner.launch.adapters import put_adapters
 from planner.launch.option_table import OptionTable
 from planner.launch.served import (
     Told,
@@ -13,6 +14,7 @@ from planner.launch.served import (
     json_table,
     known_gpu,
     note_lengths,
+    put_draft_method,
     put_draft_model,
     put_experts,
     put_model,
@@ -94,7 +96,7 @@ def answers(reading: Reading) -> Answers:
     if is_first_engine(reading):
         _put_first_batch(told, model, 1 if is_dense else dp)
     _put_batch(told, 1 if is_dense else dp)
-    _put_drafts(told)
+    _put_drafts(told, model)
     _put_lora(told)
     told.copy("gpu_memory_utilization")
     _note_offload(told)
@@ -179,7 +181,7 @@ def _put_longest(told: Told, model: ModelSpec | None) -> None:
         told.assume("max_model_len", model.max_position_embeddings, why)
 
 
-def _put_drafts(told: Told) -> None:
+def _put_drafts(told: Told, model: ModelSpec | None) -> None:
     config = json_table(told.reading.text("--speculative-config"))
     told.take("--speculative-config", "--spec-method", "--spec-model", "--spec-tokens")
     number = whole(told.reading.value("draft_tokens")) or 0
@@ -188,8 +190,12 @@ def _put_drafts(told: Told) -> None:
         number = given
     if number:
         told.values["draft_tokens"] = number
-        if (config.get("method") or told.reading.text("--spec-method")) in (None, "draft_model"):
-            put_draft_model(told, config.get("model") or told.reading.text("--spec-model"))
+        method = config.get("method") or told.reading.text("--spec-method")
+        path = config.get("model") or told.reading.text("--spec-model")
+        if method in (None, "draft_model"):
+            put_draft_model(told, path)
+        if "draft_model" not in told.values:
+            put_draft_method(told, str(method or ""), str(path or ""), model)
         told.notes.append(
             "Tokens are drafted: give --acceptance-rate, the probability that one is accepted."
         )
@@ -197,8 +203,8 @@ def _put_drafts(told: Told) -> None:
 
 def _put_lora(told: Told) -> None:
     if told.reading.has("--enable-lora"):
-        told.values["lora_rank"] = whole(told.reading.text("--max-lora-rank")) or 16
-        told.take("--enable-lora", "--max-lora-rank", "--lora-modules", "--max-loras")
+        put_adapters(told, "--max-loras", 16)
+        told.take("--lora-modules")
 
 
 def _note_offload(told: Told) -> None:

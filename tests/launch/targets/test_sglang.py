@@ -68,6 +68,27 @@ def test_drafted_tokens_and_the_verified_one() -> None:
         assert ("DRAFT_MODEL" in variables_of(serve)) == (method == "STANDALONE")
 
 
+def test_a_tree_is_as_deep_as_its_steps() -> None:
+    tree = {"num_steps": "5", "eagle_topk": "8", "num_draft_tokens": "64"}
+    options = {f"speculative_{name}": text for name, text in tree.items()}
+    read = TARGET.read(found(TARGET, "x", model="m", speculative_algorithm="EAGLE3", **options))
+    told = ("draft_tokens", "draft_steps", "draft_method")
+    assert [read.values[name] for name in told] == [63, 5, "eagle3"]
+    chain = {**options, "speculative_eagle_topk": "1", "speculative_num_draft_tokens": "6"}
+    read = TARGET.read(found(TARGET, "x", model="m", speculative_algorithm="EAGLE", **chain))
+    assert (read.values["draft_tokens"], read.values["draft_method"]) == (5, "eagle")
+    assert "draft_steps" not in read.values
+    job = planned(
+        model="llama-3.1-8b", engine="sglang", draft_tokens=63, draft_steps=5,
+        draft_method="eagle3", num_gpus=1,
+    )  # fmt: skip
+    (serve,) = TARGET.drafted(job).processes
+    written = {name: value_of(serve, f"--speculative-{name.replace('_', '-')}") for name in tree}
+    assert written == tree
+    assert value_of(serve, "--speculative-algorithm") == "EAGLE3"
+    assert "DRAFT_MODEL" in variables_of(serve)
+
+
 def test_a_cache_that_it_does_not_have_is_told() -> None:
     asked = {"tensor_parallel": 8, "kv_cache": "int8"}
     draft = TARGET.drafted(planned(model="llama-3.1-70b", engine="sglang", settings=asked))

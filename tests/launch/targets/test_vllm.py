@@ -159,8 +159,23 @@ def test_the_model_that_drafts_has_the_name_that_was_given() -> None:
 def test_heads_that_draft_are_no_model_of_their_own() -> None:
     heads = '{"method":"eagle3","model":"org/Llama-3.1-8B-eagle","num_speculative_tokens":3}'
     read = TARGET.read(found(TARGET, "vllm", "serve", "m", speculative_config=heads))
-    assert read.values["draft_tokens"] == 3
+    assert (read.values["draft_tokens"], read.values["draft_method"]) == (3, "eagle3")
     assert "draft_model" not in read.values
+    unsaid = '{"model":"yuhuili/EAGLE3-LLaMA3.1-Instruct-8B","num_speculative_tokens":3}'
+    read = TARGET.read(found(TARGET, "vllm", "serve", "m", speculative_config=unsaid))
+    assert read.values["draft_method"] == "eagle3"
+    ngram = '{"method":"ngram","num_speculative_tokens":5}'
+    read = TARGET.read(found(TARGET, "vllm", "serve", "m", speculative_config=ngram))
+    assert read.values["draft_method"] == "ngram"
+
+
+def test_a_method_that_has_no_model_is_written_by_its_name() -> None:
+    for method, has_heads in (("eagle", True), ("ngram", False)):
+        asked = {"draft_tokens": 2, "draft_method": method}
+        job = planned(model="llama-3.1-8b", engine="vllm", num_gpus=1, **asked)
+        (serve,) = TARGET.drafted(job).processes
+        assert value_of(serve, "--spec-method") == method
+        assert ("DRAFT_MODEL" in variables_of(serve)) == has_heads
 
 
 def test_a_command_with_nothing_but_a_model() -> None:

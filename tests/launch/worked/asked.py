@@ -15,7 +15,7 @@ QUESTIONS = (
     *("lora_targets", "modules_to_save", "double_quantization", "padding", "mean_sample_length"),
     *("mode", "draft_tokens", "acceptance_rate", "draft_model", "max_num_seqs", "enforce_eager"),
     *("redundant_experts", "prefix_cache_hit_rate", "request_rate", "input_variation"),
-    *("output_variation",),
+    *("output_variation", "max_loras"),
 )
 Plan = dict[str, Any]
 
