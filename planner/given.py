@@ -25,6 +25,7 @@ from planner.inputs import (
 )
 from planner.request import ALL, Request
 from planner.terms import Term, glossary, terms_of
+from planner.training_objectives import is_objective
 from planner.workloads.registry import known_workload, workload_of
 
 Said: TypeAlias = Callable[[str], str]
@@ -61,6 +62,9 @@ def make_request(
     """
     asked = {name: value for name, value in given.items() if value is not None}
     workload = _workload(asked.pop("workload", base.workload if base else Request.workload))
+    if workload == "train":
+        asked |= _trained_for(asked, said)
+        asked = {name: value for name, value in asked.items() if value is not None}
     read_fields: dict[str, Any] = {"workload": workload}
     of_options: dict[str, Any] = {}
     for name, value in asked.items():
@@ -219,6 +223,23 @@ def _objectives(workload: str, given: Any, said: Said) -> tuple[str, ...]:
         if not isinstance(word, str):
             raise SearchSpaceError(f"An objective is a name, not {shown(word)}.")
     return tuple(full_name(word, known) for word in words)
+
+
+def _trained_for(asked: Mapping[str, Any], said: Said) -> dict[str, Any]:
+    """What training minimizes where a word for it stands among what is best."""
+    given = asked.get("objectives")
+    if given is None or _is_empty(given):
+        return {}
+    words = several(given, "objectives")
+    named = [word for word in words if isinstance(word, str) and is_objective(word)]
+    if not named:
+        return {}
+    if len(named) > 1 or "training_objective" in asked:
+        raise SearchSpaceError(
+            f"{said('training_objective')} is one of several: give it once, not {', '.join(named)}."
+        )
+    others = [word for word in words if word not in named]
+    return {"training_objective": named[0], "objectives": others or None}
 
 
 def _is_empty(given: Any) -> bool:

@@ -90,6 +90,8 @@ class Request:
     modules_to_save: str | None = None
     double_quantization: bool = True
     virtual_tokens: int | None = None
+    training_objective: str | None = None
+    precompute_ref_log_probs: bool = False
     padding: str | None = None
     mean_sample_length: int | None = None
     sample_length_deviation: int | None = None

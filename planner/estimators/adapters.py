@@ -21,6 +21,7 @@ _CHOSEN = {
     target: tuple(AdapterTargets)[: index + 1] for index, target in enumerate(AdapterTargets)
 }
 """Targets and all that are narrower."""
+_MODULE = "adapter"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,12 +92,19 @@ def adapter_block(share: Share, group: LayerGroup) -> Iterator[Operator]:
         yield from _dequantizations(share, group)
 
 
-def adapter_launches(share: Share, group: LayerGroup) -> float:
-    """Seconds of the host for the forward kernels of ``adapter_block``."""
+def without_adapters(operators: Iterable[Operator]) -> Iterator[Operator]:
+    """Operators of a layer whose adapters are switched off."""
+    return (operator for operator in operators if operator.module != _MODULE)
+
+
+def adapter_launches(share: Share, group: LayerGroup, *, switched_off: bool = False) -> float:
+    """Seconds of the host for the forward kernels of ``adapter_block``; ``switched_off``: of what
+    frozen matrices need alone.
+    """
     workload, execution = share.setting.workload, share.setting.framework.execution
     if not workload.is_frozen:
         return 0.0
-    count = len(adapted_matrices(share.setting, group))
+    count = 0 if switched_off else len(adapted_matrices(share.setting, group))
     time = count * execution.adapter_launch_time
     if workload.adapter is AdapterKind.QLORA:
         time += (
@@ -149,7 +157,7 @@ def _adapter(share: Share, matrix: Adapted) -> Operator:
     summed_gradient = machine.memory_time(4.0 * outputs + 6.0 * inputs, kernels=2)
     return Operator(
         name=matrix.name,
-        module="adapter",
+        module=_MODULE,
         forward=add((down, up, summed)),
         backward=add((*gradients, summed_gradient)),
         flops=np.asarray(2.0 * rank * rows * (np.asarray(depth) + columns)),
@@ -170,7 +178,7 @@ def _prefix(share: Share, group: LayerGroup) -> Iterator[Operator]:
     both = machine.gemm_time(rows, v, core.qk_dim + core.v_dim, machine.sixteen_bit)
     yield Operator(
         name="prefix",
-        module="adapter",
+        module=_MODULE,
         forward=both,
         backward=2.0 * both,
         flops=np.asarray(2.0 * rows * v * (core.qk_dim + core.v_dim)),

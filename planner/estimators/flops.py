@@ -61,18 +61,25 @@ def model_flops_per_token(
 
     N are the active parameters in matrix multiplications; attention is counted without
     the causal mask, as PaLM, Megatron-LM and torchtitan do. Frozen weights have no
-    gradient: ``4 N``, and 6 per parameter of the adapters of a setting.
+    gradient: ``4 N``, and 6 per parameter of the adapters of a setting. Passes without gradients
+    that the objective needs, such as those of a reference model, are ``2 N`` each: none of it is
+    done twice.
 
     References
     ----------
     .. [1] A. Chowdhery et al., "PaLM," 2022, arXiv:2204.02311, appendix B.
     """
     forward = 2.0 * matmul_parameters(model) + attention_flops_per_token(model, sequence_length)
-    if setting is None or not setting.workload.is_frozen:
+    if setting is None:
         return 3.0 * forward
+    of_policy, of_reference = setting.workload.forward_passes
+    passes = 3.0 + of_policy + of_reference
+    if not setting.workload.is_frozen:
+        return passes * forward
     spared = 2.0 * matmul_parameters(model)
-    logits = model.vocab_size * model.hidden_size if setting.workload.saves_ends else 0
-    return 3.0 * forward - spared + 6.0 * _in_adapters(setting) + 2.0 * logits
+    logits = model.head_columns * model.hidden_size if setting.workload.saves_ends else 0
+    adapters = (6.0 + 2.0 * of_policy) * _in_adapters(setting)
+    return passes * forward - spared + adapters + 2.0 * logits
 
 
 def _feed_forward_met(model: ModelSpec) -> int:
@@ -91,7 +98,8 @@ def saved_parameter_count(setting: Setting) -> int:
     model = setting.model
     if not setting.workload.saves_ends:
         return 0
-    return (1 if model.tie_word_embeddings else 2) * model.vocab_size * model.hidden_size
+    logits = 0 if model.ties_head else model.head_columns
+    return (model.vocab_size + logits) * model.hidden_size
 
 
 def _in_adapters(setting: Setting) -> int:

@@ -112,6 +112,8 @@ def _saved_ends(model: ModelSpec, whole: StageParameters, matrix: FloatArray) ->
     if not np.any(matrix):
         return np.zeros(())
     first = np.where(whole.is_first, matrix, 0.0)
+    if model.num_labels:
+        return first
     one = whole.is_first & model.tie_word_embeddings
     return first + np.where(whole.is_last & ~one, matrix, 0.0)
 
@@ -192,7 +194,7 @@ def _end_parameters(
     """
     modules = model.mtp_num_layers
     matrix = model.vocab_size * model.hidden_size / tensor_parallel
-    copied = model.tie_word_embeddings or modules > 0
+    copied = model.ties_head or modules > 0
     copy = np.where(is_first, 0.0, matrix) if copied else 0.0
     first, last, projected = (
         _dense_share(end, tensor_parallel)

@@ -47,6 +47,11 @@ def launch_of(request: Request, target: str, wrapper: str) -> Launch:
     """
     tool, wrapped = target_of(target), wrapper_of(wrapper)
     job = Job.of(request)
+    if job.learns_preferences:
+        raise LaunchError(
+            f"No launch file of {job['training_objective']} is written: start from one of yours, "
+            "`planner estimate --from FILE --write`."
+        )
     draft = tool.drafted(job)
     if not draft.processes:  # it writes whole documents, which need nothing around them
         if wrapper not in _AS_THEY_ARE:

@@ -84,12 +84,20 @@ def _speed(runs: Any) -> dict[str, str]:
         "step time": text.duration(first(runs.step_time)),
         "tokens/s": text.count(tokens),
         "tokens/s/GPU": text.significant(tokens / num_gpus),
+        **_samples(estimate),
         "MFU": f"{text.percent(first(estimate.model_flops_utilization))} "
         "(model FLOPs over the dense peak)",
         "HFU": f"{text.percent(first(estimate.hardware_flops_utilization))} "
         "(with what is recomputed)",
         "TFLOP/s/GPU": text.significant(first(estimate.model_flops_per_second_per_gpu) / TERA),
     }
+
+
+def _samples(estimate: Any) -> dict[str, str]:
+    """Samples per second of preference training, whose samples are several sequences."""
+    if not estimate.setting.workload.training_objective.is_preference:
+        return {}
+    return {"samples/s": text.significant(first(estimate.samples_per_second))}
 
 
 def _print_run(console: Console, runs: Any) -> None:

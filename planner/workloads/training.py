@@ -28,6 +28,7 @@ from planner.terms import plain_values, terms_of
 from planner.text import large
 from planner.workloads.adapters import adapter_answers, adapter_words, sample_answers
 from planner.workloads.base import Scene, Wording, Workload, judged_once
+from planner.workloads.objectives import objective_answers, objective_words
 from planner.workloads.open_facts import open_training
 from planner.workloads.place import share_of_peak
 from planner.workloads.training_question import SINGLE, ask_training
@@ -191,19 +192,22 @@ def _settled(source: Source) -> dict[str, Any]:
         "total_tokens": work.total_tokens,
         "reliability": source.asked["reliability"],
     }
-    answers |= sample_answers(work)
+    answers |= sample_answers(work) | objective_answers(work)
+    if work.training_objective.is_preference and not work.is_frozen:
+        return answers
     if not work.is_frozen:
         return answers | {"mtp_num_layers": setting.model.mtp_num_layers}
     return answers | adapter_answers(work) | {"adapter": str(work.adapter)}
 
 
 def _asked(setting: Setting) -> list[str]:
-    """What of a frozen model is trained."""
+    """What of a frozen model is trained, and what samples take beside a trained sequence."""
     work = setting.workload
+    words = objective_words(work)
     if not work.is_frozen:
-        return []
+        return words
     count = large(adapter_parameter_count(setting))
-    return [f"{adapter_words(work)}: {count} parameters trained"]
+    return [f"{adapter_words(work)}: {count} parameters trained", *words]
 
 
 def _in_short(row: Mapping[str, Any]) -> str:

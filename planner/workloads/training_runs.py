@@ -292,10 +292,12 @@ class TrainingRuns(Candidates):
     def _predictions(self) -> Columns:
         estimate, run = self.estimate, self.run
         lasting = run.goodput
+        preferred = estimate.setting.workload.training_objective.is_preference
         return {
             "step_time_s": estimate.step_time,
             "tokens_per_s": estimate.tokens_per_second,
             "tokens_per_s_per_gpu": estimate.tokens_per_second / self.num_gpus,
+            **({"samples_per_s": estimate.samples_per_second} if preferred else {}),
             "model_flops_utilization": estimate.model_flops_utilization,
             "hardware_flops_utilization": estimate.hardware_flops_utilization,
             "tflops_per_gpu": estimate.model_flops_per_second_per_gpu / TERA,

@@ -22,6 +22,7 @@ FOLLOWING = {"pipeline_schedule": ("one_forward_one_backward", "interleaved")}
 TOLD = (
     "step_time_s",
     "tokens_per_s_per_gpu",
+    "samples_per_s",
     "model_flops_utilization",
     "cost_usd",
     "time_to_train_days",

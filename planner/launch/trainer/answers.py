@@ -7,6 +7,7 @@ from functools import cache
 from planner.adapter_names import is_one_end, targets_of
 from planner.launch.option_table import OptionTable
 from planner.launch.trainer.batch import batch_said, split_said
+from planner.launch.trainer.objective import OBJECTIVE_OPTIONS, objective_said
 from planner.launch.trainer.said import Collected, Said
 from planner.launch.trainer.states import (
     framework_said,
@@ -16,6 +17,7 @@ from planner.launch.trainer.states import (
 )
 from planner.launch.understood import Answers
 from planner.optimizer_names import optimizer_of
+from planner.training_objectives import TrainingObjective
 
 _TRL_LENGTH = 1024
 _RANKS = {True: 16, False: 8}
@@ -27,16 +29,19 @@ _BITS = ("--bits", "--quantization_bit")
 _MODELS = ("--model_name_or_path", "--model_name", "--base_model", "--model", "--config_name")
 
 
-def answered(said: Said) -> Answers:
-    """The answers of a script and the files beside it.
+def answered(said: Said, name: str = "") -> Answers:
+    """The answers of a script and the files beside it; ``name`` is that of the file.
 
     Raises
     ------
     LaunchError
         Batch sizes or GPUs contradict each other.
+    SpecError
+        What it trains is not predicted.
     """
     found = Collected()
     _model(said, found)
+    objective_said(said, found, name)
     _adapter(said, found)
     split_said(said, found)
     batch_said(said, found)
@@ -54,6 +59,7 @@ def answered(said: Said) -> Answers:
         for option in meaning.options
     }
     told |= {name.removeprefix("--") for name in (*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS)}
+    told |= {name.removeprefix("--") for name in OBJECTIVE_OPTIONS}
     told |= {"deepspeed", "fsdp", "fsdp_config", "bits"}
     # What is switched off, or left to others, says that it has no part in it.
     told |= {
@@ -157,7 +163,13 @@ def _length(said: Said, found: Collected) -> None:
     steps, batch = said.number("script", "training_steps"), found.values.get("global_batch_size")
     length = found.values.get("sequence_length")
     if steps and batch and length:
-        found.values["total_tokens"] = steps * batch * length
+        found.values["total_tokens"] = steps * batch * length * _sequences(found)
+
+
+def _sequences(found: Collected) -> int:
+    """Sequences of a sample."""
+    objective = found.values.get("training_objective")
+    return TrainingObjective(objective).sequences_per_sample if objective else 1
 
 
 def _optimizer(said: Said, found: Collected) -> None:

@@ -26,6 +26,9 @@ _SAME = {
     "bnb_config_kwargs.bnb_4bit_use_double_quant": "--use_bnb_nested_quant",
     "activation_offloading": "--activation_offloading",
     "optimizer": "--optim",
+    "rl": "--rl",
+    "reward_model": "--reward_model",
+    "precompute_ref_log_probs": "--precompute_ref_log_probs",
     "attn_implementation": "--attn_implementation",
     "deepspeed": "--deepspeed",
     "fsdp": "--fsdp",
@@ -92,7 +95,7 @@ def axolotl_answers(reading: Reading) -> Answers:
         Its values contradict each other.
     """
     found = reading.found
-    sources = Sources()
+    sources = Sources(name=found.name)
     sources.worlds.append(found.world)
     documents = [found, *(file for file in found.files.values() if "base_model" in file.options)]
     for document in documents:
