@@ -37,6 +37,8 @@ TRIALS = 2000
 
 _MOST_AT_ONCE = 10**7
 _BURST_OF = ("serve",)
+# Of a plan that is changed, one of them takes the place of the others.
+_RUN_LENGTHS = ("total_tokens", "num_samples", "max_steps")
 _FIELDS = tuple(field.name for field in fields(Request))
 _OF_OPTUNA = ("trials", "seed", "sampler", "storage")
 NEEDS = {
@@ -83,6 +85,8 @@ def make_request(
     _refuse_twice(of_options, set_names)
     kept = base.settings if base else {}
     read_fields["settings"] = {**kept, **set_names, **of_options}
+    if base is not None and set(_RUN_LENGTHS) & set(read_fields):
+        base = replace(base, total_tokens=None, num_samples=None, max_steps=None)
     if base is None and "model" not in read_fields:
         raise SpecError(f"Give a model with {said('model')}.")
     request = Request(**read_fields) if base is None else replace(base, **read_fields)

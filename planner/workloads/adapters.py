@@ -103,11 +103,12 @@ def sample_fields(
     padding = _word("padding", request.padding or Padding.PACKED, Padding)
     mean, deviation = request.mean_sample_length, request.sample_length_deviation
     if padding is Padding.PACKED:
-        if mean is not None or deviation is not None:
+        counted = request.num_samples is not None and deviation is None
+        if (mean is not None and not counted) or deviation is not None:
             given = "sample_length_deviation" if mean is None else "mean_sample_length"
             raise SearchSpaceError(
                 f"Samples that are packed fill their sequences: {given} needs padding "
-                "longest, full or none."
+                "longest, full or none, or num_samples."
             )
         return {}
     if mean is None or not _is_whole(mean, 1, sequence_length):

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from planner.enums import AdapterKind
 from planner.errors import SearchSpaceError, SpecError
-from planner.estimators.parameters import count_parameters
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.load import check_spec, text_digest
@@ -20,15 +19,14 @@ from planner.workloads.base import Question
 from planner.workloads.notes import Notes
 from planner.workloads.objectives import objective_of
 from planner.workloads.place import gpu_counts
+from planner.workloads.run_length import with_tokens
 
 SINGLE = "single"
 _SEQUENCE_LENGTH = 2048
 _BATCH_TOKENS = 4 * 2**20
-_TOKENS_PER_PARAMETER = 20
 _FINE_TUNING_BATCH = 128
 # A batch that is changed so that GPUs can share it has so many shares at least.
 _FEWEST_SHARES = 4
-_FINE_TUNING_TOKENS = 1e9
 _ADAPTER_FRAMEWORK = "hf-trainer"
 
 
@@ -86,12 +84,8 @@ def _work(
         batch, origin = _divisible(batch, origin, counts)
         what = "pairs of sequences" if objective.sequences_per_sample > 1 else "sequences"
         notes.defaults["global_batch_size"] = f"{batch:,} {what} ({origin})"
-    tokens = request.total_tokens
-    if tokens is None:
-        tokens, origin = _default_tokens(objective, model)
-        notes.defaults["total_tokens"] = f"{tokens / 1e9:,.0f} billion ({origin})"
     _check_length(model, s)
-    values = {"sequence_length": s, "global_batch_size": batch, "total_tokens": tokens}
+    values = {"sequence_length": s, "global_batch_size": batch, "total_tokens": 1.0}
     adapter = adapter_fields(request, notes.defaults)
     if request.pipeline_layout:
         _check_layout(model, request)
@@ -102,9 +96,10 @@ def _work(
         "precompute_ref_log_probs": request.precompute_ref_log_probs,
     }
     samples = sample_fields(request, s, notes.defaults)
-    return check_spec(
+    work = check_spec(
         TrainingWorkload, {**values, **told, **adapter, **samples}, where="the workload"
     )
+    return with_tokens(work, request, model, notes)
 
 
 def _check_layout(model: ModelSpec, request: Request) -> None:
@@ -138,17 +133,6 @@ def _divisible(batch: int, origin: str, counts: tuple[int, ...]) -> tuple[int, s
     while 2 * unit * _FEWEST_SHARES <= batch and count % (2 * unit) == 0:
         unit *= 2
     return round(batch / unit) * unit, f"{origin}: {batch:,}, so that {count:,} GPUs can share it"
-
-
-def _default_tokens(objective: TrainingObjective, model: ModelSpec) -> tuple[float, str]:
-    """Tokens of a run where the user gives none, and where they come from."""
-    if objective is not TrainingObjective.PRETRAIN:
-        return _FINE_TUNING_TOKENS, "default of fine-tuning"
-    given = model.training.total_tokens if model.training else None
-    if given is not None:
-        return given, _origin(model, True)
-    tokens = float(_TOKENS_PER_PARAMETER * count_parameters(model).total)
-    return tokens, "20 per parameter, arXiv:2203.15556"
 
 
 def _sequences(tokens_over_length: float) -> int:

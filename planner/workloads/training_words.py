@@ -25,6 +25,7 @@ TOLD = (
     "samples_per_s",
     "model_flops_utilization",
     "cost_usd",
+    "cost_per_million_trained_tokens_usd",
     "time_to_train_days",
     "calendar_time_days",
 )

@@ -17,6 +17,7 @@ _SAME = {
     "sample_packing": "--packing",
     "gradient_accumulation_steps": "--gradient_accumulation_steps",
     "max_steps": "--max_steps",
+    "num_epochs": "--num_train_epochs",
     "fp16": "--fp16",
     "load_in_4bit": "--load_in_4bit",
     "load_in_8bit": "--load_in_8bit",
