@@ -90,6 +90,7 @@ class Request:
     mtp_num_layers: int | None = None
     adapter: str | tuple[str, ...] = "none"
     lora_targets: str | None = None
+    expert_adapters: str | None = None
     modules_to_save: str | None = None
     double_quantization: bool = True
     virtual_tokens: int | None = None

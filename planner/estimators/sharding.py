@@ -9,7 +9,7 @@ import numpy as np
 from planner.arrays import BoolArray, FloatArray, add
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import AdapterKind
-from planner.estimators.adapters import layer_adapter_parameters
+from planner.estimators.adapters import layer_adapter_parameters, layer_expert_parameters
 from planner.estimators.machine import Group
 from planner.estimators.share import Setting
 from planner.estimators.stages import StageLayers, stage_layers
@@ -72,16 +72,19 @@ def stage_parameters(
     dense = tuple(
         layer_adapter_parameters(setting, group, c.tensor_parallel) for group in model.layer_groups
     )
-    nothing = np.zeros(())
+    experts = tuple(
+        layer_expert_parameters(setting, group, c.expert_parallel, c.expert_tensor_parallel)
+        for group in model.layer_groups
+    )
     saved = saved_share(setting) * whole.end
     adapters = replace(
         whole,
         dense=_on_stages(whole.layers, dense)
         + _saved_ends(model, whole, saved)
         + _prompt(setting, whole),
-        experts=np.zeros_like(whole.experts),
+        experts=np.zeros_like(whole.experts) + _on_stages(whole.layers, experts),
         layer_dense=dense,
-        layer_experts=(nothing,) * len(dense),
+        layer_experts=experts,
         end=saved,
     )
     return replace(whole, adapters=adapters)

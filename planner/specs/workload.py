@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from planner.adapter_names import ExpertAdapters
 from planner.enums import AdapterKind, AdapterTargets, Padding, SavedModules
 from planner.specs.checked import checked
 from planner.training_objectives import TrainingObjective
@@ -37,6 +38,7 @@ class TrainingWorkload:
     adapter: AdapterKind = AdapterKind.NONE
     lora_rank: Annotated[int, Field(ge=1, le=100_000)] = 16
     lora_targets: AdapterTargets = AdapterTargets.ATTENTION
+    expert_adapters: ExpertAdapters = ExpertAdapters.NONE
     modules_to_save: SavedModules = SavedModules.NONE
     double_quantization: bool = True
     virtual_tokens: Annotated[int, Field(ge=0, le=100_000)] = 0

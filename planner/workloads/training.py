@@ -12,7 +12,7 @@ from planner.configurations.enumerate import OpenMesh, training_mesh
 from planner.configurations.table import word
 from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.configurations.training_rules import unsupported
-from planner.enums import AdapterKind, ComputePrecision, Precision
+from planner.enums import AdapterKind, AdapterTargets, ComputePrecision, Precision
 from planner.errors import SearchSpaceError
 from planner.estimators.flops import adapter_parameter_count
 from planner.estimators.ideal import ideal_framework
@@ -26,7 +26,13 @@ from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
 from planner.terms import plain_values, terms_of
 from planner.text import large
-from planner.workloads.adapters import adapter_answers, adapter_words, sample_answers
+from planner.workloads.adapters import (
+    adapter_answers,
+    adapter_words,
+    expert_words,
+    sample_answers,
+    with_expert_adapters,
+)
 from planner.workloads.base import Scene, Wording, Workload, judged_once
 from planner.workloads.objectives import objective_answers, objective_words
 from planner.workloads.open_facts import open_training
@@ -51,13 +57,14 @@ def _sources(scene: Scene) -> list[Source]:
         raise SearchSpaceError(
             f"{scene.profile.name} trains no virtual tokens: leave out --framework, or train lora."
         )
+    work = with_expert_adapters(question.work, question.request, question.model, scene.profile)
     mesh = mesh_of(
         scene.space,
         question.request.settings,
         num_gpus=question.counts,
         model=question.model,
         framework=scene.profile,
-        workload=question.work,
+        workload=work,
     )
     gpu = place.machine.gpu
     return [
@@ -66,7 +73,7 @@ def _sources(scene: Scene) -> list[Source]:
                 machine=place.machine,
                 model=question.model,
                 framework=scene.profile,
-                workload=question.work,
+                workload=work,
             ),
             mesh=mesh,
             counts=question.counts,
@@ -207,7 +214,10 @@ def _asked(setting: Setting) -> list[str]:
     if not work.is_frozen:
         return words
     count = large(adapter_parameter_count(setting))
-    return [f"{adapter_words(work)}: {count} parameters trained", *words]
+    adapters = adapter_words(work)
+    if setting.model.num_experts and work.lora_targets is AdapterTargets.ALL_LINEAR:
+        adapters += f", {expert_words(work)}" if work.adapter.is_low_rank else ""
+    return [f"{adapters}: {count} parameters trained", *words]
 
 
 def _in_short(row: Mapping[str, Any]) -> str:

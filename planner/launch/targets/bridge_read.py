@@ -323,4 +323,6 @@ def _adapter(given: Mapping[str, Given]) -> dict[str, Any]:
     modules = _text(given.get("peft.target_modules")) or "linear_fc1 linear_proj"
     widest = [name for module, name in _TARGETS.items() if module in modules]
     values = {"adapter": "lora", "lora_rank": rank or "32"}
+    if "all_linear" in widest[-1:] and _text(given.get("peft.share_expert_adapters")) == "false":
+        values["expert_adapters"] = "each"
     return {**values, **({"lora_targets": widest[-1]} if widest else {})}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from planner.adapter_names import is_one_end, targets_of
+from planner.adapter_names import ExpertAdapters, is_one_end, names_feed_forward, targets_of
 from planner.launch.option_table import OptionTable
 from planner.launch.trainer.batch import batch_said, split_said
 from planner.launch.trainer.objective import OBJECTIVE_OPTIONS, objective_said
@@ -137,6 +137,8 @@ def _adapter(said: Said, found: Collected) -> None:
         found.default("lora_targets", "query_value", reason)
     else:
         found.values["lora_targets"] = lora_targets(modules.split())
+        if names_feed_forward(modules):
+            found.values["expert_adapters"] = str(ExpertAdapters.EACH)
 
 
 def _scales(said: Said, found: Collected) -> None:
