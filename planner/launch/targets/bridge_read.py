@@ -137,6 +137,9 @@ def _completed(
         defaults["zero_stage"] = "1, as recipes do"
     if how:
         notes.append(how)
+        # Recipes of models with experts set it: most leave each expert whole.
+        if defaults.pop("expert_tensor_parallel", None):
+            del values["expert_tensor_parallel"]
     notes = [note for note in notes if "--bf16" not in note and "vocabulary" not in note]
     return replace(
         read,
