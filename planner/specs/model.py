@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -175,11 +175,12 @@ class LayerGroup:
 
 @checked
 class TrainingDefaults:
-    """The published training set-up of a model."""
+    """The published training set-up of a model; ``precision`` is that of its matrix products."""
 
     sequence_length: Size
     global_batch_tokens: Annotated[float, Field(gt=0, lt=1e12)] | None = None
     total_tokens: Annotated[float, Field(gt=0, lt=1e18)] | None = None
+    precision: Literal["bf16", "fp16", "fp8", "fp4"] = "bf16"
     source: Annotated[str, Field(min_length=1)]
 
     @model_validator(mode="after")

@@ -37,7 +37,8 @@ from planner.workloads.base import Scene, Wording, Workload, judged_once
 from planner.workloads.objectives import objective_answers, objective_words
 from planner.workloads.open_facts import open_training
 from planner.workloads.place import share_of_peak
-from planner.workloads.training_question import SINGLE, ask_training
+from planner.workloads.published_precision import SINGLE, has_precision, published_precision
+from planner.workloads.training_question import ask_training
 from planner.workloads.training_runs import TrainingSource
 from planner.workloads.training_timed import training_steps
 from planner.workloads.training_words import DEGREES, TOLD, brief
@@ -58,9 +59,13 @@ def _sources(scene: Scene) -> list[Source]:
             f"{scene.profile.name} trains no virtual tokens: leave out --framework, or train lora."
         )
     work = with_expert_adapters(question.work, question.request, question.model, scene.profile)
+    settings = question.request.settings
+    precision = published_precision(question.request, question.model, work.training_objective)
+    if precision is not None and has_precision(place.machine.gpu, precision):
+        settings = {**settings, "precision": [precision]}
     mesh = mesh_of(
         scene.space,
-        question.request.settings,
+        settings,
         num_gpus=question.counts,
         model=question.model,
         framework=scene.profile,

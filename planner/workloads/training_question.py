@@ -19,9 +19,9 @@ from planner.workloads.base import Question
 from planner.workloads.notes import Notes
 from planner.workloads.objectives import objective_of
 from planner.workloads.place import gpu_counts
+from planner.workloads.published_precision import SINGLE, precision_note, published_precision
 from planner.workloads.run_length import with_tokens
 
-SINGLE = "single"
 _SEQUENCE_LENGTH = 2048
 _BATCH_TOKENS = 4 * 2**20
 _FINE_TUNING_BATCH = 128
@@ -45,6 +45,9 @@ def ask_training(request: Request, catalogue: Catalogue, notes: Notes) -> Questi
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
     work = _work(request, model, notes, counts)
     objective = work.training_objective
+    word = published_precision(request, model, objective)
+    if word and (note := precision_note(request, catalogue, model, word)):
+        notes.defaults["precision"] = note
     if objective is TrainingObjective.RM:
         model = replace(model, num_labels=1)
     if not objective.is_preference:
