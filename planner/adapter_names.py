@@ -3,8 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import StrEnum
 
 from planner.enums import AdapterTargets, SavedModules
+
+
+class ExpertAdapters(StrEnum):
+    """Adapters of routed experts where all linear layers have one.
+
+    ``NONE``: fused experts of Transformers 5 and of gpt-oss are no linear layers, though PEFT's
+    development of August 2026 finds those of Mixtral and Qwen by ``all-linear``, too.
+    ``SHARED``: one for all experts of a rank (NVIDIA-NeMo/Megatron-Bridge@067f987d, peft/lora.py,
+    ``share_expert_adapters``). ``EACH``: one for each, as ms-swift gives them on Megatron, and PEFT
+    where modules are named (huggingface/peft@5d602fdb, utils/transformers_weight_conversion.py).
+    """
+
+    NONE = "none"
+    SHARED = "shared"
+    EACH = "each"
+
 
 _QUERY_VALUE = {"q_proj", "v_proj", "q_b_proj", "kv_b_proj", "c_attn", "query_key_value"}
 _ATTENTION = {
@@ -20,6 +37,7 @@ _FEED_FORWARD = {
 _EMBEDDING = {
     *("embed_tokens", "wte", "embed_in", "word_embeddings", "tok_embeddings", "embedding"),
 }
+_ALL = AdapterTargets.ALL_LINEAR
 _LOGITS = {"lm_head", "embed_out", "output_layer"}
 
 
@@ -33,6 +51,16 @@ def targets_of(modules: Iterable[str]) -> AdapterTargets:
     if names == {"all"} or any(map(_is_forward, names)):
         return AdapterTargets.ALL_LINEAR
     return AdapterTargets.QUERY_VALUE if names <= _QUERY_VALUE else AdapterTargets.ATTENTION
+
+
+def names_feed_forward(given: str) -> bool:
+    """Whether modules of feed-forwards are named one by one, not by the word for all of them.
+
+    >>> names_feed_forward("q_proj,gate_proj"), names_feed_forward("all_linear")
+    (True, False)
+    """
+    names = _plain([given]) - {"all-linear", "all"}
+    return bool(names & _FEED_FORWARD) or any(map(_is_forward, names - {str(_ALL)}))
 
 
 def targets_named(given: str) -> str:

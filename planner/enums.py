@@ -288,7 +288,7 @@ class AdapterKind(StrEnum):
 class AdapterTargets(StrEnum):
     """Matrices with an adapter: queries and values, all of attention, or feed-forwards too.
 
-    Routed experts and their router never have one.
+    Whether routed experts have one too is a choice of its own; their router never has.
     """
 
     QUERY_VALUE = "query_value"

@@ -25,6 +25,7 @@ from planner.inputs import (
 )
 from planner.request import ALL, Request
 from planner.terms import Term, glossary, terms_of
+from planner.training_objectives import is_objective
 from planner.workloads.registry import known_workload, workload_of
 
 Said: TypeAlias = Callable[[str], str]
@@ -36,6 +37,8 @@ TRIALS = 2000
 
 _MOST_AT_ONCE = 10**7
 _BURST_OF = ("serve",)
+# Of a plan that is changed, one of them takes the place of the others.
+_RUN_LENGTHS = ("total_tokens", "num_samples", "max_steps")
 _FIELDS = tuple(field.name for field in fields(Request))
 _OF_OPTUNA = ("trials", "seed", "sampler", "storage")
 NEEDS = {
@@ -64,6 +67,9 @@ def make_request(
     """
     asked = {name: value for name, value in given.items() if value is not None}
     workload = _workload(asked.pop("workload", base.workload if base else Request.workload))
+    if workload == "train":
+        asked |= _trained_for(asked, said)
+        asked = {name: value for name, value in asked.items() if value is not None}
     read_fields: dict[str, Any] = {"workload": workload}
     of_options: dict[str, Any] = {}
     for name, value in asked.items():
@@ -82,6 +88,8 @@ def make_request(
     _refuse_twice(of_options, set_names)
     kept = base.settings if base else {}
     read_fields["settings"] = {**kept, **set_names, **of_options}
+    if base is not None and set(_RUN_LENGTHS) & set(read_fields):
+        base = replace(base, total_tokens=None, num_samples=None, max_steps=None)
     if base is None and "model" not in read_fields:
         raise SpecError(f"Give a model with {said('model')}.")
     request = Request(**read_fields) if base is None else replace(base, **read_fields)
@@ -222,6 +230,23 @@ def _objectives(workload: str, given: Any, said: Said) -> tuple[str, ...]:
         if not isinstance(word, str):
             raise SearchSpaceError(f"An objective is a name, not {shown(word)}.")
     return tuple(full_name(word, known) for word in words)
+
+
+def _trained_for(asked: Mapping[str, Any], said: Said) -> dict[str, Any]:
+    """What training minimizes where a word for it stands among what is best."""
+    given = asked.get("objectives")
+    if given is None or _is_empty(given):
+        return {}
+    words = several(given, "objectives")
+    named = [word for word in words if isinstance(word, str) and is_objective(word)]
+    if not named:
+        return {}
+    if len(named) > 1 or "training_objective" in asked:
+        raise SearchSpaceError(
+            f"{said('training_objective')} is one of several: give it once, not {', '.join(named)}."
+        )
+    others = [word for word in words if word not in named]
+    return {"training_objective": named[0], "objectives": others or None}
 
 
 def _is_empty(given: Any) -> bool:

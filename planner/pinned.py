@@ -164,6 +164,8 @@ def answers_of(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
         is_choice = given in (None, ALL) or isinstance(given, tuple | list)
         if name != _WHOLE_SPACE:
             answers[name] = made if is_choice or name == profile else given
+    if answers.get("num_samples") or answers.get("max_steps"):  # they say the tokens
+        answers["total_tokens"] = None
     if "prefill_gpu" in answers:  # the same as the other GPUs where nobody named one
         answers["prefill_gpu"] = plan.request.prefill_gpu
     if row.get("prefill_gpu") is None:

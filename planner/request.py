@@ -42,7 +42,7 @@ class Request:
         takes then. Where nobody gives one, limits are judged as predicted, and plans fit that do so
         as surely as makes both wrong verdicts on published runs as rare
         (`planner.confidence.fits.default_fit_confidence`)
-    total_tokens : tokens of the run
+    total_tokens : tokens of the run; or ``num_samples`` and ``epochs``, or ``max_steps``
     price : USD per GPU and hour, or text with that of several: ``"h100=1.9,b200=4"``
     contract, provider : on what terms GPUs are had, and from whom; where nobody says so,
         the median of what sellers ask on demand
@@ -82,14 +82,20 @@ class Request:
     sequence_length: int | None = None
     global_batch_size: int | None = None
     total_tokens: float | None = None
+    num_samples: int | None = None
+    epochs: float | None = None
+    max_steps: int | None = None
     dropout: bool = False
     pipeline_layout: str | None = None
     mtp_num_layers: int | None = None
     adapter: str | tuple[str, ...] = "none"
     lora_targets: str | None = None
+    expert_adapters: str | None = None
     modules_to_save: str | None = None
     double_quantization: bool = True
     virtual_tokens: int | None = None
+    training_objective: str | None = None
+    precompute_ref_log_probs: bool = False
     padding: str | None = None
     mean_sample_length: int | None = None
     sample_length_deviation: int | None = None

@@ -60,7 +60,10 @@ def taking(*kinds: str, without: Iterable[str] = (), how: Iterable[str]) -> Call
             command({"context": context, **values})
 
         places = [_place("context", typer.Context, inspect.Parameter.empty)]
-        places += [_place(name, *_of_term(term)) for name, term in asked.items()]
+        also = {} if "objective" in how else {"training_objective": [option_name("objective")]}
+        places += [
+            _place(name, *_of_term(term, also.get(name, []))) for name, term in asked.items()
+        ]
         places += [_place(name, *HOW[name][1:]) for name in how]
         run.__signature__ = inspect.Signature(places)  # type: ignore[attr-defined]
         run.__annotations__ = {place.name: place.annotation for place in places}
@@ -77,8 +80,8 @@ def _place(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     )
 
 
-def _of_term(term: Term) -> tuple[Any, Any]:
-    """The type of a term's option and its value where not given."""
+def _of_term(term: Term, also: Iterable[str] = ()) -> tuple[Any, Any]:
+    """The type of a term's option and its value where not given; ``also`` are other names."""
     bound = f"at {'most' if term.sign > 0 else 'least'}: " if term.better else ""
     text = f"{bound}{term.description}."
     text = text[0].upper() + text[1:]
@@ -88,6 +91,7 @@ def _of_term(term: Term) -> tuple[Any, Any]:
         return Annotated[bool, typer.Option(*names, help=text)], is_on
     option = typer.Option(
         *term.options,
+        *also,
         help=text,
         metavar=_metavar(term),
         autocompletion=complete.for_term(term),

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from planner.adapter_names import ExpertAdapters
 from planner.arrays import FloatArray, Numeric, add
 from planner.enums import AdapterKind, AdapterTargets
+from planner.estimators.expert_operators import expert_pairs
 from planner.estimators.operators import Operator
 from planner.estimators.parameters import layer_parameters
 from planner.estimators.share import Setting, Share
@@ -21,6 +23,7 @@ _CHOSEN = {
     target: tuple(AdapterTargets)[: index + 1] for index, target in enumerate(AdapterTargets)
 }
 """Targets and all that are narrower."""
+_MODULE = "adapter"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +75,48 @@ def layer_adapter_parameters(
     return add(found)
 
 
+def expert_matrices(setting: Setting, group: LayerGroup) -> tuple[Adapted, ...]:
+    """The matrices of one routed expert that have an adapter, as the framework joins them.
+
+    Ranks that split experts split them as tensor parallelism splits other feed-forwards.
+    """
+    op = layer_of(setting.model, group).experts
+    if op is None or setting.workload.expert_adapters is ExpertAdapters.NONE:
+        return ()
+    inside = [
+        Adapted(name=f"expert_{index}_adapter", reads="", depth=op.depth, columns=op.width)
+        for index in range(op.matrices - 1)
+    ]
+    if setting.framework.execution.fused_projections:
+        inside = [*_fused(inside)]
+    last = Adapted(
+        name="expert_down_adapter", reads="", depth=op.width, columns=op.depth, split_depth=True
+    )
+    return (*inside, last)
+
+
+def layer_expert_parameters(
+    setting: Setting, group: LayerGroup, expert_parallel: Numeric, expert_tensor_parallel: Numeric
+) -> FloatArray:
+    """Trained parameters of one layer's routed experts on one rank."""
+    found = []
+    for matrix in expert_matrices(setting, group):
+        depth, columns = matrix.local(expert_tensor_parallel)
+        rank = setting.workload.lora_rank
+        found.append(adapter_parameters(depth=depth, columns=columns, lora_rank=rank))
+    if not found:
+        return np.zeros(())
+    return _expert_sets(setting, group, expert_parallel) * add(found)
+
+
+def _expert_sets(setting: Setting, group: LayerGroup, expert_parallel: Numeric) -> FloatArray:
+    """Sets of adapters of routed experts on one rank: of each expert there, or one."""
+    op = layer_of(setting.model, group).experts
+    if op is None or setting.workload.expert_adapters is ExpertAdapters.SHARED:
+        return np.ones(())
+    return np.asarray(op.num_experts / np.asarray(expert_parallel))
+
+
 def prefix_width(model: ModelSpec, group: LayerGroup) -> float:
     """Keys and values of a virtual token in a layer; 0 in one without a cache of them."""
     core = layer_of(model, group).core
@@ -87,16 +132,27 @@ def adapter_block(share: Share, group: LayerGroup) -> Iterator[Operator]:
         yield from _prefix(share, group)
     for matrix in adapted_matrices(share.setting, group):
         yield _adapter(share, matrix)
+    for matrix in expert_matrices(share.setting, group):
+        yield _expert_adapter(share, group, matrix)
     if workload.adapter is AdapterKind.QLORA:
         yield from _dequantizations(share, group)
 
 
-def adapter_launches(share: Share, group: LayerGroup) -> float:
-    """Seconds of the host for the forward kernels of ``adapter_block``."""
+def without_adapters(operators: Iterable[Operator]) -> Iterator[Operator]:
+    """Operators of a layer whose adapters are switched off."""
+    return (operator for operator in operators if operator.module != _MODULE)
+
+
+def adapter_launches(share: Share, group: LayerGroup, *, switched_off: bool = False) -> float:
+    """Seconds of the host for the forward kernels of ``adapter_block``; ``switched_off``: of what
+    frozen matrices need alone.
+    """
     workload, execution = share.setting.workload, share.setting.framework.execution
     if not workload.is_frozen:
         return 0.0
-    count = len(adapted_matrices(share.setting, group))
+    setting = share.setting
+    matrices = (*adapted_matrices(setting, group), *expert_matrices(setting, group))
+    count = 0 if switched_off else len(matrices)
     time = count * execution.adapter_launch_time
     if workload.adapter is AdapterKind.QLORA:
         time += (
@@ -149,11 +205,39 @@ def _adapter(share: Share, matrix: Adapted) -> Operator:
     summed_gradient = machine.memory_time(4.0 * outputs + 6.0 * inputs, kernels=2)
     return Operator(
         name=matrix.name,
-        module="adapter",
+        module=_MODULE,
         forward=add((down, up, summed)),
         backward=add((*gradients, summed_gradient)),
         flops=np.asarray(2.0 * rank * rows * (np.asarray(depth) + columns)),
         selective=share.setting.framework.execution.selective_share,
+    )
+
+
+def _expert_adapter(share: Share, group: LayerGroup, matrix: Adapted) -> Operator:
+    """The products of `_adapter` for the tokens of each expert of a rank, grouped.
+
+    The four of the backward pass take twice as long as the two of the forward pass.
+    """
+    setting, machine = share.setting, share.setting.machine
+    op = layer_of(setting.model, group).experts
+    rank, split = setting.workload.lora_rank, share.expert_tensor_parallel
+    rows = expert_pairs(share, op.per_token if op else 0) * split
+    sets = _expert_sets(setting, group, share.expert_parallel)
+    depth, columns = matrix.local(split)
+    down, up = (
+        machine.grouped_gemm_time(rows, sets, rank, width, 1, machine.sixteen_bit)
+        for width in (depth, columns)
+    )
+    outputs, inputs = rows * np.asarray(columns), rows * np.asarray(depth)
+    summed = machine.memory_time(10.0 * outputs, kernels=2)
+    summed_gradient = machine.memory_time(4.0 * outputs + 6.0 * inputs, kernels=2)
+    return Operator(
+        name=matrix.name,
+        module=_MODULE,
+        forward=add((down, up, summed)),
+        backward=add((2.0 * (down + up), summed_gradient)),
+        flops=np.asarray(2.0 * rank * rows * (np.asarray(depth) + columns)),
+        selective=setting.framework.execution.selective_share,
     )
 
 
@@ -170,7 +254,7 @@ def _prefix(share: Share, group: LayerGroup) -> Iterator[Operator]:
     both = machine.gemm_time(rows, v, core.qk_dim + core.v_dim, machine.sixteen_bit)
     yield Operator(
         name="prefix",
-        module="adapter",
+        module=_MODULE,
         forward=both,
         backward=2.0 * both,
         flops=np.asarray(2.0 * rows * v * (core.qk_dim + core.v_dim)),

@@ -15,7 +15,7 @@ from planner.estimators.flops import model_flops_per_token, recomputed_flops_per
 from planner.estimators.memory import Memory, peak_memory
 from planner.estimators.pretraining import step_time
 from planner.estimators.recomputation import Recomputation
-from planner.estimators.samples import fullest_and_mean_share, trained_length
+from planner.estimators.samples import fullest_and_mean_share, tokens_of_sample
 from planner.estimators.sharding import stage_parameters
 from planner.estimators.share import Setting
 from planner.estimators.stages import logits_in_layers
@@ -55,7 +55,12 @@ class Estimate:
     @property
     def tokens_per_step(self) -> FloatArray:
         """Trained tokens of one step."""
-        return self.configurations.global_batch_size * trained_length(self.setting.workload)
+        return self.configurations.global_batch_size * tokens_of_sample(self.setting.workload)
+
+    @property
+    def samples_per_second(self) -> FloatArray:
+        """Samples per second on all GPUs."""
+        return np.asarray(self.configurations.global_batch_size / self.step_time)
 
     @property
     def tokens_per_second(self) -> FloatArray:
@@ -161,7 +166,7 @@ def _hardware_flops_per_token(setting: Setting, c: TrainingConfigurations) -> Fl
 def _flat_step_time(
     setting: Setting, c: TrainingConfigurations, flops_efficiency: float | tuple[float, ...]
 ) -> FloatArray:
-    tokens = c.global_batch_size * trained_length(setting.workload)
+    tokens = c.global_batch_size * tokens_of_sample(setting.workload)
     flops = tokens * _hardware_flops_per_token(setting, c)
     share = np.broadcast_to(flops_efficiency, len(ComputePrecision))[c.precision]
     return np.asarray(flops / (c.num_gpus * _peak(setting, c) * share))

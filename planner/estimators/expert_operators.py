@@ -28,7 +28,7 @@ def experts(share: Share, op: Experts, layer: Layer) -> Iterator[Operator]:
     the width of each for the tokens of all of them. What goes into a product and the gradients
     of what comes out of one are cast as the operands of other products are.
     """
-    pairs, split = _pairs(share, op.per_token), share.expert_tensor_parallel
+    pairs, split = expert_pairs(share, op.per_token), share.expert_tensor_parallel
     local_experts = op.num_experts / share.expert_parallel
     machine = share.setting.machine
     matmul = machine.grouped_gemm_time(
@@ -60,7 +60,7 @@ def experts(share: Share, op: Experts, layer: Layer) -> Iterator[Operator]:
 def permute(share: Share, op: Permute, layer: Layer) -> Iterator[Operator]:
     """A read and a write of every dispatched token, before the experts and after them."""
     machine, execution = share.setting.machine, share.setting.framework.execution
-    elements = _pairs(share, op.per_token) * op.columns.whole
+    elements = expert_pairs(share, op.per_token) * op.columns.whole
     traffic = 2 * SIXTEEN_BIT * 2 * execution.permute_passes * elements
     time = machine.memory_time(traffic, kernels=2)
     yield timed(op, forward=time, backward=time)
@@ -74,14 +74,14 @@ def expert_bias(share: Share, op: ExpertBias, layer: Layer) -> Iterator[Operator
     passes = share.setting.framework.execution.expert_bias_passes
     if not passes:
         return
-    elements = _pairs(share, op.per_token) * op.columns.whole
+    elements = expert_pairs(share, op.per_token) * op.columns.whole
     time = share.setting.machine.memory_time(SIXTEEN_BIT * passes * elements)
     yield timed(op, forward=time, backward=_BIAS_BACKWARD * time)
 
 
 def expert_exchange(share: Share, op: ExpertExchange, layer: Layer) -> Iterator[Operator]:
     """Tokens go to their experts and come back."""
-    bytes_of_pairs = SIXTEEN_BIT * _pairs(share, op.per_token) * op.columns.whole
+    bytes_of_pairs = SIXTEEN_BIT * expert_pairs(share, op.per_token) * op.columns.whole
     time = np.where(
         share.token_dispatcher == TokenDispatcher.ALLGATHER,
         _gathered(share, op),
@@ -131,6 +131,6 @@ def _gathered(share: Share, op: ExpertExchange) -> FloatArray:
     )
 
 
-def _pairs(share: Share, per_token: int) -> FloatArray:
+def expert_pairs(share: Share, per_token: int) -> FloatArray:
     """Tokens that come to a rank, the fullest one, once per expert that they visit."""
     return np.asarray(share.own_tokens * per_token * share.expert_load)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from planner.adapter_names import ExpertAdapters
 from planner.arrays import BoolArray, FloatArray
 from planner.enums import AdapterKind
-from planner.estimators.adapters import layer_adapter_parameters
+from planner.estimators.adapters import layer_adapter_parameters, layer_expert_parameters
 from planner.estimators.parameters import count_parameters, logits_met
 from planner.estimators.recomputation import Recomputation
 from planner.estimators.share import Setting
@@ -61,18 +62,25 @@ def model_flops_per_token(
 
     N are the active parameters in matrix multiplications; attention is counted without
     the causal mask, as PaLM, Megatron-LM and torchtitan do. Frozen weights have no
-    gradient: ``4 N``, and 6 per parameter of the adapters of a setting.
+    gradient: ``4 N``, and 6 per parameter of the adapters of a setting. Passes without gradients
+    that the objective needs, such as those of a reference model, are ``2 N`` each: none of it is
+    done twice.
 
     References
     ----------
     .. [1] A. Chowdhery et al., "PaLM," 2022, arXiv:2204.02311, appendix B.
     """
     forward = 2.0 * matmul_parameters(model) + attention_flops_per_token(model, sequence_length)
-    if setting is None or not setting.workload.is_frozen:
+    if setting is None:
         return 3.0 * forward
+    of_policy, of_reference = setting.workload.forward_passes
+    passes = 3.0 + of_policy + of_reference
+    if not setting.workload.is_frozen:
+        return passes * forward
     spared = 2.0 * matmul_parameters(model)
-    logits = model.vocab_size * model.hidden_size if setting.workload.saves_ends else 0
-    return 3.0 * forward - spared + 6.0 * _in_adapters(setting) + 2.0 * logits
+    logits = model.head_columns * model.hidden_size if setting.workload.saves_ends else 0
+    adapters = (6.0 + 2.0 * of_policy) * (_in_adapters(setting) + _met_on_experts(setting))
+    return passes * forward - spared + adapters + 2.0 * logits
 
 
 def _feed_forward_met(model: ModelSpec) -> int:
@@ -82,8 +90,11 @@ def _feed_forward_met(model: ModelSpec) -> int:
 
 
 def adapter_parameter_count(setting: Setting) -> int:
-    """Parameters of all adapters of a model and of its saved modules: what is trained."""
-    return _in_adapters(setting) + saved_parameter_count(setting)
+    """Parameters of all adapters of a model and of its saved modules: what is trained.
+
+    Of adapters that the experts of a rank share it is those of one rank.
+    """
+    return _in_adapters(setting) + _on_experts(setting) + saved_parameter_count(setting)
 
 
 def saved_parameter_count(setting: Setting) -> int:
@@ -91,10 +102,32 @@ def saved_parameter_count(setting: Setting) -> int:
     model = setting.model
     if not setting.workload.saves_ends:
         return 0
-    return (1 if model.tie_word_embeddings else 2) * model.vocab_size * model.hidden_size
+    logits = 0 if model.ties_head else model.head_columns
+    return (model.vocab_size + logits) * model.hidden_size
+
+
+def _on_experts(setting: Setting) -> int:
+    """Parameters of the adapters of routed experts."""
+    return sum(
+        group.num_hidden_layers * int(layer_expert_parameters(setting, group, 1.0, 1.0))
+        for group in setting.model.layer_groups
+    )
+
+
+def _met_on_experts(setting: Setting) -> float:
+    """The same as often as one token meets them: in each expert that it visits."""
+    shared = setting.workload.expert_adapters is ExpertAdapters.SHARED
+    met = 0.0
+    for group in setting.model.layer_groups:
+        if op := layer_of(setting.model, group).experts:
+            sets = 1 if shared else op.num_experts
+            of_layer = float(layer_expert_parameters(setting, group, 1.0, 1.0)) / sets
+            met += group.num_hidden_layers * op.per_token * of_layer
+    return met
 
 
 def _in_adapters(setting: Setting) -> int:
+    """Parameters of the adapters beside those of routed experts."""
     workload = setting.workload
     if workload.adapter is AdapterKind.PROMPT:
         return workload.virtual_tokens * setting.model.hidden_size

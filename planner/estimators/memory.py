@@ -11,7 +11,7 @@ import numpy as np
 from planner.arrays import FloatArray, Numeric, add, largest
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import ZeroStage
-from planner.estimators.frozen import frozen_bytes, gathered_bytes, stage_gathered_bytes
+from planner.estimators.frozen import gathered_bytes, stage_gathered_bytes
 from planner.estimators.model_states import ModelStates
 from planner.estimators.offload import (
     HOST_GRADIENT_BYTES,
@@ -23,6 +23,7 @@ from planner.estimators.offload import (
     moved_activations,
     moved_away,
 )
+from planner.estimators.reference import bytes_per_logit, untrained_bytes
 from planner.estimators.saved_activations import (
     all_bytes,
     kept_by_feed_forward,
@@ -302,9 +303,9 @@ def _loss_bytes(share: Share) -> FloatArray:
     Modules of multi-token prediction keep what their norms and their projection read.
     """
     model = share.setting.model
-    logits = share.tokens * model.vocab_size / share.tensor_parallel
+    logits = share.tokens * model.head_columns / share.tensor_parallel
     read = 2.0 * (2 + 2) * share.own_tokens * model.hidden_size
-    each = logits * share.setting.framework.memory.per_logit
+    each = logits * bytes_per_logit(share.setting)
     return np.asarray(each + model.mtp_num_layers * (each + read))
 
 
@@ -344,8 +345,8 @@ def _state_parts(
                 (experts, width, parameters.expert_group),
             )
         )
-        if name == "weight" and share.setting.workload.is_frozen:
-            return own + frozen_bytes(share.setting, c, parameters, stage)
+        if name == "weight" and share.setting.workload.keeps_untrained:
+            return own + untrained_bytes(share.setting, c, parameters, stage)
         return own
 
     return state

@@ -93,7 +93,7 @@ def held_by(operators: Iterable[Op]) -> dict[Holder, int]:
 
 def logits_met(model: ModelSpec) -> int:
     """Parameters of the logits, as often as a token meets them: once, and once per module."""
-    return (1 + model.mtp_num_layers) * model.vocab_size * model.hidden_size
+    return (1 + model.mtp_num_layers) * model.head_columns * model.hidden_size
 
 
 @lru_cache(maxsize=256)
@@ -105,7 +105,7 @@ def count_parameters(model: ModelSpec) -> ParameterCount:
         active_experts += number * (layer.experts.met if layer.experts else 0)
         for holder, parameters in held_by(layer.operators).items():
             held[holder] += number * parameters
-    used = model.vocab_size * model.hidden_size if model.tie_word_embeddings else 0
+    used = model.vocab_size * model.hidden_size if model.ties_head else 0
     return ParameterCount(
         embedding=held[Holder.EMBEDDING],
         attention=held[Holder.ATTENTION],

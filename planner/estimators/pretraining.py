@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 
@@ -12,7 +13,7 @@ import numpy as np
 from planner.arrays import BoolArray, FloatArray, add, largest
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import PipelineSchedule, ZeroStage
-from planner.estimators.adapters import adapter_block, adapter_launches
+from planner.estimators.adapters import adapter_block, adapter_launches, without_adapters
 from planner.estimators.attention_core import softmax_launches
 from planner.estimators.bubbles import pipeline_bubble
 from planner.estimators.data_parallel import DataParallelTime, data_parallel_time
@@ -148,17 +149,23 @@ def _blocks(
             gradient_accumulation(share, _trained_in_layer(parameters, index), c.num_micro_batches),
         )
         of_block = launch / 2
-        launches = (
-            of_block * group.num_blocks,
-            softmax_launches(share, layer.core),
-            adapter_launches(share, group),
-        )
+        own_launches = of_block * group.num_blocks, softmax_launches(share, layer.core)
         of_feed_forward = of_block if group.feed_forward else 0.0
         waits = setting.framework.execution.expert_host_wait if layer.experts else 0.0
         operators = _behind_others(share, c, operators)
-        time = layer_time(
-            operators, share.recomputation, add(launches), of_feed_forward, waits, share.reduce_wait
+        timed = partial(
+            layer_time,
+            again=share.recomputation,
+            feed_forward_launch_time=of_feed_forward,
+            expert_wait=waits,
+            every_wait=share.reduce_wait,
         )
+        of_adapters = adapter_launches(share, group)
+        time = reference = timed(operators, launch_time=add((*own_launches, of_adapters)))
+        if setting.workload.is_frozen and any(setting.workload.forward_passes):
+            without = adapter_launches(share, group, switched_off=True)
+            launches = add((*own_launches, without))
+            reference = timed(without_adapters(operators), launch_time=launches)
         gathers = exchange.layer_forward[index], exchange.layer_backward[index]
         moves = copies.layer_forward[index], copies.layer_backward[index]
         blocks.append(
@@ -168,6 +175,7 @@ def _blocks(
                 offload=_shown_copies(share, time, gathers, moves),
                 counts=parameters.layers.counts[:, index],
                 whole=float(group.num_hidden_layers),
+                reference=_without_gradients(share, time, reference, gathers, moves),
             )
         )
     return (*blocks, *_end_blocks(share, c, parameters, exchange, copies))
@@ -196,8 +204,38 @@ def _end_blocks(
         gathers = exchange.end_forward, exchange.end_backward
         gather = _shown_gather(share, time, gathers, np.zeros((), dtype=np.bool_))
         offload = _shown_copies(share, time, gathers, (copies.end_forward, copies.end_backward))
-        counts = whole * is_there.astype(np.float64)
-        yield Block(time=time, gather=gather, offload=offload, counts=counts, whole=whole)
+        moves = copies.end_forward, copies.end_backward
+        yield Block(
+            time=time,
+            gather=gather,
+            offload=offload,
+            counts=whole * is_there.astype(np.float64),
+            whole=whole,
+            reference=_without_gradients(share, time, time, gathers, moves),
+        )
+
+
+def _without_gradients(
+    share: Share, time: LayerTime, reference: LayerTime, gathers: _Passes, copies: _Passes
+) -> FloatArray:
+    """Seconds of the passes without gradients: of the policy, and of the ``reference`` model.
+
+    Nothing runs beside them but their own gathers and copies.
+    """
+    of_policy, of_reference = share.setting.workload.forward_passes
+    nothing = np.zeros(())
+    if not of_policy + of_reference:
+        return nothing
+
+    def one(layer: LayerTime) -> FloatArray:
+        alone = replace(layer, backward=nothing, recompute=nothing, launch_wait_backward=nothing)
+        gathered = gathers[0], nothing
+        gather = _shown_gather(share, alone, gathered, np.zeros((), dtype=np.bool_))
+        copied = _shown_copies(share, alone, gathered, (copies[0], nothing))
+        return add((alone.forward_total, gather, copied))
+
+    each = (of_policy, time), (of_reference, reference)
+    return add((nothing, *(passes * one(layer) for passes, layer in each if passes)))
 
 
 def _recorded(share: Share, *operators: Iterable[Operator]) -> tuple[Operator, ...]:

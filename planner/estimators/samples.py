@@ -18,6 +18,11 @@ def trained_length(work: TrainingWorkload) -> float:
     return float(longest_sample(samples=1.0, **_lengths(work)))
 
 
+def tokens_of_sample(work: TrainingWorkload) -> float:
+    """Mean tokens of a sample that are trained: of all its sequences."""
+    return work.sequences_per_sample * trained_length(work)
+
+
 def fullest_and_mean_share(setting: Setting, c: TrainingConfigurations) -> tuple[Share, Share]:
     """Shares of the fullest micro-batch, which memory must hold, and of a mean one.
 
@@ -28,7 +33,7 @@ def fullest_and_mean_share(setting: Setting, c: TrainingConfigurations) -> tuple
     work, fullest = setting.workload, Share.of(setting, c)
     if work.padding in (Padding.PACKED, Padding.FULL):
         return fullest, fullest
-    lengths, b = _lengths(work), c.micro_batch_size
+    lengths, b = _lengths(work), work.sequences_per_sample * c.micro_batch_size
     if work.padding is Padding.LONGEST:
         longest = longest_sample(samples=b, **lengths) + work.prompt_tokens
         return fullest, replace(fullest, sequence_length=longest)

@@ -8,7 +8,8 @@ import numpy as np
 
 from planner.arrays import FloatArray, Numeric, add
 from planner.enums import AdapterTargets, ComputePrecision
-from planner.estimators.adapters import adapted_matrices
+from planner.estimators.adapters import adapted_matrices, expert_matrices
+from planner.estimators.expert_operators import expert_pairs
 from planner.estimators.share import Share, repeats_outputs
 from planner.formulas.activations import dropout_mask_bytes, kept_bytes, score_bytes
 from planner.layers.model import Layer, layer_of
@@ -102,6 +103,13 @@ def _adapter_bytes(share: Share, group: LayerGroup) -> FloatArray:
     matrices = adapted_matrices(share.setting, group)
     depths = [matrix.local(share.tensor_parallel)[0] for matrix in matrices]
     inputs = add(memory.adapter_input * share.tokens * np.asarray(depth) for depth in depths)
+    if op := _layer(share, group).experts:
+        sent = expert_pairs(share, op.per_token) * share.expert_tensor_parallel
+        of_experts = (
+            matrix.local(share.expert_tensor_parallel)[0]
+            for matrix in expert_matrices(share.setting, group)
+        )
+        inputs = add((inputs, *(memory.adapter_input * sent * depth for depth in of_experts)))
     return inputs * memory.kept_activations
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from planner.arrays import BoolArray, FloatArray, add
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import AdapterKind
-from planner.estimators.adapters import layer_adapter_parameters
+from planner.estimators.adapters import layer_adapter_parameters, layer_expert_parameters
 from planner.estimators.machine import Group
 from planner.estimators.share import Setting
 from planner.estimators.stages import StageLayers, stage_layers
@@ -72,16 +72,19 @@ def stage_parameters(
     dense = tuple(
         layer_adapter_parameters(setting, group, c.tensor_parallel) for group in model.layer_groups
     )
-    nothing = np.zeros(())
+    experts = tuple(
+        layer_expert_parameters(setting, group, c.expert_parallel, c.expert_tensor_parallel)
+        for group in model.layer_groups
+    )
     saved = saved_share(setting) * whole.end
     adapters = replace(
         whole,
         dense=_on_stages(whole.layers, dense)
         + _saved_ends(model, whole, saved)
         + _prompt(setting, whole),
-        experts=np.zeros_like(whole.experts),
+        experts=np.zeros_like(whole.experts) + _on_stages(whole.layers, experts),
         layer_dense=dense,
-        layer_experts=(nothing,) * len(dense),
+        layer_experts=experts,
         end=saved,
     )
     return replace(whole, adapters=adapters)
@@ -112,6 +115,8 @@ def _saved_ends(model: ModelSpec, whole: StageParameters, matrix: FloatArray) ->
     if not np.any(matrix):
         return np.zeros(())
     first = np.where(whole.is_first, matrix, 0.0)
+    if model.num_labels:
+        return first
     one = whole.is_first & model.tie_word_embeddings
     return first + np.where(whole.is_last & ~one, matrix, 0.0)
 
@@ -192,7 +197,7 @@ def _end_parameters(
     """
     modules = model.mtp_num_layers
     matrix = model.vocab_size * model.hidden_size / tensor_parallel
-    copied = model.tie_word_embeddings or modules > 0
+    copied = model.ties_head or modules > 0
     copy = np.where(is_first, 0.0, matrix) if copied else 0.0
     first, last, projected = (
         _dense_share(end, tensor_parallel)

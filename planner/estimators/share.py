@@ -76,7 +76,7 @@ class Share:
             tensor_parallel=c.tensor_parallel,
             context_parallel=c.context_parallel,
             expert_parallel=c.expert_parallel,
-            sequences=c.micro_batch_size,
+            sequences=setting.workload.sequences_per_sample * c.micro_batch_size,
             sequence_length=setting.workload.computed_length,
             precision=c.precision,
             kernel_format=_kernel_format(setting, c),

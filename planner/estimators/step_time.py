@@ -17,6 +17,7 @@ TIME_PARTS = (
     "forward",
     "backward",
     "recompute",
+    "reference",
     "launch_wait",
     *COLLECTIVES,
     "weight_gather",
@@ -24,7 +25,7 @@ TIME_PARTS = (
     "pipeline_transfer",
     *_ONCE_A_STEP,
 )
-_COMPUTING = ("forward", "backward", "recompute", "optimizer")
+_COMPUTING = ("forward", "backward", "recompute", "reference", "optimizer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,8 @@ class Block:
 
     ``counts`` has shape ``(stages, ...)``; ``whole`` is the number
     in the whole model. ``gather`` is exposed ZeRO communication [s], ``offload`` exposed copies
-    to and from the host.
+    to and from the host. ``reference``: passes without gradients, as of a reference model, with
+    all that shows in them.
     """
 
     time: LayerTime
@@ -41,11 +43,13 @@ class Block:
     offload: FloatArray
     counts: FloatArray
     whole: Numeric
+    reference: FloatArray = field(default_factory=lambda: np.zeros(()))
 
     @property
     def total(self) -> FloatArray:
         """Seconds of one run, forward and backward."""
-        return add((self.time.forward_total, self.time.backward_total, self.gather, self.offload))
+        passes = (self.time.forward_total, self.time.backward_total, self.gather, self.offload)
+        return add((*passes, self.reference)) if np.any(self.reference) else add(passes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +100,7 @@ class StepTime:
             sums["launch_wait"] = sums["launch_wait"] + runs * waits
             sums["weight_gather"] = sums["weight_gather"] + runs * block.gather
             sums["offload"] = sums["offload"] + runs * block.offload
+            sums["reference"] = sums["reference"] + runs * block.reference
         sums["pipeline_transfer"] = m * self.pipeline_transfer
         for name in _ONCE_A_STEP:
             sums[name] = getattr(self, name)

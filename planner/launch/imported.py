@@ -186,6 +186,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     values |= beside
     notes += _name_model(values, answers, specs)
     values |= _whole_recomputation(values, catalogue)
+    values = _with_experts(values, catalogue)
     notes += _unpredicted(values, catalogue)
     untold = _untold(target, reading)
     values = {name: value for name, value in values.items() if name not in untold}
@@ -317,6 +318,19 @@ def _whole_recomputation(values: Mapping[str, Any], catalogue: Catalogue) -> dic
     stages = _count_of(values.get("pipeline_parallel")) or 1
     layers = catalogue.load_model(str(values["model"])).num_hidden_layers
     return {"recompute_num_layers": 0} if number * stages >= layers else {}
+
+
+def _with_experts(values: dict[str, Any], catalogue: Catalogue) -> dict[str, Any]:
+    """Without adapters on routed experts of a model that has none, or fuses them as gpt-oss does.
+
+    Its experts are no linear layers in any version, so that names of such layers miss them.
+    """
+    model = str(values.get("model", ""))
+    if "expert_adapters" not in values:
+        return values
+    if model and catalogue.load_model(model).num_experts:
+        return {**values, "expert_adapters": "none"} if "gpt-oss" in model.lower() else values
+    return {name: value for name, value in values.items() if name != "expert_adapters"}
 
 
 def _untold(target: Target, reading: Reading) -> list[str]:

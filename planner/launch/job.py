@@ -17,6 +17,7 @@ from planner.specs.cluster import ClusterSpec
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
+from planner.training_objectives import TrainingObjective
 from planner.workloads.base import Evaluation
 from planner.workloads.deployments import DISAGGREGATED
 
@@ -90,6 +91,12 @@ class Job:
         return isinstance(self.profile, FrameworkProfile)
 
     @property
+    def learns_preferences(self) -> bool:
+        """Whether it is trained on judged answers, not on texts."""
+        named = self["training_objective"]
+        return named is not None and TrainingObjective(named).is_preference
+
+    @property
     def is_disaggregated(self) -> bool:
         """Whether prompts and answers have workers of their own."""
         return bool(self["mode"] == DISAGGREGATED)
@@ -123,7 +130,9 @@ class Job:
     def training_steps(self) -> int | None:
         """Steps of the whole run; None where no tokens are asked for."""
         tokens = self["total_tokens"]
-        each = self["global_batch_size"] * self["sequence_length"]
+        objective = TrainingObjective(self["training_objective"] or TrainingObjective.SFT)
+        sequences = self["global_batch_size"] * objective.sequences_per_sample
+        each = sequences * self["sequence_length"]
         return max(math.ceil(tokens / each), 1) if tokens else None
 
     @cached_property

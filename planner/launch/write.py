@@ -15,6 +15,7 @@ from planner.launch.wrappers import wrapper_of
 from planner.request import Request
 from planner.workloads.registry import workload_of
 
+_OF_PEFT = ("transformers", "deepspeed", "accelerate", "axolotl")
 # What may be said beside a target whose documents a cluster takes as they are.
 _AS_THEY_ARE = (WRAPPERS[0], "kubernetes")
 
@@ -47,6 +48,17 @@ def launch_of(request: Request, target: str, wrapper: str) -> Launch:
     """
     tool, wrapped = target_of(target), wrapper_of(wrapper)
     job = Job.of(request)
+    if job.learns_preferences:
+        raise LaunchError(
+            f"No launch file of {job['training_objective']} is written: start from one of yours, "
+            "`planner estimate --from FILE --write`."
+        )
+    usual = str(getattr(job.profile, "expert_adapters", "none"))
+    if tool.name not in _OF_PEFT and (job["expert_adapters"] or usual) != usual:
+        raise LaunchError(
+            f"{tool.title}: expert_adapters {job['expert_adapters']} is not written, its own is "
+            f"{usual}: leave it out, or start from a file of yours."
+        )
     draft = tool.drafted(job)
     if not draft.processes:  # it writes whole documents, which need nothing around them
         if wrapper not in _AS_THEY_ARE:

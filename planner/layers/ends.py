@@ -20,6 +20,7 @@ from planner.layers.operators import (
     Loss,
     Op,
     Product,
+    Split,
     VocabularyReduce,
     Weights,
 )
@@ -49,8 +50,23 @@ def embedding(model: ModelSpec) -> Iterator[Op]:
 
 
 def logits(model: ModelSpec) -> Iterator[Op]:
-    """Final norm, logits, which may be tied to the embedding [1]_, and cross-entropy."""
+    """Final norm, logits, which may be tied to the embedding [1]_, and cross-entropy.
+
+    Labels in their place are a product that every rank computes, and no softmax.
+    """
     yield norm("final_norm", model.hidden_size, 1, model.final_norm_bias)
+    if model.num_labels:
+        yield Product(
+            name="score",
+            module="logits",
+            depth=model.hidden_size,
+            columns=plain(model.num_labels),
+            split=Split.NONE,
+            sharded=False,
+            holder=Holder.LOGITS,
+            sixteen_bit=True,
+        )
+        return
     yield Product(
         name="logits",
         module="logits",

@@ -17,7 +17,7 @@ def estimate_command(plan: Plan, row: Mapping[str, Any]) -> str:
     workload, request = plan.workload, plan.request
     words = [] if workload.name == Request.workload else ["--workload", workload.name]
     answers = answers_of(plan, row)
-    open_ones = {workload.profile_kind, "mode", "prefill_gpu"}
+    open_ones = {workload.profile_kind, "mode", "prefill_gpu", "training_objective"}
     for name, term in terms_of(workload.name, "question").items():
         if "parameter" in term.kind:
             words += [term.option_name, str(row[name])]

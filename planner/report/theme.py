@@ -87,6 +87,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "backward",
         "weight",
         "recompute",
+        "reference",
         "optimizer",
         "kernels",
         "prefill",

@@ -21,6 +21,7 @@ from planner.report.details import Details, print_sure
 from planner.report.electricity import electricity_pairs
 from planner.report.parts import add_part, first, memory_table, parts_table
 from planner.report.training_operators import operator_rows, print_operators
+from planner.training_objectives import TrainingObjective
 from planner.units import GIB, HOUR, TERA
 from planner.workloads.base import Evaluation
 
@@ -84,12 +85,29 @@ def _speed(runs: Any) -> dict[str, str]:
         "step time": text.duration(first(runs.step_time)),
         "tokens/s": text.count(tokens),
         "tokens/s/GPU": text.significant(tokens / num_gpus),
+        **_samples(estimate),
         "MFU": f"{text.percent(first(estimate.model_flops_utilization))} "
         "(model FLOPs over the dense peak)",
         "HFU": f"{text.percent(first(estimate.hardware_flops_utilization))} "
         "(with what is recomputed)",
         "TFLOP/s/GPU": text.significant(first(estimate.model_flops_per_second_per_gpu) / TERA),
     }
+
+
+def _per_tokens(runs: Any) -> dict[str, str]:
+    """The cost of a million trained tokens, of fine-tuning: who knows the samples multiplies."""
+    work = runs.source.setting.workload
+    if work.training_objective is TrainingObjective.PRETRAIN:
+        return {}
+    per_million = 1e6 / work.total_tokens * first(runs.cost)
+    return {"cost/Mtok": f"{text.dollars(per_million)} per million trained tokens"}
+
+
+def _samples(estimate: Any) -> dict[str, str]:
+    """Samples per second of preference training, whose samples are several sequences."""
+    if not estimate.setting.workload.training_objective.is_preference:
+        return {}
+    return {"samples/s": text.significant(first(estimate.samples_per_second))}
 
 
 def _print_run(console: Console, runs: Any) -> None:
@@ -107,6 +125,7 @@ def _print_run(console: Console, runs: Any) -> None:
     if not math.isnan(site.price):
         hourly = f"{site.price * HOUR:.2f} USD per GPU-hour, {site.contract}"
         pairs["cost"] = f"{text.dollars(first(runs.cost))} at {hourly}"
+        pairs |= _per_tokens(runs)
         pairs["PFLOP/s-day"] = text.dollars(first(runs.cost_per_pflop_day))
     pairs |= electricity_pairs(runs, first_row(runs.columns()))
     print_pairs(console, pairs)

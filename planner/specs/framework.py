@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from planner.adapter_names import ExpertAdapters
 from planner.enums import AttentionKernels, Fp8Recipe
 from planner.specs.checked import checked
 from planner.specs.quantity import Bytes, BytesOrZero, Fraction, Ratio, Seconds, Share
@@ -283,6 +284,8 @@ class FrameworkProfile:
     """Of the GPUs it runs on; all if none is named."""
     adapters: bool = False
     """It trains adapters."""
+    expert_adapters: ExpertAdapters = ExpertAdapters.NONE
+    """What routed experts have where all linear layers have adapters and nobody says more."""
     virtual_tokens: bool = False
     """It trains virtual tokens of prompts and prefixes, too."""
     whole_models: bool = True

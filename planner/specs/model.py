@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -175,11 +175,12 @@ class LayerGroup:
 
 @checked
 class TrainingDefaults:
-    """The published training set-up of a model."""
+    """The published training set-up of a model; ``precision`` is that of its matrix products."""
 
     sequence_length: Size
     global_batch_tokens: Annotated[float, Field(gt=0, lt=1e12)] | None = None
     total_tokens: Annotated[float, Field(gt=0, lt=1e18)] | None = None
+    precision: Literal["bf16", "fp16", "fp8", "fp4"] = "bf16"
     source: Annotated[str, Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -197,6 +198,7 @@ class ModelSpec:
     ones in a format have of their own. ``num_nextn_predict_layers``:
     modules of multi-token prediction that the publisher trained after ``layer_groups``;
     ``mtp_num_layers``: those whose layers are among them, see `planner.specs.multi_token`.
+    ``num_labels``: numbers that a classifier, such as a reward model, has in place of the logits.
     """
 
     name: str
@@ -213,6 +215,7 @@ class ModelSpec:
     logits_bias: bool = False
     num_nextn_predict_layers: Modules = 0
     mtp_num_layers: Modules = 0
+    num_labels: SizeOrZero = 0
     training: TrainingDefaults | None = None
     quantization: QuantizationWord | None = None
     expert_quantization: QuantizationWord | None = None
@@ -231,6 +234,16 @@ class ModelSpec:
     def num_hidden_layers(self) -> int:
         """Layers of all groups."""
         return sum(group.num_hidden_layers for group in self.layer_groups)
+
+    @property
+    def head_columns(self) -> int:
+        """Numbers that a token has after the last layer: logits, or labels in their place."""
+        return self.num_labels or self.vocab_size
+
+    @property
+    def ties_head(self) -> bool:
+        """Whether the embedding is the matrix of the logits, too."""
+        return self.tie_word_embeddings and not self.num_labels
 
     @property
     def num_experts(self) -> int:

@@ -6,8 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
+from planner.adapter_names import ExpertAdapters
 from planner.enums import AdapterKind, AdapterTargets, Padding, SavedModules
 from planner.specs.checked import checked
+from planner.training_objectives import TrainingObjective
 
 USUAL_DEVIATION = 0.8
 """Standard deviation of samples' lengths over their mean: 3,234 and 2,547 tokens in the benchmark
@@ -24,7 +26,8 @@ class TrainingWorkload:
     ``mean_sample_length`` and ``sample_length_deviation`` are those of samples that do not fill
     their sequences, which cut off longer ones. ``pipeline_layout``: layers of each chunk of a
     pipeline as Megatron-Core writes them, or their numbers; as the framework deals them where
-    empty.
+    empty. A batch counts samples, of which each has `sequences_per_sample`.
+    ``precompute_ref_log_probs``: what the reference model says was computed before training.
     """
 
     sequence_length: Annotated[int, Field(ge=1, le=100_000_000)]
@@ -35,12 +38,35 @@ class TrainingWorkload:
     adapter: AdapterKind = AdapterKind.NONE
     lora_rank: Annotated[int, Field(ge=1, le=100_000)] = 16
     lora_targets: AdapterTargets = AdapterTargets.ATTENTION
+    expert_adapters: ExpertAdapters = ExpertAdapters.NONE
     modules_to_save: SavedModules = SavedModules.NONE
     double_quantization: bool = True
     virtual_tokens: Annotated[int, Field(ge=0, le=100_000)] = 0
     padding: Padding = Padding.PACKED
     mean_sample_length: Annotated[int, Field(ge=0, le=100_000_000)] = 0
     sample_length_deviation: Annotated[int, Field(ge=0, le=100_000_000)] = 0
+    training_objective: TrainingObjective = TrainingObjective.PRETRAIN
+    precompute_ref_log_probs: bool = False
+
+    @property
+    def sequences_per_sample(self) -> int:
+        """Sequences of a sample that are trained."""
+        return self.training_objective.sequences_per_sample
+
+    @property
+    def forward_passes(self) -> tuple[int, int]:
+        """Passes without gradients over the trained sequences: of the policy, of the reference."""
+        return self.training_objective.forward_passes(precomputed=self.precompute_ref_log_probs)
+
+    @property
+    def keeps_reference(self) -> bool:
+        """Whether the weights of a reference model are kept: adapters are switched off instead."""
+        return self.forward_passes[1] > 0 and not self.is_frozen
+
+    @property
+    def keeps_untrained(self) -> bool:
+        """Whether there are weights that stay as they are."""
+        return self.is_frozen or self.keeps_reference
 
     @property
     def is_frozen(self) -> bool:

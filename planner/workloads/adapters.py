@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from planner.adapter_names import is_one_end, saved_modules, targets_named
+from planner.adapter_names import (
+    ExpertAdapters,
+    is_one_end,
+    names_feed_forward,
+    saved_modules,
+    targets_named,
+)
 from planner.enums import AdapterKind, AdapterTargets, Padding, SavedModules
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.request import Request
+from planner.specs.framework import FrameworkProfile
 from planner.specs.model import MOST_MODULES, ModelSpec
 from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload
 
@@ -70,6 +78,42 @@ def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict
     }
 
 
+def with_expert_adapters(
+    work: TrainingWorkload, request: Request, model: ModelSpec, profile: FrameworkProfile
+) -> TrainingWorkload:
+    """The workload with what its routed experts have: as asked, as named, or as the framework does.
+
+    Raises
+    ------
+    SearchSpaceError
+        It is unknown, or asked for where there is nothing to adapt.
+    """
+    given = request.expert_adapters
+    is_wide = work.adapter.is_low_rank and work.lora_targets is AdapterTargets.ALL_LINEAR
+    if given is not None:
+        found = _word("expert_adapters", given, ExpertAdapters)
+        if found is not ExpertAdapters.NONE and not (is_wide and model.num_experts):
+            raise SearchSpaceError(
+                "expert_adapters needs lora_targets all_linear and a model with routed experts."
+            )
+        return replace(work, expert_adapters=found)
+    if not (is_wide and model.num_experts):
+        return work
+    usual = profile.expert_adapters
+    if usual is ExpertAdapters.NONE and names_feed_forward(request.lora_targets or ""):
+        usual = ExpertAdapters.EACH
+    return replace(work, expert_adapters=usual)
+
+
+def expert_words(work: TrainingWorkload) -> str:
+    """What routed experts have, in words; of models that have some."""
+    return {
+        ExpertAdapters.NONE: "none on routed experts",
+        ExpertAdapters.SHARED: "one for all routed experts of a rank",
+        ExpertAdapters.EACH: "one on each routed expert",
+    }[work.expert_adapters]
+
+
 def adapter_answers(work: TrainingWorkload) -> dict[str, Any]:
     """What a plan says of its adapter besides the kind; what is not as usual, only if so."""
     found: dict[str, Any] = {"virtual_tokens": work.virtual_tokens}
@@ -103,11 +147,12 @@ def sample_fields(
     padding = _word("padding", request.padding or Padding.PACKED, Padding)
     mean, deviation = request.mean_sample_length, request.sample_length_deviation
     if padding is Padding.PACKED:
-        if mean is not None or deviation is not None:
+        counted = request.num_samples is not None and deviation is None
+        if (mean is not None and not counted) or deviation is not None:
             given = "sample_length_deviation" if mean is None else "mean_sample_length"
             raise SearchSpaceError(
                 f"Samples that are packed fill their sequences: {given} needs padding "
-                "longest, full or none."
+                "longest, full or none, or num_samples."
             )
         return {}
     if mean is None or not _is_whole(mean, 1, sequence_length):
@@ -139,6 +184,7 @@ def _refuse_useless(request: Request, kind: AdapterKind) -> None:
     of_kind = {
         "lora_rank": (request.lora_rank is None, kind.is_low_rank, low_rank),
         "lora_targets": (request.lora_targets is None, kind.is_low_rank, low_rank),
+        "expert_adapters": (request.expert_adapters is None, kind.is_low_rank, low_rank),
         "modules_to_save": (
             request.modules_to_save in (None, "none"), kind is not AdapterKind.NONE, "an adapter"
         ),

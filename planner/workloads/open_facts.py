@@ -213,14 +213,23 @@ def _open_parameters(chosen: Chosen, names: Sequence[str]) -> list[OpenFact]:
     """Codes that nobody chose, at the other values that runs of today have."""
     found = []
     for name in names:
-        if not chosen.is_open(name) or (name == "precision" and chosen.request.precision):
-            continue
         own = int(np.ravel(getattr(chosen.candidates.configurations, name))[0])
         term = glossary()[name]
+        is_open = chosen.is_open(name) or _is_published(chosen, name, str(word(name, own)))
+        if not is_open or (name == "precision" and chosen.request.precision):
+            continue
         codes = {term.coded(value) for value in _ALTERNATIVES[name]} - {own}
         tried = {str(word(name, code)): chosen.with_value(name, code) for code in sorted(codes)}
         found.append(_fact(name, str(word(name, own)), tried))
     return found
+
+
+def _is_published(chosen: Chosen, name: str, own: str) -> bool:
+    """Whether a precision is that of the published run, which no space chose."""
+    if name != "precision" or name in chosen.request.settings:
+        return False
+    values = chosen.space.parameters.get(name, own)
+    return own not in (map(str, values) if isinstance(values, tuple | list) else (str(values),))
 
 
 def _fact(name: str, assumed: str, tried: Mapping[str, Candidates]) -> OpenFact:

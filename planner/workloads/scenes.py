@@ -117,6 +117,9 @@ class Outer:
             name = catalogue.load_model(model).name
             self.words.setdefault("model", {}).setdefault(name, model)
             request = replace(self.request, model=model, adapter=adapter)
+            if len(adapters) > 1 and request.training_objective is None:
+                # Every weight of what adapters are an alternative to is fine-tuned, too.
+                request = replace(request, training_objective="sft")
             notes = self._noting(len(pairs) == 1)
             try:
                 found.append(self.workload.ask(request, catalogue, notes))

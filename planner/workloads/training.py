@@ -12,7 +12,7 @@ from planner.configurations.enumerate import OpenMesh, training_mesh
 from planner.configurations.table import word
 from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.configurations.training_rules import unsupported
-from planner.enums import AdapterKind, ComputePrecision, Precision
+from planner.enums import AdapterKind, AdapterTargets, ComputePrecision, Precision
 from planner.errors import SearchSpaceError
 from planner.estimators.flops import adapter_parameter_count
 from planner.estimators.ideal import ideal_framework
@@ -26,11 +26,19 @@ from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
 from planner.terms import plain_values, terms_of
 from planner.text import large
-from planner.workloads.adapters import adapter_answers, adapter_words, sample_answers
+from planner.workloads.adapters import (
+    adapter_answers,
+    adapter_words,
+    expert_words,
+    sample_answers,
+    with_expert_adapters,
+)
 from planner.workloads.base import Scene, Wording, Workload, judged_once
+from planner.workloads.objectives import objective_answers, objective_words
 from planner.workloads.open_facts import open_training
 from planner.workloads.place import share_of_peak
-from planner.workloads.training_question import SINGLE, ask_training
+from planner.workloads.published_precision import SINGLE, has_precision, published_precision
+from planner.workloads.training_question import ask_training
 from planner.workloads.training_runs import TrainingSource
 from planner.workloads.training_timed import training_steps
 from planner.workloads.training_words import DEGREES, TOLD, brief
@@ -50,13 +58,18 @@ def _sources(scene: Scene) -> list[Source]:
         raise SearchSpaceError(
             f"{scene.profile.name} trains no virtual tokens: leave out --framework, or train lora."
         )
+    work = with_expert_adapters(question.work, question.request, question.model, scene.profile)
+    settings = question.request.settings
+    precision = published_precision(question.request, question.model, work.training_objective)
+    if precision is not None and has_precision(place.machine.gpu, precision):
+        settings = {**settings, "precision": [precision]}
     mesh = mesh_of(
         scene.space,
-        question.request.settings,
+        settings,
         num_gpus=question.counts,
         model=question.model,
         framework=scene.profile,
-        workload=question.work,
+        workload=work,
     )
     gpu = place.machine.gpu
     return [
@@ -65,7 +78,7 @@ def _sources(scene: Scene) -> list[Source]:
                 machine=place.machine,
                 model=question.model,
                 framework=scene.profile,
-                workload=question.work,
+                workload=work,
             ),
             mesh=mesh,
             counts=question.counts,
@@ -191,19 +204,25 @@ def _settled(source: Source) -> dict[str, Any]:
         "total_tokens": work.total_tokens,
         "reliability": source.asked["reliability"],
     }
-    answers |= sample_answers(work)
+    answers |= sample_answers(work) | objective_answers(work)
+    if work.training_objective.is_preference and not work.is_frozen:
+        return answers
     if not work.is_frozen:
         return answers | {"mtp_num_layers": setting.model.mtp_num_layers}
     return answers | adapter_answers(work) | {"adapter": str(work.adapter)}
 
 
 def _asked(setting: Setting) -> list[str]:
-    """What of a frozen model is trained."""
+    """What of a frozen model is trained, and what samples take beside a trained sequence."""
     work = setting.workload
+    words = objective_words(work)
     if not work.is_frozen:
-        return []
+        return words
     count = large(adapter_parameter_count(setting))
-    return [f"{adapter_words(work)}: {count} parameters trained"]
+    adapters = adapter_words(work)
+    if setting.model.num_experts and work.lora_targets is AdapterTargets.ALL_LINEAR:
+        adapters += f", {expert_words(work)}" if work.adapter.is_low_rank else ""
+    return [f"{adapters}: {count} parameters trained", *words]
 
 
 def _in_short(row: Mapping[str, Any]) -> str:

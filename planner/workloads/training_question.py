@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from planner.enums import AdapterKind
 from planner.errors import SearchSpaceError, SpecError
-from planner.estimators.parameters import count_parameters
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.load import check_spec, text_digest
@@ -12,19 +13,20 @@ from planner.specs.model import ModelSpec
 from planner.specs.multi_token import with_mtp
 from planner.specs.pipeline_layout import layers_of_chunks
 from planner.specs.workload import TrainingWorkload
+from planner.training_objectives import TrainingObjective
 from planner.workloads.adapters import adapter_fields, adapter_kind, mtp_num_layers, sample_fields
 from planner.workloads.base import Question
 from planner.workloads.notes import Notes
+from planner.workloads.objectives import objective_of
 from planner.workloads.place import gpu_counts
+from planner.workloads.published_precision import SINGLE, precision_note, published_precision
+from planner.workloads.run_length import with_tokens
 
-SINGLE = "single"
 _SEQUENCE_LENGTH = 2048
 _BATCH_TOKENS = 4 * 2**20
-_TOKENS_PER_PARAMETER = 20
 _FINE_TUNING_BATCH = 128
 # A batch that is changed so that GPUs can share it has so many shares at least.
 _FEWEST_SHARES = 4
-_FINE_TUNING_TOKENS = 1e9
 _ADAPTER_FRAMEWORK = "hf-trainer"
 
 
@@ -42,7 +44,14 @@ def ask_training(request: Request, catalogue: Catalogue, notes: Notes) -> Questi
     model = catalogue.load_model(str(request.model))
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
     work = _work(request, model, notes, counts)
-    model = with_mtp(model, mtp_num_layers(request, model, notes.defaults))
+    objective = work.training_objective
+    word = published_precision(request, model, objective)
+    if word and (note := precision_note(request, catalogue, model, word)):
+        notes.defaults["precision"] = note
+    if objective is TrainingObjective.RM:
+        model = replace(model, num_labels=1)
+    if not objective.is_preference:
+        model = with_mtp(model, mtp_num_layers(request, model, notes.defaults))
     is_frozen = adapter_kind(request) is not AdapterKind.NONE
     space = "pretrain_moe" if model.num_experts else "pretrain_dense"
     if is_frozen:
@@ -64,6 +73,8 @@ def _work(
     request: Request, model: ModelSpec, notes: Notes, counts: tuple[int, ...]
 ) -> TrainingWorkload:
     published = model.training
+    is_frozen = adapter_kind(request) is not AdapterKind.NONE
+    objective = objective_of(request, is_frozen=is_frozen)
     s = request.sequence_length
     if s is None:
         limit = model.max_position_embeddings or _SEQUENCE_LENGTH
@@ -72,23 +83,26 @@ def _work(
     batch = request.global_batch_size
     if batch is None:
         # An impossible length is refused below, with all other faults of the workload.
-        batch, origin = _default_batch(request, model, max(s, 1))
+        batch, origin = _default_batch(objective, model, max(s, 1))
         batch, origin = _divisible(batch, origin, counts)
-        notes.defaults["global_batch_size"] = f"{batch:,} sequences ({origin})"
-    tokens = request.total_tokens
-    if tokens is None:
-        tokens, origin = _default_tokens(request, model)
-        notes.defaults["total_tokens"] = f"{tokens / 1e9:,.0f} billion ({origin})"
+        what = "pairs of sequences" if objective.sequences_per_sample > 1 else "sequences"
+        notes.defaults["global_batch_size"] = f"{batch:,} {what} ({origin})"
     _check_length(model, s)
-    values = {"sequence_length": s, "global_batch_size": batch, "total_tokens": tokens}
+    values = {"sequence_length": s, "global_batch_size": batch, "total_tokens": 1.0}
     adapter = adapter_fields(request, notes.defaults)
     if request.pipeline_layout:
         _check_layout(model, request)
-    told = {"dropout": request.dropout, "pipeline_layout": request.pipeline_layout or ""}
+    told = {
+        "dropout": request.dropout,
+        "pipeline_layout": request.pipeline_layout or "",
+        "training_objective": objective,
+        "precompute_ref_log_probs": request.precompute_ref_log_probs,
+    }
     samples = sample_fields(request, s, notes.defaults)
-    return check_spec(
+    work = check_spec(
         TrainingWorkload, {**values, **told, **adapter, **samples}, where="the workload"
     )
+    return with_tokens(work, request, model, notes)
 
 
 def _check_layout(model: ModelSpec, request: Request) -> None:
@@ -102,9 +116,11 @@ def _check_layout(model: ModelSpec, request: Request) -> None:
         raise SpecError(f"pipeline_layout has {held} layers, the model {wanted}.")
 
 
-def _default_batch(request: Request, model: ModelSpec, sequence_length: int) -> tuple[int, str]:
-    """Sequences of a step where the user gives none, and where they come from."""
-    if adapter_kind(request) is not AdapterKind.NONE:
+def _default_batch(
+    objective: TrainingObjective, model: ModelSpec, sequence_length: int
+) -> tuple[int, str]:
+    """Samples of a step where the user gives none, and where they come from."""
+    if objective is not TrainingObjective.PRETRAIN:
         return _FINE_TUNING_BATCH, "default of fine-tuning"
     given = model.training.global_batch_tokens if model.training else None
     batch = _sequences((given or _BATCH_TOKENS) / sequence_length)
@@ -120,17 +136,6 @@ def _divisible(batch: int, origin: str, counts: tuple[int, ...]) -> tuple[int, s
     while 2 * unit * _FEWEST_SHARES <= batch and count % (2 * unit) == 0:
         unit *= 2
     return round(batch / unit) * unit, f"{origin}: {batch:,}, so that {count:,} GPUs can share it"
-
-
-def _default_tokens(request: Request, model: ModelSpec) -> tuple[float, str]:
-    """Tokens of a run where the user gives none, and where they come from."""
-    if adapter_kind(request) is not AdapterKind.NONE:
-        return _FINE_TUNING_TOKENS, "default of fine-tuning"
-    given = model.training.total_tokens if model.training else None
-    if given is not None:
-        return given, _origin(model, True)
-    tokens = float(_TOKENS_PER_PARAMETER * count_parameters(model).total)
-    return tokens, "20 per parameter, arXiv:2203.15556"
 
 
 def _sequences(tokens_over_length: float) -> int:

@@ -27,6 +27,7 @@ from planner.formulas.power import board_share, carbon, energy, range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
+from planner.training_objectives import TrainingObjective
 from planner.units import DAY, GIB, HOUR, KILOWATT, KILOWATT_HOUR, TERA
 from planner.workloads.columns import repeated, worded
 from planner.workloads.electricity import with_energy
@@ -292,10 +293,12 @@ class TrainingRuns(Candidates):
     def _predictions(self) -> Columns:
         estimate, run = self.estimate, self.run
         lasting = run.goodput
+        preferred = estimate.setting.workload.training_objective.is_preference
         return {
             "step_time_s": estimate.step_time,
             "tokens_per_s": estimate.tokens_per_second,
             "tokens_per_s_per_gpu": estimate.tokens_per_second / self.num_gpus,
+            **({"samples_per_s": estimate.samples_per_second} if preferred else {}),
             "model_flops_utilization": estimate.model_flops_utilization,
             "hardware_flops_utilization": estimate.hardware_flops_utilization,
             "tflops_per_gpu": estimate.model_flops_per_second_per_gpu / TERA,
@@ -307,6 +310,7 @@ class TrainingRuns(Candidates):
             "calendar_time_days": run.calendar_time / DAY,
             "gpu_hours": run.gpu_seconds / HOUR,
             "cost_usd": run.cost,
+            **self._per_tokens(),
             "cost_per_pflop_day_usd": self.cost_per_pflop_day,
             "energy_kwh": self.energy / KILOWATT_HOUR,
             "power_kw": self.power / KILOWATT,
@@ -317,6 +321,13 @@ class TrainingRuns(Candidates):
             "checkpoint_interval_s": lasting.checkpoint_interval,
             "num_spare_gpus": lasting.num_spare_gpus,
         }
+
+    def _per_tokens(self) -> Columns:
+        """The cost of a million trained tokens, of fine-tuning."""
+        work = self.estimate.setting.workload
+        if work.training_objective is TrainingObjective.PRETRAIN:
+            return {}
+        return {"cost_per_million_trained_tokens_usd": self.run.cost * (1e6 / work.total_tokens)}
 
     def _memory_parts(self) -> Columns:
         fullest = self.estimate.memory.fullest

@@ -22,8 +22,10 @@ FOLLOWING = {"pipeline_schedule": ("one_forward_one_backward", "interleaved")}
 TOLD = (
     "step_time_s",
     "tokens_per_s_per_gpu",
+    "samples_per_s",
     "model_flops_utilization",
     "cost_usd",
+    "cost_per_million_trained_tokens_usd",
     "time_to_train_days",
     "calendar_time_days",
 )

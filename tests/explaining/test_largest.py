@@ -21,6 +21,7 @@ DEEPSEEK: dict[str, Any] = {
     "gpu": "h800",
     "num_gpus": 2048,
     "framework": "megatron-bridge",
+    "precision": "bf16",
     "settings": {"tp": 2, "pp": 16, "ep": 8, "sp": True, "zero": 1, "recompute": "selective"},
 }
 LONG: dict[str, Any] = {

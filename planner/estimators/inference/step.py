@@ -123,18 +123,19 @@ def _launch_time(rank: Rank, group: LayerGroup, decoding: bool) -> Numeric:
     """Seconds in which the host launches a layer."""
     execution = rank.setting.engine.execution
     each, routing, captured_routing = _quantized_launches(rank, group), 0.0, 0.0
+    mixing = _mixing(rank, group)
     if group.num_experts > 1:
         each = each + execution.expert_loop_time * group.num_experts
         routing = execution.expert_launch_time
         captured_routing = execution.decode_expert_launch_time
     blocks = group.num_blocks / 2
     beside = each + adapter_launches(rank.setting, layer_of(rank.setting.model, group))
-    launched = blocks * execution.prefill_launch_time + routing + _mixing(rank, group) + beside
+    launched = beside + blocks * execution.prefill_launch_time + routing + mixing
     if not decoding:
         return launched
     longest = execution.captured_context or np.inf
-    captured = blocks * execution.decode_launch_time + captured_routing
-    captured = captured + (beside if execution.decode_launch_time > 0 else each)
+    shown = beside if execution.decode_launch_time > 0 else each
+    captured = shown + blocks * execution.decode_launch_time + captured_routing
     return np.where(rank.batch.context > longest, launched, captured)
 
 

@@ -80,6 +80,7 @@ def _passes(block: Block, again: Recomputation, *, splits: bool) -> dict[str, di
     for kind, total in totals.items():
         inside = sum(_exchanged(operator, again, kind) for operator in time.operators)
         found[kind] = {COMPUTE: total - inside, EXCHANGE: inside + shown * total / both}
+    found[FORWARD][COMPUTE] += first(block.reference)
     weights = first(time.weights) if splits else 0.0
     found[BACKWARD][COMPUTE] -= weights
     return {**found, WEIGHTS: {COMPUTE: weights, EXCHANGE: 0.0}}

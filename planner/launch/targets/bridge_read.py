@@ -137,6 +137,9 @@ def _completed(
         defaults["zero_stage"] = "1, as recipes do"
     if how:
         notes.append(how)
+        # Recipes of models with experts set it: most leave each expert whole.
+        if defaults.pop("expert_tensor_parallel", None):
+            del values["expert_tensor_parallel"]
     notes = [note for note in notes if "--bf16" not in note and "vocabulary" not in note]
     return replace(
         read,
@@ -323,4 +326,6 @@ def _adapter(given: Mapping[str, Given]) -> dict[str, Any]:
     modules = _text(given.get("peft.target_modules")) or "linear_fc1 linear_proj"
     widest = [name for module, name in _TARGETS.items() if module in modules]
     values = {"adapter": "lora", "lora_rank": rank or "32"}
+    if "all_linear" in widest[-1:] and _text(given.get("peft.share_expert_adapters")) == "false":
+        values["expert_adapters"] = "each"
     return {**values, **({"lora_targets": widest[-1]} if widest else {})}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from planner.errors import LaunchError
@@ -81,6 +81,7 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
     _set(values, "num_gpus", num_gpus)
     sizes = {name: int(values.get(name) or 1) for name in _AS_THEY_ARE[:3]}
     require_split(reading, num_gpus, **sizes)
+    _split_experts(reading, shape, values, defaults, sizes["tensor_parallel"])
     _require_experts(reading, num_gpus, values, sizes)
     _set(values, "token_dispatcher", _dispatcher(reading, framework, values, defaults))
     _require_stages(reading, shape["num_hidden_layers"], sizes["pipeline_parallel"], framework)
@@ -121,6 +122,30 @@ def _whole(name: str, text: str | None) -> str | None:
     if is_number and not str(text).replace("_", "").isdecimal():
         return None
     return text
+
+
+def _split_experts(
+    reading: Reading,
+    shape: Mapping[str, Any],
+    values: dict[str, Any],
+    defaults: dict[str, str],
+    tensor: int,
+) -> None:
+    """Split experts as an option says, or as other matrices are.
+
+    NVIDIA/Megatron-LM, megatron/core/parallel_state.py and megatron/training/arguments.py:
+    ``expert_tensor_parallel_size`` that is None becomes ``tensor_model_parallel_size``.
+    """
+    is_sparse = shape.get("num_experts") or int(values.get("expert_parallel", 1)) > 1
+    if not is_sparse:
+        return
+    if reading.has("--expert-tensor-parallel-size"):
+        _set(values, "expert_tensor_parallel", reading.number("--expert-tensor-parallel-size"))
+        return
+    if tensor == 1:
+        return
+    values["expert_tensor_parallel"] = tensor
+    defaults["expert_tensor_parallel"] = f"{tensor}, the tensor parallelism of the rest"
 
 
 def _require_experts(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
-from planner.adapter_names import is_one_end, targets_of
+from planner.adapter_names import ExpertAdapters, is_one_end, names_feed_forward, targets_of
 from planner.launch.option_table import OptionTable
 from planner.launch.trainer.batch import batch_said, split_said
-from planner.launch.trainer.said import Collected, Said
+from planner.launch.trainer.objective import OBJECTIVE_OPTIONS, objective_said
+from planner.launch.trainer.said import Collected, Said, whole
 from planner.launch.trainer.states import (
     framework_said,
     kernels_said,
@@ -16,8 +18,12 @@ from planner.launch.trainer.states import (
 )
 from planner.launch.understood import Answers
 from planner.optimizer_names import optimizer_of
+from planner.training_objectives import TrainingObjective
+from planner.workloads.run_length import UNKNOWN_TOKENS
 
 _TRL_LENGTH = 1024
+_EPOCHS = 3
+_PART = re.compile(r"\[:(\d+)\]$")
 _RANKS = {True: 16, False: 8}
 _LORA_FLAGS = ("--use_lora", "--lora", "--lora_enable", "--use_peft_lora", "--enable_lora")
 _QLORA_FLAGS = ("--q_lora", "--qlora", "--load_in_4bit", "--use_4bit_quantization", "--use_4bit")
@@ -27,16 +33,19 @@ _BITS = ("--bits", "--quantization_bit")
 _MODELS = ("--model_name_or_path", "--model_name", "--base_model", "--model", "--config_name")
 
 
-def answered(said: Said) -> Answers:
-    """The answers of a script and the files beside it.
+def answered(said: Said, name: str = "") -> Answers:
+    """The answers of a script and the files beside it; ``name`` is that of the file.
 
     Raises
     ------
     LaunchError
         Batch sizes or GPUs contradict each other.
+    SpecError
+        What it trains is not predicted.
     """
     found = Collected()
     _model(said, found)
+    objective_said(said, found, name)
     _adapter(said, found)
     split_said(said, found)
     batch_said(said, found)
@@ -54,7 +63,16 @@ def answered(said: Said) -> Answers:
         for option in meaning.options
     }
     told |= {name.removeprefix("--") for name in (*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS)}
-    told |= {"deepspeed", "fsdp", "fsdp_config", "bits"}
+    told |= {name.removeprefix("--") for name in OBJECTIVE_OPTIONS}
+    told |= {
+        "deepspeed",
+        "fsdp",
+        "fsdp_config",
+        "bits",
+        "num_train_epochs",
+        "max_samples",
+        "dataset_train_split",
+    }
     # What is switched off, or left to others, says that it has no part in it.
     told |= {
         name.removeprefix("--") for name, text in said.texts.items() if text in _OFF
@@ -119,6 +137,8 @@ def _adapter(said: Said, found: Collected) -> None:
         found.default("lora_targets", "query_value", reason)
     else:
         found.values["lora_targets"] = lora_targets(modules.split())
+        if names_feed_forward(modules):
+            found.values["expert_adapters"] = str(ExpertAdapters.EACH)
 
 
 def _scales(said: Said, found: Collected) -> None:
@@ -157,7 +177,43 @@ def _length(said: Said, found: Collected) -> None:
     steps, batch = said.number("script", "training_steps"), found.values.get("global_batch_size")
     length = found.values.get("sequence_length")
     if steps and batch and length:
-        found.values["total_tokens"] = steps * batch * length
+        found.values["total_tokens"] = steps * batch * length * _sequences(found)
+    else:
+        _samples(said, found)
+
+
+def _samples(said: Said, found: Collected) -> None:
+    """Samples of all data sets and how often they are trained, as far as the file tells them.
+
+    LLaMA-Factory's ``max_samples`` is of each data set (0.9, hparams/data_args.py).
+    """
+    epochs = said.texts.get("--num_train_epochs")
+    part = _PART.search(said.texts.get("--dataset_train_split") or "")
+    each = whole(said.texts.get("--max_samples")) or whole(part[1] if part else None)
+    if epochs is not None and _is_positive(epochs):
+        found.values["epochs"] = float(epochs)
+    elif each is not None:
+        found.default("epochs", _EPOCHS, f"no num_train_epochs: {_EPOCHS} are the Trainer's")
+    if each is not None:
+        sets = (said.texts.get("--dataset") or "").count(",") + 1
+        found.values["num_samples"] = each * sets
+    elif found.values.get("training_objective") == TrainingObjective.PRETRAIN:
+        # Weights that are trained on are not trained on all that they were once trained on.
+        reason = "its samples are not in the file: time and cost are of a billion tokens"
+        found.default("total_tokens", UNKNOWN_TOKENS, reason)
+
+
+def _is_positive(text: str) -> bool:
+    try:
+        return float(text) > 0
+    except ValueError:
+        return False
+
+
+def _sequences(found: Collected) -> int:
+    """Sequences of a sample."""
+    objective = found.values.get("training_objective")
+    return TrainingObjective(objective).sequences_per_sample if objective else 1
 
 
 def _optimizer(said: Said, found: Collected) -> None:

@@ -17,6 +17,7 @@ _SAME = {
     "sample_packing": "--packing",
     "gradient_accumulation_steps": "--gradient_accumulation_steps",
     "max_steps": "--max_steps",
+    "num_epochs": "--num_train_epochs",
     "fp16": "--fp16",
     "load_in_4bit": "--load_in_4bit",
     "load_in_8bit": "--load_in_8bit",
@@ -26,6 +27,9 @@ _SAME = {
     "bnb_config_kwargs.bnb_4bit_use_double_quant": "--use_bnb_nested_quant",
     "activation_offloading": "--activation_offloading",
     "optimizer": "--optim",
+    "rl": "--rl",
+    "reward_model": "--reward_model",
+    "precompute_ref_log_probs": "--precompute_ref_log_probs",
     "attn_implementation": "--attn_implementation",
     "deepspeed": "--deepspeed",
     "fsdp": "--fsdp",
@@ -92,7 +96,7 @@ def axolotl_answers(reading: Reading) -> Answers:
         Its values contradict each other.
     """
     found = reading.found
-    sources = Sources()
+    sources = Sources(name=found.name)
     sources.worlds.append(found.world)
     documents = [found, *(file for file in found.files.values() if "base_model" in file.options)]
     for document in documents:

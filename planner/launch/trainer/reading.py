@@ -13,6 +13,7 @@ from typing import Any
 from planner.launch.option_table import Meaning, OptionTable
 from planner.launch.text import Given
 from planner.launch.trainer.answers import answered
+from planner.launch.trainer.objective import named_by_program
 from planner.launch.trainer.said import Said
 from planner.launch.trainer.writing import SECTION
 from planner.launch.understood import Answers, Found, Reading, World
@@ -23,7 +24,8 @@ _TELLING = (
     "--gradient_accumulation_steps",
 )
 _ARGUMENTS = {"learning_rate", "output_dir", "num_train_epochs", "max_steps", "use_peft", "lora_r"}
-_PROGRAMS = ("run_clm.py", "sft.py", "trl.scripts.sft")
+_PROGRAMS = ("run_clm.py", "sft.py")
+_SCRIPTS = "trl.scripts."
 _NO_TRAINER = ("--tensor-model-parallel-size", "--micro-batch-size", "--seq-length")
 _DEEPSPEED_KEYS = (
     "train_batch_size",
@@ -59,7 +61,9 @@ def starts_trainer(words: Sequence[str]) -> bool:
     names = {_spelled(word.partition("=")[0]) for word in words if word.startswith("--")}
     if names & set(_NO_TRAINER) or any(word.startswith("--tensor-model") for word in words):
         return False
-    if list(words[:2]) == ["trl", "sft"] or any(w.endswith(_PROGRAMS) for w in words[:3]):
+    if words and words[0] == "trl" and named_by_program(words):
+        return True
+    if any(word.endswith(_PROGRAMS) or _SCRIPTS in word for word in words[:3]):
         return True
     return bool(words) and bool(names & set(_TELLING))
 
@@ -87,7 +91,10 @@ def is_accelerate_document(values: Mapping[str, Any]) -> bool:
 
 @dataclass(kw_only=True)
 class Sources:
-    """Options by where they stand; texts of flags are ``true``, of what is not told None."""
+    """Options by where they stand; texts of flags are ``true``, of what is not told None.
+
+    ``name`` is that of the file.
+    """
 
     script: dict[str, Given] = field(default_factory=dict)
     deepspeed: dict[str, Given] = field(default_factory=dict)
@@ -96,6 +103,7 @@ class Sources:
     spelled: dict[str, str] = field(default_factory=dict)
     worlds: list[World] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
+    name: str = ""
 
     def put(self, place: dict[str, Given], name: str, given: Given) -> None:
         """Note an option of one of the places; the first of a name counts."""
@@ -105,7 +113,7 @@ class Sources:
 
 def trainer_answers(reading: Reading) -> Answers:
     """What a file says in the words of the table of terms; see the module."""
-    sources = Sources()
+    sources = Sources(name=reading.found.name)
     gather(reading.found, sources)
     return answers_of(sources, _is_supervised(sources))
 
@@ -134,13 +142,15 @@ def answers_of(sources: Sources, is_supervised: bool) -> Answers:
         world=sources.worlds[0],
         unknown=tuple(given.option for given in sources.unknown),
         spelled=sources.spelled,
+        words=tuple(sources.words),
     )
-    return answered(said)
+    return answered(said, sources.name)
 
 
 def _is_supervised(sources: Sources) -> bool:
     """Whether it is TRL's script, whose defaults are others."""
-    if any(word.endswith(("trl", "trl.scripts.sft", "sft.py")) for word in sources.words[:3]):
+    words = sources.words[:3]
+    if any(word.endswith(("trl", "sft.py")) or _SCRIPTS in word for word in words):
         return True
     return bool({"--max_length", "--use_peft", "--packing"} & set(sources.script))
 

@@ -15,7 +15,7 @@ class Said:
     """What the tables made of each source; see `planner.launch.trainer.reading`.
 
     ``texts`` are all options by name, None where text alone does not tell the value; ``spelled``
-    is how the file has them.
+    is how the file has them. ``words``: the program and what stands beside its options.
     """
 
     script: Mapping[str, Meaning]
@@ -29,6 +29,7 @@ class Said:
     world: World
     unknown: tuple[str, ...] = ()
     spelled: Mapping[str, str] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
 
     def of(self, source: str, parameter: str) -> str | None:
         """What one source says of a parameter; None where none of its options is there."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from planner.adapter_names import names_feed_forward, targets_named
 from planner.enums import AttentionKind
 from planner.errors import LaunchError
 from planner.launch.config_json import config_json, family_of
@@ -87,7 +88,7 @@ def has_adapter(job: Job) -> bool:
 
 def lora_modules(job: Job) -> tuple[str, ...]:
     """The matrices that have an adapter, by their names in Transformers."""
-    targets = job["lora_targets"]
+    targets = targets_named(str(job["lora_targets"]))
     attention = job.model.layer_groups[-1].attention
     ends, others, forward = _NAMES.get(family_of(job.model) or "", _USUAL)
     if attention is not None and attention.kind is AttentionKind.LATENT:
@@ -96,7 +97,7 @@ def lora_modules(job: Job) -> tuple[str, ...]:
         return ends
     if targets != "all_linear":
         return (*ends, *others)
-    if not job.model.num_experts:
+    if not job.model.num_experts or _adapts_experts(job):
         return (*ends, *others, *forward)
     if names_shared_experts(job):
         return (*ends, *others, *(f"shared_expert.{name}" for name in forward))
@@ -127,6 +128,12 @@ def fill_quantities(job: Job) -> dict[str, Any]:
     return {"packing": True} if padding == "packed" else {"padding": padding}
 
 
+def _adapts_experts(job: Job) -> bool:
+    """Whether routed experts have adapters: PEFT gives them some where their matrices are named."""
+    given = job["expert_adapters"]
+    return given == "each" or (given is None and names_feed_forward(str(job["lora_targets"])))
+
+
 def names_shared_experts(job: Job) -> bool:
     """Whether shared experts can have adapters without the routed ones."""
     return family_of(job.model) == "qwen2_moe"
@@ -134,8 +141,8 @@ def names_shared_experts(job: Job) -> bool:
 
 def adapter_remarks(job: Job) -> tuple[Remark, ...]:
     """That matrices beside routed experts cannot be named without these."""
-    of_all = has_adapter(job) and job["lora_targets"] == "all_linear"
-    if not of_all or not job.model.num_experts or names_shared_experts(job):
+    of_all = has_adapter(job) and targets_named(str(job["lora_targets"])) == "all_linear"
+    if not of_all or not job.model.num_experts or names_shared_experts(job) or _adapts_experts(job):
         return ()
     note = (
         "peft 0.21.2 gives routed experts adapters, too, where it is told matrices of "

@@ -273,6 +273,17 @@ def test_experts_that_the_gpus_do_not_hold_are_refused() -> None:
              expert_model_parallel_size="8")  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("tensor", "said", "told"), [("2", None, 2), ("2", "1", 1), ("4", "2", 2), ("1", None, None)]
+)
+def test_experts_are_split_as_the_rest(tensor: str, said: str | None, told: Any) -> None:
+    """Megatron-LM, megatron/core/parallel_state.py: without an option of its own."""
+    own = {} if said is None else {"expert_tensor_parallel_size": said}
+    sizes = {**GPT, **RUN, "tensor_model_parallel_size": tensor, **own}
+    assert read(**sizes, num_experts="8").values.get("expert_tensor_parallel") == told
+    assert "expert_tensor_parallel" not in read(**sizes).values
+
+
 def test_a_number_that_text_does_not_tell_is_asked() -> None:
     unknown = stated("--tensor-model-parallel-size", None)
     plain = {f"--{name.replace('_', '-')}": text for name, text in {**GPT, **RUN}.items()}

@@ -1,0 +1,53 @@
+"""The precision of a published run, where its sequence and batch are taken over, too."""
+
+from __future__ import annotations
+
+from planner.enums import Precision
+from planner.errors import PlannerError
+from planner.request import ALL, Request
+from planner.specs.catalogue import Catalogue
+from planner.specs.gpu import GpuSpec
+from planner.specs.model import ModelSpec
+from planner.training_objectives import TrainingObjective
+
+SINGLE = "single"
+"""The space of one configuration, which says nothing."""
+_SAID = ("precision", "global_batch_size")
+
+
+def published_precision(
+    request: Request, model: ModelSpec, objective: TrainingObjective
+) -> str | None:
+    """The word of that precision; None where it is the usual one, or something else was asked.
+
+    Who names a space, a sequence, a batch or a precision asks for another run.
+    """
+    published = model.training
+    if published is None or published.precision == "bf16":
+        return None
+    given = (request.precision, request.sequence_length, request.global_batch_size)
+    if any(value is not None for value in given) or any(name in request.settings for name in _SAID):
+        return None
+    is_own_space = request.space not in (None, SINGLE)
+    if is_own_space or objective is not TrainingObjective.PRETRAIN:
+        return None
+    return published.precision
+
+
+def has_precision(gpu: GpuSpec, word: str) -> bool:
+    """Whether a GPU multiplies in a precision."""
+    return Precision(word) in gpu.peak_flops
+
+
+def precision_note(request: Request, catalogue: Catalogue, model: ModelSpec, word: str) -> str:
+    """What is said of it; empty where the one GPU that was named lacks it."""
+    gpu = request.gpu
+    if isinstance(gpu, str) and gpu != ALL:
+        try:
+            if not has_precision(catalogue.load_gpu(gpu).spec, word):
+                return ""
+        except PlannerError:  # said where the GPU is asked for
+            return ""
+    elif gpu is None and request.cluster is None:
+        return ""
+    return f"{word}, --precision bf16 is the other (published run of {model.name})"
