@@ -180,7 +180,7 @@ def _workload(given: Any) -> str:
 
 def _answer(term: Term, given: Any, said: str) -> Any:
     """The value of a question, a tuple of several where the term takes them."""
-    if term.type != "names" and "parameter" not in term.kind:
+    if not term.takes_several:
         return read(term, given, said)
     if term.term == "num_gpus" and several(given, said) == [ALL]:
         return ALL
@@ -312,7 +312,7 @@ def _refuse_others(workload: str, answers: Mapping[str, Any], said: Said) -> Non
 
 def _refuse_useless(request: Request, answers: Mapping[str, Any], said: Said) -> None:
     for name, needed in NEEDS.items():
-        if answers.get(name) and not getattr(request, needed):
+        if answers.get(name) and not getattr(request, needed) and needed not in answers:
             raise SearchSpaceError(f"{said(name)} needs {said(needed)}.")
 
 

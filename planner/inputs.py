@@ -326,6 +326,7 @@ def _unseparated(value: Any) -> str:
 
 _READERS: Mapping[str, Callable[[Term, Any, str], Any]] = {
     "count": _count,
+    "counts": _count,
     "number": _number,
     "1/s": _number,
     "price": _price,

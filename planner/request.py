@@ -114,7 +114,7 @@ class Request:
     num_requests: int | None = None
     prefix_cache_hit_rate: float = 0.0
     shared_prefix_tokens: int = 0
-    draft_tokens: int = 0
+    draft_tokens: int | tuple[int, ...] = 0
     acceptance_rate: float | None = None
     draft_cost: float = 0.0
     draft_model: str | None = None

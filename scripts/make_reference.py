@@ -25,6 +25,7 @@ FILE = Path(planner.__file__).parents[1] / "docs" / "reference.md"
 _WORKLOADS = {"train": "training", "inference": "static", "serve": "serving"}
 _TYPES = {
     "count": "whole number",
+    "counts": "whole number, or several",
     "number": "number",
     "1/s": "number",
     "share": "share up to 1",

@@ -27,7 +27,7 @@ _OTHER_NAMES = {
 }
 _PLACEHOLDERS = {
     "second": "TIME", "byte": "BYTES", "usd": "USD", "watt": "POWER", "kg": "MASS", "1": "SHARE",
-    "token": "TOKENS", "count": "N", "number": "X", "1/s": "X", "peak": "SHARE|RATE",
+    "token": "TOKENS", "count": "N", "counts": "N", "number": "X", "1/s": "X", "peak": "SHARE|RATE",
     "price": "USD|GPU=USD,...",
 }  # fmt: skip
 
@@ -101,8 +101,7 @@ def _of_term(term: Term, also: Iterable[str] = ()) -> tuple[Any, Any]:
 
 def _metavar(term: Term) -> str:
     word = _PLACEHOLDERS.get(term.type, term.term.split("_")[-1].upper())
-    takes_several = term.type == "names" or "parameter" in term.kind
-    return f"{word}[,{word}...]" if takes_several else word
+    return f"{word}[,{word}...]" if term.takes_several else word
 
 
 def is_given(given: Given, name: str) -> bool:

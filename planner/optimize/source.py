@@ -156,12 +156,13 @@ class Source(ABC):
     def named(self) -> Mapping[str, Any]:
         """Result columns that are the same for all its plans."""
         found = {"model": self.setting.model.name, "gpu": self.gpu, self.profile_kind: self.profile}
+        found |= getattr(self.setting, "named", {})
         return {"mode": self.mode, **found} if self.mode else found
 
     @property
     def told(self) -> str:
         """Where it searches, in words."""
-        return ", ".join(value for value in self.named.values() if value != "none")
+        return ", ".join(str(value) for value in self.named.values() if value != "none")
 
     @property
     def asked(self) -> Mapping[str, Any]:

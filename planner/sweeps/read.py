@@ -179,7 +179,7 @@ class _Reader:
         values = self._listed(self.said(term.term), given)
         if values == (ALL,):
             return self._every(term)
-        if term.type == "count":
+        if term.type in ("count", "counts"):
             return tuple(dict.fromkeys(self._count(term, value) for value in values))
         if term.term not in SPECS:
             return values

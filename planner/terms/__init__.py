@@ -89,6 +89,11 @@ class Term:
         )
 
     @property
+    def takes_several(self) -> bool:
+        """Whether a question may have several answers, which are compared."""
+        return self.type in ("names", "counts") or "parameter" in self.kind
+
+    @property
     def column_header(self) -> str:
         """The head of its column."""
         return self.header or self.term.replace("_", " ")

@@ -29,7 +29,8 @@ class Question:
 
     ``space`` and ``profile`` are names of specs and, where nobody gave them, where they come
     from; a profile of None is that of the space. ``counts`` is empty where the numbers of GPUs
-    follow from other things.
+    follow from other things. ``compares_drafts``: it is one of several that differ in the number of
+    drafted tokens.
     """
 
     request: Request
@@ -38,6 +39,7 @@ class Question:
     counts: tuple[int, ...]
     space: tuple[str, str | None]
     profile: tuple[str | None, str] = (None, "of the space")
+    compares_drafts: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 from planner.configurations.choices import checked
@@ -111,18 +112,20 @@ class Outer:
         """The question for each model and each adapter."""
         catalogue, models = self.notes.catalogue, self._several("model", "models")
         adapters = _listed(self.request.adapter, self.workload.adapters)
-        pairs = [(model, adapter) for model in models for adapter in adapters]
+        drafts = _listed(self.request.draft_tokens, ())
+        pairs = [*product(models, adapters, drafts)]
         found, several = [], list[Notes]()
-        for model, adapter in pairs:
+        for model, adapter, drafted in pairs:
             name = catalogue.load_model(model).name
             self.words.setdefault("model", {}).setdefault(name, model)
-            request = replace(self.request, model=model, adapter=adapter)
+            request = replace(self.request, model=model, adapter=adapter, draft_tokens=drafted)
             if len(adapters) > 1 and request.training_objective is None:
                 # Every weight of what adapters are an alternative to is fine-tuned, too.
                 request = replace(request, training_objective="sft")
             notes = self._noting(len(pairs) == 1)
             try:
-                found.append(self.workload.ask(request, catalogue, notes))
+                question = self.workload.ask(request, catalogue, notes)
+                found.append(replace(question, compares_drafts=len(drafts) > 1))
             except PlannerError as error:
                 if len(pairs) == 1:
                     raise

@@ -161,6 +161,7 @@ def _setting(scene: Scene, place: Place) -> ServingSetting:
         engine=with_options(scene.profile, question.request),
         workload=question.work,
         draft=draft_of(question.request, question.model, place.machine.catalogue),
+        compares_drafts=question.compares_drafts,
     )
     share = sure_share(PUBLISHED, setting, 1, question.request.confidence)
     return replace(setting, sure_share=share)
@@ -251,7 +252,7 @@ def _settled(source: Source) -> dict[str, Any]:
     """Answers that a plan was made with where the user gave none, or several."""
     work = source.setting.workload
     lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
-    answers = {"gpu": source.gpu, "engine": source.profile, **lengths}
+    answers = {"gpu": source.gpu, "engine": source.profile, **lengths, **source.setting.named}
     if isinstance(source, PoolSource):
         answers |= {"mode": source.mode, "prefill_gpu": source.prefill_gpu}
     return answers

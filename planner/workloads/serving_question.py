@@ -33,7 +33,6 @@ _OF_WORKLOAD = (
     "num_requests",
     "prefix_cache_hit_rate",
     "shared_prefix_tokens",
-    "draft_tokens",
     "acceptance_rate",
     "draft_cost",
     "redundant_experts",
@@ -84,16 +83,17 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
     values["lora_rank"] = request.lora_rank or 0
     values["lora_targets"] = _targets(request)
     values["draft_method"] = method = _method(request, model)
-    if request.draft_steps and request.draft_steps > request.draft_tokens:
+    drafted, steps = _drafted(request), request.draft_steps
+    values["draft_tokens"] = drafted
+    if drafted and steps and steps > drafted:
         raise SpecError(
-            f"--draft-steps {request.draft_steps} are drafted one after the other, of "
-            f"{request.draft_tokens} with --draft-tokens: give no more."
+            f"--draft-steps {steps} are drafted one after the other, of {drafted} with "
+            "--draft-tokens: give no more."
         )
     if request.acceptance_rate is None:
         values["acceptance_rate"] = 0.0
-        if request.draft_tokens:
-            is_tree = (request.draft_steps or request.draft_tokens) < request.draft_tokens
-            usual = acceptance(method, is_tree=is_tree)
+        if drafted:
+            usual = acceptance(method, is_tree=(steps or drafted) < drafted)
             values["acceptance_rate"] = usual.usual
             notes.defaults["acceptance_rate"] = (
                 f"{usual.usual:g} (as published for {method or 'drafts'}; {usual.low:g} to "
@@ -127,6 +127,12 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
             "model file with more max_position_embeddings."
         )
     return workload
+
+
+def _drafted(request: Request) -> int:
+    """Drafted tokens of a step; of several numbers each is a request of its own."""
+    given = request.draft_tokens
+    return given if isinstance(given, int) else max(given)
 
 
 def _method(request: Request, model: ModelSpec) -> DraftMethod:
@@ -171,8 +177,10 @@ def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelS
     SpecError
         It is unknown or faulty, or has other tokens than the model.
     """
+    if not request.draft_tokens:
+        return None
     if request.draft_model is None:
-        return head_of(model, _method(request, model)) if request.draft_tokens else None
+        return head_of(model, _method(request, model))
     draft = catalogue.load_model(request.draft_model)
     if draft.vocab_size != model.vocab_size:
         raise SpecError(

@@ -13,6 +13,7 @@ from planner.errors import SearchSpaceError
 from planner.optimize.pareto import pareto_front
 from planner.optimize.result import row_of
 from planner.optimize.result_columns import full_columns
+from planner.pinned import PinnedPlan
 from planner.plan import make_plan
 from planner.request import Request
 
@@ -67,6 +68,25 @@ def test_each_value_of_an_axis_has_its_best_plan_or_a_reason(axis: str) -> None:
         alone = planner.search(**{**question, **tuned, axis: value})
         row = row_of(alone.recommended)
         assert rates[row[axis]] == pytest.approx(row["tokens_per_s"])
+
+
+def test_a_search_takes_the_best_number_of_drafted_tokens() -> None:
+    question: dict[str, Any] = {
+        "workload": "serve", "model": "llama-3.1-8b", "num_gpus": 1, "gpu": "h100-sxm-80gb",
+        "engine": "vllm", "mode": "aggregated", "draft_method": "eagle3",
+        "settings": {"concurrency": ["1", "8"], "quantization": ["w16a16"]},
+    }  # fmt: skip
+    found = planner.search(**question, draft_tokens=(0, 1, 4))
+    assert found.problem.axes["draft_tokens"] == (0, 1, 4)
+    compared = found.comparisons["draft_tokens"].table
+    rates = dict(zip(compared["draft_tokens"], compared["output_tokens_per_s"], strict=True))
+    for number in (0, 1, 4):
+        alone = row_of(planner.search(**question, draft_tokens=number).recommended)
+        assert rates[number] == pytest.approx(alone["output_tokens_per_s"])
+    best = row_of(found.recommended)
+    assert best["draft_tokens"] == max(rates, key=lambda number: rates[number]) > 0
+    answers = PinnedPlan.of(found.plan, best).answers
+    assert answers["draft_tokens"] == best["draft_tokens"]
 
 
 def test_all_numbers_of_gpus_are_powers_of_two_up_to_the_cluster() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,7 +29,8 @@ class ServingSetting:
     """Everything that is the same for all configurations of a search.
 
     ``sure_share``: the share of the usable memory that what must be there to start may be
-    predicted to take. ``draft``: the model that drafts tokens.
+    predicted to take. ``draft``: the model that drafts tokens. ``compares_drafts``: other settings
+    of the search differ in the number of drafted tokens.
     """
 
     machine: Machine
@@ -37,6 +39,12 @@ class ServingSetting:
     workload: ServingWorkload
     sure_share: float = 1.0
     draft: ModelSpec | None = None
+    compares_drafts: bool = False
+
+    @property
+    def named(self) -> Mapping[str, int]:
+        """What tells it from settings that it is compared with: the number of drafted tokens."""
+        return {"draft_tokens": self.workload.draft_tokens} if self.compares_drafts else {}
 
     @cached_property
     def kernels(self) -> Kernels:
