@@ -10,15 +10,15 @@ from math import ceil, floor
 
 import scalar_machine
 import scalar_serving_memory
-from scalar_serving import (
+from scalar_phases import (
     decode_line,
     decode_steps,
     drafting,
     new_tokens,
     per_step,
     prompts_batch,
-    starting_together,
 )
+from scalar_serving import starting_together
 from scalar_serving_kernels import Replica, ServingWorld
 from scalar_serving_step import step
 

@@ -11,40 +11,20 @@ from math import ceil, exp, floor, hypot, log2
 
 import scalar_serving_memory
 import scalar_waits
+from scalar_phases import (
+    Costs,
+    costs,
+    decode_steps,
+    decoding_batch,
+    drafting,
+    new_tokens,
+    per_step,
+    prompt_room,
+    prompts_batch,
+)
 from scalar_serving_kernels import Replica, ServingWorld
 from scalar_serving_step import Step, StepBatch, step
 from scalar_waits import Demand, Met
-
-
-@dataclass(frozen=True, kw_only=True)
-class Costs:
-    """Seconds of decode steps, ``fixed + slope B``, and of prompts."""
-
-    fixed: float
-    slope: float
-    prompt_time: float
-    single: float
-    another: float
-    gathered: float
-    most: float
-    queued: float
-    together: float
-    added: float
-    parts: float
-
-    def prompt(self, size: float) -> float:
-        return (self.single + self.another * (size - 1)) / size
-
-    @property
-    def prefill(self) -> float:
-        return self.prompt(self.gathered)
-
-    def decode(self, sequences: float) -> float:
-        return self.fixed + self.slope * sequences
-
-    def wave(self, size: float, steps: float) -> float:
-        """The first prompt, the others of a queue, the answers."""
-        return self.prompt_time + (size - 1) * self.queued + steps * self.decode(size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,123 +42,6 @@ class Answers:
     rate: float
     demand: Demand
     met: Met
-
-
-def per_step(world: ServingWorld) -> float:
-    """1 + a + a^2 + ... + a^k tokens of a step that verifies k drafts."""
-    w = world.workload
-    return sum(w.acceptance_rate**draft for draft in range(w.draft_tokens + 1))
-
-
-def decode_steps(world: ServingWorld) -> float:
-    """The first token comes with the prompt."""
-    return max(world.workload.output_tokens - 1, 0) / per_step(world)
-
-
-def new_tokens(world: ServingWorld) -> float:
-    w = world.workload
-    found = max(w.input_tokens * w.prefix_cache_hit_rate, w.shared_prefix_tokens)
-    return max(w.input_tokens - found, 1.0)
-
-
-def decoding_batch(world: ServingWorld, sequences: float) -> StepBatch:
-    """Half of the answer is written on average."""
-    w = world.workload
-    half_way = w.input_tokens + w.output_tokens / 2 * (1 + w.output_variation**2)
-    return StepBatch(decoding=sequences, context=half_way, per_sequence=1 + w.draft_tokens)
-
-
-def prompts_batch(world: ServingWorld, prompts: float, tokens: float, beside: float) -> StepBatch:
-    """Of a prompt in parts, half of the other parts are cached on average."""
-    decode, whole = decoding_batch(world, beside), new_tokens(world)
-    part = min(tokens / prompts, whole)
-    cached = world.workload.input_tokens - whole + (whole - part) / 2
-    return StepBatch(
-        decoding=beside,
-        context=decode.context,
-        per_sequence=decode.per_sequence,
-        new_tokens=tokens,
-        prompts=prompts,
-        keys=cached + (part + 1) / 2,
-        cached=cached,
-    )
-
-
-def drafting(world: ServingWorld, c: Replica, batch: StepBatch) -> float:
-    """Of the model that drafts: its tokens one after the other, or its prompts."""
-    found = scalar_serving_memory.drafter(world, c)
-    if found is None:
-        return 0.0
-    if batch.prompts:
-        return step(*found, replace(batch, decoding=0), False).total
-    total = 0.0
-    for _ in range(world.workload.draft_tokens):
-        total += step(*found, replace(batch, per_sequence=1), True).total
-    return total
-
-
-def decode_line(world: ServingWorld, c: Replica, sequences: float) -> tuple[float, float]:
-    """The line through a step over so many sequences and one over half of them."""
-    whole = max(sequences, 1.0)
-    half = max(whole / 2, 0.5)
-    p, times = c.pipeline_parallel, []
-    for number in (whole, half):
-        one = step(world, c, decoding_batch(world, number / p), True)
-        verified = one.cycle(min(number, p)) * (1 + world.workload.draft_cost)
-        times.append(verified + drafting(world, c, decoding_batch(world, number)))
-    slope = min((times[0] - times[1]) / (whole - half), 0.99 * times[0] / whole)
-    return times[0] - slope * whole, slope
-
-
-def prompt_room(world: ServingWorld, c: Replica, sequences: float) -> float:
-    """Of a full step answers have at most their share of all tokens."""
-    steps, new = decode_steps(world), new_tokens(world)
-    return max(c.step_tokens - min(sequences, c.step_tokens * steps / (steps + new)), 1.0)
-
-
-def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
-    """Of a replica with so many requests."""
-    p, ranks = c.pipeline_parallel, c.attention_data_parallel
-    new, scheduler = new_tokens(world), world.engine.scheduler
-    whole = max(sequences, 1.0)
-    fixed, slope = decode_line(world, c, whole)
-    room = prompt_room(world, c, whole)
-    is_open = world.workload.request_rate is not None
-    there = max(whole, 2.0) if is_open else whole
-    most = max(min(c.step_tokens / new, there), 1.0)
-    one, filled = min(new, room / ranks), min(most * new, room)
-    beside, circulating, decode = 0.0, float(p), 0.0
-    if scheduler.chunked_prefill:
-        beside, circulating = whole / p, min(whole, p)
-        whole_step = fixed + slope * whole - drafting(world, c, decoding_batch(world, whole))
-        decode = whole_step / (1 + world.workload.draft_cost)
-    lone = step(world, c, prompts_batch(world, 1, one, beside), False)
-    busy = max(filled / new, min(ranks, there))
-    queue = step(world, c, prompts_batch(world, busy, filled, beside), False)
-    parts = max(new / one, 1.0)
-    of_lone = drafting(world, c, prompts_batch(world, 1, one, beside))
-    of_queue = drafting(world, c, prompts_batch(world, busy, filled, beside))
-    single = (max(lone.cycle(circulating) - decode, 0.0) + of_lone) * parts
-    full = max(queue.cycle(circulating) - decode, 0.0) + of_queue
-    full *= max(most * new / room, 1.0)
-    between = scheduler.poll_interval + scheduler.batch_wait
-    prompts = min(max(between * whole / max(decode_steps(world), 1.0), 1.0), most)
-    added = full / most
-    if most > 1 and ranks == 1:
-        added = max((full - single) / max(most - 1, 1e-9), full / most / 2)
-    return Costs(
-        fixed=fixed,
-        slope=slope,
-        prompt_time=(lone.total + of_lone) * parts,
-        single=single / p,
-        another=(full - single) / max(most - 1, 1.0) / p,
-        gathered=prompts,
-        most=most,
-        queued=(single if there > whole else full / most) / p,
-        together=1.0 if there > whole else most,
-        added=added / p,
-        parts=parts,
-    )
 
 
 def starting_together(world: ServingWorld, clients: float) -> float:

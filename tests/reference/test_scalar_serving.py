@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scalar_phases
 import scalar_serving
 import scalar_serving_memory
 import scalar_serving_step
@@ -181,8 +182,8 @@ def test_continuous_batching_and_its_spread(
 
 
 def _wave(world: ServingWorld, c: Replica) -> float:
-    steps = scalar_serving.decode_steps(world)
-    return scalar_serving.costs(world, c, c.concurrency).wave(c.concurrency, steps)
+    steps = scalar_phases.decode_steps(world)
+    return scalar_phases.costs(world, c, c.concurrency).wave(c.concurrency, steps)
 
 
 @pytest.mark.parametrize("requests", [7, 333])
