@@ -120,6 +120,7 @@ SERVING_WORDS = Wording(
     ),
     of_objective={
         "throughput_per_gpu": "output_tokens_per_s_per_gpu",
+        "capacity_per_gpu": "capacity_requests_per_s_per_gpu",
         "throughput": "output_tokens_per_s",
         "interactivity": "tokens_per_s_per_user",
     },
@@ -130,6 +131,7 @@ SERVING_WORDS = Wording(
         "request_latency_s",
         "output_tokens_per_s_per_gpu",
         "requests_per_s",
+        "capacity_requests_per_s",
         "cost_per_million_tokens_usd",
     ),
 )
