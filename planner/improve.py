@@ -73,7 +73,9 @@ def best_changes(
     if problem is None:
         return []
     (objective,) = problem.objectives[:1]
-    now = float(np.ravel(found.candidates.value(objective.name))[0])
+    # Plans are compared by what they carry at most, also where a load is stated.
+    whole = found.source.judged(found.candidates.configurations)
+    now = float(np.ravel(whole.value(objective.name))[0])
     before = np.nan if found.rejected_by else now
     surely = max(min(SURE, _fits(found)), MEDIAN) if not found.rejected_by else SURE
     changes = _changes(problem, objective, own, before, surely)

@@ -10,7 +10,7 @@ import numpy as np
 from planner.arrays import BoolArray, FloatArray
 from planner.confidence.quantiles import MEDIAN
 from planner.errors import SearchSpaceError, did_you_mean
-from planner.optimize.source import Candidates, Source
+from planner.optimize.source import Candidates, Source, at_load
 from planner.optimize.sureness import limit_chance, sure_factor, sure_value
 from planner.terms import terms_of
 
@@ -47,7 +47,7 @@ class Constraint:
 
     def chance(self, candidates: Candidates) -> float:
         """The share of published runs like the one candidate that would keep it; NaN if unknown."""
-        return limit_chance(candidates, self.name, self.bound, self.sign)
+        return limit_chance(at_load(candidates), self.name, self.bound, self.sign)
 
     def violated(self, candidates: Candidates) -> BoolArray:
         """Where the bound does not hold; an unknown value does not hold it."""

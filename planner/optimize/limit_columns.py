@@ -17,7 +17,7 @@ from planner.units import to_si
 
 PROBABILITY = "limits_probability"
 # Limits whose column is called otherwise.
-_COLUMN_OF = {"request_rate": "requests_per_s"}
+_COLUMNS_OF = {"request_rate": ("capacity_requests_per_s", "requests_per_s")}
 # A latency is the sum of these, each with errors of its own; of static batches the last two.
 _PARTS = {
     "request_latency": (
@@ -59,9 +59,9 @@ def _chances(table: Mapping[str, Any], limit: Constraint) -> FloatArray | None:
 
 
 def _column(table: Iterable[str], name: str) -> str | None:
-    named = _COLUMN_OF.get(name)
-    if named is not None:
-        return named if named in table else None
+    if name in _COLUMNS_OF:
+        columns = [*table]
+        return next((column for column in _COLUMNS_OF[name] if column in columns), None)
     terms = ((column, term_of_column(column)) for column in table)
     return next((column for column, term in terms if term and term.term == name), None)
 

@@ -13,6 +13,8 @@ from planner.optimize.source import Columns, Source
 
 # By the quantity whose published errors they share: columns that are in proportion to it, and
 # those that are in proportion to its inverse.
+_CAPACITY = "capacity_requests_per_s"
+_CAPACITIES = (_CAPACITY, f"{_CAPACITY}_per_gpu")
 FOLLOWING: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "step_time": (
         ("step_time_s", "time_to_train_days"),
@@ -34,6 +36,7 @@ FOLLOWING: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "tokens_per_s",
             "tokens_per_s_per_gpu",
             "requests_per_s",
+            *_CAPACITIES,
         ),
         (
             "cost_per_million_tokens_usd",
@@ -54,6 +57,7 @@ FOLLOWING: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "peak_memory": (("peak_memory_gib",), ()),
 }
+_OF_RATES = {name for names in FOLLOWING["throughput"] for name in names} - {*_CAPACITIES}
 _UNKNOWN = (np.nan, np.nan)
 _UNITS = ("_s", "_gib", "_days", "_usd", "_kwh", "_kw", "_kg")
 
@@ -83,9 +87,23 @@ def intervals(row: Mapping[str, Any], sure: Confidence | None) -> dict[str, tupl
     found: dict[str, tuple[float, float]] = {}
     for quantity, (low, high) in (sure.factors if sure else {}).items():
         same, inverse = FOLLOWING.get(quantity, ((), ()))
-        found |= {name: (row[name] * low, row[name] * high) for name in same if name in row}
-        found |= {name: _inverse(row[name], low, high) for name in inverse if name in row}
+        for name in (name for name in (*same, *inverse) if name in row):
+            least, most = _of_load(row, name, low, high)
+            ends = (row[name] * least, row[name] * most)
+            found[name] = ends if name in same else _inverse(row[name], least, most)
     return found
+
+
+def _of_load(table: Mapping[str, Any], column: str, low: Any, high: Any) -> Any:
+    """The factors of an interval: no more is served of a stated load than it has.
+
+    What is carried at most errs, not the load, of which less is served where that is too little.
+    """
+    if _CAPACITY not in table or column not in _OF_RATES:
+        return low, high
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spare = np.divide(table[_CAPACITY], table["requests_per_s"])
+    return np.minimum(low * spare, 1.0), np.minimum(high * spare, 1.0)
 
 
 def _inverse(value: Any, low: Any, high: Any) -> Any:
@@ -129,7 +147,8 @@ def _with_intervals(table: Mapping[str, Any], sources: Sequence[Source], which: 
         for column in (name for name in (*same, *inverse) if name in table):
             values = np.asarray(table[column], dtype=np.float64)
             is_same = column in same
-            ends = (values * low, values * high) if is_same else _inverse(values, low, high)
+            least, most = _of_load(table, column, low, high)
+            ends = (values * least, values * most) if is_same else _inverse(values, least, most)
             found.update(zip(ends_of(column), ends, strict=True))
     return found
 

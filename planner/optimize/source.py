@@ -95,6 +95,11 @@ class Candidates(ABC):
         return pick(values, self.shape, np.unravel_index(rows, self.shape))
 
 
+def at_load(candidates: Any) -> Any:
+    """Candidates at the load that was stated, as their columns are; else as they are."""
+    return getattr(candidates, "at_load", candidates)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Block:
     """A part of a source: what is possible in it, what rules rejected, and its rows.

@@ -23,6 +23,7 @@ from planner.plan import Plan
 from planner.report.compared import print_comparisons
 from planner.report.console import GOOD, make_table, print_folded
 from planner.report.front import limited, of_objective, print_short_front
+from planner.report.load import load_line
 from planner.report.open_facts import short_open_lines
 from planner.report.overview import question_title, sureness_lines
 from planner.report.reached import reached_pairs, told_names
@@ -106,6 +107,8 @@ def print_one(console: Console, plan: Plan, found: Evaluation) -> None:
 def _print_reached(
     console: Console, plan: Plan, candidates: Candidates, row: Mapping[str, Any]
 ) -> None:
+    if line := load_line(plan, candidates):
+        print_folded(console, line)
     sure = plan.source_of(row).confidence(row["num_gpus"])
     facts = moving_facts(plan, candidates)
     console.print(_beside(console, recommended_pairs(plan, row, sure, facts)))

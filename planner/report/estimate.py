@@ -11,9 +11,10 @@ from rich.console import Console
 from planner.optimize.collector import first_row
 from planner.plan import Plan
 from planner.report.configuration import settings_text
-from planner.report.console import print_title
+from planner.report.console import print_folded, print_title
 from planner.report.details import details_of, print_memory
 from planner.report.estimate_object import add_estimate
+from planner.report.load import load_line
 from planner.report.overview import print_assumed, print_question
 from planner.report.rows import row_files
 from planner.workloads.base import Evaluation
@@ -37,6 +38,9 @@ def print_misfit(console: Console, plan: Plan, found: Evaluation) -> None:
 
 def _print_head(console: Console, plan: Plan, found: Evaluation) -> None:
     print_question(console, plan)
+    if line := load_line(plan, found.candidates):
+        console.print()
+        print_folded(console, line)
     print_title(console, "The configuration")
     console.print(settings_text(plan, first_row(found.candidates.columns())))
 

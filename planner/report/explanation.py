@@ -15,6 +15,7 @@ from planner.explaining.sources import Sources
 from planner.explaining.steps import ExplainedPart, ExplainedStep, keys_of
 from planner.report.against import print_difference
 from planner.report.console import make_table, print_folded, print_title
+from planner.report.load import load_line
 from planner.report.overview import question_title
 from planner.report.short import short_plan
 from planner.report.told import label, told, told_alike
@@ -50,6 +51,8 @@ def _print_answer(console: Console, explained: Explanation) -> None:
     plan, row = explained.plan, explained.row
     console.print(question_title(plan), style="bold")
     print_folded(console, short_plan(plan, row))
+    if line := load_line(plan, explained.found.candidates):
+        print_folded(console, line)
     ends = explained.seen.ends
     bound = explained.bound or {}
     for name in explained.columns[:2]:

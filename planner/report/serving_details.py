@@ -36,17 +36,18 @@ from planner.workloads.serving_timed import decode_step, inference_steps
 _SHARES = (0.5, 0.9, 0.99)
 
 
-def _deployment(console: Console, plan: Plan, candidates: Candidates) -> None:
-    row = first_row(candidates.columns())
+def _deployment(console: Console, plan: Plan, candidates: Any) -> None:
+    row, at_load = first_row(candidates.columns()), candidates.at_load
     pairs = _speed_pairs(row)
     if not isinstance(candidates, Replicas):
         print_memory(console, candidates, of="decode GPU")
         pairs = {**_latency_pairs(row), **pairs}
     else:
         print_memory(console, candidates)
-        requests = text.count(row["concurrency"])
+        held = at_load.in_flight if "capacity_requests_per_s" in row else row["concurrency"]
+        requests = text.count(first(held))
         print_title(console, f"Latency at {requests} requests a replica")
-        console.print(_latency_table(console, candidates.estimate))
+        console.print(_latency_table(console, at_load.estimate))
     _print_start(console, candidates, row)
     print_title(console, "Speed")
     print_pairs(console, pairs | electricity_pairs(candidates, row))
@@ -82,7 +83,7 @@ def _speed_pairs(row: Mapping[str, Any]) -> dict[str, str]:
     """Rates and prices of a row."""
     pairs = {
         "tokens/s/user": text.significant(row["tokens_per_s_per_user"]),
-        "requests/s": text.significant(row["requests_per_s"]),
+        "requests/s": _rate(row),
         "output tokens/s": f"{text.significant(row['output_tokens_per_s'])} "
         f"({text.significant(row['output_tokens_per_s_per_gpu'])} per GPU)",
         "all tokens/s": f"{text.significant(row['tokens_per_s'])} "
@@ -101,6 +102,12 @@ def _speed_pairs(row: Mapping[str, Any]) -> dict[str, str]:
         )
         pairs["cost of tokens"] = f"{token_costs(token_costs_of(row))}, USD per million"
     return pairs
+
+
+def _rate(row: Mapping[str, Any]) -> str:
+    """Requests per second, beside what is carried at most where a load is stated."""
+    words, most = text.significant(row["requests_per_s"]), row.get("capacity_requests_per_s")
+    return words if most is None else f"{words} of {text.significant(most)} at most"
 
 
 def _latency_pairs(row: Mapping[str, Any]) -> dict[str, str]:

@@ -29,6 +29,7 @@ _TOLD = (
     "peak_memory_gib",
 )
 _SAME_AS = {"calendar_time_days": "time_to_train_days"}
+_BESIDE_CAPACITY = ("requests_per_s", "capacity_requests_per_s_per_gpu")
 _MEMORY = "peak_memory_gib"
 _UNITS = {"_per_s": "tokens/s", "_s": "s", "_gib": "GiB", "_days": "days"}
 
@@ -65,7 +66,12 @@ def told_ends(plan: Plan, candidates: Candidates) -> dict[str, tuple[float, floa
 
 
 def says_nothing(column: str, row: Mapping[str, Any]) -> bool:
-    """Whether a column equals the one that it goes beyond, so that nobody needs to see both."""
+    """Whether a column equals the one that it goes beyond, so that nobody needs to see both.
+
+    Beside the capacity neither the stated rate does, nor the same per GPU.
+    """
+    if column in _BESIDE_CAPACITY and "capacity_requests_per_s" in row:
+        return True
     return column in _SAME_AS and row[column] == row.get(_SAME_AS[column])
 
 

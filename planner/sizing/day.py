@@ -165,7 +165,7 @@ def day_of(request: Request, peak: Fleet, load: Load, contracts: Sequence[str | 
             period=period,
             num_gpus=fleets[period.request_rate].num_gpus,
             base=0,
-            capacity=float(fleets[period.request_rate].row["requests_per_s"]),
+            capacity=float(fleets[period.request_rate].row["capacity_requests_per_s"]),
         )
         for period in load.periods
     ]

@@ -95,7 +95,7 @@ def _fewest(request: Request) -> tuple[Fleet | None, str]:
 
 def _least(fleet: Fleet, request: Request) -> int:
     """The fewest GPUs that may be looked at, by the rate of each of a plan's."""
-    share = (request.request_rate or 0.0) / float(fleet.row["requests_per_s"])
+    share = (request.request_rate or 0.0) / float(fleet.row["capacity_requests_per_s"])
     return math.ceil(fleet.num_gpus * share / MORE_EFFICIENT)
 
 

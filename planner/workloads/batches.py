@@ -32,14 +32,13 @@ from planner.workloads.deployments import (
     PARAMETERS,
     Serving,
     asked,
-    energy_columns,
     fit_probability,
     memory_columns,
     needed_memory,
     parameter_columns,
     token_costs,
 )
-from planner.workloads.electricity import serving_confidence
+from planner.workloads.electricity import energy_columns, serving_confidence
 from planner.workloads.room import most_at_once
 from planner.workloads.serving_simplicity import batch_complexity
 

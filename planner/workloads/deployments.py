@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 
@@ -28,8 +29,9 @@ from planner.optimize.source import Candidates, Columns, Need
 from planner.specs.serving import ServingWorkload
 from planner.specs.site import Site
 from planner.terms import percentile_of, terms_of
-from planner.units import GIB, HOUR, KILOWATT, KILOWATT_HOUR
+from planner.units import GIB, HOUR
 from planner.workloads.columns import counts, floats, repeated, worded
+from planner.workloads.electricity import energy_columns
 
 MILLION = 1e6
 AGGREGATED, DISAGGREGATED = "aggregated", "disaggregated"
@@ -46,7 +48,8 @@ class Promises:
     """Arrays that broadcast to the configurations' shape, in SI units.
 
     ``request_rate`` is that of all replicas; ``memory_headroom`` that of the fullest GPU;
-    ``price`` that of all GPUs in USD/s, NaN if unknown.
+    ``price`` that of all GPUs in USD/s, NaN if unknown. ``capacity``: the requests per second that
+    all replicas carry at most, where the others are promised at the rate of a stated load.
     """
 
     num_gpus: FloatArray
@@ -55,6 +58,7 @@ class Promises:
     time_per_output_token: FloatArray
     memory_headroom: FloatArray
     price: FloatArray
+    capacity: FloatArray | None = None
 
 
 class Serving(Candidates):
@@ -101,6 +105,34 @@ class Deployments(Serving):
         """The machine, model, engine and requests."""
         setting: ServingSetting = self.source.setting
         return setting
+
+    @cached_property
+    def at_load(self) -> Self:
+        """The same deployments at the request rate that is stated, with their capacity beside it.
+
+        As they are, where no rate is stated or they are at it. Where the rate is more than one
+        carries, all its ``concurrency`` is taken.
+        """
+        rate = self.setting.workload.request_rate
+        if rate is None or self.promises.capacity is not None:
+            return self
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            return self.at_rate(rate)
+
+    @abstractmethod
+    def at_rate(self, rate: float) -> Self:
+        """The same deployments where so many requests come in a second."""
+
+    @property
+    def capacity(self) -> FloatArray:
+        """Requests per second that are carried at most."""
+        known = self.promises.capacity
+        return self.promises.request_rate if known is None else known
+
+    @property
+    @abstractmethod
+    def in_flight(self) -> FloatArray:
+        """Requests that are in a replica, or with a decode worker, at once."""
 
     @property
     def num_gpus(self) -> FloatArray:
@@ -155,8 +187,11 @@ class Deployments(Serving):
     def addends(self, name: str) -> Mapping[str, FloatArray]:
         """A latency as the wait for the first token and the time of the others.
 
-        A percentile errs as the mean of its quantity does.
+        A percentile errs as the mean of its quantity does, and a rate is carried as surely as
+        the capacity reaches it.
         """
+        if name == "request_rate":
+            return {name: self.capacity}
         quantity = PERCENTILES.get(name, (name,))[0]
         if quantity != "request_latency":
             return {quantity: self.value(name)}
@@ -177,8 +212,21 @@ class Deployments(Serving):
 
     @property
     def interactivity(self) -> FloatArray:
-        """Generated tokens per second that one user sees."""
-        return 1.0 / self.time_per_output_token
+        """Generated tokens per second that one user sees, at the load where one is stated."""
+        rate = self.setting.workload.request_rate
+        if rate is None or self.promises.capacity is not None:
+            return 1.0 / self.time_per_output_token
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            return 1.0 / self.token_time_at_rate(rate)
+
+    @abstractmethod
+    def token_time_at_rate(self, rate: float) -> FloatArray:
+        """Seconds per output token where so many requests come in a second that are carried."""
+
+    @property
+    def capacity_per_gpu(self) -> FloatArray:
+        """Requests per second and GPU that are carried at most."""
+        return self.capacity / self.num_gpus
 
     @property
     def cost_per_million_tokens(self) -> FloatArray:
@@ -195,6 +243,16 @@ class Deployments(Serving):
     def prefix_share(self) -> FloatArray:
         """Share of the prompts' time that cached tokens add."""
 
+    @property
+    def _of_load(self) -> dict[str, FloatArray]:
+        if self.promises.capacity is None:
+            return {}
+        return {
+            "capacity_requests_per_s": self.capacity,
+            "capacity_requests_per_s_per_gpu": self.capacity_per_gpu,
+            "requests_in_flight": self.in_flight,
+        }
+
     def named(self) -> Columns:
         """The columns that tell where a row comes from."""
         return repeated(self.source.named, self.shape)
@@ -209,6 +267,7 @@ class Deployments(Serving):
             "request_latency_s": self.request_latency,
             "tokens_per_s_per_user": self.interactivity,
             "requests_per_s": self.request_rate,
+            **self._of_load,
             "output_tokens_per_s": self.throughput,
             "output_tokens_per_s_per_gpu": self.throughput_per_gpu,
             "tokens_per_s": tokens,
@@ -238,17 +297,6 @@ def _percentile(quantity: str, share: float) -> property:
 
 for _name, _of in PERCENTILES.items():
     setattr(Deployments, _name, _percentile(*_of))
-
-
-def energy_columns(candidates: Any) -> dict[str, FloatArray]:
-    """Power, electricity of a million generated tokens, and its carbon in a known region."""
-    found = {
-        "power_kw": candidates.power / KILOWATT,
-        "energy_per_million_tokens_kwh": candidates.energy_per_million_tokens / KILOWATT_HOUR,
-    }
-    if candidates.source.site.is_placed:
-        found["carbon_per_million_tokens_kg"] = candidates.carbon_per_million_tokens
-    return found
 
 
 def token_costs(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from planner.arrays import FloatArray
 from planner.confidence.intervals import Confidence
 from planner.errors import SearchSpaceError
 from planner.estimators.machine import Machine
@@ -18,7 +19,7 @@ from planner.specs.ownership import Figure as Owned
 from planner.specs.power import POWER, Between, PowerProfile
 from planner.specs.regions import CARBON, ELECTRICITY, PUE, Figure
 from planner.specs.site import Site
-from planner.units import UNITS
+from planner.units import KILOWATT, KILOWATT_HOUR, UNITS
 from planner.workloads.notes import Notes
 
 _ASKED = ("energy", "power", "carbon")
@@ -134,3 +135,14 @@ def _time(factors: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
 
 def _is_asked(words: Iterable[str], of: Iterable[str]) -> bool:
     return any(word.startswith(tuple(of)) for word in words)
+
+
+def energy_columns(candidates: Any) -> dict[str, FloatArray]:
+    """Power, electricity of a million generated tokens, and its carbon in a known region."""
+    found = {
+        "power_kw": candidates.power / KILOWATT,
+        "energy_per_million_tokens_kwh": candidates.energy_per_million_tokens / KILOWATT_HOUR,
+    }
+    if candidates.source.site.is_placed:
+        found["carbon_per_million_tokens_kg"] = candidates.carbon_per_million_tokens
+    return found

@@ -27,9 +27,12 @@ from planner.estimators.inference.disaggregated_run import (
     DisaggregatedRun,
     Pools,
     disaggregated_run,
+    requests_at_rate,
+    token_time_at_rate,
 )
 from planner.estimators.inference.pool_percentiles import PoolSpread
 from planner.estimators.inference.prefix import prefix_share
+from planner.estimators.inference.serving import decode_steps, request_overhead, tokens_per_step
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
@@ -127,7 +130,8 @@ class PoolSource(Source):
         c = PoolConfigurations.pooled(
             prefill.configurations, decode.configurations, num_prefill, num_decode
         )
-        run, moved = self._run(prefill, decode, c)
+        pools = self._pools(prefill, decode, c)
+        run = disaggregated_run(self.setting, pools, c.replicas * c.concurrency)
         each = prefill.configurations.replica_gpus, decode.configurations.replica_gpus
         costs = self.prefill_site.price, self.site.price
         prices = num_prefill * each[0] * costs[0], num_decode * each[1] * costs[1]
@@ -137,7 +141,7 @@ class PoolSource(Source):
             rejected_by=rejected_by,
             prefill=prefill,
             decode=decode,
-            transfer_time=moved,
+            pools=pools,
             run=run,
             promises=Promises(
                 num_gpus=c.num_gpus,
@@ -149,13 +153,13 @@ class PoolSource(Source):
             ),
         )
 
-    def _run(
+    def _pools(
         self, prefill: PrefillWorkers, decode: DecodeWorkers, c: PoolConfigurations
-    ) -> tuple[DisaggregatedRun, FloatArray]:
-        """Each decode worker with its ``concurrency`` in flight, and the transfer of a cache."""
+    ) -> Pools:
+        """What the workers take and hold, with the transfer of a cache between them."""
         inside = self._inside_fabric(c.num_gpus)
         moved = np.maximum(_moved(prefill, inside), _moved(decode, inside))
-        pools = Pools(
+        return Pools(
             prompt_time=prefill.prompt_time,
             service_time=prefill.service_time,
             transfer_time=moved,
@@ -166,7 +170,6 @@ class PoolSource(Source):
             places=c.replicas * decode.places,
             stream_interval=np.asarray(float(self.setting.engine.scheduler.stream_interval)),
         )
-        return disaggregated_run(self.setting, pools, c.replicas * c.concurrency), moved
 
     def _inside_fabric(self, num_gpus: FloatArray) -> BoolArray:
         """Where all workers stand in one domain of the same GPUs."""
@@ -202,13 +205,52 @@ class PoolDeployments(Deployments):
     source: PoolSource
     prefill: PrefillWorkers
     decode: DecodeWorkers
-    transfer_time: FloatArray
+    pools: Pools
     run: DisaggregatedRun
 
     @property
     def load(self) -> FloatArray:
         """Share of the time in which the prefill workers compute prompts."""
         return self.run.load
+
+    @property
+    def in_flight(self) -> FloatArray:
+        """Requests with a decode worker at once, those included that wait for their prompts."""
+        c, run = self.configurations, self.run
+        if self.promises.capacity is None:
+            return np.asarray(c.concurrency)
+        latency = self.request_latency - request_overhead(self.setting)
+        return np.asarray(run.request_rate * latency / c.replicas)
+
+    @property
+    def decoding(self) -> FloatArray:
+        """Sequences in a step of a decode worker: all that it has places for, or at a load."""
+        if self.promises.capacity is None:
+            return self.decode.places
+        steps = decode_steps(self.setting) + 1
+        step = self.time_per_output_token * tokens_per_step(self.setting)
+        number = self.run.request_rate * steps * step / self.configurations.replicas
+        return np.asarray(np.clip(number, 1.0, self.decode.places))
+
+    def token_time_at_rate(self, rate: float) -> FloatArray:
+        """Seconds per output token where so many requests come in a second."""
+        found: FloatArray = token_time_at_rate(self.setting, self.pools, np.asarray(rate))
+        return found
+
+    def at_rate(self, rate: float) -> PoolDeployments:
+        """The same workers where so many requests come in a second."""
+        c = self.configurations
+        number = requests_at_rate(self.setting, self.pools, np.asarray(rate))
+        most = c.replicas * c.concurrency
+        run = disaggregated_run(self.setting, self.pools, np.minimum(number, most))
+        promises = replace(
+            self.promises,
+            request_rate=run.request_rate,
+            time_to_first_token=run.time_to_first_token,
+            time_per_output_token=run.time_per_output_token,
+            capacity=self.capacity,
+        )
+        return replace(self, run=run, promises=promises)
 
     def percentile(self, quantity: str, share: float) -> FloatArray:
         """What a share of the requests does not exceed of a time [s]."""
@@ -279,7 +321,9 @@ class PoolDeployments(Deployments):
         return prefix_share(self.source.space.prefill_setting, self.prefill.configurations)
 
     def columns(self) -> Columns:
-        """Where it runs, both kinds of workers, promises, memory of the decode workers."""
+        """Where it runs, both kinds of workers, promises at the load, the decoders' memory."""
+        if self.at_load is not self:
+            return self.at_load.columns()
         c, shape, source = self.configurations, self.shape, self.source
         prefill = {
             PREFILL + name: values
@@ -292,7 +336,7 @@ class PoolDeployments(Deployments):
             **repeated({"prefill_gpu": source.prefill_gpu}, shape),
             "prefill_replicas": counts(c.prefill_replicas, shape),
             **prefill,
-            "transfer_time_s": floats(self.transfer_time, shape),
+            "transfer_time_s": floats(self.pools.transfer_time, shape),
             **self.promised(),
             "utilization": floats(self.load, shape),
             **memory_columns(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,11 @@ from planner.estimators.inference.estimate import (
     broken_serving_rule,
     evaluate_serving,
     serving_rejections,
+)
+from planner.estimators.inference.loop import (
+    requests_at_rate,
+    served_at_concurrency,
+    token_time_at_rate,
 )
 from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.percentiles import percentile
@@ -150,6 +155,33 @@ class Replicas(Deployments):
         return percentile(self.estimate, quantity, share)
 
     @property
+    def in_flight(self) -> FloatArray:
+        """Requests that are in a replica at once."""
+        return self.estimate.served.in_flight
+
+    def token_time_at_rate(self, rate: float) -> FloatArray:
+        """Seconds per output token where so many requests come in a second."""
+        each = rate * self.configurations.replica_gpus / self.num_gpus
+        return token_time_at_rate(self.setting, self.configurations, each)
+
+    def at_rate(self, rate: float) -> Replicas:
+        """The same replicas where so many requests come in a second, shared evenly."""
+        c, estimate = self.configurations, self.estimate
+        replicas = self.num_gpus / c.replica_gpus
+        number = requests_at_rate(self.setting, c, rate / replicas)
+        served = served_at_concurrency(
+            self.setting, replace(c, concurrency=number), estimate.memory
+        )
+        promises = replace(
+            self.promises,
+            request_rate=served.request_rate * replicas,
+            time_to_first_token=served.time_to_first_token,
+            time_per_output_token=served.time_per_output_token,
+            capacity=self.capacity,
+        )
+        return replace(self, estimate=replace(estimate, served=served), promises=promises)
+
+    @property
     def complexity(self) -> IndexArray:
         """How much about a plan is unusual: 0 for the plainest."""
         return replica_complexity(self.setting, self.configurations, self.num_gpus)
@@ -189,7 +221,9 @@ class Replicas(Deployments):
         return prefix_share(self.setting, self.configurations)
 
     def columns(self) -> Columns:
-        """Where it runs, configuration, promises, memory."""
+        """Where it runs, configuration, promises at the load, memory."""
+        if self.at_load is not self:
+            return self.at_load.columns()
         c, shape, estimate = self.configurations, self.shape, self.estimate
         without = ("prefill_gpu", "prefill_replicas", *(PREFILL + name for name in OF_PREFILL))
         return {

@@ -37,9 +37,10 @@ from planner.workloads.serving_words import BATCH_WORDS, SERVING_WORDS
 
 _MOST_CONCURRENT = 4096
 _FRONT = ("throughput_per_gpu", "interactivity")
+_OF_LOAD = ("capacity_per_gpu", "interactivity")
 _SIZING = ("num_gpus", "request_latency")
 # Objectives as sure as the rate of a layout: of sizing the number of GPUs follows from it.
-_OF_RATES = ("throughput_per_gpu", "throughput", "cost_per_million_tokens")
+_OF_RATES = ("throughput_per_gpu", "capacity_per_gpu", "throughput", "cost_per_million_tokens")
 # Nobody pays ten times as much for what is left to gain there.
 _TIMES_THE_BEST = 10.0
 _COSTS = ("usd", "count")
@@ -212,7 +213,11 @@ def _modes(request: Request) -> list[str]:
 
 
 def _objectives(question: Question) -> tuple[str, ...]:
-    return _FRONT if question.counts or question.request.space == SINGLE else _SIZING
+    if question.request.space == SINGLE:
+        return _FRONT
+    if not question.counts:
+        return _SIZING
+    return _FRONT if question.request.request_rate is None else _OF_LOAD
 
 
 def _limits(question: Question, source: Source) -> dict[str, float]:
@@ -261,7 +266,10 @@ def _settled(source: Source) -> dict[str, Any]:
 def _free(request: Request, burst: int | None) -> dict[str, Sequence[Any]]:
     """With a rate or a burst and no concurrency, all concurrencies."""
     asked = request.request_rate is not None or burst is not None
-    if not asked or "concurrency" in request.settings or _modes(request) != [AGGREGATED]:
+    modes = _modes(request)
+    if not asked or "concurrency" in request.settings or len(modes) > 1:
+        return {}
+    if modes == [DISAGGREGATED] and request.request_rate is None:
         return {}
     return {"concurrency": [*range(1, _MOST_CONCURRENT + 1)]}
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
-from planner.configurations.serving import PoolConfigurations, ServingConfigurations
+from planner.configurations.serving import OF_PREFILL, PoolConfigurations, ServingConfigurations
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.estimators.inference.burst import burst
 from planner.estimators.inference.estimate import evaluate_serving
@@ -36,16 +39,14 @@ def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
     if isinstance(source, PoolSource):
         if num_requests is not None:
             raise SearchSpaceError("A burst is predicted for --mode aggregated alone.")
-        return Evaluation(candidates=source.judged(_pools(source)))
+        return Evaluation(candidates=_at_load(source, _pools(source)))
     if not isinstance(source, ReplicaSource):
         raise TypeError(f"{source} does not serve.")
     configurations: ServingConfigurations = only(source)
     rate = source.setting.workload.request_rate
-    if configurations.size > 1 and rate is not None:
-        configurations = _at_rate(source, configurations, rate / source.sure_share)
-    elif configurations.size > 1 and num_requests is not None:
+    if configurations.size > 1 and rate is None and num_requests is not None:
         configurations = _for_burst(source, configurations, num_requests)
-    candidates = source.judged(configurations)
+    candidates = _at_load(source, configurations)
     more: Columns = {}
     served = None
     if num_requests is not None:
@@ -61,11 +62,14 @@ def _pools(source: PoolSource) -> PoolConfigurations:
     prefill = one_each(source.space.prefill_mesh, "concurrency")
     decode = one_each(source.space.decode_mesh, "max_num_batched_tokens")
     prefill, decode = (table.rows(np.arange(table.size)) for table in (prefill, decode))
+    layouts = np.unique(np.stack([getattr(decode, name) for name in OF_PREFILL]), axis=1).shape[1]
+    if source.setting.workload.request_rate is None:
+        layouts = decode.size
     each = [int(table.replica_gpus[0]) for table in (prefill, decode)]
     numbers = _numbers(source, each[0], each[1])
-    if len(numbers) * prefill.size * decode.size != 1:
+    if len(numbers) * prefill.size * layouts != 1:
         raise SearchSpaceError(
-            f"That is {len(numbers) * prefill.size * decode.size:,} configurations of prefill "
+            f"That is {len(numbers) * prefill.size * layouts:,} configurations of prefill "
             "and decode workers: give one value per parameter, replicas and prefill_replicas too."
         )
     first, second = numbers[0]
@@ -94,23 +98,47 @@ def _for_burst(
     return configurations.rows(fitting[-1:] if fitting.size else [0])
 
 
-def _at_rate(
-    source: ReplicaSource, configurations: ServingConfigurations, rate: float
-) -> ServingConfigurations:
-    """The fewest requests in flight that reach the rate."""
-    estimate = evaluate_serving(source.setting, configurations)
-    reached = np.where(estimate.rejected_by == 0, estimate.request_rate, 0.0)
+def _at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:
+    """The configuration where its requests come as they are said to.
+
+    Of several concurrencies the fewest requests in flight that reach the rate; the capacity is
+    that of the most that find room.
+
+    Raises
+    ------
+    InfeasibleError
+        No concurrency that fits reaches the rate.
+    """
+    stated = source.setting.workload.request_rate
+    candidates = source.judged(configurations)
+    if stated is None or configurations.size == 1:
+        return candidates.at_load
+    share = source.sure_share if isinstance(source, ReplicaSource) else 1.0
+    rate, shape = stated / share, configurations.shape
+    codes = np.broadcast_to(candidates.rejected_by, shape)
+    reached = np.where(codes == 0, np.broadcast_to(candidates.request_rate, shape), 0.0)
     enough = np.flatnonzero(reached >= rate)
-    if enough.size:
-        return configurations.rows(enough[:1])
     best = int(np.argmax(reached))
+    if enough.size:
+        found = source.judged(configurations.rows(enough[:1])).at_load
+        promises = replace(found.promises, capacity=reached[[best]])
+        return replace(found, promises=promises)
     if reached[best] == 0:
-        return configurations.rows([0])
-    replicas = float(np.ravel(configurations.data_parallel)[0])
-    concurrency = float(configurations.concurrency[best])
-    raise InfeasibleError(
-        f"It serves at most {reached[best]:.3g} requests per second, not {rate:g}, with "
-        f"{replicas:.0f} replicas and {concurrency:.0f} requests in each: give "
-        f"{int(np.ceil(rate / reached[best] * replicas))} replicas, or search with "
-        "`planner search --workload serve --request-rate`."
+        return source.judged(configurations.rows([0])).at_load
+    raise InfeasibleError(_too_fast(source, configurations.rows([best]), reached[best], rate))
+
+
+def _too_fast(source: Source, c: Any, capacity: float, rate: float) -> str:
+    """That a rate is more than one configuration carries, and what would."""
+    concurrency = f"{c.concurrency[0]:,.0f} requests in each"
+    if isinstance(source, PoolSource):
+        pools = f"{c.prefill_replicas[0]:.0f} prefill and {c.replicas[0]:.0f} decode workers"
+        words, more = f"{pools} and {concurrency}", f"{np.ceil(rate / capacity):.0f} times as many"
+    else:
+        number = float(np.ravel(c.data_parallel)[0])
+        words = f"{number:.0f} replica{'' if number == 1 else 's'} and {concurrency}"
+        more = f"{int(np.ceil(rate / capacity * number))} replicas"
+    return (
+        f"It serves at most {capacity:.3g} requests per second, not {rate:g}, with {words}: give "
+        f"{more}, or search with `planner search --workload serve --request-rate`."
     )

@@ -25,10 +25,10 @@ def serving_steps(candidates: Any) -> Mapping[str, TimedStep]:
 def decode_step(candidates: Any) -> InferenceStep:
     """The step that streams of requests decode in, at the requests that it holds."""
     if isinstance(candidates, Replicas):
-        estimate = candidates.estimate
+        estimate = candidates.at_load.estimate
         c, sequences = estimate.configurations, estimate.served.decoding
     else:
-        c, sequences = candidates.decode.configurations, candidates.decode.places
+        c, sequences = candidates.decode.configurations, candidates.at_load.decoding
     setting = candidates.setting
     batch = decode_batch(setting, sequences / c.pipeline_parallel)
     return step_time(setting, c, batch, True)

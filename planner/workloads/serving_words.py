@@ -123,6 +123,7 @@ SERVING_WORDS = Wording(
     ),
     of_objective={
         "throughput_per_gpu": "output_tokens_per_s_per_gpu",
+        "capacity_per_gpu": "capacity_requests_per_s_per_gpu",
         "throughput": "output_tokens_per_s",
         "interactivity": "tokens_per_s_per_user",
     },
@@ -133,6 +134,7 @@ SERVING_WORDS = Wording(
         "request_latency_s",
         "output_tokens_per_s_per_gpu",
         "requests_per_s",
+        "capacity_requests_per_s",
         "cost_per_million_tokens_usd",
     ),
 )

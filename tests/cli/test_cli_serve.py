@@ -296,3 +296,13 @@ def test_a_lack_of_room_is_not_said_to_fit(planner):
     assert "need more than" in told
     assert "room for" in told
     assert "fits with" not in told
+
+
+@pytest.mark.parametrize("command", ["estimate", "search"])
+def test_the_first_lines_say_how_surely_a_stated_rate_is_carried(planner, command):
+    words = [command, *SERVE[1:9], "--engine", "vllm", "--request-rate", "2"]
+    ran = planner(*words, "--mode", "aggregated")
+    assert ran.exit_code == 0
+    head = " ".join(ran.out.split("\n")[:18])
+    within = " within the limits" if command == "search" else ""
+    assert f"Carries 2 requests/s{within} with more than 99 %: it carries at most" in head

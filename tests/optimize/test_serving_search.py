@@ -195,9 +195,9 @@ def test_what_the_memory_rejects_altogether_is_counted_all_the_same():
 @pytest.mark.parametrize("rate", [0.5, 20.0, 300.0])
 def test_sizing_meets_the_rate_with_no_replica_to_spare(rate):
     front, rows = all_rows(num_gpus=None, request_rate=rate)
-    assert (rows["requests_per_s"] >= rate * (1 - 1e-9)).all()
+    assert (rows["capacity_requests_per_s"] >= rate * (1 - 1e-9)).all()
     alone = rows[(rows["mode"] == "aggregated") & (rows["replicas"] > 1)]
-    without_one = alone["requests_per_s"] * (1 - 1 / alone["replicas"])
+    without_one = alone["capacity_requests_per_s"] * (1 - 1 / alone["replicas"])
     assert (without_one < rate).all()
     assert front["num_gpus"].iloc[0] == rows["num_gpus"].min()
 
@@ -205,7 +205,7 @@ def test_sizing_meets_the_rate_with_no_replica_to_spare(rate):
 def test_pools_that_are_sized_have_places_for_requests_that_wait_for_their_prompt():
     short = {"input_tokens": 8000, "output_tokens": 20, "mode": "disaggregated"}
     _, rows = all_rows(num_gpus=None, request_rate=30.0, **short)
-    assert (rows["requests_per_s"] >= 30 * (1 - 1e-9)).all()
+    assert (rows["capacity_requests_per_s"] >= 30 * (1 - 1e-9)).all()
 
 
 @pytest.mark.parametrize(("asked", "bound"), [({}, 8), ({"max_gpus": 4}, 4), ({"max_gpus": 99}, 8)])
@@ -218,7 +218,7 @@ def test_sizing_ends_at_the_smaller_of_the_cluster_and_what_is_asked(asked, boun
 
 def test_a_rate_on_given_gpus_is_a_limit():
     _, rows = all_rows(request_rate=10.0)
-    assert (rows["requests_per_s"] >= 10).all()
+    assert (rows["capacity_requests_per_s"] >= 10).all()
 
 
 def test_several_gpus_are_compared_by_their_best_plan():

@@ -103,10 +103,13 @@ def test_a_limit_of_training_is_kept_by_the_quantile():
 @pytest.mark.parametrize("mode", ["aggregated", "disaggregated"])
 def test_replicas_serve_the_rate_at_its_lower_quantile(mode):
     asked = {**SERVING, "mode": mode, "request_rate": 100}
-    for confidence, column in ((0.5, "requests_per_s"), (0.95, "requests_per_s_low")):
+    for confidence, column in (
+        (0.5, "capacity_requests_per_s"),
+        (0.95, "capacity_requests_per_s_low"),
+    ):
         frame = planner.search(**asked, confidence=confidence).to_frame()
         assert frame[column].min() >= 100 * (1 - 1e-9)
-    assert planner.search(**asked).to_frame()["requests_per_s_low"].min() < 100
+    assert planner.search(**asked).to_frame()["capacity_requests_per_s_low"].min() < 100
 
 
 def test_a_bound_on_predictions_rejects_the_same():

@@ -48,8 +48,8 @@ def test_the_margins_of_a_service():
     margins = {margin.name: margin for margin in size.fewest.margins}
     assert set(margins) == {"time_to_first_token", "time_per_output_token", "request_rate"}
     row, rate = size.fewest.row, margins["request_rate"]
-    assert rate.predicted == row["requests_per_s"]
-    low = row["requests_per_s_low"] / row["requests_per_s"]
+    assert rate.predicted == row["capacity_requests_per_s"]
+    low = row["capacity_requests_per_s_low"] / row["capacity_requests_per_s"]
     assert rate.sure == pytest.approx(rate.predicted * low ** (1.28155 / 1.64485), rel=1e-4)
     assert rate.sure >= 100
     assert all(margin.spare >= 0 for margin in margins.values())
@@ -176,7 +176,7 @@ def test_the_fleet_of_each_hour(write):
     alone = planner.size(**asked, request_rate=173).sizes[0].fewest
     assert size.fewest.num_gpus == alone.num_gpus
     source = planner.search(**asked, request_rate=173).recommended.source
-    each = row["requests_per_s"] / row["replicas"]
+    each = row["capacity_requests_per_s"] / row["replicas"]
     sure = each * sure_factor(source, "request_rate", 0.9, -1)
     width = row["num_gpus"] // row["replicas"]
     for hour in day.hours:

@@ -17,6 +17,7 @@ from planner.estimators.inference.serving import (
 from planner.estimators.inference.setting import ServingSetting
 
 _ROUNDS = 60
+_RATE_ROUNDS = 30
 _BUSIEST = 0.8
 
 
@@ -79,18 +80,67 @@ def disaggregated_run(
     alone, moved, service = pools.prompt_time, pools.transfer_time, pools.service_time
     rate, number, step = _settled(setting, pools, requests, steps)
     left = np.maximum(requests / rate - steps * step - moved - outside, alone)
-    per_token = step / tokens_per_step(setting)
-    output = setting.workload.output_tokens
-    collected = (np.minimum(pools.stream_interval, output) - 1) * per_token
+    per_token, collected = _token_times(setting, pools, step)
     return DisaggregatedRun(
         time_to_first_token=left + moved + step + collected + request_overhead(setting),
-        time_per_output_token=per_token - collected / np.maximum(output - 1, 1.0),
+        time_per_output_token=per_token,
         request_rate=rate,
         prefill_workers=number,
         load=rate * service / number,
         prompt=alone,
         wait=left - alone,
     )
+
+
+def requests_at_rate(setting: ServingSetting, pools: Pools, rate: FloatArray) -> FloatArray:
+    r"""Requests in the whole deployment that are answered as fast as they come at a rate [1/s].
+
+    What `disaggregated_run` settles with the rate known, of known numbers of workers: with
+    :math:`\rho = \lambda s` and N requests the wait is
+    :math:`s k \rho / (1 - k \rho)`, :math:`k = 1 - 1 / N`, and a decode step is
+    :math:`a / (1 - \lambda n b)`. Infinite where the rate is more than a pool can take.
+    """
+    steps = decode_steps(setting) + 1
+    service = pools.service_time / np.maximum(pools.prefill_workers, 1.0)
+    step = _step_at_rate(pools, rate * steps)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        around = pools.prompt_time + pools.transfer_time + outside_engine(setting)
+        load = rate * service
+        requests = np.maximum(rate * (around + steps * step), 1e-9)
+        for _ in range(_RATE_ROUNDS):
+            others = np.maximum(1 - 1 / np.maximum(requests, 1e-9), 0.0) * load
+            wait = np.where(others < 1, service * others / (1 - others), np.inf)
+            requests = rate * (around + wait + steps * step)
+        carried = (load < 1) & (rate * steps * step <= pools.places)
+    return np.where(carried, requests, np.inf)
+
+
+def token_time_at_rate(setting: ServingSetting, pools: Pools, rate: FloatArray) -> FloatArray:
+    """Seconds per output token at a rate [1/s] that the workers carry."""
+    step = _step_at_rate(pools, rate * (decode_steps(setting) + 1))
+    return _token_times(setting, pools, step)[0]
+
+
+def _step_at_rate(pools: Pools, steps: FloatArray) -> FloatArray:
+    """Seconds of a decode step where so many steps of sequences are asked for in a second.
+
+    At least one sequence is in it.
+    """
+    slope = pools.slope / pools.decode_workers
+    with np.errstate(divide="ignore"):
+        step = pools.fixed / np.maximum(1 - steps * slope, 0.0)
+    return np.maximum(step, pools.fixed + slope)
+
+
+def _token_times(
+    setting: ServingSetting, pools: Pools, step: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Seconds per output token as a client sees them, and those that the first ones wait until
+    they are sent together."""
+    per_token = step / tokens_per_step(setting)
+    output = setting.workload.output_tokens
+    collected = (np.minimum(pools.stream_interval, output) - 1) * per_token
+    return per_token - collected / np.maximum(output - 1, 1.0), collected
 
 
 def _settled(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -27,6 +27,7 @@ from planner.estimators.inference.waits import Queue, Work, queue_of, steady_noi
 
 _ROUNDS = 12
 _PROMPT_ROUNDS = 2
+_RATE_ROUNDS = 8
 # Share of the clients with equal requests that are together in the next wave, too.
 _STILL_TOGETHER = 0.9
 # A queue that has less than this share of the engine left is as long as its clients make it.
@@ -65,6 +66,53 @@ class Served:
         return self.time_to_first_token + (output_tokens - 1) * self.time_per_output_token
 
 
+def requests_at_rate(
+    setting: ServingSetting, configurations: ServingConfigurations, rate: FloatArray
+) -> FloatArray:
+    """Requests in a replica that are answered as fast as they come, at a ``rate`` [1/s].
+
+    No more than the ``concurrency`` of each configuration: where that many are needed, or more,
+    the rate may be beyond what it carries.
+    """
+    c = configurations
+    ranks = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
+    room = np.minimum(c.concurrency, ranks)
+    running, _ = _running_at_rate(setting, c, rate, room)
+    return np.where(running < room, running, c.concurrency)
+
+
+def token_time_at_rate(
+    setting: ServingSetting, configurations: ServingConfigurations, rate: FloatArray
+) -> FloatArray:
+    """Seconds per output token at a ``rate`` [1/s] that a replica carries, whatever its
+    ``concurrency`` is: arrays have no more entries than all else asks for."""
+    c = replace(configurations, concurrency=np.ones(()))
+    room = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
+    return _running_at_rate(setting, c, rate, room)[1] / tokens_per_step(setting)
+
+
+def _running_at_rate(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    rate: FloatArray,
+    room: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Requests in a replica at a rate, at most ``room``, and the seconds of a step of theirs.
+
+    The costs of steps hardly depend on how many there are, so that Little's law soon settles.
+    """
+    running, step = np.minimum(room, 1.0), np.zeros(())
+    for _ in range(_RATE_ROUNDS):
+        held = np.maximum(running, 1e-9)
+        c, costs = replace(configurations, concurrency=held), phases(setting, configurations, held)
+        work = _work(setting, c, costs, held, room)
+        loop = _Loop(setting=setting, configurations=c, costs=costs, work=work, running=held)
+        met = loop.at(rate)
+        step = met.step
+        running = np.minimum(rate * (met.first + met.answer + loop.outside), room)
+    return running, step
+
+
 def served_at_concurrency(
     setting: ServingSetting,
     configurations: ServingConfigurations,
@@ -80,14 +128,7 @@ def served_at_concurrency(
     places = np.maximum(room, 1.0)
     running = np.minimum(c.concurrency, places)
     costs = phases(setting, c, running)
-    work = Work(
-        fixed=costs.fixed,
-        slope=costs.slope,
-        prompt=costs.added,
-        per_step=prompt_room(setting, c, running) / new_tokens(setting),
-        steps=decode_steps(setting),
-        places=places,
-    )
+    work = _work(setting, c, costs, running, places)
     loop = _Loop(setting=setting, configurations=c, costs=costs, work=work, running=running)
     rate = _balanced(loop.full, loop.fastest)
     met = loop.at(rate)
@@ -106,6 +147,24 @@ def served_at_concurrency(
         time_per_output_token=met.step / tokens_per_step(setting),
         request_rate=rate,
         queue=met.queue,
+    )
+
+
+def _work(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    costs: Phases,
+    running: FloatArray,
+    places: FloatArray,
+) -> Work:
+    """What requests ask of the steps of a replica that has so many ``running``."""
+    return Work(
+        fixed=costs.fixed,
+        slope=costs.slope,
+        prompt=costs.added,
+        per_step=prompt_room(setting, configurations, running) / new_tokens(setting),
+        steps=decode_steps(setting),
+        places=places,
     )
 
 
