@@ -20,6 +20,7 @@ LENGTHS = {"total_tokens": "--tokens", "max_steps": "--steps", "num_samples": "-
 UNKNOWN_TOKENS = 1e9
 """Tokens that time and cost are told of where nobody knows how many a fine-tuning has."""
 _TOKENS_PER_PARAMETER = 20
+_MOST = 1e18
 # A product that is divided again may come out one rounding above a whole number of steps.
 _ROUNDING = 1e-12
 
@@ -28,6 +29,8 @@ def with_tokens(
     work: TrainingWorkload, request: Request, model: ModelSpec, notes: Notes
 ) -> TrainingWorkload:
     """The workload with the tokens of its whole run; what follows or is assumed is noted.
+
+    Those that the request gives it has already.
 
     Raises
     ------
@@ -42,7 +45,7 @@ def with_tokens(
     if not epochs > 0:
         raise SpecError(f"epochs is a number above 0, not {epochs:g}.")
     if request.total_tokens is not None:
-        return replace(work, total_tokens=request.total_tokens)
+        return work
     if request.max_steps is not None:
         steps = whole(request.max_steps, "max_steps", 1)
         tokens = steps * work.global_batch_size * tokens_of_sample(work) * (1 - _ROUNDING)
@@ -54,6 +57,8 @@ def with_tokens(
         origin = f"{epochs:g} x {samples:,} samples of {words}"
     else:
         tokens, origin = _assumed(work.training_objective, model)
+    if not 0 < tokens < _MOST:
+        raise SpecError(f"A run of {origin} has {tokens:g} tokens: no run has {_MOST:g} or more.")
     words = f"{tokens / 1e9:,.0f} billion" if tokens >= 1e9 else large(tokens)
     notes.defaults["total_tokens"] = f"{words} ({origin})"
     if work.training_objective is not TrainingObjective.PRETRAIN and not given:

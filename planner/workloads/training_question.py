@@ -88,7 +88,8 @@ def _work(
         what = "pairs of sequences" if objective.sequences_per_sample > 1 else "sequences"
         notes.defaults["global_batch_size"] = f"{batch:,} {what} ({origin})"
     _check_length(model, s)
-    values = {"sequence_length": s, "global_batch_size": batch, "total_tokens": 1.0}
+    tokens = 1.0 if request.total_tokens is None else request.total_tokens
+    values = {"sequence_length": s, "global_batch_size": batch, "total_tokens": tokens}
     adapter = adapter_fields(request, notes.defaults)
     if request.pipeline_layout:
         _check_layout(model, request)

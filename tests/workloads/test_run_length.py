@@ -80,6 +80,10 @@ def test_a_run_has_one_length() -> None:
         row(total_tokens=1e9, max_steps=100)
     with pytest.raises(SpecError, match="epochs is a number above 0"):
         row(num_samples=100, epochs=0)
+    with pytest.raises(SpecError, match=r"no run has 1e\+18"):
+        row(num_samples=100, epochs=1e16)
+    with pytest.raises(SpecError, match="total_tokens"):
+        row(total_tokens=-1.0)
 
 
 def test_a_length_takes_the_place_of_that_of_a_plan() -> None:
