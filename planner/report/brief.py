@@ -24,7 +24,7 @@ from planner.report.compared import print_comparisons
 from planner.report.console import GOOD, make_table, print_folded
 from planner.report.front import limited, of_objective, print_short_front
 from planner.report.open_facts import short_open_lines
-from planner.report.overview import question_title, sureness_lines
+from planner.report.overview import asked_lines, question_title, sureness_lines
 from planner.report.reached import reached_pairs, told_names
 from planner.report.reproduce import estimate_command, folded
 from planner.report.short import share, short_plan
@@ -67,7 +67,7 @@ def print_brief_question(console: Console, plan: Plan) -> None:
 def question_lines(plan: Plan) -> list[str]:
     """The model, the GPUs and the work."""
     setting = plan.problem.setting
-    lines = [question_title(plan), *plan.workload.wording.asked(setting)]
+    lines = [question_title(plan), *asked_lines(plan)]
     if not setting.machine.cluster.name.endswith("-default"):
         lines.append(f"in cluster {setting.machine.cluster.name}")
     if setting.machine.ideal:
