@@ -12,6 +12,11 @@ from planner.arrays import FloatArray, Numeric, add, largest
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import ZeroStage
 from planner.estimators.frozen import frozen_bytes, gathered_bytes, stage_gathered_bytes
+from planner.estimators.memory_overheads import (
+    communication_bytes,
+    reserved_bytes,
+    update_temporary,
+)
 from planner.estimators.model_states import ModelStates
 from planner.estimators.offload import (
     HOST_GRADIENT_BYTES,
@@ -194,8 +199,8 @@ def _stage_memory(
         allocated_activations=allocated,
         working=working,
         gathered=_gathered(share, c, parameters, stage),
-        communication_buffers=_buffers(share, parameters, stage),
-        reserved=np.asarray(memory.reserved),
+        communication_buffers=communication_bytes(share.setting, c, parameters, stage),
+        reserved=reserved_bytes(share.setting),
         fragmentation_share=np.asarray(memory.fragmentation),
     )
     moments: tuple[MemoryBreakdown, ...] = (backward,)
@@ -232,15 +237,6 @@ def _loading(
         gathered=zero,
         communication_buffers=zero,
     )
-
-
-def _buffers(share: Share, parameters: StageParameters, stage: int) -> FloatArray:
-    """Buffers of gradients and weights on the wire; a bucket holds no more than there is."""
-    memory = share.setting.framework.memory
-    if not memory.buffered_bytes:
-        return np.asarray(memory.communication_buffer)
-    trained = parameters.trained.dense[stage] + parameters.trained.experts[stage]
-    return np.asarray(np.minimum(memory.communication_buffer, memory.buffered_bytes * trained))
 
 
 def _moments(
@@ -311,9 +307,9 @@ def _loss_bytes(share: Share) -> FloatArray:
 def _state_parts(
     share: Share, c: TrainingConfigurations, parameters: StageParameters
 ) -> Callable[[str, int], FloatArray]:
-    states, memory = share.setting.framework.states, share.setting.framework.memory
+    states = share.setting.framework.states
     trained, own_states = parameters.trained, ModelStates.of(share.setting, c)
-    gradient, temporary = share.gradients.kept, memory.optimizer_temporary
+    gradient, temporary = share.gradients.kept, update_temporary(share, c)
     weights_from = ZeroStage(states.weights_sharded_from)
     # Bytes per parameter of layers, and of embedding and logits.
     rules: dict[str, tuple[Numeric, Numeric, ZeroStage]] = {
