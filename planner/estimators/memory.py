@@ -14,8 +14,10 @@ from planner.enums import ZeroStage
 from planner.estimators.frozen import frozen_bytes, gathered_bytes, stage_gathered_bytes
 from planner.estimators.memory_overheads import (
     communication_bytes,
+    live_bytes,
     reserved_bytes,
     update_temporary,
+    updated_at_once,
 )
 from planner.estimators.model_states import ModelStates
 from planner.estimators.offload import (
@@ -206,7 +208,8 @@ def _stage_memory(
     moments: tuple[MemoryBreakdown, ...] = (backward,)
     if not share.setting.framework.states.gradients_persist or memory.optimizer_temporary:
         on_host = host_updates(share.setting, c.offload)
-        temporary = np.where(on_host, 0.0, state("temporary", stage))
+        at_once = updated_at_once(share, c, state("temporary", stage))
+        temporary = np.where(on_host, 0.0, at_once)
         moments = _moments(share, c, backward, temporary)
     if not memory.loaded_whole:
         return moments
@@ -377,6 +380,7 @@ def _gathered(
     layer = together * _largest_held(_layers_of(parameters), counts)
     weights = np.maximum(layer * of_layer, parameters.end * of_end)
     gradients = np.maximum(together * _largest_held(_layers_of(trained), counts), trained.end)
+    weights = np.maximum(weights, live_bytes(share.setting, c, parameters, stage))
     if states.weights_sharded_from == ZeroStage.GRADIENTS:
         whole = stage_gathered_bytes(share.setting, c, parameters, stage)
         weights = np.where(c.zero_stage == ZeroStage.GRADIENTS, whole, weights)

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from planner.enums import AttentionKernels, Fp8Recipe
 from planner.specs.checked import checked
-from planner.specs.quantity import Bytes, BytesOrZero, Fraction, Ratio, Seconds, Share
+from planner.specs.quantity import Bytes, BytesOrZero, Fraction, Numbers, Ratio, Seconds, Share
 
 
 @checked
@@ -190,6 +190,13 @@ class Memory:
     optimizer_temporary: BytesOrZero = 0.0
     """Bytes per parameter that the optimizer step builds up beside its states, and sharded as
     these."""
+    reduce_bucket_size: Numbers = 0.0
+    """Numbers of gradients in one ``communication_buffer``, if runs can say how many."""
+    sub_group_size: Numbers = 0.0
+    """Parameters that a step of ZeRO-3 updates at once; 0: all that a rank owns."""
+    max_live_parameters: Numbers = 0.0
+    """Whole parameters that ZeRO-3 holds on a GPU, as many as are needed again soon; 0: those of
+    ``gathered_layers``."""
 
 
 @checked

@@ -35,7 +35,7 @@ from scalar_machine import (
 )
 from scalar_offload import STATES, WEIGHTS, gradients_leave, moved_bytes, shown_copies, update
 from scalar_optimizers import state_bytes, stored_bytes, update_temporary, update_traffic
-from scalar_overheads import buffers, reserved
+from scalar_overheads import at_once, buffers, reserved
 from scalar_parameters import end_parameters, groups, layer_parameters, stage_parameters, stages
 from scalar_schedules import behind_others, idle_time, shown_gather
 
@@ -293,7 +293,7 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
         "communication_buffers": buffers(world, layout, stage),
         "reserved": reserved(world),
     }
-    temporary = whole.pop("temporary")
+    temporary = at_once(world, layout, whole.pop("temporary"))
     loss_or_backward = whole | {
         "activations": activations,
         "working": working,

@@ -9,6 +9,7 @@ from planner.launch.option_table import OptionTable
 from planner.launch.trainer.batch import batch_said, split_said
 from planner.launch.trainer.said import Collected, Said
 from planner.launch.trainer.states import (
+    buckets_said,
     framework_said,
     kernels_said,
     precision_said,
@@ -42,6 +43,7 @@ def answered(said: Said) -> Answers:
     batch_said(said, found)
     _length(said, found)
     states_said(said, found)
+    buckets_said(said, found)
     kernels_said(said, found)
     precision_said(said, found)
     framework_said(said, found)
