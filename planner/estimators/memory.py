@@ -27,6 +27,7 @@ from planner.estimators.offload import (
     keeps_gradients,
     keeps_states,
     keeps_weights,
+    loading_bytes,
     moved_activations,
     moved_away,
 )
@@ -100,13 +101,14 @@ class Memory:
 
     ``moments``: for each stage, the backward pass, and the optimizer step if that may be
     fuller. ``totals``: bytes of each stage at its fullest moment. ``host``: bytes in host memory
-    of the GPU that keeps most there.
+    of the GPU that keeps most there; ``loading``: of a process while it loads the whole model.
     """
 
     moments: tuple[tuple[MemoryBreakdown, ...], ...]
     totals: tuple[FloatArray, ...]
     peak: FloatArray
     host: FloatArray
+    loading: FloatArray
 
     @property
     def stages(self) -> tuple[MemoryBreakdown, ...]:
@@ -159,7 +161,8 @@ def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParame
             )
             for stage in candidates
         )
-    return Memory(moments=moments, totals=totals, peak=largest(totals), host=host)
+    loading = loading_bytes(share.setting, c, parameters)
+    return Memory(moments=moments, totals=totals, peak=largest(totals), host=host, loading=loading)
 
 
 def _activations(
@@ -377,9 +380,9 @@ def _gathered(
     trained, counts = parameters.trained, parameters.layers.counts[stage]
     together = profile.memory.gathered_layers
     of_layer, of_end = gathered_bytes(share.setting, c.precision)
-    layer = together * _largest_held(_layers_of(parameters), counts)
+    layer = together * _largest_held(parameters.in_one_layer, counts)
     weights = np.maximum(layer * of_layer, parameters.end * of_end)
-    gradients = np.maximum(together * _largest_held(_layers_of(trained), counts), trained.end)
+    gradients = np.maximum(together * _largest_held(trained.in_one_layer, counts), trained.end)
     weights = np.maximum(weights, live_bytes(share.setting, c, parameters, stage))
     if states.weights_sharded_from == ZeroStage.GRADIENTS:
         whole = stage_gathered_bytes(share.setting, c, parameters, stage)
@@ -390,9 +393,3 @@ def _gathered(
     both = weights + gradients * states.gradient_on_wire
     passing = (c.zero_stage >= states.weights_sharded_from) | keeps_weights(c.offload)
     return np.where(passing, both, 0.0)
-
-
-def _layers_of(parameters: StageParameters) -> list[FloatArray]:
-    """Parameters of one layer of each group."""
-    pairs = zip(parameters.layer_dense, parameters.layer_experts, strict=True)
-    return [dense + experts for dense, experts in pairs]

@@ -216,6 +216,12 @@ class Offloading:
     """What copies reach of the host link."""
     hidden: Share = 0.7
     """Share of the copies that can hide behind computation."""
+    host_buffers: Ratio = 1.0
+    """What states, gradients and weights take in host memory over their own size, buffers and
+    rounding of pinned memory included."""
+    loaded_per_process: BytesOrZero = 0.0
+    """Bytes per parameter of the whole model that each process holds in host memory while it
+    loads, where weights are not sharded."""
 
 
 @checked

@@ -83,7 +83,13 @@ def make_setting(model: str, gpu: str, framework: str, adapter: str = "none") ->
         asked["double_quantization"] = "plain" not in rest
     of_adapters = framework if kind == "none" else "hf-trainer"
     request = Request(
-        model=model, num_gpus=8, gpu=gpu, framework=of_adapters, **MODELS[model], **asked
+        model=model,
+        num_gpus=8,
+        gpu=gpu,
+        framework=of_adapters,
+        node_host_memory=1e17,  # the twin has no end of it
+        **MODELS[model],
+        **asked,
     )
     setting = make_plan(request).problem.setting
     setting = replace(setting, framework=Catalogue().load_framework(framework).spec)
