@@ -155,7 +155,7 @@ def test_the_host_memory_of_a_node_is_given_or_assumed() -> None:
     assert number(offloaded("none", **{**small, "node_host_memory": 128 * GIB}).rejected_by) == 0
     assumed = offloaded("none", gpu="h100-nvl").setting.machine.cluster
     assert assumed.host_memory is None
-    assert assumed.host_memory_per_gpu == pytest.approx(2 * 94 * GIB, rel=0.1)
+    assert assumed.host_memory_per_gpu == pytest.approx(2.5 * 94 * GIB, rel=0.1)
 
 
 def test_offloading_fits_what_does_not_fit() -> None:
