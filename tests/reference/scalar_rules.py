@@ -118,7 +118,7 @@ def _sharding(world: World, c: Layout) -> set[str]:
     if any(g.feed_forward.num_experts for g in world.model.layer_groups if g.feed_forward):
         uneven |= c.num_gpus / c.pipeline_parallel / expert_ranks % replicas != 0
     return _named(
-        zero_stage=c.zero_stage > 0 and ranks == 1,
+        zero_stage=c.zero_stage > 0 and ranks == 1 and c.num_gpus > 1,
         data_parallel_replicas=replicas > 1 and (uneven or c.zero_stage == 0),
     )
 
