@@ -25,6 +25,7 @@ LARGEST = 10**9
 """What a count is at most."""
 
 MOST_GPUS = 10**7
+MOST_PARAMETERS = 10**15
 _MOST_VALUES = 10_000
 _LONGEST = 4000
 _LONGEST_NAME = 255
@@ -195,6 +196,8 @@ def _real(value: Any, dimension: str) -> float | None:
 
 def _count(term: Term, value: Any, said: str) -> int:
     most = MOST_GPUS if term.term == "num_gpus" else LARGEST
+    if term.unit == "parameters":
+        most = MOST_PARAMETERS
     return whole(value, said, int(term.least or 0), most, term.unit)
 
 

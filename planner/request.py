@@ -61,6 +61,7 @@ class Request:
     num_gpus: int | str | tuple[int, ...] | None = None
     gpu: str | tuple[str, ...] | None = None
     cluster: str | None = None
+    node_host_memory: float | None = None
     space: str | None = None
     precision: str | tuple[str, ...] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -37,9 +37,9 @@ def test_every_model_has_defaults_that_many_layouts_divide(model: str) -> None:
     assert batch % 8 == 0
 
 
-def test_a_sequence_longer_than_the_positions_is_refused() -> None:
+def test_a_sequence_longer_than_learned_positions_is_refused() -> None:
     with pytest.raises(SpecError, match=r"positions for 2,048 tokens, not 4,096"):
-        make_plan(Request(model="llama-65b", num_gpus=8, sequence_length=4096))
+        make_plan(Request(model="opt-6.7b", num_gpus=8, sequence_length=4096))
 
 
 def test_defaults_say_where_they_come_from() -> None:

@@ -107,6 +107,12 @@ def unsupported_states(c: TrainingConfigurations, f: FrameworkProfile) -> dict[s
         found["main_grads_precision"] = _not_among(told, MainPrecision, f.main_precisions)
     if not f.optimizer_in_backward:
         found["optimizer_in_backward"] = c.optimizer_in_backward
+    if not f.memory.reduce_bucket_size:
+        found["reduce_bucket_size"] = c.reduce_bucket_size > 0
+    if not f.memory.sub_group_size:
+        found["sub_group_size"] = c.sub_group_size > 0
+    if not f.memory.max_live_parameters:
+        found["stage3_max_live_parameters"] = c.stage3_max_live_parameters > 0
     return found
 
 

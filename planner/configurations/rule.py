@@ -57,5 +57,5 @@ def _never(*_: Any) -> BoolArray:
 
 
 OUT_OF_HOST_MEMORY = predicted(
-    "out_of_host_memory", "what is offloaded needs more than the host memory of a GPU"
+    "out_of_host_memory", "what is offloaded or loads whole needs more than the host memory"
 )

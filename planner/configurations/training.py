@@ -41,6 +41,9 @@ class TrainingConfigurations(ConfigurationTable):
     main_params_precision: CodeArray
     main_grads_precision: CodeArray
     optimizer_in_backward: BoolArray
+    reduce_bucket_size: FloatArray
+    sub_group_size: FloatArray
+    stage3_max_live_parameters: FloatArray
     expert_tensor_parallel: FloatArray
     overlap_expert_parallel: BoolArray
     token_dispatcher: CodeArray

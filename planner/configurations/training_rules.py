@@ -154,7 +154,8 @@ def _experts_need_sequence(c: TrainingConfigurations, context: Context) -> BoolA
 
 
 def _zero(c: TrainingConfigurations, _: Context) -> BoolArray:
-    return np.asarray((c.zero_stage > ZeroStage.NONE) & (c.data_parallel * c.context_parallel == 1))
+    alone = (c.data_parallel * c.context_parallel == 1) & (c.num_gpus > 1)
+    return np.asarray((c.zero_stage > ZeroStage.NONE) & alone)
 
 
 def _replicas(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -316,7 +317,7 @@ RULES: tuple[Rule, ...] = tuple(
             _experts_need_sequence,
         ),
         *OPTION_RULES,
-        ("zero_stage", "zero_stage > 0 needs more than one data-parallel rank", _zero),
+        ("zero_stage", "zero_stage > 0 on several GPUs needs several data-parallel ranks", _zero),
         (
             "data_parallel_replicas",
             "data_parallel_replicas > 1 needs zero_stage > 0, and divides the data-parallel ranks "

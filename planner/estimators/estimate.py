@@ -120,8 +120,9 @@ def evaluate(
         if flops_efficiency is not None:
             total = _flat_step_time(setting, c, flops_efficiency)
         too_large = ~(memory.peak <= usable_share * setting.machine.gpu.allocatable_memory)
-        if c.any_offload:
-            host_full = (broken == 0) & ~(memory.host <= setting.machine.host_memory)
+        needed = host_need(setting, memory)
+        if np.any(needed):
+            host_full = (broken == 0) & ~(needed <= setting.machine.host_room(c.num_gpus))
             broken = np.where(host_full, _OUT_OF_HOST_MEMORY, broken)
     full = np.int8(len(REJECTIONS))
     rejected_by = np.where((broken == 0) & too_large, full, broken)
@@ -133,6 +134,16 @@ def evaluate(
         step_time=total,
         rejected_by=rejected_by,
     )
+
+
+def host_need(setting: Setting, memory: Memory) -> FloatArray:
+    """Bytes that each GPU must find in host memory.
+
+    That whole models find room while they load is asked where a node's memory is known.
+    """
+    if setting.machine.cluster.host_memory is None:
+        return memory.host
+    return np.maximum(memory.host, memory.loading)
 
 
 def broken_rule(setting: Setting, configurations: TrainingConfigurations) -> CodeArray:

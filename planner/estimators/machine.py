@@ -178,8 +178,18 @@ class Machine(Links):
 
     @property
     def host_memory(self) -> float:
-        """Bytes of host memory of a GPU; infinite where nobody says."""
-        return self.cluster.host_memory_per_gpu or self._host.memory_per_gpu or np.inf
+        """Bytes of host memory of a GPU of a full node; infinite where nobody says."""
+        cluster = self.cluster
+        if cluster.host_memory is not None:
+            return cluster.host_memory / cluster.gpus_per_node
+        return cluster.host_memory_per_gpu or self._host.memory_per_gpu or np.inf
+
+    def host_room(self, num_gpus: Numeric) -> FloatArray:
+        """Bytes of host memory for each of so many GPUs, which fill nodes one by one."""
+        if self.cluster.host_memory is None:
+            return np.asarray(self.host_memory)
+        in_node = np.minimum(num_gpus, self.cluster.gpus_per_node)
+        return np.asarray(self.cluster.host_memory / in_node)
 
     @property
     def _host(self) -> HostLink:

@@ -12,6 +12,13 @@ from planner.arrays import FloatArray, Numeric, add, largest
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import ZeroStage
 from planner.estimators.frozen import gathered_bytes, stage_gathered_bytes
+from planner.estimators.memory_overheads import (
+    communication_bytes,
+    live_bytes,
+    reserved_bytes,
+    update_temporary,
+    updated_at_once,
+)
 from planner.estimators.model_states import ModelStates
 from planner.estimators.offload import (
     HOST_GRADIENT_BYTES,
@@ -20,6 +27,7 @@ from planner.estimators.offload import (
     keeps_gradients,
     keeps_states,
     keeps_weights,
+    loading_bytes,
     moved_activations,
     moved_away,
 )
@@ -94,13 +102,14 @@ class Memory:
 
     ``moments``: for each stage, the backward pass, and the optimizer step if that may be
     fuller. ``totals``: bytes of each stage at its fullest moment. ``host``: bytes in host memory
-    of the GPU that keeps most there.
+    of the GPU that keeps most there; ``loading``: of a process while it loads the whole model.
     """
 
     moments: tuple[tuple[MemoryBreakdown, ...], ...]
     totals: tuple[FloatArray, ...]
     peak: FloatArray
     host: FloatArray
+    loading: FloatArray
 
     @property
     def stages(self) -> tuple[MemoryBreakdown, ...]:
@@ -153,7 +162,8 @@ def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParame
             )
             for stage in candidates
         )
-    return Memory(moments=moments, totals=totals, peak=largest(totals), host=host)
+    loading = loading_bytes(share.setting, c, parameters)
+    return Memory(moments=moments, totals=totals, peak=largest(totals), host=host, loading=loading)
 
 
 def _activations(
@@ -195,14 +205,15 @@ def _stage_memory(
         allocated_activations=allocated,
         working=working,
         gathered=_gathered(share, c, parameters, stage),
-        communication_buffers=_buffers(share, parameters, stage),
-        reserved=np.asarray(memory.reserved),
+        communication_buffers=communication_bytes(share.setting, c, parameters, stage),
+        reserved=reserved_bytes(share.setting),
         fragmentation_share=np.asarray(memory.fragmentation),
     )
     moments: tuple[MemoryBreakdown, ...] = (backward,)
     if not share.setting.framework.states.gradients_persist or memory.optimizer_temporary:
         on_host = host_updates(share.setting, c.offload)
-        temporary = np.where(on_host, 0.0, state("temporary", stage))
+        at_once = updated_at_once(share, c, state("temporary", stage))
+        temporary = np.where(on_host, 0.0, at_once)
         moments = _moments(share, c, backward, temporary)
     if not memory.loaded_whole:
         return moments
@@ -233,15 +244,6 @@ def _loading(
         gathered=zero,
         communication_buffers=zero,
     )
-
-
-def _buffers(share: Share, parameters: StageParameters, stage: int) -> FloatArray:
-    """Buffers of gradients and weights on the wire; a bucket holds no more than there is."""
-    memory = share.setting.framework.memory
-    if not memory.buffered_bytes:
-        return np.asarray(memory.communication_buffer)
-    trained = parameters.trained.dense[stage] + parameters.trained.experts[stage]
-    return np.asarray(np.minimum(memory.communication_buffer, memory.buffered_bytes * trained))
 
 
 def _moments(
@@ -312,9 +314,9 @@ def _loss_bytes(share: Share) -> FloatArray:
 def _state_parts(
     share: Share, c: TrainingConfigurations, parameters: StageParameters
 ) -> Callable[[str, int], FloatArray]:
-    states, memory = share.setting.framework.states, share.setting.framework.memory
+    states = share.setting.framework.states
     trained, own_states = parameters.trained, ModelStates.of(share.setting, c)
-    gradient, temporary = share.gradients.kept, memory.optimizer_temporary
+    gradient, temporary = share.gradients.kept, update_temporary(share, c)
     weights_from = ZeroStage(states.weights_sharded_from)
     # Bytes per parameter of layers, and of embedding and logits.
     rules: dict[str, tuple[Numeric, Numeric, ZeroStage]] = {
@@ -379,9 +381,10 @@ def _gathered(
     trained, counts = parameters.trained, parameters.layers.counts[stage]
     together = profile.memory.gathered_layers
     of_layer, of_end = gathered_bytes(share.setting, c.precision)
-    layer = together * _largest_held(_layers_of(parameters), counts)
+    layer = together * _largest_held(parameters.in_one_layer, counts)
     weights = np.maximum(layer * of_layer, parameters.end * of_end)
-    gradients = np.maximum(together * _largest_held(_layers_of(trained), counts), trained.end)
+    gradients = np.maximum(together * _largest_held(trained.in_one_layer, counts), trained.end)
+    weights = np.maximum(weights, live_bytes(share.setting, c, parameters, stage))
     if states.weights_sharded_from == ZeroStage.GRADIENTS:
         whole = stage_gathered_bytes(share.setting, c, parameters, stage)
         weights = np.where(c.zero_stage == ZeroStage.GRADIENTS, whole, weights)
@@ -391,9 +394,3 @@ def _gathered(
     both = weights + gradients * states.gradient_on_wire
     passing = (c.zero_stage >= states.weights_sharded_from) | keeps_weights(c.offload)
     return np.where(passing, both, 0.0)
-
-
-def _layers_of(parameters: StageParameters) -> list[FloatArray]:
-    """Parameters of one layer of each group."""
-    pairs = zip(parameters.layer_dense, parameters.layer_experts, strict=True)
-    return [dense + experts for dense, experts in pairs]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric, add
+from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric, add, largest
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import Offload, ZeroStage
+from planner.enums import AdapterKind, Offload, ZeroStage
 from planner.estimators.frozen import gathered_bytes
 from planner.estimators.model_states import ModelStates
 from planner.estimators.saved_activations import layer_bytes, layer_input_bytes
@@ -161,14 +161,30 @@ def host_bytes(
 ) -> FloatArray:
     """Bytes in host memory, of those that a GPU has of each; ``activations`` are moved ones."""
     in_memory = ~_TO_DRIVES[offload]
-    return add(
+    of_model = add(
         (
-            activations,
             np.where(keeps_states(offload) & in_memory, states, 0.0),
             np.where(host_updates(setting, offload), gradients, 0.0),
             np.where(keeps_weights(offload) & in_memory, weights, 0.0),
         )
     )
+    return activations + setting.framework.offloading.host_buffers * of_model
+
+
+def loading_bytes(
+    setting: Setting, c: TrainingConfigurations, parameters: StageParameters
+) -> FloatArray:
+    """Bytes of the whole model in the host memory of a process that loads it.
+
+    Weights that are sharded are so as they load. Those in 4 bits go to the GPU piece by piece.
+    """
+    states, workload = setting.framework.states, setting.workload
+    each = setting.framework.offloading.loaded_per_process
+    if not each or workload.adapter is AdapterKind.QLORA:
+        return np.zeros(())
+    stages = range(len(parameters.dense))
+    whole = largest(parameters.dense[stage] + parameters.experts[stage] for stage in stages)
+    return np.where(c.zero_stage >= states.weights_sharded_from, 0.0, each * whole)
 
 
 def _drive_time(setting: Setting, offload: CodeArray, num_bytes: FloatArray) -> FloatArray:

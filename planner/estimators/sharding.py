@@ -53,6 +53,12 @@ class StageParameters:
         return self.adapters or self
 
     @property
+    def in_one_layer(self) -> list[FloatArray]:
+        """Parameters of one layer of each group."""
+        pairs = zip(self.layer_dense, self.layer_experts, strict=True)
+        return [dense + experts for dense, experts in pairs]
+
+    @property
     def dense_in_layers(self) -> FloatArray:
         """``dense`` without embedding and logits."""
         return _on_stages(self.layers, self.layer_dense)

@@ -21,7 +21,7 @@ from planner.specs.checked import unchecked
 from planner.workloads.base import Evaluation
 
 _MOST_TOKENS = 2**20
-"""Tokens that are tried where a model does not say how many positions it has."""
+"""Tokens that are tried where nothing but memory ends a sequence."""
 
 _MOST_BATCH = 2**16
 _SHARE = "the sequences of a batch that a data-parallel rank has"
@@ -100,8 +100,9 @@ def largest_length(plan: Plan, found: Evaluation, name: str) -> Largest:
     if getattr(work, "mean_sample_length", 0):
         raise SearchSpaceError("Samples of given lengths have no longest sequence: leave them out.")
     others = sum(getattr(work, other) for other in known if other != name)
-    positions = found.source.setting.model.max_position_embeddings
-    taken = getattr(work, "max_model_len", None)
+    model, taken = found.source.setting.model, getattr(work, "max_model_len", None)
+    serves = plan.workload.profile_kind == "engine"
+    positions = model.max_position_embeddings if serves else model.most_positions
     bound = min(filter(None, (taken, positions)), default=None)
     ends_at = "the positions of the model" if bound == positions else "max_model_len of the engine"
     configurations = found.candidates.configurations

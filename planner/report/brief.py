@@ -25,7 +25,8 @@ from planner.report.console import GOOD, make_table, print_folded
 from planner.report.front import limited, of_objective, print_short_front
 from planner.report.load import load_line
 from planner.report.open_facts import short_open_lines
-from planner.report.overview import question_title, sureness_lines
+from planner.report.overview import asked_lines, question_title, sureness_lines
+from planner.report.parts import host_words
 from planner.report.reached import reached_pairs, told_names
 from planner.report.reproduce import estimate_command, folded
 from planner.report.short import share, short_plan
@@ -68,7 +69,7 @@ def print_brief_question(console: Console, plan: Plan) -> None:
 def question_lines(plan: Plan) -> list[str]:
     """The model, the GPUs and the work."""
     setting = plan.problem.setting
-    lines = [question_title(plan), *plan.workload.wording.asked(setting)]
+    lines = [question_title(plan), *asked_lines(plan)]
     if not setting.machine.cluster.name.endswith("-default"):
         lines.append(f"in cluster {setting.machine.cluster.name}")
     if setting.machine.ideal:
@@ -146,7 +147,9 @@ def recommended_pairs(
     told_of = told_names(plan.workload.wording, goals, limited(plan, row), row)
     ends = widened(intervals(row, sure), facts)
     pairs = {} if plan.counts else {"GPUs": text.count(row["num_gpus"])}
-    return pairs | reached_pairs(told_of, row, ends, _capacity(plan, row))
+    pairs |= reached_pairs(told_of, row, ends, _capacity(plan, row))
+    on_host = host_words(row, plan.source_of(row).setting.machine)
+    return pairs | ({"host memory": on_host} if on_host else {})
 
 
 def sure_lines(

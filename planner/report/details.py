@@ -16,7 +16,7 @@ from planner.optimize.source import Candidates
 from planner.plan import Plan
 from planner.report.console import print_folded, print_pairs, print_title
 from planner.report.open_facts import open_lines
-from planner.report.parts import memory_table
+from planner.report.parts import host_words, memory_table
 from planner.report.sure import sure_pairs
 from planner.terms import term_of_column
 from planner.units import GIB
@@ -65,7 +65,10 @@ def print_sure(console: Console, plan: Plan, candidates: Candidates) -> None:
         print_title(console, "How sure")
     if sure is not None:
         capacity = candidates.source.setting.machine.gpu.allocatable_memory / GIB
-        print_pairs(console, sure_pairs(row, sure, capacity, facts))
+        pairs = sure_pairs(row, sure, capacity, facts)
+        if on_host := host_words(row, candidates.source.setting.machine):
+            pairs["host memory"] = on_host
+        print_pairs(console, pairs)
     for line in lines:
         print_folded(console, line)
 

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 
 from planner import text
 from planner.advice import remedies
+from planner.configurations.rule import OUT_OF_HOST_MEMORY
 from planner.optimize.collector import NearestMiss
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
 from planner.plan import Plan
 from planner.report.engine_start import no_start
 from planner.report.overview import describe, where
+from planner.report.parts import host_words
 from planner.report.sure import fits_words
 from planner.units import GIB
 from planner.workloads.base import Evaluation
@@ -78,7 +80,11 @@ def _sentence(
     if is_memory and (start := no_start(miss)):
         return f"{start}{'' if _is_alone(result) else f' (nearest: {wording.in_short(miss.row)})'}"
     # Where requests lack room, how surely the others fit says nothing of the miss.
-    surely = fits_words(miss.row) if is_memory and not room else ""
+    is_host = name == OUT_OF_HOST_MEMORY.name
+    if is_host and (on_host := host_words(miss.row, miss.source.setting.machine)):
+        which = "" if _is_alone(result) else f" (nearest: {wording.in_short(miss.row)})"
+        return f"{words}: {on_host}{which}"
+    surely = fits_words(miss.row) if is_memory and not (room or is_host) else ""
     if _is_alone(result):
         return f"{words}: {', '.join(filter(None, (f'{value} against {bound}', surely, room)))}"
     what = f"need more than {bound}" if is_memory else f"miss {name} {bound}{_at(plan, name)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from planner.report.overview import question_title
 from planner.report.short import short_plan
 from planner.report.sure import fits_words
 from planner.report.told import label, told
+from planner.specs.checked import unchecked
 from planner.units import GIB
 
 _PEAK = "peak_memory_gib"
@@ -48,6 +50,11 @@ def _lines(plan: Plan, one: Largest) -> Iterator[str]:
     memory = f"{one.row[_PEAK]:,.1f} of {capacity:,.1f} GiB"
     words = [f"largest {name} {one.largest:,} (the plan has {one.own:,})", memory]
     yield ", ".join(filter(None, (*words, fits_words(one.row))))
+    setting = plan.problem.setting
+    if one.name == "sequence_length" and one.largest:
+        yield from plan.workload.wording.unusual(
+            replace(setting, workload=unchecked(setting.workload, sequence_length=one.largest))
+        )
     if one.following is not None:
         yield f"{one.following:,}: {one.reason}"
     elif one.ends_at:

@@ -24,7 +24,7 @@ def print_question(console: Console, plan: Plan) -> None:
     setting = plan.problem.setting
     machine = setting.machine
     console.print(question_title(plan), style="bold")
-    for line in plan.workload.wording.asked(setting):
+    for line in asked_lines(plan):
         console.print(line)
     if not machine.cluster.name.endswith("-default"):
         console.print(f"in cluster {machine.cluster.name}")
@@ -35,6 +35,14 @@ def print_question(console: Console, plan: Plan) -> None:
     if plan.defaults:
         print_title(console, "Not given, so chosen")
         print_pairs(console, dict(plan.defaults))
+
+
+def asked_lines(plan: Plan) -> list[str]:
+    """What is asked of the first setting, and what is unusual of each model."""
+    wording = plan.workload.wording
+    settings = {source.setting.model.name: source.setting for source in plan.problem.sources}
+    unusual = (line for setting in settings.values() for line in wording.unusual(setting))
+    return [*wording.asked(plan.problem.setting), *unusual]
 
 
 def sureness_lines(plan: Plan) -> list[str]:

@@ -28,9 +28,34 @@ def memory_table(console: Console, row: Mapping[str, Any], machine: Machine) -> 
     add_part(table, "peak", peak, peak / capacity, digits=2, style="bold")
     add_part(table, "capacity", capacity, 1.0, digits=2)
     if on_host:
-        share = 100 * on_host * GIB / machine.host_memory
+        share = 100 * on_host * GIB / host_room(row, machine)
         table.add_row("in host memory", f"{on_host:,.2f}", f"{share:.1f}" if share else "")
     return table
+
+
+def host_room(row: Mapping[str, Any], machine: Machine) -> float:
+    """Bytes of host memory of each GPU of a row; a replica that serves has a full node's share."""
+    if "micro_batch_size" not in row:
+        return machine.host_memory
+    return float(machine.host_room(row["num_gpus"]))
+
+
+def host_words(row: Mapping[str, Any], machine: Machine) -> str:
+    """What a node's host memory must hold of a training run, against what it has; "" if nothing.
+
+    Sentences say which memory is assumed.
+    """
+    if "micro_batch_size" not in row or not row["host_memory_gib"]:
+        return ""
+    in_node = min(row["num_gpus"], machine.cluster.gpus_per_node)
+    needed, room = row["host_memory_gib"] * in_node, host_room(row, machine) * in_node / GIB
+    if not np.isfinite(room):
+        return f"{needed:,.1f} GiB of a node; give --host-memory to judge it"
+    known = machine.cluster.host_memory is not None
+    return f"{needed:,.1f} of {room:,.0f} GiB of a node" + ("" if known else ASSUMED_HOST)
+
+
+ASSUMED_HOST = ", which is assumed: give --host-memory"
 
 
 def memory_parts(row: Mapping[str, Any]) -> dict[str, float]:

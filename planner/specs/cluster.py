@@ -47,7 +47,8 @@ class ScaleOut:
 class ClusterSpec:
     """How many GPUs of which kind stand in a node, and what joins them.
 
-    ``host_memory_per_gpu``, ``host_memory_bandwidth``: a GPU's share of those of its node;
+    ``host_memory``: that of a node, ``host_memory_per_gpu``: a GPU's share of it where the node's
+    is not known; ``host_memory_bandwidth``: a GPU's share of that of its node;
     ``drive_bandwidth``: its share of what the drives of its node read and write.
     """
 
@@ -57,6 +58,7 @@ class ClusterSpec:
     scale_up: ScaleUp
     scale_out: ScaleOut
     max_gpus: Count | None = None
+    host_memory: Bytes | None = None
     host_memory_per_gpu: Bytes | None = None
     host_memory_bandwidth: BytesPerSecond | None = None
     drive_bandwidth: BytesPerSecond | None = None

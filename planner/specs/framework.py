@@ -9,7 +9,7 @@ from pydantic import Field
 from planner.adapter_names import ExpertAdapters
 from planner.enums import AttentionKernels, Fp8Recipe
 from planner.specs.checked import checked
-from planner.specs.quantity import Bytes, BytesOrZero, Fraction, Ratio, Seconds, Share
+from planner.specs.quantity import Bytes, BytesOrZero, Fraction, Numbers, Ratio, Seconds, Share
 
 
 @checked
@@ -191,6 +191,13 @@ class Memory:
     optimizer_temporary: BytesOrZero = 0.0
     """Bytes per parameter that the optimizer step builds up beside its states, and sharded as
     these."""
+    reduce_bucket_size: Numbers = 0.0
+    """Numbers of gradients in one ``communication_buffer``, if runs can say how many."""
+    sub_group_size: Numbers = 0.0
+    """Parameters that a step of ZeRO-3 updates at once; 0: all that a rank owns."""
+    max_live_parameters: Numbers = 0.0
+    """Whole parameters that ZeRO-3 holds on a GPU, as many as are needed again soon; 0: those of
+    ``gathered_layers``."""
 
 
 @checked
@@ -210,6 +217,12 @@ class Offloading:
     """What copies reach of the host link."""
     hidden: Share = 0.7
     """Share of the copies that can hide behind computation."""
+    host_buffers: Ratio = 1.0
+    """What states, gradients and weights take in host memory over their own size, buffers and
+    rounding of pinned memory included."""
+    loaded_per_process: BytesOrZero = 0.0
+    """Bytes per parameter of the whole model that each process holds in host memory while it
+    loads, where weights are not sharded."""
 
 
 @checked

@@ -246,6 +246,12 @@ class ModelSpec:
         return self.tie_word_embeddings and not self.num_labels
 
     @property
+    def most_positions(self) -> int | None:
+        """Tokens that no sequence can exceed: learned positions; others are computed for any."""
+        learned = self.position_embedding == PositionEmbedding.LEARNED
+        return self.max_position_embeddings if learned else None
+
+    @property
     def num_experts(self) -> int:
         """Routed experts of a layer that has most; 0 of a dense model."""
         return max(group.num_experts for group in self.layer_groups)

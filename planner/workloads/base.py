@@ -116,6 +116,7 @@ class Wording:
     told : the columns that say in short what a plan reaches and costs, its memory beside them
     brief : a row's configuration as its users write it, in place of ``in_short``
     degrees : the parameters that a short front shows as one column, where there is no ``layout``
+    unusual : lines about what is unusual of a setting, told of every model
     """
 
     noun: str
@@ -133,6 +134,7 @@ class Wording:
     brief: Callable[[Mapping[str, Any]], str] | None = None
     degrees: tuple[str, ...] = ()
     legend: Callable[[Mapping[str, Sequence[Any]]], str] = lambda _: ""
+    unusual: Callable[[Any], Sequence[str]] = lambda _: ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.enums import Contract
@@ -22,6 +22,9 @@ from planner.workloads.offers import offer_of
 
 DEFAULT_GPU = "a100-sxm-80gb"
 LARGEST_OF_ALL = 16_384
+# Nodes of 8 A100, H100 and H200 that clouds rent and NVIDIA sells have 1.8 to 3.2 times their
+# GPUs' memory: 1,152 to 2,048 GiB.
+_USUAL_HOST_SHARE = 2.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +46,7 @@ def read_place(
         Something is unknown, faulty or impossible.
     """
     spec, cluster = hardware(gpu, request.cluster, list(counts), notes)
+    cluster = with_host_memory(cluster, spec, request.node_host_memory)
     wanted = any("cost" in word for word in (*request.objectives, *request.constraints))
     offer = offer_of(request, spec, wanted and is_only, notes)
     site = Site(
@@ -113,6 +117,24 @@ def hardware(
             "choose another --cluster, or --gpu for a cluster of any size."
         )
     return gpu.spec, cluster
+
+
+def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, given: float | None) -> ClusterSpec:
+    """The cluster with the host memory of its nodes as given, or a GPU's share as assumed.
+
+    Raises
+    ------
+    SearchSpaceError
+        It is none.
+    """
+    if given is not None:
+        if not given > 0:
+            raise SearchSpaceError("--host-memory of a node is more than 0, such as 512GiB.")
+        return replace(cluster, host_memory=given)
+    known = gpu.host.memory_per_gpu if gpu.host is not None else None
+    if cluster.host_memory or cluster.host_memory_per_gpu or known:
+        return cluster
+    return replace(cluster, host_memory_per_gpu=_USUAL_HOST_SHARE * gpu.memory_capacity)
 
 
 def share_of_peak(

@@ -41,7 +41,7 @@ from planner.workloads.published_precision import SINGLE, has_precision, publish
 from planner.workloads.training_question import ask_training
 from planner.workloads.training_runs import TrainingSource
 from planner.workloads.training_timed import training_steps
-from planner.workloads.training_words import DEGREES, TOLD, brief
+from planner.workloads.training_words import DEGREES, TOLD, beyond_positions, brief
 
 # What every framework can do.
 _PLAINEST = {"num_gpus": 1, "zero_stage": 0, "global_batch_size": 1}
@@ -279,6 +279,7 @@ TRAIN = Workload(
         brief=brief,
         degrees=DEGREES,
         blamed=_blamed,
+        unusual=lambda setting: beyond_positions(setting.model, setting.workload.sequence_length),
         asked=_asked,
         results=_results,
         of_objective={

@@ -156,9 +156,9 @@ def _origin(model: ModelSpec, published: bool) -> str:
 
 
 def _check_length(model: ModelSpec, sequence_length: int) -> None:
-    limit = model.max_position_embeddings
+    limit = model.most_positions
     if limit is not None and isinstance(sequence_length, int) and sequence_length > limit:
         raise SpecError(
-            f"{model.name} has positions for {limit:,} tokens, not {sequence_length:,}: "
+            f"{model.name} has learned positions for {limit:,} tokens, not {sequence_length:,}: "
             "give a shorter --sequence-length, or a model file with more max_position_embeddings."
         )

@@ -17,7 +17,7 @@ from planner.configurations.enumerate import OpenMesh
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, RULES
 from planner.estimators.cost import RunCost, run_cost
-from planner.estimators.estimate import Estimate, broken_rule, evaluate
+from planner.estimators.estimate import Estimate, broken_rule, evaluate, host_need
 from planner.estimators.goodput import calendar_factors
 from planner.estimators.memory import MEMORY_PARTS
 from planner.estimators.power import PowerDraw, power_draw
@@ -158,7 +158,8 @@ class TrainingRuns(Candidates):
         """What is needed of the host's memory for a GPU, and of the fullest GPU's own."""
         memory, machine = self.estimate.memory, self.estimate.setting.machine
         usable = self.source.sure_share(self.num_gpus) * machine.gpu.allocatable_memory
-        return (memory.host, machine.host_memory), (memory.peak, usable)
+        needed = host_need(self.estimate.setting, memory)
+        return (needed, machine.host_room(self.num_gpus)), (memory.peak, usable)
 
     @property
     def fit_probability(self) -> FloatArray:
@@ -305,7 +306,7 @@ class TrainingRuns(Candidates):
             "peak_memory_gib": estimate.peak_memory / GIB,
             "memory_headroom_gib": self.memory_headroom / GIB,
             "fit_probability": self.fit_probability,
-            "host_memory_gib": estimate.memory.host / GIB,
+            "host_memory_gib": np.maximum(estimate.memory.host, estimate.memory.loading) / GIB,
             "time_to_train_days": run.time_to_train / DAY,
             "calendar_time_days": run.calendar_time / DAY,
             "gpu_hours": run.gpu_seconds / HOUR,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from planner.specs.model import ModelSpec
 from planner.terms import terms_of
 
 _PARAMETERS = terms_of("train", "parameter")
@@ -47,3 +48,14 @@ def brief(row: Mapping[str, Any]) -> str:
         if row.get(name, term.plain) not in (term.plain, *FOLLOWING.get(name, ()))
     ]
     return ", ".join([" ".join(words), *others])
+
+
+def beyond_positions(model: ModelSpec, sequence_length: int) -> list[str]:
+    """That sequences are longer than those a model's computed positions were made for."""
+    known = model.max_position_embeddings
+    if known is None or sequence_length <= known:
+        return []
+    return [
+        f"Sequences of {sequence_length:,} tokens are beyond the {known:,} positions that "
+        f"{model.name} was trained with."
+    ]

@@ -51,7 +51,7 @@ def test_of_a_plan_file_with_a_limit(planner, tmp_path):
     free = planner("max-length", "--plan", path)
     spare = planner("max-batch", "--plan", path, "--memory-headroom", "4GiB")
     assert free.exit_code == spare.exit_code == 0
-    assert "positions of the model" in free.out.replace("\n  ", " ")
+    assert "beyond the 2,048 positions" in free.out.replace("\n  ", " ")
     assert "largest micro batch size" in spare.out
 
 

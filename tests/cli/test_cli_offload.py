@@ -27,7 +27,7 @@ def test_a_host_without_room_is_named_with_what_would_fit(planner):
     ran = planner(*OFFLOADED, "--set", "concurrency=96")
     assert ran.exit_code != 0
     said = ran.out + ran.err
-    assert "more than the host memory of a GPU" in " ".join(said.split())
+    assert "more than the host memory" in " ".join(said.split())
     fits = int(re.search(r"Try --set concurrency=(\d+)", said)[1])
     assert planner(*OFFLOADED, "--set", f"concurrency={fits}").exit_code == 0
     assert planner(*OFFLOADED, "--set", f"concurrency={fits + 1}").exit_code != 0
@@ -41,7 +41,7 @@ def test_a_search_rejects_plans_beyond_the_host_memory(planner, tmp_path):
     )  # fmt: skip
     ran = planner(*search, "--set", "concurrency=8,600", "--full")
     assert ran.exit_code == 0
-    assert "what is offloaded needs more than the host memory of a GPU" in ran.out
+    assert "what is offloaded or loads whole needs more than the host memory" in ran.out
     rows = pd.read_csv(path)
     assert set(rows.concurrency) == {8}
     assert rows.host_memory_gib.between(50, 100).all()

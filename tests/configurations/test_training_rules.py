@@ -199,9 +199,9 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ),
     (
         "zero_stage",
-        {"zero_stage": 1},
-        {"zero_stage": 1, "num_gpus": 2, "global_batch_size": 2},
-        {},
+        {**TWO, "zero_stage": 3},
+        {"zero_stage": 3},  # a lone GPU: DeepSpeed and FSDP run, and have what they gather there
+        {"framework": "fsdp"},
     ),
     (
         "zero_stage",

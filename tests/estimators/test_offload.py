@@ -54,7 +54,7 @@ def test_optimizer_on_the_host_leaves_weights_on_the_gpu() -> None:
     memory = offloaded("optimizer", num_gpus=1, settings={"zero_stage": 0}).memory
     assert number(memory.fullest.weights) == pytest.approx(2 * PARAMETERS, rel=1e-6)
     assert number(memory.fullest.gradients) == number(memory.fullest.optimizer_states) == 0
-    assert number(memory.host) == pytest.approx(16 * PARAMETERS, rel=1e-6)
+    assert number(memory.host) == pytest.approx(1.5 * 16 * PARAMETERS, rel=1e-6)
 
 
 def test_gradients_that_are_not_sharded_are_added_up_on_the_gpu() -> None:
@@ -76,7 +76,7 @@ def test_weights_on_the_host_are_gathered_by_layers() -> None:
     memory = offloaded("optimizer_weights").memory
     assert number(memory.fullest.weights) == 0
     assert number(memory.fullest.gathered) > 0
-    assert number(memory.host) == pytest.approx(18 * PARAMETERS / 8, rel=1e-3)
+    assert number(memory.host) == pytest.approx(1.5 * 18 * PARAMETERS / 8, rel=1e-3)
     alone = offloaded("optimizer_weights", num_gpus=1, settings={"zero_stage": 0}).memory
     assert number(alone.fullest.weights) == 0
     assert number(alone.fullest.gathered) == pytest.approx(number(memory.fullest.gathered))
@@ -120,18 +120,48 @@ def test_gpus_share_the_bandwidth_of_host_memory() -> None:
 
 
 def test_host_memory_has_an_end() -> None:
-    """18 bytes of 7 billion parameters are 113 GiB; GPUs in a DGX A100 have 256 each."""
+    """18 x 1.5 bytes of 7 billion parameters are 169 GiB; a DGX A100 has 2,048."""
     fits = offloaded("optimizer_weights", cluster="dgx-a100")
     assert number(fits.rejected_by) == 0
-    cluster = replace(fits.setting.machine.cluster, host_memory_per_gpu=10 * GIB)
+    cluster = replace(fits.setting.machine.cluster, host_memory=80 * GIB)
     machine = replace(fits.setting.machine, cluster=cluster)
     full = evaluate(replace(fits.setting, machine=machine), fits.configurations)
     assert REJECTIONS[int(number(full.rejected_by)) - 1] == OUT_OF_HOST_MEMORY.name
 
 
+def test_deepspeed_takes_half_as_much_again_of_the_host() -> None:
+    """estimate_zero3_model_states_mem_needs: 18 bytes x 1.5 of every parameter on a node."""
+    held = offloaded("optimizer_weights").memory.host
+    assert 8 * number(held) == pytest.approx(PARAMETERS * 18 * 1.5, rel=1e-3)
+
+
+def test_each_process_loads_the_whole_model_where_weights_are_not_sharded() -> None:
+    whole = offloaded("optimizer", settings={"zero_stage": 2}).memory.loading
+    assert number(whole) == pytest.approx(2 * PARAMETERS, rel=1e-3)
+    assert number(offloaded("optimizer").memory.loading) == 0
+
+
+def test_a_node_is_shared_by_the_gpus_of_the_job_that_are_in_it() -> None:
+    machine = offloaded("none", cluster="dgx-a100").setting.machine
+    rooms = machine.host_room(np.array([1, 2, 8, 64])) / GIB
+    assert rooms.tolist() == [2048, 1024, 256, 256]
+
+
+def test_the_host_memory_of_a_node_is_given_or_assumed() -> None:
+    """A load of two bytes of 7 billion parameters by each of 8 processes takes 100 GiB."""
+    small = {"settings": {"zero_stage": 2}, "node_host_memory": 64 * GIB}
+    full = offloaded("none", **small)
+    assert REJECTIONS[int(number(full.rejected_by)) - 1] == OUT_OF_HOST_MEMORY.name
+    assert number(offloaded("none", **{**small, "node_host_memory": 128 * GIB}).rejected_by) == 0
+    assumed = offloaded("none", gpu="h100-nvl").setting.machine.cluster
+    assert assumed.host_memory is None
+    assert assumed.host_memory_per_gpu == pytest.approx(2.5 * 94 * GIB, rel=0.1)
+
+
 def test_offloading_fits_what_does_not_fit() -> None:
     """The paper's claim: 13 billion parameters on a GPU of 32 GB (arXiv:2101.06840)."""
     asked: dict[str, Any] = {"model": "llama-2-13b", "gpu": "v100-sxm-32gb", "num_gpus": 1}
+    asked["node_host_memory"] = 1.5e12  # a DGX-2, table 2
     settings = {"precision": "fp16", "zero_stage": 0, "micro_batch_size": 1}
     whole = offloaded("none", **asked, settings=settings)
     moved = offloaded("optimizer", **asked, settings=settings)

@@ -8,6 +8,7 @@ import pytest
 
 import planner
 from planner.explaining.largest import largest_batch, largest_length
+from planner.report.largest import largest_lines
 
 TRAINED: dict[str, Any] = {
     "model": "llama-65b",
@@ -142,11 +143,21 @@ def test_the_next_length_is_one_that_rules_allow():
     assert found.following == found.largest + 2
 
 
-def test_lengths_end_with_the_positions_of_the_model():
-    found = length_of(TRAINED, "sequence_length")
-    assert found.largest == 2048
+def test_lengths_end_with_learned_positions():
+    learned = {"model": "gpt2", "gpu": "h100", "num_gpus": 8, "framework": "fsdp"}
+    found = length_of({**learned, "settings": {"zero": 2}}, "sequence_length")
+    assert found.largest == 1024
     assert found.following is None
     assert found.ends_at == "the positions of the model"
+
+
+def test_rotary_positions_end_no_length_and_the_memory_does():
+    found = length_of(TRAINED, "sequence_length")
+    assert found.largest > 2048
+    assert found.reason == "the fullest GPU needs more memory than it surely has"
+    plan = planner.estimate(**TRAINED).plan
+    words = "beyond the 2,048 positions that LLaMA 65B was trained with"
+    assert any(words in line for line in largest_lines(plan, found))
 
 
 def test_the_most_requests_of_decode_workers():

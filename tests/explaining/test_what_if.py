@@ -120,7 +120,7 @@ def test_other_lengths_are_asked_anew():
     again = planner.estimate(**LLAMA, sequence_length=1024).table()
     assert shorter.row["step_time_s"] == again["step_time_s"][0]
     longer = fact("sequence length").outcomes["sequence length 4,096 instead of 2,048"]
-    assert "positions for 2,048" in longer.reason
+    assert longer.row["step_time_s"] > explained("llama").row["step_time_s"]
     twice = fact("input tokens", "served").outcomes["input tokens 8,000 instead of 4,000"]
     assert twice.row["time_to_first_token_s"] > explained("served").row["time_to_first_token_s"]
 

@@ -83,7 +83,13 @@ def make_setting(model: str, gpu: str, framework: str, adapter: str = "none") ->
         asked["double_quantization"] = "plain" not in rest
     of_adapters = framework if kind == "none" else "hf-trainer"
     request = Request(
-        model=model, num_gpus=8, gpu=gpu, framework=of_adapters, **MODELS[model], **asked
+        model=model,
+        num_gpus=8,
+        gpu=gpu,
+        framework=of_adapters,
+        node_host_memory=1e17,  # the twin has no end of it
+        **MODELS[model],
+        **asked,
     )
     setting = make_plan(request).problem.setting
     setting = replace(setting, framework=Catalogue().load_framework(framework).spec)
@@ -179,6 +185,9 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         main_params_precision=choose(["framework", "framework", *f.main_precisions]),
         main_grads_precision=choose(["framework", "framework", *f.main_precisions]),
         optimizer_in_backward=f.optimizer_in_backward and m == p == 1 and choose([True, False]),
+        reduce_bucket_size=choose([0, 0, 2e7]) if f.memory.reduce_bucket_size else 0,
+        sub_group_size=choose([0, 0, 1e6]) if f.memory.sub_group_size else 0,
+        stage3_max_live_parameters=choose([0, 1e7, 1e12]) if f.memory.max_live_parameters else 0,
         **draw_options(choose, setting, t, p, v),
     )
 
@@ -231,6 +240,9 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         main_params_precision=choose(["framework", "framework", *MainPrecision.words()]),
         main_grads_precision=choose(["framework", "framework", *MainPrecision.words()]),
         optimizer_in_backward=choose([False, False, True]),
+        reduce_bucket_size=choose([0, 0, 0, 1e6]),
+        sub_group_size=choose([0, 0, 0, 1e6]),
+        stage3_max_live_parameters=choose([0, 0, 0, 1e6]),
         expert_tensor_parallel=choose([1, 1, 2, 3]),
         overlap_expert_parallel=choose([True, False, False]),
         token_dispatcher=choose(["auto", "auto", "auto", "allgather", "flex"]),

@@ -23,6 +23,12 @@ def gathered(world: World, layout: Layout, stage: int) -> float:
     together = world.framework.memory.gathered_layers
     layers = [sum(layer_parameters(model, group, layout)) for group in held.values()]
     weights = max(max(layers) * together * of_layer, matrix * of_end)
+    if own := world.framework.memory.max_live_parameters:
+        live = layout.stage3_max_live_parameters or own
+        ends = end_parameters(model, layout, stage)
+        own_stage = sum(stage_parameters(world, layout)[stage])
+        whole = (own_stage - ends) * of_layer + ends * of_end
+        weights = max(weights, min(live / own_stage, 1) * whole)
     trained = [sum(trained_in_layer(world, layout, group)) for group in held.values()]
     gradients = max(max(trained) * together, trained_in_end(world, layout)[0])
     if layout.zero_stage == 2 == states.weights_sharded_from:

@@ -74,6 +74,9 @@ class Layout:
     main_params_precision: str = "framework"
     main_grads_precision: str = "framework"
     optimizer_in_backward: bool = False
+    reduce_bucket_size: float = 0.0
+    sub_group_size: float = 0.0
+    stage3_max_live_parameters: float = 0.0
     expert_tensor_parallel: int = 1
     overlap_expert_parallel: bool = False
     token_dispatcher: str = "auto"

@@ -53,3 +53,10 @@ def update_traffic(world: World, layout: Layout) -> float:
         usual = Layout(num_gpus=layout.num_gpus, precision=layout.precision)
         more += MAIN[layout.main_grads_precision] - of_gradients(world, usual, "gradient")
     return states.optimizer_traffic + more
+
+
+def update_temporary(world: World, layout: Layout) -> float:
+    """Optimizers in 8 bit and Adafactor take one parameter after the other."""
+    if layout.optimizer == "adafactor" or layout.optimizer_state_precision in ("fp8", "int8"):
+        return 0.0
+    return world.framework.memory.optimizer_temporary

@@ -118,7 +118,7 @@ def _sharding(world: World, c: Layout) -> set[str]:
     if any(g.feed_forward.num_experts for g in world.model.layer_groups if g.feed_forward):
         uneven |= c.num_gpus / c.pipeline_parallel / expert_ranks % replicas != 0
     return _named(
-        zero_stage=c.zero_stage > 0 and ranks == 1,
+        zero_stage=c.zero_stage > 0 and ranks == 1 and c.num_gpus > 1,
         data_parallel_replicas=replicas > 1 and (uneven or c.zero_stage == 0),
     )
 
@@ -160,6 +160,9 @@ def _support(world: World, c: Layout) -> set[str]:
     for told in (c.main_params_precision, c.main_grads_precision):
         lacking |= told not in ("framework", *profile.main_precisions)
     lacking |= c.optimizer_in_backward and not profile.optimizer_in_backward
+    lacking |= c.reduce_bucket_size > 0 and not profile.memory.reduce_bucket_size
+    lacking |= c.sub_group_size > 0 and not profile.memory.sub_group_size
+    lacking |= c.stage3_max_live_parameters > 0 and not profile.memory.max_live_parameters
     lacking |= c.expert_tensor_parallel > 1 and not profile.expert_tensor_parallel
     lacking |= c.overlap_expert_parallel and not profile.expert_overlap
     lacking |= c.token_dispatcher not in ("auto", *profile.token_dispatchers)

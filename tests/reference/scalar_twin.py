@@ -34,7 +34,8 @@ from scalar_machine import (
     shown,
 )
 from scalar_offload import STATES, WEIGHTS, gradients_leave, moved_bytes, shown_copies, update
-from scalar_optimizers import state_bytes, stored_bytes, update_traffic
+from scalar_optimizers import state_bytes, stored_bytes, update_temporary, update_traffic
+from scalar_overheads import at_once, buffers, reserved
 from scalar_parameters import end_parameters, groups, layer_parameters, stage_parameters, stages
 from scalar_schedules import behind_others, idle_time, shown_gather
 
@@ -289,10 +290,10 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
         read = 2 * own_tokens(world, layout) * 2 * (2 * model.hidden_size)
         working = max(working, loss + model.mtp_num_layers * (loss + read))
     whole = _states(world, layout, stage) | {
-        "communication_buffers": _buffers(world, layout, stage),
-        "reserved": memory.reserved,
+        "communication_buffers": buffers(world, layout, stage),
+        "reserved": reserved(world),
     }
-    temporary = whole.pop("temporary")
+    temporary = at_once(world, layout, whole.pop("temporary"))
     loss_or_backward = whole | {
         "activations": activations,
         "working": working,
@@ -345,7 +346,7 @@ def _states(world: World, layout: Layout, stage: int) -> Parts:
         "weights": (None, states.weights_sharded_from),
         "gradients": (of_gradients(world, layout, "gradient"), 2),
         "optimizer_states": (state_bytes(world, layout), 1),
-        "temporary": (world.framework.memory.optimizer_temporary, 1),
+        "temporary": (update_temporary(world, layout), 1),
     }
     parts = {}
     for name, (width, sharded_from) in names.items():
@@ -380,12 +381,3 @@ def _largest_unit(world: World, layout: Layout, stage: int) -> tuple[float, floa
     each = [trained_in_layer(world, layout, group) for group in held]
     dense = max(*(one[0] for one in each), trained_in_end(world, layout)[0])
     return min(dense, whole), max(one[1] for one in each)
-
-
-def _buffers(world: World, layout: Layout, stage: int) -> float:
-    """A bucket is as large as it may be, or as what it is filled with."""
-    memory = world.framework.memory
-    if not memory.buffered_bytes:
-        return memory.communication_buffer
-    held = memory.buffered_bytes * sum(trained_in_stages(world, layout)[stage])
-    return min(memory.communication_buffer, held)

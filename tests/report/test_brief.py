@@ -15,7 +15,7 @@ import pytest
 import planner
 from planner.optimize.result import row_of
 from planner.optimize.result_columns import intervals
-from planner.report.brief import recommended_pairs
+from planner.report.brief import question_lines, recommended_pairs
 from planner.report.compared import without_plan_lines
 from planner.report.told import label, told
 from planner.text import chance
@@ -182,3 +182,12 @@ def test_values_and_their_ends_share_a_unit(
 )
 def test_labels_have_no_unit_of_their_own(column: str, words: str) -> None:
     assert label(column) == words
+
+
+def test_sequences_beyond_the_trained_positions_are_told_of_each_model() -> None:
+    models = ("llama-7b", "llama-2-7b", "llama-3.1-8b")
+    found = planner.search(model=models, gpu="h100", num_gpus=8, sequence_length=4096)
+    lines = [line for line in question_lines(found.plan) if "beyond" in line]
+    assert lines == [
+        "Sequences of 4,096 tokens are beyond the 2,048 positions that LLaMA 7B was trained with."
+    ]

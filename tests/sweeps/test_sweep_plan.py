@@ -109,7 +109,10 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "unknown reliability": ({"reliability": "idael"}, "Unknown reliability 'idael'"),
     "price of an unknown GPU": ({"price": "h1oo=3"}, "Unknown GPU 'h1oo'"),
     "negative limit": ({"cost": -5}, "at least 0"),
-    "nothing can be planned": ({"sequence_length": 9000}, "has positions for 2,048 tokens"),
+    "nothing can be planned": (
+        {"model": "gpt2", "sequence_length": 9000},
+        "has learned positions for 1,024 tokens",
+    ),
     "works": ({"work": 3}, "work is a table"),
     "no model": ({"model": None}, "model"),
     "same name": ({"work": [{"name": "a"}, {"name": "a"}]}, "Several kinds of work are called 'a'"),

@@ -31,7 +31,7 @@ TABLE = {
     "work": [
         {
             "name": "pretraining",
-            "model": ["llama-7b", "llama-65b"],
+            "model": ["opt-6.7b", "llama-65b"],
             "num_gpus": [4, 64],
             "framework": "fsdp",
             "space": "small",
@@ -69,7 +69,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 def test_there_is_a_row_for_every_scenario_in_order(plan: SweepPlan, folder: Path) -> None:
     rows = rows_of(folder / "scenarios.csv")
     assert [int(row["scenario"]) for row in rows] == [*range(plan.num_scenarios)]
-    assert {row["model"] for row in rows} == {"LLaMA 7B", "LLaMA 65B"}
+    assert {row["model"] for row in rows} == {"LLaMA 7B", "LLaMA 65B", "OPT 6.7B"}
     assert {row["gpu"] for row in rows} == {"a100-sxm-80gb", "h100-sxm-80gb", "rtx4090-24gb"}
     assert {row["feasible"] for row in rows} == {"True", "False"}
     for row in rows:
@@ -98,8 +98,8 @@ def test_what_cannot_be_planned_or_does_not_fit_has_its_reason_and_the_rest_goes
     folder: Path,
 ) -> None:
     rows = rows_of(folder / "scenarios.csv")
-    small = {row["sequence_length"]: row for row in rows if row["model"] == "LLaMA 7B"}
-    assert "has positions for 2,048 tokens" in small["4096"]["reason"]
+    small = {row["sequence_length"]: row for row in rows if row["model"] == "OPT 6.7B"}
+    assert "has learned positions for 2,048 tokens" in small["4096"]["reason"]
     large = [r for r in rows if r["model"] == "LLaMA 65B" and r["gpu"].startswith("rtx")]
     assert {row["reason"].split(":")[0] for row in large if row["sequence_length"] == "2048"} == {
         "out of memory"

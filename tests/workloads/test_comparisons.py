@@ -97,11 +97,11 @@ def test_all_numbers_of_gpus_are_powers_of_two_up_to_the_cluster() -> None:
 
 
 def test_a_model_that_cannot_be_asked_for_is_refused_with_its_reason() -> None:
-    models = ("llama-2-13b", "llama-7b")
+    models = ("llama-2-13b", "opt-6.7b")
     found = planner.search(**{**QUESTION, "model": models}, sequence_length=4096)
     compared = found.comparisons["model"]
     assert compared.table["model"] == ["Llama 2 13B"]
-    assert "positions for 2,048 tokens" in compared.without_plan["LLaMA 7B"]
+    assert "positions for 2,048 tokens" in compared.without_plan["OPT 6.7B"]
 
 
 def test_current_frameworks_of_the_vendor_are_tried_where_none_is_named() -> None:

@@ -197,9 +197,8 @@ def _machine(planned: Planned) -> dict[str, Any]:
         cells["scale_out_gbit_per_s"] = cluster.scale_out.bandwidth / _GIGABIT
         cells["scale_out_per_gpu"] = 1
         cells["nics_per_node"] = max(cluster.gpus_per_node // cluster.scale_out.gpus_per_nic, 1)
-    if row.get("host_memory_gib") and cluster.host_memory_per_gpu:
-        whole = cluster.host_memory_per_gpu * cluster.gpus_per_node
-        cells["host_memory_gb"] = whole / _GIGABYTE
+    if row.get("host_memory_gib") and cluster.host_memory:
+        cells["host_memory_gb"] = cluster.host_memory / _GIGABYTE
     return cells
 
 

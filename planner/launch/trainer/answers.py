@@ -11,6 +11,7 @@ from planner.launch.trainer.batch import batch_said, split_said
 from planner.launch.trainer.objective import OBJECTIVE_OPTIONS, objective_said
 from planner.launch.trainer.said import Collected, Said, whole
 from planner.launch.trainer.states import (
+    buckets_said,
     framework_said,
     kernels_said,
     precision_said,
@@ -51,6 +52,7 @@ def answered(said: Said, name: str = "") -> Answers:
     batch_said(said, found)
     _length(said, found)
     states_said(said, found)
+    buckets_said(said, found)
     kernels_said(said, found)
     precision_said(said, found)
     framework_said(said, found)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 
+from planner.errors import PlannerError
 from planner.launch.trainer.said import Collected, Said, whole
+from planner.specs.catalogue import Catalogue
 
+# Of DeepSpeed's runtime/zero/config.py.
+_LIVE, _PREFETCHED = 1_000_000_000, 50_000_000
 _STAGE = re.compile(r"(?:zero|stage|ds_?z|z|s)[_-]?([0-3])")
 
 
@@ -35,6 +39,33 @@ def states_said(said: Said, found: Collected) -> None:
             f"hpz keeps a second copy of the weights over each {hpz} ranks: its memory and its "
             "faster gathers are not predicted."
         )
+
+
+def buckets_said(said: Said, found: Collected) -> None:
+    """What DeepSpeed's file says of what lies on a GPU at once; ``auto`` is of the hidden size."""
+    if not said.has_deepspeed or not found.values["zero_stage"]:
+        return
+    for name in ("reduce_bucket_size", "sub_group_size", "stage3_max_live_parameters"):
+        told = said.of("deepspeed", name)
+        if number := 1 if told == "0" else whole(told):
+            found.values[name] = number
+    if said.texts.get("zero_optimization.reduce_bucket_size") == "auto":
+        hidden = _hidden_size(found.values.get("model"))
+        if hidden is not None:
+            found.default("reduce_bucket_size", hidden**2, "auto is the hidden size squared")
+    if reuse := said.number("deepspeed", "reuse_distance"):
+        ahead = said.number("deepspeed", "prefetched") or _PREFETCHED
+        most = found.values.get("stage3_max_live_parameters", _LIVE)
+        if reuse + ahead < most:
+            found.values["stage3_max_live_parameters"] = reuse + ahead
+
+
+def _hidden_size(model: str | None) -> int | None:
+    """That of a model of the catalogue."""
+    try:
+        return None if model is None else Catalogue(None).load_model(model).hidden_size
+    except PlannerError:
+        return None
 
 
 def _named_stage(file: str, found: Collected) -> int:

@@ -83,6 +83,9 @@ class Layout:
     main_params_precision: MainPrecision = MainPrecision.FRAMEWORK
     main_grads_precision: MainPrecision = MainPrecision.FRAMEWORK
     optimizer_in_backward: bool = False
+    reduce_bucket_size: int = 0
+    sub_group_size: int = 0
+    stage3_max_live_parameters: int = 0
     expert_tensor_parallel: int = 1
     overlap_expert_parallel: bool = False
     token_dispatcher: TokenDispatcher = TokenDispatcher.AUTO

@@ -75,6 +75,8 @@ DEEPSPEED = {
     # 24 data-parallel ranks; 504 = 3 x 24 x 7.
     "weights": hugging_face(
         "llama-2-7b", 24, 504, micro_batch_size=3, zero_stage=3, framework="deepspeed",
+        reduce_bucket_size=210_000_000, sub_group_size=320_000_000,
+        stage3_max_live_parameters=430_000_000,
         offload="optimizer_weights", precision="fp16", recompute="full", optimizer="lion",
     ),
     "activations": hugging_face(

@@ -1,0 +1,118 @@
+"""What a GPU holds beside the model: context and caches, buffers on the wire, temporaries."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.arrays import FloatArray
+from planner.configurations.training import TrainingConfigurations
+from planner.enums import OptimizerKind, StatePrecision, ZeroStage
+from planner.estimators.frozen import stage_gathered_bytes
+from planner.estimators.sharding import StageParameters
+from planner.estimators.share import Setting, Share
+from planner.units import GIB
+
+# A CUDA context with the kernels of PyTorch is 0.4 to 0.6 GiB.
+_CONTEXT = 0.5 * GIB
+_LARGE_GPU = 80e9
+
+
+def reserved_bytes(setting: Setting) -> FloatArray:
+    """Context, libraries and what the allocator keeps idle, on one GPU.
+
+    A profile's figure is of GPUs of 80 GB. What is beyond the context is mostly cached blocks,
+    which PyTorch gives back before it fails [1]_: smaller GPUs have as much less of them.
+
+    References
+    ----------
+    .. [1] pytorch/pytorch, c10/cuda/CUDACachingAllocator.cpp: malloc frees what is cached and not
+       used (release_cached_blocks), and tries again.
+    """
+    whole = setting.framework.memory.reserved
+    context = min(whole, _CONTEXT)
+    of_large = min(setting.machine.gpu.memory_capacity / _LARGE_GPU, 1.0)
+    return np.asarray(context + (whole - context) * of_large)
+
+
+def communication_bytes(
+    setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
+) -> FloatArray:
+    """Buffers of gradients and weights on the wire; a lone GPU has none, but those of ZeRO.
+
+    A bucket holds no more than there is. Stage 3 of DeepSpeed, whose bucket can be told, scatters
+    from a copy of it [1]_.
+
+    References
+    ----------
+    .. [1] deepspeedai/DeepSpeed 0.19.6, runtime/zero/stage3.py: a bucket of reduce_bucket_size
+       numbers is allocated once; runtime/comm/coalesced_collectives.py: reduce_scatter_coalesced
+       puts what it reduces into a flat tensor.
+    """
+    memory = setting.framework.memory
+    held = np.asarray(memory.communication_buffer)
+    if memory.reduce_bucket_size:
+        told = np.where(c.reduce_bucket_size > 0, c.reduce_bucket_size, memory.reduce_bucket_size)
+        copies = np.where(c.zero_stage == ZeroStage.WEIGHTS, 2.0, 1.0)
+        held = held * copies * told / memory.reduce_bucket_size
+    if memory.buffered_bytes:
+        trained = parameters.trained.dense[stage] + parameters.trained.experts[stage]
+        held = np.minimum(held, memory.buffered_bytes * trained)
+    alone = (c.num_gpus == 1) & (c.zero_stage == ZeroStage.NONE)
+    return np.where(alone if memory.reduce_bucket_size else c.num_gpus == 1, 0.0, held)
+
+
+def update_temporary(share: Share, c: TrainingConfigurations) -> FloatArray:
+    """Bytes per parameter that an update builds up at once.
+
+    Optimizers in 8 bit go through the parameters one by one [1]_ [2]_, and so does Adafactor.
+
+    References
+    ----------
+    .. [1] bitsandbytes 0.48, optim/optimizer.py: step() calls update_step for each parameter.
+    .. [2] pytorch/ao 0.13, optim/adam.py: single_param_adam for each parameter.
+    """
+    temporary = share.setting.framework.memory.optimizer_temporary
+    narrow = np.isin(c.optimizer_state_precision, (StatePrecision.FP8, StatePrecision.INT8))
+    one_by_one = narrow | (c.optimizer == OptimizerKind.ADAFACTOR)
+    return np.where(one_by_one, 0.0, temporary)
+
+
+def updated_at_once(share: Share, c: TrainingConfigurations, temporary: FloatArray) -> FloatArray:
+    """Bytes of the temporaries of one update, of those of all that a rank owns.
+
+    ZeRO-3 of DeepSpeed makes gradients in 32 bits of one sub-group after the other [1]_.
+
+    References
+    ----------
+    .. [1] deepspeedai/DeepSpeed 0.19.6, runtime/zero/stage3.py: step() goes through the
+       sub-groups; _prepare_fp32_grad_for_sub_group.
+    """
+    own = share.setting.framework.memory.sub_group_size
+    if not own:
+        return temporary
+    parameters = np.where(c.sub_group_size > 0, c.sub_group_size, own)
+    group = parameters * update_temporary(share, c)
+    in_groups = c.zero_stage == ZeroStage.WEIGHTS
+    return np.where(in_groups, np.minimum(temporary, group), temporary)
+
+
+def live_bytes(
+    setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
+) -> FloatArray:
+    """Weights of a stage that ZeRO-3 of DeepSpeed keeps whole at once; 0 of other software.
+
+    What a module has used stays if it is needed again within so many parameters, as the last
+    layers are between the two passes, and no more than so many stay [1]_.
+
+    References
+    ----------
+    .. [1] deepspeedai/DeepSpeed 0.19.6, runtime/zero/partitioned_param_coordinator.py:
+       max_available_parameters_in_numel, max_reuse_distance_in_numel.
+    """
+    own = setting.framework.memory.max_live_parameters
+    if not own:
+        return np.zeros(())
+    told = c.stage3_max_live_parameters
+    held = parameters.dense[stage] + parameters.experts[stage]
+    share = np.minimum(np.where(told > 0, told, own) / held, 1.0)
+    return np.asarray(share * stage_gathered_bytes(setting, c, parameters, stage))

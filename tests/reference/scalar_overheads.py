@@ -1,0 +1,38 @@
+"""What a GPU holds beside the model, one configuration at a time."""
+
+from __future__ import annotations
+
+from scalar_adapters import trained_in_stages
+from scalar_machine import Layout, World
+from scalar_optimizers import update_temporary
+
+
+def reserved(world: World) -> float:
+    """Context, and what lies idle in caches of 80 GB, or its share on less."""
+    whole, context = world.framework.memory.reserved, 2**29
+    if whole <= context:
+        return whole
+    return context + (whole - context) * min(world.gpu.memory_capacity / 80e9, 1)
+
+
+def buffers(world: World, layout: Layout, stage: int) -> float:
+    """A bucket is as large as it may be, or as what it is filled with."""
+    memory = world.framework.memory
+    told = memory.reduce_bucket_size
+    if layout.num_gpus == 1 and not (told and layout.zero_stage):
+        return 0.0
+    if told:
+        copies = 2 if layout.zero_stage == 3 else 1
+        return memory.communication_buffer * copies * (layout.reduce_bucket_size or told) / told
+    if not memory.buffered_bytes:
+        return memory.communication_buffer
+    held = memory.buffered_bytes * sum(trained_in_stages(world, layout)[stage])
+    return min(memory.communication_buffer, held)
+
+
+def at_once(world: World, layout: Layout, temporary: float) -> float:
+    """Stage 3 updates a sub-group, the stages below it all that a rank owns."""
+    own = world.framework.memory.sub_group_size
+    if not own or layout.zero_stage != 3:
+        return temporary
+    return min(temporary, (layout.sub_group_size or own) * update_temporary(world, layout))
