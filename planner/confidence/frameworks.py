@@ -8,6 +8,7 @@ from functools import cache
 
 from planner.confidence.tables import read_table
 from planner.enums import AdapterTargets
+from planner.software_enums import AttentionKernel
 
 # TRL's max_length, where neither a run nor what is known of its framework says one.
 _SAMPLE_LENGTH = 1024
@@ -27,7 +28,8 @@ class FrameworkRule:
     ``adapter_profile`` stands for the framework where it trains an adapter, if another one
     does, ``fused_adapter_profile`` where it does so with fused kernels; ``lora_targets`` is
     what it then adapts. ``sample_length``: tokens of a sample of fine-tuning. ``trains_mtp``: its
-    recipes train a model's multi-token prediction.
+    recipes train a model's multi-token prediction. ``attention_kernel``: the kernels that runs have
+    which say none, where they are not those of the profile.
     """
 
     pattern: str
@@ -47,6 +49,7 @@ class FrameworkRule:
     lora_targets: str
     trains_mtp: bool
     sample_length: int
+    attention_kernel: str
 
     def of_adapter(self, *, fused: bool) -> FrameworkRule:
         """The rule for a run that trains an adapter, with fused kernels or without."""
@@ -86,6 +89,7 @@ def _framework_rules() -> tuple[FrameworkRule, ...]:
             lora_targets=row["lora_targets"] or AdapterTargets.ATTENTION,
             trains_mtp=row["trains_mtp"] == "1",
             sample_length=_year(row["sample_length"]) or _SAMPLE_LENGTH,
+            attention_kernel=row["attention_kernel"] or AttentionKernel.AUTO.word,
         )
         for row in read_table("frameworks.csv")
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray
+from planner.configurations.attention_rules import ATTENTION_KERNEL, attention_kernel
 from planner.configurations.option_rules import (
     OPTION_RULES,
     unsupported_options,
@@ -136,7 +137,7 @@ def _sequence_length(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _ring_without_flash(c: TrainingConfigurations, _: Context) -> BoolArray:
-    return np.asarray((c.context_parallel > 1) & ~c.flash_attention)
+    return np.asarray((c.context_parallel > 1) & ~c.fused_attention)
 
 
 def _experts(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -328,6 +329,7 @@ RULES: tuple[Rule, ...] = tuple(
             "recompute_num_layers > 0 needs full recomputation of fewer layers than a stage has",
             _recomputed_layers,
         ),
+        ("attention_kernel", ATTENTION_KERNEL, attention_kernel),
         (
             "fp8_attention",
             "fp8_attention needs flash_attention, precision fp8 or fp4, heads of at most "

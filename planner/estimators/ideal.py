@@ -23,9 +23,10 @@ _KERNEL = {
     **dict.fromkeys(("small_group_penalty", "permute_passes"), 0.0),
     "sharpness": np.inf,
 }
-_EFFICIENCY = {
+_EFFICIENCY: dict[str, Any] = {
     **dict.fromkeys(("sustained_compute_fraction", "attention_backward_fraction"), 1.0),
-    **dict.fromkeys(("portable_attention_fraction", "flash_attention_2_fraction"), 1.0),
+    "portable_attention_fraction": 1.0,
+    "attention_kernels": {},
     **dict.fromkeys(("sustained_fp8_fraction", "sustained_attention_fraction"), None),
     **dict.fromkeys(("vector_product_fraction", "gemm_table", "gemm_table_bandwidth"), None),
 }

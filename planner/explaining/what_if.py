@@ -90,10 +90,21 @@ _FACTS = (
 def sensitivities(
     plan: Plan, found: Evaluation, row: Mapping[str, Any], burst: int | None = None
 ) -> list[Sensitivity]:
-    """Each fact 10 % worse and better, other numbers of nodes, other lengths."""
+    """Each fact 10 % worse and better, other software, numbers of nodes and lengths."""
     facts = [*_FACTS, _software(plan)]
     changed = [_scaled(plan, fact, burst) for fact in facts]
-    return [*changed, *_nodes(plan, found, row, burst), *_lengths(plan, burst)]
+    others = _others(plan, found, row, burst)
+    return [*changed, *others, *_nodes(plan, found, row, burst), *_lengths(plan, burst)]
+
+
+def _others(
+    plan: Plan, found: Evaluation, row: Mapping[str, Any], burst: int | None
+) -> Iterator[Sensitivity]:
+    """Each way in which the same software could compute otherwise."""
+    for words, other in plan.workload.others(found.source, row).items():
+        changed = asked(settings={**plan.request.settings, **other})
+        outcomes = {words: outcome(plan, changed, burst)}
+        yield Sensitivity(name=next(iter(other)), group="question", outcomes=outcomes)
 
 
 def _software(plan: Plan) -> _Fact:

@@ -13,6 +13,7 @@ from planner.optimize.result_rows import full_rows
 from planner.pinned import PinnedPlan
 from planner.plan import Plan, evaluated, one_configuration
 from planner.request import Request
+from planner.software_enums import AttentionKernel
 from planner.specs.cluster import ClusterSpec
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
@@ -78,6 +79,21 @@ class Job:
             if table.get(name) is not None:
                 return table[name]
         return None
+
+    def with_attention(self, quantities: Mapping[str, Any]) -> dict[str, Any]:
+        """What an option table is given, attention said once: as fused or not, or by its kernel."""
+        kernel, told = quantities.get("attention_kernel"), dict(quantities)
+        if kernel is None or "flash_attention" not in told:
+            return told
+        if kernel == AttentionKernel.AUTO.word:
+            told["attention_kernel"] = None
+        elif kernel == AttentionKernel.EAGER.word:
+            told |= {"attention_kernel": None, "flash_attention": False}
+        elif told["flash_attention"] is None:
+            told["attention_kernel"] = None
+        else:
+            told["flash_attention"] = None
+        return told
 
     @property
     def workload(self) -> str:

@@ -60,6 +60,7 @@ _ELSEWHERE = (
     "recompute",
     "recompute_num_layers",
     "flash_attention",
+    "attention_kernel",
     "tensor_parallel",
     "context_parallel",
     "data_parallel_replicas",

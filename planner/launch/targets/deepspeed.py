@@ -46,6 +46,7 @@ def quantities(job: Job) -> Mapping[str, Any]:
         "recompute": None,
         "recompute_num_layers": None,
         "flash_attention": None,
+        "attention_kernel": None,
     }
 
 

@@ -68,7 +68,7 @@ _WORDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "flash_attention": {"true": ("--attn_implementation", "flash_attention_2")},
     "sdp_attention": {"true": ("--attn_implementation", "sdpa")},
     "xformers_attention": {"true": ("--attn_implementation", "sdpa")},
-    "flex_attention": {"true": ("--attn_implementation", "sdpa")},
+    "flex_attention": {"true": ("--attn_implementation", "flex_attention")},
     "eager_attention": {"true": ("--attn_implementation", "eager")},
     "lora_target_linear": {"true": ("--lora_target_modules", "all-linear")},
     "lora_mlp_kernel": {"true": ("--use_liger_kernel", "true")},

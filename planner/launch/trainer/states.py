@@ -104,6 +104,9 @@ def kernels_said(said: Said, found: Collected) -> None:
         found.values["recompute"] = recompute
     flash = said.script.get("flash_attention")
     found.values["flash_attention"] = "true" if flash is None else flash.value
+    kernel = said.of("script", "attention_kernel")
+    if kernel is not None:
+        found.values["attention_kernel"] = kernel
 
 
 def precision_said(said: Said, found: Collected) -> None:

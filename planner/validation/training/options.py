@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from planner.confidence.frameworks import FrameworkRule
+from planner.configurations.attention_rules import has_kernel
 from planner.configurations.training import TrainingConfigurations
+from planner.software_enums import AttentionKernel
 from planner.specs.framework import FrameworkProfile
+from planner.specs.gpu import GpuSpec
 from planner.terms import glossary
 from planner.validation.models import NotPredicted
 from planner.validation.runs import Run
 
 
-def options_of(run: Run, profile: FrameworkProfile) -> dict[str, Any]:
+def options_of(
+    run: Run, profile: FrameworkProfile, rule: FrameworkRule, gpu: GpuSpec
+) -> dict[str, Any]:
     """What few runs set, as a run or its framework says, in the words of ``Layout``.
 
     Raises
@@ -23,6 +29,7 @@ def options_of(run: Run, profile: FrameworkProfile) -> dict[str, Any]:
     words = {
         "cp_comm_type": run.word("cp_comm_type") or profile.cp_comm_type,
         "pipeline_schedule": run.word("pipeline_schedule"),
+        "attention_kernel": run.word("attention_kernel") or _kernel(rule, gpu),
     }
     return {
         "expert_tensor_parallel": run.count("expert_tensor_parallel") or 1,
@@ -31,6 +38,12 @@ def options_of(run: Run, profile: FrameworkProfile) -> dict[str, Any]:
         "expert_imbalance": max(run.number("expert_imbalance") or 1.0, 1.0),
         **{name: _code(name, word) if word else plain[name] for name, word in words.items()},
     }
+
+
+def _kernel(rule: FrameworkRule, gpu: GpuSpec) -> str:
+    """The kernels of attention that a framework usually has, where the GPU has them."""
+    usual = AttentionKernel[rule.attention_kernel.upper()]
+    return (usual if has_kernel(gpu, usual) else AttentionKernel.AUTO).word
 
 
 def _code(name: str, word: str) -> Any:
