@@ -81,6 +81,12 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("unfused", "dot_product"), "eager"),
         **dict.fromkeys(("cudnn_flash_te", "cudnn_flash_jax", "fused"), "cudnn"),
     },
+    "LossKernel": {
+        **dict.fromkeys(
+            ("liger", "fused_linear", "linear_fused", "cce", "cut_cross_entropy"), "linear"
+        ),
+        **dict.fromkeys(("te", "liger_cross_entropy"), "fused"),
+    },
     "OptimizerKind": {**dict.fromkeys(("adamw",), "adam")},
     "PipelineSchedule": {
         **dict.fromkeys(("1f1b",), "one_forward_one_backward"),

@@ -22,3 +22,20 @@ class AttentionKernel(Code):
     FA4 = 5
     CUDNN = 6
     TRITON = 7
+
+
+class LossKernel(Code):
+    """How training computes the loss from logits, and with that how many copies of them there are.
+
+    ``AUTO``: as the framework does. ``EAGER``: kernels of its own for each operation, in fp32;
+    ``COMPILED``: what a compiler makes of these; ``FUSED``: one kernel; ``CHUNKED``: fp32 copies of
+    a part of the tokens at a time; ``LINEAR``: logits of a part of the tokens at a time, too, fused
+    with their matrix (Liger, cut cross-entropy, TRL's chunked_nll).
+    """
+
+    AUTO = 0
+    EAGER = 1
+    COMPILED = 2
+    FUSED = 3
+    CHUNKED = 4
+    LINEAR = 5

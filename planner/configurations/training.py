@@ -36,6 +36,8 @@ class TrainingConfigurations(ConfigurationTable):
     sequence_parallel: BoolArray
     flash_attention: BoolArray
     attention_kernel: CodeArray
+    loss: CodeArray
+    loss_chunks: FloatArray
     fp8_attention: BoolArray
     fp8_recipe: CodeArray
     optimizer: CodeArray

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray
-from planner.configurations.attention_rules import ATTENTION_KERNEL, attention_kernel
 from planner.configurations.option_rules import (
     OPTION_RULES,
     unsupported_options,
@@ -27,6 +26,12 @@ from planner.configurations.rule import (
     left_over_gpus,
     predicted,
     uneven_widths,
+)
+from planner.configurations.software_rules import (
+    ATTENTION_KERNEL,
+    LOSS_CHUNKS,
+    attention_kernel,
+    loss_chunks,
 )
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import (
@@ -330,6 +335,7 @@ RULES: tuple[Rule, ...] = tuple(
             _recomputed_layers,
         ),
         ("attention_kernel", ATTENTION_KERNEL, attention_kernel),
+        ("loss_chunks", LOSS_CHUNKS, loss_chunks),
         (
             "fp8_attention",
             "fp8_attention needs flash_attention, precision fp8 or fp4, heads of at most "

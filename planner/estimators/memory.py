@@ -12,6 +12,7 @@ from planner.arrays import FloatArray, Numeric, add, largest
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import ZeroStage
 from planner.estimators.frozen import frozen_bytes, gathered_bytes, stage_gathered_bytes
+from planner.estimators.loss_kernels import logit_bytes
 from planner.estimators.model_states import ModelStates
 from planner.estimators.offload import (
     HOST_GRADIENT_BYTES,
@@ -304,7 +305,7 @@ def _loss_bytes(share: Share) -> FloatArray:
     model = share.setting.model
     logits = share.tokens * model.vocab_size / share.tensor_parallel
     read = 2.0 * (2 + 2) * share.own_tokens * model.hidden_size
-    each = logits * share.setting.framework.memory.per_logit
+    each = logits * logit_bytes(share)
     return np.asarray(each + model.mtp_num_layers * (each + read))
 
 

@@ -59,6 +59,8 @@ class Share:
     sequence_parallel: BoolArray
     flash_attention: BoolArray
     attention_kernel: CodeArray
+    loss: CodeArray
+    loss_chunks: FloatArray
     fp8_attention: BoolArray
     main_grads: CodeArray
     expert_tensor_parallel: FloatArray
@@ -84,6 +86,8 @@ class Share:
             sequence_parallel=c.sequence_parallel,
             flash_attention=c.fused_attention,
             attention_kernel=c.attention_kernel,
+            loss=c.loss,
+            loss_chunks=c.loss_chunks,
             fp8_attention=c.fp8_attention,
             main_grads=c.main_grads_precision,
             expert_tensor_parallel=c.expert_tensor_parallel,

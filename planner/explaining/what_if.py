@@ -16,6 +16,8 @@ from planner.optimize.collector import known_value
 from planner.plan import Plan
 from planner.workloads.base import Evaluation
 
+SOFTWARE = "software"
+"""The group of what the same software could do otherwise."""
 STEP = 0.1
 """How much better or worse a number is tried."""
 
@@ -27,7 +29,7 @@ _SOFTWARE = ("launch_time", "overhead")
 class Sensitivity:
     """A fact that is changed, and what the plan then reaches, by words such as ``10 % better``.
 
-    ``group``: ``hardware``, ``terms`` or ``question``.
+    ``group``: ``hardware``, ``terms``, ``software`` or ``question``.
     """
 
     name: str
@@ -104,7 +106,7 @@ def _others(
     for words, other in plan.workload.others(found.source, row).items():
         changed = asked(settings={**plan.request.settings, **other})
         outcomes = {words: outcome(plan, changed, burst)}
-        yield Sensitivity(name=next(iter(other)), group="question", outcomes=outcomes)
+        yield Sensitivity(name=next(iter(other)), group=SOFTWARE, outcomes=outcomes)
 
 
 def _software(plan: Plan) -> _Fact:

@@ -153,7 +153,9 @@ class Memory:
     """What is taken besides the model states, and what kernels keep."""
 
     per_logit: BytesOrZero
-    """Bytes per logit at the peak of the loss."""
+    """Bytes per logit at the peak of the loss that it has by default."""
+    per_logit_fused: BytesOrZero = 4.0
+    """The same of a fused loss: 16-bit logits and their gradient, if not more."""
     reserved: BytesOrZero
     """CUDA context, libraries and NCCL buffers of one GPU."""
     communication_buffer: BytesOrZero

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from planner.configurations.attention_rules import has_kernel
+from planner.configurations.software_rules import has_kernel
 from planner.enums import AttentionKernels
 from planner.estimators.attention_rates import rates
 from planner.estimators.share import Setting
 from planner.optimize.source import Source
-from planner.software_enums import AttentionKernel
+from planner.software_enums import AttentionKernel, LossKernel
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.workloads.base import Scene
 
-_KERNEL = "attention_kernel"
+_KERNEL, _LOSS = "attention_kernel", "loss"
 # In this order where several are as fast.
 _TRIED = (AttentionKernel.FA2, AttentionKernel.FA3, AttentionKernel.FA4, AttentionKernel.CUDNN)
 _OF_CLASS = {
@@ -26,31 +26,53 @@ _OF_CLASS = {
     AttentionKernels.PORTABLE: AttentionKernel.TRITON.word,
 }
 _FASTER = 1.05
+# Of 16-bit logits and their gradient.
+_FEW_BYTES = 4.0
+# Share of a GPU's memory.
+_MUCH = 0.05
 
 
 def usual_software(scene: Scene) -> dict[str, str]:
     """What a framework does by default where it could do something that changes the answer."""
-    if _KERNEL in {**scene.space.parameters, **scene.question.request.settings}:
-        return {}
-    profile, gpu = scene.profile, scene.place.machine.gpu
+    said = {**scene.space.parameters, **scene.question.request.settings}
+    gpu, profile = scene.place.machine.gpu, scene.profile
+    told = {}
     best = _faster_kernel(gpu, profile, AttentionKernel.AUTO)
-    if best is None:
-        return {}
-    own = _OF_CLASS[profile.execution.attention_kernels]
-    return {_KERNEL: f"{own} ({profile.name}'s default; {best.word} is faster on this GPU)"}
+    if _KERNEL not in said and best is not None:
+        own = _OF_CLASS[profile.execution.attention_kernels]
+        told[_KERNEL] = f"{own} ({profile.name}'s default; {best.word} is faster on this GPU)"
+    if _LOSS not in said and not profile.tensor_parallel:
+        logits = scene.question.model.vocab_size * scene.question.work.sequence_length
+        each = profile.memory.per_logit
+        if each > _FEW_BYTES and each * logits > _MUCH * gpu.memory_capacity:
+            told[_LOSS] = (
+                f"{each:g} bytes per logit ({profile.name}'s default; linear, as Liger's or cut "
+                "cross-entropy, keeps almost none)"
+            )
+    return told
 
 
 def other_software(source: Source, row: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
-    """Settings that would make a plan faster, by what they change."""
+    """Settings that would make a plan faster or smaller, by what they change."""
     setting: Setting = source.setting
-    if not row["flash_attention"] or row[_KERNEL] == AttentionKernel.EAGER.word:
-        return {}
+    found: dict[str, Mapping[str, str]] = {}
+    is_fused = row["flash_attention"] and row[_KERNEL] != AttentionKernel.EAGER.word
     own = AttentionKernel[row[_KERNEL].upper()]
-    best = _faster_kernel(setting.machine.gpu, setting.framework, own)
-    if best is None:
-        return {}
-    word = own.word if own else _OF_CLASS[setting.framework.execution.attention_kernels]
-    return {f"{_KERNEL} {best.word} instead of {word}": {_KERNEL: best.word}}
+    best = _faster_kernel(setting.machine.gpu, setting.framework, own) if is_fused else None
+    if best is not None:
+        word = own.word if own else _OF_CLASS[setting.framework.execution.attention_kernels]
+        found[f"{_KERNEL} {best.word} instead of {word}"] = {_KERNEL: best.word}
+    each, split = setting.framework.memory.per_logit, row["tensor_parallel"]
+    tokens = row["micro_batch_size"] * setting.workload.sequence_length / row["context_parallel"]
+    kept = each * tokens * setting.model.vocab_size / split
+    if row[_LOSS] == LossKernel.EAGER.word or (
+        row[_LOSS] == LossKernel.AUTO.word
+        and each > _FEW_BYTES
+        and kept > _MUCH * setting.machine.gpu.memory_capacity
+    ):
+        word = LossKernel.LINEAR.word
+        found[f"{_LOSS} {word} (Liger, cut cross-entropy)"] = {_LOSS: word}
+    return found
 
 
 def _faster_kernel(

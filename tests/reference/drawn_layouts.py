@@ -25,7 +25,7 @@ from planner.enums import (
 )
 from planner.estimators.share import Setting
 from planner.plan import make_plan
-from planner.software_enums import AttentionKernel
+from planner.software_enums import AttentionKernel, LossKernel
 from planner.specs.catalogue import Catalogue, names
 from planner.specs.gpu import GpuSpec
 from planner.specs.workload import TrainingWorkload
@@ -121,6 +121,7 @@ def make_table(layouts: list[Layout]) -> TrainingConfigurations:
         "precision": lambda word: ComputePrecision[word.upper()],
         "fp8_recipe": lambda word: Fp8Recipe[word.upper()],
         "attention_kernel": lambda word: AttentionKernel[word.upper()],
+        "loss": lambda word: LossKernel[word.upper()],
         "optimizer": lambda word: OptimizerKind[word.upper()],
         "optimizer_state_precision": lambda word: StatePrecision[word.upper()],
         "main_params_precision": lambda word: MainPrecision[word.upper()],
@@ -175,6 +176,8 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         sequence_parallel=t > 1 and choose([True, True, False]),
         flash_attention=(flash := choose([True, True, False])),
         attention_kernel=choose(["auto", *draw_kernels(gpu, flash)]),
+        loss=(loss := choose(LossKernel.words())),
+        loss_chunks=choose([0, 4]) if loss in ("chunked", "linear") else 0,
         fp8_attention=kernels and precision in ("fp8", "fp4") and choose([True, False]),
         fp8_recipe=choose(recipes) if precision == "fp8" else "auto",
         data_parallel_replicas=choose([1, 1, 2, 4]) if f.hybrid_sharding and d > 1 else 1,
@@ -242,6 +245,8 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         fp8_attention=choose([True, False, False]),
         fp8_recipe=choose(["auto", "auto", *Fp8Recipe.words()]),
         attention_kernel=choose(["auto"] * 8 + AttentionKernel.words()),
+        loss=choose(["auto", *LossKernel.words()]),
+        loss_chunks=choose([0, 0, 1, 16]),
         data_parallel_replicas=choose([1, 2, 3]),
         optimizer=choose(["adam", "adam", *OptimizerKind.words()]),
         optimizer_state_precision=choose(["framework", "framework", *StatePrecision.words()]),

@@ -8,6 +8,7 @@ from remembered import remembered
 from scalar_activations import repeats_outputs
 from scalar_adapters import adapter_times, frozen, saves
 from scalar_attention import attention_kernels, kernel_rates
+from scalar_loss import logit_passes
 from scalar_machine import (
     Layout,
     World,
@@ -146,7 +147,7 @@ def logits(world: World, layout: Layout) -> Ops:
     columns = world.model.vocab_size / layout.tensor_parallel
     bits, is_frozen = world.sixteen_bit, frozen(world) and not saves(world)
     final = _linear(world, layout, n, columns, h, precision=bits, is_frozen=is_frozen)
-    loss = elementwise(world, 2 * world.framework.execution.loss_passes * n * columns) / 2
+    loss = elementwise(world, 2 * logit_passes(world, layout) * n * columns) / 2
     total = collective(world, "all_reduce", 2 * n * h, layout.tensor_parallel, 1)
     return {
         "final_norm": _once(_memory(world, own_tokens(world, layout) * h, 4, 6)),

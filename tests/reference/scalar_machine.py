@@ -71,6 +71,8 @@ class Layout:
     fp8_attention: bool = False
     fp8_recipe: str = "auto"
     attention_kernel: str = "auto"
+    loss: str = "auto"
+    loss_chunks: int = 0
     optimizer: str = "adam"
     optimizer_state_precision: str = "framework"
     main_params_precision: str = "framework"

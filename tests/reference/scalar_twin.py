@@ -22,6 +22,7 @@ from scalar_adapters import (
 )
 from scalar_gathered import gathered
 from scalar_layer import Ops, accumulation, embedding, layer, logits, prediction, softmax_falls_back
+from scalar_loss import logit_bytes
 from scalar_machine import (
     Layout,
     World,
@@ -285,7 +286,7 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
     if stage == layout.pipeline_parallel - 1:
         tokens = layout.micro_batch_size * world.workload.sequence_length / layout.context_parallel
         vocabulary = model.vocab_size / layout.tensor_parallel
-        loss = memory.per_logit * tokens * vocabulary
+        loss = logit_bytes(world, layout) * tokens * vocabulary
         read = 2 * own_tokens(world, layout) * 2 * (2 * model.hidden_size)
         working = max(working, loss + model.mtp_num_layers * (loss + read))
     whole = _states(world, layout, stage) | {

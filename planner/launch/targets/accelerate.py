@@ -61,6 +61,8 @@ _ELSEWHERE = (
     "recompute_num_layers",
     "flash_attention",
     "attention_kernel",
+    "loss",
+    "loss_chunks",
     "tensor_parallel",
     "context_parallel",
     "data_parallel_replicas",

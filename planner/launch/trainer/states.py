@@ -107,6 +107,9 @@ def kernels_said(said: Said, found: Collected) -> None:
     kernel = said.of("script", "attention_kernel")
     if kernel is not None:
         found.values["attention_kernel"] = kernel
+    loss = said.of("script", "loss")
+    if loss is not None:
+        found.values["loss"] = loss
 
 
 def precision_said(said: Said, found: Collected) -> None:

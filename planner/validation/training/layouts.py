@@ -23,7 +23,7 @@ from planner.enums import (
 )
 from planner.estimators.parameters import count_parameters
 from planner.formulas.adapters import NF4_BYTES
-from planner.software_enums import AttentionKernel
+from planner.software_enums import AttentionKernel, LossKernel
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -80,6 +80,8 @@ class Layout:
     fp8_attention: bool
     fp8_recipe: Fp8Recipe
     attention_kernel: AttentionKernel = AttentionKernel.AUTO
+    loss: LossKernel = LossKernel.AUTO
+    loss_chunks: int = 0
     optimizer: OptimizerKind = OptimizerKind.ADAM
     optimizer_state_precision: StatePrecision = StatePrecision.FRAMEWORK
     main_params_precision: MainPrecision = MainPrecision.FRAMEWORK

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from planner.confidence.frameworks import FrameworkRule
-from planner.configurations.attention_rules import has_kernel
+from planner.configurations.software_rules import has_kernel
 from planner.configurations.training import TrainingConfigurations
 from planner.software_enums import AttentionKernel
 from planner.specs.framework import FrameworkProfile

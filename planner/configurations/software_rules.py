@@ -1,4 +1,4 @@
-"""Which kernels of attention a GPU has.
+"""How software computes on a GPU: which kernels of attention it has, parts of the loss.
 
 References
 ----------
@@ -16,7 +16,7 @@ import numpy as np
 
 from planner.arrays import BoolArray
 from planner.configurations.training import TrainingConfigurations
-from planner.software_enums import AttentionKernel
+from planner.software_enums import AttentionKernel, LossKernel
 from planner.specs.gpu import GpuSpec
 
 if TYPE_CHECKING:
@@ -32,6 +32,15 @@ ATTENTION_KERNEL = (
     f"{_WIDEST_FLASH_HEAD}; all but auto and eager flash_attention"
 )
 """The rule in words."""
+
+
+LOSS_CHUNKS = "loss_chunks needs loss chunked or linear"
+"""The rule in words."""
+
+
+def loss_chunks(c: TrainingConfigurations, _: Context) -> BoolArray:
+    """Parts of tokens where a loss takes all at once."""
+    return np.asarray((c.loss_chunks > 0) & (c.loss < LossKernel.CHUNKED))
 
 
 def has_kernel(gpu: GpuSpec, kernel: AttentionKernel) -> bool:
