@@ -81,6 +81,10 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("unfused", "dot_product"), "eager"),
         **dict.fromkeys(("cudnn_flash_te", "cudnn_flash_jax", "fused"), "cudnn"),
     },
+    "ExpertCompute": {
+        **dict.fromkeys(("grouped_mm", "grouped_gemm"), "grouped"),
+        **dict.fromkeys(("eager", "sequential"), "loop"),
+    },
     "LossKernel": {
         **dict.fromkeys(
             ("liger", "fused_linear", "linear_fused", "cce", "cut_cross_entropy"), "linear"

@@ -39,3 +39,15 @@ class LossKernel(Code):
     FUSED = 3
     CHUNKED = 4
     LINEAR = 5
+
+
+class ExpertCompute(Code):
+    """How the experts of a GPU are computed.
+
+    ``AUTO``: as the framework does; ``GROUPED``: all in one grouped product; ``LOOP``: one after
+    the other, each with kernels of its own, as Transformers before 5 does.
+    """
+
+    AUTO = 0
+    GROUPED = 1
+    LOOP = 2

@@ -36,6 +36,7 @@ class TrainingConfigurations(ConfigurationTable):
     sequence_parallel: BoolArray
     flash_attention: BoolArray
     attention_kernel: CodeArray
+    expert_compute: CodeArray
     loss: CodeArray
     loss_chunks: FloatArray
     fp8_attention: BoolArray

@@ -49,6 +49,11 @@ class Execution:
     expert_launch_time: Seconds = 0.0
     """What each expert of a GPU adds to the forward pass of a layer, where their products are
     kernels of their own; a backward pass takes twice as long."""
+    expert_loop_time: Seconds = 0.0
+    """The host's time to launch the forward pass of one expert in a loop over them; 0 where it
+    has no such loop."""
+    module_gather_time: Seconds = 0.0
+    """The host's time to gather one matrix by itself, as ZeRO-3 does inside that loop."""
     expert_host_wait: Seconds = 0.0
     """What a layer with experts adds to each pass, forward, repeated and backward, where the host
     waits for the number of tokens of each expert before it launches their kernels; 0 where these

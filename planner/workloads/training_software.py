@@ -12,12 +12,15 @@ from planner.enums import AttentionKernels
 from planner.estimators.attention_rates import rates
 from planner.estimators.share import Setting
 from planner.optimize.source import Source
-from planner.software_enums import AttentionKernel, LossKernel
+from planner.software_enums import AttentionKernel, ExpertCompute, LossKernel
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
+from planner.specs.model import ModelSpec
 from planner.workloads.base import Scene
 
-_KERNEL, _LOSS = "attention_kernel", "loss"
+_KERNEL = "attention_kernel"
+_LOSS = "loss"
+_EXPERTS = "expert_compute"
 # In this order where several are as fast.
 _TRIED = (AttentionKernel.FA2, AttentionKernel.FA3, AttentionKernel.FA4, AttentionKernel.CUDNN)
 _OF_CLASS = {
@@ -49,6 +52,8 @@ def usual_software(scene: Scene) -> dict[str, str]:
                 f"{each:g} bytes per logit ({profile.name}'s default; linear, as Liger's or cut "
                 "cross-entropy, keeps almost none)"
             )
+    if _EXPERTS not in said and _may_loop(profile, scene.question.model):
+        told[_EXPERTS] = "grouped (Transformers from 5 on; loop before)"
     return told
 
 
@@ -72,7 +77,17 @@ def other_software(source: Source, row: Mapping[str, Any]) -> dict[str, Mapping[
     ):
         word = LossKernel.LINEAR.word
         found[f"{_LOSS} {word} (Liger, cut cross-entropy)"] = {_LOSS: word}
+    if _may_loop(setting.framework, setting.model):
+        loops = row[_EXPERTS] == ExpertCompute.LOOP.word
+        word = ExpertCompute.GROUPED.word if loops else ExpertCompute.LOOP.word
+        since = "from 5 on" if loops else "before 5"
+        found[f"{_EXPERTS} {word} (Transformers {since})"] = {_EXPERTS: word}
     return found
+
+
+def _may_loop(profile: FrameworkProfile, model: ModelSpec) -> bool:
+    """Whether versions of a framework loop over the experts of a model."""
+    return profile.execution.expert_loop_time > 0 and model.num_experts > 0
 
 
 def _faster_kernel(

@@ -25,7 +25,7 @@ from planner.enums import (
 )
 from planner.estimators.share import Setting
 from planner.plan import make_plan
-from planner.software_enums import AttentionKernel, LossKernel
+from planner.software_enums import AttentionKernel, ExpertCompute, LossKernel
 from planner.specs.catalogue import Catalogue, names
 from planner.specs.gpu import GpuSpec
 from planner.specs.workload import TrainingWorkload
@@ -122,6 +122,7 @@ def make_table(layouts: list[Layout]) -> TrainingConfigurations:
         "fp8_recipe": lambda word: Fp8Recipe[word.upper()],
         "attention_kernel": lambda word: AttentionKernel[word.upper()],
         "loss": lambda word: LossKernel[word.upper()],
+        "expert_compute": lambda word: ExpertCompute[word.upper()],
         "optimizer": lambda word: OptimizerKind[word.upper()],
         "optimizer_state_precision": lambda word: StatePrecision[word.upper()],
         "main_params_precision": lambda word: MainPrecision[word.upper()],
@@ -176,6 +177,7 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         sequence_parallel=t > 1 and choose([True, True, False]),
         flash_attention=(flash := choose([True, True, False])),
         attention_kernel=choose(["auto", *draw_kernels(gpu, flash)]),
+        expert_compute=choose(["auto", "grouped", "loop" if may_loop(setting) else "auto"]),
         loss=(loss := choose(LossKernel.words())),
         loss_chunks=choose([0, 4]) if loss in ("chunked", "linear") else 0,
         fp8_attention=kernels and precision in ("fp8", "fp4") and choose([True, False]),
@@ -188,6 +190,11 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         optimizer_in_backward=f.optimizer_in_backward and m == p == 1 and choose([True, False]),
         **draw_options(choose, setting, t, p, v),
     )
+
+
+def may_loop(setting: Setting) -> bool:
+    """Whether experts may be a loop."""
+    return setting.framework.execution.expert_loop_time > 0 and setting.model.num_experts > 0
 
 
 def draw_kernels(gpu: GpuSpec, fused: bool) -> list[str]:
@@ -246,6 +253,7 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         fp8_recipe=choose(["auto", "auto", *Fp8Recipe.words()]),
         attention_kernel=choose(["auto"] * 8 + AttentionKernel.words()),
         loss=choose(["auto", *LossKernel.words()]),
+        expert_compute=choose(["auto"] * 3 + ExpertCompute.words()),
         loss_chunks=choose([0, 0, 1, 16]),
         data_parallel_replicas=choose([1, 2, 3]),
         optimizer=choose(["adam", "adam", *OptimizerKind.words()]),

@@ -71,6 +71,7 @@ class Layout:
     fp8_attention: bool = False
     fp8_recipe: str = "auto"
     attention_kernel: str = "auto"
+    expert_compute: str = "auto"
     loss: str = "auto"
     loss_chunks: int = 0
     optimizer: str = "adam"

@@ -98,6 +98,7 @@ def _experts(world: World, c: Layout) -> set[str]:
     }
     part = any(width % c.expert_tensor_parallel for width in widths)
     routed = c.token_dispatcher != "auto" or c.expert_imbalance > 1 or c.expert_capacity_factor > 0
+    routed |= c.expert_compute == "loop"
     blocks = [g.feed_forward for g in world.model.layer_groups if g.feed_forward]
     apart = [one.num_experts / one.num_experts_per_tok for one in blocks if one.num_experts]
     crowded = sparse and c.expert_imbalance > max(apart)
@@ -182,6 +183,7 @@ def _support(world: World, c: Layout) -> set[str]:
     lacking |= c.optimizer_in_backward and not profile.optimizer_in_backward
     lacking |= c.expert_tensor_parallel > 1 and not profile.expert_tensor_parallel
     lacking |= c.overlap_expert_parallel and not profile.expert_overlap
+    lacking |= c.expert_compute == "loop" and not profile.execution.expert_loop_time
     lacking |= c.token_dispatcher not in ("auto", *profile.token_dispatchers)
     lacking |= c.cp_comm_type == "a2a" and not profile.head_exchange
     lacking |= c.tp_comm_overlap and not profile.overlap.asynchronous_tensor_parallel

@@ -61,6 +61,7 @@ _ELSEWHERE = (
     "recompute_num_layers",
     "flash_attention",
     "attention_kernel",
+    "expert_compute",
     "loss",
     "loss_chunks",
     "tensor_parallel",

@@ -47,6 +47,7 @@ def quantities(job: Job) -> Mapping[str, Any]:
         "recompute_num_layers": None,
         "flash_attention": None,
         "attention_kernel": None,
+        "expert_compute": None,
         "loss": None,
         "loss_chunks": None,
     }

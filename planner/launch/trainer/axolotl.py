@@ -108,6 +108,8 @@ def axolotl_answers(reading: Reading) -> Answers:
     if text_of_key(documents, "gradient_checkpointing") in ("offload", "offload_disk"):
         values["offload"] = "activations"
     values |= _loss(documents, values)
+    if experts := _EXPERTS.get(text_of_key(documents, "experts_implementation") or ""):
+        values["expert_compute"] = experts
     told = {name: reason for name, reason in defaults.items() if name in values}
     notes = list(answers.notes)
     if text_of_key(documents, "selective_checkpointing") not in (None, "false"):
@@ -117,6 +119,7 @@ def axolotl_answers(reading: Reading) -> Answers:
     )
 
 
+_EXPERTS = {"eager": "loop", "grouped_mm": "grouped"}
 # Keys that say it, in this order where there are several.
 _LOSSES = {
     "cut_cross_entropy": "linear",

@@ -23,7 +23,7 @@ from planner.enums import (
 )
 from planner.estimators.parameters import count_parameters
 from planner.formulas.adapters import NF4_BYTES
-from planner.software_enums import AttentionKernel, LossKernel
+from planner.software_enums import AttentionKernel, ExpertCompute, LossKernel
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -80,6 +80,7 @@ class Layout:
     fp8_attention: bool
     fp8_recipe: Fp8Recipe
     attention_kernel: AttentionKernel = AttentionKernel.AUTO
+    expert_compute: ExpertCompute = ExpertCompute.AUTO
     loss: LossKernel = LossKernel.AUTO
     loss_chunks: int = 0
     optimizer: OptimizerKind = OptimizerKind.ADAM

@@ -7,7 +7,7 @@ from typing import Any
 from planner.confidence.frameworks import FrameworkRule
 from planner.configurations.software_rules import has_kernel
 from planner.configurations.training import TrainingConfigurations
-from planner.software_enums import AttentionKernel
+from planner.software_enums import AttentionKernel, ExpertCompute
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.terms import glossary
@@ -30,6 +30,7 @@ def options_of(
         "cp_comm_type": run.word("cp_comm_type") or profile.cp_comm_type,
         "pipeline_schedule": run.word("pipeline_schedule"),
         "attention_kernel": run.word("attention_kernel") or _kernel(rule, gpu),
+        "expert_compute": run.word("expert_compute") or _experts(run, rule),
     }
     return {
         "expert_tensor_parallel": run.count("expert_tensor_parallel") or 1,
@@ -44,6 +45,13 @@ def _kernel(rule: FrameworkRule, gpu: GpuSpec) -> str:
     """The kernels of attention that a framework usually has, where the GPU has them."""
     usual = AttentionKernel[rule.attention_kernel.upper()]
     return (usual if has_kernel(gpu, usual) else AttentionKernel.AUTO).word
+
+
+def _experts(run: Run, rule: FrameworkRule) -> str:
+    """A loop up to the year in which its framework left it; a run of no year is of today."""
+    year, last = run.number("year"), rule.loops_experts_until
+    loops = year is not None and last is not None and year <= last
+    return (ExpertCompute.LOOP if loops else ExpertCompute.AUTO).word
 
 
 def _code(name: str, word: str) -> Any:
