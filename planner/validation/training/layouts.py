@@ -211,7 +211,7 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         fp8_attention=bool(context.run.flag("fp8_attention")),
         fp8_recipe=Fp8Recipe.AUTO,
         **told_states(context.run),
-        **options_of(context.run, context.profile, context.rule, context.gpu),
+        **options_of(context.run, context.profile, context.rule, context.gpu, context.model),
     )
 
 
