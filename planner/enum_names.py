@@ -73,6 +73,24 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("current", "per_tensor"), "tensorwise"),
         **dict.fromkeys(("subchannel", "block"), "blockwise"),
     },
+    "AttentionKernel": {
+        **dict.fromkeys(("flash_attention_2", "flash_attn_2", "flash_attn2"), "fa2"),
+        **dict.fromkeys(("flash_attention_3", "flash_attn_3", "flash_attn3"), "fa3"),
+        **dict.fromkeys(("flash_attention_4", "flash_attn_4", "flash_attn4"), "fa4"),
+        **dict.fromkeys(("flex", "flex_attention"), "triton"),
+        **dict.fromkeys(("unfused", "dot_product"), "eager"),
+        **dict.fromkeys(("cudnn_flash_te", "cudnn_flash_jax", "fused"), "cudnn"),
+    },
+    "ExpertCompute": {
+        **dict.fromkeys(("grouped_mm", "grouped_gemm"), "grouped"),
+        **dict.fromkeys(("eager", "sequential"), "loop"),
+    },
+    "LossKernel": {
+        **dict.fromkeys(
+            ("liger", "fused_linear", "linear_fused", "cce", "cut_cross_entropy"), "linear"
+        ),
+        **dict.fromkeys(("te", "liger_cross_entropy"), "fused"),
+    },
     "OptimizerKind": {**dict.fromkeys(("adamw",), "adam")},
     "PipelineSchedule": {
         **dict.fromkeys(("1f1b",), "one_forward_one_backward"),

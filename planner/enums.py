@@ -21,7 +21,7 @@ class Precision(StrEnum):
     FP4 = "fp4"
 
 
-class _Code(IntEnum):
+class Code(IntEnum):
     """An integer code inside arrays, a lower-case word outside."""
 
     @property
@@ -53,7 +53,7 @@ class _Code(IntEnum):
         return cls.aliases().get(spelled, spelled)
 
 
-class ComputePrecision(_Code):
+class ComputePrecision(Code):
     """Precision of the matrix multiplications of training, as an array code.
 
     ``FP4`` is nvfp4: 4 bits, and a scale of 8 bits for 16 of them.
@@ -65,7 +65,7 @@ class ComputePrecision(_Code):
     FP4 = 3
 
 
-class Fp8Recipe(_Code):
+class Fp8Recipe(Code):
     """How training scales what it multiplies in 8 bit.
 
     ``AUTO``: as the framework does on the GPU. ``DELAYED``: one factor per tensor, from steps
@@ -81,7 +81,7 @@ class Fp8Recipe(_Code):
     MXFP8 = 5
 
 
-class Quantization(_Code):
+class Quantization(Code):
     """Types of the weights and of the activations that a matrix multiplication reads.
 
     ``W8A8`` is int8, ``W4A4`` int4; ``W4A8`` computes in 8 bit, the ``A16`` ones in 16 bit.
@@ -132,7 +132,7 @@ class Quantization(_Code):
         return [code.word for code in cls if code <= cls.MXFP4]
 
 
-class CacheType(_Code):
+class CacheType(Code):
     """Number format of the key-value cache; ``NONE`` keeps none and computes all again."""
 
     NONE = 0
@@ -142,7 +142,7 @@ class CacheType(_Code):
     INT4 = 4
 
 
-class Recompute(_Code):
+class Recompute(Code):
     """What the backward pass computes again instead of keeping it.
 
     ``SELECTIVE`` recomputes the attention core alone (arXiv:2205.05198); a fused kernel
@@ -158,7 +158,7 @@ class Recompute(_Code):
     FEED_FORWARD = 3
 
 
-class ZeroStage(_Code):
+class ZeroStage(Code):
     """What the data-parallel ranks shard: nothing, optimizer states, gradients, weights."""
 
     NONE = 0
@@ -167,7 +167,7 @@ class ZeroStage(_Code):
     WEIGHTS = 3
 
 
-class Offload(_Code):
+class Offload(Code):
     """What of a training step lies in host memory while it is not used.
 
     ``OPTIMIZER``: its states, and the gradients where the host itself computes the update.
@@ -212,7 +212,7 @@ class Offload(_Code):
         return self.word.removesuffix("_activations"), Offload.ACTIVATIONS.word
 
 
-class OptimizerKind(_Code):
+class OptimizerKind(Code):
     """What updates the weights. ``SGD`` keeps nothing, ``MOMENTUM`` one number per weight."""
 
     ADAM = 0
@@ -223,7 +223,7 @@ class OptimizerKind(_Code):
     MUON = 5
 
 
-class StatePrecision(_Code):
+class StatePrecision(Code):
     """Format of the optimizer's moments; ``FRAMEWORK``: as the framework keeps them."""
 
     FRAMEWORK = 0
@@ -233,7 +233,7 @@ class StatePrecision(_Code):
     INT8 = 4
 
 
-class MainPrecision(_Code):
+class MainPrecision(Code):
     """Format of the weights that are updated, or of the gradients that are added up."""
 
     FRAMEWORK = 0
@@ -241,7 +241,7 @@ class MainPrecision(_Code):
     BF16 = 2
 
 
-class PipelineSchedule(_Code):
+class PipelineSchedule(Code):
     """Order of forward and backward chunks on a pipeline stage."""
 
     ONE_FORWARD_ONE_BACKWARD = 0
@@ -250,7 +250,7 @@ class PipelineSchedule(_Code):
     DUALPIPE = 3
 
 
-class TokenDispatcher(_Code):
+class TokenDispatcher(Code):
     """How tokens get to their experts: as the framework does, or by a dispatcher by name."""
 
     AUTO = 0
@@ -259,7 +259,7 @@ class TokenDispatcher(_Code):
     FLEX = 3
 
 
-class ContextExchange(_Code):
+class ContextExchange(Code):
     """How context-parallel ranks see all keys: these go round, or tokens are traded for heads."""
 
     P2P = 0

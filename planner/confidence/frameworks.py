@@ -8,6 +8,7 @@ from functools import cache
 
 from planner.confidence.tables import read_table
 from planner.enums import AdapterTargets
+from planner.software_enums import AttentionKernel
 
 # TRL's max_length, where neither a run nor what is known of its framework says one.
 _SAMPLE_LENGTH = 1024
@@ -27,7 +28,9 @@ class FrameworkRule:
     ``adapter_profile`` stands for the framework where it trains an adapter, if another one
     does, ``fused_adapter_profile`` where it does so with fused kernels; ``lora_targets`` is
     what it then adapts. ``sample_length``: tokens of a sample of fine-tuning. ``trains_mtp``: its
-    recipes train a model's multi-token prediction.
+    recipes train a model's multi-token prediction. ``attention_kernel``: the kernels that runs have
+    which say none, where they are not those of the profile. ``loops_experts_until``: the last year
+    in which its experts are a loop, as those of Transformers before 5.
     """
 
     pattern: str
@@ -47,6 +50,8 @@ class FrameworkRule:
     lora_targets: str
     trains_mtp: bool
     sample_length: int
+    attention_kernel: str
+    loops_experts_until: int | None
 
     def of_adapter(self, *, fused: bool) -> FrameworkRule:
         """The rule for a run that trains an adapter, with fused kernels or without."""
@@ -86,6 +91,8 @@ def _framework_rules() -> tuple[FrameworkRule, ...]:
             lora_targets=row["lora_targets"] or AdapterTargets.ATTENTION,
             trains_mtp=row["trains_mtp"] == "1",
             sample_length=_year(row["sample_length"]) or _SAMPLE_LENGTH,
+            attention_kernel=row["attention_kernel"] or AttentionKernel.AUTO.word,
+            loops_experts_until=_year(row["loops_experts_until"]),
         )
         for row in read_table("frameworks.csv")
     )

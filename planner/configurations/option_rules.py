@@ -19,6 +19,7 @@ from planner.enums import (
     StatePrecision,
     TokenDispatcher,
 )
+from planner.software_enums import ExpertCompute
 from planner.specs.framework import FrameworkProfile
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def unsupported_options(c: TrainingConfigurations, f: FrameworkProfile) -> dict[
         found["expert_tensor_parallel"] = c.expert_tensor_parallel > 1
     if not f.expert_overlap:
         found["overlap_expert_parallel"] = c.overlap_expert_parallel
+    if not f.execution.expert_loop_time:
+        found["expert_compute"] = c.expert_compute == ExpertCompute.LOOP
     if not f.overlap.asynchronous_tensor_parallel:
         found["tp_comm_overlap"] = c.tp_comm_overlap
     return found
@@ -57,6 +60,7 @@ def _split_experts(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 def _routing(c: TrainingConfigurations, context: Context) -> BoolArray:
     named = (c.token_dispatcher != TokenDispatcher.AUTO) | (c.expert_capacity_factor > 0)
+    named = named | (c.expert_compute == ExpertCompute.LOOP)
     blocks = [group.feed_forward for group in context.model.layer_groups if group.num_experts]
     # However they are spread: a token goes to so many different experts.
     most = max((one.num_experts / one.num_experts_per_tok for one in blocks if one), default=1.0)
@@ -134,8 +138,8 @@ OPTION_RULES = (
     ),
     (
         "expert_routing",
-        "token_dispatcher, expert_capacity_factor and expert_imbalance need experts; "
-        "expert_imbalance is at most the experts over those that a token visits",
+        "token_dispatcher, expert_capacity_factor, expert_imbalance and expert_compute loop need "
+        "experts; expert_imbalance is at most the experts over those that a token visits",
         _routing,
     ),
     (

@@ -24,7 +24,7 @@ def fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
     widest = max((a.head_dim for a in context.model.attentions if not a.has_state), default=0)
     lacking = context.gpu.efficiency.fp8_attention is None or widest > WIDEST_FP8_HEAD
     wider = c.precision < ComputePrecision.FP8
-    return np.asarray(c.fp8_attention & (lacking | wider | ~c.flash_attention))
+    return np.asarray(c.fp8_attention & (lacking | wider | ~c.fused_attention))
 
 
 def fp8_recipe(c: TrainingConfigurations, context: Context) -> BoolArray:

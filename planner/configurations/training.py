@@ -9,6 +9,7 @@ import numpy as np
 from planner.arrays import BoolArray, CodeArray, FloatArray
 from planner.configurations.table import ConfigurationTable
 from planner.enums import PipelineSchedule
+from planner.software_enums import AttentionKernel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,10 @@ class TrainingConfigurations(ConfigurationTable):
     precision: CodeArray
     sequence_parallel: BoolArray
     flash_attention: BoolArray
+    attention_kernel: CodeArray
+    expert_compute: CodeArray
+    loss: CodeArray
+    loss_chunks: FloatArray
     fp8_attention: BoolArray
     fp8_recipe: CodeArray
     optimizer: CodeArray
@@ -64,6 +69,11 @@ class TrainingConfigurations(ConfigurationTable):
     def num_micro_batches(self) -> FloatArray:
         """Micro-batches of a step (gradient accumulation steps)."""
         return self.global_batch_size / (self.data_parallel * self.micro_batch_size)
+
+    @property
+    def fused_attention(self) -> BoolArray:
+        """Where one kernel computes attention."""
+        return np.asarray(self.flash_attention & (self.attention_kernel != AttentionKernel.EAGER))
 
     @property
     def any_own_states(self) -> bool:

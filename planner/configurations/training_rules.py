@@ -27,6 +27,12 @@ from planner.configurations.rule import (
     predicted,
     uneven_widths,
 )
+from planner.configurations.software_rules import (
+    ATTENTION_KERNEL,
+    LOSS_CHUNKS,
+    attention_kernel,
+    loss_chunks,
+)
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import (
     AttentionKind,
@@ -136,7 +142,7 @@ def _sequence_length(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _ring_without_flash(c: TrainingConfigurations, _: Context) -> BoolArray:
-    return np.asarray((c.context_parallel > 1) & ~c.flash_attention)
+    return np.asarray((c.context_parallel > 1) & ~c.fused_attention)
 
 
 def _experts(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -329,6 +335,8 @@ RULES: tuple[Rule, ...] = tuple(
             "recompute_num_layers > 0 needs full recomputation of fewer layers than a stage has",
             _recomputed_layers,
         ),
+        ("attention_kernel", ATTENTION_KERNEL, attention_kernel),
+        ("loss_chunks", LOSS_CHUNKS, loss_chunks),
         (
             "fp8_attention",
             "fp8_attention needs flash_attention, precision fp8 or fp4, heads of at most "

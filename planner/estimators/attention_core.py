@@ -8,6 +8,7 @@ import numpy as np
 
 from planner.arrays import FloatArray, Numeric
 from planner.enums import AttentionKernels, ContextExchange
+from planner.estimators.attention_rates import rates
 from planner.estimators.machine import Group
 from planner.estimators.operators import Operator, timed
 from planner.estimators.scans import scan_work
@@ -36,12 +37,15 @@ _SCAN_BACKWARD = 2.5
 
 def attention_core(share: Share, op: AttentionCore, layer: Layer) -> Iterator[Operator]:
     """Scores, softmax and weighted values, fused or not; with context parallelism, their ring."""
-    fused_forward, flops = _fused(share, op)
+    usual = share.setting.framework.execution.attention_kernels
+    gpu = share.setting.machine.gpu.efficiency
+    rate_forward, rate_backward = rates(gpu, share.attention_kernel, usual)
+    fused_forward, flops = _fused(share, op, rate_forward)
     unfused_forward, unfused_flops = _unfused(share, op)
     fused = share.flash_attention
     share.setting.machine.unused(~fused, "attention")
     machine = share.setting.machine
-    slowdown = machine.gpu.efficiency.attention_backward_fraction
+    slowdown = gpu.attention_backward_fraction * rate_backward / rate_forward
     faster_forward, faster_backward = machine.fp8_attention_rates(share.fp8_attention)
     fused_backward = _BACKWARD_FLOPS * fused_forward / slowdown
     core = timed(
@@ -81,7 +85,7 @@ def scan(share: Share, op: Scan, layer: Layer) -> Iterator[Operator]:
         op.heads / share.tensor_parallel,
         share.sequence_length,
         op.value_dim,
-        kernels=AttentionKernels.PORTABLE,
+        rate=share.setting.machine.attention_rate(AttentionKernels.PORTABLE),
     )
     yield timed(op, forward=forward, backward=_SCAN_BACKWARD * forward, flops=flops)
 
@@ -101,7 +105,8 @@ def _falls_back(share: Share, op: AttentionCore) -> FloatArray:
     return np.where(np.mod(matrices, multiple) != 0, 1.0, 0.0)
 
 
-def _fused(share: Share, op: AttentionCore) -> tuple[FloatArray, FloatArray]:
+def _fused(share: Share, op: AttentionCore, rate: Numeric) -> tuple[FloatArray, FloatArray]:
+    """Seconds of the forward pass at a rate over the GPU's own kernels, and its FLOPs."""
     s = share.sequence_length
     heads = op.heads / share.tensor_parallel
     keys = mean_keys_per_query(sequence_length=s, sliding_window=op.most_keys or s, causal=True)
@@ -123,7 +128,7 @@ def _fused(share: Share, op: AttentionCore) -> tuple[FloatArray, FloatArray]:
         heads_at_once,
         s,
         op.qk_dim,
-        kernels=share.setting.framework.execution.attention_kernels,
+        rate=rate,
     )
     return time, flops
 

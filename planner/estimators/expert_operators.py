@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.arrays import FloatArray
-from planner.enums import TokenDispatcher
+from planner.arrays import FloatArray, Numeric
+from planner.configurations.training import TrainingConfigurations
+from planner.enums import TokenDispatcher, ZeroStage
 from planner.estimators.machine import Group
 from planner.estimators.operators import Operator, timed
 from planner.estimators.products import SIXTEEN_BIT
@@ -16,6 +17,7 @@ from planner.formulas.collectives import distinct_share
 from planner.formulas.overlap import partly_hidden
 from planner.layers.model import Layer
 from planner.layers.operators import ExpertBias, ExpertExchange, Experts, Permute
+from planner.software_enums import ExpertCompute
 
 # In fp32, two casts and two products of 8 bytes each and a sum of 4 for both gradients.
 _BIAS_BACKWARD = 1.5
@@ -55,6 +57,22 @@ def experts(share: Share, op: Experts, layer: Layer) -> Iterator[Operator]:
         selective=repeats_outputs(share) * activation / (matmul + activation + cast_inputs),
         weights=0.0 if share.setting.workload.is_frozen else matmul,
     )
+
+
+def loop_launches(share: Share, c: TrainingConfigurations, layer: Layer) -> Numeric:
+    """Seconds of the host for a loop over a GPU's experts, forward; twice that backward.
+
+    Each expert has kernels of its own, and waits for the number of its tokens. ZeRO-3 gathers
+    each of its matrices where the loop comes to it: nobody knows before which have tokens.
+    """
+    execution = share.setting.framework.execution
+    if layer.experts is None or not np.any(c.expert_compute == ExpertCompute.LOOP):
+        return 0.0
+    op = layer.experts
+    gathers = np.where(c.zero_stage == ZeroStage.WEIGHTS, op.matrices, 0)
+    each = execution.expert_loop_time + execution.module_gather_time * gathers
+    local = op.num_experts / share.expert_parallel
+    return np.where(c.expert_compute == ExpertCompute.LOOP, local * each, 0.0)
 
 
 def permute(share: Share, op: Permute, layer: Layer) -> Iterator[Operator]:

@@ -23,15 +23,17 @@ _KERNEL = {
     **dict.fromkeys(("small_group_penalty", "permute_passes"), 0.0),
     "sharpness": np.inf,
 }
-_EFFICIENCY = {
+_EFFICIENCY: dict[str, Any] = {
     **dict.fromkeys(("sustained_compute_fraction", "attention_backward_fraction"), 1.0),
-    **dict.fromkeys(("portable_attention_fraction", "flash_attention_2_fraction"), 1.0),
+    "portable_attention_fraction": 1.0,
+    "attention_kernels": {},
     **dict.fromkeys(("sustained_fp8_fraction", "sustained_attention_fraction"), None),
     **dict.fromkeys(("vector_product_fraction", "gemm_table", "gemm_table_bandwidth"), None),
 }
 _TRAINING = {
     **dict.fromkeys(("layer_launch_time", "adapter_launch_time", "dequantize_launch_time"), 0.0),
     **dict.fromkeys(("expert_launch_time", "expert_host_wait", "expert_bias_passes"), 0.0),
+    **dict.fromkeys(("expert_loop_time", "module_gather_time"), 0.0),
     **dict.fromkeys(("micro_batch_overhead", "step_overhead", "weight_broadcast_time"), 0.0),
     **dict.fromkeys(("node_reduce_wait",), 0.0),
     **dict.fromkeys(("elementwise_passes", "permute_passes", "dequantize_passes"), 1.0),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from planner.arrays import FloatArray, Numeric
-from planner.enums import AttentionKernels, Precision
+from planner.enums import Precision
 from planner.estimators.efficiencies import nearest_head
 from planner.estimators.kernel_rows import (
     SIXTEEN_BIT_BYTES,
@@ -108,9 +108,12 @@ class KernelTable:
         num_heads: Numeric,
         sequence_length: Numeric,
         head_dim: int,
-        kernels: AttentionKernels,
+        rate: Numeric,
     ) -> FloatArray:
-        """Seconds of a fused attention kernel in 16 bit, forward."""
+        """Seconds of a fused attention kernel in 16 bit, forward.
+
+        ``rate``: that of the kernel over those written for this GPU.
+        """
         e = nearest_head(self.gpu.efficiency.attention, head_dim)
         fill = wave_fill_factor(
             sequences=sequences,
@@ -120,7 +123,7 @@ class KernelTable:
             wave_fill=e["wave_fill"],
         )
         offset = 1 + e["sequence_offset"] / sequence_length
-        reached = e["compute_fraction"] * self.attention_rate(kernels) * self._attention_clock
+        reached = e["compute_fraction"] * rate * self._attention_clock
         row = {**e, "compute_fraction": reached, "peak": np.asarray(self.sixteen_bit_peak)}
         time = self._roofline(row, flops * fill * offset, num_bytes)
         if self.ledger is not None:
@@ -161,15 +164,6 @@ class KernelTable:
         """Dense peak [FLOP/s] in 16 bit; NaN where the GPU has none."""
         peaks = self.gpu.peak_flops
         return peaks.get(Precision.BF16, peaks.get(Precision.FP16, float("nan")))
-
-    def attention_rate(self, kernels: AttentionKernels) -> float:
-        """Rate of attention kernels over that of kernels written for this GPU."""
-        e = self.gpu.efficiency
-        if kernels is AttentionKernels.NATIVE:
-            return 1.0
-        if kernels is AttentionKernels.FLASH_ATTENTION_2 and e.flash_attention_2_fraction:
-            return e.flash_attention_2_fraction
-        return e.portable_attention_fraction
 
     @property
     def _attention_clock(self) -> float:

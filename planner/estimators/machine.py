@@ -9,6 +9,7 @@ import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric
 from planner.enums import AttentionKernels, ComputePrecision, Precision
+from planner.estimators.attention_rates import rate_of_class
 from planner.estimators.efficiencies import chosen
 from planner.estimators.kernel_rows import Rows, Shown, dense_rows, expert_rows
 from planner.estimators.kernel_table import KernelTable
@@ -122,9 +123,9 @@ class Machine(Links):
         num_heads: Numeric,
         sequence_length: Numeric,
         head_dim: int,
-        kernels: AttentionKernels,
+        rate: Numeric,
     ) -> FloatArray:
-        """Seconds of a fused attention kernel in 16 bit, forward."""
+        """Seconds of a fused attention kernel in 16 bit, forward, at a rate over the GPU's own."""
         return self.kernels.attention(
             flops=flops,
             num_bytes=num_bytes,
@@ -132,8 +133,12 @@ class Machine(Links):
             num_heads=num_heads,
             sequence_length=sequence_length,
             head_dim=head_dim,
-            kernels=kernels,
+            rate=rate,
         )
+
+    def attention_rate(self, kernels: AttentionKernels) -> float:
+        """Rate forward of a class of attention kernels over those written for this GPU."""
+        return rate_of_class(self.gpu.efficiency, kernels)
 
     def fp8_attention_rates(self, used: BoolArray) -> tuple[FloatArray, FloatArray]:
         """Rates of attention in 8 bit over those in 16 bit where it is ``used``, else 1.

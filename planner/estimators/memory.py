@@ -12,6 +12,7 @@ from planner.arrays import FloatArray, Numeric, add, largest
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import ZeroStage
 from planner.estimators.frozen import gathered_bytes, stage_gathered_bytes
+from planner.estimators.loss_kernels import logit_bytes
 from planner.estimators.memory_overheads import (
     communication_bytes,
     live_bytes,
@@ -307,7 +308,7 @@ def _loss_bytes(share: Share) -> FloatArray:
     model = share.setting.model
     logits = share.tokens * model.head_columns / share.tensor_parallel
     read = 2.0 * (2 + 2) * share.own_tokens * model.hidden_size
-    each = logits * bytes_per_logit(share.setting)
+    each = logits * bytes_per_logit(share.setting, logit_bytes(share))
     return np.asarray(each + model.mtp_num_layers * (each + read))
 
 

@@ -17,6 +17,7 @@ from planner.estimators.adapters import adapter_block, adapter_launches, without
 from planner.estimators.attention_core import softmax_launches
 from planner.estimators.bubbles import pipeline_bubble
 from planner.estimators.data_parallel import DataParallelTime, data_parallel_time
+from planner.estimators.expert_operators import loop_launches
 from planner.estimators.layer_operators import layer_operators
 from planner.estimators.ledger import attributed
 from planner.estimators.model_states import ModelStates, muon_time
@@ -148,9 +149,9 @@ def _blocks(
             adapter_block(share, group),
             gradient_accumulation(share, _trained_in_layer(parameters, index), c.num_micro_batches),
         )
-        of_block = launch / 2
-        own_launches = of_block * group.num_blocks, softmax_launches(share, layer.core)
-        of_feed_forward = of_block if group.feed_forward else 0.0
+        of_block, loops = launch / 2, loop_launches(share, c, layer)
+        own_launches = of_block * group.num_blocks, softmax_launches(share, layer.core), loops
+        of_feed_forward = of_block + loops if group.feed_forward else 0.0
         waits = setting.framework.execution.expert_host_wait if layer.experts else 0.0
         operators = _behind_others(share, c, operators)
         timed = partial(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.arrays import FloatArray, Numeric
+from planner.estimators.loss_kernels import logit_passes
 from planner.estimators.operators import Operator, timed
 from planner.estimators.share import Share, repeats_outputs
 from planner.layers.model import Layer
@@ -77,9 +78,9 @@ def lookup(share: Share, op: Lookup, layer: Layer) -> Iterator[Operator]:
 
 
 def loss(share: Share, op: Loss, layer: Layer) -> Iterator[Operator]:
-    """The passes of a framework over all logits, half of them backward."""
+    """The passes of a loss over all logits, half of them backward."""
     logits = share.tokens * op.columns.on_rank(share.tensor_parallel)
-    passes = share.setting.framework.execution.loss_passes
+    passes = logit_passes(share)
     traffic = share.setting.machine.memory_time(SIXTEEN_BIT * passes * logits)
     yield timed(op, forward=traffic / 2, backward=traffic / 2)
 

@@ -50,14 +50,13 @@ def reference_bytes(
     )
 
 
-def bytes_per_logit(setting: Setting) -> float:
-    """Bytes of a logit with its copies where the loss is fullest.
+def bytes_per_logit(setting: Setting, usual: FloatArray) -> FloatArray:
+    """Bytes of a logit with its copies where the loss is fullest, of ``usual`` without others.
 
     Passes without gradients run while the policy's logits wait for their backward pass: both have
     all but the gradient, of 4 bytes, then (trl 1.10, trl/trainer/dpo_trainer.py, ``_compute_loss``;
     LLaMA-Factory 0.9, train/dpo/trainer.py, ``get_batch_loss_metrics``).
     """
-    usual = setting.framework.memory.per_logit
     if not any(setting.workload.forward_passes):
         return usual
-    return max(usual, 2 * (usual - _LOGIT_GRADIENT))
+    return np.maximum(usual, 2 * (usual - _LOGIT_GRADIENT))

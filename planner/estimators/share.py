@@ -58,6 +58,9 @@ class Share:
     kernel_format: CodeArray
     sequence_parallel: BoolArray
     flash_attention: BoolArray
+    attention_kernel: CodeArray
+    loss: CodeArray
+    loss_chunks: FloatArray
     fp8_attention: BoolArray
     main_grads: CodeArray
     expert_tensor_parallel: FloatArray
@@ -81,7 +84,10 @@ class Share:
             precision=c.precision,
             kernel_format=_kernel_format(setting, c),
             sequence_parallel=c.sequence_parallel,
-            flash_attention=c.flash_attention,
+            flash_attention=c.fused_attention,
+            attention_kernel=c.attention_kernel,
+            loss=c.loss,
+            loss_chunks=c.loss_chunks,
             fp8_attention=c.fp8_attention,
             main_grads=c.main_grads_precision,
             expert_tensor_parallel=c.expert_tensor_parallel,

@@ -16,6 +16,8 @@ from planner.optimize.collector import known_value
 from planner.plan import Plan
 from planner.workloads.base import Evaluation
 
+SOFTWARE = "software"
+"""The group of what the same software could do otherwise."""
 STEP = 0.1
 """How much better or worse a number is tried."""
 
@@ -27,7 +29,7 @@ _SOFTWARE = ("launch_time", "overhead")
 class Sensitivity:
     """A fact that is changed, and what the plan then reaches, by words such as ``10 % better``.
 
-    ``group``: ``hardware``, ``terms`` or ``question``.
+    ``group``: ``hardware``, ``terms``, ``software`` or ``question``.
     """
 
     name: str
@@ -90,10 +92,21 @@ _FACTS = (
 def sensitivities(
     plan: Plan, found: Evaluation, row: Mapping[str, Any], burst: int | None = None
 ) -> list[Sensitivity]:
-    """Each fact 10 % worse and better, other numbers of nodes, other lengths."""
+    """Each fact 10 % worse and better, other software, numbers of nodes and lengths."""
     facts = [*_FACTS, _software(plan)]
     changed = [_scaled(plan, fact, burst) for fact in facts]
-    return [*changed, *_nodes(plan, found, row, burst), *_lengths(plan, burst)]
+    others = _others(plan, found, row, burst)
+    return [*changed, *others, *_nodes(plan, found, row, burst), *_lengths(plan, burst)]
+
+
+def _others(
+    plan: Plan, found: Evaluation, row: Mapping[str, Any], burst: int | None
+) -> Iterator[Sensitivity]:
+    """Each way in which the same software could compute otherwise."""
+    for words, other in plan.workload.others(found.source, row).items():
+        changed = asked(settings={**plan.request.settings, **other})
+        outcomes = {words: outcome(plan, changed, burst)}
+        yield Sensitivity(name=next(iter(other)), group=SOFTWARE, outcomes=outcomes)
 
 
 def _software(plan: Plan) -> _Fact:

@@ -8,18 +8,30 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
+from planner import software_enums
 from planner.errors import InfeasibleError, LaunchError
 from planner.optimize.result_rows import full_rows
 from planner.pinned import PinnedPlan
 from planner.plan import Plan, evaluated, one_configuration
 from planner.request import Request
+from planner.software_enums import AttentionKernel
 from planner.specs.cluster import ClusterSpec
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
+from planner.terms import glossary
 from planner.training_objectives import TrainingObjective
 from planner.workloads.base import Evaluation
 from planner.workloads.deployments import DISAGGREGATED
+
+_AUTO = "auto"
+
+
+def _of_software(name: str) -> bool:
+    """Whether a parameter says how software computes, as its framework does where nobody says."""
+    term = glossary().get(name)
+    codes = None if term is None else term.codes
+    return codes is not None and codes.__module__ == software_enums.__name__
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +91,19 @@ class Job:
             if table.get(name) is not None:
                 return table[name]
         return None
+
+    def said_once(self, quantities: Mapping[str, Any]) -> dict[str, Any]:
+        """What an option table is given: no defaults, and attention as fused or by its kernel."""
+        told = dict(quantities)
+        own = [name for name, value in told.items() if value == _AUTO and _of_software(name)]
+        told |= dict.fromkeys(own)
+        kernel = told.get("attention_kernel")
+        if kernel == AttentionKernel.EAGER.word:
+            told |= {"attention_kernel": None, "flash_attention": False}
+        elif kernel is not None and "flash_attention" in told:
+            told["attention_kernel"] = kernel if told["flash_attention"] is not None else None
+            told["flash_attention"] = None
+        return told
 
     @property
     def workload(self) -> str:

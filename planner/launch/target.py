@@ -163,7 +163,7 @@ class Target:
 
     def settings(self, job: Job) -> Settings:
         """The options of a job that the table knows."""
-        return self.table.written(self.quantities(job))
+        return self.table.written(job.said_once(self.quantities(job)))
 
     def drafted(self, job: Job) -> Draft:
         """The job in the words of the target.

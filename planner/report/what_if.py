@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from planner.explaining.explanation import MEMORY, Explanation
-from planner.explaining.what_if import Sensitivity, change
+from planner.explaining.what_if import SOFTWARE, Sensitivity, change
 from planner.report.console import make_table, print_folded, print_title
 from planner.report.front import of_objective
 from planner.report.told import label, told
@@ -18,6 +18,7 @@ LEAST = 5e-4
 """Changes below this share are not told."""
 
 _TELLING = 2e-3
+_ASKED = (SOFTWARE, "question")
 _FACTS = 7
 _NARROW = 72
 _OPTIONS = ("10 % worse", "10 % better")
@@ -41,7 +42,7 @@ def print_sensitivities(console: Console, explained: Explanation, *, is_full: bo
 def what_if_rows(explained: Explanation, *, is_full: bool) -> Iterator[tuple[str, ...]]:
     """Cells under `HEADS`, a row for each fact and column that it moves, the most first."""
     own, columns = explained.row, explained.columns
-    facts = [one for one in explained.sensitivities if one.group != "question"]
+    facts = [one for one in explained.sensitivities if one.group not in _ASKED]
     moving = [one for one in facts if one.moved(own, columns) >= LEAST or _fails(one)]
     moving.sort(key=lambda one: -one.moved(own, _sorted_by(explained, one)))
     shown = moving if is_full else [one for one in moving if _is_telling(explained, one)][:_FACTS]
@@ -54,7 +55,7 @@ def what_if_rows(explained: Explanation, *, is_full: bool) -> Iterator[tuple[str
 def question_lines(explained: Explanation, *, is_full: bool) -> Iterator[str]:
     """Lines of other numbers of nodes and other lengths."""
     for one in explained.sensitivities:
-        if one.group == "question":
+        if one.group in _ASKED:
             yield from _question_lines(explained, one, is_full=is_full)
 
 
@@ -112,7 +113,8 @@ def _change(row: Mapping[str, Any], own: Mapping[str, Any], column: str) -> str:
 def _question_lines(explained: Explanation, one: Sensitivity, *, is_full: bool) -> Iterator[str]:
     """A line for each other answer: what it moves, in short the most telling columns alone."""
     costs = [name for name in explained.columns if "cost" in name]
-    shown = [*dict.fromkeys((explained.columns[0], _goal(explained), *costs))]
+    more = MEMORY if one.group == SOFTWARE else ()
+    shown = [*dict.fromkeys((explained.columns[0], _goal(explained), *costs, *more))]
     for reason, impossible in _impossible(one).items():
         yield f"{', '.join(impossible)}: impossible: {reason}"
     for words, found in one.outcomes.items():

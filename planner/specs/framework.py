@@ -50,6 +50,11 @@ class Execution:
     expert_launch_time: Seconds = 0.0
     """What each expert of a GPU adds to the forward pass of a layer, where their products are
     kernels of their own; a backward pass takes twice as long."""
+    expert_loop_time: Seconds = 0.0
+    """The host's time to launch the forward pass of one expert in a loop over them; 0 where it
+    has no such loop."""
+    module_gather_time: Seconds = 0.0
+    """The host's time to gather one matrix by itself, as ZeRO-3 does inside that loop."""
     expert_host_wait: Seconds = 0.0
     """What a layer with experts adds to each pass, forward, repeated and backward, where the host
     waits for the number of tokens of each expert before it launches their kernels; 0 where these
@@ -154,7 +159,9 @@ class Memory:
     """What is taken besides the model states, and what kernels keep."""
 
     per_logit: BytesOrZero
-    """Bytes per logit at the peak of the loss."""
+    """Bytes per logit at the peak of the loss that it has by default."""
+    per_logit_fused: BytesOrZero = 4.0
+    """The same of a fused loss: 16-bit logits and their gradient, if not more."""
     reserved: BytesOrZero
     """CUDA context, libraries and NCCL buffers of one GPU."""
     communication_buffer: BytesOrZero

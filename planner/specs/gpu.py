@@ -136,6 +136,14 @@ class Fp8AttentionEfficiency:
 
 
 @checked
+class AttentionKernelEfficiency:
+    """Rates of a training kernel of attention over those of the GPU's own, in 16 bit."""
+
+    forward: Fraction
+    backward: Fraction
+
+
+@checked
 class Efficiency:
     """What the kernels of a GPU reach, by operator kind and precision or head size.
 
@@ -143,8 +151,8 @@ class Efficiency:
     ``sustained_fp8_fraction`` and ``sustained_attention_fraction``: those of products in 8 bit and
     of attention, where they are others.
     ``portable_attention_fraction``: rate of attention kernels not written for this
-    architecture over that of its own; ``flash_attention_2_fraction``: that of FlashAttention-2,
-    where it is another one. ``attention_backward_fraction``: rate of the backward kernel over
+    architecture over that of its own; ``attention_kernels``: rates of kernels by name that are
+    neither. ``attention_backward_fraction``: rate of the backward kernel over
     that of the forward kernel. ``vector_product_fraction``: of the FP32 peak, what 16-bit
     products reach that have no kernels on tensor cores. ``gemm_table``: name of the table of
     measured 16-bit products, which ``gemm.bf16`` scales; ``gemm_table_bandwidth``: that of the
@@ -164,9 +172,9 @@ class Efficiency:
     attention_backward_fraction: Fraction
     sustained_fp8_fraction: Fraction | None = None
     sustained_attention_fraction: Fraction | None = None
-    flash_attention_2_fraction: Fraction | None = None
     vector_product_fraction: Fraction | None = None
     fp8_attention: Fp8AttentionEfficiency | None = None
+    attention_kernels: Mapping[str, AttentionKernelEfficiency] = field(default_factory=dict)
     gemm_table: str = ""
     gemm_table_bandwidth: BytesPerSecond | None = None
     wave_gemm: Mapping[str, WaveGemmEfficiency] = field(default_factory=dict)

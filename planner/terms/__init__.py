@@ -39,7 +39,7 @@ from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
-from planner import enums
+from planner import enums, software_enums
 
 _FORMATS = ("ComputePrecision", "Quantization", "CacheType")
 
@@ -74,7 +74,8 @@ class Term:
     def codes(self) -> Any:
         """The enumeration of a coded parameter, None of another."""
         kind, _, name = self.type.partition(":")
-        return getattr(enums, name) if kind in ("code", "level") else None
+        home = enums if hasattr(enums, name) else software_enums
+        return getattr(home, name) if kind in ("code", "level") else None
 
     @property
     def is_level(self) -> bool:

@@ -160,6 +160,8 @@ class Workload:
     settled : answers to the request's questions that a plan of this source was made with
     fitting : for a source and a configuration that is too large for it, settings that are not
     advice_rows : configurations that may be judged to find out what would help
+    usual : of a scene, what its profile does by default, where that is told
+    others : of a source and a row, settings that are worth trying instead, by what they change
     other_gpus : questions that name further GPUs
     precision : the parameter that is the precision of the matrices
     adapters : the kinds of adapters that it knows, none of them among them
@@ -189,6 +191,8 @@ class Workload:
     free: Callable[[Request, int | None], Mapping[str, Sequence[Any]]] = lambda *_: {}
     fitting: Callable[[Any, Any], Mapping[str, Any]] = lambda *_: {}
     advice_rows: int = 1_500_000
+    usual: Callable[[Scene], Mapping[str, str]] = lambda _: {}
+    others: Callable[[Source, Mapping[str, Any]], Mapping[str, Mapping[str, str]]] = lambda *_: {}
     other_gpus: tuple[str, ...] = ()
     precision: str = "precision"
     adapters: tuple[str, ...] = ("none",)

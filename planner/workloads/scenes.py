@@ -73,6 +73,8 @@ class Outer:
             for scene in self._inner(question, space, profile, place, others)
         ]
         sources, cells = self._sources(scenes)
+        if len(scenes) == 1:
+            self.notes.defaults.update(self.workload.usual(scenes[0][0]))
         return Searched(
             question=asked[0],
             space=spaces[0],

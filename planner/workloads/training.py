@@ -40,6 +40,7 @@ from planner.workloads.place import share_of_peak
 from planner.workloads.published_precision import SINGLE, has_precision, published_precision
 from planner.workloads.training_question import ask_training
 from planner.workloads.training_runs import TrainingSource
+from planner.workloads.training_software import other_software, usual_software
 from planner.workloads.training_timed import training_steps
 from planner.workloads.training_words import DEGREES, TOLD, beyond_positions, brief
 
@@ -236,9 +237,12 @@ def _in_short(row: Mapping[str, Any]) -> str:
 
 def _blamed(candidates: Candidates, rule: str) -> str:
     """The options of a configuration that its framework does not support."""
+    c: TrainingConfigurations = candidates.configurations
+    if rule == "attention_kernel":
+        kernel = word(rule, np.ravel(c.attention_kernel)[0])
+        return f"{kernel} on {candidates.source.setting.machine.gpu.name}"
     if rule != "framework":
         return ""
-    c: TrainingConfigurations = candidates.configurations
     asked = unsupported(c, candidates.source.setting.framework)
     return ", ".join(
         f"{option}={word(option, np.ravel(getattr(c, option))[0])}"
@@ -266,6 +270,8 @@ TRAIN = Workload(
     advice_rows=30_000_000,
     adapters=(AdapterKind.NONE, AdapterKind.LORA, AdapterKind.QLORA),
     suits=lambda question, framework: _suits(question.work, framework),
+    usual=usual_software,
+    others=other_software,
     open_facts=open_training,
     weighed=("calendar_time_days", "cost_usd", "num_gpus", "energy_kwh"),
     ties=("throughput", "step_time", "time_to_train", "gpu_hours", "cost"),

@@ -48,7 +48,7 @@ def _steps(c: TrainingConfigurations, setting: Setting, peak_memory: FloatArray)
     domain = setting.machine.cluster.scale_up.domain_size
     tokens = setting.workload.sequence_length / c.context_parallel
     yield 2, (c.context_parallel > 1) & (tokens < FEWEST_TOKENS)
-    options = (~c.flash_attention, c.offload != Offload.NONE, c.fp8_attention)
+    options = (~c.fused_attention, c.offload != Offload.NONE, c.fp8_attention)
     yield 4, total(options)
     yield 2, c.tensor_parallel > domain
     yield 2, c.expert_parallel > domain

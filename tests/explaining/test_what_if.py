@@ -125,6 +125,18 @@ def test_other_lengths_are_asked_anew():
     assert twice.row["time_to_first_token_s"] > explained("served").row["time_to_first_token_s"]
 
 
+def test_faster_kernels_of_attention_are_tried():
+    asked = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "num_gpus": 8, "framework": "fsdp"}
+    asked |= {"sequence_length": 32_768, "global_batch_size": 8}
+    settings = {"recompute": "full", "zero_stage": 3}
+    found = planner.explain(**asked, settings=settings)
+    (tried,) = (one for one in found.sensitivities if one.name == "attention_kernel")
+    ((words, reached),) = tried.outcomes.items()
+    assert words == "attention_kernel fa3 instead of fa2"
+    other = planner.estimate(**asked, settings={**settings, "attention_kernel": "fa3"})
+    assert reached.row["step_time_s"] == pytest.approx(float(other.table()["step_time_s"][0]))
+
+
 def test_less_memory_may_not_fit():
     found = planner.explain(
         model="llama-65b",

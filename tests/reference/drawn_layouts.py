@@ -25,7 +25,9 @@ from planner.enums import (
 )
 from planner.estimators.share import Setting
 from planner.plan import make_plan
+from planner.software_enums import AttentionKernel, ExpertCompute, LossKernel
 from planner.specs.catalogue import Catalogue, names
+from planner.specs.gpu import GpuSpec
 from planner.specs.workload import TrainingWorkload
 
 MODELS = {
@@ -124,6 +126,9 @@ def make_table(layouts: list[Layout]) -> TrainingConfigurations:
         "offload": lambda word: Offload[word.upper()],
         "precision": lambda word: ComputePrecision[word.upper()],
         "fp8_recipe": lambda word: Fp8Recipe[word.upper()],
+        "attention_kernel": lambda word: AttentionKernel[word.upper()],
+        "loss": lambda word: LossKernel[word.upper()],
+        "expert_compute": lambda word: ExpertCompute[word.upper()],
         "optimizer": lambda word: OptimizerKind[word.upper()],
         "optimizer_state_precision": lambda word: StatePrecision[word.upper()],
         "main_params_precision": lambda word: MainPrecision[word.upper()],
@@ -176,7 +181,11 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         offload=choose(["none", "none", *f.offloading.kinds]),
         precision=precision,
         sequence_parallel=t > 1 and choose([True, True, False]),
-        flash_attention=choose([True, True, False]),
+        flash_attention=(flash := choose([True, True, False])),
+        attention_kernel=choose(["auto", *draw_kernels(gpu, flash)]),
+        expert_compute=choose(["auto", "grouped", "loop" if may_loop(setting) else "auto"]),
+        loss=(loss := choose(LossKernel.words())),
+        loss_chunks=choose([0, 4]) if loss in ("chunked", "linear") else 0,
         fp8_attention=kernels and precision in ("fp8", "fp4") and choose([True, False]),
         fp8_recipe=choose(recipes) if precision == "fp8" else "auto",
         data_parallel_replicas=choose([1, 1, 2, 4]) if f.hybrid_sharding and d > 1 else 1,
@@ -190,6 +199,23 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         stage3_max_live_parameters=choose([0, 1e7, 1e12]) if f.memory.max_live_parameters else 0,
         **draw_options(choose, setting, t, p, v),
     )
+
+
+def may_loop(setting: Setting) -> bool:
+    """Whether experts may be a loop."""
+    return setting.framework.execution.expert_loop_time > 0 and setting.model.num_experts > 0
+
+
+def draw_kernels(gpu: GpuSpec, fused: bool) -> list[str]:
+    """Kernels of attention that a GPU has."""
+    modern = gpu.architecture not in ("volta", "turing") and gpu.vendor == "NVIDIA"
+    has = {
+        "fa2": modern or gpu.vendor == "AMD",
+        "fa3": gpu.architecture == "hopper",
+        "fa4": gpu.architecture in ("hopper", "blackwell"),
+        "cudnn": modern,
+    }
+    return [name for name in AttentionKernel.words() if fused and has.get(name, name != "eager")]
 
 
 def draw_options(choose: Any, setting: Setting, t: int, p: int, v: int) -> dict[str, Any]:
@@ -234,6 +260,10 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         flash_attention=choose([True, False]),
         fp8_attention=choose([True, False, False]),
         fp8_recipe=choose(["auto", "auto", *Fp8Recipe.words()]),
+        attention_kernel=choose(["auto"] * 8 + AttentionKernel.words()),
+        loss=choose(["auto", *LossKernel.words()]),
+        expert_compute=choose(["auto"] * 3 + ExpertCompute.words()),
+        loss_chunks=choose([0, 0, 1, 16]),
         data_parallel_replicas=choose([1, 2, 3]),
         optimizer=choose(["adam", "adam", *OptimizerKind.words()]),
         optimizer_state_precision=choose(["framework", "framework", *StatePrecision.words()]),

@@ -73,7 +73,7 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
 
 def repeats_outputs(world: World, layout: Layout) -> bool:
     """Whether selective recomputation makes cheap outputs of a model with experts again."""
-    wanted = world.framework.execution.selective_outputs and layout.flash_attention
+    wanted = world.framework.execution.selective_outputs and layout.fused
     return wanted and world.model.num_experts > 0
 
 
@@ -102,7 +102,7 @@ def _attention(
     if attention.kind == "latent":
         rank = attention.q_lora_rank + attention.kv_lora_rank + attention.qk_rope_head_dim
         kept["latents"] = 2 * own * rank
-    if layout.flash_attention:
+    if layout.fused:
         kept["log_sum_exp"] = 4 * n * a
     elif recompute != "selective":
         scores = a * n * world.workload.sequence_length

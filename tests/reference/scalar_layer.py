@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from remembered import remembered
 from scalar_activations import repeats_outputs
 from scalar_adapters import adapter_times, frozen, saves
+from scalar_attention import attention_kernels, kernel_rates
+from scalar_loss import logit_passes
 from scalar_machine import (
     Layout,
     World,
@@ -145,7 +147,7 @@ def logits(world: World, layout: Layout) -> Ops:
     columns = world.model.vocab_size / layout.tensor_parallel
     bits, is_frozen = world.sixteen_bit, frozen(world) and not saves(world)
     final = _linear(world, layout, n, columns, h, precision=bits, is_frozen=is_frozen)
-    loss = elementwise(world, 2 * world.framework.execution.loss_passes * n * columns) / 2
+    loss = elementwise(world, 2 * logit_passes(world, layout) * n * columns) / 2
     total = collective(world, "all_reduce", 2 * n * h, layout.tensor_parallel, 1)
     return {
         "final_norm": _once(_memory(world, own_tokens(world, layout) * h, 4, 6)),
@@ -266,7 +268,7 @@ def _indexer(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
 
 def softmax_falls_back(world: World, layout: Layout, attention: AttentionSpec | None) -> bool:
     """Megatron's softmax kernel takes multiples of 4 matrices."""
-    if layout.flash_attention or attention is None or attention.has_state:
+    if layout.fused or attention is None or attention.has_state:
         return False
     matrices = layout.micro_batch_size * attention.num_attention_heads // layout.tensor_parallel
     return matrices % world.framework.execution.softmax_multiple > 0
@@ -276,7 +278,7 @@ def _attention(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
     s, b = world.workload.sequence_length, layout.micro_batch_size
     a, d, dv = attention.num_attention_heads, attention.head_dim, value_dim(attention)
     a /= layout.tensor_parallel
-    if not layout.flash_attention:
+    if not layout.fused:
         precision = world.sixteen_bit
         passes = world.framework.execution.softmax_passes
         if softmax_falls_back(world, layout, attention):  # fp32 kernels: 36 bytes for 4
@@ -288,7 +290,8 @@ def _attention(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
         time += elementwise(world, 2 * passes * b * a * s * s)
         return {"core": Op(forward=time, backward=2 * time, selective=1.0)}
     forward = fused_attention(world, attention, layout)
-    backward = 2.5 * forward / world.gpu.efficiency.attention_backward_fraction
+    ahead, behind = kernel_rates(world.gpu.efficiency, attention_kernels(world, layout))
+    backward = 2.5 * forward / world.gpu.efficiency.attention_backward_fraction * ahead / behind
     rates = world.gpu.efficiency.fp8_attention
     if layout.fp8_attention and rates is not None:
         forward, backward = forward / rates.forward, backward / rates.backward

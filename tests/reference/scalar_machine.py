@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from scalar_attention import attention_kernels, kernel_rates
 from scalar_table import tabulated_flops
 
 from planner.specs.cluster import ClusterSpec
@@ -69,6 +70,10 @@ class Layout:
     flash_attention: bool = True
     fp8_attention: bool = False
     fp8_recipe: str = "auto"
+    attention_kernel: str = "auto"
+    expert_compute: str = "auto"
+    loss: str = "auto"
+    loss_chunks: int = 0
     optimizer: str = "adam"
     optimizer_state_precision: str = "framework"
     main_params_precision: str = "framework"
@@ -85,6 +90,10 @@ class Layout:
     cp_comm_type: str = "p2p"
     tp_comm_overlap: bool = False
     pipeline_schedule: str = "one_forward_one_backward"
+
+    @property
+    def fused(self) -> bool:
+        return self.flash_attention and self.attention_kernel != "eager"
 
     @property
     def data_parallel(self) -> float:
@@ -267,7 +276,7 @@ def fused_attention(world: World, attention: AttentionSpec, layout: Layout) -> f
     mean_keys = (window * (window + 1) / 2 + (s - window) * window) / s
     dims = attention.head_dim + value_dim(attention)
     n = tokens(world, layout)
-    written_for = world.framework.execution.attention_kernels
+    written_for = attention_kernels(world, layout)
     kernel = SimpleNamespace(heads=a, head_dim=attention.head_dim, kernels=written_for)
     num_bytes = 2 * n * (a + key_heads(attention, layout)) * dims
     c, steps = layout.context_parallel, 1.0
@@ -290,11 +299,7 @@ def fused_kernel(
     tiles = layout.micro_batch_size * kernel.heads * math.ceil(s / 128)
     waves = tiles / (world.gpu.num_multiprocessors or 128)
     work = flops * (1 + e.wave_fill / waves) * (1 + e.sequence_offset / s)
-    rates = {
-        "native": 1.0,
-        "flash_attention_2": world.gpu.efficiency.flash_attention_2_fraction,
-    }
-    work /= rates.get(kernel.kernels) or world.gpu.efficiency.portable_attention_fraction
+    work /= kernel_rates(world.gpu.efficiency, kernel.kernels)[0]
     own = world.gpu.efficiency.sustained_attention_fraction
     return roofline(world, e, work, num_bytes, world.sixteen_bit, own)
 

@@ -80,7 +80,7 @@ def _sequence(world: World, c: Layout) -> set[str]:
     return _named(
         sequence_parallel=c.sequence_parallel and c.tensor_parallel == 1,
         sequence_length=world.workload.sequence_length % pieces != 0,
-        context_parallel=c.context_parallel > 1 and not c.flash_attention,
+        context_parallel=c.context_parallel > 1 and not c.fused,
         cp_comm_type=c.cp_comm_type == "a2a" and c.context_parallel > 1 and _odd_heads(world, c),
         tp_comm_overlap=c.tp_comm_overlap and not (c.tensor_parallel > 1 and c.sequence_parallel),
     )
@@ -98,6 +98,7 @@ def _experts(world: World, c: Layout) -> set[str]:
     }
     part = any(width % c.expert_tensor_parallel for width in widths)
     routed = c.token_dispatcher != "auto" or c.expert_imbalance > 1 or c.expert_capacity_factor > 0
+    routed |= c.expert_compute == "loop"
     blocks = [g.feed_forward for g in world.model.layer_groups if g.feed_forward]
     apart = [one.num_experts / one.num_experts_per_tok for one in blocks if one.num_experts]
     crowded = sparse and c.expert_imbalance > max(apart)
@@ -129,18 +130,38 @@ def _options(world: World, c: Layout) -> set[str]:
     cores = [g.attention for g in world.model.layer_groups if g.attention]
     wide = any(core.head_dim > 192 for core in cores if core.kind not in ("linear", "mamba2"))
     kernels = world.gpu.efficiency.fp8_attention is not None and not wide
-    usable = kernels and c.flash_attention and c.precision in ("fp8", "fp4")
+    usable = kernels and c.fused and c.precision in ("fp8", "fp4")
     lacks = {
         "mxfp8": "fp4" not in world.gpu.peak_flops,
         "blockwise": "fp8_block" not in world.gpu.efficiency.quantized_gemm,
     }.get(c.fp8_recipe, False)
+    widest = max((core.head_dim for core in cores if core.kind not in _STATES), default=0)
     return _named(
+        attention_kernel=_no_kernel(world, c, widest),
+        loss_chunks=c.loss_chunks > 0 and c.loss not in ("chunked", "linear"),
         fp8_recipe=lacks or (c.fp8_recipe != "auto" and c.precision != "fp8"),
         recompute_num_layers=some and (c.recompute != "full" or not part),
         fp8_attention=c.fp8_attention and not usable,
         optimizer_in_backward=c.optimizer_in_backward
         and (c.num_micro_batches > 1 or c.pipeline_parallel > 1 or c.offload != "none"),
     )
+
+
+_STATES = ("linear", "mamba2")
+
+
+def _no_kernel(world: World, c: Layout, widest: int) -> bool:
+    gpu, kernel = world.gpu, c.attention_kernel
+    modern = gpu.vendor == "NVIDIA" and gpu.architecture not in ("pascal", "volta", "turing")
+    runs = {
+        "fa2": modern or gpu.vendor == "AMD",
+        "fa3": gpu.architecture == "hopper",
+        "fa4": gpu.architecture in ("hopper", "blackwell"),
+        "cudnn": modern,
+    }
+    too_wide = kernel in ("fa2", "fa3", "fa4") and widest > 256
+    unfused = kernel not in ("auto", "eager") and not c.flash_attention
+    return not runs.get(kernel, True) or too_wide or unfused
 
 
 def _support(world: World, c: Layout) -> set[str]:
@@ -165,6 +186,7 @@ def _support(world: World, c: Layout) -> set[str]:
     lacking |= c.stage3_max_live_parameters > 0 and not profile.memory.max_live_parameters
     lacking |= c.expert_tensor_parallel > 1 and not profile.expert_tensor_parallel
     lacking |= c.overlap_expert_parallel and not profile.expert_overlap
+    lacking |= c.expert_compute == "loop" and not profile.execution.expert_loop_time
     lacking |= c.token_dispatcher not in ("auto", *profile.token_dispatchers)
     lacking |= c.cp_comm_type == "a2a" and not profile.head_exchange
     lacking |= c.tp_comm_overlap and not profile.overlap.asynchronous_tensor_parallel

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import scalar_machine
+from scalar_attention import kernel_rates
 
 from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
@@ -248,8 +249,7 @@ def prompt_attention(
     work = flops / world.execution.compute_fraction
     work *= 1 + e.wave_fill * (world.gpu.num_multiprocessors or 128) / tiles
     work *= 1 + e.sequence_offset / queries
-    rates = {"native": 1.0, "flash_attention_2": efficiency.flash_attention_2_fraction}
-    work /= rates.get(world.execution.attention_kernels) or efficiency.portable_attention_fraction
+    work /= kernel_rates(efficiency, world.execution.attention_kernels)[0]
     own = efficiency.sustained_attention_fraction
     time = scalar_machine.roofline(world, e, work, num_bytes, world.sixteen_bit, own)  # type: ignore[arg-type]
     scores = flops / (4 * head_dim)

@@ -22,6 +22,8 @@ from scalar_adapters import (
 )
 from scalar_gathered import gathered
 from scalar_layer import Ops, accumulation, embedding, layer, logits, prediction, softmax_falls_back
+from scalar_loop import loop_launches
+from scalar_loss import logit_bytes
 from scalar_machine import (
     Layout,
     World,
@@ -102,10 +104,12 @@ def stage_parts(world: World, layout: Layout, stage: int, aside: Parts | None = 
         time = launch * blocks / 2 + launches(world, layout, group)
         if softmax_falls_back(world, layout, group.attention):  # five kernels more than 18
             time += launch * 5 / 18
+        looped = loop_launches(world, layout, group)
+        time += looped
         added = accumulation(world, layout, trained_in_layer(world, layout, group))
         again = repeated_layers(world, layout) * time
         if layout.recompute == "feed_forward" and group.feed_forward:
-            again = launch / 2
+            again = launch / 2 + looped
         ops = behind_others(world, layout, layer(world, layout, group) | added)
         sparse = group.feed_forward is not None and group.feed_forward.num_experts > 0
         host = world.framework.execution.expert_host_wait * sparse
@@ -286,7 +290,7 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
     if stage == layout.pipeline_parallel - 1:
         tokens = layout.micro_batch_size * world.workload.sequence_length / layout.context_parallel
         vocabulary = model.vocab_size / layout.tensor_parallel
-        loss = memory.per_logit * tokens * vocabulary
+        loss = logit_bytes(world, layout) * tokens * vocabulary
         read = 2 * own_tokens(world, layout) * 2 * (2 * model.hidden_size)
         working = max(working, loss + model.mtp_num_layers * (loss + read))
     whole = _states(world, layout, stage) | {

@@ -1,7 +1,9 @@
 """What a run says of its framework: its release, graphs, and exchange of tokens."""
 
 import pytest
-from sample_runs import case
+from sample_runs import case, run_of
+
+from planner.validation.training.cases import training_case
 
 FP8 = {"gpu": "h100-sxm-80gb", "precision": "fp8"}
 
@@ -78,3 +80,13 @@ def test_an_exchange_of_tokens_that_is_named_has_several_ranks(library, changes,
     experts = {"num_experts": "8", "num_experts_per_tok": "2", "moe_intermediate_size": "1024"}
     found = case(library, **(sizes | experts | changes))
     assert {layout.expert_parallel for layout in found.layouts} == ranks
+
+
+def test_experts_of_transformers_are_a_loop_in_runs_up_to_2025(library):
+    def ways(year, **shape):
+        run = run_of(framework="HF Trainer/TRL", year=year, tensor_parallel="1", **shape)
+        return {layout.expert_compute.word for layout in training_case(run, library).layouts}
+
+    experts = {"num_experts": "8", "num_experts_per_tok": "2", "moe_intermediate_size": "512"}
+    assert ways("2025", **experts) == {"loop"}
+    assert ways("2026", **experts) == ways("2025") == {"auto"}

@@ -241,7 +241,7 @@ class Kernels:
             heads,
             np.maximum(queries, 1.0),
             head_dim,
-            kernels=kernels,
+            rate=self.machine.attention_rate(kernels),
         )
         return np.where(np.asarray(prompts) > 0, time, 0.0)
 

@@ -46,6 +46,10 @@ def quantities(job: Job) -> Mapping[str, Any]:
         "recompute": None,
         "recompute_num_layers": None,
         "flash_attention": None,
+        "attention_kernel": None,
+        "expert_compute": None,
+        "loss": None,
+        "loss_chunks": None,
     }
 
 

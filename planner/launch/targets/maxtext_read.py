@@ -27,7 +27,10 @@ _SIZES = (
     "base_num_query_heads",
     "base_config",
 )
-_TABLE = ("recompute", "offload", "precision", "flash_attention", "adapter", "mtp_num_layers")
+_TABLE = (
+    *("recompute", "offload", "precision", "flash_attention", "attention_kernel"),
+    *("adapter", "mtp_num_layers"),
+)
 
 
 def starts(words: Sequence[str]) -> bool:

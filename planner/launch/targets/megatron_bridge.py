@@ -17,6 +17,7 @@ from planner.launch.targets.megatron_shape import shape_words, strange_parts
 
 _VERSION = "megatron-bridge 0.6.2"
 _NARROW = 2
+_FUSED_LOSS = 4  # bytes per logit
 """Bytes of a gradient that is exchanged in 16 bit."""
 _UNSAVED = "checkpoint.save=null"
 _SPLIT = {"embedding_in_split": False, "loss_in_split": False}
@@ -84,10 +85,15 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         "flex_backend": ("hybridep" if merged else "deepep")
         if _dispatcher(job, execution.deduplicated_dispatch or merged) == "flex"
         else None,
-        "loss_fusion": "te" if job.profile.memory.per_logit <= 4 else "native",  # bytes
+        "loss_fusion": _loss_fusion(job),
         "recompute_modules": (shared.get("recompute_modules") or "").replace(" ", ",") or None,
         "offload_modules": (shared.get("offload_modules") or "").replace(" ", ",") or None,
     }
+
+
+def _loss_fusion(job: Job) -> str:
+    is_fused = job["loss"] == "fused" or job.profile.memory.per_logit <= _FUSED_LOSS
+    return "te" if is_fused else "native"
 
 
 def _dispatcher(job: Job, is_flexible: bool) -> str | None:

@@ -60,6 +60,8 @@ def answers(reading: Reading) -> Answers:
     values, notes = dict(read.values), list(read.notes)
     values["zero_stage"], told = _zero(reading, config, str(values["precision"]))
     values["flash_attention"] = str("--use-flash-attn" in options).lower()
+    if kernel := reading.value("attention_kernel"):
+        values["attention_kernel"] = kernel
     values["offload"] = _offload(reading, config)
     defaults = {name: text for name, text in read.defaults.items() if name not in _DECIDED}
     return replace(

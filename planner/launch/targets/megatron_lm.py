@@ -40,7 +40,7 @@ def backend_words(job: Job) -> dict[str, Any]:
     FlashAttention 2 refuses values of another width than keys, as latent attention has them.
     """
     is_latent = any(each.kv_lora_rank for each in job.model.attentions)
-    if not (is_latent and job["flash_attention"]):
+    if not (is_latent and job["flash_attention"]) or job["attention_kernel"] != "auto":
         return {}
     return {"flash_attention": None, "latent_backend": "auto"}
 

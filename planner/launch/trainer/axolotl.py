@@ -72,7 +72,7 @@ _WORDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "flash_attention": {"true": ("--attn_implementation", "flash_attention_2")},
     "sdp_attention": {"true": ("--attn_implementation", "sdpa")},
     "xformers_attention": {"true": ("--attn_implementation", "sdpa")},
-    "flex_attention": {"true": ("--attn_implementation", "sdpa")},
+    "flex_attention": {"true": ("--attn_implementation", "flex_attention")},
     "eager_attention": {"true": ("--attn_implementation", "eager")},
     "lora_target_linear": {"true": ("--lora_target_modules", "all-linear")},
     "lora_mlp_kernel": {"true": ("--use_liger_kernel", "true")},
@@ -111,6 +111,9 @@ def axolotl_answers(reading: Reading) -> Answers:
         values["precision"] = "fp8"
     if text_of_key(documents, "gradient_checkpointing") in ("offload", "offload_disk"):
         values["offload"] = "activations"
+    values |= _loss(documents, values)
+    if experts := _EXPERTS.get(text_of_key(documents, "experts_implementation") or ""):
+        values["expert_compute"] = experts
     told = {name: reason for name, reason in defaults.items() if name in values}
     notes = list(answers.notes)
     if text_of_key(documents, "selective_checkpointing") not in (None, "false"):
@@ -118,6 +121,28 @@ def axolotl_answers(reading: Reading) -> Answers:
     return replace(
         answers, values=values, defaults={**answers.defaults, **told}, notes=tuple(notes)
     )
+
+
+_EXPERTS = {"eager": "loop", "grouped_mm": "grouped"}
+# Keys that say it, in this order where there are several.
+_LOSSES = {
+    "cut_cross_entropy": "linear",
+    "liger_fused_linear_cross_entropy": "linear",
+    "liger_cross_entropy": "fused",
+    "chunked_cross_entropy": "chunked",
+}
+
+
+def _loss(documents: list[Found], values: Mapping[str, Any]) -> dict[str, Any]:
+    """How the loss is computed: kernels of adapters say nothing of it."""
+    named = [word for key, word in _LOSSES.items() if text_of_key(documents, key) == "true"]
+    if not named:
+        return {"loss": "auto"} if "loss" in values else {}
+    found: dict[str, Any] = {"loss": named[0]}
+    chunks = text_of_key(documents, "chunked_cross_entropy_num_chunks") or ""
+    if named[0] == "chunked" and chunks.isdecimal():
+        found["loss_chunks"] = int(chunks)
+    return found
 
 
 def text_of_key(documents: list[Found], key: str) -> str | None:

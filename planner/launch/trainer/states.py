@@ -135,6 +135,12 @@ def kernels_said(said: Said, found: Collected) -> None:
         found.values["recompute"] = recompute
     flash = said.script.get("flash_attention")
     found.values["flash_attention"] = "true" if flash is None else flash.value
+    kernel = said.of("script", "attention_kernel")
+    if kernel is not None:
+        found.values["attention_kernel"] = kernel
+    loss = said.of("script", "loss")
+    if loss is not None:
+        found.values["loss"] = loss
 
 
 def precision_said(said: Said, found: Collected) -> None:

@@ -174,6 +174,10 @@ def script_quantities(job: Job) -> Mapping[str, Any]:
         "precision": job["precision"],
         "weights_type": _weights_type(job),
         "flash_attention": job["flash_attention"] if supervised else None,
+        "attention_kernel": job["attention_kernel"] if supervised else None,
+        "expert_compute": job["expert_compute"],
+        "loss": job["loss"],
+        "loss_chunks": job["loss_chunks"],
         "fp8_attention": job["fp8_attention"],
         "recompute": job["recompute"],
         "recompute_num_layers": job["recompute_num_layers"],
@@ -207,7 +211,7 @@ def _weights_type(job: Job) -> str:
 def script_settings(job: Job, **quantities: Any) -> Settings:
     """The script's arguments; ``quantities`` replace those of the job, None says nothing."""
     table = OptionTable.load("transformers")
-    return table.written({**script_quantities(job), **quantities})
+    return table.written(job.said_once({**script_quantities(job), **quantities}))
 
 
 def script_arguments(job: Job, settings: Settings, *more: Argument) -> tuple[Argument, ...]:

@@ -15,6 +15,7 @@ from planner.enums import AdapterKind, AdapterTargets, Padding, SavedModules
 from planner.errors import SpecError
 from planner.estimators.machine import Machine
 from planner.estimators.share import Setting
+from planner.software_enums import LossKernel
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import MOST_MODULES, ModelSpec
 from planner.specs.multi_token import with_mtp
@@ -43,10 +44,8 @@ _FROM_SCRATCH = ("", "pretrain", "pretraining")
 # Where a run does not say: the rank of MLPerf's LoRA task.
 _LORA_RANK = 16
 _LONGEST_SEQUENCE = 100_000_000
-EAGER_LOSS = 14.0
-"""Bytes per logit: 16 bits, a float32 copy, its log-softmax, and the gradients of both."""
-CHUNKED_LOSS = 0.5
-"""Bytes per logit where the last layer and the loss take a part of the tokens at a time."""
+_LOSSES = {code.word: code for code in LossKernel} | {"chunked": LossKernel.LINEAR}
+"""Of runs, of which chunked says that the last matrix takes a part of the tokens at a time, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,10 +162,10 @@ def training_case(run: Run, library: Library) -> TrainingCase:
     rule = framework_rule(_framework(run))
     length = _length(run, rule)
     model = _trained(run, model_of(run, library), rule, adapter)
-    loss = _loss(run, rule)
+    loss, code = _loss(run, rule)
     rule = _rule(rule, run, adapter, loss)
     shipped = library.framework(rule.profile)
-    with_loss = _with_loss(shipped, rule, loss)
+    with_loss = _with_loss(shipped, rule)
     profile = _with_dispatch(_with_stored_inputs(with_loss, run, adapter), run)
     profile = _without_host_waits(profile, run)
     cluster = run_cluster(run, gpu)
@@ -185,9 +184,9 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         framework=profile,
         rule=rule,
         sequence_length=length,
-        layouts=tuple(layouts(context)),
+        layouts=tuple(replace(each, loss=code) for each in layouts(context)),
         memory_kind=memory_kind(run),
-        own_loss=with_loss != shipped,
+        own_loss=with_loss != shipped or code != LossKernel.AUTO,
         adapter=adapter,
         lora_rank=run.count("lora_rank") or _LORA_RANK,
         modules_to_save=_saved_modules(run, adapter),
@@ -266,14 +265,11 @@ def _rule(rule: FrameworkRule, run: Run, adapter: AdapterKind, loss: str) -> Fra
     return rule if alone else replace(rule, profile=rule.sharded_profile)
 
 
-def _with_loss(profile: FrameworkProfile, rule: FrameworkRule, loss: str) -> FrameworkProfile:
-    """The profile with the loss of a run."""
-    per_logit = profile.memory.per_logit if rule.per_logit is None else rule.per_logit
-    per_logit = {
-        "eager": max(per_logit, EAGER_LOSS),
-        "chunked": min(per_logit, CHUNKED_LOSS),
-    }.get(loss, per_logit)
-    return replace(profile, memory=replace(profile.memory, per_logit=per_logit))
+def _with_loss(profile: FrameworkProfile, rule: FrameworkRule) -> FrameworkProfile:
+    """The profile with the loss that a framework has, where the profile is of another one."""
+    if rule.per_logit is None:
+        return profile
+    return replace(profile, memory=replace(profile.memory, per_logit=rule.per_logit))
 
 
 def _with_stored_inputs(
@@ -304,10 +300,17 @@ def _without_host_waits(profile: FrameworkProfile, run: Run) -> FrameworkProfile
     return replace(profile, execution=replace(profile.execution, expert_host_wait=0.0))
 
 
-def _loss(run: Run, rule: FrameworkRule) -> str:
-    """How a run computes its loss: its own column, else its framework and year."""
+def _loss(run: Run, rule: FrameworkRule) -> tuple[str, LossKernel]:
+    """How a run computes its loss: its own column, else its framework and year.
+
+    That of a framework that fuses it is that of its profile.
+    """
     fused = since(rule.fused_loss_from, run.number("year"))
-    return run.word("loss") or ("fused" if fused else "eager")
+    word = run.word("loss") or ("fused" if fused else "eager")
+    if word not in _LOSSES:
+        raise NotPredicted(f"loss {word!r} is not {', '.join(_LOSSES)}")
+    code = LossKernel.AUTO if word == "fused" and not run.word("loss") else _LOSSES[word]
+    return word, code
 
 
 def memory_kind(run: Run) -> MemoryKind:

@@ -23,6 +23,7 @@ from planner.enums import (
 )
 from planner.estimators.parameters import count_parameters
 from planner.formulas.adapters import NF4_BYTES
+from planner.software_enums import AttentionKernel, ExpertCompute, LossKernel
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -78,6 +79,10 @@ class Layout:
     flash_attention: bool
     fp8_attention: bool
     fp8_recipe: Fp8Recipe
+    attention_kernel: AttentionKernel = AttentionKernel.AUTO
+    expert_compute: ExpertCompute = ExpertCompute.AUTO
+    loss: LossKernel = LossKernel.AUTO
+    loss_chunks: int = 0
     optimizer: OptimizerKind = OptimizerKind.ADAM
     optimizer_state_precision: StatePrecision = StatePrecision.FRAMEWORK
     main_params_precision: MainPrecision = MainPrecision.FRAMEWORK
@@ -209,7 +214,7 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         fp8_attention=bool(context.run.flag("fp8_attention")),
         fp8_recipe=Fp8Recipe.AUTO,
         **told_states(context.run),
-        **options_of(context.run, context.profile),
+        **options_of(context.run, context.profile, context.rule, context.gpu, context.model),
     )
 
 

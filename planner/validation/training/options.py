@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from planner.confidence.frameworks import FrameworkRule
+from planner.configurations.software_rules import has_kernel
 from planner.configurations.training import TrainingConfigurations
+from planner.software_enums import AttentionKernel, ExpertCompute
 from planner.specs.framework import FrameworkProfile
+from planner.specs.gpu import GpuSpec
+from planner.specs.model import ModelSpec
 from planner.terms import glossary
 from planner.validation.models import NotPredicted
 from planner.validation.runs import Run
 
 
-def options_of(run: Run, profile: FrameworkProfile) -> dict[str, Any]:
+def options_of(
+    run: Run, profile: FrameworkProfile, rule: FrameworkRule, gpu: GpuSpec, model: ModelSpec
+) -> dict[str, Any]:
     """What few runs set, as a run or its framework says, in the words of ``Layout``.
 
     Raises
@@ -23,6 +30,8 @@ def options_of(run: Run, profile: FrameworkProfile) -> dict[str, Any]:
     words = {
         "cp_comm_type": run.word("cp_comm_type") or profile.cp_comm_type,
         "pipeline_schedule": run.word("pipeline_schedule"),
+        "attention_kernel": run.word("attention_kernel") or _kernel(rule, gpu),
+        "expert_compute": run.word("expert_compute") or _experts(run, profile, rule, model),
     }
     return {
         "expert_tensor_parallel": run.count("expert_tensor_parallel") or 1,
@@ -31,6 +40,20 @@ def options_of(run: Run, profile: FrameworkProfile) -> dict[str, Any]:
         "expert_imbalance": max(run.number("expert_imbalance") or 1.0, 1.0),
         **{name: _code(name, word) if word else plain[name] for name, word in words.items()},
     }
+
+
+def _kernel(rule: FrameworkRule, gpu: GpuSpec) -> str:
+    """The kernels of attention that a framework usually has, where the GPU has them."""
+    usual = AttentionKernel[rule.attention_kernel.upper()]
+    return (usual if has_kernel(gpu, usual) else AttentionKernel.AUTO).word
+
+
+def _experts(run: Run, profile: FrameworkProfile, rule: FrameworkRule, model: ModelSpec) -> str:
+    """A loop up to the year in which its framework left it; a run of no year is of today."""
+    year, last = run.number("year"), rule.loops_experts_until
+    may_loop = profile.execution.expert_loop_time > 0 and model.num_experts > 0
+    loops = may_loop and year is not None and last is not None and year <= last
+    return (ExpertCompute.LOOP if loops else ExpertCompute.AUTO).word
 
 
 def _code(name: str, word: str) -> Any:

@@ -60,7 +60,12 @@ def come_back(made: Job) -> None:
         draft = TARGET.drafted(made)
     except LaunchError:
         reject()
-    assert lost(TARGET, made, TARGET.read(found_of(TARGET, draft)), derived=True) == {}
+    answers = TARGET.read(found_of(TARGET, draft))
+    wrong = lost(TARGET, made, answers, derived=True)
+    # A file names the kernels that its framework runs.
+    kernel = wrong.pop("attention_kernel", ("auto", "cudnn"))
+    assert kernel == ("auto", "cudnn")
+    assert wrong == {}
 
 
 @SOME

@@ -1,0 +1,101 @@
+"""The kernels of attention: their rates on each generation of GPUs, and what they change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner import Request
+from planner.configurations.training import TrainingConfigurations
+from planner.enums import AttentionKernels
+from planner.estimators.attention_rates import rate_of_class, rates
+from planner.estimators.ideal import ideal_hardware
+from planner.estimators.layer_operators import layer_operators
+from planner.estimators.share import Share
+from planner.layers.model import layer_of
+from planner.plan import evaluated, make_plan, one_configuration
+from planner.software_enums import AttentionKernel
+from planner.specs.catalogue import Catalogue
+
+
+def _row(**asked: Any) -> dict[str, Any]:
+    settings = {"recompute": "full", "zero_stage": 3, **asked.pop("settings", {})}
+    request = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "framework": "fsdp", "num_gpus": 8}
+    request |= {"sequence_length": 131_072, "global_batch_size": 8, **asked}
+    found = evaluated(one_configuration(Request(**request, settings=settings)))
+    return {name: np.ravel(values)[0] for name, values in found.table().items()}
+
+
+def test_flash_attention_2_on_h100_is_as_published_beside_3() -> None:
+    # arXiv:2407.08608, figures 5 and 6, heads of 128, 8k causal: 333 and 602, 318 and 559 TFLOP/s.
+    e = Catalogue().load_gpu("h100-sxm").spec.efficiency
+    codes = np.array([AttentionKernel.FA2, AttentionKernel.FA3, AttentionKernel.AUTO])
+    forward, backward = rates(e, codes, AttentionKernels.FLASH_ATTENTION_2)
+    assert forward == pytest.approx([333 / 602, 1, 333 / 602], abs=0.005)
+    assert backward == pytest.approx([318 / 559, 1, 318 / 559], abs=0.005)
+
+
+def test_the_backward_pass_has_a_rate_of_its_own() -> None:
+    """Five products for two, at 0.8 of the forward pass' rate, and 0.57 of FA3's for 0.55."""
+    asked = {"model": "llama-7b", "gpu": "h100-sxm", "num_gpus": 8, "framework": "fsdp"}
+    setting = make_plan(Request(**asked, sequence_length=2048)).problem.setting
+    one = {"num_gpus": 8, "global_batch_size": 8, "zero_stage": 3}
+    share = Share.of(setting, TrainingConfigurations.of(**one, attention_kernel=[3, 4]))
+    layer = layer_of(setting.model, setting.model.layer_groups[0])
+    (core,) = (op for op in layer_operators(share, layer) if op.name == "attention_core")
+    ratio = core.backward / core.forward
+    assert ratio == pytest.approx([2.5 / 0.8 * 0.55 / 0.57, 2.5 / 0.8])
+
+
+def test_what_pytorch_chooses_is_cudnn_on_hopper_and_flash_attention_2_on_ampere() -> None:
+    for gpu, same in (("h100-sxm", AttentionKernel.CUDNN), ("a100-sxm", AttentionKernel.FA2)):
+        e = Catalogue().load_gpu(gpu).spec.efficiency
+        forward, _ = rates(e, np.array([AttentionKernel.SDPA, same]), AttentionKernels.PORTABLE)
+        assert forward[0] == forward[1] == 1.0
+
+
+def test_a_gpu_without_a_row_takes_kernels_as_they_are_written() -> None:
+    e = Catalogue().load_gpu("mi300x").spec.efficiency
+    forward, backward = rates(e, np.arange(len(AttentionKernel)), AttentionKernels.NATIVE)
+    portable = e.portable_attention_fraction
+    assert forward[AttentionKernel.FA2] == backward[AttentionKernel.TRITON] == portable
+    assert forward[AttentionKernel.AUTO] == forward[AttentionKernel.CUDNN] == 1.0
+    assert rate_of_class(e, AttentionKernels.FLASH_ATTENTION_2) == portable
+
+
+def test_the_roofline_knows_no_slower_kernels() -> None:
+    plan = make_plan(Request(model="llama-7b", gpu="h100-sxm", num_gpus=8, framework="fsdp"))
+    machine = plan.problem.setting.machine
+    gpu, _ = ideal_hardware(machine.gpu, machine.cluster)
+    forward, _ = rates(gpu.efficiency, np.array([3, 7]), AttentionKernels.PORTABLE)
+    assert np.all(forward == 1.0)
+
+
+def test_flash_attention_3_makes_a_long_context_on_hopper_much_faster() -> None:
+    """Attention alone by 1.8; where it is most of the step, nearly that."""
+    usual, named, better = (
+        _row(settings={"attention_kernel": kernel})["step_time_s"]
+        for kernel in ("auto", "fa2", "fa3")
+    )
+    assert usual == named
+    assert 1.5 < usual / better < 1 / 0.55
+
+
+def test_eager_is_what_unfused_attention_is() -> None:
+    def row(**settings: Any) -> dict[str, Any]:
+        return _row(sequence_length=1024, settings={"recompute": "none", **settings})
+
+    eager, unfused, fused = row(attention_kernel="eager"), row(flash_attention=False), row()
+    for name in ("step_time_s", "peak_memory_gib"):
+        assert eager[name] == unfused[name] > fused[name]
+
+
+def test_a_plan_tells_the_kernels_that_nobody_named_where_others_are_faster() -> None:
+    asked = {"model": "llama-3.1-8b", "num_gpus": 8, "framework": "fsdp", "gpu": "h100-sxm"}
+    told = make_plan(Request(**asked)).defaults
+    assert told["attention_kernel"] == "fa2 (FSDP's default; fa3 is faster on this GPU)"
+    named = Request(**asked, settings={"attention_kernel": "fa2"})
+    for other in (named, Request(**{**asked, "gpu": "a100-sxm"})):
+        assert "attention_kernel" not in make_plan(other).defaults

@@ -1,0 +1,77 @@
+"""The loss: how many copies of the logits each way of computing it keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner import Request
+from planner.plan import evaluated, make_plan, one_configuration
+
+# Qwen2.5-7B: 152,064 entries of the vocabulary, at 8,192 tokens 1.246 billion logits.
+LOGITS = 152_064 * 8_192
+GIB = 2**30
+
+
+def _row(**settings: Any) -> dict[str, Any]:
+    framework = settings.pop("framework", "hf-fsdp")
+    request = Request(
+        model="qwen2.5-7b",
+        gpu="h100-sxm",
+        num_gpus=8,
+        framework=framework,
+        sequence_length=8_192,
+        global_batch_size=8,
+        settings={"recompute": "full", "zero_stage": 3, **settings},
+    )
+    found = evaluated(one_configuration(request))
+    return {name: np.ravel(values)[0] for name, values in found.table().items()}
+
+
+@pytest.mark.parametrize(
+    ("loss", "chunks", "each"),
+    # 2 + 4 + 4 + 4; 2 + 2; Unsloth's 4 + 2 + 2; 4 + 10 / 8 and / 2; 14 / 2.
+    [("eager", 0, 14), ("auto", 0, 14), ("compiled", 0, 4), ("fused", 0, 8), ("chunked", 0, 5.25),
+     ("chunked", 2, 9), ("linear", 2, 7)],
+)  # fmt: skip
+def test_copies_of_the_logits_are_those_of_the_loss(loss: str, chunks: int, each: float) -> None:
+    found = _row(loss=loss, loss_chunks=chunks)
+    assert found["memory_working_gib"] == pytest.approx(each * LOGITS / GIB, rel=1e-6)
+
+
+def test_a_loss_fused_with_its_matrix_leaves_the_layers_to_decide_the_peak() -> None:
+    assert _row(loss="linear")["peak_memory_gib"] < _row(loss="compiled")["peak_memory_gib"]
+
+
+def test_copies_are_read_and_written_more_often_the_more_there_are() -> None:
+    times = [_row(loss=loss)["step_time_s"] for loss in ("linear", "compiled", "eager")]
+    assert times == sorted(times)
+    assert times[0] < times[-1]
+
+
+def test_a_framework_that_keeps_less_itself_keeps_no_more() -> None:
+    """Megatron-Bridge's own is Transformer Engine's: 4 bytes; LLMQ takes parts: 0.5."""
+    for framework in ("fsdp-bf16", "llmq"):
+        own = make_plan(Request(model="llama-7b", num_gpus=8, framework=framework)).problem.setting
+        assert own.framework.memory.per_logit <= 4
+        settings = {"framework": framework, "zero_stage": own.framework.default_zero_stage}
+        same = [_row(**settings, loss=loss)["peak_memory_gib"] for loss in ("auto", "fused")]
+        assert same[0] == same[1]
+
+
+def test_chunks_of_eager_logits_are_as_torchtitan_measured() -> None:
+    """PR 996: 8B at 8,192 tokens, 49.58 GiB before and 42.26 after, of 1.05 billion logits."""
+    saved = (49.58 - 42.26) * GIB / (128_256 * 8_192)
+    assert pytest.approx(saved, rel=0.2) == 14 - (4 + 10 / 8)
+
+
+def test_a_plan_tells_an_eager_loss_whose_logits_fill_the_gpu() -> None:
+    asked: dict[str, Any] = {"num_gpus": 8, "gpu": "h100-sxm", "framework": "hf-fsdp"}
+    told = make_plan(Request(model="qwen2.5-7b", sequence_length=8_192, **asked)).defaults
+    assert told["loss"].startswith("14 bytes per logit (HF Trainer FSDP's default; linear")
+    # 32,000 x 1,024 x 14 bytes are half a percent of the GPU.
+    assert (
+        "loss" not in make_plan(Request(model="llama-7b", sequence_length=1_024, **asked)).defaults
+    )

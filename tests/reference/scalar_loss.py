@@ -1,0 +1,27 @@
+"""Copies and passes of the logits by kind of loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def logit_bytes(world: Any, layout: Any) -> float:
+    """Eager: 2 + 4 + 4 + 4; fused and compiled ones keep the logits and their gradient."""
+    memory, n = world.framework.memory, layout.loss_chunks
+    own = float(memory.per_logit)
+    if layout.loss == "eager":
+        return max(own, 14.0)
+    kept = {
+        "compiled": 4.0,
+        "fused": memory.per_logit_fused,
+        "chunked": 4.0 + 10.0 / (n or 8),
+        "linear": 14.0 / n if n else 0.5,
+    }
+    return min(own, kept.get(layout.loss, own))
+
+
+def logit_passes(world: Any, layout: Any) -> float:
+    own = float(world.framework.execution.loss_passes)
+    if layout.loss in ("eager", "chunked"):
+        return max(own, 14.0)
+    return min(own, {"compiled": 4.0, "fused": 3.0, "linear": 3.0}.get(layout.loss, own))
