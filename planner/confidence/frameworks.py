@@ -8,7 +8,7 @@ from functools import cache
 
 from planner.confidence.tables import read_table
 from planner.enums import AdapterTargets
-from planner.software_enums import AttentionKernel
+from planner.software_enums import AttentionKernel, LossKernel
 
 # TRL's max_length, where neither a run nor what is known of its framework says one.
 _SAMPLE_LENGTH = 1024
@@ -30,7 +30,9 @@ class FrameworkRule:
     what it then adapts. ``sample_length``: tokens of a sample of fine-tuning. ``trains_mtp``: its
     recipes train a model's multi-token prediction. ``attention_kernel``: the kernels that runs have
     which say none, where they are not those of the profile. ``loops_experts_until``: the last year
-    in which its experts are a loop, as those of Transformers before 5.
+    in which its experts are a loop, as those of Transformers before 5. ``fused_loss``: what its
+    users mean by a fused loss, where it is another: Liger and cut cross-entropy never have all
+    logits.
     """
 
     pattern: str
@@ -52,6 +54,7 @@ class FrameworkRule:
     sample_length: int
     attention_kernel: str
     loops_experts_until: int | None
+    fused_loss: str
 
     def of_adapter(self, *, fused: bool) -> FrameworkRule:
         """The rule for a run that trains an adapter, with fused kernels or without."""
@@ -93,6 +96,7 @@ def _framework_rules() -> tuple[FrameworkRule, ...]:
             sample_length=_year(row["sample_length"]) or _SAMPLE_LENGTH,
             attention_kernel=row["attention_kernel"] or AttentionKernel.AUTO.word,
             loops_experts_until=_year(row["loops_experts_until"]),
+            fused_loss=row["fused_loss"] or LossKernel.FUSED.word,
         )
         for row in read_table("frameworks.csv")
     )

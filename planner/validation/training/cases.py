@@ -309,8 +309,9 @@ def _loss(run: Run, rule: FrameworkRule) -> tuple[str, LossKernel]:
     word = run.word("loss") or ("fused" if fused else "eager")
     if word not in _LOSSES:
         raise NotPredicted(f"loss {word!r} is not {', '.join(_LOSSES)}")
-    code = LossKernel.AUTO if word == "fused" and not run.word("loss") else _LOSSES[word]
-    return word, code
+    if not run.word("loss") and word == "fused":
+        return word, LossKernel.AUTO
+    return word, _LOSSES[rule.fused_loss if word == "fused" else word]
 
 
 def memory_kind(run: Run) -> MemoryKind:
