@@ -12,6 +12,9 @@ from planner.confidence.tables import read_table
 
 LEVEL = 0.9
 FEWEST_ROWS = 5
+_GPU_CLASS = "gpu_class"
+_BASES = "measured", "transferred", "roofline"
+_FARTHER = _BASES[1:]
 
 
 class Rule(Protocol):
@@ -113,20 +116,37 @@ def interval_of(
 ) -> tuple[float, float]:
     """The factors of the most specific interval with enough rows behind it.
 
-    ``keys`` are the values of those of the ``tables``. The further the runs are that a prediction
-    of a ``basis`` rests on, the wider it is.
+    ``keys`` are the values of those of the ``tables``. Where no runs like these are on this class
+    of GPU, it holds those of all classes, and the further the runs are that a prediction of a
+    ``basis`` rests on, the wider it is: less evidence never makes it narrower.
     """
-    matching = [
-        row
-        for row in _intervals(tables)
-        if row.quantity == quantity
-        and all(mine in ("", given) for mine, given in zip(row.keys, keys, strict=True))
+    place = tables.keys.index(_GPU_CLASS)
+    known = _intervals(tables)
+    classes = {keys[place]}
+    if basis in _FARTHER:
+        classes |= {row.keys[place] for row in known}
+    best = [
+        max(matching, key=lambda row: row.weight)
+        for silicon in sorted(classes)
+        for own in [(*keys[:place], silicon, *keys[place + 1 :])]
+        if (matching := [row for row in known if row.quantity == quantity and _holds(row, own)])
     ]
-    if not matching:
+    if not best:
         return 0.0, math.inf
-    best = max(matching, key=lambda row: row.weight)
-    wider = _widening(tables).get((quantity, basis), 1.0)
-    return math.exp(-wider * -math.log(best.low)), math.exp(wider * math.log(best.high))
+    wider = _wider(tables, quantity, basis)
+    low, high = min(row.low for row in best), max(row.high for row in best)
+    return min(low, low**wider), max(high, high**wider)
+
+
+def _holds(row: Interval, keys: tuple[str, ...]) -> bool:
+    return all(mine in ("", given) for mine, given in zip(row.keys, keys, strict=True))
+
+
+def _wider(tables: Tables, quantity: str, basis: str) -> float:
+    """What runs of a basis, or of one that is nearer, need."""
+    needed = _widening(tables)
+    nearer = _BASES[: _BASES.index(basis) + 1] if basis in _BASES else ()
+    return max((needed.get((quantity, name), 1.0) for name in nearer), default=1.0)
 
 
 @cache
