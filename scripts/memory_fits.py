@@ -19,6 +19,7 @@ from start_logs import logged_errors
 
 from planner.arrays import BoolArray, FloatArray
 from planner.confidence.classes import batching
+from planner.units import GIB
 from planner.validation.compare import Row
 from planner.validation.inference.cases import InferenceCase
 from planner.validation.prediction import MEMORY
@@ -33,6 +34,8 @@ _CENTERS, _SPREADS = 1.0, 0.3
 # Runs that need less than this share of the memory tell nothing: all plausible errors are smaller.
 _FAR = 1.0
 _ABSURD = math.log(10)
+# Runs that ran in less than half of what is predicted did something that their rows do not say.
+_LEAST = -math.log(2)
 Key = tuple[str, str, str]
 Fit = tuple[float, float]
 
@@ -55,7 +58,7 @@ class Ending:
     @property
     def tells(self) -> bool:
         """Whether its ending says something of the errors."""
-        return self.ran_out or not math.isnan(self.error) or self.room < _FAR
+        return self.ran_out or not math.isnan(self.error) or _LEAST < self.room < _FAR
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,9 +152,13 @@ def _ending(row: Row) -> Ending | None:
     measured = row.ratio(next(one for one in row.kind.compared if MEMORY in one.names))
     if case is None or prediction.reason or (row.ran_out is None and measured is None):
         return None
-    error = -math.log(measured) if measured else math.nan
-    if not prediction.needed_memory > 0:
+    if not prediction.needed_memory > 0 or row.run.flag("gpu_assumed"):
         return None
+    error = -math.log(measured) if measured else math.nan
+    needed = row.measured.get(MEMORY, 0.0)
+    if needed * GIB >= prediction.capacity:
+        # A full GPU says what it has, not what was needed.
+        error = math.nan
     label = case.software.label
     if isinstance(case, InferenceCase):
         scale, whole = "", (batching(case.engine), label, "")

@@ -32,6 +32,8 @@ def training_cells(run: Run, library: Library) -> dict[str, str]:
         cells["fp8_recipe"] = recipe
     if run.text("source") in _noisy_sources():
         cells["noisy"] = "1"
+    if "gpu not stated" in run.word("notes"):
+        cells["gpu_assumed"] = "1"
     cells |= _settings().get(run.text("id"), {})
     if benchmark and _stores_inputs(run, benchmark[1]):
         cells["fp8_activation_inputs"] = "1"
