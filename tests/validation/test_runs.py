@@ -101,6 +101,7 @@ def test_calibration_rows_are_those_of_few_sources(shipped):
         "MLPerf",
         "Qwen README",
         "fms-acceleration",
+        "ms-swift",
     )
     assert all(source.startswith(known) for source in sources)
     assert all(any(source.startswith(name) for source in sources) for name in known)
