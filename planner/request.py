@@ -50,7 +50,8 @@ class Request:
     region : where electricity comes from: ``"SE"``, ``"US-VA"``, ``"GCP europe-west4"``
     pue : power of the building over that of what computes in it
     flops_efficiency, memory_efficiency : share of a peak, or text with a unit such as
-        ``"150 TFLOP/s"``, ``"1.5 TB/s"``
+        ``"150 TFLOP/s"``, ``"1.5 TB/s"``; of serving a rate is one of 16 bit, and 8 bit reach the
+        same share of their peak
     mode : ``aggregated``, ``disaggregated`` or both
     reliability : name, alias or path of the figures on failures; ``ideal`` where none count
     specs : folder of own spec files, looked in before the working directory and what is shipped
@@ -126,6 +127,14 @@ class Request:
     max_loras: int | None = None
     draft_method: str | None = None
     draft_steps: int | None = None
+
+    @property
+    def at_shares(self) -> bool:
+        """Whether specs and profiles lose nothing: peaks, or given shares of them, are reached.
+
+        A share of training replaces its time model, profiles and all.
+        """
+        return self.ideal or (self.flops_efficiency is not None and self.workload != "train")
 
     @property
     def limit_confidence(self) -> float:

@@ -88,6 +88,15 @@ def ideal_hardware(gpu: GpuSpec, cluster: ClusterSpec) -> tuple[GpuSpec, Cluster
     )
 
 
+def with_compute_share(gpu: GpuSpec, share: float) -> GpuSpec:
+    """An ideal GPU whose products and attention reach a ``share`` of its dense peaks.
+
+    Their time is the longer of computing and moving, as llm-analysis takes its
+    ``flops_efficiency`` (github.com/cli99/llm-analysis, llm_analysis/analysis.py).
+    """
+    return unchecked(gpu, efficiency=_with_share(gpu.efficiency, share))
+
+
 def ideal_framework(framework: FrameworkProfile) -> FrameworkProfile:
     """A framework that launches in no time, fuses what it can, and copies at the link's rate."""
     offloading = unchecked(framework.offloading, host_link_fraction=1.0, host_memory_fraction=1.0)
@@ -129,4 +138,19 @@ def _all_kernels(spec: Any) -> Any:
         return spec
     return unchecked(
         spec, **{name: _KERNEL.get(name, _all_kernels(value)) for name, value in vars(spec).items()}
+    )
+
+
+def _with_share(spec: Any, share: float) -> Any:
+    """A tree of efficiencies whose kernels compute at a share of the peak."""
+    if isinstance(spec, Mapping):
+        return {key: _with_share(value, share) for key, value in spec.items()}
+    if not hasattr(spec, "__dataclass_fields__"):
+        return spec
+    return unchecked(
+        spec,
+        **{
+            name: share if name == "compute_fraction" else _with_share(value, share)
+            for name, value in vars(spec).items()
+        },
     )

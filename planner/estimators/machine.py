@@ -33,10 +33,12 @@ class Machine(Links):
     """A GPU in a cluster.
 
     ``ideal`` says that the specs and profiles are those of `planner.estimators.ideal`: the
-    roofline bound. ``memory_efficiency`` replaces the reached share of the memory bandwidth.
+    roofline bound. ``memory_efficiency`` replaces the reached share of the memory bandwidth,
+    ``flops_efficiency`` that of the peak in an ideal machine.
     """
 
     ideal: bool = False
+    flops_efficiency: float | None = None
     memory_efficiency: float | None = None
 
     @property

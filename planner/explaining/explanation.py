@@ -67,7 +67,9 @@ class Explanation:
         """The row of the same plan where everything reaches its peak at once; None if unknown."""
         pinned = PinnedPlan.of(self.plan, self.row).request()
         try:
-            found = evaluated(requested(replace(pinned, ideal=True)), self.burst)
+            given = pinned.flops_efficiency if pinned.workload == "train" else None
+            bound = replace(pinned, ideal=True, flops_efficiency=given)
+            found = evaluated(requested(bound), self.burst)
         except PlannerError:
             return None
         return first_row(found.table())

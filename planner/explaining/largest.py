@@ -74,7 +74,7 @@ def largest_batch(plan: Plan, found: Evaluation) -> Largest:
 
     def grown(numbers: FloatArray) -> tuple[Source, Any]:
         rows = configurations.rows(np.zeros(numbers.size, dtype=np.intp))
-        return found.source, replace(rows, **{name: rows.cast(name, numbers)})
+        return found.source.without_waiting, replace(rows, **{name: rows.cast(name, numbers)})
 
     return _largest(
         plan,
@@ -88,6 +88,8 @@ def largest_batch(plan: Plan, found: Evaluation) -> Largest:
 
 def largest_length(plan: Plan, found: Evaluation, name: str) -> Largest:
     """The longest sequence, prompt or answer, the other lengths as they are.
+
+    All requests at once find room for it; of a plan with more than have room, as many as do.
 
     Raises
     ------
@@ -105,11 +107,11 @@ def largest_length(plan: Plan, found: Evaluation, name: str) -> Largest:
     positions = model.max_position_embeddings if serves else model.most_positions
     bound = min(filter(None, (taken, positions)), default=None)
     ends_at = "the positions of the model" if bound == positions else "max_model_len of the engine"
-    configurations = found.candidates.configurations
+    configurations = found.candidates.held
 
     def grown(numbers: FloatArray) -> tuple[Source, Any]:
         lengths = int(numbers[0]) if numbers.size == 1 else numbers
-        source = found.source.changed(
+        source = found.source.without_waiting.changed(
             lambda setting: replace(
                 setting, workload=unchecked(setting.workload, **{name: lengths})
             )

@@ -47,7 +47,7 @@ def judged(request: Request, burst: int | None = None) -> tuple[Plan, Evaluation
         request, cap = replace(request, settings=others), None
     plan = one_configuration(request, burst)
     found = evaluated(plan, burst)
-    if cap is None or found.rejected_by != _OUT:
+    if cap is None or not _lacks_room(found):
         return plan, found, ()
     room = _most_that_fit(request, int(_first(cap)))
     if room is None:
@@ -75,9 +75,15 @@ def _most_that_fit(request: Request, cap: int) -> int | None:
     low, high = 0, cap
     while high - low > 1:
         middle = (low + high) // 2
-        fits = not evaluated(one_configuration(_with_cap(request, middle))).rejected_by
+        found = evaluated(one_configuration(_with_cap(request, middle)))
+        fits = not (found.rejected_by or _lacks_room(found))
         low, high = (middle, high) if fits else (low, middle)
     return low or None
+
+
+def _lacks_room(found: Evaluation) -> bool:
+    """Whether not all requests find room at once."""
+    return found.rejected_by == _OUT or found.candidates.waits
 
 
 def _with_cap(request: Request, cap: int) -> Request:

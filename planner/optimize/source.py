@@ -51,6 +51,16 @@ class Candidates(ABC):
         """The result columns of all rows, flat."""
 
     @property
+    def held(self) -> Any:
+        """The configurations with what is in memory at once, where requests wait for room."""
+        return self.configurations
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are requests for which there is no room at once."""
+        return False
+
+    @property
     def fit_probability(self) -> FloatArray:
         """The probability that the memory is enough; NaN where nothing tells."""
         return np.asarray(np.nan)
@@ -190,6 +200,11 @@ class Source(ABC):
     def identity(self) -> Any:
         """What has an equal text where trials mean the same."""
         return self.setting
+
+    @property
+    def without_waiting(self) -> Source:
+        """The same source where every request must find room at once."""
+        return self
 
     @property
     def num_rows(self) -> int:

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from planner import text
 from planner.confidence.quantiles import MEDIAN
+from planner.estimators.machine import Machine
 from planner.estimators.parameters import count_parameters
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
@@ -28,9 +29,7 @@ def print_question(console: Console, plan: Plan) -> None:
         console.print(line)
     if not machine.cluster.name.endswith("-default"):
         console.print(f"in cluster {machine.cluster.name}")
-    if machine.ideal:
-        console.print("Ideal: every efficiency is 1 and every latency 0.")
-    for line in sureness_lines(plan):
+    for line in (*ideal_lines(machine), *sureness_lines(plan)):
         console.print(line)
     if plan.defaults:
         print_title(console, "Not given, so chosen")
@@ -43,6 +42,20 @@ def asked_lines(plan: Plan) -> list[str]:
     settings = {source.setting.model.name: source.setting for source in plan.problem.sources}
     unusual = (line for setting in settings.values() for line in wording.unusual(setting))
     return [*wording.asked(plan.problem.setting), *unusual]
+
+
+def ideal_lines(machine: Machine) -> list[str]:
+    """What is reached of the peaks, where specs and profiles lose nothing."""
+    if not machine.ideal:
+        return []
+    compute, memory = machine.flops_efficiency, machine.memory_efficiency
+    if compute is None and memory is None:
+        return ["Ideal: every efficiency is 1 and every latency 0."]
+    peak, bandwidth = (f"{100 * (share or 1):.3g} %" for share in (compute, memory))
+    return [
+        f"Kernels reach {peak} of the peak and {bandwidth} of the memory bandwidth; "
+        "latencies are 0, links reach all of theirs."
+    ]
 
 
 def sureness_lines(plan: Plan) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from planner.enums import Contract
+from planner.enums import Contract, Precision
 from planner.errors import SearchSpaceError, SpecError
-from planner.estimators.ideal import ideal_hardware
+from planner.estimators.ideal import ideal_hardware, with_compute_share
 from planner.estimators.machine import Machine
 from planner.request import Request
 from planner.specs.catalogue import default_cluster
@@ -54,13 +54,19 @@ def read_place(
         contract=request.contract or Contract.ON_DEMAND,
         reliability=reliability_of(request, notes),
     )
-    if request.ideal:
+    share = None
+    if request.at_shares:
         spec, cluster = ideal_hardware(spec, cluster)
+    if request.workload != "train":
+        share = _compute_share(request, spec)
+    if share is not None:
+        spec = with_compute_share(spec, share)
     return Place(
         machine=Machine(
             gpu=spec,
             cluster=cluster,
-            ideal=request.ideal,
+            ideal=request.at_shares,
+            flops_efficiency=share,
             memory_efficiency=share_of_peak(
                 request.memory_efficiency, "byte/s", spec.memory_bandwidth, "memory_efficiency"
             ),
@@ -135,6 +141,12 @@ def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, given: float | None) ->
     if cluster.host_memory or cluster.host_memory_per_gpu or known:
         return cluster
     return replace(cluster, host_memory_per_gpu=_USUAL_HOST_SHARE * gpu.memory_capacity)
+
+
+def _compute_share(request: Request, gpu: GpuSpec) -> float | None:
+    """The share of the peak that products of serving reach, of a rate that of the 16-bit peak."""
+    peak = gpu.peak_flops.get(Precision.BF16, gpu.peak_flops.get(Precision.FP16, float("nan")))
+    return share_of_peak(request.flops_efficiency, "flop/s", peak, "flops_efficiency")
 
 
 def share_of_peak(

@@ -24,7 +24,7 @@ from planner.estimators.inference.loop import (
     served_at_concurrency,
     token_time_at_rate,
 )
-from planner.estimators.inference.memory import serving_memory
+from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
 from planner.estimators.inference.percentiles import percentile
 from planner.estimators.inference.prefix import prefix_share
 from planner.estimators.inference.setting import ServingSetting
@@ -58,7 +58,8 @@ _BLOCK_ROWS = 2**16
 class ReplicaSource(Source):
     """Replicas on one GPU with one engine: on the GPUs given, or as many as the rate needs.
 
-    ``sure_share``: of the rate that is predicted, what is counted on.
+    ``sure_share``: of the rate that is predicted, what is counted on. ``waits``: requests at once
+    are a load that was given, so that those for which there is no room wait for it.
     """
 
     setting: ServingSetting
@@ -68,6 +69,7 @@ class ReplicaSource(Source):
     site: Site
     mode: str = AGGREGATED
     sure_share: float = 1.0
+    waits: bool = False
 
     rules = SERVING_REJECTING
     num_rules = len(SERVING_RULES)
@@ -77,7 +79,7 @@ class ReplicaSource(Source):
     @property
     def identity(self) -> Any:
         """What has an equal text where trials mean the same."""
-        return self.setting, self.counts, self.request_rate, self.site, self.sure_share
+        return self.setting, self.counts, self.request_rate, self.site, self.sure_share, self.waits
 
     @property
     def asked(self) -> Mapping[str, Any]:
@@ -108,7 +110,10 @@ class ReplicaSource(Source):
             return possible, None, dropped
         with np.errstate(divide="ignore", invalid="ignore"):
             memory = serving_memory(self.setting, possible)
-            codes = serving_rejections(self.setting, possible, memory)
+            held = self.filled(possible, memory)
+            if held is not possible:
+                memory = serving_memory(self.setting, held)
+            codes = serving_rejections(self.setting, held, memory)
         if not (codes == 0).any():
             return possible, None, dropped
         fitting, _, too_large = possible_mesh(possible, codes, number)
@@ -119,6 +124,12 @@ class ReplicaSource(Source):
     ) -> Replicas:
         """Predictions of every configuration, multiplied by its replicas."""
         estimate = evaluate_serving(self.setting, configurations)
+        held = self.filled(configurations, estimate.memory)
+        if held is not configurations:
+            estimate = evaluate_serving(self.setting, held)
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                served = served_at_concurrency(self.setting, configurations, estimate.memory)
+            estimate = replace(estimate, served=served)
         return Replicas(
             source=self,
             configurations=configurations,
@@ -126,6 +137,32 @@ class ReplicaSource(Source):
             estimate=estimate,
             promises=self._promises(estimate),
         )
+
+    @property
+    def without_waiting(self) -> ReplicaSource:
+        """The same source where every request must find room at once."""
+        return replace(self, waits=False)
+
+    def filled(
+        self, configurations: ServingConfigurations, memory: ServingMemory
+    ) -> ServingConfigurations:
+        """What engines hold at once, where requests wait: as many as they have room for.
+
+        Those that do not start, or have no room for one request, are as they are, as all are where
+        nobody waits. ``memory`` is that of the configurations.
+        """
+        c = configurations
+        if not self.waits or np.all(memory.most_sequences >= c.concurrency):
+            return c
+        runs = (memory.most_sequences >= 1) & starts_surely(self.setting, memory, c)
+        low = np.where(runs, np.minimum(memory.most_sequences, c.concurrency), c.concurrency)
+        high = c.concurrency + np.zeros_like(low)
+        while np.any(high - low > 1):
+            middle = np.ceil((low + high) / 2)
+            tried = replace(c, concurrency=c.cast("concurrency", middle))
+            fits = serving_memory(self.setting, tried).most_sequences >= middle
+            low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+        return replace(c, concurrency=c.cast("concurrency", low))
 
     def _promises(self, estimate: ServingEstimate) -> Promises:
         c, served = estimate.configurations, estimate.served
@@ -153,6 +190,16 @@ class Replicas(Deployments):
     def percentile(self, quantity: str, share: float) -> FloatArray:
         """What a share of the requests does not exceed of a time [s]."""
         return percentile(self.estimate, quantity, share)
+
+    @property
+    def held(self) -> ServingConfigurations:
+        """The configurations with what is in memory at once, where requests wait for room."""
+        return self.estimate.configurations
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are requests for which there is no room at once."""
+        return bool(np.any(self.configurations.concurrency > self.held.concurrency))
 
     @property
     def in_flight(self) -> FloatArray:
@@ -189,14 +236,14 @@ class Replicas(Deployments):
     @property
     def memory(self) -> tuple[Need, Need]:
         """What is needed of the host's memory for a GPU, and of the fullest GPU's own."""
-        memory = self.estimate.memory
-        cache = cache_of(memory, self.configurations.concurrency)
-        return needed_memory(self.setting, memory, self.configurations, cache)
+        memory, held = self.estimate.memory, self.estimate.configurations
+        return needed_memory(self.setting, memory, held, cache_of(memory, held.concurrency))
 
     @property
     def fit_probability(self) -> FloatArray:
         """The probability that the fullest GPU has the memory it needs."""
-        return fit_probability(self.setting, self.estimate.memory, self.configurations)
+        estimate = self.estimate
+        return fit_probability(self.setting, estimate.memory, estimate.configurations)
 
     @property
     def draws(self) -> tuple[PowerDraw, ...]:

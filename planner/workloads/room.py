@@ -22,7 +22,7 @@ def most_at_once(source: Source, configurations: Any) -> int:
     fewest, step = 0, LARGEST_BATCH // _GRID
     while step:
         tried = fewest + step * np.arange(1.0, _GRID + 1)
-        judged = source.judged(_with_concurrency(configurations, tried))
+        judged = source.without_waiting.judged(_with_concurrency(configurations, tried))
         accepted = tried[np.broadcast_to(judged.rejected_by == 0, tried.shape)]
         fewest = int(accepted[-1]) if accepted.size else fewest
         step //= _GRID
@@ -34,7 +34,7 @@ def as_many_as_fit(source: Source, configurations: Any) -> Candidates | None:
     most = most_at_once(source, configurations)
     if not most:
         return None
-    return source.judged(_with_concurrency(configurations, np.array([float(most)])))
+    return source.without_waiting.judged(_with_concurrency(configurations, np.array([float(most)])))
 
 
 def _with_concurrency(configurations: Any, numbers: Any) -> Any:

@@ -243,7 +243,7 @@ class Outer:
         if f"{kind} {loaded.spec.name}" not in self.notes.digests:
             notes.spec(kind, loaded.spec.name, loaded.digest, loaded.provenance)
             self.notes.digests.update(notes.digests)
-        return self.workload.ideal(loaded.spec) if self.request.ideal else loaded.spec
+        return self.workload.ideal(loaded.spec) if self.request.at_shares else loaded.spec
 
     def _inner(
         self,

@@ -79,9 +79,20 @@ def _sources(scene: Scene) -> list[Source]:
                 counts=scene.question.counts,
                 request_rate=rate,
                 site=scene.place.site,
+                waits=_waits(scene, mesh),
             )
         )
     return [_counted_on(source, request.limit_confidence) for source in found]
+
+
+def _waits(scene: Scene, mesh: Any) -> bool:
+    """Whether requests at once are a load, of which the engine holds what it has room for.
+
+    Several numbers are a choice of what to hold, and with a rate one is the most.
+    """
+    stated = scene.question.request.request_rate is not None
+    continuous = scene.profile.scheduler.continuous
+    return continuous and not stated and len(mesh.values("concurrency")) == 1
 
 
 def _counted_on(source: Source, confidence: float) -> Source:

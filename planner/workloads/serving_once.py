@@ -139,6 +139,7 @@ def _too_fast(source: Source, c: Any, capacity: float, rate: float) -> str:
         words = f"{number:.0f} replica{'' if number == 1 else 's'} and {concurrency}"
         more = f"{int(np.ceil(rate / capacity * number))} replicas"
     return (
-        f"It serves at most {capacity:.3g} requests per second, not {rate:g}, with {words}: give "
-        f"{more}, or search with `planner search --workload serve --request-rate`."
+        f"{rate:g} requests per second exceed the capacity of {capacity:.3g} with {words}: "
+        f"the queue grows without end. Give {more}, or search with "
+        "`planner search --workload serve --request-rate`."
     )

@@ -133,7 +133,7 @@ def test_the_longest_fits_and_the_next_does_not(request_, name):
         for n in (found.largest, found.following)
     )
     assert not fits.rejected_by
-    assert fails.rejected_by
+    assert fails.rejected_by or fails.candidates.waits
     assert found.row["peak_memory_gib"] == fits.table()["peak_memory_gib"][0]
 
 

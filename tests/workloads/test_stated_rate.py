@@ -104,3 +104,34 @@ def test_rates_have_the_interval_that_the_capacity_leaves() -> None:
     low, high = found["requests_per_s_low"], found["requests_per_s_high"]
     assert high == pytest.approx(40, rel=1e-3)
     assert low == pytest.approx(min(found["capacity_requests_per_s_low"], 40), rel=1e-3)
+
+
+def test_clients_beyond_the_room_wait_as_littles_law_has_it() -> None:
+    """No more are served than by a full cache, and N clients see N over the rate."""
+    few, many = (row(num_gpus=1, settings={"concurrency": number}) for number in (250, 5000))
+    assert many["most_sequences"] < 5000
+    assert many["peak_memory_gib"] < 79
+    rate = many["requests_per_s"]
+    assert rate == pytest.approx(few["requests_per_s"], rel=0.05)
+    assert rate * many["request_latency_s"] == pytest.approx(5000, rel=0.01)
+    waiting = (5000 - many["most_sequences"]) / rate
+    assert many["time_to_first_token_s"] == pytest.approx(waiting, rel=0.01)
+
+
+def test_a_search_has_requests_wait_as_its_row_alone_does() -> None:
+    told: dict[str, Any] = {"workload": "serve", "model": "llama-3.1-8b", "gpu": "h100"}
+    told["settings"] = {"concurrency": 5000, "quantization": "w16a16", "tensor_parallel": 1}
+    told |= {"engine": "vllm", "num_gpus": 1, "mode": "aggregated"}
+    searched = planner.search(**told).to_frame().iloc[0]
+    told["settings"] |= {name: searched[name] for name in ("max_num_batched_tokens", "kv_cache")}
+    alone = planner.estimate(**told).to_frame().iloc[0]
+    for name in ("most_sequences", "time_to_first_token_s", "requests_per_s", "peak_memory_gib"):
+        assert searched[name] == pytest.approx(alone[name])
+
+
+def test_those_that_have_room_are_the_largest_batch() -> None:
+    many = row(num_gpus=1, settings={"concurrency": 5000})
+    number = int(many["most_sequences"])
+    whole, more = (row(num_gpus=1, settings={"concurrency": number + extra}) for extra in (0, 1))
+    assert whole["peak_memory_gib"] == pytest.approx(many["peak_memory_gib"])
+    assert whole["most_sequences"] >= number == more["most_sequences"]
