@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray
+from planner.configurations.as_given import NOTHING_GIVEN, AsGiven
 from planner.configurations.option_rules import (
     OPTION_RULES,
     unsupported_options,
@@ -53,10 +54,15 @@ class Context:
     framework: FrameworkProfile
     workload: TrainingWorkload
     logits_in_layers: int = 1
+    as_given: AsGiven = NOTHING_GIVEN
 
 
 END_CHUNKS = 2
 """Chunks of an interleaved schedule that may hold no layer: of the embedding, of the logits."""
+
+
+def _as_given(c: TrainingConfigurations, context: Context) -> BoolArray:
+    return context.as_given.is_broken(c)
 
 
 def _batch(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -256,6 +262,11 @@ RULES: tuple[Rule, ...] = tuple(
             "global_batch_size",
             "data_parallel x micro_batch_size must divide global_batch_size",
             _batch,
+        ),
+        (
+            "as_given",
+            "data_parallel and gradient_accumulation_steps are those that were given",
+            _as_given,
         ),
         (
             "attention_heads",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.configurations.as_given import FOLLOWING, AsGiven
 from planner.configurations.choices import checked, listed, refuse_unknown
 from planner.configurations.enumerate import OpenMesh, training_mesh
 from planner.configurations.table import word
@@ -79,6 +80,7 @@ def _sources(scene: Scene) -> list[Source]:
                 model=question.model,
                 framework=scene.profile,
                 workload=work,
+                as_given=AsGiven.of(settings),
             ),
             mesh=mesh,
             counts=question.counts,
@@ -101,14 +103,17 @@ def mesh_of(
     """All combinations of the space's values, narrowed by ``settings``.
 
     ``settings`` maps a parameter to a value or several; it replaces what the space says. Where
-    neither says a ZeRO stage, ranks that share their states with nobody shard nothing.
+    neither says a ZeRO stage, ranks that share their states with nobody shard nothing. What
+    follows from others may be among the settings, where it agrees with them.
 
     Raises
     ------
     SearchSpaceError
         A parameter or a value is unknown, or there is no value left.
     """
-    refuse_unknown(space, settings, NAMES, derived=("data_parallel",))
+    as_given = AsGiven.of(settings)
+    settings = {name: value for name, value in settings.items() if name not in FOLLOWING}
+    refuse_unknown(space, settings, NAMES, derived=FOLLOWING)
     counts = sorted(set(num_gpus))
     said: dict[str, Any] = {**space.parameters, **settings}
     choices: dict[str, Any] = {**_defaults(framework, workload), **said}
@@ -124,6 +129,7 @@ def mesh_of(
     alone = min(table["tensor_parallel"]) * min(table["pipeline_parallel"]) >= counts[-1]
     if alone and "zero_stage" not in said and 0 in framework.zero_stages:
         table["zero_stage"] = checked("zero_stage", [0])
+    as_given.check(table)
     return training_mesh(table)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from planner import Request
+from planner.configurations.as_given import AsGiven
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import RULES, Context, first_broken_rule
 from planner.estimators.stages import logits_in_layers
@@ -25,7 +26,12 @@ STAGES = {"num_gpus": 4, "pipeline_parallel": 4}
 
 
 @cache
-def _context(model: str = "llama-7b", framework: str = "megatron-lm", **request: Any) -> Context:
+def _context(
+    model: str = "llama-7b",
+    framework: str = "megatron-lm",
+    data_parallel: tuple[float, ...] = (),
+    **request: Any,
+) -> Context:
     request = {"sequence_length": 2048, "gpu": "a100-sxm-80gb", **request}
     plan = make_plan(Request(model=model, num_gpus=1, framework=framework, **request))
     setting = plan.problem.setting
@@ -35,6 +41,7 @@ def _context(model: str = "llama-7b", framework: str = "megatron-lm", **request:
         framework=setting.framework,
         workload=setting.workload,
         logits_in_layers=logits_in_layers(setting.model),
+        as_given=AsGiven(data_parallel=data_parallel),
     )
 
 
@@ -56,6 +63,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {"micro_batch_size": 2, "global_batch_size": 4},
         {},
     ),
+    ("as_given", FOUR, {**FOUR, "tensor_parallel": 2}, {"data_parallel": (2,)}),
     ("attention_heads", {"num_gpus": 3, "tensor_parallel": 3}, TWO, {}),
     (
         "layer_split",
