@@ -63,13 +63,16 @@ _SERVING = {
 }
 
 
-def ideal_hardware(gpu: GpuSpec, cluster: ClusterSpec) -> tuple[GpuSpec, ClusterSpec]:
-    """A GPU and a cluster that reach their peaks, at once."""
+def ideal_hardware(
+    gpu: GpuSpec, cluster: ClusterSpec, compute: float = 1.0
+) -> tuple[GpuSpec, ClusterSpec]:
+    """A GPU and a cluster that reach their peaks at once, or a share ``compute`` of its FLOP/s."""
     kind = cluster.scale_up.kind
+    kernel = {**_KERNEL, "compute_fraction": compute}
     efficiency = unchecked(
-        _all_kernels(gpu.efficiency),
+        _all_kernels(gpu.efficiency, kernel),
         **_EFFICIENCY,
-        collective=_all_kernels(collectives(gpu, kind)),
+        collective=_all_kernels(collectives(gpu, kind), kernel),
         fp8_attention=_fp8_attention(gpu),
     )
     link = unchecked(gpu.scale_up, kind=kind)
@@ -119,12 +122,13 @@ def _fp8_attention(gpu: GpuSpec) -> Fp8AttentionEfficiency | None:
     return unchecked(measured, forward=ratio, backward=ratio)
 
 
-def _all_kernels(spec: Any) -> Any:
+def _all_kernels(spec: Any, kernel: Mapping[str, float]) -> Any:
     """A tree of efficiencies with the ideal of each kernel's numbers."""
     if isinstance(spec, Mapping):
-        return {key: _all_kernels(value) for key, value in spec.items()}
+        return {key: _all_kernels(value, kernel) for key, value in spec.items()}
     if not hasattr(spec, "__dataclass_fields__"):
         return spec
-    return unchecked(
-        spec, **{name: _KERNEL.get(name, _all_kernels(value)) for name, value in vars(spec).items()}
-    )
+    values = {
+        name: kernel.get(name, _all_kernels(each, kernel)) for name, each in vars(spec).items()
+    }
+    return unchecked(spec, **values)

@@ -29,12 +29,21 @@ def print_question(console: Console, plan: Plan) -> None:
     if not machine.cluster.name.endswith("-default"):
         console.print(f"in cluster {machine.cluster.name}")
     if machine.ideal:
-        console.print("Ideal: every efficiency is 1 and every latency 0.")
+        console.print(ideal_line(plan))
     for line in sureness_lines(plan):
         console.print(line)
     if plan.defaults:
         print_title(console, "Not given, so chosen")
         print_pairs(console, dict(plan.defaults))
+
+
+def ideal_line(plan: Plan) -> str:
+    """What the roofline bound takes every kernel to reach."""
+    request = plan.request
+    given = {"FLOP/s": request.flops_efficiency, "bandwidth": request.memory_efficiency}
+    said = [f"that of {name} {value}" for name, value in given.items() if value is not None]
+    but = f", but {' and '.join(said)}," if said else ""
+    return f"Ideal: every efficiency is 1{but} and every latency 0."
 
 
 def sureness_lines(plan: Plan) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from planner.enums import Contract
+from planner.enums import Contract, Precision
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.ideal import ideal_hardware
 from planner.estimators.machine import Machine
@@ -50,8 +50,9 @@ def read_place(
         contract=request.contract or Contract.ON_DEMAND,
         reliability=reliability_of(request, notes),
     )
+    compute = _compute_share(request, spec)
     if request.ideal:
-        spec, cluster = ideal_hardware(spec, cluster)
+        spec, cluster = ideal_hardware(spec, cluster, compute)
     return Place(
         machine=Machine(
             gpu=spec,
@@ -64,6 +65,18 @@ def read_place(
         ),
         site=with_power(site, request, notes),
     )
+
+
+def _compute_share(request: Request, spec: GpuSpec) -> float:
+    """The share of each peak that kernels of an ideal engine reach; 1 where nobody says so."""
+    if request.workload == "train" or request.flops_efficiency is None:
+        return 1.0
+    if not request.ideal:
+        raise SearchSpaceError(
+            "To serve, --flops-efficiency replaces what kernels reach: give --ideal beside it."
+        )
+    peak = spec.peak_flops.get(Precision.BF16, spec.peak_flops.get(Precision.FP16, float("nan")))
+    return share_of_peak(request.flops_efficiency, "flop/s", peak, "flops_efficiency") or 1.0
 
 
 def every_count(most: int | None) -> tuple[int, ...]:

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from serving_cases import replicas, serving_setting
 
+import planner
 from planner.enums import CacheType, Quantization
+from planner.errors import SearchSpaceError
 from planner.estimators.inference.estimate import SERVING_REJECTIONS, evaluate_serving
 from planner.estimators.inference.loop import served_at_concurrency
 from planner.estimators.inference.memory import (
@@ -63,6 +65,42 @@ def test_ideal_latencies_of_llm_analysis(
     )
     assert batch.prefill_step.total * 1e3 == pytest.approx(prefill_ms, rel=0.05)
     assert batch.decode_step.total * 1e3 == pytest.approx(decode_ms, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("model", "tensor_parallel", "prefill_ms", "decode_ms"),
+    [
+        ("llama-7b", 1, 31.89, 7.48),
+        ("llama-13b", 1, 61.38, 14.38),
+        ("llama-33b", 1, 153.6, 35.95),
+        ("llama-65b", 2, 159.47, 37.47),
+    ],
+)
+def test_latencies_of_llm_analysis_at_given_efficiencies(
+    model: str, tensor_parallel: int, prefill_ms: float, decode_ms: float
+) -> None:
+    """cli99/llm-analysis d841e40, examples/llama: 0.7 of the FLOP/s, 0.9 of the bandwidth."""
+    found = planner.estimate(
+        model=model,
+        num_gpus=tensor_parallel,
+        gpu="a100-sxm-80gb",
+        workload="inference",
+        ideal=True,
+        flops_efficiency=0.7,
+        memory_efficiency=0.9,
+        input_tokens=512,
+        output_tokens=1,
+        settings={"tensor_parallel": tensor_parallel, "concurrency": 1},
+    )
+    row = found.to_frame().iloc[0]
+    assert 1e3 * row["prefill_latency_s"] == pytest.approx(prefill_ms, rel=0.05)
+    assert 1e3 * row["decode_latency_s"] == pytest.approx(decode_ms, rel=0.05)
+
+
+def test_kernels_of_an_engine_reach_what_they_reach() -> None:
+    asked: dict[str, Any] = {"model": "llama-7b", "num_gpus": 1, "workload": "inference"}
+    with pytest.raises(SearchSpaceError, match="give --ideal beside it"):
+        planner.estimate(**asked, flops_efficiency=0.7)
 
 
 def test_ideal_decode_reads_weights_and_cache_once() -> None:
