@@ -32,6 +32,7 @@ from planner.configurations.training import TrainingConfigurations
 from planner.enums import (
     AttentionKind,
     Offload,
+    OptimizerKind,
     Recompute,
     ZeroStage,
 )
@@ -187,14 +188,14 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
     """Where configurations ask a framework for what it lacks, by parameter."""
     in_pipeline = (c.pipeline_parallel > 1) & ~np.isin(c.zero_stage, f.pipeline_zero_stages)
     found = {
-        "zero_stage": ~np.isin(c.zero_stage, f.zero_stages) | in_pipeline,
+        "zero_stage": ~(np.isin(c.zero_stage, f.zero_stages) | _second_engine(c, f)) | in_pipeline,
         "pipeline_parallel": in_pipeline if f.pipeline_parallel else _no_pipeline(c, f),
     }
     if not f.layer_split:
         found["layer_split"] = c.layer_split
     for name in ("tensor_parallel", "context_parallel", "expert_parallel"):
         if not getattr(f, name):
-            found[name] = getattr(c, name) > 1
+            found[name] = (getattr(c, name) > 1) & ~_beside_shards(c, f, name)
     if not f.interleaved_schedule:
         found["virtual_pipeline"] = c.virtual_pipeline > 1
     if not f.hybrid_sharding:
@@ -206,6 +207,22 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
     if not f.fp8_attention:
         found["fp8_attention"] = c.fp8_attention
     return found | unsupported_states(c, f) | unsupported_options(c, f)
+
+
+def _second_engine(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:
+    """ZeRO stages by another engine of the framework, which has plain optimizers."""
+    plain = np.isin(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.SGD))
+    return np.asarray(np.isin(c.zero_stage, f.fsdp_zero_stages) & plain)
+
+
+def _beside_shards(c: TrainingConfigurations, f: FrameworkProfile, name: str) -> BoolArray:
+    """Where an axis goes together with how weights are sharded."""
+    if name not in f.sharded_parallel:
+        return np.zeros((), dtype=np.bool_)
+    has = (c.zero_stage >= ZeroStage.GRADIENTS) | (c.data_parallel == 1)
+    if name == "expert_parallel":
+        has = has & (c.tensor_parallel * c.context_parallel == 1)
+    return np.asarray(has)
 
 
 def _no_pipeline(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:

@@ -246,11 +246,13 @@ def _blamed(candidates: Candidates, rule: str) -> str:
         return ""
     c: TrainingConfigurations = candidates.configurations
     asked = unsupported(c, candidates.source.setting.framework)
-    return ", ".join(
+    options = ", ".join(
         f"{option}={word(option, np.ravel(getattr(c, option))[0])}"
         for option, is_unsupported in asked.items()
         if np.any(is_unsupported)
     )
+    version = candidates.source.setting.framework.checked_version
+    return f"{options} ({version} was checked)" if version and options else options
 
 
 def _results(counts: Sequence[int]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from planner import Request
 from planner.configurations.as_given import AsGiven
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import RULES, Context, first_broken_rule
+from planner.enums import OptimizerKind
 from planner.estimators.stages import logits_in_layers
 from planner.plan import make_plan
 
@@ -19,6 +20,7 @@ FOUR = {"num_gpus": 4, "global_batch_size": 4}
 TWO = {"num_gpus": 2, "tensor_parallel": 2}
 PIPELINE = {"num_gpus": 2, "pipeline_parallel": 2}
 FP8 = {"precision": 2}
+MUON = int(OptimizerKind.MUON)
 FOUR_STAGES = {"num_gpus": 4, "pipeline_parallel": 4, "global_batch_size": 4}
 EXPERTS = {"num_gpus": 2, "expert_parallel": 2, "global_batch_size": 2}
 MIXTRAL = {"model": "mixtral-8x7b"}
@@ -351,7 +353,33 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         "framework",
         {"zero_stage": 3, "num_gpus": 2, "global_batch_size": 2},
         {"zero_stage": 1, "num_gpus": 2, "global_batch_size": 2},
+        {"framework": "megatron-lm-2022"},
+    ),
+    # Megatron-FSDP shards weights too, with Adam and SGD alone.
+    (
+        "framework",
+        {"zero_stage": 3, "num_gpus": 2, "global_batch_size": 2, "optimizer": MUON},
+        {"zero_stage": 3, "num_gpus": 2, "global_batch_size": 2},
         {},
+    ),
+    # FSDP2 goes together with tensor parallelism, copies on every rank do not.
+    (
+        "framework",
+        {**FOUR, "tensor_parallel": 2, "zero_stage": 0},
+        {**FOUR, "tensor_parallel": 2, "zero_stage": 3},
+        {"framework": "hf-fsdp"},
+    ),
+    (
+        "framework",
+        {**FOUR, "context_parallel": 2, "zero_stage": 0},
+        {**FOUR, "context_parallel": 2, "zero_stage": 2},
+        {"framework": "hf-trainer", "adapter": "lora"},
+    ),
+    (
+        "framework",
+        {**FOUR, "expert_parallel": 2, "context_parallel": 2, "zero_stage": 3},
+        {**FOUR, "expert_parallel": 2, "zero_stage": 3},
+        {"framework": "hf-fsdp", **MIXTRAL},
     ),
     (
         "framework",
