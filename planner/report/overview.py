@@ -24,7 +24,7 @@ def print_question(console: Console, plan: Plan) -> None:
     setting = plan.problem.setting
     machine = setting.machine
     console.print(question_title(plan), style="bold")
-    for line in plan.workload.wording.asked(setting):
+    for line in (*omitted_lines(plan), *plan.workload.wording.asked(setting)):
         console.print(line)
     if not machine.cluster.name.endswith("-default"):
         console.print(f"in cluster {machine.cluster.name}")
@@ -35,6 +35,17 @@ def print_question(console: Console, plan: Plan) -> None:
     if plan.defaults:
         print_title(console, "Not given, so chosen")
         print_pairs(console, dict(plan.defaults))
+
+
+def omitted_lines(plan: Plan) -> list[str]:
+    """What a model has beside its text part, which alone is predicted."""
+    model = plan.problem.setting.model
+    if "model" in plan.problem.axes or not model.omitted_parts:
+        return []
+    size = model.omitted_parameters
+    about = f" (about {text.large(size)} parameters)" if size else ""
+    parts = " and ".join(f"the {part}" for part in model.omitted_parts)
+    return [f"As a text model: {parts}{about} and the patches of images are not counted"]
 
 
 def ideal_line(plan: Plan) -> str:
