@@ -11,7 +11,6 @@ from planner import Request
 from planner.configurations.as_given import AsGiven
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import RULES, Context, first_broken_rule
-from planner.enums import OptimizerKind
 from planner.estimators.stages import logits_in_layers
 from planner.plan import make_plan
 
@@ -20,7 +19,6 @@ FOUR = {"num_gpus": 4, "global_batch_size": 4}
 TWO = {"num_gpus": 2, "tensor_parallel": 2}
 PIPELINE = {"num_gpus": 2, "pipeline_parallel": 2}
 FP8 = {"precision": 2}
-MUON = int(OptimizerKind.MUON)
 FOUR_STAGES = {"num_gpus": 4, "pipeline_parallel": 4, "global_batch_size": 4}
 EXPERTS = {"num_gpus": 2, "expert_parallel": 2, "global_batch_size": 2}
 MIXTRAL = {"model": "mixtral-8x7b"}
@@ -28,12 +26,8 @@ STAGES = {"num_gpus": 4, "pipeline_parallel": 4}
 
 
 @cache
-def _context(
-    model: str = "llama-7b",
-    framework: str = "megatron-lm",
-    data_parallel: tuple[float, ...] = (),
-    **request: Any,
-) -> Context:
+def _context(model: str = "llama-7b", framework: str = "megatron-lm", **request: Any) -> Context:
+    given = AsGiven(data_parallel=request.pop("data_parallel", ()))
     request = {"sequence_length": 2048, "gpu": "a100-sxm-80gb", **request}
     plan = make_plan(Request(model=model, num_gpus=1, framework=framework, **request))
     setting = plan.problem.setting
@@ -43,7 +37,7 @@ def _context(
         framework=setting.framework,
         workload=setting.workload,
         logits_in_layers=logits_in_layers(setting.model),
-        as_given=AsGiven(data_parallel=data_parallel),
+        as_given=given,
     )
 
 
@@ -325,12 +319,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ),
     ("fp8_recipe", {"fp8_recipe": 3}, {**FP8, "fp8_recipe": 3}, {"gpu": "h100-sxm-80gb"}),
     # Hopper has no products that scale groups of 32.
-    (
-        "fp8_recipe",
-        {**FP8, "fp8_recipe": 5},
-        {**FP8, "fp8_recipe": 4},
-        {"gpu": "h100-sxm-80gb"},
-    ),
+    ("fp8_recipe", {**FP8, "fp8_recipe": 5}, {**FP8, "fp8_recipe": 4}, {"gpu": "h100-sxm-80gb"}),
     (
         "framework",
         {"recompute": 2, "recompute_num_layers": 4},
@@ -354,32 +343,6 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {"zero_stage": 3, "num_gpus": 2, "global_batch_size": 2},
         {"zero_stage": 1, "num_gpus": 2, "global_batch_size": 2},
         {"framework": "megatron-lm-2022"},
-    ),
-    # Megatron-FSDP shards weights too, with Adam and SGD alone.
-    (
-        "framework",
-        {"zero_stage": 3, "num_gpus": 2, "global_batch_size": 2, "optimizer": MUON},
-        {"zero_stage": 3, "num_gpus": 2, "global_batch_size": 2},
-        {},
-    ),
-    # FSDP2 goes together with tensor parallelism, copies on every rank do not.
-    (
-        "framework",
-        {**FOUR, "tensor_parallel": 2, "zero_stage": 0},
-        {**FOUR, "tensor_parallel": 2, "zero_stage": 3},
-        {"framework": "hf-fsdp"},
-    ),
-    (
-        "framework",
-        {**FOUR, "context_parallel": 2, "zero_stage": 0},
-        {**FOUR, "context_parallel": 2, "zero_stage": 2},
-        {"framework": "hf-trainer", "adapter": "lora"},
-    ),
-    (
-        "framework",
-        {**FOUR, "expert_parallel": 2, "context_parallel": 2, "zero_stage": 3},
-        {**FOUR, "expert_parallel": 2, "zero_stage": 3},
-        {"framework": "hf-fsdp", **MIXTRAL},
     ),
     (
         "framework",
